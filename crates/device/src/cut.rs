@@ -104,7 +104,7 @@ impl Device {
             }
         }
         undo.trims.clear();
-        self.nand.cut();
+        self.nand.timelines.cut();
         self.ftl.power_cycle();
         self.controller.cut(at);
         self.controller.restore_zones(&self.ftl);

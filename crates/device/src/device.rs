@@ -126,7 +126,7 @@ impl Device {
     fn act_with<O: Observer>(&mut self, work: DeviceOperation<'_>, observer: &mut O) -> Result<Option<Nanos>> {
         let Self { controller, ftl, nand, counters } = self;
         if let DeviceOperation::Submit(command) = work {
-            controller.accept(command, ftl.geometry())?;
+            controller.accept(command, &ftl.core.geometry)?;
         }
         let below = &mut LowerLayers { ftl, nand, log: &mut (counters, observer) };
         match work {
@@ -145,7 +145,7 @@ impl Device {
 
     /// Present number of blocks of each plane in `WriteBooster` or the SLC cache.
     pub fn booster_blocks(&self) -> u32 {
-        self.ftl.slc_blocks()
+        self.ftl.core.slc_blocks()
     }
 
     /// Submits a request. Returns its completion time, or `None` if that is not known yet (it is a write, and reads have priority) or the
@@ -206,18 +206,18 @@ impl Device {
 
     /// The error with which [`Device::submit`] would reject a command because of the state of its zone; `None` if it would accept it.
     pub fn zone_refusal(&self, command: &DeviceCommand) -> Option<Error> {
-        self.controller.zones()?.check(command).err()
+        self.controller.zones.as_deref()?.check(command).err()
     }
 
     /// The sequential zones in their present state.
     pub fn zones(&self) -> impl Iterator<Item = ZoneDescriptor> {
-        let zones = self.controller.zones();
+        let zones = self.controller.zones.as_deref();
         (0..).map_while(move |zone| zones?.report(zone))
     }
 
     /// The maximum numbers of open zones, and of active zones (open or closed); 0 = no limit.
     pub fn zone_limits(&self) -> (u32, u32) {
-        self.controller.zones().map_or((0, 0), ZoneTable::limits)
+        self.controller.zones.as_deref().map_or((0, 0), ZoneTable::limits)
     }
 
     /// Executes everything that begins before `until` without a command: waiting pages, write-back, folding, idle collection. Several calls
@@ -234,7 +234,7 @@ impl Device {
     /// Dispatches all waiting requests and returns the completion time of the last one.
     pub fn settle<O: Observer>(&mut self, observer: &mut O) -> Nanos {
         let _ = self.act(DeviceOperation::Settle, observer);
-        self.controller.last_complete()
+        self.controller.clock.last_complete
     }
 
     /// Powers the device off in good order: everything in the write buffer is written (power-off notification, `EXT_CSD`
@@ -246,7 +246,7 @@ impl Device {
     /// Keeps the data and resets everything else: time, counters and request numbers start again. The write buffer is written first.
     pub fn rewind(&mut self) {
         self.power_off(&mut NullObserver);
-        self.nand.rewind();
+        self.nand.timelines.rewind();
         self.ftl.rewind();
         self.controller.rewind();
         self.controller.restore_zones(&self.ftl);
@@ -256,7 +256,7 @@ impl Device {
     /// Resets the counters and busy times to 0; data, wear and clock stay.
     pub fn clear_counters(&mut self) {
         self.begin_counting();
-        self.nand.clear_load();
+        self.nand.timelines.clear_load();
     }
 
     fn begin_counting(&mut self) {
@@ -290,12 +290,12 @@ impl Device {
     /// The counts and the address arithmetic of the flash.
     #[inline]
     pub fn geometry(&self) -> &Geometry {
-        self.ftl.geometry()
+        &self.ftl.core.geometry
     }
 
     /// Planes of a way, which have consecutive numbers and execute one operation at a time.
     pub fn planes_per_way(&self) -> u32 {
-        self.nand.planes_per_way()
+        self.nand.timelines.planes_per_way
     }
 
     /// The counters since the device was made or the counters were last cleared.
@@ -305,14 +305,14 @@ impl Device {
 
     /// Busy times of channels, dies and planes.
     pub fn load(&self) -> FlashBusyTimes {
-        self.nand.load()
+        self.nand.timelines.load()
     }
 
     /// The present state of a block.
     pub fn block(&self, block: BlockId) -> EraseBlockSummary {
         let view = self.nand.block(block);
         EraseBlockSummary {
-            valid: self.ftl.valid(block),
+            valid: self.ftl.core.tables.valid(block),
             written: view.written,
             erases: view.erases,
             plane: view.plane,
@@ -323,7 +323,7 @@ impl Device {
 
     /// Free blocks of the pool with the fewest, among the pools that are collected while a write waits.
     pub(crate) fn fewest_free_blocks(&self) -> u32 {
-        let collected = (0..self.ftl.pools()).map(PoolId).filter(|pool| !self.ftl.is_skipped(*pool));
+        let collected = (0..self.ftl.pools()).map(PoolId).filter(|pool| !self.ftl.core.is_skipped(*pool));
         collected.map(|pool| self.ftl.free_blocks(pool)).min().unwrap_or(u32::MAX)
     }
 
@@ -335,13 +335,13 @@ impl Device {
     /// The reason why the device refuses writes; `None` if it accepts them.
     #[inline]
     pub fn stop(&self) -> Option<StopReason> {
-        self.ftl.stop()
+        self.ftl.core.stop
     }
 
     /// The physical location of a unit; `None` if it is not mapped.
     #[inline]
     pub fn lookup(&self, lpn: Lpn) -> Option<Ppn> {
-        self.ftl.lookup(lpn)
+        self.ftl.core.tables.lookup(lpn)
     }
 
     /// Bytes of RAM that the map of the mapping scheme needs in the device.
@@ -361,7 +361,7 @@ impl Device {
 
     /// Whether a plain write is durable when it is complete.
     pub fn promises_on_completion(&self) -> bool {
-        self.ftl.completes_when_programmed() && !self.controller.buffers_writes()
+        self.ftl.core.completes_when_programmed() && !self.controller.write_buffer.is_some()
     }
 
     /// Sectors of written data that fit into the volatile cache; 0 without a cache.
@@ -376,18 +376,18 @@ impl Device {
 
     /// Whether a single write can be made durable on completion in spite of a cache: by a reliable write, or by FUA.
     pub fn has_reliable_writes(&self) -> bool {
-        self.controller.has_reliable_writes()
+        self.controller.reliable_writes
     }
 
     /// Whether writes become durable in their order, as with a FIFO cache.
     pub fn promises_write_order(&self) -> bool {
-        self.controller.promises_write_order()
+        self.controller.promises_write_order
     }
 
     /// The number that the next command will have ([`RequestCompleted::id`](crate::RequestCompleted::id)).
     #[inline]
     pub fn next_command(&self) -> u64 {
-        self.controller.next_command()
+        self.controller.clock.next_id
     }
 
     /// The time at which all requests accepted so far are complete.

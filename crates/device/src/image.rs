@@ -27,7 +27,7 @@ pub(crate) fn restore(ftl: &mut Ftl, nand: &mut Nand, image: &[u8]) -> Result<()
         return Err(damaged("magic number or version differs"));
     }
     ftl.restore(nand, &mut image)?;
-    if image.is_empty() { Ok(()) } else { Err(damaged("there is data after the state of the device")) }
+    if image.0.is_empty() { Ok(()) } else { Err(damaged("there is data after the state of the device")) }
 }
 
 /// Writes words.
@@ -74,11 +74,6 @@ pub(crate) struct WordReader<'a>(&'a [u8]);
 impl<'a> WordReader<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
-    }
-
-    /// Whether everything has been read.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     pub fn word(&mut self) -> Result<u32> {

@@ -143,7 +143,7 @@ impl Device {
             let geometry = Geometry::new(settings);
             self.nand.reconfigure(settings, &geometry);
             self.ftl.reconfigure(settings, geometry);
-            self.controller.reconfigure(settings, self.ftl.geometry(), self.ftl.folds_after(), at);
+            self.controller.reconfigure(settings, &self.ftl.core.geometry, self.ftl.core.slc.folds_after(), at);
         }
         Ok(changes)
     }

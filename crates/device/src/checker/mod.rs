@@ -309,14 +309,14 @@ impl Observer for DeviceChecker {
 
 impl DeviceChecker {
     fn verify_blocks(&mut self, device: &Device) {
-        let tables = device.ftl.tables();
+        let tables = &device.ftl.core.tables;
         let mut valid_places = 0;
         for (number, block) in (0..).map(BlockId).zip(device.blocks()) {
             let first = self.geometry.first_ppn(number);
             let end = first.plus(1 << self.geometry.stride_shift);
             let reach = block.written << self.geometry.groups[usize::from(block.group)].page_shift;
             let mut valid = 0;
-            for (ppn, unit) in tables.valid_units(first..end) {
+            for (ppn, unit) in tables.reverse.valid(first..end) {
                 valid += 1;
                 let back = device.lookup(unit);
                 self.require(back == Some(ppn), || {
@@ -341,12 +341,12 @@ impl DeviceChecker {
 
     fn verify_pools(&mut self, device: &Device) {
         for index in 0..device.ftl.pools() {
-            let pool = device.ftl.tables().pool(PoolId(index));
+            let pool = device.ftl.core.tables.pool(PoolId(index));
             let blocks = || pool.all_blocks().map(|block| device.block(block));
             let count = |state| blocks().filter(|block| block.state == state).count() as u32;
             let (open, full) = (count(BlockState::Open), count(BlockState::Full));
             let (collecting, bad) = (count(BlockState::Collecting), count(BlockState::Bad));
-            let unused_spares = pool.blocks - pool.usable();
+            let unused_spares = pool.blocks - pool.usable;
             let free = pool.free();
             self.require(free + unused_spares + open + full + collecting + bad == pool.blocks, || {
                 format!(

@@ -70,7 +70,7 @@ struct IdlePeriod {
 #[derive(Clone, Debug)]
 pub(super) struct BackgroundScheduler {
     /// Whether there is any background work.
-    works: bool,
+    pub works: bool,
     /// Idle time before collection starts; `None` = never.
     collect_after: Option<Nanos>,
     /// Free blocks of a pool at or below which it is collected.
@@ -112,12 +112,6 @@ impl BackgroundScheduler {
         }
     }
 
-    /// Whether there is any background work.
-    #[inline]
-    pub fn works(&self) -> bool {
-        self.works
-    }
-
     /// Replaces the settings. A new gap begins at `from`, when all host work is done, so that no work begins earlier.
     pub fn replace_with(&mut self, other: Self, from: Nanos) {
         let gap = IdlePeriod { write_back: from, fold: from, collect: from, folds: Some(true) };
@@ -148,7 +142,7 @@ impl BackgroundScheduler {
             self.touched = false;
         }
         self.gap.get_or_insert(IdlePeriod { write_back: idle_from, fold: idle_from, collect: idle_from, folds: None });
-        while below.stop().is_none()
+        while below.ftl.core.stop.is_none()
             && let Some((at, task)) = self.next(until, buffer.as_deref(), below)
         {
             self.step(at, task, buffer.as_deref_mut(), below);
@@ -164,7 +158,7 @@ impl BackgroundScheduler {
         below: &mut LowerLayers<'_, L>,
     ) -> Nanos {
         self.work_until(at, idle_from, buffer.as_deref_mut(), below);
-        if below.stop().is_none() && self.is_urgent(below) {
+        if below.ftl.core.stop.is_none() && self.is_urgent(below) {
             self.step(at, BackgroundTask::Urgent, buffer, below);
         }
         let Some(gap) = self.gap.take() else { return Nanos::ZERO };
@@ -173,7 +167,7 @@ impl BackgroundScheduler {
             let work = self.pools[pool as usize];
             work.worked && !work.exhausted && below.ftl.free_blocks(PoolId(pool)) <= self.free
         };
-        if !begun || below.stop().is_some() || !(0..self.pools.len() as u32).any(unfinished) {
+        if !begun || below.ftl.core.stop.is_some() || !(0..self.pools.len() as u32).any(unfinished) {
             return Nanos::ZERO;
         }
         below.log.idle_interrupted(&IdleInterrupted { at });
@@ -192,7 +186,7 @@ impl BackgroundScheduler {
         let gap = self.gap?;
         let mut soonest = EarliestTask { before: until, task: None };
         if let Some(from) = buffer.and_then(|buffer| write_back_from(buffer, gap.write_back)) {
-            soonest.consider(below.nand.first_free_from(from), BackgroundTask::WriteBack);
+            soonest.consider(below.nand.timelines.first_free_from(from), BackgroundTask::WriteBack);
         }
         if let Some(after) = self.fold_after {
             let from = plus(gap.fold, after);
@@ -222,9 +216,9 @@ impl BackgroundScheduler {
     /// Considers folding, which may begin at `from`.
     fn consider_folds<L: CountingObserver>(&self, from: Nanos, soonest: &mut EarliestTask, below: &LowerLayers<'_, L>) {
         for plane in (0..self.planes).map(PlaneId) {
-            let pool = below.ftl.slc_pool(plane);
+            let pool = below.ftl.core.slc_pool(plane);
             if !self.pools[pool.index()].exhausted {
-                soonest.consider(below.nand.plane_free(plane).max(from), BackgroundTask::Fold(pool));
+                soonest.consider(below.nand.timelines.plane_free(plane).max(from), BackgroundTask::Fold(pool));
                 // No step can begin earlier, and of several the first is chosen.
                 if soonest.before <= from {
                     return;
@@ -241,11 +235,11 @@ impl BackgroundScheduler {
         below: &LowerLayers<'_, L>,
     ) {
         for pool in (0..self.pools.len() as u32).map(PoolId) {
-            let due = below.ftl.free_blocks(pool) <= self.free && !below.ftl.is_skipped(pool);
+            let due = below.ftl.free_blocks(pool) <= self.free && !below.ftl.core.is_skipped(pool);
             if due && !self.pools[pool.index()].exhausted {
-                let (plane, _) = below.ftl.geometry().of_pool(pool);
+                let (plane, _) = below.ftl.core.geometry.of_pool(pool);
                 let goes_on = !self.hpi && below.ftl.collects_now(pool);
-                let at = if goes_on { from } else { below.nand.plane_free(plane).max(from) };
+                let at = if goes_on { from } else { below.nand.timelines.plane_free(plane).max(from) };
                 soonest.consider(at, BackgroundTask::Collect(pool));
             }
         }
@@ -261,7 +255,7 @@ impl BackgroundScheduler {
         self.urgent.is_some_and(|urgent| {
             below.ftl.free_blocks(pool) <= urgent
                 && !self.pools[pool.index()].urgent_exhausted
-                && !below.ftl.is_skipped(pool)
+                && !below.ftl.core.is_skipped(pool)
         })
     }
 
@@ -302,7 +296,7 @@ impl BackgroundScheduler {
                 let from = plus(gap.collect, self.collect_after.unwrap_or_default());
                 let worked = self.collect_page(pool, from, below);
                 self.pools[pool.index()].worked |= worked;
-                while !self.hpi && below.stop().is_none() && below.ftl.collects_now(pool) {
+                while !self.hpi && below.ftl.core.stop.is_none() && below.ftl.collects_now(pool) {
                     if self.pools[pool.index()].exhausted {
                         break;
                     }
@@ -329,7 +323,7 @@ impl BackgroundScheduler {
 
     /// Collects in a pool until the number of its free blocks is above the urgent threshold.
     fn collect_urgently<L: CountingObserver>(&mut self, pool: PoolId, from: Nanos, below: &mut LowerLayers<'_, L>) {
-        while below.stop().is_none() && self.is_pool_urgent(pool, below) {
+        while below.ftl.core.stop.is_none() && self.is_pool_urgent(pool, below) {
             let work = &mut self.pools[pool.index()];
             let patience = work.urgent_patience.get_or_insert_with(|| below.ftl.full_blocks(pool) + 2);
             let collected = if *patience == 0 { None } else { collect(pool, from, below) };
@@ -344,8 +338,8 @@ impl BackgroundScheduler {
 
     fn note<L: CountingObserver>(&mut self, pool: PoolId, took: Nanos, below: &LowerLayers<'_, L>) {
         if took > Nanos::ZERO {
-            let (plane, _) = below.ftl.geometry().of_pool(pool);
-            self.busy_until = self.busy_until.max(below.nand.plane_free(plane));
+            let (plane, _) = below.ftl.core.geometry.of_pool(pool);
+            self.busy_until = self.busy_until.max(below.nand.timelines.plane_free(plane));
         }
     }
 }
@@ -356,9 +350,9 @@ fn collect<L: CountingObserver>(pool: PoolId, from: Nanos, below: &mut LowerLaye
     let goes_on = below.ftl.collect_step(below.nand, pool, from, below.log);
     let took = below.log.gc_time() - before;
     let finished = goes_on == Some(false);
-    let blocks = u32::from(finished && !below.ftl.is_skipped(pool));
+    let blocks = u32::from(finished && !below.ftl.core.is_skipped(pool));
     if finished || took > Nanos::ZERO {
-        let (plane, _) = below.ftl.geometry().of_pool(pool);
+        let (plane, _) = below.ftl.core.geometry.of_pool(pool);
         below.log.idle_collected(&IdleCollected { plane, blocks, took });
     }
     goes_on.map(|_| (took, finished))

@@ -39,7 +39,7 @@ impl DeviceController {
             self.write_into(request, below);
         }
         if around {
-            request.complete_by(below.ftl.last_program());
+            request.complete_by(below.ftl.core.last_program);
         } else if durable {
             let end = self.flush_command(request.ready, below);
             request.complete_by(end);
@@ -58,7 +58,7 @@ impl DeviceController {
         if let Some(cache) = &mut self.read_cache {
             (first.0..first.0 + units).for_each(|unit| cache.forget(Lpn(unit)));
         }
-        if below.stop().is_none() {
+        if below.ftl.core.stop.is_none() {
             self.write_data(request, below);
         }
     }
@@ -82,11 +82,11 @@ impl DeviceController {
             below.log.zone_buffer_taken(&ZoneBufferTaken { from, units });
             buffer.write_units_back(start, end, request.ready, below);
         }
-        let (span, unit_sectors) = (span_of(request), below.ftl.geometry().unit_sectors);
+        let (span, unit_sectors) = (span_of(request), below.ftl.core.geometry.unit_sectors);
         let mut now = request.ready;
         for lpn in (first.0..first.0 + units).map(Lpn) {
             let covered = span.covered(lpn, unit_sectors);
-            while !buffer.accepts(lpn, covered) && below.stop().is_none() {
+            while !buffer.accepts(lpn, covered) && below.ftl.core.stop.is_none() {
                 buffer.write_back_next(now, below);
             }
             let there = buffer.written_sectors(lpn) != 0;
@@ -94,7 +94,7 @@ impl DeviceController {
                 let more = (lpn.0..first.0 + units).filter(|unit| buffer.written_sectors(Lpn(*unit)) == 0).count();
                 buffer.make_room(more as u32, now, below);
             }
-            if below.stop().is_some() {
+            if below.ftl.core.stop.is_some() {
                 return;
             }
             buffer.release(now);
@@ -106,7 +106,7 @@ impl DeviceController {
                 cache.forget(lpn);
             }
             let command = request.event.id;
-            let units = buffer.units();
+            let units = buffer.units;
             below.log.unit_cached(&UnitCached { lpn, covered, command, overwritten, units, at: now });
         }
         buffer.since = buffer.since.max(now);
@@ -139,17 +139,17 @@ impl DeviceController {
     ) -> Nanos {
         let (ready, (first, units)) = (request.ready, below.units_of(request));
         let (skips, from) = (self.skips_flush(), self.leaves_from(first));
-        let Some(buffer) = self.write_buffer.as_mut().filter(|buffer| units <= buffer.units() && !buffer.keeps_order())
+        let Some(buffer) = self.write_buffer.as_mut().filter(|buffer| units <= buffer.units && !buffer.keeps_order)
         else {
             return self.flush_command(ready, below);
         };
         if !skips {
-            let (end, before) = (first.plus(units), buffer.units());
+            let (end, before) = (first.plus(units), buffer.units);
             buffer.write_units_back(from, end, ready, below);
-            let units = before - buffer.units();
+            let units = before - buffer.units;
             below.log.cache_flushed(&CacheFlushed { units, at: ready, asked_for: true });
         }
-        let end = if self.lies == CacheLie::Reorder { ready } else { ready.max(below.ftl.last_program()) };
+        let end = if self.lies == CacheLie::Reorder { ready } else { ready.max(below.ftl.core.last_program) };
         end + self.commands.flush
     }
 
@@ -162,17 +162,17 @@ impl DeviceController {
         below: &mut LowerLayers<'_, L>,
     ) -> Nanos {
         if let Some(buffer) = &mut self.write_buffer {
-            below.log.cache_flushed(&CacheFlushed { units: buffer.units(), at: ready, asked_for });
+            below.log.cache_flushed(&CacheFlushed { units: buffer.units, at: ready, asked_for });
             buffer.leave_all(ready, below);
         }
-        ready.max(below.ftl.last_program())
+        ready.max(below.ftl.core.last_program)
     }
 
     /// A barrier: data in the buffer leaves before any later data. In a FIFO buffer it does so anyway.
     pub(super) fn barrier<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         if let Some(buffer) = &mut self.write_buffer
             && self.lies != CacheLie::Barrier
-            && !buffer.keeps_order()
+            && !buffer.keeps_order
         {
             buffer.leave_older(ready, below);
             buffer.barrier();
@@ -187,7 +187,7 @@ impl DeviceController {
         (first, end): (Lpn, Lpn),
         below: &mut LowerLayers<'_, L>,
     ) {
-        let (span, unit_sectors) = (span_of(request), below.ftl.geometry().unit_sectors);
+        let (span, unit_sectors) = (span_of(request), below.ftl.core.geometry.unit_sectors);
         let mut missed = first;
         for lpn in (first.0..end.0).map(Lpn) {
             let written = self.write_buffer.as_ref().map_or(0, |buffer| buffer.written_sectors(lpn));
@@ -229,15 +229,15 @@ impl WriteBuffer {
 
     /// Writes back all units that must leave to make room for `units` more at the same time, so that planes work in parallel.
     fn make_room<L: CountingObserver>(&mut self, units: u32, ready: Nanos, below: &mut LowerLayers<'_, L>) {
-        while !self.is_empty() && !self.will_fit(units) && below.stop().is_none() {
+        while !self.is_empty() && !self.will_fit(units) && below.ftl.core.stop.is_none() {
             self.write_back_next(ready, below);
         }
     }
 
     /// While the data of the next write is transferred, until `until`, an eager buffer continues to write back.
     fn leave_until<L: CountingObserver>(&mut self, until: Nanos, below: &mut LowerLayers<'_, L>) {
-        while self.write_back == WriteBackMode::Eager && !self.is_empty() && below.stop().is_none() {
-            let at = below.nand.first_free_from(self.since);
+        while self.write_back == WriteBackMode::Eager && !self.is_empty() && below.ftl.core.stop.is_none() {
+            let at = below.nand.timelines.first_free_from(self.since);
             if at >= until {
                 break;
             }
@@ -247,19 +247,19 @@ impl WriteBuffer {
 
     /// Writes back everything.
     fn leave_all<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
-        while !self.is_empty() && below.stop().is_none() {
+        while !self.is_empty() && below.ftl.core.stop.is_none() {
             self.write_back_next(ready, below);
         }
     }
 
     /// Writes back everything that must be on the flash before any new write.
     fn leave_before_all<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
-        if self.keeps_order() { self.leave_all(ready, below) } else { self.leave_older(ready, below) }
+        if self.keeps_order { self.leave_all(ready, below) } else { self.leave_older(ready, below) }
     }
 
     /// Writes back everything from before the last barrier.
     fn leave_older<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
-        while self.holds_older() && below.stop().is_none() {
+        while self.holds_older() && below.ftl.core.stop.is_none() {
             self.write_back_next(ready, below);
         }
     }
@@ -279,7 +279,7 @@ impl WriteBuffer {
             let older = self.is_older(first);
             let LowerLayers { ftl, nand, log } = below;
             let done = ftl.timed(|ftl| self.write_run((first, end), ready, &mut LowerLayers { ftl, nand, log: *log }));
-            if below.stop().is_some() {
+            if below.ftl.core.stop.is_some() {
                 return;
             }
             let done = done.max(ready);
@@ -295,11 +295,11 @@ impl WriteBuffer {
 
     /// Programs a run of units; the run is split at sectors that the buffer does not hold.
     fn write_run<L: CountingObserver>(&self, (first, end): (Lpn, Lpn), ready: Nanos, below: &mut LowerLayers<'_, L>) {
-        let shift = below.ftl.geometry().unit_shift;
+        let shift = below.ftl.core.geometry.unit_shift;
         let (mut at, limit) = (u64::from(first.0) << shift, u64::from(end.0) << shift);
         loop {
             let begin = self.find_sector(at, limit, true, shift);
-            if begin == limit || below.stop().is_some() {
+            if begin == limit || below.ftl.core.stop.is_some() {
                 return;
             }
             at = self.find_sector(begin, limit, false, shift);
@@ -384,7 +384,7 @@ impl DeviceController {
             )
             .hint("packing needs an eMMC with one command at a time (controller.queue_depth = 1)"));
         }
-        entries.iter().try_for_each(|entry| self.accept(entry, below.ftl.geometry()))
+        entries.iter().try_for_each(|entry| self.accept(entry, &below.ftl.core.geometry))
     }
 
     /// Executes a packed command that was checked. Returns the completion of all entries, or `None` if the device has stopped.
@@ -394,11 +394,11 @@ impl DeviceController {
         below: &mut LowerLayers<'_, L>,
     ) -> Option<Nanos> {
         let head = entries.first()?;
-        if below.stop().is_some() {
+        if below.ftl.core.stop.is_some() {
             return None;
         }
         let mut shared = self.begin(head, below);
-        if below.stop().is_some() {
+        if below.ftl.core.stop.is_some() {
             return None;
         }
         let sectors = entries.iter().fold(0u32, |sum, entry| sum.saturating_add(entry.sectors));
@@ -406,19 +406,19 @@ impl DeviceController {
         shared.spend(if write {
             self.commands.before_write(sectors.saturating_add(HEADER_SECTORS))
         } else {
-            self.commands.before_read() + self.commands.host(HEADER_SECTORS)
+            self.commands.read_overhead + self.commands.host(HEADER_SECTORS)
         });
         below.log.packed(&PackedCommandArrived { entries: entries.len() as u32 });
         let mut states = std::mem::take(&mut self.pack);
         states.clear();
         let plain = !entries.iter().any(|entry| entry.modifiers.intersects(CommandFlags::PROMISES));
-        let in_order = write && self.write_buffer.is_none() && below.ftl.completes_when_programmed();
+        let in_order = write && self.write_buffer.is_none() && below.ftl.core.completes_when_programmed();
         if in_order {
             below.ftl.set_in_order(true);
         }
         let stream = write && self.share_packed_pages && plain;
         for entry in entries {
-            if below.stop().is_some() {
+            if below.ftl.core.stop.is_some() {
                 break;
             }
             let mut request = shared;
@@ -437,20 +437,20 @@ impl DeviceController {
             states.push(request);
         }
         if stream {
-            below.ftl.write_stream(below.nand, &mut states, below.log);
+            below.ftl.core.write_stream(below.nand, &mut states, below.log);
         }
         if in_order {
             below.ftl.set_in_order(false);
         }
-        let complete = states.iter().map(RequestState::complete).max().unwrap_or(Nanos::MIN);
+        let complete = states.iter().map(|state| state.event.complete).max().unwrap_or(Nanos::MIN);
         let out = if write { Nanos::ZERO } else { self.commands.host(sectors) };
-        let stopped = below.stop().is_some();
+        let stopped = below.ftl.core.stop.is_some();
         if !stopped {
             self.clock.next_id += states.len() as u64;
             for request in &mut states {
                 request.complete_by(complete);
                 request.spend_after(out);
-                self.commands.occupy(request.complete());
+                self.commands.slots.take(request.event.complete);
                 self.complete(&request.event, below.log);
             }
         }

@@ -8,7 +8,7 @@ use crate::geometry::nanos;
 /// Times of commands, and when the slots of the queue are free.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandPath {
-    read_overhead: Nanos,
+    pub read_overhead: Nanos,
     write_overhead: Nanos,
     /// Transfer time of a sector between host and device, in 1/1024 ns.
     sector_time: i64,
@@ -20,10 +20,10 @@ pub(crate) struct CommandPath {
     pub flush: Nanos,
     /// Additional time of a discard.
     pub discard: Nanos,
-    read_stalls: TimeSampler,
-    write_stalls: TimeSampler,
+    pub read_stalls: TimeSampler,
+    pub write_stalls: TimeSampler,
     /// The slots of the queue; empty if there is no limit.
-    slots: CommandSlots,
+    pub slots: CommandSlots,
 }
 
 impl CommandPath {
@@ -54,16 +54,15 @@ impl CommandPath {
     /// Replaces the times for commands that arrive from now on.
     pub fn reconfigure(&mut self, settings: &DeviceSettings) {
         let mut new = Self { slots: std::mem::take(&mut self.slots), ..Self::new(settings) };
-        for (old, new) in [(&self.read_stalls, &mut new.read_stalls), (&self.write_stalls, &mut new.write_stalls)] {
-            new.continue_from(old);
-        }
+        new.read_stalls.drawn = self.read_stalls.drawn;
+        new.write_stalls.drawn = self.write_stalls.drawn;
         *self = new;
     }
 
     pub fn rewind(&mut self) {
         self.slots.rewind();
-        self.read_stalls.rewind();
-        self.write_stalls.rewind();
+        self.read_stalls.drawn = 0;
+        self.write_stalls.drawn = 0;
     }
 
     /// Whether the queue has a limit.
@@ -78,56 +77,16 @@ impl CommandPath {
         (arrival + self.fetch).max(self.slots.first_free())
     }
 
-    /// Occupies the slot that [`CommandPath::start`] found until `complete`.
-    #[inline]
-    pub fn occupy(&mut self, complete: Nanos) {
-        self.slots.take(complete);
-    }
-
     /// Occupies the slot that [`CommandPath::start`] found for a command whose completion is not known; false if there is no limit.
     pub fn hold(&mut self) -> bool {
         self.slots.take(Nanos::MAX);
         self.is_limited()
     }
 
-    /// Releases the slot of a command, which is complete at `complete`.
-    pub fn release(&mut self, complete: Nanos) {
-        self.slots.release(complete);
-    }
-
-    /// Number of commands in the queue at `at`.
-    #[inline]
-    pub fn in_flight(&self, at: Nanos) -> u32 {
-        self.slots.in_use(at)
-    }
-
-    /// Depth of the queue; 0 if there is no limit.
-    pub fn depth(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// Additional time of the next read.
-    #[inline]
-    pub fn read_stall(&mut self) -> Nanos {
-        self.read_stalls.draw()
-    }
-
-    /// Additional time of the next write.
-    #[inline]
-    pub fn write_stall(&mut self) -> Nanos {
-        self.write_stalls.draw()
-    }
-
     /// Time from the start of a write or other command of `sectors` to the flash.
     #[inline]
     pub fn before_write(&self, sectors: u32) -> Nanos {
         self.write_overhead + self.host(sectors)
-    }
-
-    /// Time from the start of a read to the flash.
-    #[inline]
-    pub fn before_read(&self) -> Nanos {
-        self.read_overhead
     }
 
     /// Transfer time of `sectors` between host and device.
@@ -220,7 +179,7 @@ pub(crate) struct TimeSampler {
     /// Cumulative shares in units of 1 / [`STEPS`], each with its quantile.
     points: Vec<(u32, Nanos)>,
     seed: u64,
-    drawn: u64,
+    pub drawn: u64,
 }
 
 impl TimeSampler {
@@ -228,15 +187,6 @@ impl TimeSampler {
         let step = |pct: f64| (pct / 100.0 * f64::from(STEPS)).round() as u32;
         let points = points.iter().map(|point| (step(point.up_to_pct), nanos(point.us))).collect();
         Self { points, seed, drawn: 0 }
-    }
-
-    /// Continues after the draws of another distribution.
-    pub fn continue_from(&mut self, other: &Self) {
-        self.drawn = other.drawn;
-    }
-
-    pub fn rewind(&mut self) {
-        self.drawn = 0;
     }
 
     /// Whether there is no distribution.

@@ -90,7 +90,7 @@ impl UfsLink {
 
     /// Transfers the data of a read over the link.
     pub fn send<L: Observer>(&mut self, request: &mut RequestState, sectors: u32, log: &mut L) {
-        let (ready, time) = (request.complete(), self.time(sectors));
+        let (ready, time) = (request.event.complete, self.time(sectors));
         let begin = self.to_host.reserve(ready, time);
         request.complete_by(begin);
         request.spend_after(time);

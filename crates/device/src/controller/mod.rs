@@ -1,7 +1,7 @@
 //! The layer between the host and the FTL: how long commands take, when the device sleeps, which command is executed first, and what is
 //! kept in RAM.
 //!
-//! The controller calls the FTL to write, read and discard units, and never accesses its tables.
+//! The controller calls the FTL to write, read and discard units, and never changes its tables.
 
 mod background;
 mod buffered_io;
@@ -20,7 +20,7 @@ use crate::device::DeviceCommand;
 use crate::events::{DataMoved, LatencyBreakdown, Observer, RequestCompleted, WokeUp};
 use crate::ftl::request_state::{AcceptedRequest, RequestState};
 use crate::ftl::write::RequestSectors;
-use crate::ftl::{Ftl, PageWrite, StopReason};
+use crate::ftl::{Ftl, PageWrite};
 use crate::geometry::{Geometry, nanos};
 use crate::ids::Lpn;
 use crate::nand::{Nand, PageOperationTimes};
@@ -48,14 +48,14 @@ enum FirstCommand {
 
 /// The controller's clock: numbers of requests and the latest times.
 #[derive(Clone, Copy, Debug)]
-struct ControllerClock {
+pub(crate) struct ControllerClock {
     /// Number of the next request.
-    next_id: u64,
+    pub next_id: u64,
     last_arrival: Nanos,
     /// When every accepted request is complete.
     idle_from: Nanos,
     /// Completion of the request that was reported last.
-    last_complete: Nanos,
+    pub last_complete: Nanos,
 }
 
 impl ControllerClock {
@@ -72,35 +72,30 @@ pub(crate) struct DeviceController {
     link: Option<Box<UfsLink>>,
     /// Writes that reads may overtake; `None` if commands are executed in order.
     queue: Option<Box<WriteQueue>>,
-    write_buffer: Option<Box<WriteBuffer>>,
+    pub write_buffer: Option<Box<WriteBuffer>>,
     read_cache: Option<Box<ReadCache>>,
     background: BackgroundScheduler,
     /// Zones that are written sequentially.
-    zones: Option<Box<ZoneTable>>,
+    pub zones: Option<Box<ZoneTable>>,
     share_packed_pages: bool,
     /// Whether background work is executed in hibernation.
     works_asleep: bool,
-    promises_write_order: bool,
+    pub promises_write_order: bool,
     /// Whether reliable writes (on a UFS, FUA) and barriers are supported; if not, a flush replaces them.
-    reliable_writes: bool,
+    pub reliable_writes: bool,
     barriers: bool,
     lies: CacheLie,
     /// `None` until the first write or flush.
     first_since_power_on: Option<FirstCommand>,
     /// The entries of a packed command, kept to reuse the memory.
     pack: Vec<RequestState>,
-    clock: ControllerClock,
+    pub clock: ControllerClock,
 }
 
 impl DeviceController {
     /// The device's kind of interface.
     pub fn interface(&self) -> InterfaceKind {
         if self.link.is_some() { InterfaceKind::Ufs } else { InterfaceKind::Emmc }
-    }
-
-    /// The zones that are written sequentially; `None` if there are none.
-    pub fn zones(&self) -> Option<&ZoneTable> {
-        self.zones.as_deref()
     }
 
     /// Executes a command of the host for a zone.
@@ -129,14 +124,9 @@ impl DeviceController {
         }
     }
 
-    /// Whether reliable writes, or FUA, are supported.
-    pub fn has_reliable_writes(&self) -> bool {
-        self.reliable_writes
-    }
-
     /// The controller of a new device.
     pub fn new(settings: &DeviceSettings, ftl: &Ftl) -> Self {
-        let geometry = ftl.geometry();
+        let geometry = &ftl.core.geometry;
         let write_buffer = WriteBuffer::new(settings, geometry).map(Box::new);
         Self {
             commands: CommandPath::new(settings),
@@ -146,7 +136,12 @@ impl DeviceController {
                 PageScheduling::Fifo => None,
                 PageScheduling::ReadFirst => Some(Box::default()),
             },
-            background: BackgroundScheduler::new(settings, geometry, ftl.folds_after(), write_buffer.is_some()),
+            background: BackgroundScheduler::new(
+                settings,
+                geometry,
+                ftl.core.slc.folds_after(),
+                write_buffer.is_some(),
+            ),
             write_buffer,
             read_cache: ReadCache::new(settings, geometry).map(Box::new),
             zones: ZoneTable::new(settings, geometry).map(Box::new),
@@ -167,24 +162,9 @@ impl DeviceController {
         self.queue.as_ref().is_none_or(|queue| queue.is_empty())
     }
 
-    /// Whether completed writes may be in RAM only.
-    pub fn buffers_writes(&self) -> bool {
-        self.write_buffer.is_some()
-    }
-
     /// Map units of written data that fit into the write buffer; 0 without one.
     pub fn buffered_units(&self) -> u32 {
-        self.write_buffer.as_ref().map_or(0, |buffer| buffer.room())
-    }
-
-    /// Whether completed writes should reach the flash in their order; a lie (`cache.lies`) may break this.
-    pub fn promises_write_order(&self) -> bool {
-        self.promises_write_order
-    }
-
-    /// The number of the next command.
-    pub fn next_command(&self) -> u64 {
-        self.clock.next_id
+        self.write_buffer.as_ref().map_or(0, |buffer| buffer.room)
     }
 
     /// When all accepted commands and the background work are complete.
@@ -208,7 +188,7 @@ impl DeviceController {
     pub fn rewind(&mut self) {
         self.first_since_power_on = None;
         self.commands.rewind();
-        self.power.rewind();
+        self.power.wakes.drawn = 0;
         self.background.rewind();
         if let Some(link) = &mut self.link {
             link.rewind();
@@ -293,11 +273,11 @@ impl DeviceController {
         command: &DeviceCommand,
         below: &mut LowerLayers<'_, L>,
     ) -> Option<Nanos> {
-        if below.stop().is_some() {
+        if below.ftl.core.stop.is_some() {
             return None;
         }
         let mut request = self.begin(command, below);
-        if below.stop().is_some() {
+        if below.ftl.core.stop.is_some() {
             return None;
         }
         self.clock.next_id += 1;
@@ -317,7 +297,7 @@ impl DeviceController {
             Op::Discard | Op::SecureErase => self.discard(&mut request, below),
             Op::Flush => self.flush(&mut request, command.modifiers, below),
         }
-        if below.stop().is_some() {
+        if below.ftl.core.stop.is_some() {
             return None;
         }
         if let Some(queue) = &mut self.queue {
@@ -328,9 +308,9 @@ impl DeviceController {
             self.report_completed(below);
             return None;
         }
-        self.commands.occupy(request.complete());
+        self.commands.slots.take(request.event.complete);
         self.complete(&request.event, below.log);
-        Some(request.complete())
+        Some(request.event.complete)
     }
 
     /// Whether a write has no flags that need more than its data to be written, on a device without RAM for data.
@@ -350,7 +330,7 @@ impl DeviceController {
         if self.queue.is_some() {
             self.dispatch_until(arrival, below);
         }
-        let interruption = if self.background.works() { self.interrupt(arrival, below) } else { Nanos::ZERO };
+        let interruption = if self.background.works { self.interrupt(arrival, below) } else { Nanos::ZERO };
         let start = self.start(arrival, below);
         let DeviceCommand { op, modifiers, sector, sectors, .. } = *command;
         let (id, queue_limited) = (self.clock.next_id, self.commands.is_limited());
@@ -382,7 +362,7 @@ impl DeviceController {
             }
         }
         if let Some(link) = &mut self.link {
-            let in_flight = 1 + self.commands.in_flight(start);
+            let in_flight = 1 + self.commands.slots.in_use(start);
             link.hand_over(&mut request, in_flight, below.log);
         }
         request
@@ -400,7 +380,7 @@ impl DeviceController {
 
     /// Whether a UFS has commands whose completion is not known yet.
     fn is_at_work(&self) -> bool {
-        self.link.is_some() && self.queue.as_ref().is_some_and(|queue| queue.holds_requests())
+        self.link.is_some() && self.queue.as_ref().is_some_and(|queue| !queue.requests.is_empty())
     }
 
     /// Ends the idle time before a command, after its background work; returns the time that the interruption takes.
@@ -418,14 +398,14 @@ impl DeviceController {
     pub fn advance<L: CountingObserver>(&mut self, until: Nanos, below: &mut LowerLayers<'_, L>) {
         self.dispatch_until(until, below);
         let idle_from = self.idle_from();
-        if self.background.works() && idle_from > Nanos::MIN && self.all_dispatched() {
+        if self.background.works && idle_from > Nanos::MIN && self.all_dispatched() {
             self.background.work_until(until, idle_from, self.write_buffer.as_deref_mut(), below);
         }
     }
 
     /// The next time at which the device does something that may complete a request in flight.
     pub fn next_event(&self, nand: &Nand) -> Option<Nanos> {
-        self.queue.as_ref()?.next_begin(nand.first_free())
+        self.queue.as_ref()?.first(nand.timelines.first_free()).map(|(begin, _)| begin)
     }
 
     /// An orderly power-off: everything in the write buffer is written.
@@ -438,11 +418,6 @@ impl DeviceController {
     /// Dispatches all waiting pages.
     pub fn settle<L: CountingObserver>(&mut self, below: &mut LowerLayers<'_, L>) {
         self.dispatch_until(Nanos::MAX, below);
-    }
-
-    /// Completion of the request that was dispatched last.
-    pub fn last_complete(&self) -> Nanos {
-        self.clock.last_complete
     }
 
     /// Reports the completion of a request.
@@ -498,7 +473,7 @@ impl DeviceController {
     #[inline]
     fn take_data<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         let sectors = request.event.sectors;
-        request.spend(self.commands.before_write(sectors) + self.commands.write_stall());
+        request.spend(self.commands.before_write(sectors) + self.commands.write_stalls.draw());
         if let Some(link) = &mut self.link {
             link.receive(request, sectors, below.log);
         }
@@ -506,7 +481,7 @@ impl DeviceController {
 
     #[inline]
     fn read<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
-        request.spend(self.commands.before_read() + self.commands.read_stall());
+        request.spend(self.commands.read_overhead + self.commands.read_stalls.draw());
         self.read_data(request, below);
         let sectors = request.event.sectors;
         request.spend_after(self.commands.host(sectors));
@@ -538,7 +513,7 @@ impl DeviceController {
     fn discard<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         let (sector, sectors) = (request.event.sector, request.event.sectors);
         request.spend(self.commands.before_write(0) + self.commands.discard);
-        let unit = u64::from(below.ftl.geometry().unit_sectors);
+        let unit = u64::from(below.ftl.core.geometry.unit_sectors);
         let first = sector.div_ceil(unit) as u32;
         let end = ((sector + u64::from(sectors)) / unit) as u32;
         let units = (Lpn(first), end.saturating_sub(first));
@@ -584,16 +559,10 @@ fn span_of(request: &RequestState) -> RequestSectors {
 }
 
 impl<L: Observer> LowerLayers<'_, L> {
-    /// The reason why the device refuses writes; `None` if it does not.
-    #[inline]
-    pub fn stop(&self) -> Option<StopReason> {
-        self.ftl.stop()
-    }
-
     /// The units that a request touches: the first one and their number.
     #[inline]
     pub fn units_of(&self, request: &RequestState) -> (Lpn, u32) {
-        span_of(request).units(self.ftl.geometry().unit_shift)
+        span_of(request).units(self.ftl.core.geometry.unit_shift)
     }
 
     /// Reports the transfer of the data of a request.
@@ -612,7 +581,7 @@ impl<L: Observer> LowerLayers<'_, L> {
     /// Reads the units `first..end` of a request.
     #[inline]
     pub fn read(&mut self, request: &mut RequestState, (first, end): (Lpn, Lpn)) {
-        self.ftl.read(self.nand, request, span_of(request), (first, end), self.log);
+        self.ftl.core.read_units(self.nand, request, span_of(request), (first, end), self.log);
     }
 
     /// Looks up the locations of units before they are read.
@@ -624,7 +593,7 @@ impl<L: Observer> LowerLayers<'_, L> {
     /// Programs one page of a page-mapped device.
     #[inline]
     pub fn write_page(&mut self, ready: Nanos, page: PageWrite) -> Option<(PageOperationTimes, u32)> {
-        self.ftl.write_page(self.nand, ready, page, self.log)
+        self.ftl.core.program_host(self.nand, ready, page, self.log)
     }
 
     /// Reads the rest of the units that a write covers only in part.
@@ -635,6 +604,6 @@ impl<L: Observer> LowerLayers<'_, L> {
         ready: Nanos,
         waits_to_be_written: impl Fn(Lpn) -> bool,
     ) -> (Nanos, LatencyBreakdown) {
-        self.ftl.read_rest(self.nand, span, units, ready, waits_to_be_written, self.log)
+        self.ftl.core.read_rest(self.nand, span, units, ready, waits_to_be_written, self.log)
     }
 }

@@ -12,7 +12,7 @@ pub(crate) struct SleepTiming {
     sleep_after: Nanos,
     wake: Nanos,
     /// Distribution of wake-up times; empty = always `wake`.
-    wakes: TimeSampler,
+    pub wakes: TimeSampler,
 }
 
 impl SleepTiming {
@@ -28,12 +28,8 @@ impl SleepTiming {
     /// Replaces the times; the random draws of wake-up times continue.
     pub fn reconfigure(&mut self, settings: &DeviceSettings) {
         let mut new = Self::new(settings);
-        new.wakes.continue_from(&self.wakes);
+        new.wakes.drawn = self.wakes.drawn;
         *self = new;
-    }
-
-    pub fn rewind(&mut self) {
-        self.wakes.rewind();
     }
 
     /// Whether the device ever sleeps.

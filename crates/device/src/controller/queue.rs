@@ -47,12 +47,12 @@ pub(crate) struct WriteQueue {
     pages: VecDeque<WaitingPage>,
     /// For each map unit, the number of `pages` that hold it; only units with at least one.
     waiting: FxHashMap<u32, u32>,
-    requests: VecDeque<InFlightRequest>,
+    pub requests: VecDeque<InFlightRequest>,
 }
 
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
-struct InFlightRequest {
+pub(crate) struct InFlightRequest {
     state: RequestState,
     /// Whether it occupies a slot of the queue until its completion is known.
     holds_slot: bool,
@@ -62,16 +62,6 @@ impl WriteQueue {
     /// Whether no page waits.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
-    }
-
-    /// Number of requests that have not been reported.
-    pub fn requests(&self) -> usize {
-        self.requests.len()
-    }
-
-    /// Whether there are such requests.
-    pub fn holds_requests(&self) -> bool {
-        !self.requests.is_empty()
     }
 
     pub fn push_page(&mut self, page: WaitingPage) {
@@ -88,7 +78,7 @@ impl WriteQueue {
     /// Frees the slot of a request whose completion is known; returns the completion, or `None` if the request has no slot.
     pub fn give_slot_back(&mut self, id: u64) -> Option<Nanos> {
         let request = self.in_flight(id)?;
-        std::mem::take(&mut request.holds_slot).then(|| request.state.complete())
+        std::mem::take(&mut request.holds_slot).then(|| request.state.event.complete)
     }
 
     /// The request with this number; `None` if it is not in flight.
@@ -143,13 +133,8 @@ impl WriteQueue {
         Some(page)
     }
 
-    /// When the next page begins; `None` if none waits. `free` is when the first way of the flash is free.
-    pub fn next_begin(&self, free: Nanos) -> Option<Nanos> {
-        self.first(free).map(|(begin, _)| begin)
-    }
-
     /// When the next page begins, and its index, which is mostly 0.
-    fn first(&self, free: Nanos) -> Option<(Nanos, usize)> {
+    pub fn first(&self, free: Nanos) -> Option<(Nanos, usize)> {
         match self.pages.front() {
             Some(front) if front.ready <= free => Some((free, 0)),
             _ => self.first_to_begin(free),
@@ -185,12 +170,12 @@ impl DeviceController {
         let Some(queue) = &mut self.queue else { return };
         let (span, id, sectors) = (span_of(request), request.event.id, request.event.sectors);
         let (unit_sectors, unit_shift) = {
-            let geometry = below.ftl.geometry();
+            let geometry = &below.ftl.core.geometry;
             (geometry.unit_sectors, geometry.unit_shift)
         };
         let (mut first, mut left) = span.units(unit_shift);
         while left > 0 {
-            let (group, units) = below.ftl.page_for(first, left, sectors);
+            let (group, units) = below.ftl.core.page_for(first, left, sectors);
             let (mut ready, mut waits) = (request.ready, LatencyBreakdown::default());
             if !span.is_whole(unit_sectors) && span.is_partial(first, units, unit_shift) {
                 let waiting = |lpn| queue.holds(lpn, 1);
@@ -210,7 +195,7 @@ impl DeviceController {
         (first, units): (Lpn, u32),
         below: &mut LowerLayers<'_, L>,
     ) {
-        while self.queue.as_ref().is_some_and(|queue| queue.holds(first, units)) && below.stop().is_none() {
+        while self.queue.as_ref().is_some_and(|queue| queue.holds(first, units)) && below.ftl.core.stop.is_none() {
             self.dispatch_next(Nanos::MAX, below);
         }
     }
@@ -220,11 +205,11 @@ impl DeviceController {
         if self.queue.is_none() {
             return;
         }
-        while !self.all_dispatched() && below.stop().is_none() && self.dispatch_next(until, below) {
+        while !self.all_dispatched() && below.ftl.core.stop.is_none() && self.dispatch_next(until, below) {
             self.report_completed(below);
         }
         if let Some(queue) = &mut self.queue
-            && below.stop().is_some()
+            && below.ftl.core.stop.is_some()
         {
             queue.clear();
         }
@@ -234,16 +219,16 @@ impl DeviceController {
     /// Dispatches the page that begins next, if it begins before `until`; returns whether it did.
     fn dispatch_next<L: CountingObserver>(&mut self, until: Nanos, below: &mut LowerLayers<'_, L>) -> bool {
         let Some(queue) = &mut self.queue else { return false };
-        let Some(page) = queue.next(below.nand.first_free(), until) else { return false };
+        let Some(page) = queue.next(below.nand.timelines.first_free(), until) else { return false };
         let Some(request) = queue.request(page.request) else { return false };
-        let (span, hot) = (span_of(request), below.ftl.is_hot(request.event.sectors));
-        let whole = span.is_whole(below.ftl.geometry().unit_sectors);
+        let (span, hot) = (span_of(request), below.ftl.core.is_hot(request.event.sectors));
+        let whole = span.is_whole(below.ftl.core.geometry.unit_sectors);
         let (mut first, mut left) = (page.first, page.units);
         while left > 0 {
             let (group, command) = (page.group, Some(page.request));
             let write = PageWrite { first, units: left, group, span, whole_units: whole, hot, command };
             let Some((op, taken)) = below.write_page(page.ready, write) else { return false };
-            let complete = below.ftl.completion(&op, request.event.modifiers);
+            let complete = below.ftl.core.completion(&op, request.event.modifiers);
             let waits = page.waits.then(LatencyBreakdown::of(&op, page.ready, complete));
             request.absorb(waits, op.begin, complete);
             first = first.plus(taken);
@@ -259,7 +244,7 @@ impl DeviceController {
     /// Called when the completion of a request is known: frees its slot of the queue.
     pub(super) fn end_of(&mut self, id: u64) {
         if let Some(complete) = self.queue.as_mut().and_then(|queue| queue.give_slot_back(id)) {
-            self.commands.release(complete);
+            self.commands.slots.release(complete);
         }
     }
 
@@ -267,9 +252,9 @@ impl DeviceController {
     /// there are slots.
     #[inline(never)]
     pub(super) fn dispatch_for_a_slot<L: CountingObserver>(&mut self, arrival: Nanos, below: &mut LowerLayers<'_, L>) {
-        let most = self.commands.depth();
-        let is_passed = |queue: &WriteQueue| queue.requests() > most;
-        while below.stop().is_none() {
+        let most = self.commands.slots.len();
+        let is_passed = |queue: &WriteQueue| queue.requests.len() > most;
+        while below.ftl.core.stop.is_none() {
             let overdue = self.queue.as_deref().is_some_and(is_passed);
             let until = if overdue { Nanos::MAX } else { self.commands.start(arrival) };
             if !self.dispatch_next(until, below) {

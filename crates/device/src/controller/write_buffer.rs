@@ -18,11 +18,11 @@ use crate::lru::LruSet;
 #[derive(Clone, Debug)]
 pub(crate) struct WriteBuffer {
     /// Capacity in units.
-    room: u32,
+    pub room: u32,
     /// Whether a write makes its group the newest.
     renew: bool,
     /// Whether data leaves in the order in which it was written, sector by sector.
-    keeps_order: bool,
+    pub keeps_order: bool,
     /// Whether the newest data leaves first.
     pub newest_first: bool,
     pub write_back: WriteBackMode,
@@ -32,7 +32,7 @@ pub(crate) struct WriteBuffer {
     /// Map units of the device.
     logical: u32,
     /// Units with written data.
-    units: u32,
+    pub units: u32,
     /// Data older than the last barrier, and newer data. A group is in at most one of them.
     generations: [BarrierEpoch; 2],
     /// Units that have left but still need their room, in order of time: end of the program and number of units.
@@ -52,11 +52,6 @@ pub(crate) struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    /// Capacity in map units of written data.
-    pub fn room(&self) -> u32 {
-        self.room
-    }
-
     /// The write buffer of a device, or `None` if it has none.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Self> {
         let given = &settings.cache;
@@ -93,11 +88,6 @@ impl WriteBuffer {
         })
     }
 
-    /// Whether data leaves in the order in which it was written.
-    pub fn keeps_order(&self) -> bool {
-        self.keeps_order
-    }
-
     /// Whether there is no written data in the buffer; all of it is on the flash or on its way there.
     pub fn is_empty(&self) -> bool {
         self.units == 0
@@ -107,11 +97,6 @@ impl WriteBuffer {
     #[inline]
     pub fn holds_older(&self) -> bool {
         self.generations[0].order.len() > 0
-    }
-
-    /// Units with written data.
-    pub fn units(&self) -> u32 {
-        self.units
     }
 
     /// Whether the unit's group belongs to the generation before the last barrier.
@@ -471,7 +456,7 @@ mod tests {
                     }
                     _ => {}
                 }
-                prop_assert_eq!(buffer.units() as usize, plain.len());
+                prop_assert_eq!(buffer.units as usize, plain.len());
                 prop_assert_eq!(buffer.is_empty(), buffer.next_to_leave().is_none());
                 let written = |unit: u32| plain.get(&unit).copied().unwrap_or(0);
                 prop_assert!((0..UNITS).all(|unit| buffer.written_sectors(Lpn(unit)) == written(unit)));
@@ -498,10 +483,10 @@ mod tests {
                 buffer.leaves(Nanos(end), units);
             }
             let mut now = Nanos(at);
-            for unit in 0..buffer.room() {
+            for unit in 0..buffer.room {
                 plain.sort_unstable();
                 let mut wanted = now;
-                while unit + plain.iter().map(|(_, units)| units).sum::<u32>() >= buffer.room() && !plain.is_empty() {
+                while unit + plain.iter().map(|(_, units)| units).sum::<u32>() >= buffer.room && !plain.is_empty() {
                     wanted = wanted.max(Nanos(plain.remove(0).0));
                 }
                 now = buffer.fits_from(now);

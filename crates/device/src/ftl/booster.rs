@@ -325,7 +325,7 @@ impl FtlCore {
         let booster = self.booster.as_ref()?;
         booster.pinned.iter().map(|block| BlockId(*block)).find_map(|block| {
             let first = self.geometry.first_ppn(block);
-            let units = self.tables.valid_units(first..first.plus(1 << self.geometry.stride_shift));
+            let units = self.tables.reverse.valid(first..first.plus(1 << self.geometry.stride_shift));
             let foreign = units.map(|(_, unit)| unit).find(|unit| !booster.pins(*unit));
             match foreign {
                 _ if !self.slc.folds(nand.group(block)) => {

@@ -24,7 +24,7 @@ impl FtlCore {
     fn reclaim_blocks<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) -> bool {
         // FIFO and random draws may choose fully valid blocks. FIFO has seen every block after one pass over the full ones; draws miss the
         // only block that is worth collecting with a probability of e^-64 after 64 times as many.
-        let passes = if self.tables.pool(pool).order() == FullBlockOrder::Valid { 64 } else { 1 };
+        let passes = if self.tables.pool(pool).order == FullBlockOrder::Valid { 64 } else { 1 };
         let mut patience = self.tables.pool(pool).full.saturating_add(2).saturating_mul(passes);
         while self.tables.pool(pool).free() <= self.collector.low_watermark {
             if patience == 0 || self.stop.is_some() || !self.begin_victim(nand, pool, ready, log) {
@@ -200,12 +200,6 @@ impl GarbageCollector {
     /// Changes the thresholds; the policy and its number of decisions stay.
     pub fn reconfigure(&mut self, settings: &DeviceSettings) {
         *self = Self { decisions: self.decisions, ..Self::new(settings, self.policy.take()) };
-    }
-
-    /// Whether garbage collection is enabled.
-    #[inline]
-    pub fn collects(&self) -> bool {
-        self.policy.is_some()
     }
 
     /// Whether each host page is followed by a step of collection.

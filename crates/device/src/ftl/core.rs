@@ -89,12 +89,6 @@ impl FtlCore {
         }
     }
 
-    /// The physical location of a unit.
-    #[inline]
-    pub fn lookup(&self, lpn: Lpn) -> Option<Ppn> {
-        self.tables.lookup(lpn)
-    }
-
     /// When a page program counts as complete for a request with these modifiers. A write that is durable on completion waits for the end
     /// of the program, whatever completes other writes.
     #[inline]
@@ -128,7 +122,7 @@ impl FtlCore {
     /// Bytes that cross the bus for a page that the host covers in part: the data of the host, and the old data that is kept.
     pub fn bytes_to_move(&self, span: RequestSectors, first: Lpn, units: u32) -> u32 {
         (first.0..first.0 + units)
-            .map(|unit| match self.lookup(Lpn(unit)) {
+            .map(|unit| match self.tables.lookup(Lpn(unit)) {
                 Some(_) => self.geometry.unit_bytes,
                 None => span.covered(Lpn(unit), self.geometry.unit_sectors).count_ones() * 512,
             })

@@ -63,7 +63,7 @@ impl FtlCore {
 
     /// Units of the capacity that hold no data.
     pub(super) fn user_free(&self) -> u32 {
-        let held: u32 = self.tables.pools().iter().map(|pool| pool.valid).sum();
+        let held: u32 = self.tables.pools.iter().map(|pool| pool.valid).sum();
         self.geometry.logical_units.saturating_sub(held)
     }
 
@@ -176,7 +176,7 @@ impl FtlCore {
         let mut left = pages;
         while left > 0 {
             let places = first.plus(victim.cursor)..end;
-            let found: Found = self.tables.valid_units(places).take(wanted as usize).collect();
+            let found: Found = self.tables.reverse.valid(places).take(wanted as usize).collect();
             let count = found.len();
             if count == 0 {
                 self.finish_victim(nand, pool, victim, ready, log);
@@ -263,7 +263,7 @@ impl FtlCore {
             in_register = page_of(*ppn);
         }
         let page = nand.next_page(block);
-        let over_bus = !nand.copies_back();
+        let over_bus = !nand.timelines.interface.copy_back;
         let mut copies = nand.copies(victim.block, (block, page), ready);
         let (begin, end) = copies.page(reads);
         copies.finish();
@@ -302,13 +302,13 @@ impl FtlCore {
         let page = nand.next_page(block);
         let room = self.geometry.groups[usize::from(source.group)].pages_per_block - page;
         let most = most.min(room);
-        let over_bus = !nand.copies_back();
+        let over_bus = !nand.timelines.interface.copy_back;
         let from = source.first.plus(victim.cursor)..source.end;
         let mut copies = nand.copies(victim.block, (block, page), ready);
         let (mut pages, mut reads, mut next) = (0, 0, from.start);
         let mut span = (Nanos::MAX, Nanos::MIN);
         if source.units_per_page == 1 && copies.is_in_place() {
-            (pages, next) = self.tables.count_valid(from.clone(), most);
+            (pages, next) = self.tables.reverse.count(from.clone(), most);
             reads = pages;
             if let Some(times) = copies.pages(pages) {
                 span = times;
@@ -344,7 +344,7 @@ impl FtlCore {
     #[inline]
     fn next_page_of(&self, source: &MoveSource, victim: &mut VictimProgress, from: Ppn) -> Option<(Ppn, u32)> {
         let (mut found, mut reads, mut in_register, mut last) = (0, 0, victim.in_register, from);
-        for ppn in self.tables.valid_places(from..source.end).take(source.units_per_page as usize) {
+        for ppn in self.tables.reverse.places(from..source.end).take(source.units_per_page as usize) {
             let page = (ppn.0 - source.first.0) >> source.page_shift;
             reads += u32::from(page != in_register);
             (found, in_register, last) = (found + 1, page, ppn);

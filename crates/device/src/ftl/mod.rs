@@ -20,18 +20,17 @@ mod tables;
 mod tests;
 pub(crate) mod write;
 
-use emmclab_base::{CommandFlags, Error, ErrorClass, Nanos, Result};
+use emmclab_base::{Error, ErrorClass, Nanos, Result};
 use emmclab_settings::DeviceSettings;
 
-use crate::events::{LatencyBreakdown, Observer, UnitsTrimmed};
+use crate::events::{Observer, UnitsTrimmed};
 use crate::geometry::Geometry;
-use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
-use crate::nand::{BlockState, Nand, PageOperationTimes};
+use crate::ids::{BlockId, Lpn, PoolId, Ppn};
+use crate::nand::{BlockState, Nand};
 use booster::WriteBooster;
 use gc::VictimPolicy;
 use request_state::RequestState;
 use schemes::MappingScheme;
-use tables::FtlTables;
 use write::RequestSectors;
 
 pub(crate) use allocation::POLICIES as ALLOCATION_POLICIES;
@@ -49,7 +48,7 @@ pub const PREFETCHED: usize = 64;
 /// A mapping scheme, based on the core that all schemes share.
 #[derive(Clone)]
 pub(crate) struct Ftl {
-    core: FtlCore,
+    pub core: FtlCore,
     scheme: MappingScheme,
 }
 
@@ -60,12 +59,6 @@ impl Ftl {
         Self { core: FtlCore::new(settings, geometry, nand, scheme.map_units()), scheme }
     }
 
-    /// Counts and addresses.
-    #[inline]
-    pub fn geometry(&self) -> &Geometry {
-        &self.core.geometry
-    }
-
     /// Changes the settings of collection; the layout of the data stays the same.
     pub fn reconfigure(&mut self, settings: &DeviceSettings, geometry: Geometry) {
         self.core.collector.reconfigure(settings);
@@ -74,23 +67,6 @@ impl Ftl {
         self.core.booster = WriteBooster::reconfigured(booster, settings, &geometry);
         self.core.counts_after = core::counts_after(settings);
         self.core.geometry = geometry;
-    }
-
-    /// The reason why the device refuses writes, if it does.
-    #[inline]
-    pub fn stop(&self) -> Option<StopReason> {
-        self.core.stop
-    }
-
-    /// The physical location of a unit.
-    #[inline]
-    pub fn lookup(&self, lpn: Lpn) -> Option<Ppn> {
-        self.core.lookup(lpn)
-    }
-
-    /// The tables, to be checked.
-    pub fn tables(&self) -> &FtlTables {
-        &self.core.tables
     }
 
     /// Bytes of RAM that the map of this scheme needs in the device.
@@ -125,20 +101,9 @@ impl Ftl {
         }
     }
 
-    /// Whether a write is durable when it counts as complete.
-    pub fn completes_when_programmed(&self) -> bool {
-        self.core.completes_when_programmed()
-    }
-
     /// The first contradiction between the tables of the scheme and the flash.
     pub fn fault(&self, nand: &Nand) -> Option<String> {
         self.scheme.fault(&self.core, nand).or_else(|| self.core.booster_fault(nand))
-    }
-
-    /// Valid units of a block.
-    #[inline]
-    pub fn valid(&self, block: BlockId) -> u32 {
-        self.core.tables.valid(block)
     }
 
     /// Writes the data of a request, which has been transferred.
@@ -166,61 +131,6 @@ impl Ftl {
         self.scheme.look_up(&mut self.core, nand, request, units, log);
     }
 
-    /// Reads the units `first..end` of a request's span, which were looked up.
-    #[inline]
-    pub fn read<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        span: RequestSectors,
-        (first, end): (Lpn, Lpn),
-        log: &mut L,
-    ) {
-        self.core.read_units(nand, request, span, (first, end), log);
-    }
-
-    /// The next page for units of a request of this many sectors: its block group, and how many of the units it takes.
-    #[inline]
-    pub fn page_for(&self, first: Lpn, units: u32, sectors: u32) -> (u8, u32) {
-        self.core.page_for(first, units, sectors)
-    }
-
-    /// Whether the data of a request of this many sectors is expected to change soon.
-    #[inline]
-    pub fn is_hot(&self, sectors: u32) -> bool {
-        self.core.is_hot(sectors)
-    }
-
-    /// Programs one page of a page-mapped device; returns how many units it took, or `None` if the device is full.
-    #[inline]
-    pub fn write_page<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        ready: Nanos,
-        page: PageWrite,
-        log: &mut L,
-    ) -> Option<(PageOperationTimes, u32)> {
-        self.core.program_host(nand, ready, page, log)
-    }
-
-    /// Reads the rest of the units that a write covers only in part (read-modify-write), except units that wait to be programmed.
-    pub fn read_rest<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        span: RequestSectors,
-        units: (Lpn, u32),
-        ready: Nanos,
-        waits_to_be_written: impl Fn(Lpn) -> bool,
-        log: &mut L,
-    ) -> (Nanos, LatencyBreakdown) {
-        self.core.read_rest(nand, span, units, ready, waits_to_be_written, log)
-    }
-
-    /// Programs the entries of a packed write as one stream.
-    pub fn write_stream<L: Observer>(&mut self, nand: &mut Nand, entries: &mut [RequestState], log: &mut L) {
-        self.core.write_stream(nand, entries, log);
-    }
-
     /// Discards whole units.
     pub fn discard<L: Observer>(&mut self, nand: &mut Nand, (first, count): (Lpn, u32), ready: Nanos, log: &mut L) {
         let mapped = self.unmap((first, count));
@@ -242,18 +152,6 @@ impl Ftl {
         mapped
     }
 
-    /// When a page program counts as complete for a request with these modifiers.
-    #[inline]
-    pub fn completion(&self, op: &PageOperationTimes, modifiers: CommandFlags) -> Nanos {
-        self.core.completion(op, modifiers)
-    }
-
-    /// End of the latest program.
-    #[inline]
-    pub fn last_program(&self) -> Nanos {
-        self.core.last_program
-    }
-
     /// Executes `work`; returns the end of its latest program, or [`Nanos::MIN`] if there was none.
     pub fn timed(&mut self, work: impl FnOnce(&mut Self)) -> Nanos {
         let before = std::mem::replace(&mut self.core.last_program, Nanos::MIN);
@@ -268,30 +166,10 @@ impl Ftl {
         self.core.in_order = in_order.then_some(Nanos::MIN);
     }
 
-    /// Idle time after which an SLC cache is folded; `None` if it never is.
-    pub fn folds_after(&self) -> Option<Nanos> {
-        self.core.slc.folds_after()
-    }
-
     /// Whether idle time that begins now folds an SLC cache, which may be resized before.
     pub fn begin_slc_gap<L: Observer>(&mut self, nand: &Nand, log: &mut L) -> bool {
         let due = self.core.slc_is_due();
         if self.core.booster.is_none() { due } else { self.core.begin_booster_gap(nand, due, log) }
-    }
-
-    /// Blocks of each plane that an SLC cache has at present.
-    pub fn slc_blocks(&self) -> u32 {
-        self.core.slc_blocks()
-    }
-
-    /// The pool of the SLC blocks of a plane.
-    pub fn slc_pool(&self, plane: PlaneId) -> PoolId {
-        self.core.slc_pool(plane)
-    }
-
-    /// Whether a pool is never collected while a write waits.
-    pub fn is_skipped(&self, pool: PoolId) -> bool {
-        self.core.is_skipped(pool)
     }
 
     /// Free blocks of a pool.
@@ -313,7 +191,7 @@ impl Ftl {
 
     /// How many pools there are.
     pub fn pools(&self) -> u32 {
-        self.core.tables.pools().len() as u32
+        self.core.tables.pools.len() as u32
     }
 
     /// Moves up to one page of valid data of the victim of a pool, and chooses a victim first if none is in progress. Returns `None` if
@@ -338,7 +216,7 @@ impl Ftl {
         if self.scheme.maps_blocks() {
             return Err(no_victims("its mapping scheme maps blocks, which are merged", "mapping.scheme=page"));
         }
-        if !self.core.collector.collects() {
+        if !self.core.collector.policy.is_some() {
             return Err(no_victims("its gc.policy is none", "gc.policy=greedy"));
         }
         self.core.tables.relist(&self.core.geometry, policy.order());
@@ -356,7 +234,7 @@ impl Ftl {
 
     /// The blocks of a group that were ever used and are not bad.
     pub fn used_blocks(&self, nand: &Nand, group: u8) -> Vec<BlockId> {
-        let pools = self.core.tables.pools().iter();
+        let pools = self.core.tables.pools.iter();
         let used = pools.flat_map(|pool| pool.all_blocks().filter(|block| pool.was_used(*block)));
         used.filter(|block| nand.block(*block).group == group && nand.state(*block) != BlockState::Bad).collect()
     }
@@ -370,7 +248,7 @@ impl Ftl {
 
     /// Undoes an interrupted program of a unit to `to`: it is mapped to `from` again, or unmapped.
     pub fn take_back(&mut self, nand: &Nand, lpn: Lpn, to: Ppn, from: Option<Ppn>) {
-        if self.lookup(lpn) != Some(to) {
+        if self.core.tables.lookup(lpn) != Some(to) {
             // It was moved further, or a later command has replaced it.
             return;
         }
@@ -378,7 +256,7 @@ impl Ftl {
         let stays = |from: &Ppn| {
             let block = self.core.geometry.block_of(*from);
             matches!(nand.state(block), BlockState::Open | BlockState::Full)
-                && self.core.tables.unit_at(*from).is_none()
+                && self.core.tables.reverse.get(*from).is_none()
         };
         // The tables of a block-mapped scheme have one location for each page, so that they cannot find the version before.
         if let Some(from) = from.filter(stays).filter(|_| !self.scheme.maps_blocks()) {

@@ -79,12 +79,12 @@ pub(crate) struct BlockPool {
     /// Number of blocks, including spares.
     pub blocks: u32,
     /// Number of blocks that were used at least once.
-    used: u32,
+    pub used: u32,
     /// Number of blocks that may be used; the rest are spares.
-    usable: u32,
+    pub usable: u32,
     recycled: RecycledBlocks,
     /// Open block of each stream, or [`BlockId::NONE`].
-    open: [BlockId; STREAMS],
+    pub open: [BlockId; STREAMS],
     /// Valid units in the pool.
     pub valid: u32,
     /// Number of valid units above which new data goes to another pool if possible.
@@ -96,7 +96,7 @@ pub(crate) struct BlockPool {
     pub most_erases: u32,
     /// Number of erases until the next check for wear levelling.
     pub wear_countdown: u32,
-    order: FullBlockOrder,
+    pub order: FullBlockOrder,
     /// The full blocks: one list by age, the oldest first, or one for each count of valid units, the newest first.
     lists: BlockLists,
     /// All lists below this one are empty.
@@ -181,11 +181,6 @@ impl BlockPool {
         (open != BlockId::NONE).then_some(open)
     }
 
-    /// Open blocks of all streams, in their order.
-    pub fn all_open(&self) -> [BlockId; STREAMS] {
-        self.open
-    }
-
     /// Takes a free block for a stream.
     pub fn take_for(&mut self, stream: WriteStream) -> Option<BlockId> {
         let block = self.take()?;
@@ -247,11 +242,6 @@ impl BlockPool {
     /// The first list that is not empty, from the lower bound on, and its first block.
     fn least_listed(&self) -> Option<(u32, u32)> {
         (self.least..self.lists.count()).find_map(|list| Some((list, self.lists.first(list)?)))
-    }
-
-    /// The order in which full blocks are kept.
-    pub fn order(&self) -> FullBlockOrder {
-        self.order
     }
 
     /// A full block with the fewest valid units; requires [`FullBlockOrder::Valid`].
@@ -329,11 +319,6 @@ impl BlockPool {
         block.0 - self.first_block < self.used
     }
 
-    /// Blocks that were ever used.
-    pub fn used(&self) -> u32 {
-        self.used
-    }
-
     /// Free blocks that were used before, in the order in which they will be taken (wear order: any).
     pub fn recycled(&self) -> Vec<BlockId> {
         match &self.recycled {
@@ -349,11 +334,6 @@ impl BlockPool {
             *heap = heap.drain().map(|Reverse((_, block))| Reverse((erases(block), block))).collect();
         }
         self.most_erases = self.all_blocks().map(|BlockId(block)| erases(block)).max().unwrap_or(0);
-    }
-
-    /// Number of blocks that may be used.
-    pub fn usable(&self) -> u32 {
-        self.usable
     }
 
     /// Restores counts and open blocks from an image.

@@ -67,14 +67,14 @@ impl FtlCore {
         while at < end {
             let from = at;
             at = at.plus(1);
-            let Some(ppn) = self.lookup(from) else {
+            let Some(ppn) = self.tables.lookup(from) else {
                 at = self.unwritten_run(from, end);
                 self.read_unwritten(nand, request, span, (from, at), log);
                 continue;
             };
             let group = nand.group(self.geometry.block_of(ppn));
             let shift = self.geometry.groups[usize::from(group)].page_shift;
-            while at < end && self.lookup(at).is_some_and(|other| other.0 >> shift == ppn.0 >> shift) {
+            while at < end && self.tables.lookup(at).is_some_and(|other| other.0 >> shift == ppn.0 >> shift) {
                 at = at.plus(1);
             }
             let bytes = span.bytes_between(from, at, self.geometry.unit_shift);
@@ -91,7 +91,7 @@ impl FtlCore {
         let group = self.geometry.by_size[0];
         let units = self.geometry.groups[usize::from(group)].units_per_page();
         let page_end = (from.0 / units + 1).saturating_mul(units).min(end.0);
-        let written = |lpn: &u32| self.lookup(Lpn(*lpn)).is_some();
+        let written = |lpn: &u32| self.tables.lookup(Lpn(*lpn)).is_some();
         Lpn((from.0 + 1..page_end).find(written).unwrap_or(page_end))
     }
 
@@ -213,7 +213,7 @@ impl FtlCore {
             let span = span_of(&entries[piece.entry]);
             bytes += self.bytes_to_move(span, piece.unit, 1);
             let covered = span.covered(piece.unit, unit_sectors);
-            let (from, command) = (self.lookup(piece.unit), entries[piece.entry].command());
+            let (from, command) = (self.tables.lookup(piece.unit), entries[piece.entry].command());
             written.push(UnitWritten { lpn: piece.unit, from, covered, command });
         }
         let next = nand.program_next(block, ready, bytes);

@@ -105,12 +105,6 @@ impl RequestState {
         (self.event.id != NO_COMMAND).then_some(self.event.id)
     }
 
-    /// When the request is complete, as far as that is known.
-    #[inline]
-    pub fn complete(&self) -> Nanos {
-        self.event.complete
-    }
-
     /// Adds time in the controller before the flash operations.
     #[inline]
     pub fn spend(&mut self, time: Nanos) {
@@ -157,7 +151,7 @@ impl RequestState {
 
     /// Delays the completion until `at`, because of other work.
     pub fn complete_by(&mut self, at: Nanos) {
-        let wait = at.max(self.complete()) - self.complete();
+        let wait = at.max(self.event.complete) - self.event.complete;
         self.event.waits.queue += wait;
         self.event.complete += wait;
     }

@@ -13,7 +13,7 @@ const BITS: u32 = u64::BITS;
 #[derive(Clone, Debug)]
 pub(crate) struct ReverseMap {
     /// Logical unit at each location; the entry of an invalid location is stale.
-    units: Vec<u32>,
+    pub units: Vec<u32>,
     valid: Vec<u64>,
 }
 
@@ -37,11 +37,6 @@ impl ReverseMap {
     /// A map without valid locations. Memory is allocated when it is first used.
     pub fn new(places: usize) -> Self {
         Self { units: vec![0; places], valid: vec![0; places.div_ceil(BITS as usize)] }
-    }
-
-    /// Number of locations.
-    pub fn len(&self) -> usize {
-        self.units.len()
     }
 
     /// The unit at a location if it is valid. Panics if there is no such location.

@@ -17,19 +17,19 @@ use crate::nand::{BlockState, Nand};
 impl Ftl {
     /// Approximate number of words that [`Ftl::save`] writes.
     pub fn state_words(&self, nand: &Nand) -> usize {
-        self.core.tables.units() + 8 * nand.block_count()
+        self.core.tables.map.len() + 8 * nand.block_count()
     }
 
     fn sizes(&self, nand: &Nand) -> [u32; 3] {
         let tables = &self.core.tables;
-        [tables.units() as u32, tables.places() as u32, nand.block_count() as u32]
+        [tables.map.len() as u32, tables.reverse.units.len() as u32, nand.block_count() as u32]
     }
 
     /// Writes the state.
     pub fn save(&self, nand: &Nand, out: &mut WordWriter) {
         let tables = &self.core.tables;
         out.words(self.sizes(nand));
-        out.differences(tables.entries());
+        out.differences(&tables.map);
         for block in (0..nand.block_count() as u32).map(BlockId) {
             let view = nand.block(block);
             // Plane and group are stored for blocks that were ever used.
@@ -39,11 +39,11 @@ impl Ftl {
             out.words([tables.valid(block), view.written, view.erases, state]);
             out.long(tables.closed(block));
         }
-        out.long(tables.programs());
+        out.long(tables.programs);
         out.long(self.core.collector.decisions);
-        out.word(self.core.allocator.cursor());
-        out.word(self.core.allocator.chunk_kb());
-        out.words(self.core.allocator.last_planes().iter().copied());
+        out.word(self.core.allocator.cursor);
+        out.word(self.core.allocator.chunk_kb);
+        out.words(self.core.allocator.last_planes.iter().copied());
         save(tables, out);
         out.words(self.core.booster_words());
         out.words(self.scheme.words());
@@ -59,7 +59,7 @@ impl Ftl {
                 return Err(damaged("sizes differ"));
             }
         }
-        let (units, places) = (self.core.tables.units(), self.core.tables.places());
+        let (units, places) = (self.core.tables.map.len(), self.core.tables.reverse.units.len());
         let tables = &mut self.core.tables;
         let mut apart = true;
         image.addresses(units, places, |unit, ppn| apart &= tables.restore_entry(Lpn(unit), Ppn(ppn)))?;
@@ -70,11 +70,11 @@ impl Ftl {
         self.core.tables.restore_programs(image.long()?);
         self.core.collector.decisions = image.long()?;
         let cursor = (image.word()?, image.word()?);
-        let ways = self.core.allocator.last_planes().len();
+        let ways = self.core.allocator.last_planes.len();
         let last_planes: Vec<u32> = (0..ways).map(|_| image.word()).collect::<Result<_>>()?;
         self.core
             .allocator
-            .restore(cursor, &last_planes, nand.planes_per_way())
+            .restore(cursor, &last_planes, nand.timelines.planes_per_way)
             .ok_or_else(|| damaged("the cursor is outside the device"))?;
         // A scheme that holds open blocks has them in its own tables, which are checked by the scheme.
         restore(&mut self.core.tables, nand, self.scheme.holds_open_blocks(), image)?;
@@ -116,9 +116,9 @@ impl Ftl {
 const NO_VICTIM: [u32; 5] = [u32::MAX; 5];
 
 fn save(tables: &FtlTables, out: &mut WordWriter) {
-    for pool in tables.pools() {
-        out.words([pool.used(), pool.usable(), pool.most_erases, pool.wear_countdown]);
-        out.words(pool.all_open().map(|block| block.0));
+    for pool in &tables.pools {
+        out.words([pool.used, pool.usable, pool.most_erases, pool.wear_countdown]);
+        out.words(pool.open.map(|block| block.0));
         out.words(pool.victim.map_or(NO_VICTIM, |victim| {
             let VictimProgress { block, cursor, in_register, valid, wear } = victim;
             [block.0, cursor, in_register, valid, u32::from(wear)]
@@ -161,7 +161,7 @@ impl RestoredBlocks {
 }
 
 fn restore(tables: &mut FtlTables, nand: &Nand, open_elsewhere: bool, image: &mut WordReader<'_>) -> Result<()> {
-    for pool in (0..tables.pools().len() as u32).map(PoolId) {
+    for pool in (0..tables.pools.len() as u32).map(PoolId) {
         restore_pool(tables, pool, nand, open_elsewhere, image)?;
     }
     Ok(())
@@ -238,13 +238,13 @@ fn restore_lists(
 
 /// Whether there is no valid data before the cursor of a collection, which would skip it.
 fn skips_no_valid_unit(tables: &FtlTables, first: Ppn, cursor: u32) -> bool {
-    tables.valid_places(first..first.plus(cursor)).next().is_none()
+    tables.reverse.places(first..first.plus(cursor)).next().is_none()
 }
 
 impl Ftl {
     fn check(&self, nand: &Nand) -> Result<()> {
         (0..nand.block_count() as u32).map(BlockId).try_for_each(|block| self.check_block(nand, block))?;
-        self.core.tables.pools().iter().try_for_each(|pool| self.check_pool(nand, pool))
+        self.core.tables.pools.iter().try_for_each(|pool| self.check_pool(nand, pool))
     }
 
     /// Checks that all valid locations of a block are in programmed pages, and that their number is the block's count of valid units.
@@ -254,7 +254,7 @@ impl Ftl {
         let group = &geometry.groups[usize::from(view.group)];
         let first = geometry.first_ppn(block);
         let (programmed, end) = (first.plus(view.written << group.page_shift), first.plus(1 << geometry.stride_shift));
-        let valid = |places| tables.count_valid(places, u32::MAX).0;
+        let valid = |places| tables.reverse.count(places, u32::MAX).0;
         if valid(programmed..end) > 0 {
             return Err(damaged("map and flash disagree"));
         }
@@ -268,7 +268,7 @@ impl Ftl {
         let geometry = &self.core.geometry;
         let (_, group) = geometry.of_pool(self.core.tables.pool_of(pool.block_at(0)));
         let kind = &geometry.groups[usize::from(group)];
-        let open = pool.all_open().iter().all(|block| {
+        let open = pool.open.iter().all(|block| {
             *block == BlockId::NONE
                 || nand.state(*block) == BlockState::Open && nand.next_page(*block) < kind.pages_per_block
         });

@@ -30,15 +30,15 @@ const LISTED: u32 = 1 << 31;
 pub(crate) struct FtlTables {
     /// Physical page number + 1 of each logical unit: first the units of the host, then those of a map on the flash. 0 = never written, or
     /// discarded.
-    map: Vec<u32>,
+    pub map: Vec<u32>,
     /// Whether physical memory has been allocated for each [`MARKED`] entries of the map.
     faulted: Vec<bool>,
-    reverse: ReverseMap,
+    pub reverse: ReverseMap,
     blocks: Vec<BlockEntry>,
     /// One pool for each plane and block group.
-    pools: Vec<BlockPool>,
+    pub pools: Vec<BlockPool>,
     /// Pages programmed since the device was new; ages of blocks are counted in them.
-    programs: u64,
+    pub programs: u64,
     stride_shift: u32,
 }
 
@@ -75,48 +75,9 @@ impl FtlTables {
         entries.iter().zip(*first..).take_while(|(entry, next)| *entry == next).count() as u32
     }
 
-    /// Number of logical units, including those of a map on the flash.
-    pub fn units(&self) -> usize {
-        self.map.len()
-    }
-
-    /// Number of physical page numbers.
-    pub fn places(&self) -> usize {
-        self.reverse.len()
-    }
-
     /// Number of mapped units.
     pub fn mapped(&self) -> usize {
         self.map.iter().filter(|entry| **entry != 0).count()
-    }
-
-    /// The unit that is valid at a location.
-    #[inline]
-    pub fn unit_at(&self, ppn: Ppn) -> Option<Lpn> {
-        self.reverse.get(ppn)
-    }
-
-    /// The valid locations of a range in order, with their units.
-    #[inline]
-    pub fn valid_units(&self, places: Range<Ppn>) -> impl Iterator<Item = (Ppn, Lpn)> + '_ {
-        self.reverse.valid(places)
-    }
-
-    /// The valid locations of a range, in order.
-    #[inline]
-    pub fn valid_places(&self, places: Range<Ppn>) -> impl Iterator<Item = Ppn> + '_ {
-        self.reverse.places(places)
-    }
-
-    /// Number of pages with valid data in a range of whole pages.
-    pub fn count_valid_pages(&self, places: Range<Ppn>, page_shift: u32) -> u32 {
-        self.reverse.count_pages(places, page_shift)
-    }
-
-    /// Number of valid locations in a range, at most `most`, and the location after the last of them.
-    #[inline]
-    pub fn count_valid(&self, places: Range<Ppn>, most: u32) -> (u32, Ppn) {
-        self.reverse.count(places, most)
     }
 
     /// Valid units of a block.
@@ -145,16 +106,6 @@ impl FtlTables {
     #[inline]
     pub fn pool_mut(&mut self, pool: PoolId) -> &mut BlockPool {
         &mut self.pools[pool.index()]
-    }
-
-    pub fn pools(&self) -> &[BlockPool] {
-        &self.pools
-    }
-
-    /// Pages programmed since the device was new.
-    #[inline]
-    pub fn programs(&self) -> u64 {
-        self.programs
     }
 
     /// Maps a unit to `ppn`; its previous location becomes invalid.
@@ -296,11 +247,6 @@ impl FtlTables {
                 *entry |= black_box(0);
             }
         }
-    }
-
-    /// The map as an image stores it: physical page number + 1 of each unit, or 0.
-    pub fn entries(&self) -> &[u32] {
-        &self.map
     }
 
     /// Maps a unit to the location that an image contains for it. Returns false if another unit is already mapped to this location. The

@@ -53,22 +53,22 @@ fn write(ftl: &mut Ftl, nand: &mut Nand, unit: u32, at: Nanos, log: &mut impl Ob
     let sector = u64::from(unit) * 8;
     let mut request = request(Op::Write, sector, 8, at);
     ftl.write(nand, &mut request, RequestSectors::new(sector, 8), log);
-    request.complete()
+    request.event.complete
 }
 
 #[test]
 fn a_write_takes_a_program_and_a_read_finds_it() {
     let (mut ftl, mut nand) = small(&[]);
     let written = write(&mut ftl, &mut nand, 5, Nanos::ZERO, &mut NullObserver);
-    let ppn = ftl.lookup(Lpn(5)).unwrap();
-    let block = ftl.geometry().block_of(ppn);
-    assert_eq!((nand.next_page(block), ftl.valid(block)), (1, 1));
+    let ppn = ftl.core.tables.lookup(Lpn(5)).unwrap();
+    let block = ftl.core.geometry.block_of(ppn);
+    assert_eq!((nand.next_page(block), ftl.core.tables.valid(block)), (1, 1));
     let mut read = request(Op::Read, 40, 8, written);
     ftl.look_up(&mut nand, &mut read, (Lpn(5), 1), &mut NullObserver);
-    ftl.read(&mut nand, &mut read, RequestSectors::new(40, 8), (Lpn(5), Lpn(6)), &mut NullObserver);
+    ftl.core.read_units(&mut nand, &mut read, RequestSectors::new(40, 8), (Lpn(5), Lpn(6)), &mut NullObserver);
     assert!(read.complete() > written && read.event.subrequests == 1);
     ftl.discard(&mut nand, (Lpn(5), 1), read.complete(), &mut NullObserver);
-    assert_eq!((ftl.lookup(Lpn(5)), ftl.valid(block)), (None, 0));
+    assert_eq!((ftl.core.tables.lookup(Lpn(5)), ftl.core.tables.valid(block)), (None, 0));
 }
 
 /// Sums pages and the units in them.
@@ -89,12 +89,12 @@ proptest! {
         policy in prop::sample::select(vec!["greedy", "cat", "fifo"]),
     ) {
         let (mut ftl, mut nand) = small(&[("gc.policy", policy)]);
-        let (units, mut at, mut pages) = (ftl.geometry().logical_units, Nanos::ZERO, Pages::default());
+        let (units, mut at, mut pages) = (ftl.core.geometry.logical_units, Nanos::ZERO, Pages::default());
         for unit in writes {
             at = write(&mut ftl, &mut nand, unit % units, at, &mut pages);
         }
-        prop_assert_eq!(ftl.stop(), None);
-        prop_assert_eq!(u64::from(pages.0), ftl.tables().programs());
+        prop_assert_eq!(ftl.core.stop, None);
+        prop_assert_eq!(u64::from(pages.0), ftl.core.tables.programs);
         // A page of one unit holds one unit, host data and moves alike.
         prop_assert_eq!(pages.0 as usize, pages.1);
     }

@@ -122,7 +122,7 @@ impl FtlCore {
             if covered == whole || waits_to_be_written(lpn) {
                 continue;
             }
-            if let Some(ppn) = self.lookup(lpn) {
+            if let Some(ppn) = self.tables.lookup(lpn) {
                 log.part_overwritten(&PartOverwritten { lpn });
                 let bytes = (whole & !covered).count_ones() * 512;
                 let op = self.read_page(nand, ppn, ready, bytes, OperationCause::ReadModifyWrite, log);
@@ -276,7 +276,7 @@ impl FtlCore {
                     if self.stop.is_some() {
                         return None;
                     }
-                    let plane = self.geometry.striped(self.allocator.cursor() + i);
+                    let plane = self.geometry.striped(self.allocator.cursor + i);
                     let pool = self.geometry.pool(plane, group);
                     let below = self.tables.pool(pool).valid < self.tables.pool(pool).valid_limit;
                     if below != crowded
@@ -315,7 +315,7 @@ impl FtlCore {
         ready: Nanos,
         log: &mut L,
     ) -> Option<BlockId> {
-        let collects = stream != WriteStream::Gc && self.collector.collects();
+        let collects = stream != WriteStream::Gc && self.collector.policy.is_some();
         if collects && !self.reclaim(nand, pool, ready, log) {
             return None;
         }

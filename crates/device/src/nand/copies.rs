@@ -262,8 +262,8 @@ mod tests {
                     copies.finish();
                 }
                 let plane = nand.block(block).plane;
-                prop_assert_eq!(nand.plane_free(plane), plain.plane_free(plane));
-                prop_assert_eq!(nand.load(), plain.load());
+                prop_assert_eq!(nand.timelines.plane_free(plane), plain.timelines.plane_free(plane));
+                prop_assert_eq!(nand.timelines.load(), plain.timelines.load());
             }
         }
     }

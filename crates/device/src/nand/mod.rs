@@ -11,7 +11,7 @@ use emmclab_base::Nanos;
 use emmclab_settings::DeviceSettings;
 
 use crate::geometry::{Geometry, GroupGeometry};
-use crate::ids::{BlockId, PlaneId, WayId};
+use crate::ids::{BlockId, PlaneId};
 use plane::EraseBlock;
 use timelines::FlashTimelines;
 
@@ -70,7 +70,7 @@ pub(crate) struct EraseResult {
 pub(crate) struct Nand {
     groups: Vec<GroupGeometry>,
     blocks: Vec<EraseBlock>,
-    timelines: FlashTimelines,
+    pub timelines: FlashTimelines,
 }
 
 impl Nand {
@@ -203,78 +203,15 @@ impl Nand {
         EraseResult { ready, op, erases, bad }
     }
 
-    /// When the way of a plane is free.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "one load")]
-    pub fn plane_free(&self, plane: PlaneId) -> Nanos {
-        self.timelines.plane_free(plane)
-    }
-
-    /// The earliest time at which a way is free.
-    #[inline]
-    pub fn first_free(&self) -> Nanos {
-        self.timelines.first_free()
-    }
-
-    /// The earliest time, not before `from`, at which a way is free.
-    #[inline]
-    pub fn first_free_from(&self, from: Nanos) -> Nanos {
-        self.timelines.first_free_from(from)
-    }
-
-    /// Position, in striping order, of the way that can begin a program first, searched from `cursor` on; see [`Nand::ways`].
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "once for each page")]
-    pub fn first_way(&self, cursor: usize, ready: Nanos) -> usize {
-        self.timelines.first_way(cursor, ready)
-    }
-
-    /// The ways in striping order.
-    #[inline]
-    pub fn ways(&self) -> &[WayId] {
-        self.timelines.ways()
-    }
-
-    #[inline]
-    pub fn planes_per_way(&self) -> u32 {
-        self.timelines.planes_per_way()
-    }
-
-    /// Whether collection copies pages inside a plane without using the bus (copy-back).
-    #[inline]
-    pub fn copies_back(&self) -> bool {
-        self.timelines.interface.copy_back
-    }
-
     /// Whether an operation may begin before the last one on its plane has ended (cache commands).
     pub fn overlaps(&self) -> bool {
         self.timelines.interface.cache_read || self.timelines.interface.cache_program
-    }
-
-    /// Busy times of channels, dies and planes.
-    pub fn load(&self) -> FlashBusyTimes {
-        self.timelines.load()
-    }
-
-    /// Resets the busy times to 0.
-    pub fn clear_load(&mut self) {
-        self.timelines.clear_load();
     }
 
     /// Replaces the times of operations that begin from now on; the layout of the blocks stays the same.
     pub fn reconfigure(&mut self, settings: &DeviceSettings, geometry: &Geometry) {
         self.groups.clone_from(&geometry.groups);
         self.timelines.reconfigure(settings, geometry);
-    }
-
-    /// Resets every timeline to idle and busy times to 0; blocks stay as they are.
-    pub fn rewind(&mut self) {
-        self.timelines.rewind();
-    }
-
-    /// Cancels all operations in progress after a power loss. Busy times so far stay.
-    pub fn cut(&mut self) {
-        self.timelines.cut();
     }
 
     /// Sets the number of erases of a block.

@@ -27,7 +27,7 @@ pub(crate) struct PageOperationTimes {
 /// Flash commands and bus times, as the settings give them.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each optional flash command")]
-pub(super) struct FlashInterface {
+pub(crate) struct FlashInterface {
     pub same_offset: bool,
     pub copy_back: bool,
     pub cache_read: bool,
@@ -83,11 +83,11 @@ impl FlashInterface {
 
 /// Timelines of all ways and buses.
 #[derive(Clone, Debug)]
-pub(super) struct FlashTimelines {
+pub(crate) struct FlashTimelines {
     /// The ways in striping order: their numbers and their timelines.
-    order: Vec<WayId>,
+    pub order: Vec<WayId>,
     ways: Vec<WayTimeline>,
-    planes_per_way: u32,
+    pub planes_per_way: u32,
     planes: Vec<PlaneTimeline>,
     channels: Vec<BusTimeline>,
     groups: Vec<MultiPlaneGroup>,
@@ -170,17 +170,6 @@ impl FlashTimelines {
         self.dies.iter_mut().for_each(DieBusyTime::cut);
     }
 
-    /// The ways in striping order.
-    #[inline]
-    pub fn ways(&self) -> &[WayId] {
-        &self.order
-    }
-
-    #[inline]
-    pub fn planes_per_way(&self) -> u32 {
-        self.planes_per_way
-    }
-
     /// Whether planes may only work together on the same command.
     #[inline]
     pub fn has_groups(&self) -> bool {
@@ -240,7 +229,7 @@ impl FlashTimelines {
 
     /// The timelines that an operation on a plane uses.
     #[inline(always)]
-    pub fn resources(&mut self, plane: PlaneId) -> PlaneResources<'_> {
+    pub(super) fn resources(&mut self, plane: PlaneId) -> PlaneResources<'_> {
         let plane = &mut self.planes[plane.index()];
         PlaneResources {
             way: &mut self.ways[plane.way as usize],

@@ -94,14 +94,14 @@ policies!(FirstFree, AddressStriped, ChunkStriped);
 #[derive(Clone, Debug)]
 pub(crate) struct PageAllocator {
     policy: AnyAllocationPolicy,
-    cursor: u32,
-    last_planes: Vec<u32>,
-    chunk_kb: u32,
+    pub cursor: u32,
+    pub last_planes: Vec<u32>,
+    pub chunk_kb: u32,
 }
 
 impl PageAllocator {
     pub fn new(settings: &DeviceSettings, nand: &Nand) -> Self {
-        let last_planes = vec![nand.planes_per_way() - 1; nand.ways().len()];
+        let last_planes = vec![nand.timelines.planes_per_way - 1; nand.timelines.order.len()];
         Self { policy: AnyAllocationPolicy::new(settings), cursor: 0, last_planes, chunk_kb: 0 }
     }
 
@@ -122,30 +122,15 @@ impl PageAllocator {
             CursorMove::Stay { filled } => *chunk_kb = filled,
             CursorMove::Behind(position) => {
                 let next = position + 1;
-                *cursor = if next as usize == nand.ways().len() { 0 } else { next };
+                *cursor = if next as usize == nand.timelines.order.len() { 0 } else { next };
                 *chunk_kb = 0;
             }
         }
-        let planes = nand.planes_per_way();
+        let planes = nand.timelines.planes_per_way;
         if planes > 1 {
             last_planes[(plane.0 / planes) as usize] = plane.0 % planes;
         }
         plane
-    }
-
-    /// Position, in striping order, of the way to consider first.
-    pub fn cursor(&self) -> u32 {
-        self.cursor
-    }
-
-    /// The plane of each way that was used last.
-    pub fn last_planes(&self) -> &[u32] {
-        &self.last_planes
-    }
-
-    /// KB written to the way at the cursor since the cursor reached it.
-    pub fn chunk_kb(&self) -> u32 {
-        self.chunk_kb
     }
 
     /// Restores the state from an image; `None` if a position lies outside the device.
@@ -175,8 +160,8 @@ impl FirstFree {
 impl AllocationPolicy for FirstFree {
     #[inline(always)]
     fn choose(&self, view: AllocationView<'_>, page: PageRequest) -> PlaneSelection {
-        let position = view.nand.first_way(view.cursor as usize, page.ready);
-        let (way, planes) = (view.nand.ways()[position], view.nand.planes_per_way());
+        let position = view.nand.timelines.first_way(view.cursor as usize, page.ready);
+        let (way, planes) = (view.nand.timelines.order[position], view.nand.timelines.planes_per_way);
         let mut plane = way.0;
         if planes > 1 {
             let next = view.last_planes[way.index()] + 1;
@@ -236,7 +221,7 @@ impl AllocationPolicy for ChunkStriped {
     #[inline]
     fn choose(&self, view: AllocationView<'_>, page: PageRequest) -> PlaneSelection {
         let position = view.cursor as usize;
-        let (way, planes) = (view.nand.ways()[position], view.nand.planes_per_way());
+        let (way, planes) = (view.nand.timelines.order[position], view.nand.timelines.planes_per_way);
         let last = view.last_planes[way.index()];
         // A way switches to its next plane at the beginning of a chunk.
         let plane = match (view.chunk_kb, last + 1) {

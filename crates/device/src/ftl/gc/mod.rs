@@ -49,7 +49,7 @@ impl<'a> VictimView<'a> {
 
     /// Page programs of the whole device since the block became full.
     pub fn age(&self, block: BlockId) -> u64 {
-        self.tables.programs() - self.tables.closed(block)
+        self.tables.programs - self.tables.closed(block)
     }
 
     /// Number of erases of a block.
@@ -85,7 +85,7 @@ impl<'a> VictimView<'a> {
 
     /// The number of positions for [`VictimView::at`].
     pub fn span(&self) -> u32 {
-        self.pool.used()
+        self.pool.used
     }
 
     /// A full block with the fewest valid units, found without a search among the blocks. Needs [`FullBlockOrder::Valid`].

@@ -110,7 +110,7 @@ impl ZonedMapping {
         let (mut written, mut end) = (0, self.layout.units);
         while written < end {
             let middle = written.midpoint(end);
-            if core.lookup(Lpn(start + middle)).is_some() {
+            if core.tables.lookup(Lpn(start + middle)).is_some() {
                 written = middle + 1;
             } else {
                 end = middle;
@@ -193,9 +193,9 @@ impl ZonedMapping {
         let (mut ready, mut waits) = (request.ready, LatencyBreakdown::default());
         let mut from = start;
         while from < at {
-            let place = core.lookup(Lpn(from))?;
+            let place = core.tables.lookup(Lpn(from))?;
             let same = |unit: &u32| {
-                core.lookup(Lpn(*unit)).is_some_and(|ppn| ppn.0 >> self.page_shift == place.0 >> self.page_shift)
+                core.tables.lookup(Lpn(*unit)).is_some_and(|ppn| ppn.0 >> self.page_shift == place.0 >> self.page_shift)
             };
             let to = (from + 1..at).find(|unit| !same(unit)).unwrap_or(at);
             let bytes = (to - from) * core.geometry.unit_bytes;
@@ -210,7 +210,7 @@ impl ZonedMapping {
             .map(Lpn)
             .map(|lpn| {
                 let covered = if lpn.0 < at { 0 } else { whole };
-                UnitWritten { lpn, from: core.lookup(lpn), covered, command }
+                UnitWritten { lpn, from: core.tables.lookup(lpn), covered, command }
             })
             .collect();
         let bytes = (end - start) * core.geometry.unit_bytes;
@@ -271,7 +271,7 @@ impl ZonedMapping {
         for (zone, _) in (0..).zip(&self.entries) {
             let start = self.layout.start(zone);
             let mut units = (start..start + self.layout.units).map(Lpn);
-            let there = units.by_ref().take_while(|unit| core.lookup(*unit).is_some()).count() as u32;
+            let there = units.by_ref().take_while(|unit| core.tables.lookup(*unit).is_some()).count() as u32;
             for unit in (start + there..start + self.layout.units).map(Lpn) {
                 core.tables.unmap(unit);
             }
@@ -294,7 +294,7 @@ impl ZonedMapping {
             }
             let (start, (written, _)) = (self.layout.start(zone), self.state(core, zone));
             for unit in (start..start + self.layout.units).map(Lpn) {
-                let place = core.lookup(unit);
+                let place = core.tables.lookup(unit);
                 if place.is_some() != (unit.0 < start + written) {
                     return Some(format!("the data of zone {zone} does not match its write pointer at unit {unit}"));
                 }

@@ -57,12 +57,12 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
     /// Number of pages of a block with valid data.
     pub fn valid_pages(&self, block: BlockId) -> u32 {
         let (first, end) = self.places(block);
-        self.core.tables.count_valid_pages(first..end, self.layout.page_shift)
+        self.core.tables.reverse.count_pages(first..end, self.layout.page_shift)
     }
 
     /// The first valid location of a range, and the logical page there.
     pub fn next_page_in(&self, from: Ppn, end: Ppn) -> Option<(Ppn, u32)> {
-        let (place, unit) = self.core.tables.valid_units(from..end).next()?;
+        let (place, unit) = self.core.tables.reverse.valid(from..end).next()?;
         Some((place, unit.0 >> self.layout.page_shift))
     }
 
@@ -105,7 +105,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
 
     /// Reports the end of a merge that began with `valid` units.
     pub fn merge_ends(&mut self, block: BlockId, valid: u32) {
-        let at = self.nand.plane_free(self.nand.block(block).plane).max(self.ready);
+        let at = self.nand.timelines.plane_free(self.nand.block(block).plane).max(self.ready);
         self.log.gc_finished(&GcFinished { block, valid, at });
     }
 
@@ -153,7 +153,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         let mut inside = 0;
         for offset in 0..self.written_pages(block) {
             for unit in self.units_of_page(self.layout.page(logical_block, offset)).map(Lpn) {
-                let Some(ppn) = self.core.lookup(unit) else { continue };
+                let Some(ppn) = self.core.tables.lookup(unit) else { continue };
                 if geometry.block_of(ppn) != block || geometry.offset_of(ppn) >> shift != offset {
                     return false;
                 }
@@ -170,14 +170,14 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
 
     /// The location of any valid unit of a logical page; `None` if there is none.
     pub fn place_of_page(&self, logical: u32) -> Option<Ppn> {
-        self.units_of_page(logical).find_map(|unit| self.core.lookup(Lpn(unit)))
+        self.units_of_page(logical).find_map(|unit| self.core.tables.lookup(Lpn(unit)))
     }
 
     /// Appends the units of a logical page after a command wrote `span`.
     pub fn page_units(&self, units: &mut PageUnits, logical: u32, span: RequestSectors, command: Option<u64>) {
         let unit_sectors = self.core.geometry.unit_sectors;
         for lpn in self.units_of_page(logical).map(Lpn) {
-            let (from, covered) = (self.core.lookup(lpn), span.covered(lpn, unit_sectors));
+            let (from, covered) = (self.core.tables.lookup(lpn), span.covered(lpn, unit_sectors));
             if covered != 0 || from.is_some() {
                 units.push(UnitWritten { lpn, from, covered, command });
             }
@@ -191,7 +191,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         let (begin, end) = copies.page(1);
         copies.finish();
         let kind = &self.core.geometry.groups[0];
-        let bus_bytes = if self.nand.copies_back() { 0 } else { u64::from(kind.page_bytes) };
+        let bus_bytes = if self.nand.timelines.interface.copy_back { 0 } else { u64::from(kind.page_bytes) };
         let from_page = self.core.page_of(ppn, 0);
         let cause = OperationCause::Gc;
         let read = PageRead { block: from, page: from_page, pages: 1, group: 0, bus_bytes, cause, begin, end };
@@ -293,11 +293,11 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         if let Some((lpn, ppn)) = old {
             self.log.part_overwritten(&PartOverwritten { lpn });
             // With copy-back, the page register holds the old data and receives the new part over the bus.
-            let out = if self.nand.copies_back() { 0 } else { kept };
+            let out = if self.nand.timelines.interface.copy_back { 0 } else { kept };
             let op = self.core.read_page(self.nand, ppn, at, out, OperationCause::ReadModifyWrite, self.log);
             (at, waits, begin) = (op.end, LatencyBreakdown::of(&op, self.ready, op.end), Some(op.begin));
         }
-        let bytes = if self.nand.copies_back() { given } else { given + kept };
+        let bytes = if self.nand.timelines.interface.copy_back { given } else { given + kept };
         let op = self.nand.program(block, page, at, bytes);
         let programmed = ProgrammedPages {
             block,

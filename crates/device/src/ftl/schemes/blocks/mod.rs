@@ -253,7 +253,7 @@ impl BlockMapping {
         }
         for (logical, (row, offset, stripe)) in (0..).zip(layout.places()) {
             for unit in layout.units_of_page(logical, &core.geometry) {
-                let Some(ppn) = core.lookup(Lpn(unit)) else { continue };
+                let Some(ppn) = core.tables.lookup(Lpn(unit)) else { continue };
                 let page = core.geometry.offset_of(ppn) >> layout.page_shift;
                 let found = by_block[core.geometry.block_of(ppn).index()].is_some_and(|held| {
                     let of_row = held.stripe == stripe && (held.from..held.to).contains(&row);

@@ -263,8 +263,8 @@ impl LocationNumbering {
     /// The number of a unit's location, and how many units from it on, up to `end`, have consecutive numbers; or, if it is not mapped, are
     /// not mapped either.
     pub fn run(&self, core: &FtlCore, unit: u32, end: u32) -> (u32, u32) {
-        let Some(first) = core.lookup(Lpn(unit)) else {
-            let empty = (unit..end).take_while(|unit| core.lookup(Lpn(*unit)).is_none());
+        let Some(first) = core.tables.lookup(Lpn(unit)) else {
+            let empty = (unit..end).take_while(|unit| core.tables.lookup(Lpn(*unit)).is_none());
             return (NOWHERE, empty.count() as u32);
         };
         let number = self.number(Some(first));
@@ -276,7 +276,7 @@ impl LocationNumbering {
             if count < most || at == end {
                 break;
             }
-            match core.lookup(Lpn(at)) {
+            match core.tables.lookup(Lpn(at)) {
                 Some(next) if self.number(Some(next)) == number + (at - unit) => ppn = next,
                 _ => break,
             }

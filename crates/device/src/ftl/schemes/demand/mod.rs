@@ -285,7 +285,7 @@ impl DemandMapping {
             request.look_up(&op);
         }
         if fetched.last != Some(page)
-            && let Some(ppn) = core.lookup(self.home(page))
+            && let Some(ppn) = core.tables.lookup(self.home(page))
         {
             let op = read_map_page(core, nand, ppn, request.ready, log);
             request.look_up(&op);
@@ -311,7 +311,7 @@ impl DemandMapping {
         wrong: &mut MispredictedReads,
         log: &mut L,
     ) {
-        let Some((ppn, found)) = core.lookup(unit).zip(self.cache.wrong_page(core, unit)) else { return };
+        let Some((ppn, found)) = core.tables.lookup(unit).zip(self.cache.wrong_page(core, unit)) else { return };
         if wrong.page.replace(found.page) == Some(found.page) {
             return;
         }
@@ -347,7 +347,7 @@ impl DemandMapping {
     ) -> Option<PageOperationTimes> {
         let first = self.home(page);
         let mut at = ready;
-        if let Some(ppn) = core.lookup(first) {
+        if let Some(ppn) = core.tables.lookup(first) {
             at = read_map_page(core, nand, ppn, ready, log).end;
         }
         let request = PageRequest { ready: at, first, group: self.group };

@@ -131,13 +131,13 @@ impl RqftlCache {
     }
 
     fn number(&self, core: &FtlCore, unit: u32) -> u32 {
-        self.numbering.number(core.lookup(Lpn(unit)))
+        self.numbering.number(core.tables.lookup(Lpn(unit)))
     }
 
     /// The longest run around a unit within a range, according to the tables.
     fn run_around(&self, core: &FtlCore, unit: u32, range: Range<u32>) -> MapRun {
         let (number, count) = self.numbering.run(core, unit, range.end);
-        let lookup = |other: u32| core.lookup(Lpn(other));
+        let lookup = |other: u32| core.tables.lookup(Lpn(other));
         let before = (range.start..unit).rev();
         let down = if let Some(at) = lookup(unit) {
             let mut next = (at, number);

@@ -117,7 +117,7 @@ impl LeaFtlCache {
     }
 
     fn compact(&mut self, core: &FtlCore, group: u32) {
-        let place = |unit: u8| self.numbering.number(core.lookup(Lpn(group * GROUP + u32::from(unit))));
+        let place = |unit: u8| self.numbering.number(core.tables.lookup(Lpn(group * GROUP + u32::from(unit))));
         self.groups[group as usize].compact(place, &mut self.scratch);
     }
 
@@ -127,7 +127,7 @@ impl LeaFtlCache {
     }
 
     fn point(&self, core: &FtlCore, unit: Lpn) -> Point {
-        ((unit.0 % GROUP) as u8, self.numbering.number(core.lookup(unit)))
+        ((unit.0 % GROUP) as u8, self.numbering.number(core.tables.lookup(unit)))
     }
 }
 
@@ -188,7 +188,7 @@ impl MapCache for LeaFtlCache {
                 self.points.clear();
                 let (places, mut before) = (&self.numbering, None);
                 self.points.extend((at..end).map(|unit| {
-                    let place = places.next_number(&mut before, core.lookup(Lpn(unit)));
+                    let place = places.next_number(&mut before, core.tables.lookup(Lpn(unit)));
                     ((unit % GROUP) as u8, place)
                 }));
                 self.learn(core, at / GROUP, None, stale);
@@ -217,7 +217,7 @@ impl MapCache for LeaFtlCache {
             return None;
         }
         let SegmentLookup { number: place, exact: false } = self.find(unit) else { return None };
-        let ppn = core.lookup(unit)?;
+        let ppn = core.tables.lookup(unit)?;
         let page = self.numbering.page(place, ppn);
         (page != self.numbering.page(self.numbering.number(Some(ppn)), ppn))
             .then(|| MispredictedPage { page, plane: self.numbering.plane(page) })
@@ -264,7 +264,7 @@ impl MapCache for LeaFtlCache {
 
     fn fault(&self, core: &FtlCore) -> Option<String> {
         (0..self.layout.units).map(Lpn).find_map(|unit| {
-            let (found, place) = (self.find(unit), self.numbering.number(core.lookup(unit)));
+            let (found, place) = (self.find(unit), self.numbering.number(core.tables.lookup(unit)));
             let off = (found.number as i32).wrapping_sub(place as i32).unsigned_abs();
             let most = if found.exact { 0 } else { self.gamma };
             (off > most).then(|| format!("the learned segments map unit {unit} to another place"))
