@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use emmclab_base::Nanos;
-use emmclab_settings::LATE_TRIM_MS;
+use emmclab_settings::{CacheLie, LATE_TRIM_MS};
 
 use crate::device::Device;
 use crate::events::{BlockErased, Observer, OperationCause, PageProgrammed, UnitsTrimmed};
@@ -98,7 +98,7 @@ impl Device {
         for UndoEntry { lpn, to, from, .. } in undone.collect::<Vec<_>>().into_iter().rev() {
             self.ftl.take_back(&self.nand, lpn, to, from);
         }
-        if self.controller.repeats_late_trims() {
+        if self.controller.lies == CacheLie::LateTrim {
             for units in undo.trims.repeated(at) {
                 self.ftl.unmap(*units);
             }

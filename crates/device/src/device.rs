@@ -366,7 +366,8 @@ impl Device {
 
     /// Sectors of written data that fit into the volatile cache; 0 without a cache.
     pub fn cache_sectors(&self) -> u64 {
-        u64::from(self.controller.buffered_units()) * u64::from(self.geometry().unit_sectors)
+        u64::from(self.controller.write_buffer.as_ref().map_or(0, |buffer| buffer.room))
+            * u64::from(self.geometry().unit_sectors)
     }
 
     /// The kind of its interface.

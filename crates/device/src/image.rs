@@ -14,7 +14,7 @@ const VERSION: u32 = 1;
 
 /// Makes an image of the data of an FTL and of the state of the blocks.
 pub(crate) fn save(ftl: &Ftl, nand: &Nand) -> Vec<u8> {
-    let mut out = WordWriter::with_capacity(ftl.state_words(nand));
+    let mut out = WordWriter::with_capacity(ftl.core.tables.map.len() + 8 * nand.block_count());
     out.words([MARK, VERSION]);
     ftl.save(nand, &mut out);
     out.finish()

@@ -167,7 +167,7 @@ impl PersistenceTracker {
             if let [step] = steps[..]
                 && step.from <= now
                 && step.version() < open
-                && self.promises.is_kept(first, end, step.version())
+                && self.promises.bases.find(first, end).all(|(.., base)| *base <= step.version())
             {
                 settled.push((first, end));
             }

@@ -56,7 +56,7 @@ pub struct DurabilityPromises {
     in_flight: BTreeMap<Version, DeviceCommand>,
     writes: BTreeMap<Version, VolatileWrite>,
     /// Newest version that was ever promised, by range.
-    bases: SectorRangeMap<Version>,
+    pub bases: SectorRangeMap<Version>,
     /// Newest command that revoked a promise, in ranges for which nothing newer is promised.
     takers: SectorRangeMap<RevokingCommand>,
     pub(super) barriers: Vec<WriteBarrier>,
@@ -226,11 +226,6 @@ impl DurabilityPromises {
     pub(crate) fn oldest_open(&self) -> Version {
         let versions = [self.in_flight.keys().next(), self.writes.keys().next()];
         versions.into_iter().flatten().min().copied().unwrap_or(self.next)
-    }
-
-    /// Whether no newer version than this is promised for these sectors.
-    pub(crate) fn is_kept(&self, first: u64, end: u64, version: Version) -> bool {
-        self.bases.find(first, end).all(|(.., base)| *base <= version)
     }
 
     /// Forgets the promises about sectors that have no open version.

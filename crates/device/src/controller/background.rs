@@ -58,7 +58,7 @@ impl EarliestTask {
 
 /// The idle time since the last host work: the times from which write-back, folding and collection count their own idle times.
 #[derive(Clone, Copy, Debug)]
-struct IdlePeriod {
+pub(super) struct IdlePeriod {
     write_back: Nanos,
     fold: Nanos,
     collect: Nanos,
@@ -81,7 +81,7 @@ pub(super) struct BackgroundScheduler {
     urgent: Option<u32>,
     fold_after: Option<Nanos>,
     planes: u32,
-    gap: Option<IdlePeriod>,
+    pub gap: Option<IdlePeriod>,
     pools: Vec<PoolWork>,
     /// Whether `pools` has entries from this gap or from an earlier one.
     touched: bool,
@@ -122,11 +122,6 @@ impl BackgroundScheduler {
     pub fn rewind(&mut self) {
         self.gap = None;
         self.busy_until = Nanos::MIN;
-    }
-
-    /// Ends the gap without a command.
-    pub fn end_gap(&mut self) {
-        self.gap = None;
     }
 
     /// Executes the work that begins before `until`, on a device whose host work is done at `idle_from`.

@@ -23,7 +23,7 @@ pub(crate) struct UfsLink {
     /// The queue for the next command.
     next: usize,
     /// When the link has left hibernation.
-    awake: Nanos,
+    pub awake: Nanos,
     to_device: BusTimeline,
     to_host: BusTimeline,
 }
@@ -55,11 +55,6 @@ impl UfsLink {
         self.awake = Nanos::MIN;
         self.to_device = BusTimeline::default();
         self.to_host = BusTimeline::default();
-    }
-
-    /// Records that the link leaves hibernation, until `at`.
-    pub fn wakes_until(&mut self, at: Nanos) {
-        self.awake = at;
     }
 
     /// Transfers a command that has its tag through the next queue; `in_flight` is the number of commands with a tag.

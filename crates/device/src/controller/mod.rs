@@ -30,7 +30,7 @@ use buffered_io::ReadCache;
 use commands::CommandPath;
 use link::UfsLink;
 use power::SleepTiming;
-use queue::WriteQueue;
+use queue::{InFlightRequest, WriteQueue};
 use write_buffer::WriteBuffer;
 
 pub(crate) use zones::ZoneTable;
@@ -84,7 +84,7 @@ pub(crate) struct DeviceController {
     /// Whether reliable writes (on a UFS, FUA) and barriers are supported; if not, a flush replaces them.
     pub reliable_writes: bool,
     barriers: bool,
-    lies: CacheLie,
+    pub lies: CacheLie,
     /// `None` until the first write or flush.
     first_since_power_on: Option<FirstCommand>,
     /// The entries of a packed command, kept to reuse the memory.
@@ -162,11 +162,6 @@ impl DeviceController {
         self.queue.as_ref().is_none_or(|queue| queue.is_empty())
     }
 
-    /// Map units of written data that fit into the write buffer; 0 without one.
-    pub fn buffered_units(&self) -> u32 {
-        self.write_buffer.as_ref().map_or(0, |buffer| buffer.room)
-    }
-
     /// When all accepted commands and the background work are complete.
     #[inline]
     pub fn idle_from(&self) -> Nanos {
@@ -223,11 +218,6 @@ impl DeviceController {
         }
         let background = BackgroundScheduler::new(settings, geometry, fold_after, self.write_buffer.is_some());
         self.background.replace_with(background, idle_from);
-    }
-
-    /// Whether a power cut repeats discards.
-    pub fn repeats_late_trims(&self) -> bool {
-        self.lies == CacheLie::LateTrim
     }
 
     /// Handles a power loss at `at`: data in RAM is lost, and no operation is in progress.
@@ -301,7 +291,7 @@ impl DeviceController {
             return None;
         }
         if let Some(queue) = &mut self.queue {
-            queue.push_request(request, self.commands.hold());
+            queue.requests.push_back(InFlightRequest { state: request, holds_slot: self.commands.hold() });
             if request.outstanding == 0 {
                 self.end_of(request.event.id);
             }
@@ -358,7 +348,7 @@ impl DeviceController {
             request.ready += took;
             below.log.woke_up(&WokeUp { at: arrival, asleep, took });
             if let Some(link) = &mut self.link {
-                link.wakes_until(request.ready);
+                link.awake = request.ready;
             }
         }
         if let Some(link) = &mut self.link {
@@ -412,7 +402,7 @@ impl DeviceController {
     pub fn power_off<L: CountingObserver>(&mut self, below: &mut LowerLayers<'_, L>) {
         self.dispatch_until(Nanos::MAX, below);
         self.flush_from(self.idle_from().max(self.clock.last_arrival), false, below);
-        self.background.end_gap();
+        self.background.gap = None;
     }
 
     /// Dispatches all waiting pages.

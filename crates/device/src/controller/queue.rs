@@ -53,9 +53,9 @@ pub(crate) struct WriteQueue {
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlightRequest {
-    state: RequestState,
+    pub state: RequestState,
     /// Whether it occupies a slot of the queue until its completion is known.
-    holds_slot: bool,
+    pub holds_slot: bool,
 }
 
 impl WriteQueue {
@@ -69,10 +69,6 @@ impl WriteQueue {
             *self.waiting.entry(unit).or_default() += 1;
         }
         self.pages.push_back(page);
-    }
-
-    pub fn push_request(&mut self, state: RequestState, holds_slot: bool) {
-        self.requests.push_back(InFlightRequest { state, holds_slot });
     }
 
     /// Frees the slot of a request whose completion is known; returns the completion, or `None` if the request has no slot.

@@ -29,7 +29,7 @@ const STEPS: u32 = 8;
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting or a flag of the standard by itself")]
 #[derive(Clone)]
 pub(crate) struct WriteBooster {
-    partial: PartialFlush,
+    pub partial: PartialFlush,
     keep_pct: u32,
     /// Units that are to be pinned.
     pinned_units: Range<u32>,
@@ -47,7 +47,7 @@ pub(crate) struct WriteBooster {
     /// Number of erases of a block at which the buffer stops accepting data; 0 = never.
     last_erases: u32,
     /// Blocks of pinned data.
-    pinned: BTreeSet<u32>,
+    pub pinned: BTreeSet<u32>,
     /// Whether the host was told that there is no room for pinned data.
     pinned_is_full: bool,
     /// Number of the last use of each block of the device; empty unless the order is LRU.
@@ -144,11 +144,6 @@ impl WriteBooster {
         }
     }
 
-    /// Forgets that an erased block was pinned.
-    pub fn note_erase(&mut self, block: BlockId) {
-        self.pinned.remove(&block.0);
-    }
-
     /// Blocks of a plane that a partial flush keeps, or the maximum number of pinned ones.
     fn blocks_to_keep(&self) -> u32 {
         share(self.current, self.keep_pct)
@@ -160,7 +155,7 @@ impl WriteBooster {
     }
 
     /// Whether a plane may open one more block for a stream.
-    fn may_open(&self, pool: &BlockPool, stream: WriteStream) -> bool {
+    pub fn may_open(&self, pool: &BlockPool, stream: WriteStream) -> bool {
         let pins = stream == WriteStream::PINNED;
         pool.in_use() < self.current && (!pins || self.pinned_in(pool) < self.blocks_to_keep())
     }
@@ -204,16 +199,6 @@ impl FtlCore {
             log.booster_notice(&BoosterNotice { notice: BoosterNoticeKind::PinnedFull });
         }
         if room { WriteStream::PINNED } else { stream }
-    }
-
-    /// Whether a block of the SLC cache may be opened for a stream.
-    pub(super) fn may_open_in_booster(&self, pool: PoolId, stream: WriteStream) -> bool {
-        self.booster.as_ref().is_none_or(|booster| booster.may_open(self.tables.pool(pool), stream))
-    }
-
-    /// Whether the settings pin no data.
-    pub(super) fn booster_pins_none(&self) -> bool {
-        self.booster.as_ref().is_none_or(|booster| booster.partial != PartialFlush::Pinned)
     }
 
     /// Marks a block that was opened in an SLC cache as pinned if its stream is pinned.

@@ -141,7 +141,7 @@ impl FtlCore {
         let erased = nand.erase(block, ready);
         let (pool, erases) = (self.tables.pool_of(block), erased.erases);
         if let Some(booster) = &mut self.booster {
-            booster.note_erase(block);
+            booster.pinned.remove(&block.0);
         }
         let (_, group) = self.geometry.of_pool(pool);
         let (begin, end) = (erased.op.begin, erased.op.end);

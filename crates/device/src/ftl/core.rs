@@ -110,7 +110,11 @@ impl FtlCore {
     /// The next page for units of a request of this many sectors: its block group, and the number of units that it takes.
     #[inline]
     pub fn page_for(&self, first: Lpn, units: u32, sectors: u32) -> (u8, u32) {
-        if self.slc.is_off() { next_page(&self.geometry, units) } else { self.page_for_slc(first, units, sectors) }
+        if self.slc.mode == SlcMode::Off {
+            next_page(&self.geometry, units)
+        } else {
+            self.page_for_slc(first, units, sectors)
+        }
     }
 
     /// The page, in its block, of a physical location.
@@ -217,12 +221,6 @@ impl SlcBlocks {
     pub fn reconfigure(&mut self, settings: &DeviceSettings) {
         self.fold_after = fold_after(settings);
         self.flush_at_pct = settings.slc.flush_at_pct;
-    }
-
-    /// Whether no block is in SLC mode.
-    #[inline]
-    pub fn is_off(self) -> bool {
-        self.mode == SlcMode::Off
     }
 
     /// Whether collection of this group folds its data into other groups.

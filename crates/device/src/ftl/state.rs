@@ -15,11 +15,6 @@ use crate::image::{WordReader, WordWriter, damaged};
 use crate::nand::{BlockState, Nand};
 
 impl Ftl {
-    /// Approximate number of words that [`Ftl::save`] writes.
-    pub fn state_words(&self, nand: &Nand) -> usize {
-        self.core.tables.map.len() + 8 * nand.block_count()
-    }
-
     fn sizes(&self, nand: &Nand) -> [u32; 3] {
         let tables = &self.core.tables;
         [tables.map.len() as u32, tables.reverse.units.len() as u32, nand.block_count() as u32]
@@ -236,11 +231,6 @@ fn restore_lists(
     Ok(())
 }
 
-/// Whether there is no valid data before the cursor of a collection, which would skip it.
-fn skips_no_valid_unit(tables: &FtlTables, first: Ppn, cursor: u32) -> bool {
-    tables.reverse.places(first..first.plus(cursor)).next().is_none()
-}
-
 impl Ftl {
     fn check(&self, nand: &Nand) -> Result<()> {
         (0..nand.block_count() as u32).map(BlockId).try_for_each(|block| self.check_block(nand, block))?;
@@ -280,7 +270,9 @@ impl Ftl {
             return Err(damaged("the state of a block does not match its list"));
         }
         let passed = pool.victim.is_none_or(|victim| {
-            skips_no_valid_unit(&self.core.tables, geometry.first_ppn(victim.block), victim.cursor)
+            // Data before the cursor would be skipped.
+            let first = geometry.first_ppn(victim.block);
+            self.core.tables.reverse.places(first..first.plus(victim.cursor)).next().is_none()
         });
         if passed { Ok(()) } else { Err(damaged("collection has passed over data")) }
     }

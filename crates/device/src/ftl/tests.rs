@@ -66,8 +66,8 @@ fn a_write_takes_a_program_and_a_read_finds_it() {
     let mut read = request(Op::Read, 40, 8, written);
     ftl.look_up(&mut nand, &mut read, (Lpn(5), 1), &mut NullObserver);
     ftl.core.read_units(&mut nand, &mut read, RequestSectors::new(40, 8), (Lpn(5), Lpn(6)), &mut NullObserver);
-    assert!(read.complete() > written && read.event.subrequests == 1);
-    ftl.discard(&mut nand, (Lpn(5), 1), read.complete(), &mut NullObserver);
+    assert!(read.event.complete > written && read.event.subrequests == 1);
+    ftl.discard(&mut nand, (Lpn(5), 1), read.event.complete, &mut NullObserver);
     assert_eq!((ftl.core.tables.lookup(Lpn(5)), ftl.core.tables.valid(block)), (None, 0));
 }
 

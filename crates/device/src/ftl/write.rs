@@ -2,6 +2,7 @@
 #![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use emmclab_base::Nanos;
+use emmclab_settings::PartialFlush;
 
 use super::allocation::PageRequest;
 use super::commit::{ProgrammedPages, UnitRun};
@@ -320,12 +321,12 @@ impl FtlCore {
             return None;
         }
         if self.is_slc_cache(pool) {
-            if !self.may_open_in_booster(pool, stream) {
+            if self.booster.as_ref().is_some_and(|booster| !booster.may_open(self.tables.pool(pool), stream)) {
                 return None;
             }
             // If data is no longer pinned, its open block is used for other data.
             if stream == WriteStream::Host
-                && self.booster_pins_none()
+                && self.booster.as_ref().is_none_or(|booster| booster.partial != PartialFlush::Pinned)
                 && let Some(block) = self.tables.pool_mut(pool).hand_over(WriteStream::PINNED, stream)
             {
                 return Some(block);

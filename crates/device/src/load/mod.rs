@@ -287,18 +287,14 @@ impl DeviceConfig {
     /// # Errors
     /// Never, for settings that were checked.
     pub fn to_toml(&self) -> Result<String> {
-        toml_of(&self.settings)
+        toml::to_string(&self.settings)
+            .map_err(|error| Error::new(ErrorClass::Config, format!("the settings cannot be written as TOML: {error}")))
     }
 
     /// Every value with its unit, origin and meaning.
     pub fn explain(&self) -> Vec<SettingExplanation> {
         schema::rows(&self.settings, &self.origins)
     }
-}
-
-fn toml_of(settings: &DeviceSettings) -> Result<String> {
-    toml::to_string(settings)
-        .map_err(|error| Error::new(ErrorClass::Config, format!("the settings cannot be written as TOML: {error}")))
 }
 
 /// Sets the value at the dotted `path`; arrays are indexed by number.

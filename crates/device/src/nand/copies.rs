@@ -201,7 +201,7 @@ impl<'a> PageCopies<'a> {
     ) -> Self {
         let interface = &timelines.interface;
         let overlaps = interface.cache_read || interface.cache_program;
-        let path = if planes.0 != planes.1 || timelines.has_groups() || overlaps {
+        let path = if planes.0 != planes.1 || !timelines.groups.is_empty() || overlaps {
             CopyTiming::General(GeneralCopies { timelines, planes, groups, ready, took: Nanos::ZERO })
         } else {
             CopyTiming::InPlace(InPlaceCopies::new(timelines, planes.0, groups, ready))

@@ -90,7 +90,7 @@ pub(crate) struct FlashTimelines {
     pub planes_per_way: u32,
     planes: Vec<PlaneTimeline>,
     channels: Vec<BusTimeline>,
-    groups: Vec<MultiPlaneGroup>,
+    pub(super) groups: Vec<MultiPlaneGroup>,
     dies: Vec<DieBusyTime>,
     pub interface: FlashInterface,
 }
@@ -168,12 +168,6 @@ impl FlashTimelines {
         self.groups.fill(MultiPlaneGroup::NEW);
         self.channels.iter_mut().for_each(BusTimeline::cut);
         self.dies.iter_mut().for_each(DieBusyTime::cut);
-    }
-
-    /// Whether planes may only work together on the same command.
-    #[inline]
-    pub fn has_groups(&self) -> bool {
-        !self.groups.is_empty()
     }
 
     /// When the only plane of a way may begin, including its multi-plane group. If there are groups, each way is one plane.

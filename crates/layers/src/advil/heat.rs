@@ -6,7 +6,7 @@ use super::settings::{AdvilParameters, HotPolicy, InvalidationMeasure};
 /// bytes (`paper` with invalidated data, `rewritten`), or none.
 #[derive(Clone, Debug)]
 pub(super) struct PageHeat {
-    policy: HotPolicy,
+    pub policy: HotPolicy,
     by: InvalidationMeasure,
     page: u64,
     /// Writes to the log, halved after every move.
@@ -89,11 +89,6 @@ impl PageHeat {
             step_pct: shape.hot_step_pct,
             most_pct: shape.hot_most_pct,
         }
-    }
-
-    /// Whether the policy can keep any page.
-    pub fn keeps_hot_data(&self) -> bool {
-        self.policy != HotPolicy::None
     }
 
     /// Sectors of the hot region of the first section, before any hot data exists: the paper's share, 0 for other policies.

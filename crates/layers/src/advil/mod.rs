@@ -25,7 +25,7 @@ use crate::plan::{CommandPlan, PlanMemory};
 use crate::registry::{LayerKind, counters, read_settings, settings_of};
 use heat::PageHeat;
 use mover::MoverState;
-use records::{AdvilJournal, AdvilRecord, AdvilRecordBody};
+use records::{AdvilJournal, AdvilRecord, AdvilRecordBody, MOST_WAITING};
 use recovery::AdvilCheckpointState;
 use settings::AdvilParameters;
 
@@ -332,7 +332,7 @@ impl Advil {
         }
         if self.needs_tombstone(request.sector, request.end()) {
             // If too many tombstones wait for a flush, this request writes them.
-            if self.tombstones_full() && !self.make_room(self.tombstone_sectors(), request, plan) {
+            if self.journal.pending.len() >= MOST_WAITING && !self.make_room(self.tombstone_sectors(), request, plan) {
                 return Some(DeferReason::Full);
             }
             self.add_tombstone(request);
@@ -344,7 +344,7 @@ impl Advil {
 
     /// Writes the tombstones if too many wait, after the data that replaces their ranges is durable.
     fn spill(&mut self, request: &HostRequest, plan: &mut CommandPlan) {
-        if self.tombstones_spill() {
+        if self.journal.pending.len() > MOST_WAITING {
             plan.wait();
             plan.bare(0, Op::Flush, 0, 0);
             self.write_tombstones(request.id, plan);
@@ -352,7 +352,7 @@ impl Advil {
     }
 
     fn route_flush(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
-        let tombstones = self.journal.has_tombstones();
+        let tombstones = self.journal.pending.iter().any(|pending| pending.from.is_none());
         if tombstones && !self.make_room(self.tombstone_sectors(), request, plan) {
             return RequestDecision::Defer(DeferReason::Full);
         }

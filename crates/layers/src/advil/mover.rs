@@ -9,6 +9,7 @@ use emmclab_base::Op;
 use super::Advil;
 use super::heat::HotPageCandidate;
 use super::records::{AdvilRecord, AdvilRecordBody, MOST_RUNS};
+use super::settings::HotPolicy;
 use crate::interval_map::LoggedExtent;
 use crate::layer::{BackgroundDecision, InFlightRequests};
 use crate::plan::{CommandPlan, PlanMemory};
@@ -17,7 +18,7 @@ use crate::plan::{CommandPlan, PlanMemory};
 const BACKGROUND: u64 = 0;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum MoverPhase {
+pub(super) enum MoverPhase {
     /// The other section is free.
     #[default]
     Over,
@@ -43,7 +44,7 @@ enum MoverStep {
 /// State of the mover.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MoverState {
-    phase: MoverPhase,
+    pub phase: MoverPhase,
     /// The purpose of the current plan.
     step: Option<MoverStep>,
     hot: Vec<HotPageCandidate>,
@@ -69,11 +70,6 @@ impl MoverState {
         matches!(self.step, Some(MoverStep::Evict(first, last)) if first < end && sector < last)
     }
 
-    /// Whether hot pages are still to be copied.
-    pub fn copies_hot(&self) -> bool {
-        matches!(self.phase, MoverPhase::Hot(_))
-    }
-
     /// Whether a block at or after this sector may have been moved whose records are not released yet.
     pub fn may_be_moved(&self, sector: u64) -> bool {
         match self.phase {
@@ -86,11 +82,6 @@ impl MoverState {
     /// Starts draining: all logged data is moved, until nothing is logged.
     pub fn drain(&mut self) {
         self.draining = true;
-    }
-
-    /// Continues after a power cut: the previous section is emptied without copying hot pages.
-    pub fn resume(&mut self) {
-        self.phase = MoverPhase::Evict(0);
     }
 }
 
@@ -148,7 +139,7 @@ impl Advil {
     /// Returns the clustered pages that have data in a section.
     fn candidates(&self, first: u32, end: u32) -> Vec<HotPageCandidate> {
         let mut candidates: Vec<HotPageCandidate> = Vec::new();
-        if !self.heat.keeps_hot_data() {
+        if self.heat.policy == HotPolicy::None {
             return candidates;
         }
         let page_sectors = u64::from(self.shape.page);

@@ -180,15 +180,15 @@ impl AdvilRecord<'_> {
 }
 
 /// Maximum number of tombstones that may wait for the next flush.
-const MOST_WAITING: usize = 12;
+pub(super) const MOST_WAITING: usize = 12;
 
 /// A tombstone that is not on disk yet.
 #[derive(Clone, Copy, Debug)]
-struct PendingTombstone {
+pub(super) struct PendingTombstone {
     tombstone: Tombstone,
     /// The request that wrote to the original area and so made the tombstone; `None` once that is complete. Until then its data may
     /// still be lost, so the tombstone must not be written.
-    from: Option<u64>,
+    pub from: Option<u64>,
     /// The request that writes the tombstone to the log, if one does.
     writer: Option<u64>,
 }
@@ -198,7 +198,7 @@ struct PendingTombstone {
 pub(super) struct AdvilJournal {
     /// Starts of Advil so far.
     pub epoch: u32,
-    pending: Vec<PendingTombstone>,
+    pub pending: Vec<PendingTombstone>,
     /// The request that is writing the head of the current section.
     pub opener: Option<u64>,
     /// Whether the state was recovered from an earlier epoch.
@@ -212,11 +212,6 @@ impl Default for AdvilJournal {
 }
 
 impl AdvilJournal {
-    /// Whether a flush must write tombstones.
-    pub fn has_tombstones(&self) -> bool {
-        self.pending.iter().any(|pending| pending.from.is_none())
-    }
-
     /// Called when a request is complete: the tombstones that it wrote are removed, and the tombstones that it made may be written.
     #[inline]
     pub fn completed(&mut self, id: u64) {
@@ -314,16 +309,6 @@ impl Advil {
         let through = if self.map.is_free(sector, sector + u64::from(sectors)) { 0 } else { section.log_next };
         let tombstone = Tombstone { sector, sectors, generation: section.generation, through };
         self.journal.pending.push(PendingTombstone { tombstone, from: Some(id), writer: None });
-    }
-
-    /// Whether the list of waiting tombstones is full; the request that adds another one writes them all.
-    pub(super) fn tombstones_full(&self) -> bool {
-        self.journal.pending.len() >= MOST_WAITING
-    }
-
-    /// Whether more tombstones wait than allowed.
-    pub(super) fn tombstones_spill(&self) -> bool {
-        self.journal.pending.len() > MOST_WAITING
     }
 
     /// Sectors of log needed to write all tombstones and one more.

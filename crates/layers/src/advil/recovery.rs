@@ -9,7 +9,7 @@ use std::io;
 
 use emmclab_base::Op;
 
-use super::mover::MoverState;
+use super::mover::{MoverPhase, MoverState};
 use super::records::{AdvilRecord, AdvilRecordBody, LogPoint, Tombstone};
 use super::{Advil, ReservedSection};
 use crate::interval_map::{IntervalMap, LoggedExtent};
@@ -154,7 +154,7 @@ impl Advil {
         *point = LogPoint {
             sequence,
             released: section.generation - if self.moving.is_over() { 1 } else { 2 },
-            hot_next: if self.moving.copies_hot() { section.hot_next } else { section.hot_end },
+            hot_next: if matches!(self.moving.phase, MoverPhase::Hot(_)) { section.hot_next } else { section.hot_end },
             log_next: section.log_next,
             runs: fits.then_some(count),
         };
@@ -269,7 +269,7 @@ impl Advil {
         }
         self.moving = MoverState::default();
         if self.sections[1 - self.current].generation + 1 == newest && back.released + 1 < newest {
-            self.moving.resume();
+            self.moving.phase = MoverPhase::Evict(0);
         } else {
             let before = &self.sections[1 - self.current];
             back.map.remove(0, self.shape.capacity, |run| before.holds(run.place));

@@ -77,7 +77,7 @@ impl LfsLayer {
 
     /// Gives up segments that no request reads any more; returns whether some still wait for requests.
     fn leave_segments(&mut self, in_flight: &InFlightRequests) -> bool {
-        if !self.segments.has_leaving() {
+        if self.segments.awaiting_readers.is_empty() {
             return false;
         }
         let newest = *self.work.leave_after.get_or_insert_with(|| in_flight.newest().unwrap_or(0));
@@ -85,7 +85,7 @@ impl LfsLayer {
             return true;
         }
         self.work.leave_after = None;
-        self.segments.leaving_unread();
+        self.segments.resettable.append(&mut self.segments.awaiting_readers);
         false
     }
 

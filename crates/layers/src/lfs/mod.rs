@@ -476,7 +476,7 @@ impl LfsLayer {
 
 /// The change that a request makes when it is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum RequestEffect {
+pub(super) enum RequestEffect {
     /// Its blocks are at the places where it wrote them; the next flush records that.
     #[default]
     Written,
@@ -544,10 +544,5 @@ impl LfsRequestTable {
     /// Whether a request in progress blocks other writes to a log.
     pub fn lock(&self, log: usize) -> bool {
         self.all.iter().any(|flight| flight.locks == Some(log))
-    }
-
-    /// Whether a request in progress is its own record.
-    pub fn records_itself(&self) -> bool {
-        self.all.iter().any(|flight| matches!(flight.effect, RequestEffect::Recorded | RequestEffect::Erased))
     }
 }

@@ -10,10 +10,10 @@ use std::io;
 use emmclab_base::{CommandFlags, Op};
 use rustc_hash::FxHashMap;
 
-use super::LfsLayer;
 use super::records::{BYTES, CheckpointPack, LfsRecord, NOWHERE, page_bytes, page_entries};
 use super::segments::OpenSegment;
 use super::settings::BLOCK;
+use super::{LfsLayer, RequestEffect};
 use crate::layer::{RecoveryReader, ReservedArea};
 use crate::plan::{CommandPlan, PlanMemory};
 use crate::records::{AreaReader, SECTOR, has_valid_data_checksum};
@@ -93,7 +93,11 @@ impl LfsLayer {
 
     /// Begins a checkpoint, unless a request in progress is its own record.
     pub(super) fn begin_checkpoint(&mut self, plan: &mut CommandPlan) -> bool {
-        self.checkpoints.waits = self.flights.records_itself();
+        self.checkpoints.waits = self
+            .flights
+            .all
+            .iter()
+            .any(|flight| matches!(flight.effect, RequestEffect::Recorded | RequestEffect::Erased));
         if self.checkpoints.waits {
             self.checkpoints.is_wanted = true;
             return false;
@@ -108,7 +112,7 @@ impl LfsLayer {
         (checkpoints.is_wanted, checkpoints.logged) = (false, 0);
         checkpoints.number += 1;
         checkpoints.order = pending.begin_checkpoint();
-        segments.begin_checkpoint();
+        segments.in_checkpoint.append(&mut segments.empty);
         table.take_changed(&mut checkpoints.pages);
         plan.flag(CommandFlags::META);
         let mut behind = None;
@@ -155,7 +159,7 @@ impl LfsLayer {
     /// Called when the checkpoint is durable.
     pub(super) fn checkpoint_done(&mut self) {
         self.pending.checkpointed(self.checkpoints.order);
-        self.segments.checkpoint_durable();
+        self.segments.awaiting_readers.append(&mut self.segments.in_checkpoint);
     }
 }
 

@@ -55,12 +55,12 @@ pub(super) struct SegmentTable {
     clean: VecDeque<u32>,
     unknown: VecDeque<u32>,
     /// Closed segments without live blocks that no checkpoint has recorded yet.
-    empty: Vec<u32>,
+    pub empty: Vec<u32>,
     /// Segments that the checkpoint in progress records as empty, those that a durable one has recorded, and those that may be
     /// reset.
-    in_checkpoint: Vec<u32>,
-    awaiting_readers: Vec<u32>,
-    resettable: Vec<u32>,
+    pub in_checkpoint: Vec<u32>,
+    pub awaiting_readers: Vec<u32>,
+    pub resettable: Vec<u32>,
 }
 
 impl SegmentTable {
@@ -199,26 +199,6 @@ impl SegmentTable {
             age: now.saturating_sub(one.closed),
         });
         policy.choose(candidates, self.blocks)
-    }
-
-    /// Called when a checkpoint begins, which records the empty segments.
-    pub fn begin_checkpoint(&mut self) {
-        self.in_checkpoint.append(&mut self.empty);
-    }
-
-    /// Called when that checkpoint is durable.
-    pub fn checkpoint_durable(&mut self) {
-        self.awaiting_readers.append(&mut self.in_checkpoint);
-    }
-
-    /// Whether segments wait for requests that may still read them.
-    pub fn has_leaving(&self) -> bool {
-        !self.awaiting_readers.is_empty()
-    }
-
-    /// Called when no request reads these segments any more.
-    pub fn leaving_unread(&mut self) {
-        self.resettable.append(&mut self.awaiting_readers);
     }
 
     /// Takes segments that must be reset, at most `most`: those that were left, and unknown ones until `wanted` are clean.

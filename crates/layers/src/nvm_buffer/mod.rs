@@ -447,7 +447,7 @@ impl NvmBuffer {
 
     /// Called when there is no room: data is written back regardless of the marks.
     fn wait_for_room(&mut self) -> RequestDecision {
-        self.write_back.request_room();
+        self.write_back.pressed = true;
         RequestDecision::Defer(DeferReason::Full)
     }
 }

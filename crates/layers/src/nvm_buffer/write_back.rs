@@ -43,7 +43,7 @@ pub(super) struct WriteBackState {
     /// Records before this one must be released, however little of the buffer is in use.
     empty_before: u64,
     /// Whether a request waits for room.
-    pressed: bool,
+    pub pressed: bool,
     draining: bool,
 }
 
@@ -51,11 +51,6 @@ impl WriteBackState {
     /// Whether a run between these two sectors of the device is being written.
     pub fn writes(&self, sector: u64, end: u64) -> bool {
         self.runs.iter().any(|(first, last)| *first < end && sector < *last)
-    }
-
-    /// Notes that a request waits for room.
-    pub fn request_room(&mut self) {
-        self.pressed = true;
     }
 
     /// Makes the records before a sequence number be released as soon as possible.

@@ -216,7 +216,7 @@ impl BlockMapping {
         (first, units): (Lpn, u32),
         log: &mut L,
     ) {
-        if self.cache.holds_all() || units == 0 {
+        if self.cache.most == 0 || units == 0 {
             return;
         }
         let shift = self.layout.page_shift;

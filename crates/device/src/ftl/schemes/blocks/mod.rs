@@ -445,11 +445,6 @@ impl PageMapCache {
         self.most
     }
 
-    /// Whether all maps are in memory.
-    pub fn holds_all(&self) -> bool {
-        self.most == 0
-    }
-
     /// Uses a map; returns false if it has to be read first.
     pub fn touch(&mut self, map: u32) -> bool {
         if self.maps.touch(map) {

@@ -148,11 +148,6 @@ impl SuperblockScheme {
         self.remove(io, number, victim);
         Some(())
     }
-
-    /// Whether a full block of the superblock has no valid data.
-    fn has_dead<L: Observer>(&self, io: &BlockSchemeIo<'_, L>, number: u32) -> bool {
-        self.groups[number as usize].blocks.iter().any(|block| io.valid(*block) == 0 && !io.has_room(*block))
-    }
 }
 
 impl BlockPlacement for SuperblockScheme {
@@ -171,7 +166,7 @@ impl BlockPlacement for SuperblockScheme {
                 }
                 self.groups[number as usize].host = BlockId::NONE;
             }
-            if self.has_dead(io, number) {
+            if self.groups[number as usize].blocks.iter().any(|block| io.valid(*block) == 0 && !io.has_room(*block)) {
                 self.collect(io, number, MergeKind::Switch)?;
             }
             let moved = self.groups[number as usize].moved;

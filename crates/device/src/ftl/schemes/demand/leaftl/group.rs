@@ -37,7 +37,7 @@ pub struct SegmentGroup {
     /// Number of approximate segments.
     approximate: u16,
     /// Number of segments learned since the levels were last merged.
-    learned: u16,
+    pub learned: u16,
 }
 
 impl SegmentGroup {
@@ -138,11 +138,6 @@ impl SegmentGroup {
     pub fn learn_run(&mut self, run: LearnedSegment) {
         self.insert(run, run.units());
         self.learned = self.learned.saturating_add(1);
-    }
-
-    /// Whether at least this number of segments was learned since the levels were last merged.
-    pub fn is_due(&self, learned: u16) -> bool {
-        self.learned >= learned
     }
 
     /// Inserts a segment that describes these units.

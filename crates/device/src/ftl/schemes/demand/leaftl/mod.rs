@@ -104,7 +104,7 @@ impl LeaFtlCache {
             Some(run) => self.groups[group as usize].learn_run(run),
             None => self.groups[group as usize].learn(&self.points, self.gamma),
         }
-        if self.groups[group as usize].is_due(self.compact_after) {
+        if self.groups[group as usize].learned >= self.compact_after {
             self.compact(core, group);
         }
         if self.cached.holds(group) {
