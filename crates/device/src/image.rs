@@ -30,7 +30,6 @@ pub(crate) fn restore(ftl: &mut Ftl, nand: &mut Nand, image: &[u8]) -> Result<()
     if image.0.is_empty() { Ok(()) } else { Err(damaged("there is data after the state of the device")) }
 }
 
-/// Writes words.
 #[derive(Default)]
 pub(crate) struct WordWriter(Vec<u8>);
 
@@ -68,7 +67,6 @@ impl WordWriter {
     }
 }
 
-/// Reads words.
 pub(crate) struct WordReader<'a>(&'a [u8]);
 
 impl<'a> WordReader<'a> {

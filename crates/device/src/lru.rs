@@ -113,7 +113,6 @@ struct LinkNode<T> {
     older: u32,
 }
 
-/// The two ends of a list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListEnds {
     pub oldest: u32,
@@ -266,7 +265,6 @@ impl<T: Copy> LinkedLists<T> {
 
 const WORD: u32 = u64::BITS;
 
-/// A set of numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct BitSet(Box<[u64]>);
 

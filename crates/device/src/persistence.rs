@@ -13,7 +13,6 @@ use crate::device::{Device, DeviceCommand};
 use crate::events::{Observer, OperationCause, PageProgrammed, RequestCompleted, UnitCached, UnitsTrimmed};
 use crate::ids::Lpn;
 
-/// Commands and completions.
 #[derive(Debug)]
 enum CommandReport {
     Arrived(DeviceCommand),
@@ -48,7 +47,6 @@ pub struct PersistenceTracker {
     unit_sectors: u32,
     /// Number of the next command at the device, minus its version.
     offset: u64,
-    /// Version of the next command.
     next: Version,
     /// Promises at the last call of `retire`.
     promises: DurabilityPromises,
@@ -189,7 +187,6 @@ impl PersistenceTracker {
         left
     }
 
-    /// The version of the command with this number at the device.
     fn version_of(&self, command: u64) -> Version {
         command.wrapping_sub(self.offset)
     }

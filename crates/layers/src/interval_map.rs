@@ -68,7 +68,6 @@ impl IntervalMap {
         (self.lists.len() * size_of::<Vec<IntervalEntry>>()) as u64 + self.most_room * size_of::<IntervalEntry>() as u64
     }
 
-    /// Number of runs.
     pub fn len(&self) -> u64 {
         self.runs
     }
@@ -156,7 +155,6 @@ impl IntervalMap {
         })
     }
 
-    /// First sector of a list.
     #[inline]
     fn first(&self, list: usize) -> u64 {
         (list as u64) << self.shift

@@ -84,13 +84,11 @@ struct PairLayer {
     shares: [DiskShare; 2],
 }
 
-/// A part of a request.
 #[derive(Clone, Copy)]
 struct RequestPart {
     disk: u8,
     /// First sector on the disk.
     sector: u64,
-    /// Length in sectors.
     sectors: u32,
     /// Offset of its data in the data of the request, in sectors.
     offset: u32,

@@ -12,7 +12,6 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     u64::from(crc32c::crc32c(bytes))
 }
 
-/// Whether the checksum of a header is correct.
 pub(crate) fn has_valid_header_checksum(header: &[u8]) -> bool {
     u64_at(header, CommandPlan::CHECKSUM_AT).is_some_and(|stored| {
         let mut bare = header.to_vec();

@@ -32,7 +32,6 @@ pub struct LayerKind {
     pub about: &'static str,
     /// Every setting, with default, unit and meaning.
     pub settings: fn() -> Vec<LayerSetting>,
-    /// Creates the layer for the disks below.
     pub(crate) build: fn(&Table, &DisksBelow) -> Result<Box<dyn Layer>>,
 }
 

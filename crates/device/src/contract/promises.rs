@@ -35,7 +35,6 @@ struct VolatileWrite {
     complete: Option<Nanos>,
 }
 
-/// A command that revoked promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RevokingCommand {
     version: Version,
@@ -51,7 +50,6 @@ struct RevokingCommand {
 #[derive(Clone, Debug)]
 pub struct DurabilityPromises {
     rules: ContractRules,
-    /// Version of the next command.
     next: Version,
     in_flight: BTreeMap<Version, DeviceCommand>,
     writes: BTreeMap<Version, VolatileWrite>,

@@ -341,7 +341,6 @@ impl ReadCache {
         self.units.touch(unit.0)
     }
 
-    /// Adds a unit.
     pub fn keep(&mut self, unit: Lpn) {
         if self.units.touch(unit.0) {
             return;

@@ -65,7 +65,6 @@ impl CommandPath {
         self.write_stalls.drawn = 0;
     }
 
-    /// Whether the queue has a limit.
     #[inline]
     pub fn is_limited(&self) -> bool {
         self.slots.len() > 0

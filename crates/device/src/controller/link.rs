@@ -11,7 +11,6 @@ use crate::geometry::nanos;
 use crate::nand::BusTimeline;
 use emmclab_settings::{DeviceSettings, InterfaceSettings};
 
-/// Link and queues of a UFS.
 #[derive(Clone, Debug)]
 pub(crate) struct UfsLink {
     /// Transfer time of a sector on the link, in 1/1024 ns.

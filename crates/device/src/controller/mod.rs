@@ -49,7 +49,6 @@ enum FirstCommand {
 /// The controller's clock: numbers of requests and the latest times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ControllerClock {
-    /// Number of the next request.
     pub next_id: u64,
     last_arrival: Nanos,
     /// When every accepted request is complete.
@@ -68,7 +67,6 @@ impl ControllerClock {
 pub(crate) struct DeviceController {
     commands: CommandPath,
     power: SleepTiming,
-    /// Link and queues of a UFS.
     link: Option<Box<UfsLink>>,
     /// Writes that reads may overtake; `None` if commands are executed in order.
     queue: Option<Box<WriteQueue>>,
@@ -124,7 +122,6 @@ impl DeviceController {
         }
     }
 
-    /// The controller of a new device.
     pub fn new(settings: &DeviceSettings, ftl: &Ftl) -> Self {
         let geometry = &ftl.core.geometry;
         let write_buffer = WriteBuffer::new(settings, geometry).map(Box::new);
@@ -542,7 +539,6 @@ pub(crate) struct LowerLayers<'a, L> {
     pub log: &'a mut L,
 }
 
-/// The sectors of a request.
 #[inline]
 fn span_of(request: &RequestState) -> RequestSectors {
     RequestSectors::new(request.event.sector, request.event.sectors)
@@ -568,7 +564,6 @@ impl<L: Observer> LowerLayers<'_, L> {
         self.ftl.write(self.nand, request, span_of(request), self.log);
     }
 
-    /// Reads the units `first..end` of a request.
     #[inline]
     pub fn read(&mut self, request: &mut RequestState, (first, end): (Lpn, Lpn)) {
         self.ftl.core.read_units(self.nand, request, span_of(request), (first, end), self.log);

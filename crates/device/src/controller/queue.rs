@@ -18,7 +18,6 @@ use crate::ids::Lpn;
 /// A page of a write that has not begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitingPage {
-    /// Number of its request.
     pub request: u64,
     /// First map unit, and number of units.
     pub first: Lpn,
@@ -31,7 +30,6 @@ pub(crate) struct WaitingPage {
 }
 
 impl WaitingPage {
-    /// The range of its map units.
     fn units(&self) -> std::ops::Range<u32> {
         self.first.0..self.first.0 + self.units
     }
@@ -50,7 +48,6 @@ pub(crate) struct WriteQueue {
     pub requests: VecDeque<InFlightRequest>,
 }
 
-/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlightRequest {
     pub state: RequestState,

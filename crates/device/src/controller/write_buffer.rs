@@ -112,13 +112,11 @@ impl WriteBuffer {
         if newer.is_none() && self.holds_older() { older.sectors_of(group) } else { newer }
     }
 
-    /// Position of a unit in its group.
     #[inline]
     fn position(&self, unit: u32) -> usize {
         (unit & ((1 << self.group_shift) - 1)) as usize
     }
 
-    /// Written sectors of a unit.
     #[inline]
     pub fn written_sectors(&self, unit: Lpn) -> u32 {
         self.sectors_of(unit.0 >> self.group_shift).map_or(0, |(sectors, _)| sectors[self.position(unit.0)])
@@ -164,7 +162,6 @@ impl WriteBuffer {
         Some(self.units_of(group))
     }
 
-    /// The range of units of a group.
     fn units_of(&self, group: u32) -> (Lpn, Lpn) {
         let first = group << self.group_shift;
         let end = (u64::from(first) + (1 << self.group_shift)).min(u64::from(self.logical));

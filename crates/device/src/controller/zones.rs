@@ -15,7 +15,6 @@ use crate::geometry::{Geometry, ZoneLayout};
 use crate::ids::Lpn;
 use crate::zones::{ZoneAction, ZoneDescriptor, ZoneState};
 
-/// State of a zone.
 #[derive(Clone, Copy, Debug)]
 struct ZoneEntry {
     state: ZoneState,

@@ -127,7 +127,7 @@ pub struct DataMoved {
 /// Pages of a block were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRead {
-    /// Their block.
+    /// The victim.
     pub block: BlockId,
     /// The page in the block; the first page of a run of moves.
     pub page: u32,
@@ -148,7 +148,7 @@ pub struct PageRead {
 /// A read of a page that no block of the model holds: data that was never written, or the page map of a logical block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnplacedRead {
-    /// The plane that executed it.
+    /// The plane.
     pub plane: PlaneId,
     /// Block group, whose read time applies.
     pub group: u8,
@@ -179,7 +179,7 @@ pub struct UnitWritten {
 /// Pages of a block were programmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageProgrammed<'a> {
-    /// Their block.
+    /// The victim.
     pub block: BlockId,
     /// The page in the block; the first page of a run of moves.
     pub page: u32,
@@ -207,7 +207,7 @@ pub struct PageProgrammed<'a> {
 /// A block was erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockErased {
-    /// The block.
+    /// The victim.
     pub block: BlockId,
     /// Block group.
     pub group: u8,
@@ -217,14 +217,14 @@ pub struct BlockErased {
     pub ready: Nanos,
     /// When the erase began.
     pub begin: Nanos,
-    /// When it was done.
+    /// When it ended.
     pub end: Nanos,
 }
 
 /// A block reached its erase limit and is no longer used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRetired {
-    /// The block.
+    /// The victim.
     pub block: BlockId,
 }
 
@@ -329,7 +329,7 @@ pub struct ZoneBufferTaken {
 pub struct UnitsTrimmed {
     /// First unit.
     pub first: Lpn,
-    /// Number of units.
+    /// Number of entries.
     pub count: u32,
     /// Number of these units that were mapped to flash.
     pub mapped: u32,
@@ -386,7 +386,7 @@ pub struct PartOverwritten {
 pub struct UnwrittenUnits {
     /// First unit.
     pub first: Lpn,
-    /// Number of units.
+    /// Number of entries.
     pub count: u32,
     /// Bytes of them that the host read.
     pub bytes: u32,

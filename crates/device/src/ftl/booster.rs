@@ -31,7 +31,6 @@ const STEPS: u32 = 8;
 pub(crate) struct WriteBooster {
     pub partial: PartialFlush,
     keep_pct: u32,
-    /// Units that are to be pinned.
     pinned_units: Range<u32>,
     /// Blocks of each plane, and the part of them that belongs to the buffer at present.
     blocks: u32,
@@ -64,7 +63,6 @@ fn is_configured(slc: &SlcSettings) -> bool {
             || slc.life_limit_pct > 0)
 }
 
-/// A percentage of a number of blocks.
 fn share(blocks: u32, pct: u32) -> u32 {
     (u64::from(blocks) * u64::from(pct) / 100) as u32
 }
@@ -119,7 +117,6 @@ impl WriteBooster {
         self.pinned_is_full = false;
     }
 
-    /// Whether a unit is pinned.
     #[inline]
     pub fn pins(&self, unit: Lpn) -> bool {
         self.partial == PartialFlush::Pinned && self.pinned_units.contains(&unit.0)
@@ -211,7 +208,6 @@ impl FtlCore {
         }
     }
 
-    /// Whether a pool belongs to an SLC cache.
     pub(super) fn is_slc_cache(&self, pool: PoolId) -> bool {
         self.slc.folds(self.geometry.of_pool(pool).1)
     }

@@ -73,7 +73,6 @@ impl ProgrammedUnits for UnitRun {
     }
 }
 
-/// A list of units.
 pub(crate) struct UnitList<'a>(pub &'a [UnitWritten]);
 
 impl ProgrammedUnits for UnitList<'_> {

@@ -50,7 +50,6 @@ impl FtlCore {
             })
     }
 
-    /// The pools of the blocks in SLC mode.
     pub(super) fn slc_pools(&self) -> impl Iterator<Item = &BlockPool> {
         (0..self.geometry.planes).map(|plane| self.tables.pool(self.slc_pool(PlaneId(plane))))
     }
@@ -85,7 +84,6 @@ impl FtlCore {
         self.slc.folds_after().is_some() && self.geometry.of_pool(pool).1 == self.slc.group
     }
 
-    /// The pool of the SLC blocks of a plane.
     pub fn slc_pool(&self, plane: PlaneId) -> PoolId {
         self.geometry.pool(plane, self.slc.group)
     }

@@ -94,7 +94,6 @@ impl Ftl {
         self.scheme.zones().map_or((0, false), |zones| zones.state(&self.core, zone))
     }
 
-    /// Finishes a zone for the host.
     pub fn finish_zone(&mut self, zone: u32) {
         if let Some(zones) = self.scheme.zones_mut() {
             zones.finish(zone);
@@ -172,13 +171,11 @@ impl Ftl {
         if self.core.booster.is_none() { due } else { self.core.begin_booster_gap(nand, due, log) }
     }
 
-    /// Free blocks of a pool.
     #[inline]
     pub fn free_blocks(&self, pool: PoolId) -> u32 {
         self.core.tables.pool(pool).free()
     }
 
-    /// Full blocks of a pool.
     pub fn full_blocks(&self, pool: PoolId) -> u32 {
         self.core.tables.pool(pool).full
     }

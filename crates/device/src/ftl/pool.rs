@@ -74,7 +74,6 @@ pub(crate) struct VictimProgress {
 /// taken out as victim, [`BlockPool::give_back`] or [`BlockPool::retire`].
 #[derive(Clone, Debug)]
 pub(crate) struct BlockPool {
-    /// First block.
     first_block: u32,
     /// Number of blocks, including spares.
     pub blocks: u32,
@@ -173,7 +172,6 @@ impl BlockPool {
         spare
     }
 
-    /// The open block of a stream.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each page")]
     pub fn open(&self, stream: WriteStream) -> Option<BlockId> {
@@ -314,7 +312,6 @@ impl BlockPool {
         BlockId(self.first_block + index)
     }
 
-    /// Whether a block was ever used.
     pub fn was_used(&self, block: BlockId) -> bool {
         block.0 - self.first_block < self.used
     }
@@ -367,7 +364,6 @@ impl BlockLists {
         Self { links, blocks }
     }
 
-    /// Number of lists.
     pub fn count(&self) -> u32 {
         self.links.len() as u32 - self.blocks
     }
@@ -404,13 +400,11 @@ impl BlockLists {
         unlink(&mut self.links, block);
     }
 
-    /// The first block of a list.
     #[inline]
     pub fn first(&self, list: u32) -> Option<u32> {
         self.after(self.blocks + list)
     }
 
-    /// The block after `block` in its list.
     #[inline]
     pub fn after(&self, block: u32) -> Option<u32> {
         let next = self.links[block as usize].next;

@@ -41,7 +41,6 @@ pub(crate) struct RequestState {
     pub outstanding: u32,
     /// Whether a flash operation has begun.
     started: bool,
-    /// Whether a subrequest has begun.
     begun: bool,
     /// Whether `event.start` is the start of the first subrequest, which is so if the queue has no limit.
     start_at_flash: bool,
@@ -50,7 +49,6 @@ pub(crate) struct RequestState {
 /// Number for data that leaves the write buffer, which is no command.
 pub(crate) const NO_COMMAND: u64 = u64::MAX;
 
-/// A request as the device accepted it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AcceptedRequest {
     pub id: u64,
@@ -68,7 +66,6 @@ pub(crate) struct AcceptedRequest {
 }
 
 impl RequestState {
-    /// The state of a request that was accepted.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the state is built where it stays")]
     pub fn new(taken: AcceptedRequest) -> Self {

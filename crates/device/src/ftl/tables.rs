@@ -15,7 +15,6 @@ const MARKED: usize = 512;
 /// The FTL's entry for a block.
 #[derive(Clone, Copy, Debug)]
 struct BlockEntry {
-    /// Valid units.
     valid: u32,
     /// Its pool, with [`LISTED`] while the block is in the pool's lists of full blocks.
     pool: u32,
@@ -75,12 +74,10 @@ impl FtlTables {
         entries.iter().zip(*first..).take_while(|(entry, next)| *entry == next).count() as u32
     }
 
-    /// Number of mapped units.
     pub fn mapped(&self) -> usize {
         self.map.iter().filter(|entry| **entry != 0).count()
     }
 
-    /// Valid units of a block.
     #[inline]
     pub fn valid(&self, block: BlockId) -> u32 {
         self.blocks[block.index()].valid
@@ -92,7 +89,6 @@ impl FtlTables {
         self.blocks[block.index()].closed
     }
 
-    /// Pool of a block.
     #[inline]
     pub fn pool_of(&self, block: BlockId) -> PoolId {
         PoolId(self.blocks[block.index()].pool & !LISTED)

@@ -25,7 +25,6 @@ fn new(config: &DeviceConfig) -> (Ftl, Nand) {
     (Ftl::new(config.settings(), &geometry, &nand), nand)
 }
 
-/// The core of a new device.
 pub(crate) fn core() -> super::FtlCore {
     small(&[]).0.core
 }

@@ -163,7 +163,6 @@ pub(crate) struct RequestSectors {
 }
 
 impl RequestSectors {
-    /// `sectors` sectors from `first` on.
     #[inline]
     pub fn new(first: u64, sectors: u32) -> Self {
         Self { first, end: first + u64::from(sectors) }

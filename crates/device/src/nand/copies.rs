@@ -18,7 +18,6 @@ pub(crate) struct PageCopies<'a> {
     pub(super) path: CopyTiming<'a>,
 }
 
-/// The timing of the moves.
 pub(super) enum CopyTiming<'a> {
     /// Inside a plane, where no other operation can come between the parts of a move.
     InPlace(InPlaceCopies<'a>),

@@ -39,7 +39,6 @@ pub(crate) struct BlockView {
     /// Erases so far.
     pub erases: u32,
     pub plane: PlaneId,
-    /// Block group.
     pub group: u8,
     pub state: BlockState,
 }
@@ -87,7 +86,6 @@ impl Nand {
         Self { groups: geometry.groups.clone(), blocks, timelines: FlashTimelines::new(settings, geometry) }
     }
 
-    /// The state of a block.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "only the fields asked for are read")]
     pub fn block(&self, block: BlockId) -> BlockView {
@@ -95,18 +93,15 @@ impl Nand {
         BlockView { written, erases, plane: PlaneId(u32::from(plane)), group, state }
     }
 
-    /// Number of blocks.
     pub fn block_count(&self) -> usize {
         self.blocks.len()
     }
 
-    /// The next page of a block to program.
     #[inline]
     pub fn next_page(&self, block: BlockId) -> u32 {
         self.blocks[block.index()].written
     }
 
-    /// Block group of a block.
     #[inline]
     pub fn group(&self, block: BlockId) -> u8 {
         self.blocks[block.index()].group
@@ -214,7 +209,6 @@ impl Nand {
         self.timelines.reconfigure(settings, geometry);
     }
 
-    /// Sets the number of erases of a block.
     pub fn set_erases(&mut self, block: BlockId, erases: u32) {
         self.blocks[block.index()].erases = erases;
     }

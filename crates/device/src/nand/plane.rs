@@ -56,7 +56,6 @@ const LONG_AGO: Nanos = Nanos(i64::MIN / 2);
 /// A way: it executes one operation at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WayTimeline {
-    /// When it is free.
     pub free: Nanos,
     /// When its page register is free, because the array has taken over the transferred data.
     pub register: Nanos,
@@ -195,10 +194,7 @@ pub(crate) struct EraseBlock {
     pub written: u32,
     /// Erases so far.
     pub erases: u32,
-    /// Its plane.
     pub plane: u16,
-    /// Its block group.
     pub group: u8,
-    /// Its state.
     pub state: BlockState,
 }

@@ -9,18 +9,15 @@ use crate::geometry::{Geometry, GroupGeometry};
 use crate::ids::{PlaneId, WayId};
 use emmclab_settings::{DeviceSettings, ParallelUnit};
 
-/// Times of one page operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PageOperationTimes {
     /// When its way began to execute it.
     pub begin: Nanos,
     /// When the data had crossed the bus.
     pub transferred: Nanos,
-    /// When it was done.
     pub end: Nanos,
     /// Part of the wait before `begin` that collection caused.
     pub gc: Nanos,
-    /// Time in the array.
     pub array: Nanos,
 }
 
@@ -187,7 +184,6 @@ impl FlashTimelines {
         }
     }
 
-    /// When the way of a plane is free.
     #[inline(always)]
     pub fn plane_free(&self, plane: PlaneId) -> Nanos {
         self.ways[self.planes[plane.index()].way as usize].free

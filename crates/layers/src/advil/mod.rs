@@ -57,7 +57,6 @@ pub struct Advil {
     counters: LayerCounters,
     /// The counters at the time when they were cleared.
     cleared: LayerCounters,
-    /// The end of the previous request.
     previous_end: u64,
     /// Whether a request was deferred for lack of room since the last move.
     pressed: bool,

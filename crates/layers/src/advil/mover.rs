@@ -41,7 +41,6 @@ enum MoverStep {
     Release,
 }
 
-/// State of the mover.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MoverState {
     pub phase: MoverPhase,
@@ -164,7 +163,6 @@ impl Advil {
         candidates
     }
 
-    /// Plans the next step.
     pub(super) fn next_move(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
         let checkpoint = self.checkpoint_due();
         if self.moving.phase == MoverPhase::Over && !checkpoint && !self.is_draining() {

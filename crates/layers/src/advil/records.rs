@@ -36,7 +36,6 @@ pub(super) struct Tombstone {
 /// A point of the log, in the generation of the record that holds it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogPoint {
-    /// Number of the checkpoint.
     pub sequence: u64,
     /// Records of this generation and before are released.
     pub released: u64,
@@ -48,7 +47,6 @@ pub(super) struct LogPoint {
     pub runs: Option<u32>,
 }
 
-/// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AdvilRecordBody<'a> {
     /// A section starts, with a hot region of this many sectors.
@@ -65,7 +63,6 @@ pub(super) enum AdvilRecordBody<'a> {
     Checkpoint(LogPoint),
 }
 
-/// The head of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AdvilRecord<'a> {
     /// Number of starts of Advil, this one included, when the record was written.
@@ -286,7 +283,6 @@ impl Advil {
         plan.bare(disk, Op::Flush, 0, 0);
     }
 
-    /// The body of a start record.
     pub(super) fn start_body(&self) -> AdvilRecordBody<'static> {
         let AdvilParameters { capacity, reserved, slot, .. } = self.shape;
         AdvilRecordBody::Start { capacity, reserved: reserved.sectors, slot }

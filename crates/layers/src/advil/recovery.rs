@@ -38,10 +38,8 @@ enum CheckpointPhase {
     Write,
 }
 
-/// State of checkpointing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AdvilCheckpointState {
-    /// The newest checkpoint on disk.
     newest: CheckpointId,
     /// The checkpoint in preparation: its mark, its header fields, and the runs of its map.
     next: CheckpointId,
@@ -185,7 +183,6 @@ struct LogRegion {
     end: u32,
 }
 
-/// A checkpoint that is intact.
 struct AdvilCheckpoint {
     generation: u64,
     point: LogPoint,

@@ -36,7 +36,6 @@ pub(super) struct JournalBlockLocation {
     pub sectors: Box<[u64]>,
 }
 
-/// A copy of a home in a record.
 #[derive(Clone, Debug)]
 struct HomeCopy {
     /// The location of each sector on the disk below.
@@ -66,7 +65,6 @@ impl LogArea {
     }
 }
 
-/// The state of the log.
 #[derive(Debug)]
 pub(super) struct JournalLog {
     pub area: LogArea,
@@ -263,7 +261,6 @@ const ENTRIES: usize = 64;
 const ENTRY: usize = 32;
 const NO_HOME: u64 = u64::MAX;
 
-/// A block in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct JournalRecordEntry {
     /// Its first sector in the journal.
@@ -274,7 +271,6 @@ pub(super) struct JournalRecordEntry {
     pub sectors: SectorSet,
 }
 
-/// The head of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JournalLogRecord {
     /// Generation of the segment; the highest is the newest.
@@ -283,13 +279,10 @@ pub(super) struct JournalLogRecord {
     pub place: u32,
     /// Sectors after the first one.
     pub length: u32,
-    /// The transaction of the journal.
     pub transaction: u32,
     /// First sector of the journal's superblock; 0 in a record without blocks, which voids all earlier records.
     pub superblock: u64,
-    /// Sectors of a block.
     pub block_sectors: u32,
-    /// Its blocks.
     pub entries: Vec<JournalRecordEntry>,
 }
 

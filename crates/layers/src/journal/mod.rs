@@ -353,7 +353,6 @@ pub enum JournalLayerMode {
     Aware,
 }
 
-/// The features of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a feature by itself")]
 struct JournalModeFeatures {
@@ -365,12 +364,10 @@ struct JournalModeFeatures {
     pub durable_writes: bool,
     /// Only sectors that changed are logged.
     pub delta: bool,
-    /// A transaction is one write.
     pub one_write: bool,
 }
 
 impl JournalLayerMode {
-    /// The features of the mode.
     const fn features(self) -> JournalModeFeatures {
         let legacy = JournalModeFeatures {
             barriers: true,

@@ -221,7 +221,6 @@ impl JournalLayer {
     }
 }
 
-/// Plans the write of a record and of the blocks in it.
 fn write_record(RecordPlacement { record, sector }: &RecordPlacement, blocks: &[Block], plan: &mut CommandPlan) {
     let head = record.head();
     plan.begin(0, Op::Write, *sector);
@@ -252,7 +251,6 @@ pub(super) struct BufferedBlock {
     /// The memory with its bytes, and its first sector there.
     pub memory: PlanMemory,
     pub slot: u32,
-    /// Length in sectors.
     pub sectors: u32,
     /// Its transaction, if known.
     pub transaction: Option<u32>,

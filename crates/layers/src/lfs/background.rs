@@ -10,7 +10,6 @@ use crate::plan::{CommandPlan, PlanMemory};
 /// Maximum number of segments that are reset in one step.
 const RESETS: usize = 8;
 
-/// The step in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum LfsBackgroundStep {
     #[default]
@@ -23,7 +22,6 @@ enum LfsBackgroundStep {
 /// A block being moved: block, old place, new place.
 type Move = (u32, u32, u32);
 
-/// State of the background work.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LfsBackgroundState {
     step: LfsBackgroundStep,
@@ -48,7 +46,6 @@ impl LfsBackgroundState {
 }
 
 impl LfsLayer {
-    /// Plans the next step.
     pub(super) fn next_work(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
         let waits = self.leave_segments(in_flight);
         let wanted = FOR_CLEANING + 2 + self.shape.logs as u32 + self.work.requested_segments;

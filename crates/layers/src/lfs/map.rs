@@ -10,7 +10,6 @@ const HEAT_SHIFT: u32 = 30;
 /// Highest number of rewrites that is counted.
 const HOTTEST: u32 = 3;
 
-/// The map of all blocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BlockMap {
     entries: Vec<u32>,
@@ -27,7 +26,6 @@ impl BlockMap {
         Self { entries: vec![0; blocks as usize], mapped: 0, changed: Vec::new(), is_changed: vec![false; pages] }
     }
 
-    /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
         (self.entries.len() * 4 + self.is_changed.len() + self.changed.capacity() * 4) as u64
     }
@@ -72,7 +70,6 @@ impl BlockMap {
         }
     }
 
-    /// Number of pages that changed.
     pub fn changed(&self) -> usize {
         self.changed.len()
     }
@@ -114,7 +111,6 @@ struct MapChange {
     /// The new place; [`NOWHERE`] if the block was discarded.
     place: u32,
     write: u64,
-    /// Number of the change.
     order: u64,
     /// A later change of the block is already durable by its own record.
     dead: bool,
@@ -145,7 +141,6 @@ impl UnrecordedChanges {
         Self { changes, index, limit, ..Self::default() }
     }
 
-    /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
         (self.changes.capacity() * size_of::<MapChange>() + self.index.capacity() * 9) as u64
     }
@@ -195,7 +190,6 @@ impl UnrecordedChanges {
         self.forgotten <= self.checkpointed || order <= self.checkpointed
     }
 
-    /// The changes as runs.
     pub fn runs(&self) -> impl Iterator<Item = LogRun> {
         let mut changes = self.changes.iter().filter(|change| !change.dead).peekable();
         std::iter::from_fn(move || {

@@ -80,7 +80,6 @@ fn build(table: &Settings, below: &DisksBelow) -> Result<Box<dyn Layer>> {
     Ok(Box::new(LfsLayer::new(settings.shape(KIND.name, below)?)))
 }
 
-/// The layer.
 struct LfsLayer {
     shape: LfsParameters,
     table: BlockMap,
@@ -250,7 +249,6 @@ impl LfsLayer {
         more == 0 || more + FOR_CLEANING < self.segments.clean()
     }
 
-    /// Plans a read.
     fn read(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
         plan.flag(request.modifiers);
         let (first, end) = touched_blocks(request);
@@ -286,7 +284,6 @@ impl LfsLayer {
         RequestDecision::Run
     }
 
-    /// Plans a write.
     fn write(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
         let (first, end) = touched_blocks(request);
         // Two writes may share a block although they share no sector.
@@ -493,7 +490,6 @@ pub(super) enum RequestEffect {
 /// Consecutive blocks: first block, first place, number of blocks.
 type Blocks = (u32, u32, u32);
 
-/// A request in progress.
 #[derive(Clone, Debug, Default)]
 struct LfsRequest {
     pub id: u64,
@@ -501,7 +497,6 @@ struct LfsRequest {
     /// Blocks that it changes: first and end.
     pub first: u32,
     pub end: u32,
-    /// Number of the write.
     pub write: u64,
     /// The log to which no other request may write until this one is complete, because it reads before it writes.
     pub locks: Option<usize>,
@@ -513,7 +508,6 @@ struct LfsRequest {
     pub allocated: Vec<(u32, u32)>,
 }
 
-/// All requests in progress.
 #[derive(Clone, Debug, Default)]
 struct LfsRequestTable {
     all: Vec<LfsRequest>,

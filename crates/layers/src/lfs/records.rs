@@ -45,7 +45,6 @@ pub(super) struct LogRun {
     pub write: u64,
 }
 
-/// The head of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LfsRecord {
     pub life: u64,
@@ -87,7 +86,6 @@ impl LfsRecord {
         })
     }
 
-    /// Returns the runs of the block that has this head.
     pub fn runs_of(self, block: &[u8]) -> impl Iterator<Item = LogRun> {
         block[SECTOR..].chunks_exact(RUN_BYTES).take(self.runs as usize).filter_map(|bytes| {
             Some(LogRun {
@@ -111,7 +109,6 @@ pub(super) fn put_run(run: &LogRun, out: &mut [u8]) {
 /// Locations of the packs and pages of the map, from the start of the disk: two packs, then two copies of the map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PackLayout {
-    /// Pages of the map.
     pub pages: u32,
     /// Sectors of a pack, and sectors reserved for it.
     pub sectors: u32,
@@ -192,7 +189,6 @@ impl CheckpointPack {
     }
 }
 
-/// The bytes of a page of the map.
 pub(super) fn page_bytes(page: u32, checkpoint: u64, entries: &[u32]) -> Vec<u8> {
     let mut out = vec![0; BYTES];
     out[4..8].copy_from_slice(&page.to_le_bytes());
@@ -296,7 +292,6 @@ impl SyncLog {
 }
 
 impl LfsLayer {
-    /// Plans a flush.
     pub(super) fn flush(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
         if let Some(why) = self.no_covering(request.id, 0) {
             return RequestDecision::Defer(why);

@@ -21,14 +21,12 @@ use crate::records::{AreaReader, SECTOR, has_valid_data_checksum};
 /// Maximum number of changed pages of the map between two checkpoints: a checkpoint is prepared in memory.
 const MOST_PAGES: usize = 2048;
 
-/// State of the checkpoints.
 #[derive(Clone, Debug)]
 pub(super) struct LfsCheckpointState {
     /// Number of the newest checkpoint.
     pub number: u64,
     /// By page of the map: 0 = never written, otherwise 1 + the valid copy.
     pub copies: Vec<u8>,
-    /// The slot that is written first.
     pub first_slot: u64,
     /// Blocks logged since the newest checkpoint began.
     logged: u64,
@@ -106,7 +104,6 @@ impl LfsLayer {
         true
     }
 
-    /// Plans a checkpoint of the current map.
     pub(super) fn plan_checkpoint(&mut self, plan: &mut CommandPlan) {
         let Self { checkpoints, table, shape, segments, sync, pending, counters, .. } = self;
         (checkpoints.is_wanted, checkpoints.logged) = (false, 0);

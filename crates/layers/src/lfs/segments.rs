@@ -31,11 +31,9 @@ struct LfsSegment {
     closed: u64,
 }
 
-/// The open segment of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OpenSegment {
     pub segment: u32,
-    /// Number of its blocks that are allocated.
     pub allocated: u32,
 }
 
@@ -44,10 +42,8 @@ impl OpenSegment {
     pub const NONE: Self = Self { segment: NONE, allocated: 0 };
 }
 
-/// All segments.
 #[derive(Clone, Debug)]
 pub(super) struct SegmentTable {
-    /// Number of blocks in a segment.
     pub blocks: u32,
     all: Vec<LfsSegment>,
     /// By place: the block that was last written there.
@@ -79,12 +75,10 @@ impl SegmentTable {
         }
     }
 
-    /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
         (self.owners.len() * 4 + self.all.len() * (size_of::<LfsSegment>() + 12)) as u64
     }
 
-    /// Number of places in the log.
     pub fn places(&self) -> u32 {
         self.owners.len() as u32
     }
@@ -183,7 +177,6 @@ impl SegmentTable {
         }
     }
 
-    /// Whether a segment has live blocks.
     pub fn is_live(&self, segment: u32) -> bool {
         self.all[segment as usize].live > 0
     }

@@ -71,7 +71,6 @@ pub(super) struct LfsParameters {
     /// First sector of the log; checkpoints and the map are before it.
     pub log_sector: u64,
     pub segments: u32,
-    /// Blocks of a segment.
     pub segment: u32,
     /// A write ends at a multiple of this many blocks.
     pub align: u32,
@@ -239,7 +238,6 @@ impl LfsSettings {
     }
 }
 
-/// The division of the disk.
 #[derive(Default)]
 struct DiskLayout {
     segments: u32,

@@ -70,7 +70,6 @@ fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
     Ok(Box::new(NvmBuffer::new(settings.shape(below)?)))
 }
 
-/// The NVM buffer as a layer.
 struct NvmBuffer {
     shape: NvmBufferParameters,
     ring: RecordRing,
@@ -86,7 +85,6 @@ struct NvmBuffer {
     /// Positions of records whose data is incomplete.
     torn: Vec<u32>,
     counters: LayerCounters,
-    /// The counters when they were cleared.
     cleared: LayerCounters,
 }
 

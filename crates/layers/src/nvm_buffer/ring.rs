@@ -47,7 +47,6 @@ pub(super) struct OldestRecords {
 }
 
 impl OldestRecords {
-    /// Whether a place is in the range.
     pub fn contains(self, place: u32) -> bool {
         self.range.is_some_and(
             |(first, end)| {
@@ -102,7 +101,6 @@ impl RecordRing {
         Some(entry)
     }
 
-    /// Returns the range of the records before a sequence number.
     pub fn before(&self, sequence: u64) -> OldestRecords {
         let count = self.entries.partition_point(|entry| entry.sequence < sequence);
         let last = count.checked_sub(1).and_then(|last| self.entries.get(last));
@@ -121,7 +119,6 @@ impl RecordRing {
         self.entries.drain(..count);
     }
 
-    /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
         (self.entries.capacity() * size_of::<RingEntry>()) as u64
     }
@@ -129,7 +126,6 @@ impl RecordRing {
 
 const MAGIC: &[u8; 8] = b"nvmbuff1";
 
-/// The contents of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NvmRecordBody {
     /// The data that follows belongs to this address.

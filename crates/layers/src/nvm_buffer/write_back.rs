@@ -29,7 +29,6 @@ enum ReleasePhase {
     Leave(Option<u64>),
 }
 
-/// State of the write-back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteBackState {
     phase: ReleasePhase,
@@ -93,7 +92,6 @@ impl NvmBuffer {
         }
     }
 
-    /// Plans the next step.
     pub(super) fn next_step(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
         let is_over = |newest: u64| in_flight.oldest().is_none_or(|oldest| oldest > newest);
         loop {
@@ -138,7 +136,6 @@ impl NvmBuffer {
         }
     }
 
-    /// Called when a step is complete.
     pub(super) fn step_done(&mut self) {
         let Self { write_back, dirty, logged, shape, ring, .. } = self;
         if write_back.phase == ReleasePhase::Release {

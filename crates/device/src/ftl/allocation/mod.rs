@@ -29,7 +29,6 @@ pub(crate) struct AllocationView<'a> {
 pub(crate) struct PageRequest {
     /// When its data is available.
     pub ready: Nanos,
-    /// Its first unit.
     pub first: Lpn,
     /// Block group of the page.
     pub group: u8,

@@ -29,7 +29,6 @@ const PAGE: PolicyDescription = PolicyDescription {
     settings: &[],
 };
 
-/// All schemes.
 pub(crate) fn kinds() -> impl Iterator<Item = PolicyDescription> {
     [PAGE].into_iter().chain(blocks::KINDS.iter().copied()).chain(demand::kinds())
 }

@@ -22,7 +22,6 @@ use crate::nand::{BlockState, Nand, PageOperationTimes};
 /// The block group of sequential zones.
 const GROUP: u8 = 0;
 
-/// The state of a zone on the flash.
 #[derive(Clone, Default)]
 struct FlashZone {
     /// Its blocks, plane by plane in striping order; [`BlockId::NONE`] for blocks not allocated yet. The vector is empty if the zone is.

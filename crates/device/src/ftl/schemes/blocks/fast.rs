@@ -18,7 +18,6 @@ use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
 /// One log block is sequential, so there must be at least one more.
 const SHARED_LOG_BLOCKS: PolicySetting = PolicySetting { range: (2, 1 << 16), ..LOG_BLOCKS };
 
-/// Log blocks of a plane.
 #[derive(Clone, Debug)]
 struct PlaneLogBlocks {
     /// The sequential log block: its logical block and its block.

@@ -28,7 +28,6 @@ pub(crate) struct BlockSchemeIo<'a, L> {
 }
 
 impl<L: Observer> BlockSchemeIo<'_, L> {
-    /// Number of programmed pages of a block.
     pub fn written_pages(&self, block: BlockId) -> u32 {
         self.nand.next_page(block)
     }
@@ -43,7 +42,6 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         (!self.has_room(block)).then_some(WriteStream::Host)
     }
 
-    /// Valid units of a block.
     pub fn valid(&self, block: BlockId) -> u32 {
         self.core.tables.valid(block)
     }
@@ -54,7 +52,6 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         (first, first.plus(self.layout.pages << self.layout.page_shift))
     }
 
-    /// Number of pages of a block with valid data.
     pub fn valid_pages(&self, block: BlockId) -> u32 {
         let (first, end) = self.places(block);
         self.core.tables.reverse.count_pages(first..end, self.layout.page_shift)
@@ -98,7 +95,6 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         valid
     }
 
-    /// Reports a merge by its kind.
     pub fn count_merge(&mut self, kind: MergeKind) {
         self.log.log_merged(&LogMerged { kind });
     }

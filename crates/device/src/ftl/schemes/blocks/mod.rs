@@ -278,7 +278,6 @@ fn list(words: impl ExactSizeIterator<Item = u32>) -> impl Iterator<Item = u32> 
     std::iter::once(words.len() as u32).chain(words)
 }
 
-/// Reads a list of at most `most` words.
 fn read_list(words: &mut dyn Iterator<Item = u32>, most: usize) -> Option<Vec<u32>> {
     let count = words.next()? as usize;
     if count > most {
@@ -435,7 +434,6 @@ struct PageMapCache {
 }
 
 impl PageMapCache {
-    /// A cache of at most `most` of this number of maps.
     pub fn new(most: u32, maps: u32) -> Self {
         Self { most, maps: LruSet::new(if most > 0 { maps as usize } else { 0 }, most as usize) }
     }

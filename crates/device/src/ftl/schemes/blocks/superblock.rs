@@ -25,7 +25,6 @@ const MOST_LOG_BLOCKS: PolicySetting = PolicySetting {
     range: (1, 1024),
 };
 
-/// The blocks of a superblock.
 #[derive(Clone, Debug)]
 struct SuperblockMembers {
     blocks: Vec<BlockId>,
@@ -34,7 +33,6 @@ struct SuperblockMembers {
     moved: BlockId,
 }
 
-/// All superblocks.
 #[derive(Clone)]
 pub(crate) struct SuperblockScheme {
     groups: Vec<SuperblockMembers>,

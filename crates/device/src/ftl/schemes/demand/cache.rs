@@ -56,7 +56,6 @@ pub(super) const CACHE_KB: PolicySetting = PolicySetting {
 /// The division of the map into pages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MapPageLayout {
-    /// Units of the host.
     pub units: u32,
     /// Base-2 logarithm of the units whose entries are in one page of the map.
     shift: u32,
@@ -193,10 +192,8 @@ pub(super) trait MapCache: Send + Sync {
         None
     }
 
-    /// Bytes of memory.
     fn ram_bytes(&self) -> u64;
 
-    /// Its figures.
     fn figures(&self) -> MapCacheSummary;
 
     /// The state as words, for an image.
@@ -210,7 +207,6 @@ pub(super) trait MapCache: Send + Sync {
         None
     }
 
-    /// A boxed copy.
     fn copy(&self) -> Box<dyn MapCache>;
 }
 
@@ -317,7 +313,6 @@ impl LocationNumbering {
         number >> self.page_shift(index)
     }
 
-    /// Plane of a page with this number.
     pub fn plane(&self, page: u32) -> PlaneId {
         self.planes[page as usize % self.planes.len()]
     }

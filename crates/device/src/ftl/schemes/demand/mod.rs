@@ -65,7 +65,6 @@ pub(crate) struct DemandMapping {
     units: u32,
     /// Block group of the map's pages: the one with the smallest pages.
     group: u8,
-    /// Time of a lookup.
     lookup: Nanos,
     stale: StaleMapPages,
 }
@@ -416,7 +415,6 @@ fn read_map_page<L: Observer>(
 struct HpbHints {
     pages: LruSet,
     most: usize,
-    /// Entries in a page.
     per_page: u32,
     /// Outdated entries of every page that the host caches.
     changed: FxHashMap<u32, BitSet>,

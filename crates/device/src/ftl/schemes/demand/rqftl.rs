@@ -73,7 +73,6 @@ impl MapRun {
 struct IndexedRun {
     /// Its first unit, so that a search needs only the list.
     first: u32,
-    /// Its index in the store.
     index: u32,
 }
 

@@ -34,7 +34,6 @@ pub struct SegmentGroup {
     /// End of each level in `segments`.
     levels: Vec<u16>,
     owners: Option<Box<ConflictResolutionBuffer>>,
-    /// Number of approximate segments.
     approximate: u16,
     /// Number of segments learned since the levels were last merged.
     pub learned: u16,
@@ -515,7 +514,6 @@ impl SegmentVec {
         }
     }
 
-    /// Replaces all segments by others.
     pub fn replace(&mut self, others: impl ExactSizeIterator<Item = LearnedSegment> + Clone) {
         if others.clone().all(|segment| packed(segment).is_some()) {
             if !matches!(self, Self::OfOneUnit(_)) {

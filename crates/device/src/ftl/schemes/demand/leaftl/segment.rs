@@ -120,7 +120,6 @@ impl LearnedSegment {
         Self::accurate(start, start + (count - 1) as u8, 1, place)
     }
 
-    /// One unit at one location.
     pub fn point((unit, place): Point) -> Self {
         Self::accurate(unit, unit, u16::from(place != NOWHERE), place)
     }
