@@ -1,20 +1,10 @@
 //! Every setting of a device, with its default: plain data, which does not depend on the device model. The comments are the
 //! reference: `explain`, the schema and the pages made from it print them.
 
-mod allocation;
-mod cache;
 mod controller;
-mod features;
-mod gc;
-mod geometry;
-mod host;
+mod flash;
+mod ftl;
 mod interface;
-mod mapping;
-mod power;
-mod slc;
-mod timing;
-mod wear;
-mod zones;
 
 use std::collections::BTreeMap;
 
@@ -22,22 +12,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-pub use allocation::{AllocationSettings, StripeOrder};
-pub use cache::{CacheLie, CachePolicy, CacheSettings, LATE_TRIM_MS, RECENT_MS, WriteBackMode};
-pub use controller::{BusMode, ControllerSettings, PageScheduling};
-pub use features::FeatureSettings;
-pub use features::MOST_PACKED;
-pub use gc::{GcMode, GcSettings};
-pub use geometry::{BlockGroup, CapacitySettings, CellMode, GeometrySettings};
-pub use host::{HostSettings, KernelEra, KernelRules};
-pub use interface::{InterfaceKind, InterfaceSettings, LinkGear};
-pub use mapping::{MappingSettings, PlaneClustering, UnwrittenRead};
-pub use power::{PowerSettings, TimeQuantile};
-pub use slc::{ALWAYS, WHOLE};
-pub use slc::{BoosterFlush, BoosterResize, PartialFlush, SlcMode, SlcSettings};
-pub use timing::{ParallelUnit, TimingSettings, WriteComplete};
-pub use wear::{WearLevelling, WearSettings};
-pub use zones::ZoneSettings;
+pub use controller::{
+    BusMode, CacheLie, CachePolicy, CacheSettings, ControllerSettings, LATE_TRIM_MS, PageScheduling, PowerSettings,
+    RECENT_MS, TimeQuantile, WriteBackMode,
+};
+pub use flash::{
+    ALWAYS, BlockGroup, BoosterFlush, BoosterResize, CapacitySettings, CellMode, GeometrySettings, ParallelUnit,
+    PartialFlush, SlcMode, SlcSettings, TimingSettings, WHOLE, WearLevelling, WearSettings, WriteComplete,
+    ZoneSettings,
+};
+pub use ftl::{AllocationSettings, GcMode, GcSettings, MappingSettings, PlaneClustering, StripeOrder, UnwrittenRead};
+pub use interface::{
+    FeatureSettings, HostSettings, InterfaceKind, InterfaceSettings, KernelEra, KernelRules, LinkGear, MOST_PACKED,
+};
 
 /// Settings of a policy by name. The file of the policy declares these names; names of another policy are refused.
 pub type PolicyOptions = BTreeMap<String, u64>;

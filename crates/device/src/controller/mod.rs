@@ -17,13 +17,13 @@ use emmclab_settings::{BoosterFlush, CacheLie, DeviceSettings, InterfaceKind, Pa
 
 use crate::counters::CountingObserver;
 use crate::device::DeviceCommand;
-use crate::events::{DataMoved, LatencyBreakdown, Observer, RequestCompleted, WokeUp};
+use crate::events::{DataMoved, Observer, RequestCompleted, WokeUp};
+use crate::ftl::Ftl;
 use crate::ftl::request_state::{AcceptedRequest, RequestState};
 use crate::ftl::write::RequestSectors;
-use crate::ftl::{Ftl, PageWrite};
 use crate::geometry::{Geometry, nanos};
 use crate::ids::Lpn;
-use crate::nand::{Nand, PageOperationTimes};
+use crate::nand::Nand;
 use crate::zones::{ZoneAction, ZoneState};
 use background::BackgroundScheduler;
 use buffered_io::ReadCache;
@@ -482,7 +482,7 @@ impl DeviceController {
     fn read_data<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         below.data_moved(request);
         let (first, units) = below.units_of(request);
-        below.look_up(request, (first, units));
+        below.ftl.look_up(below.nand, request, (first, units), below.log);
         // Units that still wait to be programmed are programmed before they are read.
         self.dispatch_units((first, units), below);
         let range = (first, first.plus(units));
@@ -567,28 +567,5 @@ impl<L: Observer> LowerLayers<'_, L> {
     #[inline]
     pub fn read(&mut self, request: &mut RequestState, (first, end): (Lpn, Lpn)) {
         self.ftl.core.read_units(self.nand, request, span_of(request), (first, end), self.log);
-    }
-
-    /// Looks up the locations of units before they are read.
-    #[inline]
-    pub fn look_up(&mut self, request: &mut RequestState, units: (Lpn, u32)) {
-        self.ftl.look_up(self.nand, request, units, self.log);
-    }
-
-    /// Programs one page of a page-mapped device.
-    #[inline]
-    pub fn write_page(&mut self, ready: Nanos, page: PageWrite) -> Option<(PageOperationTimes, u32)> {
-        self.ftl.core.program_host(self.nand, ready, page, self.log)
-    }
-
-    /// Reads the rest of the units that a write covers only in part.
-    pub fn read_rest(
-        &mut self,
-        span: RequestSectors,
-        units: (Lpn, u32),
-        ready: Nanos,
-        waits_to_be_written: impl Fn(Lpn) -> bool,
-    ) -> (Nanos, LatencyBreakdown) {
-        self.ftl.core.read_rest(self.nand, span, units, ready, waits_to_be_written, self.log)
     }
 }

@@ -172,7 +172,7 @@ impl DeviceController {
             let (mut ready, mut waits) = (request.ready, LatencyBreakdown::default());
             if !span.is_whole(unit_sectors) && span.is_partial(first, units, unit_shift) {
                 let waiting = |lpn| queue.holds(lpn, 1);
-                (ready, waits) = below.read_rest(span, (first, units), ready, waiting);
+                (ready, waits) = below.ftl.core.read_rest(below.nand, span, (first, units), ready, waiting, below.log);
             }
             queue.push_page(WaitingPage { request: id, first, units, group, ready, waits });
             request.outstanding += 1;
@@ -220,7 +220,9 @@ impl DeviceController {
         while left > 0 {
             let (group, command) = (page.group, Some(page.request));
             let write = PageWrite { first, units: left, group, span, whole_units: whole, hot, command };
-            let Some((op, taken)) = below.write_page(page.ready, write) else { return false };
+            let Some((op, taken)) = below.ftl.core.program_host(below.nand, page.ready, write, below.log) else {
+                return false;
+            };
             let complete = below.ftl.core.completion(&op, request.event.modifiers);
             let waits = page.waits.then(LatencyBreakdown::of(&op, page.ready, complete));
             request.absorb(waits, op.begin, complete);

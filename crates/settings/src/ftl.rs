@@ -1,0 +1,165 @@
+//! The map from logical to physical, the placement of new data, and garbage collection.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::PolicyOptions;
+
+/// The map from logical to physical.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct MappingSettings {
+    /// Mapping scheme.
+    pub scheme: String,
+    /// Planes that work as one: their pages make a clustered page, their blocks a clustered block (Kang et al., J. Systems
+    /// Architecture 2007).
+    pub clustering: PlaneClustering,
+    /// Size of a map entry in KB: 4, 8 or 16. Below the page size, a page holds any units of a request, in its order;
+    /// at the page size, data is aligned to pages and a smaller overwrite reads the old page first (SSDsim).
+    pub unit_kb: u32,
+    /// Cost of reading a unit that was never written.
+    pub unwritten_read: UnwrittenRead,
+    /// Settings of the scheme: those that its entry in the registry names.
+    #[serde(flatten)]
+    pub options: PolicyOptions,
+}
+
+impl Default for MappingSettings {
+    fn default() -> Self {
+        Self {
+            scheme: "page".into(),
+            clustering: PlaneClustering::None,
+            unit_kb: 4,
+            unwritten_read: UnwrittenRead::Flash,
+            options: PolicyOptions::new(),
+        }
+    }
+}
+
+/// Planes that work as one, from the smallest cluster to the largest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlaneClustering {
+    /// Every plane works independently.
+    #[default]
+    None,
+    /// The planes of a die.
+    Planes,
+    /// The planes of all dies of a chip.
+    Dies,
+    /// The planes of all chips on a channel.
+    Chips,
+    /// All planes of the device.
+    Channels,
+}
+
+/// Reads of what was never written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UnwrittenRead {
+    /// As if the data had been there before the trace, striped over the planes.
+    #[default]
+    Flash,
+    /// No cost: the map shows that there is no data.
+    Free,
+}
+
+/// Allocation of new data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AllocationSettings {
+    /// How a plane is chosen.
+    pub policy: String,
+    /// Order in which consecutive pages (static), or pages while everything is idle (dynamic), are striped.
+    pub order: StripeOrder,
+    /// Write requests up to this size go to separate blocks (hot data); 0 = off.
+    pub hot_max_kb: u32,
+    /// Settings of the policy: those that its entry in the registry names.
+    #[serde(flatten)]
+    pub options: PolicyOptions,
+}
+
+impl Default for AllocationSettings {
+    fn default() -> Self {
+        Self {
+            policy: "dynamic".into(),
+            order: StripeOrder::ChannelFirst,
+            hot_max_kb: 0,
+            options: PolicyOptions::new(),
+        }
+    }
+}
+
+/// Which coordinate changes first from page to page; the others follow in the order channel, chip, die, plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StripeOrder {
+    /// Channels.
+    #[default]
+    ChannelFirst,
+    /// Chips.
+    ChipFirst,
+    /// Dies.
+    DieFirst,
+    /// Planes.
+    PlaneFirst,
+}
+
+/// Garbage collection, per plane and block group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct GcSettings {
+    /// Victim policy; `none` = no collection.
+    pub policy: String,
+    /// `blocking`: the write that needs space waits while whole blocks are collected, which takes seconds if they are large and full of
+    /// valid data. `incremental`: some pages are copied with each write.
+    pub mode: GcMode,
+    /// Free blocks of a pool at or below which incremental and idle collection work.
+    pub high_watermark: u32,
+    /// Free blocks of a pool at or below which a write waits for collection; at least 1.
+    pub low_watermark: u32,
+    /// Incremental: pages copied for each page the host writes.
+    pub pages_per_step: u32,
+    /// Idle time after which collection works in the background; 0 = never (BKOPS, JESD84-B51, 6.6.25).
+    pub idle_after_us: f64,
+    /// Free blocks at or below which idle collection works; 0 = as `high_watermark`.
+    pub idle_free_blocks: u32,
+    /// A request interrupts idle collection after the current page (HPI); otherwise it waits for the block.
+    pub hpi: bool,
+    /// Time that the interruption takes.
+    pub hpi_us: f64,
+    /// Free blocks at or below which collection begins without idle time and is not interrupted (`BKOPS_STATUS` 3); 0 = never.
+    pub urgent_free_blocks: u32,
+    /// Settings of the policy: those that its entry in the registry names.
+    #[serde(flatten)]
+    pub options: PolicyOptions,
+}
+
+impl Default for GcSettings {
+    fn default() -> Self {
+        Self {
+            policy: "greedy".into(),
+            mode: GcMode::Blocking,
+            high_watermark: 4,
+            low_watermark: 1,
+            pages_per_step: 4,
+            idle_after_us: 0.0,
+            idle_free_blocks: 0,
+            hpi: true,
+            hpi_us: 0.0,
+            urgent_free_blocks: 0,
+            options: PolicyOptions::new(),
+        }
+    }
+}
+
+/// The spread of a collection over time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GcMode {
+    /// Whole blocks, while the write that needs the space waits.
+    #[default]
+    Blocking,
+    /// A few pages with every host write below the high watermark; whole blocks at the low one.
+    Incremental,
+}
