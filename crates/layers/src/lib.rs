@@ -17,16 +17,11 @@ mod records;
 mod registry;
 mod ressd;
 
-pub use advil::{Advil, AdvilSettings, HotPolicy, InvalidationMeasure, MoverSchedule};
+pub use advil::{Advil, AdvilSettings, HotPolicy, InvalidationMeasure};
 pub use immediate_stack::{ImmediateStack, RunningPlan, SectorDisk};
-pub use journal::{JournalLayer, JournalLayerMode as JournalMode, JournalLayerSettings};
 pub use layer::{
     BackgroundDecision, DeferReason, DiskZones, DisksBelow, HostRequest, InFlightRequests, Layer, PassThrough,
     RecoveryReader, RequestDecision, ReservedArea,
 };
-pub use lfs::LfsSettings;
-pub use nvm_buffer::NvmBufferSettings;
-pub use pair::{PairRouting, PairSettings};
 pub use plan::{CommandPlan, MemoryCopy, MemoryRange, PlanBuffers, PlanCommand, PlanMemory, PlanStep};
 pub use registry::{LayerConfig, LayerKind, LayerSetting, build_stack, layers};
-pub use ressd::RessdSettings;

@@ -24,7 +24,7 @@ pub(crate) const KIND: LayerKind = LayerKind {
 /// The division of requests between the two disks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum PairRouting {
+enum PairRouting {
     /// Everything goes to the device.
     #[default]
     Internal,
@@ -40,7 +40,7 @@ pub enum PairRouting {
 /// Settings of the pair.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct PairSettings {
+struct PairSettings {
     /// How requests are shared; `internal` does not use the second device, and `by_size` stores no contents.
     pub routing: PairRouting,
     /// Length of a stripe, a multiple of 4 KB.

@@ -20,18 +20,17 @@ pub(crate) const KIND: LayerKind = LayerKind {
 /// Settings of ReSSD; they mean what they mean in [`AdvilSettings`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[expect(missing_docs, reason = "those of Advil")]
-pub struct RessdSettings {
-    pub reserved: ByteSize,
-    pub second_device: bool,
-    pub reserved_at: Option<ByteSize>,
-    pub original: Option<ByteSize>,
-    pub small: ByteSize,
+struct RessdSettings {
+    reserved: ByteSize,
+    second_device: bool,
+    reserved_at: Option<ByteSize>,
+    original: Option<ByteSize>,
+    small: ByteSize,
     /// Bytes that are moved at once.
-    pub clustered_block: ByteSize,
-    pub mover: MoverSchedule,
-    pub recovery: bool,
-    pub checkpoint: Option<ByteSize>,
+    clustered_block: ByteSize,
+    mover: MoverSchedule,
+    recovery: bool,
+    checkpoint: Option<ByteSize>,
 }
 
 impl Default for RessdSettings {

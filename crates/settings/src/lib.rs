@@ -118,14 +118,6 @@ impl DeviceSettings {
         table.try_into()
     }
 
-    /// All settings as TOML.
-    ///
-    /// # Errors
-    /// If a value cannot be written as TOML.
-    pub fn to_table(&self) -> Result<Table, toml::ser::Error> {
-        Table::try_from(self)
-    }
-
     /// The JSON Schema of the settings, without the names of policies and the settings that belong to them.
     pub fn json_schema() -> serde_json::Value {
         schemars::schema_for!(Self).to_value()

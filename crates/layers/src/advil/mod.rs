@@ -29,7 +29,8 @@ use records::{AdvilJournal, AdvilRecord, AdvilRecordBody, MOST_WAITING};
 use recovery::AdvilCheckpointState;
 use settings::AdvilParameters;
 
-pub use settings::{AdvilSettings, HotPolicy, InvalidationMeasure, MoverSchedule};
+pub(crate) use settings::MoverSchedule;
+pub use settings::{AdvilSettings, HotPolicy, InvalidationMeasure};
 
 pub(crate) const KIND: LayerKind = LayerKind {
     name: "advil",

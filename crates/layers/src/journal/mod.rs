@@ -54,7 +54,7 @@ enum DrainState {
 }
 
 /// A layer below a journaling file system.
-pub struct JournalLayer {
+pub(crate) struct JournalLayer {
     features: JournalModeFeatures,
     /// Whether the mode replaces flushes by durable writes, but the disk below has no durable writes that are cheaper.
     lacks_durable_writes: bool,
@@ -81,11 +81,7 @@ fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
 }
 
 impl JournalLayer {
-    /// Creates the layer for the disk below.
-    ///
-    /// # Errors
-    /// If the log does not fit.
-    pub fn new(settings: &JournalLayerSettings, below: &DisksBelow) -> Result<Self> {
+    fn new(settings: &JournalLayerSettings, below: &DisksBelow) -> Result<Self> {
         let area = settings.area(below)?;
         let asked = settings.mode.features();
         Ok(Self {
@@ -334,7 +330,7 @@ impl Layer for JournalLayer {
 /// The treatment of a file system's journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum JournalLayerMode {
+enum JournalMode {
     /// As the file system asks: a flush before each commit, and a durable commit block.
     Legacy,
     /// Nothing is made durable: flushes and flags are dropped. Unsafe; for comparison only.
@@ -367,7 +363,7 @@ struct JournalModeFeatures {
     pub one_write: bool,
 }
 
-impl JournalLayerMode {
+impl JournalMode {
     const fn features(self) -> JournalModeFeatures {
         let legacy = JournalModeFeatures {
             barriers: true,
@@ -398,24 +394,21 @@ impl JournalModeFeatures {
 /// Settings of the layer below a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct JournalLayerSettings {
+struct JournalLayerSettings {
     /// The treatment of the journal's commits.
-    pub mode: JournalLayerMode,
+    pub mode: JournalMode,
     /// Size of the layer's own log, at the end of the device, in the modes that have one.
     pub log: ByteSize,
 }
 
 impl Default for JournalLayerSettings {
     fn default() -> Self {
-        Self { mode: JournalLayerMode::default(), log: ByteSize::mb(16) }
+        Self { mode: JournalMode::default(), log: ByteSize::mb(16) }
     }
 }
 
 impl JournalLayerSettings {
     /// Returns the location of the log; `None` for a mode without one.
-    ///
-    /// # Errors
-    /// If the log is too small, or as large as the device.
     fn area(&self, below: &DisksBelow) -> Result<Option<LogArea>> {
         if !self.mode.features().own_log() {
             return Ok(None);

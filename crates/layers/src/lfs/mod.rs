@@ -36,7 +36,7 @@ use recovery::LfsCheckpointState;
 use segments::{OpenSegment, SegmentTable};
 use settings::{BLOCK, FOR_CLEANING, LfsParameters};
 
-pub use settings::LfsSettings;
+use settings::LfsSettings;
 
 pub(crate) const KIND: LayerKind = LayerKind {
     name: "lfs",

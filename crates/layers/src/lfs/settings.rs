@@ -20,7 +20,7 @@ const LONGEST: u64 = 32 << 11;
 /// Settings of the log-structured layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct LfsSettings {
+pub(super) struct LfsSettings {
     /// Size of a segment: a multiple of 4 KB, and a multiple or a divisor of the erase unit; by default the fewest erase units that make
     /// 2 MB, halved until the disk holds 64 segments. On a zoned device a segment is a zone, and this setting is left out.
     pub segment: Option<ByteSize>,

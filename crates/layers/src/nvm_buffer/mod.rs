@@ -190,7 +190,7 @@ impl Layer for NvmBuffer {
 /// Settings of the NVM buffer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct NvmBufferSettings {
+struct NvmBufferSettings {
     /// Size of the buffer, a multiple of 4 KB; by default the whole second device, or 16 MB of the device itself.
     pub size: Option<ByteSize>,
     /// Whether the buffer is on the second device; else it is at the end of the device itself.
