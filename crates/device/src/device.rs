@@ -122,7 +122,6 @@ impl Device {
     }
 
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "its callers do nothing but call it")]
     fn act_with<O: Observer>(&mut self, work: DeviceOperation<'_>, observer: &mut O) -> Result<Option<Nanos>> {
         let Self { controller, ftl, nand, counters } = self;
         if let DeviceOperation::Submit(command) = work {

@@ -4,6 +4,7 @@
 //! everything it does to an [`Observer`], whose methods cost nothing unless they are overridden.
 //!
 //! Each layer uses only those below it: controller, FTL, NAND, then settings and ids.
+#![allow(clippy::inline_always, reason = "on hot paths arguments stay in registers")]
 
 mod capabilities;
 pub mod checker;

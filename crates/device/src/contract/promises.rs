@@ -131,7 +131,9 @@ impl DurabilityPromises {
                 if self.rules.write_through || command.modifiers.durable() {
                     self.writes.remove(&version);
                     self.promise(first, end, version);
-                    self.close_packs();
+                    // Packed writes whose entries are all promised need no order.
+                    let writes = &self.writes;
+                    self.packs.retain(|pack| writes.range(pack.first..pack.end).next().is_some());
                 } else if let Some(write) = self.writes.get_mut(&version) {
                     write.complete = Some(complete);
                     self.unordered.insert((complete, version));
@@ -319,12 +321,6 @@ impl DurabilityPromises {
         }
         self.unordered.extend(later);
         more
-    }
-
-    /// Forgets packed writes whose entries are all promised.
-    fn close_packs(&mut self) {
-        let writes = &self.writes;
-        self.packs.retain(|pack| writes.range(pack.first..pack.end).next().is_some());
     }
 
     /// Forgets complete writes that newer promised versions hide entirely; does so from time to time.

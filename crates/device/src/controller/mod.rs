@@ -310,7 +310,6 @@ impl DeviceController {
 
     /// Advances the clock to the arrival of a command: background work until then, wake-up, a slot of the queue.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "the state of the request is built where it stays")]
     fn begin<L: CountingObserver>(&mut self, command: &DeviceCommand, below: &mut LowerLayers<'_, L>) -> RequestState {
         let arrival = command.arrival;
         self.clock.last_arrival = arrival;
@@ -446,7 +445,6 @@ fn out_of_range(command: DeviceCommand, geometry: &Geometry) -> Error {
 impl DeviceController {
     /// The part of a write after the transfer of its data.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "nothing but two calls and a choice")]
     fn write_data<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         below.data_moved(request);
         if self.queue.is_some() {
@@ -559,7 +557,6 @@ impl<L: Observer> LowerLayers<'_, L> {
 
     /// Writes the data of a request, which has been transferred.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "nothing but a call")]
     pub fn write(&mut self, request: &mut RequestState) {
         self.ftl.write(self.nand, request, span_of(request), self.log);
     }

@@ -1,5 +1,4 @@
 //! Enters programmed pages into the tables; all programs use this path, whatever their cause.
-#![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use std::ops::Range;
 

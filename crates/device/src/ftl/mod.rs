@@ -107,7 +107,6 @@ impl Ftl {
 
     /// Writes the data of a request, which has been transferred.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "nothing but a choice")]
     pub fn write<L: Observer>(
         &mut self,
         nand: &mut Nand,

@@ -173,7 +173,6 @@ impl BlockPool {
     }
 
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "once for each page")]
     pub fn open(&self, stream: WriteStream) -> Option<BlockId> {
         let open = self.open[stream as usize];
         (open != BlockId::NONE).then_some(open)
@@ -222,7 +221,6 @@ impl BlockPool {
 
     /// Updates the lists after a unit of a full block was invalidated; `valid` units are left.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "once for each page that is overwritten")]
     pub fn lost_unit(&mut self, BlockId(block): BlockId, valid: u32) {
         if self.order == FullBlockOrder::Valid {
             self.lists.move_to_front(valid, block - self.first_block);

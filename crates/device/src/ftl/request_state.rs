@@ -67,7 +67,6 @@ pub(crate) struct AcceptedRequest {
 
 impl RequestState {
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "the state is built where it stays")]
     pub fn new(taken: AcceptedRequest) -> Self {
         let AcceptedRequest { id, op, modifiers, sector, sectors, arrival, fetch, start, queue_limited } = taken;
         Self {

@@ -1,5 +1,4 @@
 //! The reverse map: the logical unit at each location, and whether it is still valid there.
-#![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use std::ops::Range;
 

@@ -1,5 +1,4 @@
 //! The tables of the FTL: the location of each unit, which locations are valid, and how full blocks and pools are.
-#![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use std::hint::black_box;
 use std::ops::Range;

@@ -1,5 +1,4 @@
 //! Writes host data as pages: the largest pages first, each in the plane that the allocation policy chooses.
-#![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use emmclab_base::Nanos;
 use emmclab_settings::PartialFlush;

@@ -315,7 +315,13 @@ pub(super) fn one_interface(settings: &DeviceSettings, faults: &mut SettingFault
         functions_of_emmc(settings, faults);
     } else {
         functions_of_ufs(interface, faults);
-        booster_of_ufs(&settings.slc, faults);
+        for (key, value, given) in of_booster(&settings.slc) {
+            if given {
+                faults.add(format!(
+                    "`slc.{key}` is {value}, but an eMMC has no WriteBooster: set interface.kind = \"ufs\", or leave it out"
+                ));
+            }
+        }
         let hints = settings.mapping.options.get(HPB_PAGES.key).copied().unwrap_or(0);
         if hints > 0 {
             faults.add(format!(
@@ -364,16 +370,6 @@ fn of_booster(slc: &SlcSettings) -> [(&'static str, String, bool); 11] {
         ("resize", word(slc.resize), slc.resize != BoosterResize::Off),
         ("life_limit_pct", slc.life_limit_pct.to_string(), slc.life_limit_pct > 0),
     ]
-}
-
-fn booster_of_ufs(slc: &SlcSettings, faults: &mut SettingFaults) {
-    for (key, value, given) in of_booster(slc) {
-        if given {
-            faults.add(format!(
-                "`slc.{key}` is {value}, but an eMMC has no WriteBooster: set interface.kind = \"ufs\", or leave it out"
-            ));
-        }
-    }
 }
 
 fn booster(settings: &DeviceSettings, faults: &mut SettingFaults) {

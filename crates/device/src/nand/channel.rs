@@ -1,5 +1,4 @@
 //! A bus as a timeline with gaps.
-#![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use emmclab_base::Nanos;
 

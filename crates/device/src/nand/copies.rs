@@ -1,5 +1,4 @@
 //! Moves of pages by collection, one after the other, into one block.
-#![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use emmclab_base::Nanos;
 

@@ -87,7 +87,6 @@ impl Nand {
     }
 
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "only the fields asked for are read")]
     pub fn block(&self, block: BlockId) -> BlockView {
         let EraseBlock { written, erases, plane, group, state } = self.blocks[block.index()];
         BlockView { written, erases, plane: PlaneId(u32::from(plane)), group, state }
@@ -126,7 +125,6 @@ impl Nand {
     /// Programs a page of an open block; `bytes` cross the bus. Skipped pages before it stay empty. The block becomes full with its last
     /// page.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "the hottest path; unused parts of the operation are eliminated")]
     pub fn program(&mut self, block: BlockId, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
         let entry = &mut self.blocks[block.index()];
         let group = &self.groups[usize::from(entry.group)];
@@ -140,7 +138,6 @@ impl Nand {
 
     /// Programs the next page of an open block; `bytes` cross the bus.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "the hottest path; unused parts of the operation are eliminated")]
     pub fn program_next(&mut self, block: BlockId, ready: Nanos, bytes: u32) -> PageProgramResult {
         let entry = &mut self.blocks[block.index()];
         let group = &self.groups[usize::from(entry.group)];

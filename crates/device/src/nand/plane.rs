@@ -1,5 +1,4 @@
 //! The timelines that an operation on a plane uses: those of the plane, its way, channel, die and multi-plane group.
-#![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use emmclab_base::Nanos;
 

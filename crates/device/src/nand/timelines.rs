@@ -1,5 +1,4 @@
 //! When arrays and buses are free. An operation begins at max(ready, free) and advances the timelines.
-#![expect(clippy::inline_always, reason = "the hottest path; arguments stay in registers")]
 
 use emmclab_base::Nanos;
 

@@ -52,7 +52,11 @@ impl LfsLayer {
         self.work.resets.clear();
         self.segments.take_dirty(wanted, RESETS, &mut self.work.resets);
         if !self.work.resets.is_empty() {
-            self.plan_resets(plan);
+            for segment in self.work.resets.iter().copied() {
+                let sector = self.shape.sector(segment * self.shape.segment);
+                plan.bare(0, Op::Discard, sector, self.shape.segment * BLOCK as u32);
+            }
+            self.counters.resets += self.work.resets.len() as u64;
             self.work.step = LfsBackgroundStep::Reset;
             return BackgroundDecision::Run;
         }
@@ -84,14 +88,6 @@ impl LfsLayer {
         self.work.leave_after = None;
         self.segments.resettable.append(&mut self.segments.awaiting_readers);
         false
-    }
-
-    fn plan_resets(&mut self, plan: &mut CommandPlan) {
-        for segment in self.work.resets.iter().copied() {
-            let sector = self.shape.sector(segment * self.shape.segment);
-            plan.bare(0, Op::Discard, sector, self.shape.segment * BLOCK as u32);
-        }
-        self.counters.resets += self.work.resets.len() as u64;
     }
 
     /// Plans to move live blocks of the victim; false if nothing is to be cleaned now.

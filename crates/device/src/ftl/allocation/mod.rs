@@ -1,5 +1,4 @@
 //! Allocation policies choose the plane of new data. A policy is an entry in the list below.
-#![expect(clippy::inline_always, reason = "once for each page; arguments stay in registers")]
 
 #[cfg(test)]
 mod tests;

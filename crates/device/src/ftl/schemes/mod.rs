@@ -147,7 +147,6 @@ impl MappingScheme {
 
     /// Writes the span of a request.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "nothing but a choice")]
     pub fn write<L: Observer>(
         &mut self,
         core: &mut FtlCore,

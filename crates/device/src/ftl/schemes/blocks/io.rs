@@ -169,17 +169,6 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         self.units_of_page(logical).find_map(|unit| self.core.tables.lookup(Lpn(unit)))
     }
 
-    /// Appends the units of a logical page after a command wrote `span`.
-    pub fn page_units(&self, units: &mut PageUnits, logical: u32, span: RequestSectors, command: Option<u64>) {
-        let unit_sectors = self.core.geometry.unit_sectors;
-        for lpn in self.units_of_page(logical).map(Lpn) {
-            let (from, covered) = (self.core.tables.lookup(lpn), span.covered(lpn, unit_sectors));
-            if covered != 0 || from.is_some() {
-                units.push(UnitWritten { lpn, from, covered, command });
-            }
-        }
-    }
-
     /// Copies a logical page that has a valid unit at `ppn`. Pages that are skipped before its new location stay empty.
     pub fn copy_page(&mut self, (block, page): Place, ppn: Ppn, logical: u32) {
         let from = self.core.geometry.block_of(ppn);
@@ -273,15 +262,19 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
     ) -> (LatencyBreakdown, Nanos, Nanos) {
         let unit_sectors = self.core.geometry.unit_sectors;
         let mut units = PageUnits::new();
-        self.page_units(&mut units, logical, span, request.command());
         let (mut old, mut kept, mut given) = (None, 0, 0);
-        for unit in &units {
-            let covered = unit.covered.count_ones();
+        for lpn in self.units_of_page(logical).map(Lpn) {
+            let (from, covered) = (self.core.tables.lookup(lpn), span.covered(lpn, unit_sectors));
+            if covered == 0 && from.is_none() {
+                continue;
+            }
+            units.push(UnitWritten { lpn, from, covered, command: request.command() });
+            let covered = covered.count_ones();
             given += covered * 512;
             if covered < unit_sectors
-                && let Some(ppn) = unit.from
+                && let Some(ppn) = from
             {
-                old = Some((unit.lpn, ppn));
+                old = Some((lpn, ppn));
                 kept += (unit_sectors - covered) * 512;
             }
         }
