@@ -360,7 +360,7 @@ impl Device {
 
     /// Whether a plain write is durable when it is complete.
     pub fn promises_on_completion(&self) -> bool {
-        self.ftl.core.completes_when_programmed() && !self.controller.write_buffer.is_some()
+        self.ftl.core.completes_when_programmed() && self.controller.write_buffer.is_none()
     }
 
     /// Sectors of written data that fit into the volatile cache; 0 without a cache.

@@ -71,7 +71,7 @@ impl WriteQueue {
     /// Frees the slot of a request whose completion is known; returns the completion, or `None` if the request has no slot.
     pub fn give_slot_back(&mut self, id: u64) -> Option<Nanos> {
         let request = self.in_flight(id)?;
-        std::mem::take(&mut request.holds_slot).then(|| request.state.event.complete)
+        std::mem::take(&mut request.holds_slot).then_some(request.state.event.complete)
     }
 
     /// The request with this number; `None` if it is not in flight.

@@ -212,7 +212,7 @@ impl Ftl {
         if self.scheme.maps_blocks() {
             return Err(no_victims("its mapping scheme maps blocks, which are merged", "mapping.scheme=page"));
         }
-        if !self.core.collector.policy.is_some() {
+        if self.core.collector.policy.is_none() {
             return Err(no_victims("its gc.policy is none", "gc.policy=greedy"));
         }
         self.core.tables.relist(&self.core.geometry, policy.order());

@@ -5,14 +5,14 @@
 //!
 //! - *Flush.* A flush makes all data durable that was complete when it arrived, with two exceptions: blocks of the journal whose
 //!   commit was not written yet, and blocks at home that equal their last logged copy in a durable transaction that the journal
-//!   still holds. If the cache holds nothing else, the layer completes the flush without the device ([`unflushed`]). Before the
+//!   still holds. If the cache holds nothing else, the layer completes the flush without the device ([`flushes`]). Before the
 //!   journal's superblock moves its tail or states that the journal is empty, the blocks at home are made durable, too.
 //! - *Forcing.* Data that the next flush would have to make durable is written durably at once if that needs fewer program
-//!   operations of the flash than the flush ([`forced_writes`]). Otherwise it is written normally, and the next flush is sent to the
+//!   operations of the flash than the flush ([`flushes`]). Otherwise it is written normally, and the next flush is sent to the
 //!   device.
 //! - *Own log* ([`log`]). Blocks of the journal stay in memory until their commit arrives. They are then written as one record that
 //!   holds only sectors that changed. The record's checksum replaces the ordering of writes. After a power cut the records are
-//!   copied to where the file system expects its journal, before it reads there ([`recovery`]).
+//!   copied to where the file system expects its journal, before it reads there.
 //!
 //! If the log has no room, a transaction is written to its place in the journal.
 

@@ -1,8 +1,8 @@
 //! A log-structured block device: data is written to segments in order, never in place, as zones require.
 //!
 //! Blocks of 4 KB are written to one of several logs, chosen by how often they were rewritten. A map in memory stores the place of
-//! each block ([`block_map`]). Changes become durable by *records* in a separate log ([`record`]). A flush flushes the disk and then
-//! writes a record of all complete changes ([`unrecorded_changes`]); a durable write is a record together with its data, under one checksum. A
+//! each block ([`map`]). Changes become durable by *records* in a separate log ([`records`]). A flush flushes the disk and then
+//! writes a record of all complete changes; a durable write is a record together with its data, under one checksum. A
 //! checkpoint writes the pages of the map that changed, each over the older of its two copies, and then writes twice a pack that
 //! names the valid copies. Cleaning moves live blocks of a segment to the cold log. A segment is reset after a durable checkpoint
 //! states that nothing in it is live ([`segments`]). After a power cut the newest pack is valid, and with it the records from the

@@ -3,8 +3,8 @@
 //! A write is complete and durable when its record is in the buffer, so that a flush only flushes the buffer. Data that is
 //! overwritten in the buffer is never written to the device. Other data is written back in the order of addresses, adjacent data
 //! together, when the buffer is fuller than its high mark, or when no request is in flight and it is fuller than halfway between
-//! its low and high marks. The buffer is a ring of records ([`ring`], [`record`]) on the second device; long writes bypass it.
-//! After a power cut its records are read back ([`recovery`]), and the write-back continues.
+//! its low and high marks. The buffer is a ring of records ([`ring`]) on the second device; long writes bypass it.
+//! After a power cut its records are read back, and the write-back continues.
 //!
 //! Secure erases remove their sectors from every record that still counts; bytes of released records stay until their room is used again.
 

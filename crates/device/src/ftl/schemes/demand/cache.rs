@@ -102,7 +102,7 @@ pub(super) struct MapMiss {
 /// The page that is read in vain, because an approximate segment predicted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MispredictedPage {
-    /// Number of the page, as defined by [`LocationNumbering::page`](super::location_numbering::LocationNumbering::page).
+    /// Number of the page, as defined by [`LocationNumbering::page`].
     pub page: u32,
     pub plane: PlaneId,
 }
