@@ -1,6 +1,6 @@
 //! Images: the state of a used device as bytes, so that it has to be aged only once.
 //!
-//! An image consists of little-endian words: a mark, the version of the layout, then the state of the FTL and of the blocks (`ftl/state`).
+//! An image consists of little-endian words: a mark, the version of the layout, then the state of the FTL and of the blocks (`ftl/state.rs`).
 //! It does not contain times, counters and requests in flight.
 
 use emmclab_base::{Error, ErrorClass, Result};

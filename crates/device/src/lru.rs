@@ -1,4 +1,5 @@
-//! Keys in the order of their last use, for write buffer, read cache and mapping cache. Every operation takes constant time.
+//! Keys and values in the order of their last use, for write buffer, read cache and mapping cache, and sets of numbers. Every operation
+//! on one of them takes constant time.
 
 use std::ops::Range;
 

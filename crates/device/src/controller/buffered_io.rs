@@ -365,7 +365,7 @@ impl ReadCache {
 // Packed commands: several reads or writes in one command, with one overhead and a header block of one sector that describes them
 // (JESD84-B45; `EXT_CSD` `MAX_PACKED_WRITES` [500], `MAX_PACKED_READS` [501]). The device receives the data of all entries and executes
 // them in their order; all are complete when the last is. A setting decides whether a page may hold data of several entries
-// (`ftl/read.rs`).
+// (`ftl/write.rs`).
 
 /// Sectors of the header block.
 const HEADER_SECTORS: u32 = 1;

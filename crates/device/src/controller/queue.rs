@@ -1,4 +1,4 @@
-//! Writes that have arrived but not begun, on devices where reads have priority.
+//! Writes that have arrived but not begun, and their dispatch, on devices where reads have priority.
 //!
 //! They begin in the order of the queue, with one exception: a write that waits for the rest of its page to be read lets others overtake
 //! it, but nothing overtakes an earlier write to the same units.

@@ -1,15 +1,15 @@
-//! Writes host data as pages: the largest pages first, each in the plane that the allocation policy chooses.
+//! Writes host data as pages: the largest pages first, each in the plane that the allocation policy chooses, in an open block there.
 
-use emmclab_base::Nanos;
+use emmclab_base::{CommandFlags, Nanos};
 use emmclab_settings::PartialFlush;
 
 use super::allocation::PageRequest;
-use super::commit::{ProgrammedPages, UnitRun};
+use super::commit::{PageUnits, ProgrammedPages, UnitList, UnitRun};
 use super::core::FtlCore;
 use super::pool::WriteStream;
 use super::request_state::RequestState;
-use crate::events::{LatencyBreakdown, Observer, OperationCause, PartOverwritten, UnitsPinned};
-use crate::geometry::Geometry;
+use crate::events::{DataMoved, LatencyBreakdown, Observer, OperationCause, PartOverwritten, UnitWritten, UnitsPinned};
+use crate::geometry::{Geometry, MAX_UNITS};
 use crate::ids::{BlockId, Lpn, PoolId};
 use crate::nand::{Nand, PageOperationTimes};
 
@@ -334,6 +334,126 @@ impl FtlCore {
         nand.open(block);
         self.opened_in_booster(pool, stream, block);
         Some(block)
+    }
+}
+
+// Writes the data of a packed write as one stream: a page may hold data of several entries.
+//
+// Entries are programmed in their order, and a unit that occurs again begins a new page. Data of two entries must never be merged before
+// it is programmed, because then a later entry could survive a power cut without an earlier one.
+
+/// A map unit of the stream, and the entry that it belongs to.
+#[derive(Clone, Copy, Debug, Default)]
+struct PackedUnit {
+    unit: Lpn,
+    entry: usize,
+}
+
+/// The next entry of the stream, and the next unit in it.
+struct PackedCursor {
+    entry: usize,
+    offset: u32,
+}
+
+fn span_of(entry: &RequestState) -> RequestSectors {
+    RequestSectors::new(entry.event.sector, entry.event.sectors)
+}
+
+impl FtlCore {
+    /// Programs the entries of a packed write, whose data has been transferred. Every unit of a page belongs to one entry. Each entry with
+    /// data in a page waits for it, and the first of them counts the page as a subrequest.
+    pub fn write_stream<L: Observer>(&mut self, nand: &mut Nand, entries: &mut [RequestState], log: &mut L) {
+        for entry in entries.iter() {
+            log.data_moved(&DataMoved { op: entry.event.op, sectors: entry.event.sectors });
+        }
+        let mut cursor = PackedCursor { entry: 0, offset: 0 };
+        let mut pieces = [PackedUnit::default(); MAX_UNITS];
+        loop {
+            let found = self.pieces(entries, &cursor, &mut pieces);
+            if found == 0 {
+                return;
+            }
+            let (group, units) = next_page(&self.geometry, found as u32);
+            let Some(taken) = self.program_pieces(nand, entries, &pieces[..units as usize], group, log) else {
+                return;
+            };
+            let PackedUnit { unit, entry } = pieces[taken - 1];
+            let (first, _) = span_of(&entries[entry]).units(self.geometry.unit_shift);
+            cursor = PackedCursor { entry, offset: unit.0 - first.0 + 1 };
+        }
+    }
+
+    /// The next units of the stream, up to the largest page or to a unit that occurs again.
+    fn pieces(&self, entries: &[RequestState], cursor: &PackedCursor, pieces: &mut [PackedUnit; MAX_UNITS]) -> usize {
+        let mut found = 0;
+        for (entry, state) in entries.iter().enumerate().skip(cursor.entry) {
+            let (first, units) = span_of(state).units(self.geometry.unit_shift);
+            let from = if entry == cursor.entry { cursor.offset } else { 0 };
+            for unit in (first.0 + from..first.0 + units).map(Lpn) {
+                if found == MAX_UNITS || pieces[..found].iter().any(|piece| piece.unit == unit) {
+                    return found;
+                }
+                pieces[found] = PackedUnit { unit, entry };
+                found += 1;
+            }
+        }
+        found
+    }
+
+    /// Programs one page; returns how many of the pieces it holds, or `None` if the device is full.
+    fn program_pieces<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        entries: &mut [RequestState],
+        pieces: &[PackedUnit],
+        group: u8,
+        log: &mut L,
+    ) -> Option<usize> {
+        let (unit_sectors, unit_shift) = (self.geometry.unit_sectors, self.geometry.unit_shift);
+        let head = entries[pieces[0].entry];
+        let stream = if self.is_hot(head.event.sectors) { WriteStream::Hot } else { WriteStream::Host };
+        let (mut ready, mut waits) = (head.ready, LatencyBreakdown::default());
+        for piece in pieces {
+            let span = span_of(&entries[piece.entry]);
+            if span.is_partial(piece.unit, 1, unit_shift) {
+                let rest = self.read_rest(nand, span, (piece.unit, 1), head.ready, |_| false, log);
+                if rest.0 > ready {
+                    (ready, waits) = rest;
+                }
+            }
+        }
+        let request = PageRequest { ready, first: pieces[0].unit, group };
+        let Some(ProgramTarget { pool, group, block }) = self.allocate(nand, request, stream, log) else {
+            self.stop_full();
+            return None;
+        };
+        let pieces = &pieces[..pieces.len().min(self.geometry.groups[usize::from(group)].units_per_page() as usize)];
+        let (mut written, mut bytes) = (PageUnits::new(), 0);
+        for piece in pieces {
+            let span = span_of(&entries[piece.entry]);
+            bytes += self.bytes_to_move(span, piece.unit, 1);
+            let covered = span.covered(piece.unit, unit_sectors);
+            let (from, command) = (self.tables.lookup(piece.unit), entries[piece.entry].command());
+            written.push(UnitWritten { lpn: piece.unit, from, covered, command });
+        }
+        let next = nand.program_next(block, ready, bytes);
+        let op = next.op;
+        let at = ProgrammedPages::next(block, group, &next, bytes, OperationCause::Host, stream);
+        self.commit_page(at, &UnitList(&written), log);
+        if self.collector.is_incremental() {
+            self.collect_after(nand, pool, ready, log);
+        }
+        // Entries that are durable on completion are not packed into shared pages.
+        let complete = self.completion(&op, CommandFlags::empty());
+        let waits = waits.then(LatencyBreakdown::of(&op, ready, complete));
+        for (i, piece) in pieces.iter().enumerate() {
+            if i == 0 || pieces[i - 1].entry != piece.entry {
+                let entry = &mut entries[piece.entry];
+                entry.absorb(waits, op.begin, complete);
+                entry.event.subrequests -= u32::from(i > 0);
+            }
+        }
+        Some(pieces.len())
     }
 }
 

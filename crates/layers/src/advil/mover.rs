@@ -1,4 +1,4 @@
-//! The mover: empties the previous section in the background.
+//! The mover: empties the previous section in the background, and fills holes of what it moves (padding).
 //!
 //! It first copies hot clustered pages to the hot region of the current section. It then writes the other data to the original
 //! area, one clustered block after the other in ascending order, and releases the section. The map refers to the old place of moved

@@ -1,4 +1,5 @@
-//! Checkpoints: the map as it was at one point of the log, so that recovery reads only the records after that point.
+//! Checkpoints and recovery. A checkpoint is the map as it was at one point of the log, so that recovery reads only it and the records
+//! after that point.
 //!
 //! Checkpoints are written to two places in turn. If a power cut tears one, the previous one is still whole. The map contains a
 //! write as soon as that write is planned. A checkpoint is therefore a copy of the map at one moment, but it is written only after

@@ -1,4 +1,4 @@
-//! Tracks which writes are not durable yet, and so decides when a flush is needed.
+//! Which writes are not durable yet, and so when a flush is needed; and when a write is forced instead.
 
 /// Whether a plain write may stay in the device's cache, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Writes in the modes with an own log: blocks of the journal wait in memory for their commit, which writes them as records.
+//! Writes. In the modes with an own log, blocks of the journal wait in memory for their commit, which writes them as records; others
+//! go to the addresses that the file system chose, with the flags that they need there.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The map: the place of each block, how often it was rewritten, and which pages of the map the next checkpoint must write.
+//! The map: the place of each block, how often it was rewritten, which pages of the map the next checkpoint must write, and which
+//! changes the next flush must record.
 
 use rustc_hash::FxHashMap;
 

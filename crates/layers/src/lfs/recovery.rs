@@ -1,4 +1,5 @@
-//! Checkpoints: the pages of the map that changed, followed by a pack, which names the valid copy of each page.
+//! Checkpoints and recovery. A checkpoint is the pages of the map that changed, followed by a pack, which names the valid copy of each
+//! page.
 //!
 //! The pack is written to both slots, one after the other, first to the slot whose pack is damaged or older. A power cut leaves at
 //! least one of them intact, and afterwards damage to one of them does no harm. Pages overwrite the copies that neither slot names.
