@@ -59,13 +59,13 @@ def _write(path: Path, page: str, language: str = "rust") -> None:
 def _add_policies(device: Path, victim: str, allocation: str) -> None:
     _write(device / "ftl" / "gc" / "even.rs", victim)
     registry = device / "ftl" / "gc" / "mod.rs"
-    _replace(registry, "mod fifo;", "mod even;\nmod fifo;")
-    _replace(registry, "    windowed_greedy::POLICY,\n", "    windowed_greedy::POLICY,\n    even::POLICY,\n")
+    _replace(registry, "#[cfg(test)]\nmod tests;", "mod even;\n#[cfg(test)]\nmod tests;")
+    _replace(registry, "WINDOWED_GREEDY];", "WINDOWED_GREEDY, even::POLICY];")
 
     _write(device / "ftl" / "allocation" / "in_turn.rs", allocation)
     registry = device / "ftl" / "allocation" / "mod.rs"
-    _replace(registry, "mod first_free;", "mod first_free;\nmod in_turn;")
-    _replace(registry, "use first_free::FirstFree;", "use first_free::FirstFree;\nuse in_turn::InTurn;")
+    _replace(registry, "#[cfg(test)]\nmod tests;", "mod in_turn;\n#[cfg(test)]\nmod tests;")
+    _replace(registry, "use crate::nand::Nand;", "use crate::nand::Nand;\nuse in_turn::InTurn;")
     _replace(
         registry,
         "policies!(FirstFree, AddressStriped, ChunkStriped);",

@@ -9,8 +9,7 @@ use emmclab_device::{
 };
 use proptest::prelude::*;
 
-use crate::common::devices::devices;
-use crate::common::model::{Step, command};
+use crate::common::model::{Step, command, devices};
 
 /// Every event as text.
 #[derive(Default)]

@@ -2,11 +2,11 @@
 #![allow(clippy::float_cmp, clippy::unwrap_used, reason = "a test may fail")]
 
 mod advances;
+mod by_hand;
 mod checker_sees_defects;
 mod common;
 mod config_faults;
 mod cuts;
-mod emmc_by_hand;
 mod health;
 mod images;
 mod mapping_model;
@@ -15,7 +15,6 @@ mod persistence;
 mod promises;
 mod reconfigure;
 mod reference_model;
-mod timing_by_hand;
 mod ufs;
 mod victim_policies;
 mod zones;

@@ -1,14 +1,14 @@
 //! The persistence contract, compared with the flash after any commands and a cut at any time.
 
-use crate::common::contract::Contract;
-use crate::common::facts::Facts;
-use crate::common::{Completions, command, config};
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::DeviceChecker;
 use emmclab_device::contract::{BrokenPromise, ContractRules, SectorContent};
 use emmclab_device::persistence::PersistenceTracker;
 use emmclab_device::{CacheLie, CommandFlags, Device, DeviceCommand, DeviceConfig, NullObserver, RECENT_MS};
 use proptest::prelude::*;
+
+use crate::common::contract::{Contract, Facts};
+use crate::common::{Completions, command, config};
 
 fn cached(settings: &[(&str, &str)]) -> DeviceConfig {
     let mut all = vec![("cache.size_kb", "64"), ("cache.write_back", "when_full"), ("cache.policy", "lru")];

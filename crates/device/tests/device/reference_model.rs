@@ -2,8 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::common::devices::devices;
-use crate::common::model::{Step, drive};
+use crate::common::model::{Step, devices, drive};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(500), ..ProptestConfig::default() })]

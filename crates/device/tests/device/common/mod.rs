@@ -1,8 +1,6 @@
 //! Functions for the tests of this crate.
 
 pub mod contract;
-pub mod devices;
-pub mod facts;
 pub mod model;
 
 use emmclab_base::{Nanos, Op};

@@ -3,7 +3,6 @@
 mod any_schedule;
 mod by_hand;
 mod faults;
-mod hpb;
 mod promises;
 mod write_booster;
 
