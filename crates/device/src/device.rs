@@ -395,9 +395,7 @@ impl Device {
     pub fn idle_from(&self) -> Nanos {
         self.controller.idle_from()
     }
-}
 
-impl Device {
     /// Adds `erases` to the blocks in use, given for each block group and spread evenly within a group, as if the workload had continued.
     /// Wear does become even if no data stays in place for ever.
     ///
@@ -429,9 +427,7 @@ impl Device {
         self.ftl.note_wear(&self.nand);
         Ok(())
     }
-}
 
-impl Device {
     /// The health of the device; `settings` must be its own.
     pub fn health(&self, settings: &DeviceSettings) -> DeviceHealth {
         let groups = &self.geometry().groups;

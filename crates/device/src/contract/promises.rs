@@ -338,52 +338,7 @@ impl DurabilityPromises {
         }
         self.prune_at = (self.writes.len() * 2).max(64);
     }
-}
 
-/// A barrier: if data of a version from `from` on survives, so do the versions before it that were complete at `came`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct WriteBarrier {
-    pub from: Version,
-    pub arrival: Nanos,
-}
-
-/// The versions of the entries of a packed write.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PackedVersions {
-    pub first: Version,
-    pub end: Version,
-}
-
-/// If data of any version in `after` survives, all of `before` does: a barrier, or an entry of a packed write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DurabilityOrder {
-    /// The later versions.
-    pub after: Range<Version>,
-    /// The earlier versions ...
-    pub before: Range<Version>,
-    /// ... as far as they were complete at this time; `None` = complete or not.
-    pub complete_by: Option<Nanos>,
-}
-
-/// A broken promise about a range of sectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct BrokenPromise {
-    /// First sector.
-    pub first: u64,
-    /// The sector after the last.
-    pub end: u64,
-    /// The version in these sectors; 0 = none was ever written, or none that is still kept
-    /// ([`Persistence::retire`](crate::persistence::PersistenceTracker::retire)).
-    pub actual: Version,
-    /// The oldest version that is allowed.
-    pub promised: Version,
-}
-
-fn of_barrier(barrier: &WriteBarrier) -> DurabilityOrder {
-    DurabilityOrder { after: barrier.from..Version::MAX, before: 0..barrier.from, complete_by: Some(barrier.arrival) }
-}
-
-impl DurabilityPromises {
     /// The promises about order, which are not contained in [`DurabilityPromises::promised`]. Barriers are in their order; a later barrier promises
     /// everything that an earlier one does.
     pub fn orders(&self) -> impl Iterator<Item = DurabilityOrder> {
@@ -456,4 +411,47 @@ impl DurabilityPromises {
         };
         self.extents().chain(ordered).filter_map(lacks).min()
     }
+}
+
+/// A barrier: if data of a version from `from` on survives, so do the versions before it that were complete at `came`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WriteBarrier {
+    pub from: Version,
+    pub arrival: Nanos,
+}
+
+/// The versions of the entries of a packed write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PackedVersions {
+    pub first: Version,
+    pub end: Version,
+}
+
+/// If data of any version in `after` survives, all of `before` does: a barrier, or an entry of a packed write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DurabilityOrder {
+    /// The later versions.
+    pub after: Range<Version>,
+    /// The earlier versions ...
+    pub before: Range<Version>,
+    /// ... as far as they were complete at this time; `None` = complete or not.
+    pub complete_by: Option<Nanos>,
+}
+
+/// A broken promise about a range of sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BrokenPromise {
+    /// First sector.
+    pub first: u64,
+    /// The sector after the last.
+    pub end: u64,
+    /// The version in these sectors; 0 = none was ever written, or none that is still kept
+    /// ([`Persistence::retire`](crate::persistence::PersistenceTracker::retire)).
+    pub actual: Version,
+    /// The oldest version that is allowed.
+    pub promised: Version,
+}
+
+fn of_barrier(barrier: &WriteBarrier) -> DurabilityOrder {
+    DurabilityOrder { after: barrier.from..Version::MAX, before: 0..barrier.from, complete_by: Some(barrier.arrival) }
 }

@@ -413,36 +413,7 @@ impl DeviceController {
         self.clock.last_complete = event.complete;
         log.request_completed(event);
     }
-}
 
-#[inline]
-fn is_empty(command: &DeviceCommand) -> bool {
-    command.sectors == 0 && command.op.has_data()
-}
-
-#[cold]
-fn invalid_command(command: DeviceCommand) -> Error {
-    if is_empty(&command) {
-        return Error::new(ErrorClass::Value, "is a request without data").of_field("sectors", 0, b"0");
-    }
-    let at = command.arrival.0.to_string();
-    Error::new(ErrorClass::Order, "a request arrives before its predecessor, or more than 73 years from time 0")
-        .of_field("arrival", 0, at.as_bytes())
-        .hint("give requests in order of arrival")
-}
-
-#[cold]
-fn out_of_range(command: DeviceCommand, geometry: &Geometry) -> Error {
-    let end = command.sector.saturating_add(u64::from(command.sectors));
-    Error::new(
-        ErrorClass::Value,
-        format!("the request ends after the last sector of the {} device", geometry.capacity()),
-    )
-    .of_field("sector", 0, end.to_string().as_bytes())
-    .hint("use a larger device, or wrap the addresses into this one")
-}
-
-impl DeviceController {
     /// The part of a write after the transfer of its data.
     #[inline(always)]
     fn write_data<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
@@ -528,6 +499,33 @@ impl DeviceController {
         };
         request.without_flash(end);
     }
+}
+
+#[inline]
+fn is_empty(command: &DeviceCommand) -> bool {
+    command.sectors == 0 && command.op.has_data()
+}
+
+#[cold]
+fn invalid_command(command: DeviceCommand) -> Error {
+    if is_empty(&command) {
+        return Error::new(ErrorClass::Value, "is a request without data").of_field("sectors", 0, b"0");
+    }
+    let at = command.arrival.0.to_string();
+    Error::new(ErrorClass::Order, "a request arrives before its predecessor, or more than 73 years from time 0")
+        .of_field("arrival", 0, at.as_bytes())
+        .hint("give requests in order of arrival")
+}
+
+#[cold]
+fn out_of_range(command: DeviceCommand, geometry: &Geometry) -> Error {
+    let end = command.sector.saturating_add(u64::from(command.sectors));
+    Error::new(
+        ErrorClass::Value,
+        format!("the request ends after the last sector of the {} device", geometry.capacity()),
+    )
+    .of_field("sector", 0, end.to_string().as_bytes())
+    .hint("use a larger device, or wrap the addresses into this one")
 }
 
 /// The layers below the controller, borrowed for one call.

@@ -134,25 +134,7 @@ impl FtlCore {
         }
         None
     }
-}
 
-/// Units of a victim, with their locations.
-type Found = ArrayVec<(Ppn, Lpn), MAX_UNITS>;
-
-/// A victim whose collection is in progress, with values that are the same for all its pages.
-struct MoveSource {
-    pool: PoolId,
-    plane: PlaneId,
-    group: u8,
-    first: Ppn,
-    end: Ppn,
-    /// Units that fill a destination page.
-    units_per_page: u32,
-    page_shift: u32,
-    page_bytes: u32,
-}
-
-impl FtlCore {
     /// Moves valid data of a victim, at most `pages` destination pages, and erases the victim when no data is left; returns false after the
     /// erase.
     pub fn move_pages<L: Observer>(
@@ -353,4 +335,20 @@ impl FtlCore {
         victim.in_register = in_register;
         Some((last.plus(1), reads))
     }
+}
+
+/// Units of a victim, with their locations.
+type Found = ArrayVec<(Ppn, Lpn), MAX_UNITS>;
+
+/// A victim whose collection is in progress, with values that are the same for all its pages.
+struct MoveSource {
+    pool: PoolId,
+    plane: PlaneId,
+    group: u8,
+    first: Ppn,
+    end: Ppn,
+    /// Units that fill a destination page.
+    units_per_page: u32,
+    page_shift: u32,
+    page_bytes: u32,
 }

@@ -106,6 +106,51 @@ impl Ftl {
         }
         Ok(())
     }
+
+    fn check(&self, nand: &Nand) -> Result<()> {
+        (0..nand.block_count() as u32).map(BlockId).try_for_each(|block| self.check_block(nand, block))?;
+        self.core.tables.pools.iter().try_for_each(|pool| self.check_pool(nand, pool))
+    }
+
+    /// Checks that all valid locations of a block are in programmed pages, and that their number is the block's count of valid units.
+    fn check_block(&self, nand: &Nand, block: BlockId) -> Result<()> {
+        let (geometry, tables) = (&self.core.geometry, &self.core.tables);
+        let view = nand.block(block);
+        let group = &geometry.groups[usize::from(view.group)];
+        let first = geometry.first_ppn(block);
+        let (programmed, end) = (first.plus(view.written << group.page_shift), first.plus(1 << geometry.stride_shift));
+        let valid = |places| tables.reverse.count(places, u32::MAX).0;
+        if valid(programmed..end) > 0 {
+            return Err(damaged("map and flash disagree"));
+        }
+        if valid(first..programmed) != tables.valid(block) {
+            return Err(damaged("the counts of a block are wrong"));
+        }
+        Ok(())
+    }
+
+    fn check_pool(&self, nand: &Nand, pool: &BlockPool) -> Result<()> {
+        let geometry = &self.core.geometry;
+        let (_, group) = geometry.of_pool(self.core.tables.pool_of(pool.block_at(0)));
+        let kind = &geometry.groups[usize::from(group)];
+        let open = pool.open.iter().all(|block| {
+            *block == BlockId::NONE
+                || nand.state(*block) == BlockState::Open && nand.next_page(*block) < kind.pages_per_block
+        });
+        let victim = pool.victim.is_none_or(|victim| {
+            nand.state(victim.block) == BlockState::Collecting && victim.cursor <= kind.units_per_block()
+        });
+        let free = pool.recycled().iter().all(|block| nand.state(*block) == BlockState::Free);
+        if !(open && victim && free) {
+            return Err(damaged("the state of a block does not match its list"));
+        }
+        let passed = pool.victim.is_none_or(|victim| {
+            // Data before the cursor would be skipped.
+            let first = geometry.first_ppn(victim.block);
+            self.core.tables.reverse.places(first..first.plus(victim.cursor)).next().is_none()
+        });
+        if passed { Ok(()) } else { Err(damaged("collection has passed over data")) }
+    }
 }
 
 const NO_VICTIM: [u32; 5] = [u32::MAX; 5];
@@ -229,51 +274,4 @@ fn restore_lists(
         tables.restore_listed(block);
     }
     Ok(())
-}
-
-impl Ftl {
-    fn check(&self, nand: &Nand) -> Result<()> {
-        (0..nand.block_count() as u32).map(BlockId).try_for_each(|block| self.check_block(nand, block))?;
-        self.core.tables.pools.iter().try_for_each(|pool| self.check_pool(nand, pool))
-    }
-
-    /// Checks that all valid locations of a block are in programmed pages, and that their number is the block's count of valid units.
-    fn check_block(&self, nand: &Nand, block: BlockId) -> Result<()> {
-        let (geometry, tables) = (&self.core.geometry, &self.core.tables);
-        let view = nand.block(block);
-        let group = &geometry.groups[usize::from(view.group)];
-        let first = geometry.first_ppn(block);
-        let (programmed, end) = (first.plus(view.written << group.page_shift), first.plus(1 << geometry.stride_shift));
-        let valid = |places| tables.reverse.count(places, u32::MAX).0;
-        if valid(programmed..end) > 0 {
-            return Err(damaged("map and flash disagree"));
-        }
-        if valid(first..programmed) != tables.valid(block) {
-            return Err(damaged("the counts of a block are wrong"));
-        }
-        Ok(())
-    }
-
-    fn check_pool(&self, nand: &Nand, pool: &BlockPool) -> Result<()> {
-        let geometry = &self.core.geometry;
-        let (_, group) = geometry.of_pool(self.core.tables.pool_of(pool.block_at(0)));
-        let kind = &geometry.groups[usize::from(group)];
-        let open = pool.open.iter().all(|block| {
-            *block == BlockId::NONE
-                || nand.state(*block) == BlockState::Open && nand.next_page(*block) < kind.pages_per_block
-        });
-        let victim = pool.victim.is_none_or(|victim| {
-            nand.state(victim.block) == BlockState::Collecting && victim.cursor <= kind.units_per_block()
-        });
-        let free = pool.recycled().iter().all(|block| nand.state(*block) == BlockState::Free);
-        if !(open && victim && free) {
-            return Err(damaged("the state of a block does not match its list"));
-        }
-        let passed = pool.victim.is_none_or(|victim| {
-            // Data before the cursor would be skipped.
-            let first = geometry.first_ppn(victim.block);
-            self.core.tables.reverse.places(first..first.plus(victim.cursor)).next().is_none()
-        });
-        if passed { Ok(()) } else { Err(damaged("collection has passed over data")) }
-    }
 }

@@ -133,101 +133,7 @@ impl FtlCore {
         }
         done
     }
-}
 
-/// The next page for `units` remaining units: its block group and the number of units it holds. A page that is larger than the rest is used
-/// only if there is no smaller one. IISWC 2015, section V: 20 KB becomes 8 + 8 + 4 KB on the hybrid device.
-#[inline]
-pub(crate) fn next_page(geometry: &Geometry, units: u32) -> (u8, u32) {
-    // With one page size there is no choice.
-    if let [only] = geometry.by_size[..] {
-        return (only, units.min(geometry.groups[usize::from(only)].units_per_page()));
-    }
-    let mut smallest = 0;
-    for index in &geometry.by_size {
-        let capacity = geometry.groups[usize::from(*index)].units_per_page();
-        if capacity <= units {
-            return (*index, capacity);
-        }
-        smallest = *index;
-    }
-    (smallest, units)
-}
-
-/// Sectors `first..end` of a host request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestSectors {
-    pub first: u64,
-    pub end: u64,
-}
-
-impl RequestSectors {
-    #[inline]
-    pub fn new(first: u64, sectors: u32) -> Self {
-        Self { first, end: first + u64::from(sectors) }
-    }
-
-    /// Sectors of `unit` that the span covers, one bit each.
-    #[inline]
-    pub fn covered(self, unit: Lpn, unit_sectors: u32) -> u32 {
-        let base = u64::from(unit.0) * u64::from(unit_sectors);
-        if self.first <= base && self.end >= base + u64::from(unit_sectors) {
-            return all_sectors(unit_sectors);
-        }
-        let from = self.first.saturating_sub(base).min(u64::from(unit_sectors)) as u32;
-        let to = self.end.saturating_sub(base).min(u64::from(unit_sectors)) as u32;
-        below(to) & !below(from)
-    }
-
-    /// The units that the span touches: the first one and their number.
-    #[inline]
-    pub fn units(self, unit_shift: u32) -> (Lpn, u32) {
-        let first = self.first >> unit_shift;
-        let end = (self.end + (1 << unit_shift) - 1) >> unit_shift;
-        (Lpn(first as u32), (end - first) as u32)
-    }
-
-    /// Whether the span begins and ends at unit boundaries.
-    #[inline]
-    pub fn is_whole(self, unit_sectors: u32) -> bool {
-        (self.first | self.end) & u64::from(unit_sectors - 1) == 0
-    }
-
-    /// Whether the span leaves part of the first or last of these units uncovered.
-    #[inline]
-    pub fn is_partial(self, first: Lpn, units: u32, unit_shift: u32) -> bool {
-        self.first > u64::from(first.0) << unit_shift || self.end < u64::from(first.0 + units) << unit_shift
-    }
-
-    /// Bytes of the span in the units `from..to`, which it touches.
-    #[inline]
-    pub fn bytes_between(self, from: Lpn, to: Lpn, unit_shift: u32) -> u32 {
-        let begin = self.first.max(u64::from(from.0) << unit_shift);
-        let end = self.end.min(u64::from(to.0) << unit_shift);
-        (end - begin) as u32 * 512
-    }
-}
-
-/// All sectors of a unit, one bit each.
-#[inline]
-pub(crate) fn all_sectors(unit_sectors: u32) -> u32 {
-    below(unit_sectors)
-}
-
-#[inline]
-fn below(n: u32) -> u32 {
-    if n >= 32 { u32::MAX } else { (1 << n) - 1 }
-}
-
-/// The location of the next page program.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ProgramTarget {
-    pub pool: PoolId,
-    pub group: u8,
-    pub block: BlockId,
-}
-
-impl FtlCore {
     /// A plane, a group and an open block with room. If the chosen plane has none, other planes and groups are tried; `None` if the device
     /// is full.
     #[inline(always)]
@@ -335,31 +241,7 @@ impl FtlCore {
         self.opened_in_booster(pool, stream, block);
         Some(block)
     }
-}
 
-// Writes the data of a packed write as one stream: a page may hold data of several entries.
-//
-// Entries are programmed in their order, and a unit that occurs again begins a new page. Data of two entries must never be merged before
-// it is programmed, because then a later entry could survive a power cut without an earlier one.
-
-/// A map unit of the stream, and the entry that it belongs to.
-#[derive(Clone, Copy, Debug, Default)]
-struct PackedUnit {
-    unit: Lpn,
-    entry: usize,
-}
-
-/// The next entry of the stream, and the next unit in it.
-struct PackedCursor {
-    entry: usize,
-    offset: u32,
-}
-
-fn span_of(entry: &RequestState) -> RequestSectors {
-    RequestSectors::new(entry.event.sector, entry.event.sectors)
-}
-
-impl FtlCore {
     /// Programs the entries of a packed write, whose data has been transferred. Every unit of a page belongs to one entry. Each entry with
     /// data in a page waits for it, and the first of them counts the page as a subrequest.
     pub fn write_stream<L: Observer>(&mut self, nand: &mut Nand, entries: &mut [RequestState], log: &mut L) {
@@ -455,6 +337,120 @@ impl FtlCore {
         }
         Some(pieces.len())
     }
+}
+
+/// The next page for `units` remaining units: its block group and the number of units it holds. A page that is larger than the rest is used
+/// only if there is no smaller one. IISWC 2015, section V: 20 KB becomes 8 + 8 + 4 KB on the hybrid device.
+#[inline]
+pub(crate) fn next_page(geometry: &Geometry, units: u32) -> (u8, u32) {
+    // With one page size there is no choice.
+    if let [only] = geometry.by_size[..] {
+        return (only, units.min(geometry.groups[usize::from(only)].units_per_page()));
+    }
+    let mut smallest = 0;
+    for index in &geometry.by_size {
+        let capacity = geometry.groups[usize::from(*index)].units_per_page();
+        if capacity <= units {
+            return (*index, capacity);
+        }
+        smallest = *index;
+    }
+    (smallest, units)
+}
+
+/// Sectors `first..end` of a host request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestSectors {
+    pub first: u64,
+    pub end: u64,
+}
+
+impl RequestSectors {
+    #[inline]
+    pub fn new(first: u64, sectors: u32) -> Self {
+        Self { first, end: first + u64::from(sectors) }
+    }
+
+    /// Sectors of `unit` that the span covers, one bit each.
+    #[inline]
+    pub fn covered(self, unit: Lpn, unit_sectors: u32) -> u32 {
+        let base = u64::from(unit.0) * u64::from(unit_sectors);
+        if self.first <= base && self.end >= base + u64::from(unit_sectors) {
+            return all_sectors(unit_sectors);
+        }
+        let from = self.first.saturating_sub(base).min(u64::from(unit_sectors)) as u32;
+        let to = self.end.saturating_sub(base).min(u64::from(unit_sectors)) as u32;
+        below(to) & !below(from)
+    }
+
+    /// The units that the span touches: the first one and their number.
+    #[inline]
+    pub fn units(self, unit_shift: u32) -> (Lpn, u32) {
+        let first = self.first >> unit_shift;
+        let end = (self.end + (1 << unit_shift) - 1) >> unit_shift;
+        (Lpn(first as u32), (end - first) as u32)
+    }
+
+    /// Whether the span begins and ends at unit boundaries.
+    #[inline]
+    pub fn is_whole(self, unit_sectors: u32) -> bool {
+        (self.first | self.end) & u64::from(unit_sectors - 1) == 0
+    }
+
+    /// Whether the span leaves part of the first or last of these units uncovered.
+    #[inline]
+    pub fn is_partial(self, first: Lpn, units: u32, unit_shift: u32) -> bool {
+        self.first > u64::from(first.0) << unit_shift || self.end < u64::from(first.0 + units) << unit_shift
+    }
+
+    /// Bytes of the span in the units `from..to`, which it touches.
+    #[inline]
+    pub fn bytes_between(self, from: Lpn, to: Lpn, unit_shift: u32) -> u32 {
+        let begin = self.first.max(u64::from(from.0) << unit_shift);
+        let end = self.end.min(u64::from(to.0) << unit_shift);
+        (end - begin) as u32 * 512
+    }
+}
+
+/// All sectors of a unit, one bit each.
+#[inline]
+pub(crate) fn all_sectors(unit_sectors: u32) -> u32 {
+    below(unit_sectors)
+}
+
+#[inline]
+fn below(n: u32) -> u32 {
+    if n >= 32 { u32::MAX } else { (1 << n) - 1 }
+}
+
+/// The location of the next page program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProgramTarget {
+    pub pool: PoolId,
+    pub group: u8,
+    pub block: BlockId,
+}
+
+// Writes the data of a packed write as one stream: a page may hold data of several entries.
+//
+// Entries are programmed in their order, and a unit that occurs again begins a new page. Data of two entries must never be merged before
+// it is programmed, because then a later entry could survive a power cut without an earlier one.
+
+/// A map unit of the stream, and the entry that it belongs to.
+#[derive(Clone, Copy, Debug, Default)]
+struct PackedUnit {
+    unit: Lpn,
+    entry: usize,
+}
+
+/// The next entry of the stream, and the next unit in it.
+struct PackedCursor {
+    entry: usize,
+    offset: u32,
+}
+
+fn span_of(entry: &RequestState) -> RequestSectors {
+    RequestSectors::new(entry.event.sector, entry.event.sectors)
 }
 
 #[cfg(test)]

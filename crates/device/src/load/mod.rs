@@ -295,6 +295,21 @@ impl DeviceConfig {
     pub fn explain(&self) -> Vec<SettingExplanation> {
         schema::rows(&self.settings, &self.origins)
     }
+
+    /// The settings, as lines `key = value`, that determine what a device holds after commands without flags that were executed one by one.
+    /// `pauses` is whether there were pauses between them. A UFS always has one, because it hibernates at the end. Devices with the same
+    /// text can share an image.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Config`] if settings cannot be written as TOML.
+    pub fn deciding_contents(&self, pauses: bool) -> Result<String> {
+        let pauses = pauses || self.settings().interface.is_ufs();
+        let all = Value::try_from(self.settings())
+            .map_err(|error| Error::new(ErrorClass::Config, format!("settings cannot be written: {error}")))?;
+        let deciding = leaves(&all).into_iter().filter(|(key, _)| decides_contents(key, pauses));
+        let lines: Vec<_> = deciding.map(|(key, value)| format!("{key} = {value}")).collect();
+        Ok(lines.join("\n"))
+    }
 }
 
 /// Sets the value at the dotted `path`; arrays are indexed by number.
@@ -364,21 +379,4 @@ const INFLUENCE_IN_PAUSES: &[&str] = &["gc.idle_after_us", "gc.hpi", "gc.hpi_us"
 pub fn decides_contents(key: &str, pauses: bool) -> bool {
     let among = |patterns: &[&str]| patterns.iter().any(|pattern| fits(pattern, key));
     !among(WITHOUT_INFLUENCE) && (pauses || !among(INFLUENCE_IN_PAUSES))
-}
-
-impl DeviceConfig {
-    /// The settings, as lines `key = value`, that determine what a device holds after commands without flags that were executed one by one.
-    /// `pauses` is whether there were pauses between them. A UFS always has one, because it hibernates at the end. Devices with the same
-    /// text can share an image.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if settings cannot be written as TOML.
-    pub fn deciding_contents(&self, pauses: bool) -> Result<String> {
-        let pauses = pauses || self.settings().interface.is_ufs();
-        let all = Value::try_from(self.settings())
-            .map_err(|error| Error::new(ErrorClass::Config, format!("settings cannot be written: {error}")))?;
-        let deciding = leaves(&all).into_iter().filter(|(key, _)| decides_contents(key, pauses));
-        let lines: Vec<_> = deciding.map(|(key, value)| format!("{key} = {value}")).collect();
-        Ok(lines.join("\n"))
-    }
 }

@@ -101,133 +101,7 @@ impl Advil {
     fn generation_at(&self, place: u32) -> u64 {
         self.sections[usize::from(!self.sections[0].holds(place))].generation
     }
-}
 
-impl Layer for Advil {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn capacity(&self) -> u64 {
-        self.shape.capacity
-    }
-
-    fn areas(&self) -> Vec<ReservedArea> {
-        vec![self.shape.reserved]
-    }
-
-    fn recover(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
-        if self.shape.header == 0 {
-            return Err(io::Error::other("this layer was set up without recovery; the logged data is lost"));
-        }
-        self.read_back(disks)
-    }
-
-    fn start(&mut self, plan: &mut CommandPlan) {
-        self.write_start(plan);
-    }
-
-    #[inline]
-    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut CommandPlan) -> RequestDecision {
-        plan.flag(request.modifiers);
-        match request.op {
-            Op::Read => self.route_read(request, plan),
-            Op::Write => self.route_write(request, plan),
-            Op::Discard | Op::SecureErase => self.route_discard(request, plan),
-            Op::Flush => self.route_flush(request, plan),
-        }
-    }
-
-    fn completed(&mut self, id: u64) {
-        self.journal.completed(id);
-    }
-
-    fn background(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
-        self.next_move(in_flight, plan)
-    }
-
-    fn background_done(&mut self) {
-        self.pressed = false;
-        if !self.checkpointed() {
-            self.step_done();
-        }
-    }
-
-    fn drain(&mut self) {
-        self.moving.drain();
-    }
-
-    fn clear_counters(&mut self) {
-        // The mover uses the counts for its decisions, so they continue; only their values at this moment are kept.
-        self.cleared = self.counters.clone();
-    }
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        let mut all = self.counters.since(&self.cleared);
-        all.push(("map_entries", self.map.len()));
-        all.push(("map_entries_most", self.map.most_runs));
-        all.push(("memory_bytes", self.memory_bytes()));
-        all.push(("hot_region_pct", u64::from(self.heat.hot_pct)));
-        all
-    }
-}
-
-counters! {
-    /// Reads with at least a part of their data in the reserved area.
-    read_hits,
-    /// Bytes that these reads got from the reserved area.
-    read_hit_bytes,
-    /// Small random writes that were logged.
-    logged_writes,
-    /// Their bytes.
-    logged_bytes,
-    /// Bytes that were logged in place of older logged data, which therefore need not be moved.
-    rewritten_bytes,
-    /// Writes that went to the original area.
-    passed_writes,
-    /// Their bytes.
-    passed_bytes,
-    /// Bytes of logged data that these writes replaced.
-    voided_bytes,
-    /// Times that a section became full.
-    switches,
-    /// Clustered blocks, or parts of them, written back.
-    moved_blocks,
-    /// Bytes of logged data written back.
-    moved_bytes,
-    /// Write requests that wrote back logged data.
-    move_writes,
-    /// Of these, writes of whole clustered blocks.
-    move_block_writes,
-    /// Their bytes.
-    move_block_bytes,
-    /// Of these, writes of whole clustered pages that start at a clustered page.
-    move_page_writes,
-    /// Their bytes.
-    move_page_bytes,
-    /// All other writes of logged data.
-    move_other_writes,
-    /// Their bytes.
-    move_other_bytes,
-    /// Bytes of holes that were read and written to pad clustered pages and blocks.
-    padded_bytes,
-    /// Bytes between holes that were read with the holes and not used.
-    read_through_bytes,
-    /// Clustered blocks of which all holes were filled.
-    filled_blocks,
-    /// Clustered pages kept in a hot region.
-    hot_pages,
-    /// Bytes copied to keep them there.
-    hot_bytes,
-    /// Records without data: section heads, tombstones, releases and start records.
-    bare_records,
-    /// Checkpoints written.
-    checkpoints,
-    /// Their bytes, heads included.
-    checkpoint_bytes,
-}
-
-impl Advil {
     fn route_read(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
         self.previous_end = request.end();
         let area = self.shape.reserved;
@@ -386,6 +260,130 @@ impl Advil {
         self.pressed = true;
         false
     }
+}
+
+impl Layer for Advil {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn capacity(&self) -> u64 {
+        self.shape.capacity
+    }
+
+    fn areas(&self) -> Vec<ReservedArea> {
+        vec![self.shape.reserved]
+    }
+
+    fn recover(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
+        if self.shape.header == 0 {
+            return Err(io::Error::other("this layer was set up without recovery; the logged data is lost"));
+        }
+        self.read_back(disks)
+    }
+
+    fn start(&mut self, plan: &mut CommandPlan) {
+        self.write_start(plan);
+    }
+
+    #[inline]
+    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut CommandPlan) -> RequestDecision {
+        plan.flag(request.modifiers);
+        match request.op {
+            Op::Read => self.route_read(request, plan),
+            Op::Write => self.route_write(request, plan),
+            Op::Discard | Op::SecureErase => self.route_discard(request, plan),
+            Op::Flush => self.route_flush(request, plan),
+        }
+    }
+
+    fn completed(&mut self, id: u64) {
+        self.journal.completed(id);
+    }
+
+    fn background(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
+        self.next_move(in_flight, plan)
+    }
+
+    fn background_done(&mut self) {
+        self.pressed = false;
+        if !self.checkpointed() {
+            self.step_done();
+        }
+    }
+
+    fn drain(&mut self) {
+        self.moving.drain();
+    }
+
+    fn clear_counters(&mut self) {
+        // The mover uses the counts for its decisions, so they continue; only their values at this moment are kept.
+        self.cleared = self.counters.clone();
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut all = self.counters.since(&self.cleared);
+        all.push(("map_entries", self.map.len()));
+        all.push(("map_entries_most", self.map.most_runs));
+        all.push(("memory_bytes", self.memory_bytes()));
+        all.push(("hot_region_pct", u64::from(self.heat.hot_pct)));
+        all
+    }
+}
+
+counters! {
+    /// Reads with at least a part of their data in the reserved area.
+    read_hits,
+    /// Bytes that these reads got from the reserved area.
+    read_hit_bytes,
+    /// Small random writes that were logged.
+    logged_writes,
+    /// Their bytes.
+    logged_bytes,
+    /// Bytes that were logged in place of older logged data, which therefore need not be moved.
+    rewritten_bytes,
+    /// Writes that went to the original area.
+    passed_writes,
+    /// Their bytes.
+    passed_bytes,
+    /// Bytes of logged data that these writes replaced.
+    voided_bytes,
+    /// Times that a section became full.
+    switches,
+    /// Clustered blocks, or parts of them, written back.
+    moved_blocks,
+    /// Bytes of logged data written back.
+    moved_bytes,
+    /// Write requests that wrote back logged data.
+    move_writes,
+    /// Of these, writes of whole clustered blocks.
+    move_block_writes,
+    /// Their bytes.
+    move_block_bytes,
+    /// Of these, writes of whole clustered pages that start at a clustered page.
+    move_page_writes,
+    /// Their bytes.
+    move_page_bytes,
+    /// All other writes of logged data.
+    move_other_writes,
+    /// Their bytes.
+    move_other_bytes,
+    /// Bytes of holes that were read and written to pad clustered pages and blocks.
+    padded_bytes,
+    /// Bytes between holes that were read with the holes and not used.
+    read_through_bytes,
+    /// Clustered blocks of which all holes were filled.
+    filled_blocks,
+    /// Clustered pages kept in a hot region.
+    hot_pages,
+    /// Bytes copied to keep them there.
+    hot_bytes,
+    /// Records without data: section heads, tombstones, releases and start records.
+    bare_records,
+    /// Checkpoints written.
+    checkpoints,
+    /// Their bytes, heads included.
+    checkpoint_bytes,
 }
 
 /// One half of the reserved area. Places are sectors from the start of that area.

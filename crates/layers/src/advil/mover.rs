@@ -332,9 +332,7 @@ impl Advil {
         plan.wait();
         plan.bare(disk, Op::Flush, 0, 0);
     }
-}
 
-impl Advil {
     /// Plans to write back the data that the previous section holds of the clustered block from `first` to `end`.
     pub(super) fn fill(&mut self, first: u64, end: u64, plan: &mut CommandPlan) {
         let before = &self.sections[1 - self.current];

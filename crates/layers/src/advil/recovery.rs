@@ -168,29 +168,7 @@ impl Advil {
             }
         }
     }
-}
 
-/// The state that has been rebuilt so far.
-struct RebuiltState {
-    map: IntervalMap,
-    released: u64,
-}
-
-/// A region of the log whose records are read.
-struct LogRegion {
-    epoch: u32,
-    generation: u64,
-    from: u32,
-    end: u32,
-}
-
-struct AdvilCheckpoint {
-    generation: u64,
-    point: LogPoint,
-    map: IntervalMap,
-}
-
-impl Advil {
     /// Rebuilds the map and the sections. Records that were not flushed may be missing, even between others; such gaps are skipped.
     pub(super) fn read_back(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let mut window = AreaReader::new(disks, self.shape.reserved);
@@ -410,6 +388,26 @@ impl Advil {
         };
         inside && data
     }
+}
+
+/// The state that has been rebuilt so far.
+struct RebuiltState {
+    map: IntervalMap,
+    released: u64,
+}
+
+/// A region of the log whose records are read.
+struct LogRegion {
+    epoch: u32,
+    generation: u64,
+    from: u32,
+    end: u32,
+}
+
+struct AdvilCheckpoint {
+    generation: u64,
+    point: LogPoint,
+    map: IntervalMap,
 }
 
 impl RebuiltState {

@@ -142,107 +142,7 @@ impl LfsLayer {
             self.segments.add_live(place);
         }
     }
-}
 
-impl Layer for LfsLayer {
-    fn name(&self) -> &'static str {
-        KIND.name
-    }
-
-    fn capacity(&self) -> u64 {
-        u64::from(self.shape.blocks) * settings::BLOCK
-    }
-
-    fn areas(&self) -> Vec<ReservedArea> {
-        vec![ReservedArea { disk: 0, sector: 0, sectors: self.shape.log_sector }]
-    }
-
-    fn recover(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
-        self.read_back(disks)
-    }
-
-    fn start(&mut self, plan: &mut CommandPlan) {
-        self.begin_life(plan);
-    }
-
-    fn accepts(&self) -> CommandFlags {
-        // A durable write contains its own entry of the map, and all data is on one disk.
-        CommandFlags::DURABLE | CommandFlags::PREFLUSH
-    }
-
-    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut CommandPlan) -> RequestDecision {
-        match request.op {
-            Op::Read => self.read(request, plan),
-            Op::Write => self.write(request, plan),
-            Op::Discard | Op::SecureErase => self.discard(request, plan),
-            Op::Flush => self.flush(request, plan),
-        }
-    }
-
-    fn completed(&mut self, id: u64) {
-        self.request_done(id);
-    }
-
-    fn background(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
-        self.next_work(in_flight, plan)
-    }
-
-    fn background_done(&mut self) {
-        self.work_done();
-    }
-
-    fn drain(&mut self) {
-        self.checkpoints.want();
-    }
-
-    fn clear_counters(&mut self) {
-        self.cleared = self.counters.clone();
-    }
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        let mut all = self.counters.since(&self.cleared);
-        let of = |name: &str| all.iter().find(|(found, _)| *found == name).map_or(0, |(_, count)| *count);
-        let written = of("log_blocks") + of("checkpoint_blocks");
-        all.push(("write_amplification_pct", (written * 100).checked_div(of("host_blocks")).unwrap_or(0)));
-        all.push(("mapped_blocks", self.table.mapped));
-        all.push(("free_segments", self.segments.free().into()));
-        all.push(("memory_bytes", self.table.bytes() + self.segments.bytes() + self.pending.bytes()));
-        all
-    }
-}
-
-/// Offsets in the plan's buffer of the parts of the first and last block that a write does not cover.
-#[derive(Clone, Copy, Debug, Default)]
-struct BlockRemainder {
-    before: u32,
-    after: u32,
-}
-
-/// The blocks that a request touches: first and end.
-fn touched_blocks(request: &HostRequest) -> (u32, u32) {
-    ((request.sector / BLOCK) as u32, request.end().div_ceil(BLOCK) as u32)
-}
-
-/// The sectors of these blocks that a request covers: first and end.
-fn sectors_of(request: &HostRequest, block: u32, blocks: u32) -> (u64, u64) {
-    let first = u64::from(block) * BLOCK;
-    (first.max(request.sector), (first + u64::from(blocks) * BLOCK).min(request.end()))
-}
-
-/// Adds the data of blocks of a request to the last write of the plan.
-fn plan_data(request: &HostRequest, (block, blocks): (u32, u32), rest: BlockRemainder, plan: &mut CommandPlan) {
-    let (first, end) = (u64::from(block) * BLOCK, u64::from(block + blocks) * BLOCK);
-    let (from, to) = sectors_of(request, block, blocks);
-    if first < from {
-        plan.piece(PlanMemory::Scratch, rest.before, (from - first) as u32);
-    }
-    plan.piece(PlanMemory::Payload, (from - request.sector) as u32, (to - from) as u32);
-    if to < end {
-        plan.piece(PlanMemory::Scratch, rest.after, (end - to) as u32);
-    }
-}
-
-impl LfsLayer {
     /// Whether a log has room for this many blocks in addition to what is reserved for cleaning and records.
     fn has_room(&self, head: OpenSegment, blocks: u32) -> bool {
         let more = blocks.saturating_sub(self.segments.room(head)).div_ceil(self.shape.segment);
@@ -468,6 +368,104 @@ impl LfsLayer {
             return Some(DeferReason::Overlap);
         }
         self.sync.has_room(&self.segments, runs, data, self.shape.align).err()
+    }
+}
+
+impl Layer for LfsLayer {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn capacity(&self) -> u64 {
+        u64::from(self.shape.blocks) * settings::BLOCK
+    }
+
+    fn areas(&self) -> Vec<ReservedArea> {
+        vec![ReservedArea { disk: 0, sector: 0, sectors: self.shape.log_sector }]
+    }
+
+    fn recover(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
+        self.read_back(disks)
+    }
+
+    fn start(&mut self, plan: &mut CommandPlan) {
+        self.begin_life(plan);
+    }
+
+    fn accepts(&self) -> CommandFlags {
+        // A durable write contains its own entry of the map, and all data is on one disk.
+        CommandFlags::DURABLE | CommandFlags::PREFLUSH
+    }
+
+    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut CommandPlan) -> RequestDecision {
+        match request.op {
+            Op::Read => self.read(request, plan),
+            Op::Write => self.write(request, plan),
+            Op::Discard | Op::SecureErase => self.discard(request, plan),
+            Op::Flush => self.flush(request, plan),
+        }
+    }
+
+    fn completed(&mut self, id: u64) {
+        self.request_done(id);
+    }
+
+    fn background(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
+        self.next_work(in_flight, plan)
+    }
+
+    fn background_done(&mut self) {
+        self.work_done();
+    }
+
+    fn drain(&mut self) {
+        self.checkpoints.want();
+    }
+
+    fn clear_counters(&mut self) {
+        self.cleared = self.counters.clone();
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut all = self.counters.since(&self.cleared);
+        let of = |name: &str| all.iter().find(|(found, _)| *found == name).map_or(0, |(_, count)| *count);
+        let written = of("log_blocks") + of("checkpoint_blocks");
+        all.push(("write_amplification_pct", (written * 100).checked_div(of("host_blocks")).unwrap_or(0)));
+        all.push(("mapped_blocks", self.table.mapped));
+        all.push(("free_segments", self.segments.free().into()));
+        all.push(("memory_bytes", self.table.bytes() + self.segments.bytes() + self.pending.bytes()));
+        all
+    }
+}
+
+/// Offsets in the plan's buffer of the parts of the first and last block that a write does not cover.
+#[derive(Clone, Copy, Debug, Default)]
+struct BlockRemainder {
+    before: u32,
+    after: u32,
+}
+
+/// The blocks that a request touches: first and end.
+fn touched_blocks(request: &HostRequest) -> (u32, u32) {
+    ((request.sector / BLOCK) as u32, request.end().div_ceil(BLOCK) as u32)
+}
+
+/// The sectors of these blocks that a request covers: first and end.
+fn sectors_of(request: &HostRequest, block: u32, blocks: u32) -> (u64, u64) {
+    let first = u64::from(block) * BLOCK;
+    (first.max(request.sector), (first + u64::from(blocks) * BLOCK).min(request.end()))
+}
+
+/// Adds the data of blocks of a request to the last write of the plan.
+fn plan_data(request: &HostRequest, (block, blocks): (u32, u32), rest: BlockRemainder, plan: &mut CommandPlan) {
+    let (first, end) = (u64::from(block) * BLOCK, u64::from(block + blocks) * BLOCK);
+    let (from, to) = sectors_of(request, block, blocks);
+    if first < from {
+        plan.piece(PlanMemory::Scratch, rest.before, (from - first) as u32);
+    }
+    plan.piece(PlanMemory::Payload, (from - request.sector) as u32, (to - from) as u32);
+    if to < end {
+        plan.piece(PlanMemory::Scratch, rest.after, (end - to) as u32);
     }
 }
 

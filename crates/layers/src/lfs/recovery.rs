@@ -159,35 +159,7 @@ impl LfsLayer {
         self.pending.checkpointed(self.checkpoints.order);
         self.segments.awaiting_readers.append(&mut self.segments.in_checkpoint);
     }
-}
 
-// Recovery: the newest intact pack, the map that it names, and the records after it.
-//
-// Records are stored one after the other from the place that the pack names on, and continue in the segment that each record
-// names. A record that never became durable may be missing between others. For each block the write with the highest number is
-// valid, whichever record contains it. Data without a record is not searched for.
-//
-// If the disk reports write pointers, a partly written segment with live blocks continues as an open segment, so that the number
-// of active zones does not grow with the number of power cuts. Other segments are closed as they are.
-
-/// Maximum number of sectors that are padded with one write.
-const FILL: u64 = 1024;
-
-/// The newest write of each block in the records, and its place.
-type Newest = FxHashMap<u32, (u64, u32)>;
-
-/// Everything found after the pack.
-#[derive(Default)]
-struct RecoveredTail {
-    newest: Newest,
-    /// Segments of the log of records.
-    chain: Vec<u32>,
-    /// Highest number of a record and of a write.
-    record: u64,
-    write: u64,
-}
-
-impl LfsLayer {
     /// Restores the map. Without a pack, no data was ever promised to be durable.
     pub(super) fn read_back(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let Some((pack, slot, table)) = self.newest_pack(disks)? else { return Ok(()) };
@@ -421,4 +393,30 @@ impl LfsLayer {
         self.plan_checkpoint(plan);
         self.checkpoint_done();
     }
+}
+
+// Recovery: the newest intact pack, the map that it names, and the records after it.
+//
+// Records are stored one after the other from the place that the pack names on, and continue in the segment that each record
+// names. A record that never became durable may be missing between others. For each block the write with the highest number is
+// valid, whichever record contains it. Data without a record is not searched for.
+//
+// If the disk reports write pointers, a partly written segment with live blocks continues as an open segment, so that the number
+// of active zones does not grow with the number of power cuts. Other segments are closed as they are.
+
+/// Maximum number of sectors that are padded with one write.
+const FILL: u64 = 1024;
+
+/// The newest write of each block in the records, and its place.
+type Newest = FxHashMap<u32, (u64, u32)>;
+
+/// Everything found after the pack.
+#[derive(Default)]
+struct RecoveredTail {
+    newest: Newest,
+    /// Segments of the log of records.
+    chain: Vec<u32>,
+    /// Highest number of a record and of a write.
+    record: u64,
+    write: u64,
 }

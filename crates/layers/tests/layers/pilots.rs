@@ -149,27 +149,3 @@ fn without_requests_write_back_begins_halfway_between_the_marks_and_ends_at_the_
     assert_eq!(count(&executor, "releases"), 1);
     assert_eq!(count(&executor, "map_entries"), 3, "30 % are 33 sectors");
 }
-
-#[test]
-fn impossible_buffers_are_refused() {
-    for (key, value, said) in [
-        ("size", "6KB", "multiple of 4KB"),
-        ("size", "4GB", "its disk has"),
-        ("size", "8KB", "or more"),
-        ("longest", "0", "multiple of 512"),
-        ("longest", "1GB", "or more"),
-        ("run", "1KB", "from `longest`"),
-        ("low_pct", "75", "must be less"),
-        ("high_pct", "101", "at most 100"),
-        ("depth", "0", "1 to 1024"),
-        ("sise", "1MB", "unknown setting"),
-    ] {
-        let config = LayerConfig::named("nvm-buffer").with(key, value);
-        let Err(error) = build_stack(&[config], &DisksBelow::new(1 << 22, Some(1 << 20))) else {
-            panic!("{key}={value}")
-        };
-        assert!(error.to_string().contains(said) && error.hint_text().is_some(), "{key}={value}: {error}");
-    }
-    let alone = build_stack(&[LayerConfig::named("nvm-buffer")], &DisksBelow::new(1 << 22, None)).err().unwrap();
-    assert!(alone.to_string().contains("no second device") && !alone.to_string().contains("`size`"), "{alone}");
-}

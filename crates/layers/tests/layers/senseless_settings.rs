@@ -5,16 +5,22 @@ use emmclab_layers::{DiskZones, DisksBelow, LayerConfig, build_stack, layers};
 
 const BELOW: DisksBelow = DisksBelow::new(1 << 22, Some(1 << 20));
 
-fn refusal(config: LayerConfig) -> String {
-    let Err(error) = build_stack(&[config], &BELOW) else { panic!("it was accepted") };
+fn refusal(stack: &[LayerConfig], below: &DisksBelow) -> String {
+    let Err(error) = build_stack(stack, below) else { panic!("{stack:?} was accepted") };
     assert_eq!(error.kind(), ErrorClass::Config);
-    assert!(error.hint_text().is_some());
+    assert!(error.hint_text().is_some(), "{error}");
     error.to_string()
+}
+
+/// Checks that a setting of a layer is refused with these words.
+fn is_refused(layer: LayerConfig, (key, value, said): (&str, &str, &str), below: &DisksBelow) {
+    let text = refusal(&[layer.with(key, value)], below);
+    assert!(text.contains(said), "{key}={value}: {text}");
 }
 
 #[test]
 fn each_by_itself() {
-    for (key, value, said) in [
+    for setting in [
         ("reserved", "4MB", "two clustered blocks"),
         ("reserved", "8193KB", "multiple of 8KB"),
         ("reserved", "4GB", "ends after the end of the device"),
@@ -42,33 +48,47 @@ fn each_by_itself() {
         ("hot_step_pct", "-2", "invalid value"),
         ("reservd", "256MB", "unknown setting"),
     ] {
-        let text = refusal(LayerConfig::named("advil").with(key, value));
-        assert!(text.contains(said), "{key}={value}: {text}");
+        is_refused(LayerConfig::named("advil"), setting, &BELOW);
     }
     for value in ["4KB", "17KB", "512MB"] {
-        let text = refusal(LayerConfig::named("advil").with("recovery", "true").with("checkpoint", value));
-        assert!(text.contains("from `small` plus 4KB"), "{value}: {text}");
+        let recovering = LayerConfig::named("advil").with("recovery", "true");
+        is_refused(recovering, ("checkpoint", value, "from `small` plus 4KB"), &BELOW);
     }
-    let text = refusal(LayerConfig::named("ressd").with("hot", "paper"));
-    assert!(text.contains("unknown setting `hot`"), "{text}");
+    is_refused(LayerConfig::named("ressd"), ("hot", "paper", "unknown setting `hot`"), &BELOW);
     let alone = DisksBelow { second: None, ..BELOW };
-    let second = LayerConfig::named("advil").with("second_device", "true");
-    let Err(error) = build_stack(&[second], &alone) else { panic!("it was accepted") };
-    assert!(error.to_string().contains("there is no second device"));
-    let Err(error) = build_stack(&[LayerConfig::named("pair")], &alone) else { panic!("it was accepted") };
-    assert!(error.to_string().contains("there is no second device"), "a pair of one does nothing");
-    assert!(build_stack(&[LayerConfig::named("pair").with("routing", "internal")], &alone).is_ok());
-    let text = refusal(LayerConfig::named("pair").with("routing", "by_file").with("border", "3GB"));
-    assert!(text.contains("beyond the end"), "{text}");
-    let text = refusal(LayerConfig::named("pair").with("routing", "by_name"));
-    assert!(text.contains("unknown variant"), "{text}");
+    is_refused(LayerConfig::named("advil"), ("second_device", "true", "there is no second device"), &alone);
+    let pair = || LayerConfig::named("pair");
+    assert!(refusal(&[pair()], &alone).contains("there is no second device"), "a pair of one does nothing");
+    assert!(build_stack(&[pair().with("routing", "internal")], &alone).is_ok());
+    is_refused(pair().with("routing", "by_file"), ("border", "3GB", "beyond the end"), &BELOW);
+    is_refused(pair(), ("routing", "by_name", "unknown variant"), &BELOW);
+}
+
+#[test]
+fn of_an_nvm_buffer() {
+    let below = DisksBelow::new(1 << 22, Some(1 << 20));
+    for setting in [
+        ("size", "6KB", "multiple of 4KB"),
+        ("size", "4GB", "its disk has"),
+        ("size", "8KB", "or more"),
+        ("longest", "0", "multiple of 512"),
+        ("longest", "1GB", "or more"),
+        ("run", "1KB", "from `longest`"),
+        ("low_pct", "75", "must be less"),
+        ("high_pct", "101", "at most 100"),
+        ("depth", "0", "1 to 1024"),
+        ("sise", "1MB", "unknown setting"),
+    ] {
+        is_refused(LayerConfig::named("nvm-buffer"), setting, &below);
+    }
+    let alone = refusal(&[LayerConfig::named("nvm-buffer")], &DisksBelow { second: None, ..below });
+    assert!(alone.contains("no second device") && !alone.contains("`size`"), "{alone}");
 }
 
 #[test]
 fn all_at_once() {
-    let text = refusal(
-        LayerConfig::named("advil").with("reserved", "12KB").with("clustered_page", "5KB").with("small", "100"),
-    );
+    let layer = LayerConfig::named("advil").with("reserved", "12KB").with("clustered_page", "5KB").with("small", "100");
+    let text = refusal(&[layer], &BELOW);
     assert!(text.contains("faults") && text.contains("two clustered blocks") && text.contains("`small`"), "{text}");
 }
 
@@ -76,8 +96,7 @@ fn all_at_once() {
 fn layers_do_not_share_a_place_on_the_second_device() {
     let at = |at: &str| LayerConfig::named("advil").with("second_device", "true").with("reserved_at", at);
     assert!(build_stack(&[at("0"), at("256MB")], &BELOW).is_ok());
-    let Err(error) = build_stack(&[at("0"), at("255MB")], &BELOW) else { panic!("it was accepted") };
-    assert!(error.to_string().contains("claim the same place"));
+    assert!(refusal(&[at("0"), at("255MB")], &BELOW).contains("claim the same place"));
 }
 
 #[test]
@@ -103,18 +122,16 @@ fn defaults_can_be_written_down_and_given_back() {
 
 #[test]
 fn of_the_layer_below_a_journal() {
-    for (key, value, said) in [
+    for setting in [
         ("mode", "fast", "unknown variant"),
         ("log", "64KB", "too small"),
         ("log", "2GB", "uses all of the device"),
         ("log", "64TB", "too large"),
     ] {
-        let refused = refusal(LayerConfig::named("journal").with(key, value));
-        assert!(refused.contains(said), "{key} = {value}: {refused}");
+        is_refused(LayerConfig::named("journal"), setting, &BELOW);
     }
     let stack = [LayerConfig::named("pass-through"), LayerConfig::named("journal")];
-    let Err(error) = build_stack(&stack, &BELOW) else { panic!("it was accepted") };
-    assert!(error.to_string().contains("has to be the first one"), "{error}");
+    assert!(refusal(&stack, &BELOW).contains("has to be the first one"));
 }
 
 #[test]
@@ -139,8 +156,6 @@ fn a_log_that_does_not_fit_its_disk_is_refused() {
         (zoned(DiskZones { count: 12, ..zones }), "logs", "3", "there must be 18 or more"),
         (zoned(DiskZones { sectors: 100, ..zones }), "logs", "3", "not made of whole blocks"),
     ] {
-        let config = LayerConfig::named("lfs").with(key, value);
-        let Err(error) = build_stack(&[config], &below) else { panic!("{key}={value} was accepted") };
-        assert!(error.to_string().contains(said) && error.hint_text().is_some(), "{key}={value}: {error}");
+        is_refused(LayerConfig::named("lfs"), (key, value, said), &below);
     }
 }

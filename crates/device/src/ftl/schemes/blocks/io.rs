@@ -186,6 +186,59 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         let at = ProgrammedPages { block, group: 0, page, pages, bus_bytes, cause, filled, begin, end };
         self.core.commit_page(at, &MappedUnits(self.units_of_page(logical)), self.log);
     }
+
+    /// Programs the part of a logical page that the host writes, together with the rest of its old data. Returns the waits, the start of
+    /// the first operation, and the completion.
+    fn program_page(
+        &mut self,
+        (block, page): Place,
+        logical: u32,
+        span: RequestSectors,
+        request: &RequestState,
+    ) -> (LatencyBreakdown, Nanos, Nanos) {
+        let unit_sectors = self.core.geometry.unit_sectors;
+        let mut units = PageUnits::new();
+        let (mut old, mut kept, mut given) = (None, 0, 0);
+        for lpn in self.units_of_page(logical).map(Lpn) {
+            let (from, covered) = (self.core.tables.lookup(lpn), span.covered(lpn, unit_sectors));
+            if covered == 0 && from.is_none() {
+                continue;
+            }
+            units.push(UnitWritten { lpn, from, covered, command: request.command() });
+            let covered = covered.count_ones();
+            given += covered * 512;
+            if covered < unit_sectors
+                && let Some(ppn) = from
+            {
+                old = Some((lpn, ppn));
+                kept += (unit_sectors - covered) * 512;
+            }
+        }
+        let (mut at, mut waits, mut begin) = (self.ready, LatencyBreakdown::default(), None);
+        if let Some((lpn, ppn)) = old {
+            self.log.part_overwritten(&PartOverwritten { lpn });
+            // With copy-back, the page register holds the old data and receives the new part over the bus.
+            let out = if self.nand.timelines.interface.copy_back { 0 } else { kept };
+            let op = self.core.read_page(self.nand, ppn, at, out, OperationCause::ReadModifyWrite, self.log);
+            (at, waits, begin) = (op.end, LatencyBreakdown::of(&op, self.ready, op.end), Some(op.begin));
+        }
+        let bytes = if self.nand.timelines.interface.copy_back { given } else { given + kept };
+        let op = self.nand.program(block, page, at, bytes);
+        let programmed = ProgrammedPages {
+            block,
+            group: 0,
+            page,
+            pages: 1,
+            bus_bytes: u64::from(bytes),
+            cause: OperationCause::Host,
+            filled: self.filled(block),
+            begin: op.begin,
+            end: op.end,
+        };
+        self.core.commit_page(programmed, &UnitList(&units), self.log);
+        let complete = self.core.completion(&op, request.event.modifiers);
+        (waits.then(LatencyBreakdown::of(&op, at, complete)), begin.unwrap_or(op.begin), complete)
+    }
 }
 
 /// Size of a page's entry in a page map, in bytes.
@@ -247,60 +300,5 @@ impl BlockMapping {
             let (waits, begin, complete) = io.program_page(place, logical, span, request);
             request.absorb(waits, begin, complete);
         }
-    }
-}
-
-impl<L: Observer> BlockSchemeIo<'_, L> {
-    /// Programs the part of a logical page that the host writes, together with the rest of its old data. Returns the waits, the start of
-    /// the first operation, and the completion.
-    fn program_page(
-        &mut self,
-        (block, page): Place,
-        logical: u32,
-        span: RequestSectors,
-        request: &RequestState,
-    ) -> (LatencyBreakdown, Nanos, Nanos) {
-        let unit_sectors = self.core.geometry.unit_sectors;
-        let mut units = PageUnits::new();
-        let (mut old, mut kept, mut given) = (None, 0, 0);
-        for lpn in self.units_of_page(logical).map(Lpn) {
-            let (from, covered) = (self.core.tables.lookup(lpn), span.covered(lpn, unit_sectors));
-            if covered == 0 && from.is_none() {
-                continue;
-            }
-            units.push(UnitWritten { lpn, from, covered, command: request.command() });
-            let covered = covered.count_ones();
-            given += covered * 512;
-            if covered < unit_sectors
-                && let Some(ppn) = from
-            {
-                old = Some((lpn, ppn));
-                kept += (unit_sectors - covered) * 512;
-            }
-        }
-        let (mut at, mut waits, mut begin) = (self.ready, LatencyBreakdown::default(), None);
-        if let Some((lpn, ppn)) = old {
-            self.log.part_overwritten(&PartOverwritten { lpn });
-            // With copy-back, the page register holds the old data and receives the new part over the bus.
-            let out = if self.nand.timelines.interface.copy_back { 0 } else { kept };
-            let op = self.core.read_page(self.nand, ppn, at, out, OperationCause::ReadModifyWrite, self.log);
-            (at, waits, begin) = (op.end, LatencyBreakdown::of(&op, self.ready, op.end), Some(op.begin));
-        }
-        let bytes = if self.nand.timelines.interface.copy_back { given } else { given + kept };
-        let op = self.nand.program(block, page, at, bytes);
-        let programmed = ProgrammedPages {
-            block,
-            group: 0,
-            page,
-            pages: 1,
-            bus_bytes: u64::from(bytes),
-            cause: OperationCause::Host,
-            filled: self.filled(block),
-            begin: op.begin,
-            end: op.end,
-        };
-        self.core.commit_page(programmed, &UnitList(&units), self.log);
-        let complete = self.core.completion(&op, request.event.modifiers);
-        (waits.then(LatencyBreakdown::of(&op, at, complete)), begin.unwrap_or(op.begin), complete)
     }
 }
