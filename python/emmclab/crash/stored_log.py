@@ -67,15 +67,7 @@ def commands_before(run: _core.CrashRun, cut: int) -> list[LoggedCommand]:
 
 
 def _options(cuts: int, only: tuple[int, int] | None) -> CoreOptions:
-    return {
-        "cuts": cuts,
-        "states": "device",
-        "seed": 1,
-        "tear": "none",
-        "from_mark": None,
-        "only": only,
-        "share": (0, 1),
-    }
+    return {**Options(cuts=cuts, states="device", only=only).core(), "from_mark": None}
 
 
 #: Length of the prefix of a log's identity that names its folder, and that `emmclab crash --again` accepts.

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -64,14 +64,7 @@ class Missing:
 
     def to_dict(self) -> MissingCell:
         """Return all fields."""
-        return {
-            "key": self.key,
-            "grid": self.grid,
-            "input": self.input,
-            "seed": self.seed,
-            "device": self.device,
-            "reason": self.reason,
-        }
+        return cast("MissingCell", asdict(self))
 
 
 def missing_about(missing: Sequence[Missing]) -> FurtherAbout:
