@@ -150,11 +150,7 @@ def _at(cut: int, run: _core.CrashRun, options: Options, guest: GuestMounts | No
 
 
 def _has_files(base: _State, begin: int) -> bool:
-    """Return whether the disk before the workload has a file system.
-
-    Raises:
-        ConfigError: it has a damaged one.
-    """
+    """Return whether the disk before the workload has a file system."""
     lost = base.lost()
     if lost is None or lost.level != "filesystem":
         return True
@@ -208,11 +204,7 @@ def _before(first: _State, lines: int) -> Control:
 
 
 def _understood(run: _core.CrashRun, check: str) -> tuple[int, int | None, str]:
-    """Return the number of lines, the number that the check understands, and the first other line.
-
-    Raises:
-        ConfigError: it understands none.
-    """
+    """Return the number of lines, the number that the check understands, and the first other line."""
     workload = lines_of(run, check)
     lines, understood = workload.printed, len(workload.lines)
     if command_of(check) is not None:

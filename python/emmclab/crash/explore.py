@@ -273,12 +273,7 @@ def open_run(log: str, *, base: str | None = None) -> tuple[_core.CrashRun, Fact
 
 
 def require_recoverable(run: _core.CrashRun, options: Options) -> None:
-    """Reject a log whose file system cannot be recovered in the requested way.
-
-    Raises:
-        ConfigError: the disk contains no ext4, and `recovery` is not `mount`.
-        UnsupportedError: it is an ext4 with features that recovery in process does not support.
-    """
+    """Reject a log whose file system cannot be recovered in the requested way."""
     if options.recovery == "mount":
         return
     facts: Facts = json.loads(run.facts())

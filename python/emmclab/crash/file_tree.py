@@ -140,11 +140,7 @@ class Tree:
         return named
 
     def apply(self, index: int, one: Operation, data: bytes) -> None:
-        """Execute an operation; `data` is what it writes.
-
-        Raises:
-            RefusedError: it is not possible.
-        """
+        """Execute an operation; `data` is what it writes."""
         given = [str(value) for value in one.arguments]
         numbers = [value for value in one.arguments if isinstance(value, int)]
         match one.verb:

@@ -98,9 +98,6 @@ def is_known(name: str) -> bool:
 def programs(name: str, seed: int) -> list[Program]:
     """Generate the programs of a workload; its name is one of those in `ABOUT`.
 
-    Raises:
-        ConfigError: the name is unknown.
-
     >>> [str(one) for one in programs("ace:1", 1)[0].operations]
     ['mkdir A', 'sync', 'create A/new']
     """
@@ -125,11 +122,7 @@ def is_programs(name: str) -> bool:
 
 
 def load(name: str, seed: int) -> list[Program]:
-    """Return the programs of a workload: generated ones, or those in a file.
-
-    Raises:
-        ConfigError: the file cannot be read, contains no program, or a line of it is invalid.
-    """
+    """Return the programs of a workload: generated ones, or those in a file."""
     if not name.endswith(ENDING):
         return programs(name, seed)
     path = Path(name)

@@ -64,12 +64,7 @@ RuleBreak = tuple[int, str, int, str]
 
 
 def require(check: str | None, recovery: str, guest: str | None = None) -> None:
-    """Reject impossible options of judging before any work is done.
-
-    Raises:
-        ConfigError: the recovery is not known, or this user or machine cannot do it; or the check is not a
-            program.
-    """
+    """Reject impossible options of judging before any work is done."""
     if recovery not in RECOVERIES:
         raise ConfigError(
             f"`{recovery}` is not a way of recovery", field="recovery", hint=f"use {', '.join(RECOVERIES)}"
@@ -317,11 +312,7 @@ class Judge:
         return ReadFiles.of(files, self._check.file_names(lines), self._check.folder(lines))
 
     def _by_command(self, folder: Path, lines: Sequence[str]) -> Lost | None:
-        """Run the user's check in the mounted folder; `EMMCLAB_ACKNOWLEDGED` has the acknowledged lines.
-
-        Raises:
-            ConfigError: it cannot run, or a signal kills it.
-        """
+        """Run the user's check in the mounted folder; `EMMCLAB_ACKNOWLEDGED` has the acknowledged lines."""
         acknowledged = self._mounts.image.with_name("acknowledged")
         acknowledged.write_text("".join(f"{line}\n" for line in lines))
         try:

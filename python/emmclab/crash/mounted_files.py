@@ -38,11 +38,7 @@ class Mounted:
         self.folder = folder
 
     def read(self, path: str) -> bytes | None:
-        """Return the contents of a file.
-
-        Raises:
-            UnreadableError: the kernel cannot read it.
-        """
+        """Return the contents of a file."""
         try:
             return (self.folder / path.lstrip("/")).read_bytes()
         except FileNotFoundError:
@@ -51,11 +47,7 @@ class Mounted:
             raise UnreadableError(f"{path}: {error.strerror}") from error
 
     def tree(self, folder: str) -> dict[str, Node] | None:
-        """Return everything below a folder.
-
-        Raises:
-            UnreadableError: the kernel cannot read a part of it.
-        """
+        """Return everything below a folder."""
         top = self.folder / folder.lstrip("/")
         try:
             if not stat.S_ISDIR(top.lstat().st_mode):

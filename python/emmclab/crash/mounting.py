@@ -50,9 +50,6 @@ def mounted(
     All images of one disk contain a file system with the same UUID. xfs refuses to mount a UUID twice, unless
     it is mounted with `nouuid`. btrfs mistakes a second image for the first, so its images are mounted one
     after the other, and the kernel is told to forget each afterwards.
-
-    Raises:
-        NotMountedError: the kernel refuses; the text is its reason.
     """
     kind = kind_of(image)
     with _after_others(kind), _loop_device(image) as device:

@@ -101,11 +101,7 @@ class Program:
 
 
 def operation(text: str, line: int = 1) -> Operation:
-    """Parse an operation.
-
-    Raises:
-        ProgramError: the line is not an operation.
-    """
+    """Parse an operation."""
     verb, *words = text.split()
     if verb not in OPERATIONS:
         raise ProgramError(line, f"`{verb}` is no operation; there are {', '.join(OPERATIONS)}")
@@ -131,9 +127,6 @@ def operation(text: str, line: int = 1) -> Operation:
 
 def parse(text: str) -> list[Program]:
     r"""Parse programs; operations before the first `program` line form a program `p0`.
-
-    Raises:
-        ProgramError: a line is neither an operation nor the start of a program.
 
     >>> [str(one) for one in parse("program a\nmkdir A\ncreate A/foo # new\nfsync A/foo")[0].operations]
     ['mkdir A', 'create A/foo', 'fsync A/foo']

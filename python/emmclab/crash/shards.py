@@ -139,10 +139,6 @@ def controls_of(log: str, options: Options, *, base: str | None, is_included: bo
         options: options of the exploration.
         base: content of the device before a log of dm-log-writes started.
         is_included: as in `judge_controls`.
-
-    Raises:
-        ConfigError: as `judge_controls`.
-        EmmclabError: the process that judged them crashed.
     """
     remove_stale()
     task = ControlsTask(log, base, options, is_included)

@@ -177,12 +177,7 @@ class StoredLog:
 
 
 def open_log(log: Path, base: str | None) -> tuple[_core.CrashRun, Facts]:
-    """Open a log with its base image; its identity is that of both together.
-
-    Raises:
-        ConfigError: a base image is given for a log of emmclab, which contains everything itself.
-        EmmclabError: the log or the image cannot be read.
-    """
+    """Open a log with its base image; its identity is that of both together."""
     run, facts = open_run(str(log), base=base)
     if base is None:
         return run, facts
@@ -264,12 +259,7 @@ class Session:
         return StoredLog(folder, log.absolute(), named, facts["identity"], facts, made)
 
     def find_state(self, state: str) -> tuple[StoredLog, Options]:
-        """Find the log and the options of a state by its name, such as `c3f2:8812:17:5f0a31`.
-
-        Raises:
-            ConfigError: the name is invalid; or there is no such log, or several; or the log was explored
-                with several sets of options, and the name does not select one.
-        """
+        """Find the log and the options of a state by its name, such as `c3f2:8812:17:5f0a31`."""
         parts = state.split(":")
         if len(parts) not in (3, 4) or not all(parts) or not all(part.isdecimal() for part in parts[1:3]):
             raise _no_state(f"`{state}` is not the name of a state", "write it as a finding does: c3f2:8812:17:5f0a31")
@@ -304,11 +294,7 @@ class Session:
 
 
 def _read_description(path: Path) -> dict[str, Any] | None:
-    """Read the stored description of a log; None if it is damaged or of an earlier version.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Read the stored description of a log; None if it is damaged or of an earlier version."""
     try:
         return from_checked_json(path.read_bytes())
     except OSError as error:

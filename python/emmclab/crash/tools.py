@@ -17,10 +17,6 @@ def run_tool(
 
     If it does not end, or this process is to end, it is killed together with the programs that it started,
     because the disk in whose folder they run would stay mounted.
-
-    Raises:
-        subprocess.TimeoutExpired: it takes longer than `patience_s` seconds.
-        OSError: it cannot be started.
     """
     with subprocess.Popen(
         command,

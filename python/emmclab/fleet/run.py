@@ -99,11 +99,7 @@ def profile_fleet(
 
 @contextlib.contextmanager
 def _keeping(copy: Copy) -> Iterator[None]:
-    """Add to errors that the finished rows are kept, for example if the disk is full.
-
-    Raises:
-        InputError: the operating system refuses to write.
-    """
+    """Add to errors that the finished rows are kept, for example if the disk is full."""
     try:
         yield
     except OSError as error:

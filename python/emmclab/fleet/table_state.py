@@ -185,12 +185,7 @@ class Copy:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the copy against other local processes, and update it.
-
-        Raises:
-            ConfigError: another process is working on the table.
-            InputError: the bucket cannot be reached.
-        """
+        """Lock the copy against other local processes, and update it."""
         if self._bucket is None:  # A local table is locked by its state.
             yield
             return
@@ -202,12 +197,7 @@ class Copy:
             yield
 
     def fetch(self) -> Path:
-        """Update the copy; return its path.
-
-        Raises:
-            ConfigError: another process is working on the table.
-            InputError: the bucket cannot be reached, or has no such table.
-        """
+        """Update the copy; return its path."""
         with self.alone():
             if not self.is_there():
                 raise InputError(f"{self.name}: file not found", file=self.name, hint="check the path")
@@ -218,11 +208,7 @@ class Copy:
         return self.path.is_file() if self._bucket is None else self._bucket.head(self._object) is not None
 
     def put(self) -> None:
-        """Replace the table by the new one.
-
-        Raises:
-            ConfigError: another process has replaced it meanwhile.
-        """
+        """Replace the table by the new one."""
         if self._bucket is None:
             return
         made = self._bucket.replace(self._object, self.made, self._former())

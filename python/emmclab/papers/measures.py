@@ -39,11 +39,7 @@ def measure(function: Measure) -> Measure:
 
 
 def find_measure(paper: str, name: str) -> Measure:
-    """Find `MODULE.FUNCTION` in the folder of a paper.
-
-    Raises:
-        ConfigError: there is no function of this name, or it is not marked as a measure.
-    """
+    """Find `MODULE.FUNCTION` in the folder of a paper."""
     module, _, function = name.partition(".")
     try:
         found = getattr(import_module(f"emmclab.papers.{paper}.{module}"), function)

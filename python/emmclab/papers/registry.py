@@ -60,11 +60,7 @@ def papers() -> dict[str, Paper]:
 
 
 def paper(name: str, field: str = "--paper") -> Paper:
-    """Find a paper by its name.
-
-    Raises:
-        ConfigError: there is no such paper.
-    """
+    """Find a paper by its name."""
     if name not in papers():
         raise ConfigError(f"there is no paper `{name}`", field=field, hint=f"choose one of: {', '.join(papers())}")
     return papers()[name]

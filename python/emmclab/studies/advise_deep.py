@@ -151,12 +151,7 @@ def space_of(device: Device) -> Space:
 
 
 def require_order(by: str) -> None:
-    """Reject impossible requests before any work is done.
-
-    Raises:
-        ConfigError: combinations cannot be ranked by this figure.
-        UnsupportedError: optuna is not installed.
-    """
+    """Reject impossible requests before any work is done."""
     if by not in METRICS:
         raise ConfigError(
             f"combinations of options cannot be ranked by `{by}`",
@@ -186,11 +181,6 @@ def advise_deep(
 
     A figure is the geometric mean over the traces, and over the runs with all `seeds`.
     `replay` are `mode`, `precondition` and `wrap_addresses`.
-
-    Raises:
-        ConfigError: combinations cannot be ranked by this figure, or the unchanged device cannot run the
-            traces.
-        UnsupportedError: optuna is not installed.
     """
     require_order(by)
     configured = Device.named(device).set(dict(settings or {})) if settings else Device.named(device)

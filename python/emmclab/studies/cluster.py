@@ -55,10 +55,6 @@ class RayCluster:
         """Connect to a cluster.
 
         `jobs` limits the processes of a cluster that is started; 0 for one per processor.
-
-        Raises:
-            UnsupportedError: Ray is not installed.
-            ConfigError: the cluster does not exist.
         """
         # Otherwise Ray sends usage statistics to its makers at each start.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -134,11 +130,7 @@ class RayCluster:
                 ray.cancel(reference, force=True)
 
     def _outcome(self, reference: Any) -> Any:
-        """Return the outcome of a task; None if it was lost with its node.
-
-        Raises:
-            EmmclabError: what the work raised.
-        """
+        """Return the outcome of a task; None if it was lost with its node."""
         errors = self._ray.exceptions
         try:
             with _status_of_signal():
@@ -156,11 +148,7 @@ class RayCluster:
             raise (error.cause if isinstance(error.cause, EmmclabError) else error) from None
 
     def _look(self) -> None:
-        """Count the processors of the cluster, whose nodes may change.
-
-        Raises:
-            EmmclabError: there has been no processor for some time.
-        """
+        """Count the processors of the cluster, whose nodes may change."""
         now = time.monotonic()
         if now - self._looked < _LOOK_S:
             return
@@ -183,11 +171,7 @@ class RayCluster:
 
 
 def _reach(address: str | None) -> None:
-    """Try to connect to the port of a cluster, because Ray itself would try for half a minute.
-
-    Raises:
-        OSError: the connection fails.
-    """
+    """Try to connect to the port of a cluster, because Ray itself would try for half a minute."""
     place = urlsplit(address or "")
     if place.hostname and place.port:
         socket.create_connection((place.hostname, place.port), timeout=_REACH_S).close()

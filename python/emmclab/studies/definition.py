@@ -256,11 +256,7 @@ def _with_defaults(table: dict[str, Any], file: str) -> dict[str, Any]:
 
 
 def _refuse_large_numbers(value: object, file: str, place: str) -> None:
-    """Reject whole numbers of more than 64 bits, which TOML does not support and no table can store.
-
-    Raises:
-        ConfigError: the value contains one.
-    """
+    """Reject whole numbers of more than 64 bits, which TOML does not support and no table can store."""
     if isinstance(value, dict):
         for name, inner in value.items():
             _refuse_large_numbers(inner, file, f"{place}.{name}" if place else name)
@@ -277,11 +273,7 @@ def _refuse_large_numbers(value: object, file: str, place: str) -> None:
 
 
 def _refuse_negative_seeds(study: Study) -> None:
-    """Reject negative seeds, which no generator supports.
-
-    Raises:
-        ConfigError: one is below 0.
-    """
+    """Reject negative seeds, which no generator supports."""
     for place, seeds in [("", study.seeds), *((grid.place, grid.seeds) for grid in study.grids)]:
         if seeds and min(seeds) < 0:
             raise ConfigError(
@@ -318,11 +310,7 @@ MOST_CELLS = 1_000_000
 
 
 def _expand(study: Study) -> list[Cell]:
-    """Expand a study into cells, input by input, so that each input is prepared once; profiles come first.
-
-    Raises:
-        ConfigError: a device, setting or input is wrong, or there are too many cells.
-    """
+    """Expand a study into cells, input by input, so that each input is prepared once; profiles come first."""
     _refuse_too_many(study)
     sources = Sources(study.reading, {program.name: program for program in study.programs})
     percentiles: CellOptions = {"percentiles": list(study.percentiles)} if study.percentiles else {}
@@ -358,11 +346,7 @@ def _expand(study: Study) -> list[Cell]:
 
 
 def _refuse_too_many(study: Study) -> None:
-    """Count the cells of the grids before any is made, because a short file can define too many for memory.
-
-    Raises:
-        ConfigError: there are more cells than a study may have.
-    """
+    """Count the cells of the grids before any is made, because a short file can define too many for memory."""
     counts = {}
     for grid in study.grids:
         ways = [grid.devices, *grid.axes.values(), grid.modes, kind_of_modes(grid.modes).variants(grid)]
@@ -408,11 +392,7 @@ def _resolved(names: Sequence[str]) -> list[str]:
 
 
 def _check(grid: Grid) -> None:
-    """Reject settings that no cell of a grid could use.
-
-    Raises:
-        ConfigError: an unknown preconditioning, layer, setting of a layer or device.
-    """
+    """Reject settings that no cell of a grid could use."""
     parse_precondition(grid.option("precondition"))
     stack(grid.layers, grid.layer_settings)
     if second := grid.option("second"):

@@ -46,10 +46,6 @@ class Input:
         `reading` are options of `emmclab.read` for a trace. Its path may be followed by ` --only
         KEY=VALUE,...`, which selects requests. The name of a workload may be followed by ` --requests N`,
         which overrides `requests`.
-
-        Raises:
-            InputError: there is no such workload, or the file cannot be read.
-            ConfigError: `requests` of a recording, or `--only` of a workload.
         """
         source, _, only = source.partition(_ONLY)
         source, _, count = source.partition(_REQUESTS)

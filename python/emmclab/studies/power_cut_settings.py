@@ -120,11 +120,7 @@ class Cuts:
     file_systems: Mapping[str, FileSystem] = field(default_factory=dict)
 
     def scaled(self, scale: float) -> "Cuts":
-        """Return a copy with the number of cuts multiplied by `scale`.
-
-        Raises:
-            ConfigError: the scale is not above 0.
-        """
+        """Return a copy with the number of cuts multiplied by `scale`."""
         if not scale > 0:
             raise ConfigError(f"a scale of {scale:g} is impossible", field="scale", hint="give a number above 0")
         return replace(self, scale=self.scale * scale)

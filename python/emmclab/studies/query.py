@@ -58,12 +58,7 @@ _FETCHED = 1_000
 
 @contextlib.contextmanager
 def query_studies(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
-    """Run a query on the tables of one or several studies; each table is a view, with the column `study`.
-
-    Raises:
-        InputError: there are no results, or a table is damaged.
-        ConfigError: the query is not valid SQL, or names an unknown table or column.
-    """
+    """Run a query on the tables of one or several studies; each table is a view, with the column `study`."""
     views: dict[str, list[str]] = {}
     for folder in folders:
         for name in TABLES:
@@ -83,11 +78,7 @@ def query_studies(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
 
 
 def _require_intact(table: Path) -> None:
-    """Reject a table that is not as a run of the study wrote it.
-
-    Raises:
-        InputError: it is damaged.
-    """
+    """Reject a table that is not as a run of the study wrote it."""
     if not is_intact(table):
         raise InputError(
             f"{table}: this table of the results is damaged, or of an earlier version",

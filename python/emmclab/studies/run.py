@@ -148,9 +148,6 @@ class Shard:
     def parse(text: str) -> "Shard":
         """Parse text such as `3/16`.
 
-        Raises:
-            ConfigError: it is not a valid part.
-
         >>> str(Shard.parse("3/16"))
         '3-of-16'
         """
@@ -299,11 +296,7 @@ def _run(
 
 
 def require_all(cells: Sequence[Cell], executor: Executor) -> None:
-    """Reject cells that this machine, or a cluster, cannot run, before any starts.
-
-    Raises:
-        UnsupportedError: no root, FUSE or loop devices, or a tool is missing.
-    """
+    """Reject cells that this machine, or a cluster, cannot run, before any starts."""
     inputs: dict[CellKind, dict[Input, None]] = {}
     for cell in cells:
         inputs.setdefault(cell.kind, {})[cell.input] = None
@@ -372,9 +365,6 @@ def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output
 
     A row has the `key` of its cell, its `number` in the study, its `kind` (the table with its figures), the
     columns of that table, and the whole `result` as JSON. Returns the cells without a result.
-
-    Raises:
-        InputError: a place cannot be read, or contains no results.
     """
     try:
         with note_written_files(output):
@@ -416,11 +406,7 @@ def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], outpu
 
 
 def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Results:
-    """Read a file that `collect` wrote; `of_run` selects the needed part of each run.
-
-    Raises:
-        InputError: it is not such a file, or it is damaged.
-    """
+    """Read a file that `collect` wrote; `of_run` selects the needed part of each run."""
     if not path.is_file():
         raise InputError(f"{path}: file not found", file=str(path), hint="check the path")
     if not is_intact(path):

@@ -142,10 +142,6 @@ def run_search(
     Settings are chosen in batches of `batch`; each choice uses the figures of all earlier batches. So the
     trials depend on seed and batch, but not on the number of workers or their speed. Cells with stored
     results are not run again.
-
-    Raises:
-        ConfigError: the study has no section `[search]`, or a metric is not a column of the results.
-        UnsupportedError: optuna is not installed.
     """
     space = study.search
     if space is None:
@@ -341,11 +337,7 @@ def _reason(row: Any) -> str:
 
 
 def _figure(name: str, rows: list[Row]) -> float:
-    """Return a figure of a trial: the geometric mean over its cells, or the arithmetic mean of shares.
-
-    Raises:
-        ConfigError: results have no such figure.
-    """
+    """Return a figure of a trial: the geometric mean over its cells, or the arithmetic mean of shares."""
     values = [row.get(name) for row in rows]
     numbers = [float(one) for one in values if isinstance(one, (int, float)) and not isinstance(one, bool)]
     if len(numbers) == len(rows):
@@ -364,11 +356,7 @@ def _figure(name: str, rows: list[Row]) -> float:
 
 
 def require_objectives(minimize: Names, maximize: Names) -> tuple[Objective, ...]:
-    """Make objectives from the names of figures.
-
-    Raises:
-        ConfigError: there is no objective, or a figure is both minimised and maximised.
-    """
+    """Make objectives from the names of figures."""
     found = tuple(once([*map(Objective, several(minimize)), *(Objective(one, True) for one in several(maximize))]))
     names = [one.metric for one in found]
     if not names or len(set(names)) < len(names):

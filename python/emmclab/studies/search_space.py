@@ -137,11 +137,7 @@ class Space:
 
 
 def read_space(read: TomlTable, grids: Mapping[str, Grid]) -> Space:
-    """Read the section `[search]`; `grids` are those of the study by name, with their axes.
-
-    Raises:
-        ConfigError: a key is unknown, missing or wrong.
-    """
+    """Read the section `[search]`; `grids` are those of the study by name, with their axes."""
     grid = read.text("grid", next(iter(grids), ""))
     if grid not in grids:
         raise read.fault("grid", f"there is no grid `{grid}`", f"choose one of: {', '.join(grids) or 'none'}")

@@ -99,11 +99,7 @@ class Store:
         self.images = image_folders(self.place.folder or scratch(), images_limit)
 
     def keys(self) -> set[str]:
-        """Return the keys of all stored cells.
-
-        Raises:
-            InputError: a part is damaged.
-        """
+        """Return the keys of all stored cells."""
         if not (names := self._names()):
             return set()
         with self.place.reading() as aside:
@@ -153,11 +149,7 @@ class Store:
         return keys
 
     def _require_whole(self, names: Sequence[str], paths: Sequence[Path]) -> None:
-        """Refuse damaged parts.
-
-        Raises:
-            InputError: one is damaged.
-        """
+        """Refuse damaged parts."""
         for name, path in zip(names, paths, strict=True):
             if not is_intact(path):
                 file = f"{self.place}/{name}"
@@ -297,11 +289,7 @@ class Store:
         return found
 
     def index(self) -> Index:
-        """Read the index of the last finished run.
-
-        Raises:
-            InputError: the study has not been run to its end, or the index is damaged.
-        """
+        """Read the index of the last finished run."""
         path = f"{self.place}/index.json"
         hint = "run the study first: `emmclab run STUDY`"
         try:
@@ -318,11 +306,7 @@ class Store:
         return cast("Index", index)
 
     def results(self) -> Iterator[str]:
-        """Yield the results of the last finished run as JSON, including failures, in the order of the study.
-
-        Raises:
-            InputError: there is no finished run, or a part or the index is damaged.
-        """
+        """Yield the results of the last finished run as JSON, including failures, in the order of the study."""
         keys = self.index()["cells"]
         with self.place.reading() as aside:
             for key, text in ask(self.copies(aside), aside, keys, ["result"]):

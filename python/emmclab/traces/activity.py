@@ -138,11 +138,7 @@ def longest_waits(activity: Activity) -> list[SyncStall]:
 
 
 def require_waits(name: str, activity: Activity) -> None:
-    """Reject a trace whose waits for durability cannot be divided.
-
-    Raises:
-        UnsupportedError: it has no waits, or only their totals.
-    """
+    """Reject a trace whose waits for durability cannot be divided."""
     if activity.get("waits") or activity.get("unfinished"):
         return
     if activity.get("syncs"):

@@ -166,11 +166,7 @@ def profile_parts(
 
 
 def _paths(place: Path) -> list[Path]:
-    """Return the files of a trace.
-
-    Raises:
-        InputError: there are no files.
-    """
+    """Return the files of a trace."""
     if place.is_file():
         return [place]
     # Further files that Spark writes have names that begin with an underscore.
@@ -216,9 +212,6 @@ def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
     """Return the common header of all parts, which must have the same clock, and the sum of their ledgers.
 
     What is unknown for one part is unknown for the whole.
-
-    Raises:
-        FormatError: parts have different clocks.
     """
     said = {field: {trace.header[field] for trace in traces} for field in traces[0].header}
     if len(said["clock"]) > 1:
@@ -260,11 +253,7 @@ def _of_file(path: Path, options: Mapping[str, Any], slices: Sequence[Trace]) ->
 
 
 def _refuse_nothing(place: Path, ledger: Ledger) -> None:
-    """Reject conditions that no request satisfies.
-
-    Raises:
-        ConfigError: no request is left.
-    """
+    """Reject conditions that no request satisfies."""
     if not ledger["kept"]:
         raise ConfigError(
             f"{place}: no request meets all conditions together",

@@ -38,9 +38,6 @@ def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
 
     >>> percentiles_of("99.9,50"), percentiles_of([99, 99.0]), percentiles_of(None)
     ([50.0, 99.9], [99.0], [])
-
-    Raises:
-        ConfigError: one is not a number above 0 and up to 100, or the text contains none.
     """
     if values is None:
         return []
@@ -79,9 +76,6 @@ def bin_ns(width: str | float | None) -> int:
 
     >>> bin_ns("100ms"), bin_ns(1), bin_ns(None)
     (100000000, 1000000000, 0)
-
-    Raises:
-        ConfigError: it is not a time of at least 1 us and at most 1,000 h.
     """
     if width is None:
         return 0

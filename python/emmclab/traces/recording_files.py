@@ -37,9 +37,6 @@ def recordings(folder: Path, files: str = "*") -> list[Recording]:
     Args:
         folder: searched with all folders below it; links to folders are not followed.
         files: pattern of the file names, with `*` and `?`.
-
-    Raises:
-        InputError: a folder cannot be read.
     """
     found: list[Recording] = []
 
@@ -148,11 +145,7 @@ def metadata(path: str) -> dict[str, str | None]:
 
 
 def metadata_keys(found: list[Recording]) -> list[str]:
-    """Return the keys of the folders of a fleet, sorted.
-
-    Raises:
-        ConfigError: two keys differ only by case, which SQL does not distinguish.
-    """
+    """Return the keys of the folders of a fleet, sorted."""
     first: dict[str, tuple[str, str]] = {}
     for recording in found:
         for key in metadata(recording.path):

@@ -403,11 +403,7 @@ class Trace:
         return Profile({"name": fields.pop("name"), "trace_digest": self.digest, **fields})
 
     def _waits(self) -> str:
-        """Return the recorded activity (JSON), which texts have only at their end.
-
-        Raises:
-            UnsupportedError: it has no waits for durability.
-        """
+        """Return the recorded activity (JSON), which texts have only at their end."""
         if self.header["activity"] is None and self._ledger is None:
             refuse_pipes([self], "read twice, as --fsync needs")
             _ = self.ledger

@@ -46,11 +46,7 @@ class Kernel:
 
     @classmethod
     def of(cls, path: str) -> Kernel:
-        """Find the modules of a kernel file: in the folder of its package, else at their installed place.
-
-        Raises:
-            ConfigError: it is not a kernel, or the folder with its modules does not exist.
-        """
+        """Find the modules of a kernel file: in the folder of its package, else at their installed place."""
         file = Path(path)
         version = _version(file)
         top = file.absolute().parent.parent
@@ -66,11 +62,7 @@ class Kernel:
         return cls(file, version, found)
 
     def files_of(self, file_system: str) -> list[Path]:
-        """Return the modules that a guest with this file system loads, each after its dependencies.
-
-        Raises:
-            ConfigError: the kernel does not support the file system.
-        """
+        """Return the modules that a guest with this file system loads, each after its dependencies."""
         named = {_plain(path.name): path for path in sorted(self.modules.rglob("*.ko*"))}
         built_in = {_plain(Path(line).name) for line in self._lines("modules.builtin")}
         found: dict[Path, None] = {}
@@ -110,11 +102,7 @@ class Kernel:
 
 
 def contents(path: Path) -> bytes:
-    """Return the decompressed contents of a module.
-
-    Raises:
-        ConfigError: it is compressed with zstd, and no program to decompress it is installed.
-    """
+    """Return the decompressed contents of a module."""
     data = path.read_bytes()
     if path.suffix == ".xz":
         return lzma.decompress(data)
@@ -191,11 +179,7 @@ _LIBRARY = re.compile(r"(/\S+) \(0x")
 
 @functools.cache
 def _python() -> tuple[tuple[str, bytes, int], ...]:
-    """Return path, contents and mode of all files that Python needs to run the agent.
-
-    Raises:
-        UnsupportedError: this Python cannot be copied into a guest.
-    """
+    """Return path, contents and mode of all files that Python needs to run the agent."""
     interpreter = os.path.realpath(sys.executable)
     ours = Path(wire.__file__).parents[2]
     done = run_tool([interpreter, "-IS", "-c", _STUBS + _ASK, str(ours.parent)], _PATIENCE_S)

@@ -45,12 +45,7 @@ class GuestEndedError(Exception):
 
 
 def require(kernel: str, file_system: str | None = None) -> None:
-    """Reject a guest that cannot be started here, before any work is done.
-
-    Raises:
-        ConfigError: the file is not a kernel, or modules are missing.
-        UnsupportedError: there is no QEMU, or this machine is not an x86-64.
-    """
+    """Reject a guest that cannot be started here, before any work is done."""
     if platform.machine() != "x86_64":
         raise UnsupportedError(f"guests run only on x86-64, and this machine is {platform.machine()}")
     for tool, package in ((QEMU, "qemu-system-x86"), ("setpriv", "util-linux"), ("ldd", "libc-bin")):
@@ -206,12 +201,7 @@ class Guest:
         return crash[0] if crash is not None else "; ".join(last) or "it ended"
 
     def mount(self, options: str, read: set[int]) -> None:
-        """Mount the disk until the guest ends; if that is refused, add the blocks read (4 KiB) to `read`.
-
-        Raises:
-            NotMountedError: the guest's kernel refuses; the text is its reason.
-            GuestEndedError: the guest ended.
-        """
+        """Mount the disk until the guest ends; if that is refused, add the blocks read (4 KiB) to `read`."""
         answer = self.ask("mount", kind=self.file_system, options=options)
         if "refused" in answer:
             read |= {*answer["blocks"]}
@@ -279,9 +269,6 @@ def mounted_in_guest(kernel: str, uri: str, file_system: str, options: str | Non
         file_system: file system of the disk.
         options: mount options.
         folder: private folder for files of the guest.
-
-    Raises:
-        EmmclabError: the guest does not start, or its kernel does not mount the disk.
     """
     [socket] = parse_qs(urlsplit(uri).query)["socket"]
     with Guest(Kernel.of(kernel), file_system, nbd(socket), folder) as guest:
@@ -313,11 +300,7 @@ class GuestMounts:
 
     @contextmanager
     def mounted(self, read: set[int]) -> Iterator[GuestFiles]:
-        """Mount the image; add the blocks that were read to `read`.
-
-        Raises:
-            NotMountedError: the guest's kernel refuses or crashes; the text is the reason.
-        """
+        """Mount the image; add the blocks that were read to `read`."""
         kind = kind_of(self.disk)
         if not kind:
             raise NotMountedError("the disk contains no known file system")

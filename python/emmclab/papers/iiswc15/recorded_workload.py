@@ -59,10 +59,6 @@ def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
     A file is identified as the workload with its number of requests and data size in Table III, exactly or
     within 1 %; else by its name. If two files match one workload, the one with the more certain
     identification is used.
-
-    Raises:
-        ConfigError: there is no such folder, no trace of the paper in it, or two files are one workload.
-        FormatError: a file that is named as a workload is not a whole trace.
     """
     if not folder.is_dir():
         raise ConfigError(
@@ -190,9 +186,6 @@ def _one_for_each(found: Iterable[_Found], left_out: list[tuple[str, str]]) -> l
     """Choose the most certain file of each workload, in the order of the paper; list the others as left out.
 
     Among files that are identified by name, the most certain one has the nearest number of requests.
-
-    Raises:
-        ConfigError: two files are equally certain.
     """
     by_workload: dict[str, list[_Found]] = {}
     for one in found:

@@ -202,12 +202,7 @@ class Session:
 
 
 def read_log(path: Path, text: bytes | None = None) -> Session:
-    """Read a log, whose end may be missing; `text` is its content if it is not a file.
-
-    Raises:
-        InputError: it cannot be read.
-        FormatError: it is not a log, or contains no run.
-    """
+    """Read a log, whose end may be missing; `text` is its content if it is not a file."""
     if text is None:
         try:
             with path.open("rb") as file:
@@ -288,11 +283,7 @@ class Log:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a log for appending; `-` is stdout.
-
-        Raises:
-            InputError: it cannot be written.
-        """
+        """Open a log for appending; `-` is stdout."""
         self.name = "the standard output" if path == STREAM else str(path)
         self._of_a_file = path != STREAM
         try:
@@ -322,11 +313,7 @@ class Log:
         return self._file
 
     def add(self, *parts: Any, wait: bool = True) -> None:
-        """Append a line; with `wait`, return when it is durable, as far as its disk keeps its guarantees.
-
-        Raises:
-            InputError: the disk of the log, or the reader of the pipe, has failed.
-        """
+        """Append a line; with `wait`, return when it is durable, as far as its disk keeps its guarantees."""
         with self._changed:
             self._lines.append(line(*parts))
             self._changed.notify_all()

@@ -56,12 +56,7 @@ class Nbd:
     """A disk over NBD; each thread has its own connection."""
 
     def __init__(self, address: str) -> None:
-        """Connect.
-
-        Raises:
-            ConfigError: the address is wrong, or the export cannot be used.
-            InputError: no server answers.
-        """
+        """Connect."""
         self.name = address
         self._own = threading.local()
         self._connections: list[socket.socket] = []
@@ -225,12 +220,7 @@ class Target(Protocol):
 
 
 def open_target(target: str, *, write: bool) -> Target:
-    """Open a target: a block device, a file, or `nbd+unix:///?socket=PATH`.
-
-    Raises:
-        ConfigError: it is neither.
-        InputError: it cannot be opened.
-    """
+    """Open a target: a block device, a file, or `nbd+unix:///?socket=PATH`."""
     if is_nbd(target):
         return Nbd(target)
     if "/" not in target and not Path(target).exists():
@@ -340,11 +330,7 @@ class Closing:
 
 
 def refuse_same_disk(target: Target, log: int) -> None:
-    """Reject a log on the device whose power is cut: syncs of the log would make the test data durable.
-
-    Raises:
-        ConfigError: the log is on that device.
-    """
+    """Reject a log on the device whose power is cut: syncs of the log would make the test data durable."""
     disk = target.disk() if isinstance(target, Direct) else None
     about = os.fstat(log)
     if disk is not None and stat.S_ISREG(about.st_mode) and about.st_dev in _parts_of(disk):

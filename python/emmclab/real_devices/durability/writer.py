@@ -92,10 +92,6 @@ def write(
     """Write records to the first `span` bytes of a target until it fails or the caller requests the end.
 
     `ready` is called when everything has been written once and the power may be cut.
-
-    Raises:
-        ConfigError: the span is impossible.
-        InputError: the log cannot be written, or the file of the target has no room.
     """
     work = _Work(target, log, _planned(target, span))
     begin(log, work.plan, target.identity())

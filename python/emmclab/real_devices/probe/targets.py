@@ -46,11 +46,7 @@ class Simulated:
 
 
 def open_direct(path: Path, *, write: bool, flags: int = 0) -> int:
-    """Open a block device or a file with direct I/O; for writing, a block device must not be in use.
-
-    Raises:
-        InputError: it cannot be opened, or its file system does not support direct I/O.
-    """
+    """Open a block device or a file with direct I/O; for writing, a block device must not be in use."""
     flags |= os.O_DIRECT | os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY)
     try:
         if write and path.is_block_device():
@@ -91,11 +87,7 @@ class Disk:
         os.close(self._file)
 
     def transfer(self, write: bool, offsets_kb: Sequence[int], length_kb: int) -> list[float]:
-        """Return measured times in ms.
-
-        Raises:
-            InputError: the device fails, or returns less than requested.
-        """
+        """Return measured times in ms."""
         took = []
         with memoryview(self._memory) as whole, whole[: length_kb * 1024] as part:
             move = os.pwritev if write else os.preadv
@@ -121,11 +113,7 @@ class Disk:
 
 
 def check_size(target: Target, span_kb: int) -> None:
-    """Reject a span that exceeds the target or is too small for a measurement.
-
-    Raises:
-        ConfigError: the span is impossible.
-    """
+    """Reject a span that exceeds the target or is too small for a measurement."""
     least_kb = 2 * LONGEST_KB
     if not least_kb <= span_kb <= target.size_kb:
         raise ConfigError(

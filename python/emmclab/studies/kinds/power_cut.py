@@ -121,9 +121,6 @@ def run_cuts(
     """Record a run on a device under layers and explore it.
 
     The log is stored in `logs` if that is given, for `emmclab crash --again`.
-
-    Raises:
-        EmmclabError: the workload failed, or the states cannot be recovered as requested.
     """
     if logs is None:
         with scratch() as folder:
