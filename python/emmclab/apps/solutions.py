@@ -91,9 +91,6 @@ SOLUTIONS = (
 def find_solutions(names: Names) -> list[Solution]:
     """Return solutions by name, the plain device first; all solutions if no name is given.
 
-    Raises:
-        ConfigError: there is no such solution.
-
     >>> [one.name for one in find_solutions(["raid0"])]
     ['plain', 'raid0']
     """
@@ -122,9 +119,6 @@ def compare_solutions(
     are totals over the main device and a second one of the same kind; bytes written to a second device of
     another kind are a separate figure. Risks are from explored power cuts (`risks`). `impossible` are runs
     that a device does not allow: application, device, network, solution and the reason.
-
-    Raises:
-        ConfigError: the plain run to compare with is missing.
     """
     plain: dict[tuple[str, ...], AppResult] = {
         _place(result): result for solution, result in runs if solution.name == "plain"

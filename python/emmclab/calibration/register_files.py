@@ -51,11 +51,6 @@ def register_files(source: Path) -> list[RegisterFile]:
     """Read all files with registers: the file itself, or those of a folder, an archive or a recording.
 
     `-` is stdin.
-
-    Raises:
-        InputError: the operating system refuses, or a file is too large.
-        FormatError: an archive is damaged, or a folder or a recording contains no registers.
-        ConfigError: a recording contains those of several devices.
     """
     if str(source) == "-":
         return [("-", _bounded(sys.stdin.buffer.read(_MOST_BYTES + 1), source))]

@@ -141,9 +141,6 @@ def is_random_run(result: Result) -> bool:
 def check_random(devices: Sequence[Device], precondition: str) -> None:
     """Reject several seeds for a run without randomness.
 
-    Raises:
-        ConfigError: neither preconditioning nor the devices use random numbers, so that every run is the same.
-
     >>> check_random([Device.preset("nexus5")], "none")
     >>> check_random([Device.preset("small-1gb")], "steady:1")
     """

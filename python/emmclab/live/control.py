@@ -213,12 +213,7 @@ def _connect(client: socket.socket, path: Path) -> None:
 
 
 def ask(path: Path, command: str, **more: str) -> Reply:
-    """Send a command to a control socket; return the answer.
-
-    Raises:
-        InputError: nothing answers there.
-        ConfigError: the command was refused.
-    """
+    """Send a command to a control socket; return the answer."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
             _connect(client, path)

@@ -31,9 +31,6 @@ _process: subprocess.Popen[bytes] | None = None
 def convert(function: str, *arguments: Any, **options: Any) -> Any:
     """Call a function of vl-convert in the separate process.
 
-    Raises:
-        EmmclabError: the call fails, or the process ended.
-
     >>> convert("vegalite_to_svg", {"mark": "point", "data": {"values": [{}]}})[:4]
     '<svg'
     """

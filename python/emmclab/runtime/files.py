@@ -23,12 +23,7 @@ written_files: list[str] = []
 
 
 def read_text(path: str | Path, hint: str | None = None) -> str:
-    """Read a settings file as text; `hint` is the advice if the file cannot be read.
-
-    Raises:
-        InputError: the operating system refuses, or the file is too large or endless, such as `/dev/zero`.
-        FormatError: it is not UTF-8.
-    """
+    """Read a settings file as text; `hint` is the advice if the file cannot be read."""
     try:
         with Path(path).open("rb") as file:
             read = file.read(MOST_SETTINGS_BYTES + 1)
@@ -62,9 +57,6 @@ def refuse_other_endings(path: str | Path, endings: Sequence[str], field: str) -
 
     >>> refuse_other_endings(Path("load.CSV"), (".csv", ".parquet"), "--output")
     '.csv'
-
-    Raises:
-        ConfigError: the name has none of these extensions.
     """
     ending = Path(path).suffix.lower()
     if ending not in endings:
@@ -108,9 +100,6 @@ def refuse_link(path: Path) -> Path:
     """Return a path of stored results; results are neither written nor removed through a link.
 
     A folder of results may come from someone else, and a link in it may lead to any folder of this user.
-
-    Raises:
-        InputError: it is a symbolic link.
     """
     if path.is_symlink():
         raise InputError(
@@ -122,11 +111,7 @@ def refuse_link(path: Path) -> Path:
 
 
 def open_own(path: Path) -> IO[str]:
-    """Open a file of this program for reading and writing at its end; it is made if it is missing.
-
-    Raises:
-        InputError: it cannot be opened, is a link, or is no regular file.
-    """
+    """Open a file of this program for reading and writing at its end; it is made if it is missing."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         handle = os.open(refuse_link(path), flags, 0o666)
@@ -221,11 +206,7 @@ def write_pieces(path: Path, pieces: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def made_aside(path: Path) -> Iterator[Path]:
-    """Yield the path of a file to be made, which then takes the place of `path`; on failure nothing is left.
-
-    Raises:
-        InputError: the operating system refuses.
-    """
+    """Yield the path of a file to be made, which then takes the place of `path`; on failure nothing is left."""
     made = Path()
     try:
         with folder_aside(path.absolute().parent) as aside:

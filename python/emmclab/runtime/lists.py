@@ -59,9 +59,6 @@ def between_commas(text: str, option: str) -> list[str]:
 
     >>> between_commas("nexus5, ufs31", "--devices"), between_commas(" ", "--devices")
     (['nexus5', 'ufs31'], [])
-
-    Raises:
-        ConfigError: a member is empty, for example because a shell variable is unset.
     """
     parts = [part.strip() for part in text.split(",")]
     if not any(parts):
@@ -81,9 +78,6 @@ def split_names(text: str, what: str, option: str, example: str) -> list[str]:
 
     >>> split_names("nexus5, ufs31, nexus5", "device to compare", "--devices", "nexus5,ufs31")
     ['nexus5', 'ufs31']
-
-    Raises:
-        ConfigError: there is none, or one is empty.
     """
     names = once(between_commas(text, option))
     if not names:

@@ -32,11 +32,7 @@ def use_copies(copies: Mapping[str, str]) -> None:
 
 @functools.cache
 def file_digest(path: str) -> str:
-    """Return the SHA-256 of a file's bytes, first 16 digits.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Return the SHA-256 of a file's bytes, first 16 digits."""
     place = Path(local_path(path))
     if place.exists() and not place.is_file():
         raise InputError(
@@ -55,9 +51,6 @@ def scratch() -> Path:
 
     It is in a folder that is writable for every user, and is swept. A link that another user put in its place
     would make this user remove files elsewhere, so links are rejected.
-
-    Raises:
-        InputError: the path is not a folder that only this user can write to.
     """
     user = os.geteuid() if hasattr(os, "geteuid") else 0
     folder = Path(tempfile.gettempdir()) / f"emmclab-{user}"

@@ -105,11 +105,7 @@ def attributes(group: Mapping[str, Option]) -> str:
 
 
 def complete(declared: Mapping[str, Option], given: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Return all options; those that are not given have their defaults, and names are lists.
-
-    Raises:
-        TypeError: there is no such option of `what`.
-    """
+    """Return all options; those that are not given have their defaults, and names are lists."""
     if unknown := sorted(given.keys() - declared.keys()):
         raise TypeError(f"there is no option {unknown[0]!r} of {what}; there are: {', '.join(declared)}")
     values = {name: given.get(name, one.default) for name, one in declared.items()}

@@ -20,9 +20,6 @@ EXTRAS = {
 def library(name: str) -> Any:
     """Import a library of an extra.
 
-    Raises:
-        UnsupportedError: it is missing; the hint is the command that installs it.
-
     >>> library("pyarrow").__name__
     'pyarrow'
     """

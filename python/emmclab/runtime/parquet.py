@@ -152,11 +152,7 @@ def memory_database(**options: str) -> duckdb.DuckDBPyConnection:
 
 @contextlib.contextmanager
 def refusing(aside: Path) -> Iterator[None]:
-    """Convert errors of a database that uses the folder `aside`.
-
-    Raises:
-        InputError: the disk is full, or a file is not Parquet.
-    """
+    """Convert errors of a database that uses the folder `aside`."""
     try:
         yield
     except duckdb.Error as error:
@@ -205,11 +201,7 @@ def typed(columns: Mapping[str, str]) -> str:
 
 
 def metadata_of(path: Path) -> dict[str, str]:
-    """Return the texts in the metadata of a Parquet file; empty if the file is not Parquet.
-
-    Raises:
-        InputError: the file cannot be opened.
-    """
+    """Return the texts in the metadata of a Parquet file; empty if the file is not Parquet."""
     try:
         path.open("rb").close()
         with questions() as asked:

@@ -10,9 +10,6 @@ from emmclab.errors import ConfigError
 def parse_precondition(text: str) -> _core.Precondition | Path:
     """Parse `none`, `sequential:90`, `random:90`, `steady:4`, `used:1y`, or the path of a trace.
 
-    Raises:
-        ConfigError: it is none of these, or an amount is impossible.
-
     >>> parse_precondition("random:80").text, parse_precondition("steady").text
     ('random:80', 'steady:4')
     >>> parse_precondition("used:1y,daily=10GB").text
@@ -27,11 +24,7 @@ def parse_precondition(text: str) -> _core.Precondition | Path:
 
 
 def no_trace(text: str, device: str) -> _core.Precondition:
-    """Parse a state for which a trace is not supported; `device` names the device in the error message.
-
-    Raises:
-        ConfigError: as `parse_precondition`, and for the path of a trace.
-    """
+    """Parse a state for which a trace is not supported; `device` names the device in the error message."""
     found = parse_precondition(text)
     if isinstance(found, Path):
         raise ConfigError(

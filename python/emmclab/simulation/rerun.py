@@ -69,12 +69,7 @@ def _open_input(result: StoredResult, one: Mapping[str, Any]) -> tuple[Path, Tra
 
 
 def recipe_of(result: StoredResult) -> Recipe:
-    """Return the traces, device and options needed to simulate a stored result again.
-
-    Raises:
-        ConfigError: the file does not contain them, or the run was not a replay of traces.
-        InputError: a trace no longer exists, has changed, or was not a file.
-    """
+    """Return the traces, device and options needed to simulate a stored result again."""
     fields, options = result.fields, result.fields.get("options") or {}
     device, second = device_of(result), second_of(result)
     inputs = result.provenance.get("inputs")

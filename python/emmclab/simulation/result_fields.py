@@ -231,11 +231,7 @@ def result_field(path: str) -> ResultField:
 
 
 def shown_fields(paths: tuple[str, ...]) -> tuple[ResultField, ...]:
-    """Return displayed figures by their paths, in order.
-
-    Raises:
-        KeyError: there is no such field, or it is not a displayed figure.
-    """
+    """Return displayed figures by their paths, in order."""
     found = tuple(map(result_field, paths))
     if bare := [field.path for field in found if not field.label]:
         raise KeyError(f"no label is declared for {', '.join(bare)}")

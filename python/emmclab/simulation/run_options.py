@@ -177,9 +177,6 @@ RunOptions.__doc__ = f"{RunOptions.__doc__}\n\n{attributes(RUN_OPTIONS)}"
 def check(name: str, value: Any) -> None:
     """Reject a value outside the range of an option, or one that is not among its words.
 
-    Raises:
-        ConfigError: it is outside its range, or not one of the allowed words.
-
     >>> check("mode", "fast")
     Traceback (most recent call last):
     ...
@@ -203,10 +200,6 @@ def check(name: str, value: Any) -> None:
 
 def complete_options(options: RunOptions) -> dict[str, Any]:
     """Return all options; those that are not given have their defaults.
-
-    Raises:
-        ConfigError: a value is impossible.
-        TypeError: there is no such option.
 
     >>> complete_options({"rate": 2})["rate"], complete_options({"mode": None})["mode"]
     (2, 'auto')

@@ -63,13 +63,7 @@ class DeviceSettings(NamedTuple):
 
 
 def read_result(text: str) -> StoredResult:
-    """Read one stored result; `FILE#2` is the second result in a file.
-
-    Raises:
-        InputError: the file cannot be read.
-        FormatError: it is damaged, or not a result.
-        ConfigError: it contains several results and none is selected, or the selected one does not exist.
-    """
+    """Read one stored result; `FILE#2` is the second result in a file."""
     path, _, number = (text, "", "") if Path(text).is_file() else text.rpartition("#")
     if not path or not number.isdigit():
         path, number = text, ""
@@ -96,12 +90,7 @@ def _seed_of(one: StoredResult, among: Sequence[StoredResult]) -> str:
 
 
 def read_results(path: Path) -> list[StoredResult]:
-    """Read all results of a file.
-
-    Raises:
-        InputError: the file cannot be read.
-        FormatError: it is damaged, or not a result.
-    """
+    """Read all results of a file."""
     found: list[StoredResult] = []
     if path.suffix.lower() == ".parquet":
         fields = _of_requests(path)
