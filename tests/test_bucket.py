@@ -14,7 +14,7 @@ import pytest
 from conftest import PATIENCE_S, Server, assert_refused, begin, biotracer, emmclab, emmclab_ok, need_library, wait_until
 from emmclab.errors import ConfigError, InputError, UnsupportedError
 from emmclab.fleet import Table, profile_fleet
-from emmclab.fleet.recording_source import InBucket, source_of
+from emmclab.fleet.run import InBucket, source_of
 from emmclab.fleet.table_state import Copy
 from emmclab.runtime import bucket as buckets
 from emmclab.runtime.bucket import Bucket

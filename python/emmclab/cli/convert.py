@@ -13,7 +13,7 @@ from emmclab.cli.output_files import To, note_picture, output_option, report, to
 from emmclab.cli.progress import Meter
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import between_commas
-from emmclab.traces.ledger_text import ledger_line
+from emmclab.traces.profile_fields import ledger_line
 from emmclab.traces.reading import combine
 from emmclab.traces.trace import Trace
 

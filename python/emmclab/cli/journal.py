@@ -11,7 +11,7 @@ from emmclab.cli.declared_options import option
 from emmclab.cli.options import AsJson, Reading, TraceFile
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Meter
-from emmclab.traces.ledger_text import ledger_line
+from emmclab.traces.profile_fields import ledger_line
 
 
 @command("emmclab journal trace.parquet --html journal.html")

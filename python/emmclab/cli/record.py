@@ -21,7 +21,7 @@ from emmclab.cli.show_profile import show_activity
 from emmclab.cli.signals import output_aside, stop_on_signals
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.traces.activity import longest_waits
-from emmclab.traces.ledger_text import ledger_line
+from emmclab.traces.profile_fields import ledger_line
 from emmclab.traces.recorded_registers import recorded_devices
 
 #: Maximum wait for a batch, and so the delay until an end is noticed, seconds.

@@ -17,9 +17,8 @@ from emmclab.runtime.document import Row
 from emmclab.traces.activity import Activity, activity_tables
 from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.journal import Journal
-from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile import FieldDifference, Profile
-from emmclab.traces.profile_fields import SIZE_FIELDS, TABLES, Field
+from emmclab.traces.profile_fields import SIZE_FIELDS, TABLES, Field, ledger_line
 from emmclab.traces.profile_notes import clock_tables, devices_table, doubts, notes, recording_note, reissues_table
 from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.published import published_row

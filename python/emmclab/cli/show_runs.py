@@ -41,7 +41,7 @@ from emmclab.simulation.result_text import (
     trusted,
     warnings_by_text,
 )
-from emmclab.traces.ledger_text import ledger_line
+from emmclab.traces.profile_fields import ledger_line
 from emmclab.traces.profile_options import percentile_label
 
 

@@ -15,7 +15,7 @@ from emmclab.runtime.document import Note, Part, Section
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.result_text import device_before, mode_line
-from emmclab.traces.ledger_text import ledger_line
+from emmclab.traces.profile_fields import ledger_line
 
 #: Maximum number of options on the first screen.
 _BEST = 3

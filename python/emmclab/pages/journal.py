@@ -7,7 +7,7 @@ from emmclab.pages.first_screen import Head, Provenance, lost, tile
 from emmclab.pages.plots import Chart, Rows, chart_of, figure, in_order, tooltip
 from emmclab.runtime.document import Charts, Section
 from emmclab.traces.journal import Journal
-from emmclab.traces.ledger_text import ledger_line
+from emmclab.traces.profile_fields import ledger_line
 
 
 @figure("Bytes written by role", "By role, or as flags and addresses indicate.", name="shares")

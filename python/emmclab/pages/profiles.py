@@ -17,9 +17,8 @@ from emmclab.traces.activity import activity_tables
 from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.inputs import ProvenanceFields
 from emmclab.traces.journal import Journal
-from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile import Profile
-from emmclab.traces.profile_fields import RESPONSE_P99, TABLE_FIELDS, TABLES, Field, jumps_text
+from emmclab.traces.profile_fields import RESPONSE_P99, TABLE_FIELDS, TABLES, Field, jumps_text, ledger_line
 from emmclab.traces.profile_notes import clock_tables, devices_table, notes, reissues_table
 from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.published import published_cells, published_row

@@ -21,7 +21,7 @@ from emmclab.simulation.result_fields import result_field, shown_fields
 from emmclab.simulation.result_tables import FIGURES, figures_table
 from emmclab.simulation.result_text import device_before, headline, mode_line, notes_by_text, warnings_by_text
 from emmclab.traces.inputs import ProvenanceFields
-from emmclab.traces.ledger_text import ledger_line
+from emmclab.traces.profile_fields import ledger_line
 
 #: Figures of the work of the device.
 _EVENTS = shown_fields(

@@ -47,8 +47,7 @@ from emmclab.studies.summary import (
     summaries,
 )
 from emmclab.traces.inputs import ProvenanceFields
-from emmclab.traces.ledger_text import ledger_line
-from emmclab.traces.profile_fields import TABLES
+from emmclab.traces.profile_fields import TABLES, ledger_line
 
 #: Maximum number of rows in one table; the tables that `query` reads have all rows.
 _MOST_ROWS = 2_000

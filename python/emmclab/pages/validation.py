@@ -17,7 +17,7 @@ from emmclab.runtime.document import Bullets, Charts, Heading, Note, Part, Row, 
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import signed
 from emmclab.traces.inputs import ProvenanceFields
-from emmclab.traces.ledger_text import ledger_line
+from emmclab.traces.profile_fields import ledger_line
 
 #: Name of the recorded times in comparisons with models.
 _RECORDED = "recorded"

@@ -20,8 +20,8 @@ from emmclab.runtime.document import Bullets, Charts, Folded, Note, Number, Part
 from emmclab.runtime.files import write_atomically
 from emmclab.studies.results import Results, stand_ins
 from emmclab.studies.stored_types import About, RecordingsAbout
-from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile import Profile
+from emmclab.traces.profile_fields import ledger_line
 from emmclab.traces.reading import bundled_by_name
 
 

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Literal
 
 from emmclab.runtime.document import TextTable
 from emmclab.runtime.notebook import cell_text, escaped, heading_html, pairs_html, table_html
-from emmclab.traces.ledger_text import ledger_line
-from emmclab.traces.profile_fields import TABLES
+from emmclab.traces.profile_fields import TABLES, ledger_line
 
 if TYPE_CHECKING:
     from emmclab.traces.profile import Profile

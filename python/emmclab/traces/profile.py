@@ -10,9 +10,8 @@ from emmclab.runtime.html_pages import write_page
 from emmclab.runtime.number_format import size
 from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.journal import Journal
-from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.notebook import profile_html
-from emmclab.traces.profile_fields import JUMP_FIELDS, KEY_FIELDS, TABLES, jump_cells
+from emmclab.traces.profile_fields import JUMP_FIELDS, KEY_FIELDS, TABLES, jump_cells, ledger_line
 
 
 class Estimate(TypedDict):

@@ -1,8 +1,9 @@
-"""The columns of Tables III and IV: names, labels, units and meaning, declared once for every output."""
+"""The columns of Tables III and IV: names, labels, units and meaning, declared once; and the ledger in words."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from emmclab import _core
 from emmclab.core_types import ClockJumpRow
 from emmclab.runtime.document import Column
 from emmclab.runtime.number_format import significant
@@ -215,3 +216,15 @@ def jumps_text(count: int) -> str:
     """
     jumps = "clock jump or pause" if count == 1 else "clock jumps or pauses"
     return f"{count:,} {jumps} of the recording"
+
+
+def ledger_line(ledger: Mapping[str, int | None]) -> str:
+    """Return the ledger in one line.
+
+    >>> ledger_line({"seen": 5702, "kept": 5702, "skipped": 0, "headers_stripped": 1155, "reissued": None})
+    '5,702 seen, 5,702 kept, 1,155 headers stripped'
+    """
+    labels = _core.ledger_labels()
+    first = [f"{ledger[field]:,} {field}" for field in ("seen", "kept")]
+    rest = [f"{count:,} {labels[field]}" for field, count in ledger.items() if count and field not in ("seen", "kept")]
+    return ", ".join(first + rest)

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from emmclab.errors import ConfigError, InputError
 from emmclab.real_devices.durability.records import Kind
-from emmclab.real_devices.probe.targets import open_direct
+from emmclab.real_devices.probe import open_direct
 
 
 class TargetIdentity(TypedDict):
