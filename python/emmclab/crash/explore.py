@@ -287,8 +287,7 @@ def require_recoverable(run: _core.CrashRun, options: Options) -> None:
             if options.recovery == "process":
                 raise not_in_process(error) from error
             return
-        # A state with missing writes may lack the superblock; the state with all writes has it, if the disk
-        # is ext4.
+        # A state with missing writes may lack the superblock; the state with all writes has it, if the disk is ext4.
         if problem is None or "is not 0xef53" not in json.loads(problem)["detail"]:
             return
     short = "; the log is cut short" if facts["truncated"] else ""

@@ -62,8 +62,7 @@ class ByMount:
         """Mount the current state and return the result of `look`.
 
         Args:
-            asked: identifies everything that `look` depends on besides the files: equal texts mean equal
-                findings.
+            asked: identifies everything that `look` depends on besides the files: equal texts mean equal findings.
             look: is called with the files; must not keep them.
         """
         known = self._explorer.known_outcome(asked) if self._tells_reads() else None

@@ -178,8 +178,7 @@ def explore_in_parallel(
         grounds: digest of everything that a verdict depends on besides log and options, from
             `emmclab.crash.verdict_inputs`; results on other grounds are not reused.
         fresh: reuse no stored results.
-        on_results: called with the results at the end, and if there is a folder, at the start and every two
-            seconds.
+        on_results: called with the results at the end, and if there is a folder, at the start and every two seconds.
     """
     # Known results are not explored again, but files of a killed exploration are removed in any case.
     remove_stale()

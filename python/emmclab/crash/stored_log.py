@@ -44,8 +44,7 @@ def acknowledged_at(run: _core.CrashRun) -> list[int]:
     if not run.acknowledgements():
         return times
     explorer = _core.Explorer(run, _options(1 << 62, None))
-    # The explorer skips a moment with the same contents and lines as an earlier one, but none with a new
-    # line.
+    # The explorer skips a moment with the same contents and lines as an earlier one, but none with a new line.
     while (text := explorer.next_state()) is not None:
         state = json.loads(text)
         times += [state["at_ns"]] * (state["acknowledged"] - len(times))

@@ -3,10 +3,9 @@
 A program of its own, which needs the standard library alone: `python workloads.py NAME OPERATIONS SEED`, in
 the folder to work in. Each line is answered by a byte on the standard input, or by its end.
 
-Lines: `safe NAME WHAT` once the system said that it is durable; before that, for a file, `makes NAME WHAT`
-(it may be there in part), `grows NAME WHAT` (it may have any length in between) or `turns NAME WHAT` (it is
-the old one or the new one). For a file, `WHAT` is its size and SHA-256, or `gone`; for a log and a database,
-the number of the last record.
+Lines: `safe NAME WHAT` once the system said that it is durable; before that, for a file, `makes NAME WHAT` (it may be
+there in part), `grows NAME WHAT` (it may have any length in between) or `turns NAME WHAT` (it is the old one or the new
+one). For a file, `WHAT` is its size and SHA-256, or `gone`; for a log and a database, the number of the last record.
 
 A workload without pauses ends before any timer of the kernel expires (ext4 commits every 5 s, dirty pages are
 written after 30 s). Then nothing reaches the device between two calls of a program, and cuts miss the states

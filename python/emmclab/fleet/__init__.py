@@ -1,7 +1,6 @@
 """Fleets: many recordings as one table, summarised and compared.
 
-A fleet is a folder or bucket of recordings. Its table has a row for each recording: every number of its
-profile.
+A fleet is a folder or bucket of recordings. Its table has a row for each recording: every number of its profile.
 """
 
 from emmclab.fleet.run import Counts, profile_fleet

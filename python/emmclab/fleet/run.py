@@ -191,10 +191,9 @@ def profile_fleet(
 ) -> tuple[Table, Counts]:
     """Profile every recording below a folder that the table does not contain yet, then write the table.
 
-    A recording is unchanged if its size and times of change (in a bucket, the ETag) are those of the last
-    run, or else if its digest is. An interrupted run leaves its rows next to the table (`.NAME.state`; for a
-    bucket, on this machine), and the next run continues from there. The table does not depend on the executor
-    or on earlier runs.
+    A recording is unchanged if its size and times of change (in a bucket, the ETag) are those of the last run, or else
+    if its digest is. An interrupted run leaves its rows next to the table (`.NAME.state`; for a bucket, on this
+    machine), and the next run continues from there. The table does not depend on the executor or on earlier runs.
 
     Args:
         folder: searched recursively; or a bucket, as `s3://BUCKET/PREFIX`.

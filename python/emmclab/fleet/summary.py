@@ -24,8 +24,7 @@ from emmclab.traces.profile_fields import Field
 
 #: Percentiles in the summary of a distribution over recordings.
 POINTS = (0, 5, 25, 50, 75, 95, 100)
-#: Modified z-score above which a value is an outlier (Iglewicz and Hoaglin, "How to Detect and Handle
-#: Outliers", 1993).
+#: Modified z-score above which a value is an outlier (Iglewicz and Hoaglin, "How to Detect and Handle Outliers", 1993).
 OUTLYING = 3.5
 #: Minimum number of values for which outliers are reported.
 LEAST_FOR_OUTLIERS = 8
@@ -46,10 +45,9 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 def deviations(values: Sequence[float], *, logarithmic: bool) -> list[float]:
     """Return the modified z-score of each value: its distance from the median in robust standard deviations.
 
-    That is 0.6745 (x - median) / MAD, where MAD is the median of the distances from the median. If more than
-    half of the values are equal, MAD is 0 and the mean distance (times 1.2533) is used instead. With
-    `logarithmic`, distances are those of logarithms if all values are above 0, because times, sizes and rates
-    differ by factors.
+    That is 0.6745 (x - median) / MAD, where MAD is the median of the distances from the median. If more than half of
+    the values are equal, MAD is 0 and the mean distance (times 1.2533) is used instead. With `logarithmic`, distances
+    are those of logarithms if all values are above 0, because times, sizes and rates differ by factors.
 
     >>> [round(score, 2) for score in deviations([1, 2, 3, 4, 40], logarithmic=False)]
     [-1.35, -0.67, 0.0, 0.67, 24.96]
@@ -159,8 +157,7 @@ class Summary:
     def headline(self) -> str:
         """Return the result in a sentence.
 
-        It contains the first compared figure that recordings have; of several groups, the lowest and the
-        highest.
+        It contains the first compared figure that recordings have; of several groups, the lowest and the highest.
         """
         field = next((one for one in COMPARED if self.whole.values[one.name]), None)
         if field is None:
@@ -295,8 +292,7 @@ def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' if count != 1 else ''}"
 
 
-#: Ratio of the median durations above which totals reflect the lengths of the recordings rather than
-#: behaviour.
+#: Ratio of the median durations above which totals reflect the lengths of the recordings rather than behaviour.
 _MUCH_LONGER = 1.1
 
 #: Accepted probability of any false difference among all figures.
@@ -313,8 +309,7 @@ class Difference:
     after_recordings: int
     before_median: float | None
     after_median: float | None
-    #: Cliff's delta: the share of pairs in which the second value is larger, minus that in which it is
-    #: smaller.
+    #: Cliff's delta: the share of pairs in which the second value is larger, minus that in which it is smaller.
     delta: float | None
     #: Two-sided p-value of the Mann-Whitney test.
     p: float | None

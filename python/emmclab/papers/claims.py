@@ -223,8 +223,7 @@ class Rule:
     not_yet: str = ""
     unchecked: str = ""
     expected: str = ""
-    #: Further studies that measure it by other means, each with `study`, `measure` and the other keys that
-    #: differ.
+    #: Further studies that measure it by other means, each with `study`, `measure` and the other keys that differ.
     again: tuple[Mapping[str, Any], ...] = ()
 
     @property

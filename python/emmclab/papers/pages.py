@@ -29,8 +29,7 @@ from emmclab.traces.reading import bundled_by_name
 class Drawing:
     """A chart with its rows. `source` is the figure, table or section of the paper that its claims cite.
 
-    `of_all` is true if the rows describe all traces together, so that traces without rows are not reported as
-    missing.
+    `of_all` is true if the rows describe all traces together, so that traces without rows are not reported as missing.
     """
 
     name: str

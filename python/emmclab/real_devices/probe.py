@@ -1,10 +1,9 @@
 """Measures from outside how a flash device is built: clustered page and clustered block, from bandwidths.
 
-After J. Kim, D. Jung, J. Kim and J. Huh, "A methodology for extracting performance parameters in solid state
-disks (SSDs)", MASCOTS 2009: a small request that crosses the border of a clustered page costs two page
-operations, one that does not costs one. So the period of the slow offsets is the clustered page. Random
-writes become as fast as sequential ones at the size at which they replace whole clustered blocks, because no
-data has to be copied.
+After J. Kim, D. Jung, J. Kim and J. Huh, "A methodology for extracting performance parameters in solid state disks
+(SSDs)", MASCOTS 2009: a small request that crosses the border of a clustered page costs two page operations, one that
+does not costs one. So the period of the slow offsets is the clustered page. Random writes become as fast as sequential
+ones at the size at which they replace whole clustered blocks, because no data has to be copied.
 """
 
 import mmap
@@ -215,8 +214,7 @@ def probe(target: Target, *, write: bool, span_kb: int, seed: int = 1, progress:
     run = _Run(target, span_kb, random.Random(seed), progress, write)  # noqa: S311 (places, not secrets)
     found = Probe(target=target.name, wrote=write, span_mb=span_kb // 1024)
     if write:
-        # This comes first, while all earlier writes were as large as possible: small writes leave blocks half
-        # filled.
+        # This comes first, while all earlier writes were as large as possible: small writes leave blocks half filled.
         run.whole("sequential", LONGEST_KB)
         found.points += _write_curves(run)
         found.clustered_block_kb = block_size(found.points)

@@ -51,8 +51,7 @@ class Grid:
     #: Layers above the device, with their settings.
     layers: tuple[str, ...] = DEFAULTS["layers"]
     layer_settings: Mapping[str, Setting] = field(default_factory=dict)
-    #: For power cuts: names of file systems of the study, and the share of the study's cuts that the grid
-    #: tries.
+    #: For power cuts: names of file systems of the study, and the share of the study's cuts that the grid tries.
     file_systems: tuple[str, ...] = ()
     share: float = 1.0
     #: For applications: networks of the host, and the host.

@@ -19,8 +19,7 @@ from emmclab.traces.reading import bundled_by_name, read, trace_name
 from emmclab.traces.trace import Header, Ledger, Trace
 from emmclab.traces.workload import Workload, benchmark, benchmarks, canonical_benchmark, workload_groups, workloads
 
-#: Separators in the name of an input: between path and conditions on requests, and between workload and
-#: number.
+#: Separators in the name of an input: between path and conditions on requests, and between workload and number.
 _ONLY, _REQUESTS = " --only ", " --requests "
 
 
@@ -43,9 +42,8 @@ class Input:
     def of(source: str, seed: int, requests: int = 0, reading: Mapping[str, Setting] = MappingProxyType({})) -> Input:
         """Find an input by the name of a workload or annotated trace, or the path of a model or trace.
 
-        `reading` are options of `emmclab.read` for a trace. Its path may be followed by ` --only
-        KEY=VALUE,...`, which selects requests. The name of a workload may be followed by ` --requests N`,
-        which overrides `requests`.
+        `reading` are options of `emmclab.read` for a trace. Its path may be followed by ` --only KEY=VALUE,...`, which
+        selects requests. The name of a workload may be followed by ` --requests N`, which overrides `requests`.
         """
         source, _, only = source.partition(_ONLY)
         source, _, count = source.partition(_REQUESTS)

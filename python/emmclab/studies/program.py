@@ -20,8 +20,7 @@ from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting
 from emmclab.studies.stored_types import FileSystemFields, ImageOptions, LiveSoftware, RunFields
 
-#: Requirements of a live study on this machine in addition to the tools of its programs, with Debian
-#: packages.
+#: Requirements of a live study on this machine in addition to the tools of its programs, with Debian packages.
 _TOOLS = {"sh": "dash", "setsid": "util-linux", "setpriv": "util-linux", "sync": "coreutils"}
 #: Number of lines of a failed program's output that the error message quotes.
 _SAID_LINES = 3
@@ -165,9 +164,8 @@ def require(programs: Iterable[Program]) -> None:
 def run_program(program: Program, device: Device, options: ServedOptions) -> RunFields:
     """Run a program on a served device with a free-running clock; return the result of its measured part.
 
-    Before this part the layers have written back their buffered data. After it all data is written back, and
-    then the layers write back their buffered data again: `run.drain_s`. `options` are those of
-    `emmclab.serve`.
+    Before this part the layers have written back their buffered data. After it all data is written back, and then the
+    layers write back their buffered data again: `run.drain_s`. `options` are those of `emmclab.serve`.
 
     Raises:
         InputError: a script failed.

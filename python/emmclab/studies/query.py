@@ -91,12 +91,11 @@ def _require_intact(table: Path) -> None:
 def query_one_trace(trace: Trace, sql: str) -> Iterator[Answer]:
     """Run a query on a trace, whose requests are the table `trace`, with the columns of `Trace.to_arrow`.
 
-    The table `fsyncs` contains the waits of processes for durability (at most the 65,536 longest), in order
-    of their starts: process, pid, file_system, device (mounted), start_ns on the clock of the requests, and
-    time_ns. The table `commits` contains those of journals of ext4. The rows of a simulated
-    run (`events` of `Device.simulate`) are also the table `events`, with what each request waited for.
-    `flag_names(flags)` returns the names of the flags of a request as text; `has_flag(flags, 'fua')` returns
-    whether a flag is set.
+    The table `fsyncs` contains the waits of processes for durability (at most the 65,536 longest), in order of their
+    starts: process, pid, file_system, device (mounted), start_ns on the clock of the requests, and time_ns. The table
+    `commits` contains those of journals of ext4. The rows of a simulated run (`events` of `Device.simulate`) are also
+    the table `events`, with what each request waited for. `flag_names(flags)` returns the names of the flags of a
+    request as text; `has_flag(flags, 'fua')` returns whether a flag is set.
 
     Raises:
         FormatError: the trace cannot be read.

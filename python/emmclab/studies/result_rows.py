@@ -29,8 +29,7 @@ class StoredCell(NamedTuple):
     key: str
     #: As JSON.
     result: str
-    #: The SHA-256 of `result`, and the flat rows in the form of `lines_of`, one per line, made where the cell
-    #: ran.
+    #: The SHA-256 of `result`, and the flat rows in the form of `lines_of`, one per line, made where the cell ran.
     rows: str
 
     @staticmethod

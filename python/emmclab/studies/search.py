@@ -139,9 +139,8 @@ def run_search(
 ) -> SearchResult:
     """Try `budget` settings within the space of a study in each way.
 
-    Settings are chosen in batches of `batch`; each choice uses the figures of all earlier batches. So the
-    trials depend on seed and batch, but not on the number of workers or their speed. Cells with stored
-    results are not run again.
+    Settings are chosen in batches of `batch`; each choice uses the figures of all earlier batches. So the trials depend
+    on seed and batch, but not on the number of workers or their speed. Cells with stored results are not run again.
     """
     space = study.search
     if space is None:

@@ -208,8 +208,7 @@ class Store:
     def join(self) -> None:
         """Join all parts into one, with each cell once and in the order of the keys.
 
-        Parts with many cells are not joined unless there are too many of them: a copy would cost more than it
-        saves.
+        Parts with many cells are not joined unless there are too many of them: a copy would cost more than it saves.
         """
         names = self._names()
         if names == [_WHOLE] or not names:
@@ -253,8 +252,7 @@ class Store:
     ) -> Finished:
         """Write the index and the tables in the order of the study, independent of the order of the runs.
 
-        `reasons` contains the reasons for cells without a result, by key; `made_of` is the provenance of the
-        tables.
+        `reasons` contains the reasons for cells without a result, by key; `made_of` is the provenance of the tables.
         """
         by_key = {cell.key: cell for cell in cells}
         found = Finished(about, counts=dict.fromkeys(TABLES, 0))

@@ -19,8 +19,7 @@ class Kind(NamedTuple):
 
 #: Description of writes of metadata that makes earlier data reachable, like the commits of a journal.
 CHECKPOINT = "checkpoint"
-#: Description of a thread that sends only discards. If it reads, a recorder or converter took discards for
-#: reads.
+#: Description of a thread that sends only discards. If it reads, a recorder or converter took discards for reads.
 DISCARDS = "discards"
 #: Names have at most 15 characters, and usually end with the device: `f2fs_ckpt-254:4`.
 KINDS = (

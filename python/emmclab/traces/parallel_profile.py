@@ -266,9 +266,8 @@ def _refuse_nothing(place: Path, ledger: Ledger) -> None:
 def estimates(fields: Mapping[str, Any], parts: int) -> list[Estimate]:
     """Return the figures of a profile in parts that are estimates, with the cause, and the error if known.
 
-    `error_pct` of reuse distances is the share of page touches that are wrongly counted as first touches,
-    because the page was touched in an earlier part. It is exact up to 16,384 unique pages; for more, pages
-    are sampled.
+    `error_pct` of reuse distances is the share of page touches that are wrongly counted as first touches, because the
+    page was touched in an earlier part. It is exact up to 16,384 unique pages; for more, pages are sampled.
     """
     if parts < 2:
         return []

@@ -117,8 +117,7 @@ TABLES = (("Table III: sizes", SIZE_FIELDS), ("Table IV: timing and locality", T
 
 #: The columns of both tables by their names.
 TABLE_FIELDS = {field.name: field for field in (*SIZE_FIELDS, *TIMING_FIELDS)}
-#: The 99th percentile of response times, in addition to the tables' mean; its name is that in a fleet's
-#: table.
+#: The 99th percentile of response times, in addition to the tables' mean; its name is that in a fleet's table.
 RESPONSE_P99 = Field("all_response_p99_ms", "p99 response", "ms", 2, "99th percentile of complete - arrival")
 
 #: Figures that a clock jump distorts, with and without jumps: the fields of `key_figures` and of

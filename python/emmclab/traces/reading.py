@@ -63,9 +63,8 @@ def read(
     Raises:
         InputError: the file cannot be read.
         FormatError: its format is unknown, or its content breaks the format.
-        ConfigError: an option is invalid, such as a wrong length or an unknown key of `only`, or
-            `reissue_window` is given for a trace with stored marks; on reading, also if a value of `only`
-            matches no request.
+        ConfigError: an option is invalid, such as a wrong length or an unknown key of `only`, or `reissue_window` is
+            given for a trace with stored marks; on reading, also if a value of `only` matches no request.
         UnsupportedError: `mend_clock=True`, and the trace is a pipe, which can be read only once.
 
     >>> read(bundled()[0]).name

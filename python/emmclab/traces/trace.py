@@ -251,9 +251,8 @@ class Trace:
     def clock_jumps(self) -> list[ClockJumpRow]:
         """Places where the clock jumps or the recording paused; at most the first 64. Reads the trace once.
 
-        Each has `direction` (`forward` or `backward`), `time_s` (last arrival before it, seconds from the
-        first), `request` (number of the first one after it), `length_s` and `mended` (whether it was
-        removed).
+        Each has `direction` (`forward` or `backward`), `time_s` (last arrival before it, seconds from the first),
+        `request` (number of the first one after it), `length_s` and `mended` (whether it was removed).
 
         >>> import emmclab
         >>> emmclab.read(emmclab.bundled()[0]).clock_jumps
@@ -374,9 +373,8 @@ class Trace:
 
         Args:
             progress: called after each batch.
-            percentiles: additional ones of response and service times, within 0.1 %: rows
-                `percentiles` of each row of `by_operation`; those of `process_share` are of response times,
-                at most 1/32 too high.
+            percentiles: additional ones of response and service times, within 0.1 %: rows `percentiles` of each row of
+                `by_operation`; those of `process_share` are of response times, at most 1/32 too high.
             bin: width of the bins of figures over time, as `"1s"` or in seconds; automatic if None (at most
                 256 bins). Doubled if there would be more than 16,384.
             fsync: also divide each wait for durability into parts (`Profile.fsync`). Reads a text twice.

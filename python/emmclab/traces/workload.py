@@ -232,10 +232,9 @@ def fit(trace: Trace, progress: Progress | None = None, *, name: str = FITTED) -
 def differences(first: Profile, second: Profile) -> list[FieldDifference]:
     """Return every field of Tables III and IV of two profiles with the difference, second minus first.
 
-    `difference_points` is that of shares, in percentage points, `difference_pct` that of other fields, in
-    percent of the first; the other one is None. Both are None if a value is missing, or the first is 0 and
-    the second is not. Fields that a clock jump distorts are compared without the jumps, if these values are
-    known.
+    `difference_points` is that of shares, in percentage points, `difference_pct` that of other fields, in percent of
+    the first; the other one is None. Both are None if a value is missing, or the first is 0 and the second is not.
+    Fields that a clock jump distorts are compared without the jumps, if these values are known.
 
     >>> twins = [Workload.preset("Email").trace(seed).profile() for seed in (1, 2)]
     >>> rows = differences(*twins)

@@ -61,8 +61,7 @@ class Answer(TypedDict, total=False):
     #: To `mount`: the reason if it was refused. To it and to `unmount`: the blocks of 4 KiB that were read.
     refused: str
     blocks: list[int]
-    #: To `read` and `tree`: the reason if the kernel cannot read, else the packed contents; None if there are
-    #: none.
+    #: To `read` and `tree`: the reason if the kernel cannot read, else the packed contents; None if there are none.
     unreadable: str
     data: str | None
     nodes: list[Any] | None

@@ -29,8 +29,7 @@ BASE, BOUND, AWARE = "legacy", "no_journal", "aware"
 IDEAL, _NO_JOURNAL = "ext4-no-journal", "-no-journal"
 #: The device on which claims are judged comes first: of the prototype's class, with a cache to flush.
 DEVICES = ("emmc50-cache", "emmc50-write-through", "emmc51-cache")
-#: Recorded programs: applications, and benchmarks of a single call. The user's own traces are shown, not
-#: judged.
+#: Recorded programs: applications, and benchmarks of a single call. The user's own traces are shown, not judged.
 APPLICATIONS = ("mail", "chat", "app-install", "camera")
 SQLITE = ("sqlite-delete", "sqlite-truncate", "sqlite-persist", "sqlite-wal")
 BENCHMARKS = (*SQLITE, "create-files")
@@ -44,8 +43,7 @@ _KERNELS = "-kernels"
 def _cpu_s() -> dict[str, float]:
     """Return the processor time of each program and its system calls, on the recording machine, in s.
 
-    The same time is used with and without a journal, because the difference is smaller than that between
-    single runs.
+    The same time is used with and without a journal, because the difference is smaller than that between single runs.
     """
     measured: dict[str, float] = json.loads(
         (bundled(annotated=True)[0].parent / "cpu_s.json").read_text(encoding="utf-8")

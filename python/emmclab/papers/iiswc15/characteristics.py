@@ -34,8 +34,7 @@ def overhead(_results: Results) -> Measurement:
 #: Limits that are themselves figures of a table are widened by this, percentage points, because the no-wait
 #: column is rounded.
 _ROUNDING = 0.5
-#: The size limit of "Small requests (i.e., 4 KB)" (Characteristic 2), and other readings of Figure 4's bars,
-#: KB.
+#: The size limit of "Small requests (i.e., 4 KB)" (Characteristic 2), and other readings of Figure 4's bars, KB.
 _SMALL = 4
 _SMALL_KB = (4, 8, 16, 32)
 #: A rank correlation that is usually called strong.

@@ -56,9 +56,8 @@ class _Found:
 def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
     """Identify the traces in a folder and those below it; `reading` are options of `emmclab.read`.
 
-    A file is identified as the workload with its number of requests and data size in Table III, exactly or
-    within 1 %; else by its name. If two files match one workload, the one with the more certain
-    identification is used.
+    A file is identified as the workload with its number of requests and data size in Table III, exactly or within 1 %;
+    else by its name. If two files match one workload, the one with the more certain identification is used.
     """
     if not folder.is_dir():
         raise ConfigError(

@@ -98,8 +98,7 @@ class Verdict:
         return asdict(self)
 
 
-#: Version of the format of the lines, and of the steps derived from a plan; logs of other versions are
-#: rejected.
+#: Version of the format of the lines, and of the steps derived from a plan; logs of other versions are rejected.
 VERSION = 1
 #: The name that means stdout or stdin.
 STREAM = Path("-")

@@ -254,8 +254,7 @@ class _VerdictBuilder:
 def _possible_steps(run: Run, writer: int, known: int) -> Iterator[Step]:
     """Yield the steps of a writer that may have begun: the known steps, and all up to the syncs in progress.
 
-    Steps that are missing in the log matter if they wrote zeros: a sector of zeros does not identify its
-    step.
+    Steps that are missing in the log matter if they wrote zeros: a sector of zeros does not identify its step.
     """
     left = _SYNCS_OF_A_WHOLE_LOG if run.is_whole else _SYNCS_OF_A_TORN_LOG
     for step in steps(run.plan, writer):

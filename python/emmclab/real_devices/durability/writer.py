@@ -17,8 +17,7 @@ from emmclab.real_devices.durability.targets import LONGEST, Target
 WRITERS = 4
 #: Minimum part of a target that is used, bytes.
 LEAST_BYTES = 1 << 20
-#: Interval of the checks for the end, and the time that writers have to stop (cards may pause for seconds),
-#: seconds.
+#: Interval of the checks for the end, and the time that writers have to stop (cards may pause for seconds), seconds.
 _WAIT_S, _PATIENCE_S = 0.05, 30.0
 #: Errors that do not mean a loss of power.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)

@@ -140,8 +140,7 @@ def run_cuts(
             on_message=lambda _line: None,
         )
     except ConfigError as error:
-        # Error messages of the tools contain the folder and the disk, on which the result of a cell must not
-        # depend.
+        # Error messages of the tools contain the folder and the disk, on which the result of a cell must not depend.
         said = _OF_THIS_RUN.sub("the disk", str(error))
         raise ConfigError(said, field=error.field, hint=error.hint) from error
     if kept.made["status"] != 0:
