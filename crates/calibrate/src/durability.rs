@@ -6,7 +6,7 @@ use emmclab_trace::{Op, Request, RequestFlags};
 use crate::calibration::{DurabilityRow, ENOUGH};
 use rand_pcg::Pcg64;
 
-use crate::statistics::{median, resampled};
+use crate::samples::{median, resampled};
 
 /// The times of such requests, us.
 #[derive(Clone, Debug, Default)]

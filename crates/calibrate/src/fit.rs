@@ -5,12 +5,10 @@ use rand_pcg::Pcg64;
 
 use crate::calibration::{CalibrateOptions, Calibration, CalibrationSizeRow, ENOUGH, FEW, FittedParameter};
 use crate::durability::DurabilitySamples;
-use crate::model::{DeviceShape, DeviceTiming};
-use crate::power::PowerFit;
-use crate::samples::{SampleGroup, ServiceSamples};
-use crate::stalls::{self, StallSummary};
-use crate::statistics::median;
-use crate::{preset, search};
+use crate::model::{DeviceShape, DeviceTiming, best_shape, refine};
+use crate::power::{PowerFit, StallSummary, stalls_of};
+use crate::preset;
+use crate::samples::{SampleGroup, ServiceSamples, median};
 
 /// Number of refits to resampled requests, for the error bars.
 const RESAMPLES: usize = 40;
@@ -40,8 +38,8 @@ pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result
     let tried = if half.len() < 3 { &all } else { &half };
     let mut warnings = samples.warnings().to_vec();
     let link = assumed_link(&all, &mut warnings);
-    let (shape, half_timing) = search::best_shape(tried, link, &mut random)?;
-    let timing = search::refine(&shape, &half_timing, &all, link, &mut random);
+    let (shape, half_timing) = best_shape(tried, link, &mut random)?;
+    let timing = refine(&shape, &half_timing, &all, link, &mut random);
     let reads = all.len() > writes;
     let fitted = |timing: DeviceTiming, durability: &DurabilitySamples, fetch_us, power| {
         let plain_us = |sectors: u32| timing.service_us(&shape, Op::Write, f64::from(sectors) / 2.0);
@@ -56,7 +54,7 @@ pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result
     for _ in 0..RESAMPLES {
         interrupt::check()?;
         let resampled: Vec<SampleGroup> = all.iter().map(|group| group.resampled(&mut random)).collect();
-        let refit = search::refine(&shape, &found.timing, &resampled, link, &mut random);
+        let refit = refine(&shape, &found.timing, &resampled, link, &mut random);
         let power = samples.resampled_power(&mut random);
         let durability = samples.durability().resampled(&mut lot);
         refits.push(fitted(refit, &durability, samples.resampled_fetch_us(&mut random), power));
@@ -64,7 +62,7 @@ pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result
     let figures = figures(&shape, &found, &refits);
     let stalls: Vec<StallSummary> = [Op::Read, Op::Write]
         .into_iter()
-        .filter_map(|op| stalls::of(op, &all, |group| found.timing.service_us(&shape, group.op, group.kb())))
+        .filter_map(|op| stalls_of(op, &all, |group| found.timing.service_us(&shape, group.op, group.kb())))
         .collect();
     let mut sizes = Vec::new();
     for group in &all {

@@ -5,17 +5,12 @@
 mod calibration;
 mod durability;
 mod fio;
-mod fio_checks;
-mod fio_json;
 mod fit;
 mod model;
 mod power;
 mod preset;
 mod queue;
 mod samples;
-mod search;
-mod stalls;
-mod statistics;
 
 pub use calibration::{
     CalibrateOptions, Calibration, CalibrationSizeRow, CalibrationStallRow, DurabilityRow, ENOUGH, FEW, FittedParameter,

@@ -1,6 +1,11 @@
-//! Sleep threshold and wake-up time, from the delays between start and issue of requests after idle gaps.
+//! Sleep threshold and wake-up time, from the delays between start and issue of requests after idle gaps; and stalls: requests that
+//! took far longer than others of their operation and size. The model does not contain the work of the device that caused stalls; it
+//! adds times drawn from their distribution instead.
 
-use crate::statistics::median;
+use emmclab_trace::Op;
+
+use crate::calibration::{CalibrationStallRow, ENOUGH, FEW};
+use crate::samples::{SampleGroup, median};
 
 /// An idle gap, and the delay from start to issue of the request after it.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +30,7 @@ pub struct PowerFit {
 /// Least wake-up time that is distinguished from ordinary delays, in us, above three times the median.
 const LEAST_WAKE_US: f64 = 200.0;
 /// Least number of woken requests for a fit.
-const ENOUGH: usize = 10;
+const ENOUGH_WAKES: usize = 10;
 /// Least share of woken requests among those after long gaps.
 const MOSTLY: f64 = 0.6;
 
@@ -55,7 +60,7 @@ pub(crate) fn fit(waits: &[IdleGapDelay]) -> Option<PowerFit> {
     }
     let (short, long) = by_gap.split_at(best.1);
     let mut waking: Vec<f64> = long.iter().filter(|wait| wait.woken).map(|wait| wait.delay_us).collect();
-    if waking.len() < ENOUGH || (waking.len() as f64) < MOSTLY * long.len() as f64 {
+    if waking.len() < ENOUGH_WAKES || (waking.len() as f64) < MOSTLY * long.len() as f64 {
         return None;
     }
     let usual = median(&mut short.iter().map(|wait| wait.delay_us).collect::<Vec<_>>());
@@ -100,4 +105,55 @@ pub(crate) fn quantiles(times: &[f64]) -> Vec<(f64, f64)> {
         points.push((share, time));
     }
     points
+}
+
+/// A request that took at least this many times its predicted time is a stall.
+const STALLED: f64 = 2.0;
+/// The least distance of two shares, in percent.
+const LEAST_SHARE: f64 = 0.002;
+
+#[derive(Clone, Debug)]
+pub(crate) struct StallSummary {
+    pub op: Op,
+    pub row: CalibrationStallRow,
+    /// Points of a share of all requests in percent and a time in us.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// The stalls of an operation, by the time `predicted_us` of each size; `None` with too few requests or stalls.
+pub(crate) fn stalls_of(
+    op: Op,
+    groups: &[SampleGroup],
+    predicted_us: impl Fn(&SampleGroup) -> f64,
+) -> Option<StallSummary> {
+    let mut beyond = Vec::new();
+    let mut requests = 0;
+    for group in groups.iter().filter(|group| group.op == op) {
+        let predicted = predicted_us(group);
+        requests += group.times_us().len();
+        let stalled = group.times_us().iter().filter(|time| **time >= STALLED * predicted);
+        beyond.extend(stalled.map(|time| time - predicted));
+    }
+    if requests < FEW || beyond.len() < ENOUGH {
+        return None;
+    }
+    beyond.sort_by(f64::total_cmp);
+    let share = beyond.len() as f64 / requests as f64;
+    let usual = 100.0 * (1.0 - share);
+    // Up to the share of the other requests, the added time is 0; from there on it has the distribution of the stalls.
+    let mut points = vec![(usual, 0.0), (usual + LEAST_SHARE, beyond[0])];
+    if usual < LEAST_SHARE {
+        points.clear();
+    }
+    for (up_to, us) in quantiles(&beyond) {
+        let up_to = usual + share * up_to;
+        if points.last().is_none_or(|(before, _)| up_to > before + LEAST_SHARE / 2.0) {
+            points.push((up_to, us));
+        }
+    }
+    if let Some(last) = points.last_mut() {
+        *last = (100.0, beyond[beyond.len() - 1]);
+    }
+    let row = CalibrationStallRow { op: op.name(), requests, stalls: beyond.len(), median_us: median(&mut beyond) };
+    Some(StallSummary { op, row, points })
 }

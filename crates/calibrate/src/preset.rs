@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::calibration::{CalibrateOptions, Calibration, ENOUGH, FittedParameter};
 use crate::fit::FittedModel;
 use crate::model::DeviceShape;
-use crate::stalls::StallSummary;
+use crate::power::StallSummary;
 
 const PAGES_PER_BLOCK: u32 = 256;
 const OVER_PROVISIONING_PCT: u32 = 7;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use emmclab_trace::{Nanos, Op, Request};
 
 use crate::calibration::ENOUGH;
-use crate::statistics::median;
+use crate::samples::median;
 
 /// Maximum number of commands in the queue of a simulated eMMC.
 const MOST: usize = 32;

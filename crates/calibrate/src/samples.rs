@@ -1,15 +1,15 @@
-//! Measured service times, by operation and size.
+//! Measured service times, by operation and size, and statistics of them.
 
 use std::collections::BTreeMap;
 
 use emmclab_trace::{Error, ErrorClass, Nanos, Op, Request, RequestFlags, Result, TraceCombiner};
 use rand_pcg::Pcg64;
+use rand_pcg::rand_core::Rng;
 
 use crate::calibration::FEW;
 use crate::durability::DurabilitySamples;
 use crate::power::{self, IdleGapDelay, PowerFit};
 use crate::queue::{self, QueueDepthEstimate};
-use crate::statistics::{below, mean, median, resampled};
 
 /// Seed of the random split into halves.
 const HALVES: u128 = 1;
@@ -38,7 +38,6 @@ impl SampleGroup {
         self.times_us.iter().map(move |time| 100.0 * (predicted_us / time - 1.0).abs())
     }
 
-    /// The times of its requests.
     pub fn times_us(&self) -> &[f64] {
         &self.times_us
     }
@@ -292,4 +291,29 @@ pub fn samples_of_traces(traces: &mut TraceCombiner, skip_packed: bool) -> Resul
     }
     samples.settle()?;
     Ok(samples)
+}
+
+/// A uniformly distributed random number below `bound`.
+pub(crate) fn below(random: &mut Pcg64, bound: usize) -> usize {
+    (((random.next_u64() >> 32) * bound as u64) >> 32) as usize
+}
+
+/// The arithmetic mean; `None` if empty.
+pub(crate) fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// The median; 0 if empty.
+pub(crate) fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        count if count % 2 == 1 => values[count / 2],
+        count => f64::midpoint(values[count / 2 - 1], values[count / 2]),
+    }
+}
+
+/// The same number of values, drawn with replacement.
+pub(crate) fn resampled<T: Copy>(values: &[T], random: &mut Pcg64) -> Vec<T> {
+    (0..values.len()).map(|_| values[below(random, values.len())]).collect()
 }

@@ -16,13 +16,10 @@ pub trait SectorDisk {
     /// Errors of the disk; the same holds for all methods.
     fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()>;
     /// Writes `data` from `sector` on; the data is durable on return if the flags demand it.
-    #[expect(clippy::missing_errors_doc, reason = "as above")]
     fn write(&mut self, sector: u64, data: &[u8], modifiers: CommandFlags) -> io::Result<()>;
     /// Discards sectors; with `secure`, their contents must be erased.
-    #[expect(clippy::missing_errors_doc, reason = "as above")]
     fn discard(&mut self, sector: u64, sectors: u32, secure: bool) -> io::Result<()>;
     /// Makes everything durable.
-    #[expect(clippy::missing_errors_doc, reason = "as above")]
     fn flush(&mut self) -> io::Result<()>;
 
     /// Returns the write pointer of the zone that starts at `sector`; `None` if there is no such zone.
