@@ -81,7 +81,6 @@ struct AddressUse {
 
 /// Places of one operation.
 struct OperationAddresses {
-    /// Requests so far.
     number: u64,
     uses: VecDeque<AddressUse>,
     /// The latest new start address, which is used if there is no other to return to.

@@ -21,17 +21,14 @@
 
 mod address_space;
 pub mod benchmarks;
-mod chapter;
 mod distribute;
 pub mod fio;
 mod fit;
-mod fit_addresses;
 mod fit_load;
 mod fit_times;
 mod load_schedule;
 mod model;
 mod octave_histogram;
-mod options;
 pub mod presets;
 mod request_order;
 mod service;
@@ -40,5 +37,4 @@ mod validate_model;
 
 pub use fit::WorkloadFitter;
 pub use model::{BurstModel, LoadModel, OperationModel, ServiceModel, WorkloadModel};
-pub use options::SynthOptions;
-pub use synthesizer::Synthesizer;
+pub use synthesizer::{SynthOptions, Synthesizer};

@@ -2,7 +2,7 @@
 
 use crate::distribute::{SynthesisRng, WeightedSampler, fraction, strata_counts};
 use crate::model::{LoadModel, WorkloadModel};
-use crate::options::SynthesisTotals;
+use crate::synthesizer::SynthesisTotals;
 
 /// Requests in a chapter, which is made as one batch.
 const CHAPTER: u64 = 1 << 16;

@@ -20,42 +20,19 @@ macro_rules! presets {
 
 presets! {
     "applications" {
-        "Idle": "idle",
-        "CallIn": "call_in",
-        "CallOut": "call_out",
-        "Booting": "booting",
-        "Movie": "movie",
-        "Music": "music",
-        "AngryBirds": "angry_birds",
-        "CameraVideo": "camera_video",
-        "GoogleMaps": "google_maps",
-        "Messaging": "messaging",
-        "Twitter": "twitter",
-        "Email": "email",
-        "Facebook": "facebook",
-        "Amazon": "amazon",
-        "YouTube": "youtube",
-        "Radio": "radio",
-        "Installing": "installing",
-        "WebBrowsing": "web_browsing",
+        "Idle": "idle", "CallIn": "call_in", "CallOut": "call_out", "Booting": "booting", "Movie": "movie",
+        "Music": "music", "AngryBirds": "angry_birds", "CameraVideo": "camera_video", "GoogleMaps": "google_maps",
+        "Messaging": "messaging", "Twitter": "twitter", "Email": "email", "Facebook": "facebook", "Amazon": "amazon",
+        "YouTube": "youtube", "Radio": "radio", "Installing": "installing", "WebBrowsing": "web_browsing",
     }
     "combos" {
-        "Music/WB": "music_wb",
-        "Radio/WB": "radio_wb",
-        "Music/FB": "music_fb",
-        "Radio/FB": "radio_fb",
-        "Music/Msg": "music_msg",
-        "Radio/Msg": "radio_msg",
-        "FB/Msg": "fb_msg",
+        "Music/WB": "music_wb", "Radio/WB": "radio_wb", "Music/FB": "music_fb", "Radio/FB": "radio_fb",
+        "Music/Msg": "music_msg", "Radio/Msg": "radio_msg", "FB/Msg": "fb_msg",
     }
     "phones" {
-        "Telegram": "phones/telegram",
-        "CallOfDuty": "phones/call_of_duty",
-        "GenshinImpact": "phones/genshin_impact",
-        "PUBG": "phones/pubg",
-        "TelegramInstall": "phones/telegram_install",
-        "CallOfDutyInstall": "phones/call_of_duty_install",
-        "GenshinImpactInstall": "phones/genshin_impact_install",
+        "Telegram": "phones/telegram", "CallOfDuty": "phones/call_of_duty", "GenshinImpact": "phones/genshin_impact",
+        "PUBG": "phones/pubg", "TelegramInstall": "phones/telegram_install",
+        "CallOfDutyInstall": "phones/call_of_duty_install", "GenshinImpactInstall": "phones/genshin_impact_install",
         "PUBGInstall": "phones/pubg_install",
     }
 }
@@ -98,9 +75,6 @@ pub fn text(name: &str) -> Result<&'static str> {
 }
 
 /// The model of a preset, with the sources that its group shares.
-///
-/// # Errors
-/// As [`text`].
 pub fn model(name: &str) -> Result<WorkloadModel> {
     let (group, text) = preset(name)?;
     let mut model = WorkloadModel::from_toml(text)?;

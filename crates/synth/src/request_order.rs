@@ -8,7 +8,6 @@ use crate::distribute::{SynthesisRng, percent_of, scale_to, strata};
 use crate::load_schedule::{LoadChapter, LoadPiece};
 use crate::model::WorkloadModel;
 
-/// Totals of a chapter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChapterQuota {
     pub reads: u64,

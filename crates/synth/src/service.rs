@@ -4,7 +4,7 @@ use emmclab_trace::Op;
 
 use crate::distribute::{SynthesisRng, scale_to, scatter};
 use crate::model::{ServiceModel, WorkloadModel};
-use crate::options::nanos;
+use crate::synthesizer::nanos;
 
 /// Bound on one service time, so that sums over a chapter stay within 64 bits.
 pub(crate) const SLOWEST_NS: u64 = 1 << 44;

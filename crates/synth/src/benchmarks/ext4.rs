@@ -5,10 +5,8 @@
 //! 32,768, 8,192 inodes of 256 bytes in each, directories spread over the groups, a file in the group of its directory, its
 //! blocks after those allocated there last, a journal in one place in the middle of the volume.
 
-/// Blocks of a group.
 const GROUP: u64 = 32_768;
 const INODES: u64 = 8_192;
-/// Inodes in a block.
 const INODES_PER_BLOCK: u64 = 16;
 /// Group descriptors, two bitmaps, inode table.
 const METADATA: u64 = 16 + 2 + INODES / INODES_PER_BLOCK;
@@ -26,7 +24,6 @@ struct ModelBlockGroup {
     next_inode: u64,
 }
 
-/// The allocator.
 #[derive(Clone, Debug)]
 pub(super) struct ModelVolume {
     groups: Vec<ModelBlockGroup>,

@@ -8,7 +8,6 @@
 
 mod ext4;
 mod mixture;
-mod phone;
 mod postmark;
 
 use std::sync::Arc;
@@ -56,13 +55,13 @@ pub const BENCHMARKS: &[BenchmarkEntry] = &[
         name: "Phone_6H",
         about: "ten applications in turn for six hours",
         made_from: &["advil-fig9-fill"],
-        make: |seed| phone::session(phone::APPLICATIONS, phone::PHONE_6H, seed),
+        make: |seed| mixture::session(mixture::APPLICATIONS, mixture::PHONE_6H, seed),
     },
     BenchmarkEntry {
         name: "Browsing",
         about: "web browsing for 144 hours",
         made_from: &["fast12-webbench-writes"],
-        make: |seed| phone::session(phone::BROWSING, phone::BROWSING_MIXTURE, seed),
+        make: |seed| mixture::session(mixture::BROWSING, mixture::BROWSING_MIXTURE, seed),
     },
 ];
 

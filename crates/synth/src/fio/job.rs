@@ -48,7 +48,6 @@ pub(super) enum FioRate {
     RequestsPerSecond(u64),
 }
 
-/// The rates of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum FioRates {
     /// One rate each for reads, writes and trims.

@@ -8,17 +8,13 @@
 //! Random offsets cover each block once before any is repeated, as with fio's random map, unless `norandommap` or another distribution is
 //! set. The random numbers are our own: sizes, shares, reuse and distribution are the same as with fio, single addresses are not.
 
-mod ignored;
 mod job;
 mod lines;
 mod offsets;
-mod option_values;
 mod options;
 mod pace;
 mod pattern;
-mod random_map;
 mod runner;
-mod units;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,11 +1,9 @@
-//! Converts sections with their options to jobs, and refuses options that are not supported.
+//! Converts sections with their options to jobs, ignores options without effect, and refuses those that are not supported.
 
 use emmclab_trace::{Error, ErrorClass, Result};
 
-use super::ignored::{IN_FLIGHT, ONE_AT_A_TIME, REFUSED_IF_SET, WITHOUT_EFFECT};
 use super::job::{FioFileOrder, FioJob, FioRates};
-use super::lines::{FioOption, sections};
-use super::option_values::{distribution, one_size, pattern, range, rates, sequencer, set_sizes, split};
+use super::lines::{FioOption, distribution, one_size, pattern, range, rates, sections, sequencer, set_sizes, split};
 
 const MICROSECOND: u64 = 1_000;
 const SECOND: u64 = 1_000_000_000;
@@ -157,7 +155,7 @@ fn set_times(job: &mut FioJob, given: &FioOption) -> Result<bool> {
 /// Refuses options that change the requests in a way that is not supported, and ignores those without effect.
 fn check_other(given: &FioOption) -> Result<()> {
     let name = given.name.as_str();
-    if WITHOUT_EFFECT.contains(&name) {
+    if WITHOUT_EFFECT.split_whitespace().any(|ignored| ignored == name) {
         return Ok(());
     }
     if let Some((_, what)) = REFUSED_IF_SET.iter().find(|(refused, _)| *refused == name) {
@@ -185,3 +183,51 @@ fn keeps_in_flight(given: &FioOption) -> Result<bool> {
             .hint(format!("the trace is the same for any of: {}, {}", IN_FLIGHT.join(", "), ONE_AT_A_TIME.join(", ")))),
     }
 }
+
+/// Names of options for how fio works, measures, fills and checks memory, makes files, and prints.
+pub(super) const WITHOUT_EFFECT: &str = "
+    allow_file_create allow_mounted_write allrandrepeat apptag apptag_mask atomic block_error_percentiles
+    buffer_compress_chunk buffer_compress_percentage buffer_pattern bwavgtime cgroup cgroup_nodelete cgroup_weight
+    clat_percentiles clocksource cmd_type cmdprio cmdprio_bssplit cmdprio_class cmdprio_hint cmdprio_percentage comm
+    cpumask cpus_allowed cpus_allowed_policy create_fsync create_on_open create_serialize dataplacement dedupe_global
+    dedupe_mode dedupe_percentage dedupe_working_set_percentage description directory disable_bw
+    disable_bw_measurement disable_clat disable_lat disable_slat disk_util error_dump eta-newline exec_postrun
+    exec_prerun fadvise_hint fallocate fdp fdp_pli filename_format fixedbufs force_async gid group_reporting gtod_cpu
+    gtod_reduce hipri hugepage-size invalidate io_submit_mode iodepth_batch iodepth_batch_complete
+    iodepth_batch_complete_max iodepth_batch_complete_min iodepth_batch_max iodepth_batch_submit iodepth_low iomem
+    iomem_align iopsavgtime ioscheduler kb_base lat_percentiles libblkio_driver
+    libblkio_force_enable_completion_eventfd libblkio_num_entries libblkio_path libblkio_pre_connect_props
+    libblkio_pre_start_props libblkio_queue_size libblkio_wait_mode lockmem log_alternate_epoch
+    log_alternate_epoch_clock_id log_avg_msec log_compression log_entries log_hist_coarseness log_hist_msec
+    log_issue_time log_max_value log_offset log_prio log_unix_epoch log_window_value max_latency md_per_io_size mem
+    mem_align minimal name new_group nice nonvectored numa_cpu_nodes numa_mem_policy overwrite per_job_logs
+    percentile_list pi_act pi_chk plid_select plids prio prioclass priohint ramp_time random_generator randrepeat
+    randseed rate_cycle rate_iops_min rate_min ratecycle ratemin refill_buffers registerfiles scramble_buffers
+    significant_figures slat_percentiles softrandommap sqthread_poll sqthread_poll_cpu stats thinktime_spin thread uid
+    uncached unified_rw_reporting unique_filename unit_base unlink unlink_each_loop userspace_reap verify_async
+    verify_async_cpus verify_dump verify_fatal verify_header_seed verify_interval verify_offset verify_pattern
+    verify_pattern_interval verify_state_save verify_write_sequence write_bw_log write_hint write_hist_log write_iolog
+    write_iops_log write_lat_log xnvme_admin xnvme_async xnvme_dev_nsid xnvme_dev_subnqn xnvme_iovec xnvme_mem
+    xnvme_sync zero_buffers
+";
+
+/// Engines that read and write a file or a disk, one request after the other: `iodepth` has no effect.
+pub(super) const ONE_AT_A_TIME: &[&str] = &["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"];
+
+/// Engines that keep `iodepth` requests in flight.
+pub(super) const IN_FLIGHT: &[&str] =
+    &["libaio", "io_uring", "io_uring_cmd", "posixaio", "windowsaio", "solarisaio", "sg", "null", "libblkio", "xnvme"];
+
+/// Flags that are refused if they are set, each with its effect for the error message.
+pub(super) const REFUSED_IF_SET: &[(&str, &str)] = &[
+    ("create_only", "makes the files and issues no request"),
+    ("pre_read", "reads the file before the job begins"),
+    ("exitall", "ends the other jobs at a time that depends on the device"),
+    ("fill_device", "ends when the device is full, and its size is not known here"),
+    ("fill_fs", "ends when the file system is full, and its size is not known here"),
+    ("bs_unaligned", "has sizes of any number of bytes"),
+    ("bs_is_seq_rand", "has other sizes for sequential requests than for random ones"),
+    ("verify_only", "reads what an earlier run wrote"),
+    ("experimental_verify", "verifies by issuing the job again"),
+    ("rate_ignore_thinktime", "does not catch up with the rate after a think time"),
+];

@@ -9,7 +9,6 @@ use super::offsets::OffsetSampler;
 use super::pace::FioPacing;
 use crate::distribute::SynthesisRng;
 
-/// A file of a copy.
 pub(super) struct FioFile {
     /// Its first byte in the address space, with the offset of the job.
     begin: u64,
