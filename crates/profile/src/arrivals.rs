@@ -3,7 +3,7 @@
 use emmclab_trace::{LargestValues, MOST_JUMPS, Nanos, Request, RequestFlags};
 
 use crate::bins::{DoublingBins, QuarterOctaveBins, pct, time_label};
-use crate::merge_relation::MergeRelation;
+use crate::options::MergeRelation;
 use crate::report::InterArrivalRow;
 use crate::{FEW_GAPS, elapsed};
 

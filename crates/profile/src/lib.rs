@@ -15,21 +15,16 @@
 //! # Ok::<(), emmclab_trace::Error>(())
 //! ```
 
-mod address_heatmap;
 mod alignment;
 mod arrivals;
 mod bins;
 mod clock_jumps;
-mod distribution;
 mod durability_waits;
 mod findings;
 mod flags;
 mod fsync;
-mod histograms;
 mod journal;
 mod locality;
-mod merge_relation;
-mod name_map;
 mod operations;
 mod options;
 mod page_table;
@@ -45,11 +40,9 @@ mod timeline;
 mod wake_up;
 
 pub use emmclab_timeline::BinWidth;
-pub use histograms::FixedBinHistogram;
 pub use journal::JournalProfile;
-pub use merge_relation::MergeRelation;
-pub use options::{GcCost, ProfileOptions};
-pub use profile::Profile;
+pub use options::{GcCost, MergeRelation, ProfileOptions};
+pub use profile::{FixedBinHistogram, Profile};
 pub use report::{JournalReport, ProfileReport};
 
 /// Number of the longest gaps without which a verdict must not change; otherwise it is not a property of the workload.

@@ -3,7 +3,7 @@
 use emmclab_trace::Request;
 
 use crate::bins::DoublingBins;
-use crate::merge_relation::MergeRelation;
+use crate::options::MergeRelation;
 use crate::report::SequentialRunRow;
 
 /// Bins of runs of up to 2, 4, ... 4,096 requests and more. Bin 0 is always empty, because a run has at least two requests.
@@ -27,7 +27,6 @@ pub(crate) struct SequentialCounters {
     longest: u64,
 }
 
-/// A sector of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DeviceSector {
     space: u32,
@@ -152,7 +151,6 @@ impl SequentialCounters {
     }
 }
 
-/// Summary of the runs.
 pub(crate) struct SequentialRunSummary {
     pub mean_requests: Option<f64>,
     pub mean_kb: Option<f64>,

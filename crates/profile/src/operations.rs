@@ -2,8 +2,7 @@
 
 use emmclab_trace::{ByteCount, Nanos, Op, Request, SECTOR_BYTES};
 
-use crate::bins::{DoublingBins, QuarterOctaveBins, pct, rank_correlation, size_label, time_label};
-use crate::distribution::HdrDistribution;
+use crate::bins::{DoublingBins, HdrDistribution, QuarterOctaveBins, pct, rank_correlation, size_label, time_label};
 use crate::elapsed;
 use crate::report::{
     LatencyRow, OperationPercentileRow, OperationRow, RequestSizeRow, ResponseBySizeRow, ThroughputRow,
@@ -22,7 +21,6 @@ type LatencyBins = DoublingBins<1_000_000, 9>;
 const RATE_BINS: usize = 14;
 type RateBins = DoublingBins<8, RATE_BINS>;
 
-/// All statistics of one operation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OperationStatistics {
     sizes: HdrDistribution,
@@ -89,7 +87,6 @@ impl OperationStatistics {
         self.sizes.count()
     }
 
-    /// Data in KB.
     pub fn data_kb(&self) -> f64 {
         self.sizes.sum() as f64 / SECTORS_PER_KB
     }

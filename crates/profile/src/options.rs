@@ -1,4 +1,4 @@
-//! The options of a profile: its name, and assumptions for data that a trace does not have.
+//! The options of a profile (its name, and assumptions for data that a trace does not have) and of a merge.
 
 use emmclab_timeline::BinWidth;
 use serde::Serialize;
@@ -65,4 +65,13 @@ impl GcCost {
     pub fn won_bytes(&self) -> u64 {
         (self.pages_per_block - self.valid_pages().min(self.pages_per_block)).saturating_mul(self.page_kb * 1_024)
     }
+}
+
+/// The relation of a profile to the one that it is merged into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeRelation {
+    /// The next piece of the same recording: runs and gaps continue across the boundary.
+    Consecutive,
+    /// Another recording (of a fleet) with its own device, clock and addresses; durations are added.
+    Separate,
 }

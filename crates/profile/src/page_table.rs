@@ -32,7 +32,6 @@ impl PageAccessState {
         (self.0[1] | self.0[2]) & COUNT_MAX == 0
     }
 
-    /// Counts a read.
     #[inline]
     pub fn read(&mut self) {
         self.0[2] += u32::from(self.reads() < COUNT_MAX);

@@ -6,7 +6,7 @@ use emmclab_trace::{Op, Request};
 use rustc_hash::FxHashSet;
 
 use crate::bins::{DoublingBins, pct, time_label};
-use crate::merge_relation::MergeRelation;
+use crate::options::MergeRelation;
 use crate::page_table::{LEAF_PAGES, PageAccessState, PageTable};
 use crate::report::{HotPagesRow, UpdateIntervalRow, WorkingSet};
 
@@ -130,8 +130,11 @@ impl PageStatistics {
         }
         if join == MergeRelation::Separate {
             for page in other.table.pages() {
-                self.other_recordings[0].add_page(page.reads());
-                self.other_recordings[1].add_page(page.writes());
+                for (pages, touches) in self.other_recordings.iter_mut().zip([page.reads(), page.writes()]) {
+                    if touches > 0 {
+                        *pages.entry(touches).or_default() += 1;
+                    }
+                }
             }
             return;
         }
@@ -225,18 +228,6 @@ impl PageStatistics {
             rows.extend(hottest(op.name(), &pages_by_touches));
         }
         rows
-    }
-}
-
-trait AddPage {
-    fn add_page(&mut self, touches: u32);
-}
-
-impl AddPage for BTreeMap<u32, u64> {
-    fn add_page(&mut self, touches: u32) {
-        if touches > 0 {
-            *self.entry(touches).or_default() += 1;
-        }
     }
 }
 

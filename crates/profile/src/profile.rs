@@ -5,30 +5,27 @@ use std::hint::black_box;
 use emmclab_trace::{
     ArrivalGaps, Batch, Error, ErrorClass, Ledger, Nanos, Op, RecordedActivity, Request, Result, TraceHeader,
 };
+use serde::Serialize;
 
-use crate::address_heatmap::AddressHeatmap;
 use crate::alignment::AlignmentCounters;
 use crate::arrivals::ArrivalCounters;
-use crate::bins::pct;
+use crate::bins::{DoublingBins, QuarterOctaveBins, pct};
 use crate::clock_jumps::{ProfileClockJumps, key_figures};
 use crate::durability_waits::stall_rows;
 use crate::findings::{BUFFER_KB, FindingValues, findings};
 use crate::flags::FlagCounters;
 use crate::fsync::FsyncProfile;
-use crate::histograms::{self, FixedBinHistogram};
 use crate::journal::JournalCost;
 use crate::locality::SequentialCounters;
-use crate::merge_relation::MergeRelation;
-use crate::name_map::NameMap;
 use crate::operations::{OperationStatistics, OperationTable};
-use crate::options::ProfileOptions;
+use crate::options::{MergeRelation, ProfileOptions};
 use crate::pages::{NewPages, PageStatistics, pages_of};
-use crate::processes::IoShareTable;
+use crate::processes::{IoShareTable, NameMap};
 use crate::queue::QueueStatistics;
 use crate::reissues::ReissueCounters;
 use crate::report::{FigureRows, LocalitySummary, PaperTables, ProfileReport, ReissueFigures};
 use crate::reuse_distance::ReuseDistances;
-use crate::timeline::IoTimeline;
+use crate::timeline::{AddressHeatmap, IoTimeline};
 use crate::wake_up::WakeUpDelays;
 
 /// Number of requests whose pages are prefetched in advance.
@@ -38,7 +35,7 @@ const AHEAD: usize = 64;
 ///
 /// Its size is bounded, except for [`PageStatistics`]; see there. Two profiles are merged as pieces of one recording or as separate
 /// recordings ([`MergeRelation`]).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Profile {
     options: ProfileOptions,
     gaps: ArrivalGaps,
@@ -69,22 +66,7 @@ impl Profile {
             queue: QueueStatistics::new(options.gc),
             timeline: IoTimeline::new(options.bin),
             options,
-            gaps: ArrivalGaps::default(),
-            operations: OperationTable::default(),
-            arrivals: ArrivalCounters::default(),
-            wake_up: WakeUpDelays::default(),
-            sequences: SequentialCounters::default(),
-            alignment: AlignmentCounters::default(),
-            devices: NameMap::default(),
-            pages: PageStatistics::default(),
-            reuse: ReuseDistances::default(),
-            picture: AddressHeatmap::default(),
-            processes: IoShareTable::default(),
-            by_device: IoShareTable::default(),
-            reissues: ReissueCounters::default(),
-            flags: FlagCounters::default(),
-            journal: JournalCost::default(),
-            fsync: None,
+            ..Self::default()
         }
     }
 
@@ -262,7 +244,7 @@ impl Profile {
 
     /// Histograms of sizes, response times, gaps and reuse distances of all batches so far, in bins that are the same for every trace.
     pub fn histograms(&self) -> Vec<FixedBinHistogram> {
-        histograms::of(&self.operations, &self.arrivals, &self.queue, &self.reuse)
+        histograms(&self.operations, &self.arrivals, &self.queue, &self.reuse)
     }
 
     /// Values for the findings that are not in a table.
@@ -371,5 +353,67 @@ fn reissue_figures(tables: &PaperTables) -> ReissueFigures {
         arrival_rate_per_s: tables.arrival_rate_per_s,
         spatial_locality_pct: tables.spatial_locality_pct,
         temporal_locality_pct: tables.temporal_locality_pct,
+    }
+}
+
+/// Counts of one quantity in fixed bins with exclusive lower and inclusive upper edges; the last bin has no upper edge.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FixedBinHistogram {
+    /// The quantity: `size_read`, `size_write`, `response_read`, `response_write`, `inter_arrival`, `idle_gap` or
+    /// `reuse_distance`.
+    pub name: &'static str,
+    /// A description of what is counted.
+    pub about: &'static str,
+    /// The unit of the edges.
+    pub unit: &'static str,
+    /// The upper edges of all bins except the last.
+    pub edges: Vec<f64>,
+    /// The counts of the bins.
+    pub counts: Vec<u64>,
+}
+
+fn histograms(
+    operations: &OperationTable,
+    arrivals: &ArrivalCounters,
+    queue: &QueueStatistics,
+    reuse: &ReuseDistances,
+) -> Vec<FixedBinHistogram> {
+    let (reads, writes) = (operations.of(Op::Read), operations.of(Op::Write));
+    let (reuse_edges_kb, touches) = reuse.histogram();
+    vec![
+        doubling("size_read", "reads by size", "KB", reads.size_bins(), 2.0),
+        doubling("size_write", "writes by size", "KB", writes.size_bins(), 2.0),
+        quarters("response_read", "reads by response time", &reads.response_quarters()),
+        quarters("response_write", "writes by response time", &writes.response_quarters()),
+        quarters("inter_arrival", "gaps between the arrivals of reads and writes", arrivals.quarters()),
+        doubling("idle_gap", "times without an unfinished request", "ms", queue.gap_bins(), 1e6),
+        FixedBinHistogram {
+            name: "reuse_distance",
+            about: "touches of 4 KB pages by reuse distance, which is below the upper edge; in the last range first touches",
+            unit: "KB",
+            edges: reuse_edges_kb,
+            counts: touches,
+        },
+    ]
+}
+
+fn quarters(name: &'static str, about: &'static str, counts: &QuarterOctaveBins) -> FixedBinHistogram {
+    let edges = QuarterOctaveBins::edges().map(|ns| ns as f64 / 1e6).collect();
+    FixedBinHistogram { name, about, unit: "ms", edges, counts: counts.counts().to_vec() }
+}
+
+fn doubling<const UNIT: u64, const N: usize>(
+    name: &'static str,
+    about: &'static str,
+    unit: &'static str,
+    bins: &DoublingBins<UNIT, N>,
+    per_unit: f64,
+) -> FixedBinHistogram {
+    FixedBinHistogram {
+        name,
+        about,
+        unit,
+        edges: bins.bins().filter_map(|bin| bin.high).map(|high| high as f64 / per_unit).collect(),
+        counts: bins.bins().map(|bin| bin.count).collect(),
     }
 }

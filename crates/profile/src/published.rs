@@ -70,9 +70,6 @@ pub struct Inconsistency {
 }
 
 /// The published rows, in the paper's order.
-///
-/// # Errors
-/// [`ErrorClass::Syntax`] or [`ErrorClass::Value`] if the bundled tables are damaged.
 pub fn rows() -> Result<Vec<PublishedRow>> {
     parse(TABLE_3, TABLE_4)
 }

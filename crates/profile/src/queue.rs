@@ -6,8 +6,7 @@ use std::collections::BinaryHeap;
 use emmclab_trace::{LargestValues, MOST_JUMPS, Nanos, Request};
 
 use crate::bins::{DoublingBins, pct, time_label};
-use crate::merge_relation::MergeRelation;
-use crate::options::GcCost;
+use crate::options::{GcCost, MergeRelation};
 use crate::report::{DepthRow, IdleGapRow, IdleGc, QueueSummary};
 use crate::{FEW_GAPS, elapsed};
 
@@ -21,7 +20,7 @@ pub(crate) type GapBins = DoublingBins<1_000_000, GAP_BINS>;
 
 /// Queue depth, busy time and idle gaps. Depth and idleness are computed from completion times only; a request without one is taken as
 /// complete at its arrival.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct QueueStatistics {
     gc: GcCost,
     /// Time to reclaim one block, nanoseconds.
@@ -43,7 +42,6 @@ pub(crate) struct QueueStatistics {
     longest: LargestValues<(), { MOST_JUMPS + 1 }>,
 }
 
-/// The state of the queue at an arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueAtArrival {
     /// Number of unfinished requests; `None` if this request's own completion is unknown.
@@ -56,24 +54,7 @@ pub(crate) struct QueueAtArrival {
 
 impl QueueStatistics {
     pub fn new(gc: GcCost) -> Self {
-        Self {
-            gc,
-            block_ns: gc.block_ns(),
-            outstanding: BinaryHeap::new(),
-            capped: false,
-            completed: 0,
-            busy_until: None,
-            first_arrival: None,
-            busy_ns: 0,
-            depth_zero: 0,
-            depth_bins: DepthBins::default(),
-            depth_sum: 0,
-            depth_max: 0,
-            gaps: GapBins::default(),
-            gap_ns: [0; GAP_BINS],
-            gap_blocks: [0; GAP_BINS],
-            longest: LargestValues::default(),
-        }
+        Self { gc, block_ns: gc.block_ns(), ..Self::default() }
     }
 
     #[inline]

@@ -7,7 +7,7 @@ use emmclab_trace::{NameId, Nanos, Op, Request, RequestFlags, Sector};
 use crate::bins::pct;
 use crate::elapsed;
 use crate::locality::SequentialCounters;
-use crate::merge_relation::MergeRelation;
+use crate::options::MergeRelation;
 use crate::report::{ReissueFigures, ReissueRow, ReissueSummary as Report};
 
 /// Maximum time until a request is issued again, which is the longest window that can be set for reading.
@@ -190,7 +190,6 @@ impl ReissueCounters {
     }
 }
 
-/// The bin of an idle time.
 #[inline]
 fn bin_of(idle_ns: u64) -> usize {
     EDGES_MS.iter().position(|edge| idle_ns <= edge * 1_000_000).unwrap_or(BINS - 1)

@@ -7,7 +7,7 @@
 //! sampled number of touches is added to the shortest distance.
 
 use crate::bins::pct;
-use crate::merge_relation::MergeRelation;
+use crate::options::MergeRelation;
 use crate::report::ReuseDistanceRow;
 
 /// Maximum number of tracked pages; the error of a sample of this size is below 1 %.
@@ -50,7 +50,6 @@ pub(crate) struct ReuseDistances {
     coarsest: u32,
 }
 
-/// A tracked page.
 #[derive(Clone, Copy, Debug)]
 struct TrackedPage {
     page: u64,

@@ -6,7 +6,7 @@
 use emmclab_trace::{LargestValues, Request};
 
 use crate::bins::time_label;
-use crate::merge_relation::MergeRelation;
+use crate::options::MergeRelation;
 use crate::queue::{GAP_BINS, GapBins};
 use crate::report::{PowerSaving, WakeUpRow};
 use crate::{FEW_GAPS, elapsed};
@@ -28,7 +28,7 @@ const MIN_PARTED_PCT: f64 = 60.0;
 const MOSTLY_PCT: f64 = 75.0;
 
 /// Delays by the idle gap before the request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct WakeUpDelays {
     by_issue: DelayHistograms,
     by_service: DelayHistograms,
@@ -46,17 +46,6 @@ type RequestDelays = (Option<u64>, Option<u64>);
 struct DelayHistograms {
     counts: Vec<[u64; DELAY_BUCKETS]>,
     longest_ns: [u64; GAP_BINS],
-}
-
-impl Default for WakeUpDelays {
-    fn default() -> Self {
-        Self {
-            by_issue: DelayHistograms::new(),
-            by_service: DelayHistograms::new(),
-            first: None,
-            longest: LargestValues::default(),
-        }
-    }
 }
 
 impl WakeUpDelays {
@@ -164,16 +153,17 @@ fn upper_edge_ns(bucket: usize) -> u64 {
     lower_edge_ns(bucket + 1)
 }
 
-/// The middle of a bucket.
 fn middle_ns(bucket: usize) -> u64 {
     u64::midpoint(lower_edge_ns(bucket), upper_edge_ns(bucket))
 }
 
-impl DelayHistograms {
-    fn new() -> Self {
+impl Default for DelayHistograms {
+    fn default() -> Self {
         Self { counts: vec![[0; DELAY_BUCKETS]; GAP_BINS], longest_ns: [0; GAP_BINS] }
     }
+}
 
+impl DelayHistograms {
     fn add(&mut self, gap: usize, delay_ns: u64) {
         self.counts[gap][bucket(delay_ns)] += 1;
         self.longest_ns[gap] = self.longest_ns[gap].max(delay_ns);
@@ -269,7 +259,7 @@ mod tests {
 
     #[test]
     fn delays_that_do_not_grow_with_the_gap_show_no_threshold() {
-        let mut delays = DelayHistograms::new();
+        let mut delays = DelayHistograms::default();
         for i in 0..2_000_u64 {
             delays.add((i % GAP_BINS as u64) as usize, 700_000 + i * 1_009 % 2_000_000);
         }
@@ -278,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_threshold_inside_a_range_is_bracketed_by_its_neighbours() {
-        let mut delays = DelayHistograms::new();
+        let mut delays = DelayHistograms::default();
         for i in 0..2_000_u64 {
             let gap = (i % GAP_BINS as u64) as usize;
             let asleep = gap > 6 || (gap == 6 && (i / GAP_BINS as u64).is_multiple_of(2));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use emmclab_trace::{Batch, RecordedActivity, Request};
 
-use crate::name_map::NameMap;
+use crate::processes::NameMap;
 use crate::report::UnknownCause;
 use wait_split::{OverlappingRequest, RequestOwner, WaitPart, WaitSplit, split, step_in};
 

@@ -7,8 +7,8 @@ use emmclab_trace::{BlockNote, BlockRole};
 
 use super::block_roles::RoleCounters;
 use super::{SECTORS_PER_KB, per_s};
-use crate::distribution::HdrDistribution;
-use crate::merge_relation::MergeRelation;
+use crate::bins::HdrDistribution;
+use crate::options::MergeRelation;
 use crate::report::CommitSummary;
 
 /// Maximum number of transactions without a commit block; a journal has one at a time. If there are more, the first by device and number is

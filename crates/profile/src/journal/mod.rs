@@ -3,21 +3,19 @@
 mod block_roles;
 mod commits;
 mod over_time;
-mod sync_writes;
 mod write_signs;
 
 use emmclab_trace::{Batch, BlockNote, Nanos, Op, RecordedActivity, Request, RequestFlags, TraceHeader};
 
 use crate::bins::pct;
 use crate::elapsed;
-use crate::merge_relation::MergeRelation;
-use crate::name_map::NameMap;
+use crate::options::MergeRelation;
+use crate::processes::NameMap;
 use crate::report::{BlockKindRow, CommitSummary, JournalReport};
 use block_roles::RoleCounters;
 use commits::TransactionCounters;
 use over_time::JournalOverTime;
-use sync_writes::SyncWriteCounters;
-use write_signs::SignCounters;
+use write_signs::{SignCounters, SyncWriteCounters};
 
 /// Sectors per KB.
 const SECTORS_PER_KB: f64 = 2.0;

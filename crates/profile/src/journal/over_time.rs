@@ -78,7 +78,6 @@ impl Default for JournalOverTime {
 }
 
 impl JournalOverTime {
-    /// The bin of an arrival time.
     pub fn bin(&mut self, arrival: Nanos) -> &mut JournalTimeBin {
         self.0.at(arrival)
     }

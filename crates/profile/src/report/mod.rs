@@ -3,37 +3,17 @@
 //! Figures that cannot be computed from a trace (for example service times without completions) are `None`, in JSON `null`; rows that
 //! cannot be computed are omitted. Nothing is guessed.
 
-mod clock_jumps;
 mod figures;
-mod finding;
 mod fsync;
 mod journal;
-mod reissues;
 mod tables;
 
 pub use emmclab_timeline::OverTimeRow;
 
-pub use clock_jumps::{ClockJumpRow, KeyFigures};
-pub use figures::{
-    AddressTimeRow, AlignmentRow, DepthRow, DepthTimeRow, DeviceRow, FigureRows, FlagRow, FsyncStallRow, HotPagesRow,
-    IdleGapRow, InterArrivalRow, IoTimeRow, LatencyRow, ProcessRow, ReissueRow, RequestSizeRow, ResponseBySizeRow,
-    ReuseDistanceRow, SequentialRunRow, SharePercentile, ShareRow, ThroughputRow, UpdateIntervalRow, WakeUpRow,
-    WorkingSetRow,
-};
-pub use finding::{Finding, FindingKind, FindingVerdict};
-pub use fsync::{
-    ExplainedWait, FsyncPartRow, FsyncParts, FsyncReport, FsyncRow, FsyncShares, UnfinishedWaitRow, UnknownCause,
-    UnknownCauseRow, WaitRequestRow,
-};
-pub use journal::{
-    BlockKindRow, BlockRoleRow, ChangedSectorsRow, CommitRateRow, CommitSummary, JournalReport, JournalTimeRow,
-    LoggedBlockSummary, SignRow, SyncWriteRow, SyncWriteSummary,
-};
-pub use reissues::{ReissueFigures, ReissueSummary};
-pub use tables::{
-    IdleGc, LocalitySummary, OperationPercentileRow, OperationRow, PaperTables, PowerSaving, Quantiles, QueueSummary,
-    WorkingSet,
-};
+pub use figures::*;
+pub use fsync::*;
+pub use journal::*;
+pub use tables::*;
 
 use emmclab_trace::{Ledger, TraceHeader};
 use serde::Serialize;

@@ -1,5 +1,6 @@
-//! Tables III and IV, and short summaries.
+//! Tables III and IV, short summaries, findings, and figures without clock jumps or re-issues.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::options::GcCost;
@@ -189,4 +190,121 @@ pub struct PowerSaving {
     pub longest_wake_up_ms: Option<f64>,
     /// Number of requests that were delayed by waking up.
     pub wake_ups: u64,
+}
+
+/// One characteristic (section III) or implication (section IV) of the paper, judged on one trace.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Finding {
+    /// Stable name: `characteristic-1` ... `implication-5`.
+    pub id: String,
+    /// Whether it is a characteristic or an implication.
+    pub kind: FindingKind,
+    /// Its number among the characteristics or implications.
+    pub number: u32,
+    /// Its subject.
+    pub title: &'static str,
+    /// The rule: when a trace shows the finding.
+    pub rule: &'static str,
+    /// The value to which the rule is applied.
+    pub measured: Option<f64>,
+    /// The unit of that value.
+    pub unit: &'static str,
+    /// Whether this trace shows the finding.
+    pub shown: FindingVerdict,
+    /// The consequence for the device, or why the result is unknown.
+    pub meaning: String,
+}
+
+/// The two kinds of findings in the paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// A property of the workload.
+    Characteristic,
+    /// A consequence for the device.
+    Implication,
+}
+
+/// Whether a trace shows a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingVerdict {
+    /// The rule holds.
+    Yes,
+    /// The rule does not hold.
+    No,
+    /// The trace does not have the data that the rule needs.
+    Unknown,
+}
+
+/// A clock jump or pause of the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ClockJumpRow {
+    /// `forward` or `backward`.
+    pub direction: &'static str,
+    /// Time of the last arrival before it in the recording, seconds after the first one.
+    pub time_s: f64,
+    /// Number of the first request after it, from 1.
+    pub request: u64,
+    /// Seconds between the two arrivals, in either direction.
+    pub length_s: f64,
+    /// Whether the jump was removed by reading.
+    pub mended: bool,
+}
+
+/// Figures that are distorted by a clock jump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct KeyFigures {
+    /// First arrival to last completion (or arrival), seconds.
+    pub duration_s: f64,
+    /// Reads and writes per second of the duration.
+    pub arrival_rate_per_s: Option<f64>,
+    /// KB per second of the duration.
+    pub access_rate_kb_per_s: Option<f64>,
+    /// Mean time between the arrivals of consecutive reads or writes, ms.
+    pub mean_inter_arrival_ms: Option<f64>,
+    /// Share of the duration in which at least one request is unfinished, percent; `None` without completion times.
+    pub busy_pct: Option<f64>,
+    /// Percentage of the duration in which no request is unfinished, between the first and the last request.
+    pub idle_pct: Option<f64>,
+}
+
+/// Requests that were probably issued a second time, because the driver could not accept them at first.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ReissueSummary {
+    /// Suspected re-issues that are still in the trace.
+    pub reissued: u64,
+    /// Their share of all requests, percent.
+    pub reissued_pct: Option<f64>,
+    /// Re-issues that were dropped by reading.
+    pub dropped: u64,
+    /// After an idle time of up to this, at most 5 % of requests are issued again, ms.
+    pub awake_up_to_ms: Option<u64>,
+    /// After an idle time above this, at least 90 % of requests are issued again, ms; `None` without such a step.
+    pub asleep_from_ms: Option<u64>,
+    /// Median time from the first issue to the second, ms.
+    pub median_until_again_ms: Option<f64>,
+    /// Figures that are changed by re-issues, for all requests.
+    pub figures: ReissueFigures,
+    /// The same without re-issues; `None` if there are none.
+    pub figures_without: Option<ReissueFigures>,
+}
+
+/// Figures of Tables III and IV that are changed by re-issues.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ReissueFigures {
+    /// Reads and writes.
+    pub requests: u64,
+    /// Bytes read and written, KB.
+    pub data_size_kb: f64,
+    /// Mean size of a request, KB.
+    pub mean_size_kb: Option<f64>,
+    /// Writes among requests, percent.
+    pub write_requests_pct: Option<f64>,
+    /// Requests per second of the duration.
+    pub arrival_rate_per_s: Option<f64>,
+    /// Requests that start where their predecessor ended, percent.
+    pub spatial_locality_pct: Option<f64>,
+    /// Requests whose start address has been seen before, percent.
+    pub temporal_locality_pct: Option<f64>,
 }

@@ -1,7 +1,8 @@
 //! The real Messaging trace gives the paper's own row of Tables III and IV.
 
 use emmclab_profile::report::{FindingVerdict, Quantiles};
-use emmclab_profile::{ProfileReport, published};
+use emmclab_profile::{Profile, ProfileOptions, ProfileReport, published};
+use emmclab_trace::{TraceCombiner, TraceInput};
 
 fn messaging() -> Option<ProfileReport> {
     crate::common::real_trace("nexus5/log106_Messaging.txt").map(|path| crate::common::report_of_file(&path))
@@ -116,4 +117,21 @@ fn messaging_is_judged_like_in_the_paper() {
         ("implication-5", FindingVerdict::Yes),
     ];
     assert_eq!(shown, expected);
+}
+
+#[test]
+fn a_trace_combined_with_itself_doubles_the_data_and_halves_no_time() {
+    let Some(path) = crate::common::real_trace("nexus5/log106_Messaging.txt") else { return };
+    let input = TraceInput { path, ..TraceInput::default() };
+    let mut combined = TraceCombiner::open(vec![input.clone(), input], 1).unwrap();
+    let mut profile = Profile::new(ProfileOptions::default());
+    while let Some(batch) = combined.next_batch().unwrap() {
+        profile.update(&batch);
+    }
+    let report = profile.finish(&combined.ledger(), &combined.header());
+    assert_eq!((report.tables.requests, report.tables.data_size_kb), (2 * 5_702, 2.0 * 63_668.0));
+    assert!((report.tables.duration_s - 589.131_035).abs() < 1e-9);
+    // Each request has a twin that arrives with it.
+    assert!(report.tables.no_wait_pct.unwrap() < 50.0);
+    assert_eq!(report.ledger.headers_stripped, 2 * 1_155);
 }

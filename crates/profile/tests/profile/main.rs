@@ -2,7 +2,6 @@
 #![allow(clippy::float_cmp, clippy::unwrap_used, reason = "a test may fail")]
 
 mod clock_jumps;
-mod combining;
 mod common;
 mod definitions;
 mod golden;

@@ -2,44 +2,43 @@
 
 use emmclab_profile::report::FindingVerdict;
 
-/// Counts of one trace.
-struct Expected {
-    name: &'static str,
-    requests: u64,
-    data_kb: f64,
-    max_kb: f64,
-    writes: u64,
-    written_kb: f64,
-    sequential: u64,
-    hits: u64,
-    unique_pages: u64,
-    written_pages: u64,
-    duration_s: f64,
-    page_writes: u64,
-}
+/// Counts of each trace.
+const EXPECTED: &str = "
+trace                  requests  data_kb max_kb writes written_kb sequential   hits unique written page_writes duration_s
+cod_exec                 223998  9984116  43008  22363     881100      96830  83391 1339175 165090  220275 575913.903
+cod_precond               72878  9839940    512  72878    9839940      63907   2826 2443204 2443204 2459985 72995.227
+genshin_impact_exec       91317  4091020  12856   9620     242412      24785  22318  722916  49293   60603 6081.278
+genshin_impact_precond   141152 26677756    512 141152   26677756     112493  12170 6461226 6461226 6669439 243028.884
+pubg_exec                 67757  2633284   7240  17020    1355836       9947   9394  525367 298140  338959 527750.21
+pubg_precond              51110  3357232    512  51110    3357232      19885  14816  816588 816588  839308 594.798
+telegram_exec            251879  6154688   8192 227785    4676104      30038 132131 1021153 976231 1169026 7474.115
+telegram_precond           5320   143540    512   5320     143540       1858    768   31820  31820   35885 1034.856
+";
 
 #[test]
 fn pixel_traces_give_the_counts_of_a_plain_script() {
-    for expected in EXPECTED {
-        let path = format!("pixel6a/{}.csv.gz", expected.name);
-        let Some(path) = crate::common::real_trace(&path) else { return };
+    for row in EXPECTED.trim().lines().skip(1) {
+        let (name, figures) = row.split_once(' ').unwrap();
+        let figures: Vec<f64> = figures.split_whitespace().map(|figure| figure.parse().unwrap()).collect();
+        let Some(path) = crate::common::real_trace(&format!("pixel6a/{name}.csv.gz")) else { return };
         let report = crate::common::report_of_file(&path);
-        let (tables, name) = (&report.tables, expected.name);
-        assert_eq!((tables.requests, tables.data_size_kb), (expected.requests, expected.data_kb), "{name}");
-        assert_eq!(tables.max_size_kb, Some(expected.max_kb), "{name}");
+        let (tables, locality, set) = (&report.tables, &report.locality, report.working_set.unwrap());
         let writes = report.by_operation.iter().find(|row| row.op == "write").unwrap();
-        assert_eq!((writes.requests, writes.data_kb), (expected.writes, expected.written_kb), "{name}");
-        let locality = &report.locality;
-        assert_eq!(
-            (locality.sequential_requests, locality.address_hits),
-            (expected.sequential, expected.hits),
-            "{name}"
-        );
-        let set = report.working_set.unwrap();
-        assert_eq!((set.unique_pages, set.written_pages), (expected.unique_pages, expected.written_pages), "{name}");
-        assert!((tables.duration_s - expected.duration_s).abs() < 0.001, "{name}: {}", tables.duration_s);
-        let overwrites = (expected.page_writes - expected.written_pages) as f64;
-        let overwrite_pct = 100.0 * overwrites / expected.page_writes as f64;
+        let counted = [
+            tables.requests as f64,
+            tables.data_size_kb,
+            tables.max_size_kb.unwrap(),
+            writes.requests as f64,
+            writes.data_kb,
+            locality.sequential_requests as f64,
+            locality.address_hits as f64,
+            set.unique_pages as f64,
+            set.written_pages as f64,
+        ];
+        let [expected @ .., page_writes, duration_s] = &figures[..] else { panic!("{row}") };
+        assert_eq!(counted, expected, "{name}");
+        assert!((tables.duration_s - duration_s).abs() < 0.001, "{name}: {}", tables.duration_s);
+        let overwrite_pct = 100.0 * (page_writes - set.written_pages as f64) / page_writes;
         assert_eq!(locality.overwrite_pct, Some(overwrite_pct), "{name}");
         assert_eq!((tables.mean_response_ms, tables.no_wait_pct), (None, None), "{name}");
         let waiting = report.findings.iter().find(|finding| finding.id == "characteristic-3").unwrap();
@@ -47,118 +46,3 @@ fn pixel_traces_give_the_counts_of_a_plain_script() {
         assert!(report.figures.process_share.len() <= 64, "{name}");
     }
 }
-
-const EXPECTED: [Expected; 8] = [
-    Expected {
-        name: "cod_exec",
-        requests: 223_998,
-        data_kb: 9_984_116.0,
-        max_kb: 43_008.0,
-        writes: 22_363,
-        written_kb: 881_100.0,
-        sequential: 96_830,
-        hits: 83_391,
-        unique_pages: 1_339_175,
-        written_pages: 165_090,
-        duration_s: 575_913.903,
-        page_writes: 220_275,
-    },
-    Expected {
-        name: "cod_precond",
-        requests: 72_878,
-        data_kb: 9_839_940.0,
-        max_kb: 512.0,
-        writes: 72_878,
-        written_kb: 9_839_940.0,
-        sequential: 63_907,
-        hits: 2_826,
-        unique_pages: 2_443_204,
-        written_pages: 2_443_204,
-        duration_s: 72_995.227,
-        page_writes: 2_459_985,
-    },
-    Expected {
-        name: "genshin_impact_exec",
-        requests: 91_317,
-        data_kb: 4_091_020.0,
-        max_kb: 12_856.0,
-        writes: 9_620,
-        written_kb: 242_412.0,
-        sequential: 24_785,
-        hits: 22_318,
-        unique_pages: 722_916,
-        written_pages: 49_293,
-        duration_s: 6_081.278,
-        page_writes: 60_603,
-    },
-    Expected {
-        name: "genshin_impact_precond",
-        requests: 141_152,
-        data_kb: 26_677_756.0,
-        max_kb: 512.0,
-        writes: 141_152,
-        written_kb: 26_677_756.0,
-        sequential: 112_493,
-        hits: 12_170,
-        unique_pages: 6_461_226,
-        written_pages: 6_461_226,
-        duration_s: 243_028.884,
-        page_writes: 6_669_439,
-    },
-    Expected {
-        name: "pubg_exec",
-        requests: 67_757,
-        data_kb: 2_633_284.0,
-        max_kb: 7_240.0,
-        writes: 17_020,
-        written_kb: 1_355_836.0,
-        sequential: 9_947,
-        hits: 9_394,
-        unique_pages: 525_367,
-        written_pages: 298_140,
-        duration_s: 527_750.21,
-        page_writes: 338_959,
-    },
-    Expected {
-        name: "pubg_precond",
-        requests: 51_110,
-        data_kb: 3_357_232.0,
-        max_kb: 512.0,
-        writes: 51_110,
-        written_kb: 3_357_232.0,
-        sequential: 19_885,
-        hits: 14_816,
-        unique_pages: 816_588,
-        written_pages: 816_588,
-        duration_s: 594.798,
-        page_writes: 839_308,
-    },
-    Expected {
-        name: "telegram_exec",
-        requests: 251_879,
-        data_kb: 6_154_688.0,
-        max_kb: 8_192.0,
-        writes: 227_785,
-        written_kb: 4_676_104.0,
-        sequential: 30_038,
-        hits: 132_131,
-        unique_pages: 1_021_153,
-        written_pages: 976_231,
-        duration_s: 7_474.115,
-        page_writes: 1_169_026,
-    },
-    Expected {
-        name: "telegram_precond",
-        requests: 5_320,
-        data_kb: 143_540.0,
-        max_kb: 512.0,
-        writes: 5_320,
-        written_kb: 143_540.0,
-        sequential: 1_858,
-        hits: 768,
-        unique_pages: 31_820,
-        written_pages: 31_820,
-        duration_s: 1_034.856,
-        page_writes: 35_885,
-    },
-];
