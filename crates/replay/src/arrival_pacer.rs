@@ -1,6 +1,12 @@
-//! When each request arrives: at its recorded time, scaled, or relative to its predecessor.
+//! From requests to commands: when each arrives (at its recorded time, scaled, or relative to its predecessor), addresses beyond the end
+//! of the device (refused or wrapped), and flushes that are added to traces that record none (`flush_every`).
 
-use emmclab_trace::{Error, ErrorClass, Nanos, Request, Result};
+use std::borrow::Cow;
+
+use emmclab_device::DeviceCommand;
+use emmclab_trace::{
+    Batch, BatchBuilder, ByteCount, Error, ErrorClass, Nanos, Op, Request, Result, SECTOR_BYTES, Sector,
+};
 
 use crate::options::{ReplayMode, ReplayOptions};
 
@@ -37,7 +43,6 @@ impl ArrivalPacer {
         }
     }
 
-    /// The mode.
     pub fn mode(&self) -> ReplayMode {
         self.mode
     }
@@ -95,4 +100,115 @@ impl ArrivalPacer {
 fn no_completions() -> Error {
     Error::new(ErrorClass::Config, "closed-loop replay needs the recorded completion of every request")
         .hint("use the open loop (--mode open), which needs arrivals only")
+}
+
+/// Puts a flush behind every so many writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeriodicFlushes {
+    /// Writes from one flush to the next; 0 for no flush.
+    every: u32,
+    /// Writes since the last one.
+    writes: u32,
+}
+
+impl PeriodicFlushes {
+    pub fn new(every: u32) -> Self {
+        Self { every, writes: 0 }
+    }
+
+    /// The batch with its flushes. A flush arrives with the write before it, and waits for that write in the device. What waited for the
+    /// write in the recording waits for the flush, so it has the recorded completion of the write.
+    pub fn insert<'a>(&mut self, batch: &'a Batch) -> Cow<'a, Batch> {
+        if self.every == 0 {
+            return Cow::Borrowed(batch);
+        }
+        let mut with = BatchBuilder::of_noted(batch.has_notes());
+        for (row, request) in batch.iter().enumerate() {
+            with.push_noted(&request, batch.notes(row));
+            self.writes += u32::from(request.op == Op::Write);
+            if self.writes == self.every {
+                self.writes = 0;
+                let Request { arrival, complete, .. } = request;
+                with.push(&Request { complete, ..Request::new(arrival, Op::Flush, Sector(0), 0) });
+            }
+        }
+        Cow::Owned(with.finish(batch.processes_shared(), batch.devices_shared()))
+    }
+}
+
+/// Creates commands from requests, and counts them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommandBuilder {
+    /// Number of sectors that commands can address.
+    capacity: u64,
+    wrap: bool,
+    /// Number of commands so far, and of those with a wrapped address.
+    pub count: u64,
+    pub wrapped: u64,
+}
+
+impl CommandBuilder {
+    /// For `capacity` sectors. Requests beyond them are wrapped if `wrap`, else refused.
+    pub fn new(capacity: u64, wrap: bool) -> Self {
+        Self { capacity, wrap, count: 0, wrapped: 0 }
+    }
+
+    /// The command for a request that arrives at `arrival` in simulated time.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for each request, whose fields are in registers")]
+    pub fn command(&mut self, request: &Request, arrival: Nanos) -> Result<DeviceCommand> {
+        // Counted first, so that an error has the number of its request.
+        self.count += 1;
+        let (mut sector, mut sectors) = (request.sector.0, request.sectors);
+        if !fits(sector, sectors, self.capacity) {
+            (sector, sectors) = wrap_address(sector, sectors, self.capacity, self.wrap)?;
+            self.wrapped += 1;
+        }
+        Ok(DeviceCommand { arrival, sector, sectors, ..DeviceCommand::from(request) })
+    }
+}
+
+/// Whether a request is within `capacity` sectors.
+#[inline]
+fn fits(sector: u64, sectors: u32, capacity: u64) -> bool {
+    sector.saturating_add(u64::from(sectors)) <= capacity
+}
+
+/// The address and length of a request on a device of `capacity` sectors. A request that does not fit is wrapped: its address is taken
+/// modulo the capacity, and moved down if its end is still beyond.
+#[inline(never)]
+pub(crate) fn wrap_address(sector: u64, sectors: u32, capacity: u64, wrap: bool) -> Result<(u64, u32)> {
+    if fits(sector, sectors, capacity) {
+        return Ok((sector, sectors));
+    }
+    if !wrap {
+        return Err(beyond(sector.saturating_add(u64::from(sectors)), capacity));
+    }
+    let sectors = u64::from(sectors).min(capacity);
+    Ok(((sector % capacity).min(capacity - sectors), sectors as u32))
+}
+
+#[cold]
+fn beyond(end: u64, capacity: u64) -> Error {
+    let needed = ByteCount(end.saturating_mul(SECTOR_BYTES));
+    Error::new(ErrorClass::Value, format!("a request ends after the last sector ({capacity}) of the device"))
+        .of_field("sector", 0, end.to_string().as_bytes())
+        .hint(format!("take a device of at least {needed} (--capacity; more under a layer that reserves a part of the device for its own log), or wrap the addresses into this one (--wrap-addresses; the ledger counts them)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrapped_requests_fit_and_others_are_untouched() {
+        assert!(fits(92, 8, 100));
+        assert!(!fits(93, 8, 100));
+        assert!(!fits(u64::MAX, 800, 100));
+        assert_eq!(wrap_address(92, 8, 100, false).unwrap(), (92, 8));
+        assert!(wrap_address(93, 8, 100, false).is_err());
+        assert_eq!(wrap_address(93, 8, 100, true).unwrap(), (92, 8));
+        assert_eq!(wrap_address(250, 8, 100, true).unwrap(), (50, 8));
+        assert_eq!(wrap_address(u64::MAX, 800, 100, true).unwrap(), (0, 100));
+    }
 }

@@ -109,9 +109,6 @@ impl UsedDevice {
     }
 
     /// A device whose first half was written once sequentially, followed by an hour for background work.
-    ///
-    /// # Errors
-    /// As [`UsedDevice::full`].
     pub fn half_full(config: &DeviceConfig) -> Result<Self> {
         let half = DirectIo::new(config).capacity() / 2;
         let mut io = DirectIo::filled_to(config, half)?;
@@ -154,9 +151,6 @@ impl UsedDevice {
     }
 
     /// Sustained random 4 KB writes per second over such a file: only the second half of `time` (device time) is counted.
-    ///
-    /// # Errors
-    /// If the device stops.
     pub fn lasting_random_writes_per_s(&self, file_bytes: u64, time: Nanos) -> Result<f64> {
         let mut io = self.start();
         let file = self.file(4, file_bytes)?;
@@ -177,9 +171,6 @@ impl UsedDevice {
     }
 
     /// MB/s of one-request transfers over such a file that are all submitted at once, so that the device's queue is always full.
-    ///
-    /// # Errors
-    /// As [`UsedDevice::rate`].
     pub fn queued_rate(&self, op: Op, unit_kb: u64, random: bool, file_bytes: u64) -> Result<f64> {
         let mut io = self.start();
         let file = self.file(unit_kb, file_bytes)?;
@@ -191,9 +182,6 @@ impl UsedDevice {
 
     /// Mean time in us of a write of `unit_kb` with FUA, and of a plain write with the flush after it. The addresses are random; the device
     /// is idle before each write, but does not fall asleep.
-    ///
-    /// # Errors
-    /// As [`UsedDevice::rate`].
     pub fn durable_times(&self, unit_kb: u64) -> Result<[f64; 2]> {
         let file = self.file(unit_kb, FILE_BYTES)?;
         let mean = |modifiers: CommandFlags| -> Result<f64> {
@@ -227,9 +215,6 @@ impl UsedDevice {
     }
 
     /// Mean times of single commands, see [`CommandTimes`].
-    ///
-    /// # Errors
-    /// If the device stops.
     pub fn command_times(&self) -> Result<CommandTimes> {
         let mean = |work: &dyn Fn(&mut DirectIo, u64) -> Result<Nanos>| -> Result<f64> {
             let mut io = self.start();
@@ -253,9 +238,6 @@ impl UsedDevice {
 }
 
 /// Measures the bandwidths of a full device for transfers of these sizes, without FUA or flushes.
-///
-/// # Errors
-/// As [`UsedDevice::full`] and [`UsedDevice::rate`].
 pub fn bandwidth(config: &DeviceConfig, units_kb: &[u64]) -> Result<Vec<BandwidthRow>> {
     let device = UsedDevice::full(config)?;
     let run = |op, unit_kb: u64, random| {

@@ -38,9 +38,6 @@ impl DirectIo {
     }
 
     /// As [`DirectIo::filled`], but only up to sector `end`.
-    ///
-    /// # Errors
-    /// As [`DirectIo::filled`].
     pub fn filled_to(config: &DeviceConfig, end: u64) -> Result<Self> {
         let mut out = Self::new(config);
         let end = end.min(out.capacity());
@@ -51,7 +48,7 @@ impl DirectIo {
             out.transfer(Op::Write, at, count)?;
             at += count;
         }
-        Ok(Self::on(out.engine.into_device()))
+        Ok(Self::on(out.engine.main.device))
     }
 
     /// Number of sectors of the device.
@@ -61,7 +58,7 @@ impl DirectIo {
 
     /// The device.
     pub fn device(&self) -> &Device {
-        self.engine.device()
+        &self.engine.main.device
     }
 
     /// Executes a transfer of any length; returns its time.
@@ -73,9 +70,6 @@ impl DirectIo {
     }
 
     /// As [`DirectIo::transfer`], with flags on every request.
-    ///
-    /// # Errors
-    /// As [`DirectIo::transfer`].
     pub fn transfer_with(&mut self, modifiers: CommandFlags, op: Op, sector: u64, sectors: u64) -> Result<Nanos> {
         let begin = self.now;
         if sector.saturating_add(sectors) > self.capacity() {
@@ -94,9 +88,6 @@ impl DirectIo {
 
     /// Executes transfers of one request each at the same time, as by a program with one thread for each tag of the device; returns the
     /// time until all are complete.
-    ///
-    /// # Errors
-    /// As [`DirectIo::transfer`].
     pub fn at_once(&mut self, op: Op, transfers: impl Iterator<Item = (u64, u32)>) -> Result<Nanos> {
         let begin = self.now;
         for (sector, sectors) in transfers {
@@ -107,9 +98,6 @@ impl DirectIo {
     }
 
     /// Executes a flush; returns its time.
-    ///
-    /// # Errors
-    /// As [`DirectIo::transfer`].
     pub fn flush(&mut self) -> Result<Nanos> {
         let begin = self.now;
         self.command(&DeviceCommand::new(begin, Op::Flush, 0, 0))?;
@@ -119,7 +107,7 @@ impl DirectIo {
     /// Leaves the device idle for a time, in which it does its background work.
     pub fn pause(&mut self, time: Nanos) {
         self.now += time;
-        self.engine.device_mut().idle_until(self.now);
+        self.engine.main.device.idle_until(self.now);
     }
 
     fn command(&mut self, command: &DeviceCommand) -> Result<()> {

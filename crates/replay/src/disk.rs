@@ -4,25 +4,26 @@
 //! [`SimulatedDisk::next_event`] and [`SimulatedDisk::step`] advance the disk, and [`SimulatedDisk::take_completed`] returns the completions that have become known,
 //! with the numbers of their commands.
 
+use std::collections::VecDeque;
 use std::io;
 
 use emmclab_device::checker::DeviceChecker;
 use emmclab_device::{
-    AnyObserver, CacheLie, Device, DeviceCommand, DeviceConfig, DeviceSettings, DynObserver, Observer, OnCompletion,
-    PageScheduling, RequestCompleted, SettingChange, StopReason, UndoLog,
+    AnyObserver, CacheLie, Device, DeviceCommand, DeviceConfig, DeviceSettings, DynObserver, NullObserver, Observer,
+    OnCompletion, PageScheduling, RequestCompleted, SettingChange, StopReason, UndoLog,
 };
 use emmclab_layers::{DiskZones, DisksBelow};
-use emmclab_media::{DeviceContents, RawImage};
-use emmclab_trace::{Nanos, Result};
+use emmclab_media::{ContentsChange, DeviceContents, RawImage};
+use emmclab_trace::{Nanos, Op, Result, SECTOR_BYTES};
 
-use crate::event_sink::{AttachedEventSink, DeviceEventSink};
 use crate::host::{HostCounts, HostQueue};
 
 /// A device, its host queue and its checker.
 pub(crate) struct SimulatedDisk {
-    device: Device,
-    checker: Option<Box<DeviceChecker>>,
-    host: Option<HostQueue>,
+    /// Commands given to it directly bypass host queue and checker.
+    pub device: Device,
+    pub checker: Option<Box<DeviceChecker>>,
+    pub host: Option<HostQueue>,
     /// Whether the device lets later commands pass earlier ones.
     reorders: bool,
     /// Maximum number of entries of a packed write that the device supports.
@@ -44,7 +45,6 @@ struct DiskMedia {
     event_sink: Option<AttachedEventSink>,
 }
 
-/// A call to the device.
 enum DeviceCall<'a> {
     Submit(&'a [DeviceCommand]),
     Advance(Nanos),
@@ -81,19 +81,13 @@ impl SimulatedDisk {
 
     /// A device at time 0 of a live run, with its contents in `image`, and a checker if `check`. Commands reach the device unchanged: in a
     /// live run, the real host merges and packs them.
-    pub fn live(settings: &DeviceSettings, mut device: Device, image: RawImage, check: bool) -> Self {
-        device.rewind();
+    pub fn live(settings: &DeviceSettings, device: Device, image: RawImage, check: bool) -> Self {
+        let disk = Self { host: None, ..Self::for_run(settings, device, check) };
         let contents = DiskMedia {
-            media: DeviceContents::new(&device, image),
-            undo: UndoLog::of(&device),
+            media: DeviceContents::new(&disk.device, image),
+            undo: UndoLog::of(&disk.device),
             lies: settings.cache.lies,
             event_sink: None,
-        };
-        let disk = Self {
-            checker: check.then(|| Box::new(DeviceChecker::of(&device))),
-            reorders: settings.controller.scheduling == PageScheduling::ReadFirst,
-            packed_writes: settings.features.packed_writes,
-            ..Self::new(device)
         };
         Self { contents: Some(Box::new(contents)), ..disk }
     }
@@ -119,9 +113,6 @@ impl SimulatedDisk {
     }
 
     /// Fills `buffer` with the contents of the sectors from `sector` on.
-    ///
-    /// # Errors
-    /// If the image cannot be read.
     pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.contents.as_ref().map_or(Ok(()), |contents| contents.media.read(sector, buffer))
     }
@@ -132,18 +123,12 @@ impl SimulatedDisk {
     }
 
     /// Advances the device to `until` without commands.
-    ///
-    /// # Errors
-    /// As [`SimulatedDisk::submit`].
     pub fn pass<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
         self.now = self.now.max(until);
         self.act(&DeviceCall::Advance(until), observer)
     }
 
     /// Changes the device's settings at time `at`; returns the settings that changed.
-    ///
-    /// # Errors
-    /// As [`Device::reconfigure`].
     pub fn reconfigure(&mut self, from: &DeviceConfig, to: &DeviceConfig, at: Nanos) -> Result<Vec<SettingChange>> {
         let changes = self.device.reconfigure(from, to, at)?;
         if let Some(contents) = &mut self.contents {
@@ -153,9 +138,6 @@ impl SimulatedDisk {
     }
 
     /// Writes the data that is programmed by `now` to the image.
-    ///
-    /// # Errors
-    /// As [`DeviceContents::apply_durable`].
     pub fn land(&mut self, now: Nanos) -> io::Result<()> {
         self.contents.as_mut().map_or(Ok(()), |contents| {
             contents.undo.retire(now);
@@ -164,9 +146,6 @@ impl SimulatedDisk {
     }
 
     /// Cuts the power at `at`: commands in flight never complete, and only programmed data is left.
-    ///
-    /// # Errors
-    /// As [`DeviceContents::apply_durable`].
     pub fn cut(&mut self, at: Nanos) -> io::Result<()> {
         self.completed.clear();
         if let Some(contents) = &mut self.contents {
@@ -177,34 +156,6 @@ impl SimulatedDisk {
             self.checker = Some(Box::new(DeviceChecker::of(&self.device)));
         }
         Ok(())
-    }
-
-    #[cfg(test)]
-    pub fn with_host_of(mut self, settings: &DeviceSettings) -> Self {
-        self.host = HostQueue::new(settings);
-        self
-    }
-
-    #[cfg(test)]
-    pub fn has_checker(&self) -> bool {
-        self.checker.is_some()
-    }
-
-    /// The device.
-    #[inline]
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-
-    /// The device, mutable. Commands given to it directly bypass host queue and checker, so use it only if there are none.
-    #[inline]
-    pub fn device_mut(&mut self) -> &mut Device {
-        &mut self.device
-    }
-
-    /// Returns the device, without the rest.
-    pub fn into_device(self) -> Device {
-        self.device
     }
 
     /// Describes the disk (and the second one) for the layers directly above it.
@@ -225,7 +176,6 @@ impl SimulatedDisk {
         self.host.is_none() && self.checker.is_none()
     }
 
-    /// The counts of the host queue, if there is one.
     pub fn host_counts(&self) -> Option<HostCounts> {
         self.host.as_ref().map(HostQueue::counts)
     }
@@ -238,9 +188,6 @@ impl SimulatedDisk {
 
     /// Submits a command, or the entries of a packed one, which arrive at the same time. First call [`SimulatedDisk::advance`] up to the arrival. A
     /// host queue does its own packing.
-    ///
-    /// # Errors
-    /// As [`Device::submit`], and for a broken invariant.
     pub fn submit<O: Observer>(&mut self, commands: &[DeviceCommand], observer: &mut O) -> Result<()> {
         if let Some(host) = &mut self.host {
             for command in commands {
@@ -259,26 +206,16 @@ impl SimulatedDisk {
         if self.stop().is_some() {
             return None;
         }
-        match (self.fetch_at(), self.begin_at()) {
-            (Some(fetch), Some(begin)) => Some(fetch.min(begin)),
-            (one, other) => one.or(other),
-        }
+        self.fetch_at().into_iter().chain(self.device.next_event()).min()
     }
 
     fn fetch_at(&self) -> Option<Nanos> {
         self.host.as_ref()?.ready_at().map(|at| at.max(self.now))
     }
 
-    fn begin_at(&self) -> Option<Nanos> {
-        self.device.next_event()
-    }
-
     /// Executes the next action: one fetch, or all work that the device begins at one time.
-    ///
-    /// # Errors
-    /// As [`SimulatedDisk::submit`].
     pub fn step<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
-        let begin = self.begin_at();
+        let begin = self.device.next_event();
         // A command goes before the pages that begin at its arrival, as in `Device::submit`.
         if let Some(at) = self.fetch_at().filter(|at| begin.is_none_or(|begin| *at <= begin)) {
             self.now = at;
@@ -290,9 +227,6 @@ impl SimulatedDisk {
     }
 
     /// Simulates everything that happens before `until`.
-    ///
-    /// # Errors
-    /// As [`SimulatedDisk::submit`].
     pub fn advance<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
         while self.next_event().is_some_and(|at| at < until) {
             self.step(observer)?;
@@ -306,17 +240,11 @@ impl SimulatedDisk {
     }
 
     /// Powers the device off in an orderly way: it programs what its cache holds.
-    ///
-    /// # Errors
-    /// As [`SimulatedDisk::submit`].
     pub fn power_off<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
         self.act(&DeviceCall::PowerOff, observer)
     }
 
     /// Checks all invariants of the whole device, if there is a checker.
-    ///
-    /// # Errors
-    /// For a broken invariant.
     pub fn verify(&mut self) -> Result<()> {
         self.checker.as_mut().map_or(Ok(()), |checker| checker.verify(&self.device))
     }
@@ -413,4 +341,131 @@ fn zones_of(device: &Device) -> Option<DiskZones> {
         max_open,
         max_active,
     })
+}
+
+/// Disk 0 with its observer, and disk 1 if there is a second device. Disk 1 is not observed: block numbers and times of two devices would
+/// be mixed up in one stream.
+pub(crate) struct DiskPair<'a, O> {
+    pub main: &'a mut SimulatedDisk,
+    pub second: Option<&'a mut SimulatedDisk>,
+    pub observer: &'a mut O,
+}
+
+impl<O: Observer> DiskPair<'_, O> {
+    /// Whether one of the devices accepts no more commands.
+    pub fn stopped(&self) -> bool {
+        self.main.stop().is_some() || self.second.as_ref().is_some_and(|disk| disk.stop().is_some())
+    }
+
+    /// Whether the zones of disk 0, in their present state, refuse a command.
+    pub fn zones_refuse(&self, command: &DeviceCommand) -> bool {
+        self.main.device.zone_refusal(command).is_some()
+    }
+
+    /// Submits commands to disk `disk`: one, or the entries of a packed one.
+    pub fn submit(&mut self, disk: usize, commands: &[DeviceCommand]) -> Result<()> {
+        match &mut self.second {
+            Some(second) if disk > 0 => second.submit(commands, &mut NullObserver),
+            _ => self.main.submit(commands, self.observer),
+        }
+    }
+
+    pub fn disk(&mut self, disk: usize) -> &mut SimulatedDisk {
+        match &mut self.second {
+            Some(second) if disk > 0 => second,
+            _ => self.main,
+        }
+    }
+
+    /// Time and disk number of the next action of a disk.
+    pub fn next_event(&self) -> Option<(Nanos, usize)> {
+        let main = self.main.next_event().map(|at| (at, 0));
+        let second = self.second.as_ref().and_then(|disk| disk.next_event()).map(|at| (at, 1));
+        main.into_iter().chain(second).min()
+    }
+
+    /// Executes the next action of disk `disk`.
+    pub fn step(&mut self, disk: usize) -> Result<()> {
+        match &mut self.second {
+            Some(second) if disk > 0 => second.step(&mut NullObserver),
+            _ => self.main.step(self.observer),
+        }
+    }
+
+    /// Appends the completions of disk `disk` that have become known.
+    pub fn take_completed(&mut self, disk: usize, to: &mut Vec<RequestCompleted>) {
+        match &mut self.second {
+            Some(second) if disk > 0 => second.take_completed(to),
+            _ => self.main.take_completed(to),
+        }
+    }
+}
+
+/// Receives the commands of a device, their completions, and the changes of the stored data. Times are simulated; completions and programs
+/// are reported as soon as they are known, with times in the future.
+pub trait DeviceEventSink: Send {
+    /// Called when a command arrives; `packed_after` entries of the same packed command follow. `data` is the data of a write.
+    fn command(&mut self, number: u64, command: &DeviceCommand, packed_after: u16, data: &[u8]);
+    /// Called for a command that is complete at `at`.
+    fn completed(&mut self, number: u64, at: Nanos);
+    /// Called for sectors of a command that are programmed from `begin` to `end`.
+    fn programmed(&mut self, number: u64, sectors: (u64, u32), begin: Nanos, end: Nanos);
+    /// Called for sectors that a command discards at `at`.
+    fn discarded(&mut self, number: u64, sectors: (u64, u64), at: Nanos);
+}
+
+/// A tap at a disk.
+pub(crate) struct AttachedEventSink {
+    tap: Box<dyn DeviceEventSink>,
+    /// The data of the next writes, one after the other.
+    data: Vec<u8>,
+    /// Discards that are not complete: number, first sector, end sector.
+    discards: VecDeque<(u64, u64, u64)>,
+}
+
+impl AttachedEventSink {
+    pub fn new(tap: Box<dyn DeviceEventSink>) -> Self {
+        Self { tap, data: Vec::new(), discards: VecDeque::new() }
+    }
+
+    pub fn push_data(&mut self, data: &[u8]) {
+        self.data.extend_from_slice(data);
+    }
+
+    /// Reports commands that are submitted to the device; the first gets number `first`.
+    pub fn report_commands(&mut self, first: u64, commands: &[DeviceCommand]) {
+        let mut from = 0;
+        for (number, (i, command)) in (first..).zip(commands.iter().enumerate()) {
+            if matches!(command.op, Op::Discard | Op::SecureErase) {
+                let end = command.sector + u64::from(command.sectors);
+                self.discards.push_back((number, command.sector, end));
+            }
+            let bytes = if command.op == Op::Write { command.sectors as usize * SECTOR_BYTES as usize } else { 0 };
+            let data = self.data.get(from..from + bytes).unwrap_or_default();
+            from += bytes;
+            self.tap.command(number, command, (commands.len() - 1 - i) as u16, data);
+        }
+        self.data.drain(..from.min(self.data.len()));
+    }
+
+    /// Reports the changes and completions that the last action caused.
+    pub fn report_changes(&mut self, now: Nanos, media: &mut DeviceContents, completed: &[RequestCompleted]) {
+        for change in media.take_changes() {
+            match change {
+                ContentsChange::Programmed { command, sector, sectors, begin, end } => {
+                    self.tap.programmed(command, (sector, sectors), begin, end);
+                }
+                ContentsChange::Discarded { sector, sectors } => {
+                    let of = |(_, first, end): &&(u64, u64, u64)| *first <= sector && sector + sectors <= *end;
+                    if let Some((number, ..)) = self.discards.iter().find(of) {
+                        self.tap.discarded(*number, (sector, sectors), now);
+                    }
+                }
+            }
+        }
+        for event in completed {
+            self.discards.retain(|(number, ..)| *number != event.id);
+            self.tap.completed(event.id, event.complete);
+        }
+    }
 }

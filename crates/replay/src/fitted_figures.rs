@@ -199,7 +199,7 @@ fn emmc51(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
             out.push(UNISOC.figure(&[fua], column, (&format!("{what}, FUA {fua}"), "MB/s"), here)?);
         }
     }
-    out.extend(commands(&device, of, "")?);
+    out.extend(commands(&device, of)?);
     Ok(out)
 }
 
@@ -209,7 +209,7 @@ const CLASS: f64 = 0.15;
 fn emmc50(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
     let device = UsedDevice::half_full(config)?;
     // The device of these times is write-through, so only the sum of a write and the flush after it is compared.
-    let times = commands(&device, of, "")?.into_iter().skip(2);
+    let times = commands(&device, of)?.into_iter().skip(2);
     let mut out: Vec<_> = times.map(|figure| figure.within(CLASS)).collect();
     let row = &["eMMC 5.0 PRO 64 GB"];
     // Published in MB of 1,000,000 bytes, and in transfers of 4 KB per second.
@@ -227,35 +227,19 @@ fn emmc50(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
 }
 
 fn emmc50_through(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
-    commands(&UsedDevice::half_full(config)?, of, "")
+    commands(&UsedDevice::half_full(config)?, of)
 }
 
-/// Rates of a UFS whose queue is always full.
-struct FullQueueRates {
-    device: UsedDevice,
+/// A UFS whose writes all bypass `WriteBooster`.
+fn without_booster(config: &DeviceConfig) -> Result<UsedDevice> {
+    let mut config = config.clone();
+    config.set("slc.max_kb", "1")?;
+    UsedDevice::half_full(&config)
 }
 
-impl FullQueueRates {
-    fn of(config: &DeviceConfig) -> Result<Self> {
-        Ok(Self { device: UsedDevice::half_full(config)? })
-    }
-
-    /// A device whose writes all bypass `WriteBooster`.
-    fn without_booster(config: &DeviceConfig) -> Result<Self> {
-        let mut config = config.clone();
-        config.set("slc.max_kb", "1")?;
-        Self::of(&config)
-    }
-
-    /// MB/s (1,048,576 bytes) of requests of [`UFS_REQUEST_KB`].
-    fn sequential(&self, op: Op) -> Result<f64> {
-        self.device.queued_rate(op, UFS_REQUEST_KB, false, FILE_BYTES)
-    }
-
-    fn random_per_s(&self, op: Op) -> Result<f64> {
-        // Transfers of 4 KB in a MB.
-        Ok(256.0 * self.device.queued_rate(op, 4, true, FILE_BYTES / 4)?)
-    }
+/// MB/s (1,048,576 bytes) of requests of [`UFS_REQUEST_KB`] to a UFS whose queue is always full.
+fn queued_mb_s(device: &UsedDevice, op: Op) -> Result<f64> {
+    device.queued_rate(op, UFS_REQUEST_KB, false, FILE_BYTES)
 }
 
 /// Factor from MB of 1,048,576 bytes to MB of 1,000,000 bytes.
@@ -264,42 +248,40 @@ const MEGA: f64 = 1_048_576.0 / 1e6;
 const UFS_REQUEST_KB: u64 = 512;
 
 /// Sequential reads, random reads and random writes of a row of Samsung's table.
-fn published_rates(rates: &FullQueueRates, row: &str) -> Result<Vec<FittedFigure>> {
+fn published_rates(device: &UsedDevice, row: &str) -> Result<Vec<FittedFigure>> {
     let row = &[row];
-    let mut out = vec![EUFS.figure(
-        row,
-        "seq_read_mb_s",
-        ("sequential reads", "10^6 B/s"),
-        MEGA * rates.sequential(Op::Read)?,
-    )?];
+    let here = MEGA * queued_mb_s(device, Op::Read)?;
+    let mut out = vec![EUFS.figure(row, "seq_read_mb_s", ("sequential reads", "10^6 B/s"), here)?];
     for (column, what, op) in
         [("random_read_iops", "random reads, 4 KB", Op::Read), ("random_write_iops", "random writes, 4 KB", Op::Write)]
     {
-        out.push(EUFS.figure(row, column, (what, "1/s"), rates.random_per_s(op)?)?);
+        // Transfers of 4 KB in a MB.
+        let here = 256.0 * device.queued_rate(op, 4, true, FILE_BYTES / 4)?;
+        out.push(EUFS.figure(row, column, (what, "1/s"), here)?);
     }
     Ok(out)
 }
 
 fn ufs22(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
-    let mut out = published_rates(&FullQueueRates::of(config)?, of)?;
-    let here = MEGA * FullQueueRates::without_booster(config)?.sequential(Op::Write)?;
+    let mut out = published_rates(&UsedDevice::half_full(config)?, of)?;
+    let here = MEGA * queued_mb_s(&without_booster(config)?, Op::Write)?;
     let what = ("sequential writes without WriteBooster", "10^6 B/s");
     out.push(EUFS.figure(&[of], "seq_write_mb_s", what, here)?);
     Ok(out)
 }
 
 fn ufs31(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
-    let rates = FullQueueRates::of(config)?;
-    let mut out = published_rates(&rates, of)?;
-    let without = FullQueueRates::without_booster(config)?;
-    for (row, what, rates) in
-        [(of, "sequential writes", &rates), ("eUFS 3.0 512 GB", "sequential writes without WriteBooster", &without)]
+    let device = UsedDevice::half_full(config)?;
+    let mut out = published_rates(&device, of)?;
+    let without = without_booster(config)?;
+    for (row, what, device) in
+        [(of, "sequential writes", &device), ("eUFS 3.0 512 GB", "sequential writes without WriteBooster", &without)]
     {
-        let here = MEGA * rates.sequential(Op::Write)?;
+        let here = MEGA * queued_mb_s(device, Op::Write)?;
         out.push(EUFS.figure(&[row], "seq_write_mb_s", (what, "10^6 B/s"), here)?);
     }
     for kb in [4, 256] {
-        let [fua, both] = rates.device.durable_times(kb)?;
+        let [fua, both] = device.durable_times(kb)?;
         let row = &[&*kb.to_string()];
         out.push(UFS_FUA.figure(row, "fua_us", (&format!("a write with FUA, {kb} KB"), "us"), fua)?);
         let what = format!("a write and a flush, {kb} KB");
@@ -309,21 +291,21 @@ fn ufs31(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
 }
 
 fn ufs40(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
-    let rates = FullQueueRates::of(config)?;
+    let device = UsedDevice::half_full(config)?;
     let mut out = Vec::new();
     for (column, what, op) in
         [("seq_read_mb_s", "sequential reads", Op::Read), ("seq_write_mb_s", "sequential writes", Op::Write)]
     {
-        let here = MEGA * rates.sequential(op)?;
+        let here = MEGA * queued_mb_s(&device, op)?;
         out.push(UFS40.figure(&[of], column, (what, "10^6 B/s"), here)?);
     }
     let mut slower = config.clone();
     slower.set("interface.gear", "hs_g4")?;
-    for (row, what, rates) in [
-        ("on", "sequential writes, HS-G4", FullQueueRates::of(&slower)?),
-        ("off", "sequential writes without WriteBooster, HS-G4", FullQueueRates::without_booster(&slower)?),
+    for (row, what, device) in [
+        ("on", "sequential writes, HS-G4", UsedDevice::half_full(&slower)?),
+        ("off", "sequential writes without WriteBooster, HS-G4", without_booster(&slower)?),
     ] {
-        out.push(BOOSTER.figure(&[row], "seq_write_mib_s", (what, "MiB/s"), rates.sequential(Op::Write)?)?);
+        out.push(BOOSTER.figure(&[row], "seq_write_mib_s", (what, "MiB/s"), queued_mb_s(&device, Op::Write)?)?);
     }
     Ok(out)
 }
@@ -350,14 +332,13 @@ fn fast12(config: &DeviceConfig, vendor: &str) -> Result<Vec<FittedFigure>> {
 }
 
 /// Times of single 4 KB commands, and of a plain write with the flush after it.
-fn commands(device: &UsedDevice, of: &str, how: &str) -> Result<Vec<FittedFigure>> {
+fn commands(device: &UsedDevice, of: &str) -> Result<Vec<FittedFigure>> {
     let times = device.command_times()?;
-    let name = |what: &str| format!("{what}, 4 KB{how}");
     let both = HUNTER.number(&[of], "write_us")? + HUNTER.number(&[of], "flush_us")?;
     Ok(vec![
-        HUNTER.figure(&[of], "write_us", (&name("a write"), "us"), times.write_us)?,
-        HUNTER.figure(&[of], "flush_us", (&name("a flush after it"), "us"), times.flush_us)?,
-        HUNTER.compare(both, (&name("both"), "us"), times.write_us + times.flush_us),
-        HUNTER.figure(&[of], "reliable_write_us", (&name("a reliable write"), "us"), times.reliable_write_us)?,
+        HUNTER.figure(&[of], "write_us", ("a write, 4 KB", "us"), times.write_us)?,
+        HUNTER.figure(&[of], "flush_us", ("a flush after it, 4 KB", "us"), times.flush_us)?,
+        HUNTER.compare(both, ("both, 4 KB", "us"), times.write_us + times.flush_us),
+        HUNTER.figure(&[of], "reliable_write_us", ("a reliable write, 4 KB", "us"), times.reliable_write_us)?,
     ])
 }

@@ -46,9 +46,6 @@ pub struct ImageStore {
 
 impl ImageStore {
     /// Opens a store in `folder`, which is created if it does not exist.
-    ///
-    /// # Errors
-    /// If the folder cannot be created.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self> {
         let folder = folder.into();
         std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
@@ -137,9 +134,6 @@ impl ImageStore {
     }
 
     /// Makes and stores the aged device if the store does not have it; returns false if another process is making it.
-    ///
-    /// # Errors
-    /// As [`ImageStore::device`].
     pub(crate) fn keep(
         &self,
         config: &DeviceConfig,
@@ -271,9 +265,6 @@ impl Drop for ImageLock {
 }
 
 /// Hash of a file, read piece by piece.
-///
-/// # Errors
-/// If the file cannot be read.
 pub(crate) fn file_hash(path: &Path) -> Result<u128> {
     let fail = |error| Error::io(path, error);
     let mut file = InputFile::open(path).map_err(fail)?;

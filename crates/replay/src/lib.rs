@@ -5,24 +5,16 @@
 mod arrival_pacer;
 mod arrival_state;
 mod bandwidth;
-mod closed_loop;
 mod direct;
 mod disk;
-mod disk_pair;
 mod engine;
-mod event_sink;
 mod fitted_figures;
 mod host;
 mod images;
 mod live_stack;
 mod options;
-mod over_time;
-mod periodic_flushes;
 mod precondition;
-mod preflight;
-mod recorded_times;
 mod recorder;
-mod reorder_buffer;
 mod request_rows;
 mod result;
 mod run_measurement;
@@ -31,31 +23,20 @@ mod simulated_stack;
 mod simulation;
 mod time_histogram;
 mod tracks;
-mod wrap_addresses;
 
 pub use bandwidth::{BandwidthRow, CommandTimes, SyncMethod, TransferPattern, UsedDevice, bandwidth};
-pub use closed_loop::ClosedLoop;
 pub use direct::DirectIo;
-pub use event_sink::DeviceEventSink;
+pub use disk::DeviceEventSink;
 pub use fitted_figures::{FittedFigure, fitted_figures};
 pub use host::{DriverCounts, HostCounts};
 pub use images::ImageStore;
 pub use live_stack::{LiveCompletion, LiveStack, StackDevice};
-pub use options::{RateFactor, ReplayMode, ReplayOptions};
-pub use over_time::{RunOverTime, RunTimeRow};
+pub use options::{ModeChoice, RateFactor, ReplayMode, ReplayOptions, preflight};
 pub use precondition::{PhoneUse, Precondition, age_by_traces, preconditioned_bytes, prepare, prepare_by_traces};
-pub use preflight::{ModeChoice, preflight};
-pub use recorder::RunRecorder;
+pub use recorder::{RunOverTime, RunRecorder, RunTimeRow};
 pub use request_rows::RequestRows;
-pub use result::{
-    BlockDistribution, ByOperation, CacheCounts, ComputeCost, ConfigurationSummary, DurableTimes, EnergyUse,
-    FlashOperations, GcSummary, LayerResult, LifetimeEstimate, LinkDirection, LoadSummary, LogBlockMerges, MapCounts,
-    PageOperations, PowerStateTimes, RecordedComparison, ReplaySummary, RequestTotals, ResponseHistogramRow,
-    ResponsePercentileRow, ResponseTimeSummary, SecondDevice, ServiceTimeSummary, ShareComparison, SimulationResult,
-    SlcCounts, SpaceUse, TimeComparison, TimePercentiles, UfsUse, Utilisation, WaitTimes, WearSummary,
-    WriteAmplification, WriteBoosterUse, ZoneUse,
-};
+pub use result::*;
 pub use run_measurement::RunMeasurement;
-pub use simulation::{Simulation, simulate};
+pub use simulation::{ClosedLoop, Simulation, simulate};
 pub use time_histogram::TimeSummary;
 pub use tracks::RunTracks;

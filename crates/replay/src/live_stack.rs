@@ -14,13 +14,10 @@ use emmclab_layers::{self as layers, ImmediateStack, Layer, LayerConfig, PassThr
 use emmclab_media::{DeviceContents, RawImage};
 use emmclab_trace::{BlockNote, Error, ErrorClass, Ledger, Nanos, Op, Result};
 
-use crate::disk::SimulatedDisk;
-use crate::disk_pair::DiskPair;
-use crate::event_sink::DeviceEventSink;
+use crate::disk::{DeviceEventSink, DiskPair, SimulatedDisk};
 use crate::options::ReplayOptions;
-use crate::recorded_times::RecordedTotals;
 use crate::result::{LayerResult, SecondDevice, SimulationResult};
-use crate::run_measurement::RunMeasurement;
+use crate::run_measurement::{RecordedTotals, RunMeasurement};
 use crate::simulated_stack::{SimulatedStack, WorkloadCompletion, build_layers as build_stacked};
 
 /// A device of a live stack, in its initial state.
@@ -135,7 +132,7 @@ impl LiveStack {
 
     /// The device at the bottom.
     pub fn device(&self) -> &Device {
-        self.main.device()
+        &self.main.device
     }
 
     /// Its zones, described for the layers above it.
@@ -150,7 +147,7 @@ impl LiveStack {
 
     /// The second device.
     pub fn second(&self) -> Option<&Device> {
-        self.second.as_ref().map(SimulatedDisk::device)
+        self.second.as_ref().map(|disk| &disk.device)
     }
 
     /// The contents of the second device.
@@ -182,14 +179,14 @@ impl LiveStack {
     pub fn result(&self, config: &DeviceConfig, measure: &RunMeasurement, options: &ReplayOptions) -> SimulationResult {
         let measured = (measure, &RecordedTotals::default());
         let mut result =
-            SimulationResult::new(config, self.main.device(), measured, (options, options.mode), self.drained);
+            SimulationResult::new(config, &self.main.device, measured, (options, options.mode), self.drained);
         let requests = measure.requests();
         result.ledger = Ledger { seen: requests, kept: requests, ..Ledger::default() };
         result.run.stopped = self.stop().map(|stop| stop.reason().to_owned());
         result.layers = self.layers();
         let second = self.second.as_ref();
         result.second_device =
-            second.map(|disk| SecondDevice::new(self.second_name.clone(), disk.device(), disk.host_counts()));
+            second.map(|disk| SecondDevice::new(self.second_name.clone(), &disk.device, disk.host_counts()));
         if !result.layers.is_empty() {
             result.requests.bytes_read = measure.reads.bytes();
             result.requests.bytes_written = measure.writes.bytes();
@@ -214,7 +211,7 @@ impl LiveStack {
                     .hint("wait for the requests to a zone before it is written again or reset"),
             );
         }
-        self.main.device().zone_refusal(command)
+        self.main.device.zone_refusal(command)
     }
 
     /// Number that the next request gets.
@@ -270,18 +267,12 @@ impl LiveStack {
     }
 
     /// Simulates everything up to `until`.
-    ///
-    /// # Errors
-    /// As [`LiveStack::submit`].
     pub fn advance<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
         let Self { simulated: layered, main, second, .. } = self;
         layered.advance(until, &mut DiskPair { main, second: second.as_mut(), observer })
     }
 
     /// Simulates the devices' own work up to `until`: write-back, folding, idle collection. No request may arrive before.
-    ///
-    /// # Errors
-    /// As [`LiveStack::submit`].
     pub fn pass<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
         self.advance(until, observer)?;
         self.main.pass(until, observer)?;
@@ -289,9 +280,6 @@ impl LiveStack {
     }
 
     /// Collects the requests that are complete by now, and starts those that waited for them.
-    ///
-    /// # Errors
-    /// As [`LiveStack::submit`].
     pub fn take_answers<O: Observer>(
         &mut self,
         now: Nanos,
@@ -336,9 +324,6 @@ impl LiveStack {
     }
 
     /// Writes data that is programmed by `now` to the images.
-    ///
-    /// # Errors
-    /// As [`DeviceContents::apply_durable`].
     pub fn land(&mut self, now: Nanos) -> io::Result<()> {
         self.main.land(now)?;
         self.second.as_mut().map_or(Ok(()), |second| second.land(now))
@@ -347,17 +332,14 @@ impl LiveStack {
     /// Resets the counts of devices and layers to 0; contents, state and times stay.
     pub fn clear_counters(&mut self) {
         self.drained = None;
-        self.main.device_mut().clear_counters();
+        self.main.device.clear_counters();
         if let Some(second) = &mut self.second {
-            second.device_mut().clear_counters();
+            second.device.clear_counters();
         }
         self.simulated.clear_counters();
     }
 
     /// Changes settings of the device at the bottom at time `at`; returns the settings that changed.
-    ///
-    /// # Errors
-    /// As [`Device::reconfigure`], and as [`LiveStack::submit`].
     pub fn reconfigure(&mut self, from: &DeviceConfig, to: &DeviceConfig, at: Nanos) -> Result<Vec<SettingChange>> {
         self.pass(at, &mut NullObserver)?;
         self.main.reconfigure(from, to, at)
@@ -365,9 +347,6 @@ impl LiveStack {
 
     /// Makes the layers move all deferred data to its place; no request may be open. The result then contains the time that this took.
     /// Returns the time of its end: no request may arrive before that.
-    ///
-    /// # Errors
-    /// As [`LiveStack::submit`].
     pub fn drain<O: Observer>(&mut self, now: Nanos, observer: &mut O) -> Result<Nanos> {
         self.advance(now, observer)?;
         let mut disks = DiskPair { main: &mut self.main, second: self.second.as_mut(), observer };
@@ -434,7 +413,7 @@ fn build_or_recover(
     recover: bool,
 ) -> Result<SimulatedStack> {
     let below = main.below(second.as_deref());
-    let next = |disk: &SimulatedDisk| disk.device().next_command();
+    let next = |disk: &SimulatedDisk| disk.device.next_command();
     let commands = [next(main), second.as_deref().map_or(0, next)];
     let mut all: Vec<Box<dyn Layer>> = build_stacked(configs, &below)?;
     if all.is_empty() {
@@ -474,7 +453,7 @@ impl layers::SectorDisk for RecoveryDisk<'_> {
     }
 
     fn write_pointer(&mut self, sector: u64) -> io::Result<Option<u64>> {
-        let device = self.disk.device();
+        let device = &self.disk.device;
         Ok(device.zones().find(|zone| zone.start == sector).map(|zone| zone.write_pointer))
     }
 }

@@ -1,6 +1,9 @@
-//! Options of a replay.
+//! Options of a replay, and checks before a run, so that errors are found at once instead of in the middle of the run.
 
-use emmclab_trace::{Error, ErrorClass, Nanos, Result};
+use emmclab_device::{DeviceConfig, Geometry};
+use emmclab_trace::{
+    Batch, ByteCount, Error, ErrorClass, Nanos, Request, Result, SECTOR_BYTES, TraceInput, TraceReader, interrupt,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -122,4 +125,207 @@ pub struct ReplayOptions {
     /// Add the distribution of response times to the result (`response_distribution`).
     #[schemars(extend("option" = null, "stored" = "never"))]
     pub distribution: bool,
+}
+
+/// Refuses traces that do not suit the device or the mode, and chooses the mode if it is [`ReplayMode::Auto`].
+///
+/// Refused are requests beyond the last sector, unless addresses are wrapped. In closed loop, requests without a recorded completion are
+/// refused, except the last one. If an input must be of one device, reading it fails for several.
+///
+/// Often the footer of a Parquet file is sufficient; other files are read completely. Inputs that can be read only once (a pipe) are
+/// checked by the run, which also chooses their mode.
+///
+/// # Errors
+/// [`ErrorClass::Config`] with all errors of all traces, and errors in the files.
+pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[TraceInput]) -> Result<ModeChoice> {
+    let geometry = Geometry::new(config.settings());
+    let need = TraceRequirements {
+        capacity: geometry.sectors(),
+        addresses: !options.wrap_addresses,
+        completions: matches!(options.mode, ReplayMode::Closed | ReplayMode::Auto),
+        all_complete: options.mode == ReplayMode::Closed,
+        single_trace: inputs.len() == 1,
+    };
+    let asked = ModeChoice { mode: options.mode, reason: options.mode_reason.clone() };
+    if !need.addresses && !need.completions {
+        return Ok(asked);
+    }
+    let (mut faults, mut hints) = (Vec::new(), Vec::new());
+    let (mut missing, mut all_read) = (None, !inputs.is_empty());
+    for input in inputs {
+        if !std::fs::metadata(&input.path).is_ok_and(|meta| meta.is_file()) {
+            all_read = false;
+            continue;
+        }
+        let found = TraceFaults::of(input, &need)?;
+        let name = input.path.display();
+        if found.beyond_end > 0 {
+            faults.push(format!(
+                "{name}: {} of {} requests end after the last sector of the {} device, the furthest at {}",
+                found.beyond_end,
+                found.requests,
+                geometry.capacity(),
+                ByteCount(found.largest_end.saturating_mul(SECTOR_BYTES)),
+            ));
+            hints.push(
+                "take a larger device, or wrap the addresses into this one (--wrap-addresses; the ledger counts them)",
+            );
+        }
+        let why_open = match &found.coarse_clock {
+            _ if need.all_complete => None,
+            Some(step) if need.completions => {
+                Some(format!("the clock has steps of {step}, too coarse to tell which requests waited"))
+            }
+            _ => (found.incomplete > 0).then(|| found.incomplete_words()),
+        };
+        if let Some(words) = why_open {
+            missing.get_or_insert_with(|| {
+                ModeChoice::open(&if need.single_trace { words } else { format!("{name}: {words}") })
+            });
+        } else if found.incomplete > 0 {
+            faults.push(format!(
+                "{name}: {} of {} requests have no recorded completion (complete_ns), which closed-loop replay needs",
+                found.incomplete, found.requests,
+            ));
+            hints.push("replay at the recorded arrivals (--mode open)");
+        }
+    }
+    hints.sort_unstable();
+    hints.dedup();
+    let problem = match faults.as_slice() {
+        [] if options.mode == ReplayMode::Auto && (all_read || missing.is_some()) => {
+            return Ok(missing.unwrap_or_else(ModeChoice::closed));
+        }
+        [] => return Ok(asked),
+        [one] => one.clone(),
+        many => format!("there are {} faults:\n  - {}", many.len(), many.join("\n  - ")),
+    };
+    Err(Error::new(ErrorClass::Config, problem).hint(hints.join("; ")))
+}
+
+/// The mode of a run, and the reason if it was chosen automatically.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ModeChoice {
+    /// Open loop, closed loop or back to back; [`ReplayMode::Auto`] if only the run can decide.
+    pub mode: ReplayMode,
+    /// The reason for this mode.
+    pub reason: Option<String>,
+}
+
+impl ModeChoice {
+    fn closed() -> Self {
+        Self { mode: ReplayMode::Closed, reason: Some("completions are recorded".to_owned()) }
+    }
+
+    fn open(reason: &str) -> Self {
+        Self { mode: ReplayMode::Open, reason: Some(reason.to_owned()) }
+    }
+
+    /// The options with this mode.
+    #[must_use]
+    pub fn apply(self, options: &ReplayOptions) -> ReplayOptions {
+        ReplayOptions { mode: self.mode, mode_reason: self.reason, ..options.clone() }
+    }
+}
+
+/// The reason for open loop if no completion was recorded.
+const NO_COMPLETIONS: &str = "no completions are recorded";
+
+/// Chooses the mode for a trace of which only the first batch is known.
+pub(crate) fn by_first_batch(batch: &Batch) -> ModeChoice {
+    let missing = batch.iter().filter(is_incomplete).count();
+    // The last request of the batch is not counted, as it may be the last one of the trace.
+    let incomplete = missing - usize::from(batch.iter().last().is_some_and(|last| is_incomplete(&last)));
+    if incomplete == 0 && missing < batch.len() {
+        return ModeChoice::closed();
+    }
+    if missing == batch.len() {
+        return ModeChoice::open(NO_COMPLETIONS);
+    }
+    ModeChoice::open(&format!("{missing} of the first {} requests have no recorded completion", batch.len()))
+}
+
+fn is_incomplete(request: &Request) -> bool {
+    request.complete.is_none()
+}
+
+/// The requirements of the run on its traces.
+#[expect(clippy::struct_excessive_bools, reason = "each is a demand of its own")]
+struct TraceRequirements {
+    capacity: u64,
+    addresses: bool,
+    /// Whether completions matter; with `all`, a request without one is an error.
+    completions: bool,
+    all_complete: bool,
+    /// Whether there is only one trace, so that nothing waits for its last request.
+    single_trace: bool,
+}
+
+/// The problems found in one trace.
+#[derive(Debug, Default)]
+struct TraceFaults {
+    requests: u64,
+    beyond_end: u64,
+    largest_end: u64,
+    incomplete: u64,
+    /// Whether reading stopped early, since the answer was known.
+    stopped_early: bool,
+    coarse_clock: Option<String>,
+}
+
+impl TraceFaults {
+    /// Explains why a trace with these requests is not replayed in closed loop.
+    fn incomplete_words(&self) -> String {
+        match self.requests {
+            0 => format!("{} requests have no recorded completion", self.incomplete),
+            // The last request may not be included in the count.
+            read if self.incomplete + 1 >= read => NO_COMPLETIONS.to_owned(),
+            read if self.stopped_early => {
+                format!("{} of the first {read} requests have no recorded completion", self.incomplete)
+            }
+            read => format!("{} of {read} requests have no recorded completion", self.incomplete),
+        }
+    }
+
+    fn of(input: &TraceInput, need: &TraceRequirements) -> Result<Self> {
+        let mut reader = TraceReader::open(&input.path, &input.options)?;
+        let known = reader.extent().is_some_and(|extent| {
+            (!need.addresses || extent.end.0 <= need.capacity)
+                && (!need.completions || extent.without_completion == 0)
+                && (!input.options.one_device || extent.one_device)
+        });
+        let mut found = Self { coarse_clock: reader.header().coarse_clock, ..Self::default() };
+        if known {
+            return Ok(found);
+        }
+        let gaps = reader.extent().map_or(0, |extent| extent.without_completion);
+        let addresses_fit = reader.extent().is_some_and(|extent| extent.end.0 <= need.capacity);
+        if !need.all_complete && gaps > 1 && (!need.addresses || addresses_fit) {
+            found.incomplete = gaps;
+            return Ok(found);
+        }
+        let mut last_incomplete = 0;
+        while let Some(batch) = reader.next_batch()? {
+            interrupt::check()?;
+            for request in &batch {
+                let end = request.end().0;
+                found.requests += 1;
+                if need.addresses && end > need.capacity {
+                    found.beyond_end += 1;
+                    found.largest_end = found.largest_end.max(end);
+                }
+                last_incomplete = u64::from(need.completions && is_incomplete(&request));
+                found.incomplete += last_incomplete;
+            }
+            if !need.all_complete && !need.addresses && found.incomplete > last_incomplete {
+                found.stopped_early = true;
+                return Ok(found);
+            }
+        }
+        if need.all_complete || need.single_trace {
+            found.incomplete -= last_incomplete;
+        }
+        found.coarse_clock = reader.header().coarse_clock;
+        Ok(found)
+    }
 }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
 use arrow_array::types::{UInt8Type, UInt32Type};
 use arrow_array::{
-    ArrayRef, DictionaryArray, Int32Array, Int64Array, StringArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
+    ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray, UInt8Array, UInt16Array, UInt32Array,
+    UInt64Array,
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use emmclab_device::{CommandFlags, Observer, RequestCompleted};
@@ -21,8 +21,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
-use crate::reorder_buffer::ReorderBuffer;
-use crate::sequence_map::SequenceMap;
+use crate::sequence_map::{ReorderBuffer, SequenceMap};
 
 /// Key of the file's metadata for the description of the run, in JSON.
 const RUN_KEY: &str = "emmclab.run";
@@ -79,9 +78,6 @@ pub struct RequestRows {
 
 impl RequestRows {
     /// Creates a file at `path`.
-    ///
-    /// # Errors
-    /// If the folder cannot be written.
     pub fn create(path: &Path) -> Result<Self> {
         let schema = Self::schema();
         let failed = |error| parquet_error(path, error);
@@ -142,7 +138,6 @@ impl RequestRows {
         }
     }
 
-    /// Adds the row of a request.
     fn add(&mut self, event: &RequestCompleted) {
         let moments = [event.arrival, event.start, event.complete];
         for (column, value) in self.times.iter_mut().zip(moments.into_iter().chain(event.waits.parts())) {
@@ -189,9 +184,6 @@ impl RequestRows {
     }
 
     /// Returns the first error of writing, once, so that a run can stop early.
-    ///
-    /// # Errors
-    /// If writing has failed.
     pub fn check(&mut self) -> Result<()> {
         self.failed.take().map_or(Ok(()), Err)
     }

@@ -4,8 +4,7 @@
     reason = "a run lies on the stack of the loop that feeds it, where no pointer to it is needed"
 )]
 
-mod by_request;
-mod open_loop;
+mod closed_loop;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,21 +14,19 @@ use emmclab_device::gc::VictimPolicy;
 use emmclab_device::{Device, DeviceConfig, Observer, PREFETCHED};
 use emmclab_layers::LayerConfig;
 use emmclab_trace::{
-    Batch, BlockNote, Error, ErrorClass, Ledger, Nanos, Request, Result, TraceCombiner, TraceHeader, interrupt,
+    Batch, BlockNote, Error, ErrorClass, Ledger, Nanos, Request, RequestIter, Result, TraceCombiner, TraceHeader,
+    interrupt,
 };
 
-use crate::arrival_pacer::ArrivalPacer;
+pub use self::closed_loop::ClosedLoop;
+use crate::arrival_pacer::{ArrivalPacer, CommandBuilder, PeriodicFlushes};
 use crate::disk::SimulatedDisk;
 use crate::engine::ReplayEngine;
 use crate::images::ImageStore;
-use crate::options::{ReplayMode, ReplayOptions};
-use crate::periodic_flushes::PeriodicFlushes;
+use crate::options::{ReplayMode, ReplayOptions, by_first_batch, preflight};
 use crate::precondition::precondition;
-use crate::preflight::{by_first_batch, preflight};
-use crate::recorded_times::RecordedTotals;
 use crate::result::{SecondDevice, SimulationResult};
-use crate::run_measurement::RunMeasurement;
-use crate::wrap_addresses::CommandBuilder;
+use crate::run_measurement::{RecordedTotals, RunMeasurement};
 
 /// A simulated run of a device. Feed it requests in order of arrival, then finish it.
 pub struct Simulation {
@@ -97,13 +94,13 @@ impl Simulation {
     /// # Errors
     /// If the device has no garbage collection, or its mapping scheme maps blocks.
     pub fn with_victim_policy(mut self, policy: Box<dyn VictimPolicy>) -> Result<Self> {
-        self.engine.set_victim_policy(policy)?;
+        self.engine.main.device.set_victim_policy(policy)?;
         Ok(self)
     }
 
     /// The device.
     pub fn device(&self) -> &Device {
-        self.engine.device()
+        &self.engine.main.device
     }
 
     /// The measurement so far.
@@ -156,11 +153,11 @@ impl Simulation {
             interrupt::check()?;
             let next = from..batch.len().min(from + PREFETCHED);
             let placed_before = self.commands.count;
-            if self.engine.is_bare() {
+            if self.engine.is_bare {
                 batch.prefetch(next.clone());
-                self.engine.device_mut().prefetch(&batch.first_sectors()[next.clone()]);
+                self.engine.main.device.prefetch(&batch.first_sectors()[next.clone()]);
             }
-            let goes_on = if self.engine.is_bare() && self.pacer.is_open() {
+            let goes_on = if self.engine.is_bare && self.pacer.is_open() {
                 self.feed_open(batch.range(next), observer)?
             } else {
                 self.feed_each(batch, next, observer)?
@@ -171,6 +168,24 @@ impl Simulation {
                 batch.range(from..from + driven).for_each(|request| self.recorded_totals.add(&request));
             }
             if !goes_on {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The fastest loop: requests at their recorded times, directly to the device; the engine must be bare. The state is kept in locals,
+    /// so that the compiler uses fixed offsets.
+    #[inline(always)]
+    fn feed_open<O: Observer>(&mut self, requests: RequestIter<'_>, observer: &mut O) -> Result<bool> {
+        let Self { engine, measure, pacer: pace, commands: placed, .. } = self;
+        let device = &mut engine.main.device;
+        let mut listeners = (measure, observer);
+        for request in requests {
+            let arrival = pace.open_arrival(request.arrival);
+            let command = placed.command(&request, arrival)?;
+            let done = device.submit(&command, &mut listeners)?;
+            if done.is_none() && device.stop().is_some() {
                 return Ok(false);
             }
         }
@@ -190,9 +205,6 @@ impl Simulation {
     }
 
     /// Simulates one request; returns false once the device has stopped.
-    ///
-    /// # Errors
-    /// As [`Simulation::feed`].
     pub fn push<O: Observer>(&mut self, request: &Request, observer: &mut O) -> Result<bool> {
         self.pacer.settle(request.complete.is_some());
         let goes_on = self.drive(request, &[], observer)?;
@@ -207,26 +219,23 @@ impl Simulation {
         if self.pacer.needs_completion(request) {
             self.engine.settle(&mut listeners)?;
         }
-        let arrival = self.pacer.arrival(request, self.engine.completed())?;
+        let arrival = self.pacer.arrival(request, self.engine.last_complete)?;
         let command = self.commands.command(request, arrival)?;
         self.engine.submit(&command, notes, &mut listeners)
     }
 
     /// Ends the run and returns its result, with the counts of the readers in `ledger`.
-    ///
-    /// # Errors
-    /// For a broken invariant under `check`.
     pub fn finish<O: Observer>(mut self, ledger: Option<&Ledger>, observer: &mut O) -> Result<SimulationResult> {
         self.engine.settle(&mut (&mut self.measure, &mut *observer))?;
         let drain = if self.options.drain { Some(self.engine.drain(observer)?) } else { None };
         self.engine.finish(observer)?;
-        let device = self.engine.device();
+        let device = &self.engine.main.device;
         let measured = (&self.measure, &self.recorded_totals);
         let paced = (&self.options, self.pacer.mode());
         let mut result = SimulationResult::new(&self.config, device, measured, paced, drain);
         result.run.stopped = self.engine.stop().map(|stop| stop.reason().to_owned());
-        result.host = self.engine.host_counts();
-        if let Some(layers) = self.engine.layers() {
+        result.host = self.engine.main.host_counts();
+        if let Some(layers) = &self.engine.layers {
             result.layers = layers.results();
             result.first_writes = layers.first_writes().to_vec();
             result.requests.bytes_read = self.measure.reads.bytes();
@@ -251,7 +260,7 @@ impl Simulation {
 
     /// Returns the device with all its data, for use as a preconditioned device.
     pub fn into_device(self) -> Device {
-        self.engine.into_device()
+        self.engine.main.device
     }
 }
 

@@ -47,7 +47,6 @@ impl KernelDriver {
         Some(Self { rules: kernel.rules()?, capabilities: DeviceCapabilities::of(settings), counts })
     }
 
-    /// The counts so far.
     pub fn counts(&self) -> DriverCounts {
         self.counts
     }

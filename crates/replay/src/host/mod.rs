@@ -9,25 +9,23 @@
 //! Requests and commands are numbered separately, both from 0: requests in order of arrival, commands in the order in which the device gets
 //! them. Each entry of a packed command has its own number.
 
-mod blocks;
 mod driver;
-mod queue;
-mod tags;
 #[cfg(test)]
 mod tests;
 
-use emmclab_device::{DeviceCommand, DeviceSettings, HostSettings, LatencyBreakdown, RequestCompleted};
+use std::collections::VecDeque;
+
+use emmclab_device::{
+    CommandFlags, DeviceCommand, DeviceSettings, Geometry, HostSettings, LatencyBreakdown, RequestCompleted,
+};
 use emmclab_trace::{Nanos, Op};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::sequence_map::SequenceMap;
 
-use blocks::BlockAlignment;
 pub use driver::DriverCounts;
 use driver::{KernelDriver, Sequence};
-use queue::{RequestQueue, packable};
-use tags::TagSet;
 
 /// Counts of the host's queue and driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -67,6 +65,15 @@ struct RequestTiming {
     complete: Nanos,
     subrequests: u32,
     waits: LatencyBreakdown,
+}
+
+impl RequestTiming {
+    /// The completion of a request with these times.
+    fn of_request(self, request: &DeviceCommand, id: u64) -> RequestCompleted {
+        let DeviceCommand { arrival, op, modifiers, sector, sectors } = *request;
+        let Self { start, complete, subrequests, waits } = self;
+        RequestCompleted { id, op, modifiers, sector, sectors, arrival, start, complete, subrequests, waits }
+    }
 }
 
 /// A command in the device: its first request and its tag.
@@ -119,7 +126,6 @@ impl HostQueue {
         })
     }
 
-    /// The counts so far.
     pub fn counts(&self) -> HostCounts {
         HostCounts { driver: self.driver.as_ref().map(KernelDriver::counts), ..self.counts.clone() }
     }
@@ -141,7 +147,9 @@ impl HostQueue {
             self.enqueue(&first, number);
         } else {
             self.incomplete.take(number);
-            requests.push(completed_at_once(request, number));
+            let (arrival, waits) = (request.arrival, LatencyBreakdown::default());
+            let at_once = RequestTiming { start: arrival, complete: arrival, subrequests: 0, waits };
+            requests.push(at_once.of_request(request, number));
         }
         number
     }
@@ -225,38 +233,165 @@ impl HostQueue {
                 continue;
             }
             self.incomplete.take(id);
-            let RequestTiming { start, complete, subrequests, waits } = done;
-            let DeviceCommand { arrival, op, modifiers, sector, sectors } = command;
-            requests.push(RequestCompleted {
-                id,
-                op,
-                modifiers,
-                sector,
-                sectors,
-                arrival,
-                start,
-                complete,
-                subrequests,
-                waits,
-            });
+            requests.push(done.of_request(&command, id));
         }
     }
 }
 
-/// The completion of a request that needs no command, at its arrival.
-fn completed_at_once(request: &DeviceCommand, id: u64) -> RequestCompleted {
-    let DeviceCommand { arrival, op, modifiers, sector, sectors } = *request;
-    let waits = LatencyBreakdown::default();
-    RequestCompleted {
-        id,
-        op,
-        modifiers,
-        sector,
-        sectors,
-        arrival,
-        start: arrival,
-        complete: arrival,
-        subrequests: 0,
-        waits,
+/// Block size of a file system that fills the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockAlignment {
+    sectors: u64,
+    /// Sectors of the device.
+    capacity: u64,
+}
+
+impl BlockAlignment {
+    /// The blocks that the settings configure, or `None` if requests are not extended.
+    pub fn new(settings: &DeviceSettings) -> Option<Self> {
+        let sectors = u64::from(settings.host.block_kb) * 2;
+        (sectors > 0).then(|| Self { sectors, capacity: Geometry::new(settings).sectors() })
     }
+
+    /// Extends a request with data to whole blocks; the last block of the device may be shorter.
+    pub fn align(&self, request: &DeviceCommand) -> DeviceCommand {
+        if !request.op.has_data() {
+            return *request;
+        }
+        let end = request.sector + u64::from(request.sectors);
+        let first = request.sector / self.sectors * self.sectors;
+        let last = (end.div_ceil(self.sectors) * self.sectors).min(self.capacity).max(end);
+        DeviceCommand { sector: first, sectors: (last - first) as u32, ..*request }
+    }
+}
+
+/// One place in the device's command queue.
+#[derive(Clone, Copy, Debug)]
+struct QueueTag {
+    /// When the commands that held it are complete, as far as that is known.
+    free: Nanos,
+    /// Number of commands that hold it and are not known to be complete; more than one for the entries of a packed command.
+    commands: u32,
+}
+
+/// All tags; empty if the device accepts commands without limit.
+#[derive(Debug)]
+pub(super) struct TagSet(Vec<QueueTag>);
+
+impl TagSet {
+    pub fn new(queue_depth: u32) -> Self {
+        Self(vec![QueueTag { free: Nanos::MIN, commands: 0 }; queue_depth as usize])
+    }
+
+    /// When a command that arrives at `arrival` can be sent; `None` if every tag is held by a command of unknown completion.
+    pub fn free_from(&self, arrival: Nanos) -> Option<Nanos> {
+        if self.0.is_empty() {
+            return Some(arrival);
+        }
+        self.first_free().map(|tag| arrival.max(self.0[tag].free))
+    }
+
+    /// The free tag that has been free longest.
+    pub fn first_free(&self) -> Option<usize> {
+        let idle = self.0.iter().enumerate().filter(|(_, tag)| tag.commands == 0);
+        idle.min_by_key(|(_, tag)| tag.free).map(|(index, _)| index)
+    }
+
+    /// Marks a tag as held by one more command.
+    pub fn occupy(&mut self, tag: Option<usize>) {
+        if let Some(tag) = tag {
+            self.0[tag].commands += 1;
+        }
+    }
+
+    /// Marks a command that holds the tag as complete.
+    pub fn release(&mut self, tag: Option<usize>, complete: Nanos) {
+        if let Some(tag) = tag {
+            self.0[tag].commands -= 1;
+            self.0[tag].free = self.0[tag].free.max(complete);
+        }
+    }
+}
+
+/// Waiting requests that a new one is compared with, youngest first: the length of Linux' request queue.
+const LOOK_BACK: usize = 128;
+
+/// A request in the queue; it may be merged from several.
+#[derive(Clone, Copy, Debug)]
+struct QueuedRequest {
+    command: DeviceCommand,
+    /// Numbers of the first and the last request that it consists of.
+    first: u64,
+    last: u64,
+}
+
+/// Requests that wait for the driver.
+#[derive(Debug)]
+pub(super) struct RequestQueue {
+    /// Longest request after merging; 0 if nothing is merged.
+    most_sectors: u32,
+    waiting: VecDeque<QueuedRequest>,
+}
+
+impl RequestQueue {
+    pub fn new(most_sectors: u32) -> Self {
+        Self { most_sectors, waiting: VecDeque::with_capacity(LOOK_BACK) }
+    }
+
+    /// Adds a request after those that arrived before it, or merges it into a waiting one. If merged, returns the number of the request
+    /// that was the last of the waiting one.
+    pub fn push(&mut self, command: &DeviceCommand, number: u64) -> Option<u64> {
+        let merged = self.merge(command, number);
+        if merged.is_none() {
+            // A later command of a request arrives when the command before it is complete. That time may be in the future.
+            let later = |queued: &&QueuedRequest| queued.command.arrival > command.arrival;
+            let place = self.waiting.len() - self.waiting.iter().rev().take_while(later).count();
+            self.waiting.insert(place, QueuedRequest { command: *command, first: number, last: number });
+        }
+        merged
+    }
+
+    pub fn first(&self) -> Option<DeviceCommand> {
+        self.waiting.front().map(|queued| queued.command)
+    }
+
+    /// Removes the first command; returns the number of the first request that it consists of.
+    pub fn pop(&mut self) -> Option<u64> {
+        self.waiting.pop_front().map(|queued| queued.first)
+    }
+
+    fn merge(&mut self, command: &DeviceCommand, number: u64) -> Option<u64> {
+        if !mergeable(command) {
+            return None;
+        }
+        let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
+        for waiting in self.waiting.iter_mut().rev().take(LOOK_BACK) {
+            let other = &mut waiting.command;
+            if !mergeable(other) {
+                return None;
+            }
+            let (other_first, other_end) = (other.sector, other.sector + u64::from(other.sectors));
+            let fits = other.sectors + command.sectors <= self.most_sectors && other.op == command.op;
+            if fits && (other_end == first || end == other_first) {
+                other.sector = other_first.min(first);
+                other.sectors += command.sectors;
+                return Some(std::mem::replace(&mut waiting.last, number));
+            }
+            if first < other_end && other_first < end {
+                return None;
+            }
+        }
+        None
+    }
+}
+
+/// Whether a command can be merged: reads and writes without flags that promise durability or order. Hints do not matter.
+pub(super) fn mergeable(command: &DeviceCommand) -> bool {
+    command.op.has_data() && !command.modifiers.intersects(CommandFlags::PROMISES)
+}
+
+/// Whether a command can be an entry of a packed command. Each entry has its own `CMD23` argument. Thus a reliable or forced write can, but
+/// a write with preflush cannot (JESD84-B51, 6.6.29).
+pub(super) fn packable(command: &DeviceCommand) -> bool {
+    command.op.has_data() && !command.modifiers.intersects(CommandFlags::PREFLUSH)
 }

@@ -7,7 +7,7 @@ use emmclab_trace::{Nanos, Op, Result, interrupt};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
-use super::specification::bad;
+use super::bad;
 
 /// Fraction of the capacity that is written between two samples of write amplification.
 const STEP: f64 = 0.1;

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use emmclab_trace::{Error, Nanos, Op, Result};
 
 use super::aging_device::{AgingDevice, SAMPLES, SteadyStateDetector};
-use super::specification::bad;
+use super::bad;
 
 /// Units of time, in days.
 const DAYS: [(&str, f64); 4] = [("mo", 365.0 / 12.0), ("y", 365.0), ("w", 7.0), ("d", 1.0)];
@@ -130,7 +130,6 @@ impl Display for PhoneUse {
 
 /// The extents of files, some hundred KB each, in use or free.
 struct FileExtentPool {
-    /// The extents in use.
     in_use: Vec<u32>,
     /// Whether an extent is free, by its number.
     is_free: Vec<bool>,

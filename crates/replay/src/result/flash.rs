@@ -1,6 +1,6 @@
-//! Flash operations, write amplification and space.
+//! Flash operations, write amplification, space, wear, and energy.
 
-use emmclab_device::{Device, DeviceCounters, OperationCause};
+use emmclab_device::{Device, DeviceCounters, DeviceSettings, LOOKUP_NJ, OperationCause, SlcMode};
 use emmclab_trace::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -138,4 +138,260 @@ impl Utilisation {
         };
         Self { channels_pct: share(&load.channels), dies_pct: share(&load.dies), planes_pct: share(&load.planes) }
     }
+}
+
+/// Wear of the blocks, and the work against it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct WearSummary {
+    /// Moved to even out wear.
+    #[schemars(extend("label" = "Blocks moved by wear levelling"))]
+    pub moved_blocks: u64,
+    /// Blocks that went bad.
+    #[schemars(extend("label" = "Blocks that went bad"))]
+    pub bad_blocks: u64,
+    /// Distribution of erases over all blocks, in the same form.
+    pub erase_counts: BlockDistribution,
+    /// Null without an erase limit; blocks without a limit (`slc.erase_limit = 0`) are left out.
+    pub lifetime: Option<LifetimeEstimate>,
+}
+
+impl WearSummary {
+    pub(super) fn new(settings: &DeviceSettings, device: &Device) -> Self {
+        Self {
+            moved_blocks: device.counters().wear_moves,
+            bad_blocks: device.counters().bad_blocks,
+            erase_counts: BlockDistribution::of(device.blocks().map(|block| block.erases)),
+            lifetime: LifetimeEstimate::of(settings, device),
+        }
+    }
+}
+
+/// Bytes that the host can write to the device in its life, which ends with that of the first kind of block (block group, those in SLC mode
+/// among them). Blocks without an erase limit are left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct LifetimeEstimate {
+    /// Bytes that the host can write until all blocks of one kind (a block group, or those in SLC mode) have reached their erase limit,
+    /// with as many programs and erases for each byte as in the run; null if it erased no block.
+    #[schemars(extend("label" = "Lifetime, even wear", "short" = "Life", "digits" = 2, "better" = "higher", "shown_in" = "TB"))]
+    pub even_host_bytes: Option<f64>,
+    /// Bytes that the host can write until the most worn block reaches its limit, with as many programs and erases for each byte as in
+    /// the run, and as unevenly distributed as all wear so far; null if the run erased no block.
+    pub first_block_host_bytes: Option<f64>,
+    /// Erases of the most worn block over its limit, preconditioning included.
+    #[schemars(extend("label" = "Wear so far", "short" = "Wear", "digits" = 2, "better" = "lower"))]
+    pub used_pct: f64,
+    /// The same of the blocks in SLC mode alone; null without such blocks or without a limit of theirs.
+    #[schemars(extend("label" = "Wear so far, SLC mode", "short" = "Wear of SLC", "digits" = 2, "better" = "lower"))]
+    pub used_slc_pct: Option<f64>,
+}
+
+impl LifetimeEstimate {
+    fn of(settings: &DeviceSettings, device: &Device) -> Option<Self> {
+        let groups = &device.geometry().groups;
+        let kinds: Vec<_> = (0..groups.len())
+            .filter(|group| groups[*group].erase_limit > 0)
+            .map(|group| GroupLifetime::of(settings, device, group))
+            .collect();
+        // Blocks in SLC mode are the last group.
+        let limited = groups.last().is_some_and(|group| group.erase_limit > 0);
+        let slc = kinds.last().filter(|_| limited && settings.slc.mode != SlcMode::Off);
+        let least = |life: fn(&GroupLifetime) -> f64| kinds.iter().map(life).fold(f64::INFINITY, f64::min);
+        let used = kinds.iter().map(|kind| kind.used).reduce(f64::max)?;
+        let erased = kinds.iter().any(|kind| kind.erases > 0);
+        let even = least(|kind| kind.even);
+        Some(Self {
+            even_host_bytes: erased.then_some(even),
+            first_block_host_bytes: erased.then(|| least(|kind| kind.first_block).min(even)),
+            used_pct: 100.0 * used,
+            used_slc_pct: slc.map(|kind| 100.0 * kind.used),
+        })
+    }
+}
+
+/// The life of the blocks of one group, in bytes that the host writes to the device; endless where the run did not touch them.
+struct GroupLifetime {
+    even: f64,
+    first_block: f64,
+    /// What the most worn block has of its limit.
+    used: f64,
+    /// Of the run; the blocks may have seen more before.
+    erases: u64,
+}
+
+impl GroupLifetime {
+    fn of(settings: &DeviceSettings, device: &Device, number: usize) -> Self {
+        let (counters, geometry) = (device.counters(), device.geometry());
+        let group = &geometry.groups[number];
+        let (written, limit) = (counters.host_bytes_written as f64, f64::from(group.erase_limit));
+        let blocks = f64::from(group.blocks) * f64::from(geometry.planes);
+        let erases = counters.group_erases[number];
+        // A block is erased once for each time that it is filled: the run may have filled free ones, or erased those that are still free.
+        let block_bytes = f64::from(group.pages_per_block) * f64::from(group.page_bytes);
+        let filled = counters.group_programs[number] as f64 / f64::from(group.pages_per_block)
+            + still_to_fold(settings, device, number) / block_bytes;
+        let (mut most, mut all) = (0_u32, 0_u64);
+        for block in device.blocks().filter(|block| usize::from(block.group) == number) {
+            most = most.max(block.erases);
+            all += u64::from(block.erases);
+        }
+        let used = f64::from(most) / limit;
+        Self {
+            even: written * limit * blocks / filled.max(erases as f64),
+            first_block: if erases > 0 { written / used * (all as f64 / erases as f64) } else { f64::INFINITY },
+            used,
+            erases,
+        }
+    }
+}
+
+/// Bytes that the run left in the SLC cache, from which they have yet to be folded into blocks of this group.
+fn still_to_fold(settings: &DeviceSettings, device: &Device, number: usize) -> f64 {
+    let slc = &settings.slc;
+    if slc.mode != SlcMode::Cache || slc.group as usize != number {
+        return 0.0;
+    }
+    let geometry = device.geometry();
+    let cache = geometry.groups.len() - 1;
+    let more = device.valid_units(cache).saturating_sub(device.counters().group_valid_before[cache]);
+    more as f64 * f64::from(geometry.unit_bytes)
+}
+
+/// Blocks by a value, in equal steps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(extend("whole" = true))]
+pub struct BlockDistribution {
+    /// Smallest value.
+    pub min: u32,
+    /// Largest value.
+    pub max: u32,
+    /// Mean value.
+    pub mean: f64,
+    /// Standard deviation.
+    pub deviation: f64,
+    /// Lower bound of each step.
+    pub from: Vec<u32>,
+    /// Blocks in each step.
+    pub blocks: Vec<u64>,
+}
+
+/// Steps of a distribution.
+const STEPS: u64 = 20;
+
+impl BlockDistribution {
+    pub(super) fn of(values: impl Iterator<Item = u32> + Clone) -> Self {
+        let count = values.clone().count() as f64;
+        if count == 0.0 {
+            return Self::default();
+        }
+        let (mut min, mut max, mut sum, mut squares) = (u32::MAX, 0, 0.0, 0.0);
+        for value in values.clone() {
+            min = min.min(value);
+            max = max.max(value);
+            sum += f64::from(value);
+            squares += f64::from(value) * f64::from(value);
+        }
+        let step = (u64::from(max - min) + 1).div_ceil(STEPS);
+        let steps = (u64::from(max - min) + 1).div_ceil(step);
+        let mut blocks = vec![0; steps as usize];
+        for value in values {
+            blocks[(u64::from(value - min) / step) as usize] += 1;
+        }
+        let mean = sum / count;
+        Self {
+            min,
+            max,
+            mean,
+            deviation: (squares / count - mean * mean).max(0.0).sqrt(),
+            from: (0..steps).map(|i| min + (i * step) as u32).collect(),
+            blocks,
+        }
+    }
+}
+
+/// Time of the device in each power state, in s; the times add up to the simulated time, and that of draining.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct PowerStateTimes {
+    /// Processing requests, or collecting garbage while idle.
+    pub active_s: f64,
+    /// Awake without work.
+    pub idle_s: f64,
+    /// Asleep.
+    pub asleep_s: f64,
+    /// Waking up.
+    pub waking_s: f64,
+    /// Times the device woke up.
+    #[schemars(extend("label" = "Wake-ups"))]
+    pub wake_ups: u64,
+}
+
+impl PowerStateTimes {
+    pub(super) fn new(counters: &DeviceCounters, busy: Nanos, elapsed: Nanos) -> Self {
+        let elapsed_s = elapsed.as_secs_f64();
+        let asleep_s = (counters.asleep_ns as f64 / 1e9).min(elapsed_s);
+        let waking_s = (counters.waking_ns as f64 / 1e9).min(elapsed_s - asleep_s);
+        let worked_s = (busy.0 as f64 - counters.waking_ns as f64).max(0.0) / 1e9;
+        let worked_s = worked_s + counters.gc_idle_ns as f64 / 1e9;
+        let active_s = worked_s.min(elapsed_s - asleep_s - waking_s);
+        let idle_s = (elapsed_s - asleep_s - waking_s - active_s).max(0.0);
+        Self { active_s, idle_s, asleep_s, waking_s, wake_ups: counters.wake_ups }
+    }
+}
+
+/// Energy that the device took, in mJ; `None` if its settings give no figure for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct EnergyUse {
+    /// All of it.
+    #[schemars(extend("label" = "Energy", "digits" = 1, "better" = "lower"))]
+    pub total_mj: Option<f64>,
+    /// Page reads, page programs, block erases and bus transfers.
+    pub flash_mj: Option<f64>,
+    /// Lookups of the map in the controller (`mapping.lookup_nj`).
+    pub map_mj: Option<f64>,
+    /// Active state, without the flash operations.
+    pub active_mj: Option<f64>,
+    /// Idle.
+    pub idle_mj: Option<f64>,
+    /// Asleep.
+    pub asleep_mj: Option<f64>,
+    /// Waking up.
+    pub waking_mj: Option<f64>,
+}
+
+impl EnergyUse {
+    pub(super) fn new(settings: &DeviceSettings, device: &Device, states: &PowerStateTimes) -> Self {
+        let power = &settings.power;
+        let groups = settings.block_groups();
+        let of_flash = groups.iter().map(|group| group.read_uj + group.program_uj + group.erase_uj);
+        let figures = of_flash.sum::<f64>() + settings.timing.bus_uj_per_kb;
+        let flash_mj = (figures > 0.0).then(|| flash_mj(settings, device));
+        let spent = |time_s: f64, power_mw: f64| (power_mw > 0.0).then_some(time_s * power_mw);
+        let active_mj = spent(states.active_s, power.active_mw);
+        let idle_mj = spent(states.idle_s, power.idle_mw);
+        let asleep_mj = spent(states.asleep_s, power.sleep_mw);
+        let waking_mj = spent(states.waking_s, power.waking_mw);
+        let counters = device.counters();
+        let lookup_nj = LOOKUP_NJ.of(&settings.mapping.options) as f64;
+        let map_mj = (lookup_nj > 0.0).then(|| (counters.map_hits + counters.map_misses) as f64 * lookup_nj / 1e6);
+        let parts = [active_mj, idle_mj, asleep_mj, waking_mj, flash_mj, map_mj];
+        let total_mj = parts.into_iter().flatten().reduce(|sum, part| sum + part);
+        Self { total_mj, flash_mj, map_mj, active_mj, idle_mj, asleep_mj, waking_mj }
+    }
+}
+
+/// Energy of reads, programs, erases and transfers.
+fn flash_mj(settings: &DeviceSettings, device: &Device) -> f64 {
+    let counters = device.counters();
+    let flash_uj: f64 = settings
+        .block_groups()
+        .iter()
+        .enumerate()
+        .map(|(i, group)| {
+            counters.group_reads[i] as f64 * group.read_uj
+                + counters.group_programs[i] as f64 * group.program_uj
+                + counters.group_erases[i] as f64 * group.erase_uj
+        })
+        .sum::<f64>()
+        * f64::from(device.geometry().clustered_planes);
+    let bus_uj = counters.bus_bytes as f64 / 1024.0 * settings.timing.bus_uj_per_kb;
+    (flash_uj + bus_uj) / 1e3
 }

@@ -4,7 +4,7 @@ use emmclab_device::{BlockState, Device, DeviceCounters, DeviceSettings};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::distribution::BlockDistribution;
+use super::flash::BlockDistribution;
 
 /// A share in percent; 0 of nothing.
 fn share(part: u64, of: u64) -> f64 {

@@ -4,8 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::options::{ReplayMode, ReplayOptions};
-use crate::recorded_times::RecordedTotals;
-use crate::run_measurement::{OperationTotals, RunMeasurement};
+use crate::run_measurement::{OperationTotals, RecordedTotals, RunMeasurement};
 use crate::time_histogram::TimeSummary;
 
 /// A time beside the recorded one.

@@ -11,9 +11,378 @@
 //! accept become flushes at its level, as in Linux above a disk without FUA: a preflush before the request, FUA after it.
 
 mod executor;
-mod level;
-mod requests;
-mod run_plans;
-mod task;
+
+use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
+
+use emmclab_device::{CommandFlags, DeviceCommand, LatencyBreakdown, Observer, RequestCompleted};
+use emmclab_layers::{
+    BackgroundDecision, CommandPlan, DeferReason, HostRequest, InFlightRequests, Layer, MemoryCopy, PlanBuffers,
+    PlanCommand, PlanStep, RequestDecision,
+};
+use emmclab_trace::{BlockNote, Nanos, Op, Result, SECTOR_BYTES};
+
+use crate::disk::DiskPair;
+use crate::result::LayerResult;
 
 pub(crate) use executor::{SimulatedStack, WorkloadCompletion, build_layers};
+
+/// The command in a plan of the layer above that became this request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ParentCommand {
+    pub task: u32,
+    /// The command, whose pieces state where its data is located.
+    pub command: emmclab_layers::PlanCommand,
+}
+
+/// A request at a level, from its arrival until the layer plans it.
+#[derive(Clone, Debug)]
+pub(super) struct ArrivedRequest {
+    pub request: HostRequest,
+    pub arrival: Nanos,
+    /// `None` for requests of the workload.
+    pub parent: Option<ParentCommand>,
+    /// Number of earlier requests, for a request of the workload.
+    pub number: u64,
+    /// The roles of a write's blocks; only for a request of the workload.
+    pub notes: Vec<BlockNote>,
+    /// The data of a write; empty if the stack does not move data.
+    pub data: Vec<u8>,
+}
+
+impl ArrivedRequest {
+    /// A placeholder for the request in plans that a layer runs without one.
+    pub fn placeholder(at: Nanos) -> Self {
+        let request = HostRequest { id: 0, op: Op::Flush, sector: 0, sectors: 0, modifiers: CommandFlags::empty() };
+        Self { request, arrival: at, parent: None, number: 0, notes: Vec::new(), data: Vec::new() }
+    }
+}
+
+/// A layer and its state in the run.
+pub(super) struct SimulatedLevel {
+    pub layer: Box<dyn Layer>,
+    /// Flags that its requests may have.
+    pub accepts: CommandFlags,
+    pub in_flight: InFlightRequests,
+    pub deferred: VecDeque<ArrivedRequest>,
+    /// Whether background work is in progress.
+    pub background_running: bool,
+    /// Memory of the layer that is kept between plans, if the stack moves data.
+    pub layer_memory: Vec<u8>,
+    deferred_full: u64,
+    deferred_overlap: u64,
+    pub deferred_time: Nanos,
+}
+
+impl SimulatedLevel {
+    pub fn new(layer: Box<dyn Layer>) -> Self {
+        Self {
+            accepts: layer.accepts(),
+            layer,
+            in_flight: InFlightRequests::default(),
+            deferred: VecDeque::new(),
+            background_running: false,
+            layer_memory: Vec::new(),
+            deferred_full: 0,
+            deferred_overlap: 0,
+            deferred_time: Nanos::ZERO,
+        }
+    }
+
+    /// Keeps an arrived request until the layer accepts it.
+    pub fn defer(&mut self, arrived: ArrivedRequest, why: DeferReason) {
+        match why {
+            DeferReason::Full => self.deferred_full += 1,
+            DeferReason::Overlap => self.deferred_overlap += 1,
+        }
+        self.deferred.push_back(arrived);
+    }
+
+    /// Resets the counts of the layer to 0.
+    pub fn clear_counters(&mut self) {
+        (self.deferred_full, self.deferred_overlap, self.deferred_time) = (0, 0, Nanos::ZERO);
+        self.layer.clear_counters();
+    }
+
+    pub fn result(&self) -> LayerResult {
+        LayerResult {
+            name: self.layer.name().to_owned(),
+            held_full: self.deferred_full,
+            held_overlap: self.deferred_overlap,
+            held_ms: self.deferred_time.as_millis_f64(),
+            left_out: self.layer.left_out().to_vec(),
+            counters: self.layer.counters().into_iter().collect(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlanOrigin {
+    Start,
+    Request,
+    /// A request that is executed as several at its level, because the layer does not accept its flags.
+    Expanded,
+    Background,
+}
+
+pub(super) struct PlanTask {
+    pub level: usize,
+    pub source: PlanOrigin,
+    pub request: HostRequest,
+    arrival: Nanos,
+    pub parent: Option<ParentCommand>,
+    /// As [`ArrivedRequest::number`].
+    pub number: u64,
+    plan: CommandPlan,
+    next: usize,
+    /// The data of the request, and the plan's own buffer; empty if the stack does not move data.
+    pub data: Vec<u8>,
+    scratch: Vec<u8>,
+    /// Whether data could not be read.
+    pub failed: bool,
+    /// Commands at the layer below that are not complete.
+    pub waiting: u32,
+    /// End of the stage, as far as it is known.
+    pub end: Nanos,
+    /// When a device began the first command of the task.
+    start: Option<Nanos>,
+    /// Wait times of the command that was complete last; reported for the task.
+    waits: LatencyBreakdown,
+    subrequests: u32,
+}
+
+impl PlanTask {
+    /// Returns the next step and advances to the one after it.
+    pub fn next_step(&mut self) -> Option<PlanStep> {
+        let step = self.plan.steps().get(self.next).copied();
+        self.next += usize::from(step.is_some());
+        step
+    }
+
+    /// Whether the next step is a further entry of the packed command of the previous step.
+    pub fn packs_on(&self) -> bool {
+        matches!(self.plan.steps().get(self.next), Some(PlanStep::Command(command)) if command.packed)
+    }
+
+    /// Allocates memory for data that is read and for the plan's own buffer.
+    pub fn make_room(&mut self) {
+        let bytes = |sectors: u32| sectors as usize * SECTOR_BYTES as usize;
+        if self.request.op == Op::Read {
+            self.data.resize(bytes(self.request.sectors), 0);
+        }
+        self.scratch.resize(bytes(self.plan.scratch_sectors()), 0);
+    }
+
+    /// Appends the data of a write of the plan to `data`; `held` is the memory of the layer.
+    pub fn gather(&mut self, command: &PlanCommand, held: &mut Vec<u8>, data: &mut Vec<u8>) {
+        let Self { plan, data: payload, scratch, .. } = self;
+        plan.gather(command, &PlanBuffers { payload, scratch, layer_memory: held }, data);
+    }
+
+    /// Stores the data of a read of the plan.
+    pub fn scatter(&mut self, command: &PlanCommand, held: &mut Vec<u8>, data: &[u8]) {
+        let Self { plan, data: payload, scratch, .. } = self;
+        plan.scatter(command, data, &mut PlanBuffers { payload, scratch, layer_memory: held });
+    }
+
+    /// Executes a copy step of the plan.
+    pub fn perform(&mut self, copy: &MemoryCopy, held: &mut Vec<u8>) {
+        let Self { plan, data: payload, scratch, .. } = self;
+        plan.perform(copy, &mut PlanBuffers { payload, scratch, layer_memory: held });
+    }
+
+    /// Whether all steps were executed.
+    pub fn is_over(&self) -> bool {
+        self.next == self.plan.steps().len()
+    }
+
+    /// Records the completion of one of its commands; its time may be in the future.
+    pub fn note(&mut self, event: &RequestCompleted) {
+        if event.complete >= self.end {
+            self.end = event.complete;
+            self.waits = event.waits;
+        }
+        self.start = Some(self.start.map_or(event.start, |start| start.min(event.start)));
+        self.subrequests += event.subrequests;
+    }
+
+    /// The completion of the request for the layer above. All time that the last command did not spend otherwise counts as waiting in the
+    /// queue.
+    pub fn completed(&self, at: Nanos) -> RequestCompleted {
+        let waits = self.waits;
+        let spent = waits.total() - waits.queue;
+        RequestCompleted {
+            id: self.request.id,
+            op: self.request.op,
+            modifiers: self.request.modifiers,
+            sector: self.request.sector,
+            sectors: self.request.sectors,
+            arrival: self.arrival,
+            start: self.start.unwrap_or(at),
+            complete: at,
+            subrequests: self.subrequests,
+            waits: LatencyBreakdown { queue: at - self.arrival - spent, ..waits },
+        }
+    }
+}
+
+/// Tasks by number; numbers and plans are reused.
+#[derive(Default)]
+pub(super) struct PlanTaskTable {
+    all: Vec<PlanTask>,
+    free: Vec<u32>,
+    plans: Vec<CommandPlan>,
+}
+
+impl PlanTaskTable {
+    /// An empty plan.
+    pub fn plan(&mut self) -> CommandPlan {
+        let mut plan = self.plans.pop().unwrap_or_default();
+        plan.clear();
+        plan
+    }
+
+    pub fn give_back(&mut self, plan: CommandPlan) {
+        self.plans.push(plan);
+    }
+
+    pub fn add(&mut self, level: usize, source: PlanOrigin, arrived: ArrivedRequest, plan: CommandPlan) -> u32 {
+        let ArrivedRequest { request, arrival, parent, number, notes: _, data } = arrived;
+        let task = PlanTask {
+            level,
+            source,
+            request,
+            arrival,
+            parent,
+            number,
+            plan,
+            next: 0,
+            data,
+            scratch: Vec::new(),
+            failed: false,
+            waiting: 0,
+            end: arrival,
+            start: None,
+            waits: LatencyBreakdown::default(),
+            subrequests: 0,
+        };
+        if let Some(number) = self.free.pop() {
+            self.all[number as usize] = task;
+            return number;
+        }
+        self.all.push(task);
+        self.all.len() as u32 - 1
+    }
+
+    pub fn remove(&mut self, number: u32) {
+        let plan = std::mem::take(&mut self[number].plan);
+        self[number].scratch = Vec::new();
+        self.plans.push(plan);
+        self.free.push(number);
+    }
+}
+
+impl Index<u32> for PlanTaskTable {
+    type Output = PlanTask;
+    fn index(&self, number: u32) -> &PlanTask {
+        &self.all[number as usize]
+    }
+}
+
+impl IndexMut<u32> for PlanTaskTable {
+    fn index_mut(&mut self, number: u32) -> &mut PlanTask {
+        &mut self.all[number as usize]
+    }
+}
+
+impl SimulatedStack {
+    /// Handles a request that arrives at a level, with notes on the blocks of a write and its data.
+    pub(super) fn enter<O: Observer>(
+        &mut self,
+        level: usize,
+        command: &DeviceCommand,
+        parent: Option<ParentCommand>,
+        (notes, data): (Vec<BlockNote>, Vec<u8>),
+        disks: &mut DiskPair<'_, O>,
+    ) -> Result<()> {
+        let &DeviceCommand { arrival, op, sector, sectors, modifiers } = command;
+        let request = HostRequest { id: self.next_id, op, sector, sectors, modifiers };
+        self.next_id += 1;
+        let number = self.request_count;
+        self.request_count += u64::from(parent.is_none());
+        let arrived = ArrivedRequest { request, arrival, parent, number, notes, data };
+        let mut plan = self.tasks.plan();
+        if request.expand(self.levels[level].accepts, &mut plan) {
+            let task = self.add(level, PlanOrigin::Expanded, arrived, plan);
+            return self.run(task, arrival, disks);
+        }
+        self.tasks.give_back(plan);
+        if let Some((arrived, why)) = self.ask(level, arrived, arrival, disks)? {
+            self.levels[level].defer(arrived, why);
+        }
+        self.poke(level, arrival, disks)
+    }
+
+    /// Adds a plan as a task. Allocates memory for its data if the stack moves data.
+    pub(super) fn add(&mut self, level: usize, source: PlanOrigin, arrived: ArrivedRequest, plan: CommandPlan) -> u32 {
+        let task = self.tasks.add(level, source, arrived, plan);
+        if self.moves_data {
+            self.tasks[task].make_room();
+        }
+        task
+    }
+
+    /// Asks a layer for the plan of a request and runs it. If the layer defers the request, returns it with the reason.
+    fn ask<O: Observer>(
+        &mut self,
+        level: usize,
+        arrived: ArrivedRequest,
+        at: Nanos,
+        disks: &mut DiskPair<'_, O>,
+    ) -> Result<Option<(ArrivedRequest, DeferReason)>> {
+        let mut plan = self.tasks.plan();
+        let SimulatedLevel { layer, in_flight, deferred_time: deferred_for, .. } = &mut self.levels[level];
+        match layer.request(&arrived.request, &arrived.notes, &mut plan) {
+            RequestDecision::Defer(why) => {
+                self.tasks.give_back(plan);
+                Ok(Some((arrived, why)))
+            }
+            RequestDecision::Run => {
+                in_flight.insert(&arrived.request);
+                *deferred_for += at - arrived.arrival;
+                let task = self.add(level, PlanOrigin::Request, arrived, plan);
+                self.run(task, at, disks)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Lets a layer start background work, and asks again for the requests that it deferred.
+    pub(super) fn poke<O: Observer>(&mut self, level: usize, at: Nanos, disks: &mut DiskPair<'_, O>) -> Result<()> {
+        loop {
+            if !self.levels[level].background_running {
+                let mut plan = self.tasks.plan();
+                let SimulatedLevel { layer, in_flight, background_running: busy, .. } = &mut self.levels[level];
+                if layer.background(in_flight, &mut plan) == BackgroundDecision::Run {
+                    *busy = true;
+                    let task = self.add(level, PlanOrigin::Background, ArrivedRequest::placeholder(at), plan);
+                    self.run(task, at, disks)?;
+                } else {
+                    self.tasks.give_back(plan);
+                }
+            }
+            let mut went_on = false;
+            for _ in 0..self.levels[level].deferred.len() {
+                let Some(arrived) = self.levels[level].deferred.pop_front() else { break };
+                if let Some((arrived, _)) = self.ask(level, arrived, at, disks)? {
+                    self.levels[level].deferred.push_back(arrived);
+                } else {
+                    went_on = true;
+                }
+            }
+            if !went_on || self.levels[level].background_running {
+                return Ok(());
+            }
+        }
+    }
+}

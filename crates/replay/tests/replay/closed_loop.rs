@@ -1,6 +1,6 @@
 //! A run that callers drive request by request completes requests when a replay of the same requests does.
 
-use crate::common::Reported;
+use crate::common::completed;
 use emmclab_device::{Device, DeviceConfig};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{ClosedLoop, ReplayMode, ReplayOptions, Simulation};
@@ -32,13 +32,8 @@ fn simulation((settings, layers): Run) -> Simulation {
 type Row = (u64, Nanos, Nanos);
 
 fn replayed(run: usize, requests: &[Request]) -> Vec<Row> {
-    let mut simulation = simulation(RUNS[run]);
-    let mut seen = Reported::default();
-    for request in requests {
-        assert!(simulation.push(request, &mut seen).unwrap());
-    }
-    simulation.finish(None, &mut seen).unwrap();
-    let mut rows: Vec<_> = seen.0.iter().map(|event| (event.sector, event.arrival, event.complete)).collect();
+    let (_, seen) = completed(simulation(RUNS[run]), requests);
+    let mut rows: Vec<_> = seen.iter().map(|event| (event.sector, event.arrival, event.complete)).collect();
     rows.sort_unstable();
     rows
 }

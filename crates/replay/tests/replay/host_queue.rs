@@ -1,6 +1,6 @@
 //! The host's queue in front of the device: merging, packing, one command at a time.
 
-use crate::common::Reported;
+use crate::common::{Reported, completed};
 use emmclab_device::{DeviceConfig, NullObserver, RequestCompleted};
 use emmclab_replay::{ReplayOptions, Simulation, SimulationResult};
 use emmclab_trace::{Nanos, Op, Request, RequestFlags, Sector};
@@ -30,12 +30,7 @@ fn request(at_us: i64, op: Op, kb_from: u64, kb: u32) -> Request {
 
 fn run(config: &DeviceConfig, requests: &[Request]) -> (SimulationResult, Vec<RequestCompleted>) {
     let options = ReplayOptions { check: true, ..ReplayOptions::default() };
-    let mut simulation = Simulation::new(config, &options, None).unwrap();
-    let mut reported = Reported::default();
-    for request in requests {
-        assert!(simulation.push(request, &mut reported).unwrap());
-    }
-    (simulation.finish(None, &mut reported).unwrap(), reported.0)
+    completed(Simulation::new(config, &options, None).unwrap(), requests)
 }
 
 /// 4 KB writes to places of their own that all come while the first is being written.

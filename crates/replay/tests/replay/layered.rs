@@ -1,7 +1,7 @@
 //! Layers in simulated time: what passes through is untouched, what is logged costs what its commands cost.
 
-use crate::common::{Reported, parts_ms};
-use emmclab_device::{Device, DeviceConfig, NullObserver};
+use crate::common::{completed, parts_ms};
+use emmclab_device::{Device, DeviceConfig, RequestCompleted};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{ComputeCost, ReplayMode, ReplayOptions, Simulation, SimulationResult};
 use emmclab_trace::{ErrorClass, Nanos, Op, Request, RequestFlags, Sector};
@@ -29,13 +29,8 @@ fn requests(count: u64, span: u64, gap_us: i64) -> Vec<Request> {
 fn run(layers: &[LayerConfig], second: bool, options: &ReplayOptions, requests: &[Request]) -> SimulationResult {
     let config = device();
     let beside = second.then(|| (&config, Device::new(&config)));
-    let mut simulation = Simulation::new(&config, options, None).unwrap().with_layers(layers, beside).unwrap();
-    for request in requests {
-        assert!(simulation.push(request, &mut NullObserver).unwrap());
-    }
-    let mut result = simulation.finish(None, &mut NullObserver).unwrap();
-    result.computing = ComputeCost::default();
-    result
+    let simulation = Simulation::new(&config, options, None).unwrap().with_layers(layers, beside).unwrap();
+    SimulationResult { computing: ComputeCost::default(), ..completed(simulation, requests).0 }
 }
 
 fn advil() -> LayerConfig {
@@ -73,14 +68,13 @@ fn queued(settings: &[(&str, &str)]) -> DeviceConfig {
     config
 }
 
-fn reported(config: &DeviceConfig, layers: &[LayerConfig], requests: &[Request]) -> (SimulationResult, Reported) {
+fn reported(
+    config: &DeviceConfig,
+    layers: &[LayerConfig],
+    requests: &[Request],
+) -> (SimulationResult, Vec<RequestCompleted>) {
     let options = ReplayOptions { check: true, ..ReplayOptions::default() };
-    let mut simulation = Simulation::new(config, &options, None).unwrap().with_layers(layers, None).unwrap();
-    let mut reported = Reported::default();
-    for request in requests {
-        assert!(simulation.push(request, &mut reported).unwrap());
-    }
-    (simulation.finish(None, &mut reported).unwrap(), reported)
+    completed(Simulation::new(config, &options, None).unwrap().with_layers(layers, None).unwrap(), requests)
 }
 
 #[test]
@@ -93,8 +87,9 @@ fn pass_through_leaves_the_host_s_queue_as_it_is() {
     assert!(host.merged > 0 && host.packs > 0);
     assert_eq!(through.host, bare.host);
     // Layers report in order of completion.
-    below.0.sort_by_key(|event| event.arrival);
-    let times = |reported: &Reported| reported.0.iter().map(|event| (event.sector, event.complete)).collect::<Vec<_>>();
+    below.sort_by_key(|event| event.arrival);
+    let times =
+        |reported: &[RequestCompleted]| reported.iter().map(|event| (event.sector, event.complete)).collect::<Vec<_>>();
     assert_eq!(times(&below), times(&alone));
 }
 
@@ -130,13 +125,13 @@ fn flags_become_flushes_above_a_layer_that_does_not_accept_them() {
     };
     let plain = [write(0, 0, RequestFlags::default()), write(10_000, 64, RequestFlags::default())];
     for layers in [vec![LayerConfig::named("pass-through"), advil()], vec![advil()]] {
-        let response = |reported: &Reported| reported.0[1].complete - reported.0[1].arrival;
+        let response = |reported: &[RequestCompleted]| reported[1].complete - reported[1].arrival;
         let (_, without) = reported(&config, &layers, &plain);
         for flags in [RequestFlags::FUA, RequestFlags::PREFLUSH, RequestFlags::FUA.union(RequestFlags::PREFLUSH)] {
             let (result, with) = reported(&config, &layers, &[plain[0], write(10_000, 64, flags)]);
             let longer = response(&with) - response(&without);
             assert!(longer > Nanos::from_micros(500), "{flags:?} waits for a program: {longer}");
-            assert!(result.cache.unwrap().flushes > Some(0) && with.0.len() == 2);
+            assert!(result.cache.unwrap().flushes > Some(0) && with.len() == 2);
         }
     }
 }
@@ -290,14 +285,14 @@ proptest! {
         }).collect();
         let (result, reported) = reported(&config, &layers, &requests);
         prop_assert_eq!(result.requests.total as usize, requests.len());
-        let mut seen: Vec<_> = reported.0.iter().map(|event| (event.arrival, event.op, event.sector, event.sectors)).collect();
+        let mut seen: Vec<_> = reported.iter().map(|event| (event.arrival, event.op, event.sector, event.sectors)).collect();
         // The first one comes at time 0.
         let zero = requests[0].arrival;
         let mut asked: Vec<_> = requests.iter().map(|r| (r.arrival - zero, r.op, r.sector.0, r.sectors)).collect();
         seen.sort_by_key(|one| (one.0, one.2, one.3, one.1 as u8));
         asked.sort_by_key(|one| (one.0, one.2, one.3, one.1 as u8));
         prop_assert_eq!(seen, asked);
-        for event in &reported.0 {
+        for event in &reported {
             prop_assert!(event.arrival <= event.start && event.start <= event.complete);
             prop_assert_eq!(event.waits.total(), event.complete - event.arrival);
         }

@@ -1,6 +1,6 @@
 //! A device and a second one that share the requests.
 
-use crate::common::Reported;
+use crate::common::completed;
 use emmclab_device::{Device, DeviceConfig, NullObserver};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{Precondition, ReplayMode, ReplayOptions, Simulation, SimulationResult};
@@ -47,12 +47,11 @@ fn checked() -> ReplayOptions {
 }
 
 fn run(layer: &LayerConfig, requests: &[(i64, u64, u32)]) -> SimulationResult {
-    let mut simulation = simulation(layer, &checked()).unwrap();
-    for (at_us, kb_from, kb) in requests {
-        let request = Request::new(Nanos::from_micros(*at_us), Op::Write, Sector(kb_from * 2), kb * 2);
-        assert!(simulation.push(&request, &mut NullObserver).unwrap());
-    }
-    simulation.finish(None, &mut NullObserver).unwrap()
+    let write = |(at_us, kb_from, kb): &(i64, u64, u32)| {
+        Request::new(Nanos::from_micros(*at_us), Op::Write, Sector(kb_from * 2), kb * 2)
+    };
+    let requests: Vec<_> = requests.iter().map(write).collect();
+    completed(simulation(layer, &checked()).unwrap(), &requests).0
 }
 
 fn count(result: &SimulationResult, name: &str) -> u64 {
@@ -125,16 +124,12 @@ fn a_flush_and_a_preflush_reach_both_devices_and_fua_goes_down_with_its_write() 
     }
     let responses = |flags: RequestFlags, op: Op| {
         let beside = Some((&card, Device::new(&card)));
-        let mut simulation =
+        let simulation =
             Simulation::new(&device, &checked(), None).unwrap().with_layers(&[striping(4)], beside).unwrap();
         let (cached, sectors) = (Request::new(Nanos(0), Op::Write, Sector(0), 16), if op == Op::Flush { 0 } else { 8 });
         let second = Request { flags, ..Request::new(Nanos::from_micros(50_000), op, Sector(0), sectors) };
-        let mut reported = Reported::default();
-        for request in [cached, second] {
-            assert!(simulation.push(&request, &mut reported).unwrap());
-        }
-        simulation.finish(None, &mut reported).unwrap();
-        reported.0.iter().map(|event| (event.complete - event.arrival).0 / 1_000_000).collect::<Vec<_>>()
+        let (_, reported) = completed(simulation, &[cached, second]);
+        reported.iter().map(|event| (event.complete - event.arrival).0 / 1_000_000).collect::<Vec<_>>()
     };
     assert_eq!(responses(RequestFlags::default(), Op::Write), [0, 0], "both end in the caches");
     assert_eq!(responses(RequestFlags::default(), Op::Flush), [0, 3], "the card has to be empty, too");

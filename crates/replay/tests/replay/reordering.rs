@@ -1,6 +1,6 @@
 //! Devices that let reads pass writes, whose completions are not known when a request comes, below all that drives them.
 
-use crate::common::Reported;
+use crate::common::completed;
 use emmclab_device::{Device, DeviceConfig, RequestCompleted};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{Precondition, ReplayMode, ReplayOptions, Simulation, SimulationResult};
@@ -48,16 +48,11 @@ fn run(
     let options = ReplayOptions { check: true, ..options.clone() };
     let config = reordering();
     let beside = second.map(|card| (card, Simulation::new(card, &options, None).unwrap().into_device()));
-    let mut simulation = Simulation::new(&config, &options, None).unwrap().with_layers(layers, beside).unwrap();
-    let mut reported = Reported::default();
-    for request in requests {
-        assert!(simulation.push(request, &mut reported).unwrap());
-    }
-    let mut result = simulation.finish(None, &mut reported).unwrap();
+    let simulation = Simulation::new(&config, &options, None).unwrap().with_layers(layers, beside).unwrap();
+    let (mut result, mut reported) = completed(simulation, requests);
     result.computing = emmclab_replay::ComputeCost::default();
-    reported.0.sort_by_key(|event| event.id);
-    reported.0.sort_by_key(|event| event.arrival);
-    (result, reported.0)
+    reported.sort_by_key(|event| (event.arrival, event.id));
+    (result, reported)
 }
 
 fn in_mode(mode: ReplayMode) -> ReplayOptions {
@@ -175,19 +170,14 @@ proptest! {
         let options = ReplayOptions { check: true, mode, ..ReplayOptions::default() };
         let uses_second = |name: &&str| ["pair", "nvm-buffer"].contains(name);
         let beside = names.iter().any(uses_second).then(|| (&card, Device::new(&card)));
-        let mut simulation =
-            Simulation::new(&config, &options, None).unwrap().with_layers(&layers, beside).unwrap();
-        let mut reported = Reported::default();
-        for request in &requests {
-            prop_assert!(simulation.push(request, &mut reported).unwrap());
-        }
-        let result = simulation.finish(None, &mut reported).unwrap();
+        let simulation = Simulation::new(&config, &options, None).unwrap().with_layers(&layers, beside).unwrap();
+        let (result, reported) = completed(simulation, &requests);
         prop_assert_eq!(result.requests.total as usize, requests.len());
         let sorted = |mut all: Vec<(u8, u64, u32)>| { all.sort_unstable(); all };
-        let seen = reported.0.iter().map(|event| (event.op as u8, event.sector, event.sectors)).collect();
+        let seen = reported.iter().map(|event| (event.op as u8, event.sector, event.sectors)).collect();
         let asked = requests.iter().map(|request| (request.op as u8, request.sector.0, request.sectors)).collect();
         prop_assert_eq!(sorted(seen), sorted(asked));
-        for event in &reported.0 {
+        for event in &reported {
             prop_assert!(event.arrival <= event.start && event.start <= event.complete);
             prop_assert_eq!(event.waits.total(), event.complete - event.arrival);
             prop_assert!(event.waits.queue >= Nanos::ZERO);

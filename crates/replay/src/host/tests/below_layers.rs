@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::io;
 
-use emmclab_device::{CommandFlags, DeviceCommand, DeviceConfig, LatencyBreakdown, RequestCompleted};
+use emmclab_device::{CommandFlags, DeviceCommand, DeviceConfig};
 use emmclab_layers::{DisksBelow, ImmediateStack, LayerConfig, SectorDisk, build_stack};
 use emmclab_trace::{Nanos, Op};
 use proptest::prelude::*;
 
-use super::super::HostQueue;
+use super::completed;
+use crate::host::HostQueue;
 
 const SECTOR: usize = 512;
 const BELOW: DisksBelow = DisksBelow::new(4096, None);
@@ -54,18 +55,7 @@ impl QueueDisk {
         let (mut commands, mut parts) = (Vec::new(), Vec::new());
         self.host.fetch(at, &mut commands);
         for command in commands {
-            let whole = RequestCompleted {
-                id: self.sent,
-                op: command.op,
-                modifiers: command.modifiers,
-                sector: command.sector,
-                sectors: command.sectors,
-                arrival: at,
-                start: at,
-                complete: at + self.burst,
-                subrequests: 1,
-                waits: LatencyBreakdown::default(),
-            };
+            let whole = completed(&command, self.sent, at + self.burst);
             self.sent += 1;
             let mut sectors = 0;
             self.host.completed(&whole, &mut parts);

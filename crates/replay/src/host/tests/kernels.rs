@@ -25,18 +25,7 @@ fn commands(host: &mut HostQueue, op: Op, flags: CommandFlags) -> Vec<(Op, Comma
         out.push((command.op, command.modifiers));
         now += Nanos(100);
         let waits = LatencyBreakdown { array: Nanos(100), ..LatencyBreakdown::default() };
-        let event = RequestCompleted {
-            id: out.len() as u64 - 1,
-            op: command.op,
-            modifiers: command.modifiers,
-            sector: command.sector,
-            sectors: command.sectors,
-            arrival: at,
-            start: at,
-            complete: now,
-            subrequests: 1,
-            waits,
-        };
+        let event = RequestCompleted { waits, ..completed(command, out.len() as u64 - 1, now) };
         host.completed(&event, &mut done);
     }
     let [done] = done.as_slice() else { panic!("{done:?} is one request") };

@@ -3,7 +3,7 @@
 mod below_layers;
 mod kernels;
 
-use emmclab_device::{CommandFlags, DeviceConfig, LatencyBreakdown};
+use emmclab_device::DeviceConfig;
 
 use super::*;
 
@@ -68,13 +68,15 @@ fn consecutive_writes_are_packed_within_entries_and_size() {
     assert_eq!((host.counts.packs, host.counts.packed_requests), (1, 3));
 }
 
+/// The completion of command `id` at `complete`, which was begun at its arrival.
+fn completed(command: &DeviceCommand, id: u64, complete: Nanos) -> RequestCompleted {
+    let waits = LatencyBreakdown::default();
+    RequestTiming { start: command.arrival, complete, subrequests: 1, waits }.of_request(command, id)
+}
+
 /// The completion of command `id` of 4 KB, sent at `arrival`.
 fn write_completed(id: u64, arrival: i64, complete: i64) -> RequestCompleted {
-    let waits = LatencyBreakdown::default();
-    let (op, sector, sectors) = (Op::Write, 0, 8);
-    let (arrival, complete) = (Nanos(arrival), Nanos(complete));
-    let modifiers = CommandFlags::empty();
-    RequestCompleted { id, op, modifiers, sector, sectors, arrival, start: arrival, complete, subrequests: 1, waits }
+    completed(&DeviceCommand::new(Nanos(arrival), Op::Write, 0, 8), id, Nanos(complete))
 }
 
 #[test]
@@ -112,4 +114,24 @@ fn completions_in_any_order_free_the_tags_of_their_commands() {
     host.completed(&write_completed(3, 70, 90), &mut requests);
     host.completed(&write_completed(2, 50, 95), &mut requests);
     assert_eq!(requests.iter().map(|event| event.id).collect::<Vec<_>>(), [1, 0, 3, 4, 2]);
+}
+
+#[test]
+fn data_is_widened_to_whole_blocks_and_discards_are_not() {
+    let mut config = DeviceConfig::preset("small-1gb").unwrap();
+    assert!(BlockAlignment::new(config.settings()).is_none());
+    config.set("host.block_kb", "16").unwrap();
+    let blocks = BlockAlignment::new(config.settings()).unwrap();
+    let whole = |op, sector, sectors| {
+        let command = blocks.align(&DeviceCommand::new(Nanos::ZERO, op, sector, sectors));
+        (command.sector, command.sectors)
+    };
+    assert_eq!(whole(Op::Write, 8, 8), (0, 32));
+    assert_eq!(whole(Op::Read, 31, 2), (0, 64));
+    assert_eq!(whole(Op::Write, 64, 32), (64, 32));
+    assert_eq!(whole(Op::Discard, 8, 8), (8, 8));
+    assert_eq!(whole(Op::Flush, 0, 0), (0, 0));
+    let end = config.capacity().0 / 512;
+    let (first, sectors) = whole(Op::Write, end - 8, 8);
+    assert_eq!(first + u64::from(sectors), end);
 }

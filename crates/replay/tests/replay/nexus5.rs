@@ -1,10 +1,89 @@
-//! Throughput by request size on the preset nexus5, beside Figure 3 of IISWC 2015: 13.94 to 99.65 MB/s for reads of 4 to
-//! 256 KB, 5.18 to 56.15 MB/s for writes of 4 KB to 16 MB, 19 MB/s for writes of 256 KB (docs/concepts/emmc.md).
+//! The preset nexus5 beside the recording that it was fitted to, and its throughput by request size beside Figure 3 of IISWC 2015: 13.94 to
+//! 99.65 MB/s for reads of 4 to 256 KB, 5.18 to 56.15 MB/s for writes of 4 KB to 16 MB, 19 MB/s for writes of 256 KB (docs/concepts/emmc.md).
 
-use crate::common::Reported;
-use emmclab_device::DeviceConfig;
-use emmclab_replay::{ReplayOptions, Simulation};
-use emmclab_trace::{Nanos, Op, Request, RequestFlags, Sector, TraceCombiner, TraceInput};
+use std::collections::BTreeMap;
+
+use emmclab_device::{DeviceConfig, RequestCompleted};
+use emmclab_replay::{ByOperation, ReplayMode, ReplayOptions, Simulation, SimulationResult, TimeComparison};
+use emmclab_trace::{Nanos, Op, Request, RequestFlags, Sector};
+
+use crate::common::{completed, requests_of};
+
+/// Service times in us by write and KB.
+type Times = BTreeMap<(bool, u32), Vec<i64>>;
+
+fn median(times: &mut [i64]) -> f64 {
+    times.sort_unstable();
+    times[times.len() / 2] as f64
+}
+
+fn in_closed_loop(config: &DeviceConfig, requests: &[Request]) -> (SimulationResult, Vec<RequestCompleted>) {
+    let options = ReplayOptions { mode: ReplayMode::Closed, ..ReplayOptions::default() };
+    completed(Simulation::new(config, &options, None).unwrap(), requests)
+}
+
+/// Service times of the phone: from the start, or from the completion before where that is later, since the driver fetches the
+/// next request while one runs.
+fn served(requests: &[Request]) -> Times {
+    let mut completions: Vec<Nanos> = requests.iter().map(|request| request.complete.unwrap()).collect();
+    completions.sort_unstable();
+    let mut times = Times::new();
+    for request in requests {
+        let complete = request.complete.unwrap();
+        let earlier = completions.partition_point(|end| *end < complete);
+        let free = if earlier > 0 { completions[earlier - 1] } else { Nanos::MIN };
+        let key = (request.op == Op::Write, request.sectors / 2);
+        let service = complete - request.start.unwrap().max(free);
+        times.entry(key).or_default().push(service.0 / 1000);
+    }
+    times
+}
+
+#[test]
+fn service_times_by_size_are_those_of_the_phone() {
+    let Some(requests) = requests_of("nexus5/log106_Messaging.txt") else { return };
+    let (_, reported) = in_closed_loop(&DeviceConfig::preset("nexus5").unwrap(), &requests);
+    let mut simulated = Times::new();
+    for event in &reported {
+        let key = (event.op == Op::Write, event.sectors / 2);
+        simulated.entry(key).or_default().push((event.complete - event.start).0 / 1000);
+    }
+    let (mut near, mut all) = (0, 0);
+    for (key, times) in &mut served(&requests) {
+        let count = times.len();
+        let (found, wanted) = (median(simulated.get_mut(key).unwrap()), median(times));
+        let error = found / wanted - 1.0;
+        all += count;
+        near += if error.abs() <= 0.1 { count } else { 0 };
+        if count >= 8 {
+            println!("{key:?} KB, {count} requests: {found} us, recorded {wanted} us ({:+.0} %)", 100.0 * error);
+        }
+    }
+    println!("{near} of {all} requests are of sizes met within 10 %");
+    assert!(near * 10 > all * 8, "only {near} of {all} requests are of sizes met within 10 %");
+}
+
+#[test]
+fn its_own_recording_is_met_in_closed_loop_over_ten_seeds() {
+    let Some(requests) = requests_of("nexus5/log106_Messaging.txt") else { return };
+    let mut runs = Vec::new();
+    for seed in 0..10 {
+        let mut config = DeviceConfig::preset("nexus5").unwrap();
+        config.set("power.seed", &seed.to_string()).unwrap();
+        runs.push(in_closed_loop(&config, &requests).0.recorded);
+    }
+    let response = |op: fn(&ByOperation<TimeComparison>) -> TimeComparison| {
+        let times: Vec<_> = runs.iter().map(|run| op(&run.response)).collect();
+        let mean = times.iter().map(|time| time.simulated_ms.unwrap()).sum::<f64>() / 10.0;
+        100.0 * (mean / times[0].recorded_ms.unwrap() - 1.0)
+    };
+    let (all, reads, writes) = (response(|by| by.all), response(|by| by.read), response(|by| by.write));
+    let no_wait = runs.iter().map(|run| run.no_wait.all.error_points.unwrap()).sum::<f64>() / 10.0;
+    println!("mean {all:+.1} %, reads {reads:+.1} %, writes {writes:+.1} %, no-wait {no_wait:+.1} points");
+    assert!(all.abs() <= 2.0 && writes.abs() <= 5.0, "mean {all} %, writes {writes} %");
+    assert!(reads.abs() <= 10.0, "reads {reads} %");
+    assert!(no_wait.abs() <= 1.0, "no-wait {no_wait} points");
+}
 
 /// Longest request of the kernel: larger ones come as several, which the driver may pack.
 const LONGEST_KB: u32 = 512;
@@ -18,16 +97,14 @@ fn rate(settings: &[(&str, &str)], op: Op, kb: u32) -> f64 {
 fn rate_in_parts(settings: &[(&str, &str)], op: Op, kb: u32, longest_kb: u32) -> f64 {
     let mut config = DeviceConfig::preset("nexus5").unwrap();
     config.set_all(settings).unwrap();
-    let mut simulation = Simulation::new(&config, &ReplayOptions::default(), None).unwrap();
-    let mut parts = Reported::default();
-    for i in 0..kb.div_ceil(longest_kb) {
+    let part = |i| {
         let size = longest_kb.min(kb - i * longest_kb);
-        let sector = u64::from(i * longest_kb) * 2;
-        simulation.push(&Request::new(Nanos(0), op, Sector(sector), size * 2), &mut parts).unwrap();
-    }
-    simulation.finish(None, &mut parts).unwrap();
-    let last = parts.0.iter().map(|part| part.complete).max().unwrap();
-    f64::from(kb) / 1024.0 / (last - parts.0[0].start).as_secs_f64()
+        Request::new(Nanos(0), op, Sector(u64::from(i * longest_kb) * 2), size * 2)
+    };
+    let requests: Vec<_> = (0..kb.div_ceil(longest_kb)).map(part).collect();
+    let (_, parts) = completed(Simulation::new(&config, &ReplayOptions::default(), None).unwrap(), &requests);
+    let last = parts.iter().map(|part| part.complete).max().unwrap();
+    f64::from(kb) / 1024.0 / (last - parts[0].start).as_secs_f64()
 }
 
 /// So many planes, round which the pages of every request go. One is what the fit to Messaging alone finds.
@@ -122,12 +199,7 @@ fn on_the_phone(requests: &[Request], kb: std::ops::RangeInclusive<u32>, packed:
 
 #[test]
 fn on_the_phone_entries_of_a_pack_are_programmed_one_by_one() {
-    let Some(path) = crate::common::real_trace("nexus5/log106_Messaging.txt") else { return };
-    let mut traces = TraceCombiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
-    let mut requests = Vec::new();
-    while let Some(batch) = traces.next_batch().unwrap() {
-        requests.extend(batch.iter());
-    }
+    let Some(requests) = requests_of("nexus5/log106_Messaging.txt") else { return };
     let median = |kb: u32, packed| on_the_phone(&requests, kb..=kb, packed, 50);
     for kb in [4, 8, 12, 16] {
         let packs = if kb > 4 { median(kb, true) } else { 0.0 };

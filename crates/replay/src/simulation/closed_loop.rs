@@ -1,12 +1,14 @@
 //! A run whose requests come from callers that wait for the completions.
 
-use emmclab_device::NullObserver;
+use emmclab_device::{NullObserver, Observer, StopReason};
 use emmclab_trace::{BlockNote, Error, ErrorClass, Nanos, Request, Result};
 
+use super::Simulation;
+use crate::arrival_pacer::ArrivalPacer;
+use crate::options::ReplayMode;
 use crate::recorder::RunRecorder;
 use crate::result::SimulationResult;
 use crate::sequence_map::SequenceMap;
-use crate::simulation::Simulation;
 
 /// A device, with the layers above it, driven request by request. The caller numbers the requests.
 pub struct ClosedLoop {
@@ -23,14 +25,17 @@ impl ClosedLoop {
     }
 
     /// As [`ClosedLoop::new`], with a recorder for the events.
-    pub fn with_recorder(simulation: Simulation, recorder: RunRecorder) -> Self {
-        let simulation = simulation.with_completion_queue();
+    pub fn with_recorder(mut simulation: Simulation, recorder: RunRecorder) -> Self {
+        simulation.options.mode = ReplayMode::Closed;
+        simulation.options.mode_reason = Some("callers wait for their requests".to_owned());
+        simulation.pacer = ArrivalPacer::new(&simulation.options);
+        simulation.engine = simulation.engine.with_completion_queue();
         Self { simulation, recorder, numbers: SequenceMap::default(), completions: Vec::new() }
     }
 
     /// Number of sectors that requests can address.
     pub fn sectors(&self) -> u64 {
-        self.simulation.sectors()
+        self.simulation.engine.capacity()
     }
 
     /// Submits a request. Its time must not be before that of the previous request. `notes` tells what its blocks contain, or is empty.
@@ -47,20 +52,17 @@ impl ClosedLoop {
         if is_taken? {
             return Ok(());
         }
-        let reason = self.simulation.stopped().unwrap_or("the device has stopped");
+        let reason = self.simulation.engine.stop().map_or("the device has stopped", StopReason::reason);
         Err(Error::new(ErrorClass::Value, format!("{reason}, at {at}"))
             .hint("take a larger device, or one with collection and over-provisioning"))
     }
 
     /// Time of the next event that may complete a request.
     pub fn next_event(&self) -> Option<Nanos> {
-        self.simulation.next_event()
+        self.simulation.engine.next_event()
     }
 
     /// Simulates up to and including `until`.
-    ///
-    /// # Errors
-    /// As [`ClosedLoop::submit`].
     pub fn advance(&mut self, until: Nanos) -> Result<()> {
         if self.recorder.is_on() {
             self.simulation.advance(until, &mut self.recorder.listeners())
@@ -71,18 +73,34 @@ impl ClosedLoop {
 
     /// Appends newly known completions, each with the number of its request. A completion may be known before its time.
     pub fn take_completed(&mut self, out: &mut Vec<(u64, Nanos)>) {
-        self.simulation.take_known(&mut self.completions);
+        self.simulation.engine.take_completions(&mut self.completions);
         let taken = self.completions.drain(..).map(|(count, at)| (self.numbers.take(count), at));
         out.extend(taken.filter_map(|(number, at)| Some((number?, at))));
     }
 
     /// Completes all requests in progress, ends the run and returns its result. The recorder is returned with files that still have to be
     /// moved into place.
-    ///
-    /// # Errors
-    /// For a broken invariant under `check`.
     pub fn finish(mut self) -> Result<(SimulationResult, RunRecorder)> {
         let result = self.recorder.end(self.simulation, None)?;
         Ok((result, self.recorder))
+    }
+}
+
+impl Simulation {
+    /// Submits a request at time `at`; returns false once a device has stopped.
+    fn submit<O: Observer>(
+        &mut self,
+        at: Nanos,
+        request: &Request,
+        notes: &[BlockNote],
+        observer: &mut O,
+    ) -> Result<bool> {
+        let command = self.commands.command(request, at)?;
+        let notes = if self.engine.reads_notes() { notes } else { &[] };
+        self.engine.submit(&command, notes, &mut (&mut self.measure, observer))
+    }
+
+    fn advance<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
+        self.engine.advance(until, &mut (&mut self.measure, observer))
     }
 }
