@@ -14,8 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::errors::run;
-use crate::json::to_json;
-use crate::options::OptionsFromPython;
+use crate::options::{OptionsFromPython, to_json};
 use crate::simulate::{LayerOptionList, PyDeviceConfig, store, under_layers};
 
 /// An application as a program.

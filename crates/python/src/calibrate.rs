@@ -7,7 +7,7 @@ use emmclab_trace::TraceCombiner;
 use pyo3::prelude::*;
 
 use crate::errors::run;
-use crate::json::to_json;
+use crate::options::to_json;
 use crate::reader::PyReader;
 
 /// Fits a preset to the service times of a trace; the result as JSON.

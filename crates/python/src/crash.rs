@@ -15,10 +15,10 @@ use emmclab_trace::{AtomicFile, Error, ErrorClass, SECTOR_BYTES, open_seekable};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::errors::{run, to_python};
-use crate::json::to_json;
-use crate::options::OptionsFromPython;
+use crate::options::{OptionsFromPython, to_json};
 
 /// For each node below a folder: path, kind, inode, links, contents, and extended attributes by name.
 type TreeRead<'py> = Option<Vec<NodeRead<'py>>>;
@@ -31,21 +31,6 @@ type FilesRead<'py> = Vec<Option<Bound<'py, PyBytes>>>;
 #[pyclass(name = "CrashRun", module = "emmclab._core", frozen)]
 pub(crate) struct PyCrashRun {
     run: Arc<CrashLogIndex>,
-}
-
-#[derive(Serialize)]
-struct CrashRunFacts<'a> {
-    identity: String,
-    device: &'a str,
-    lies: &'a str,
-    layers: Vec<&'a str>,
-    writer: &'a str,
-    /// Size of the device, or of all devices together.
-    bytes: u64,
-    moments: usize,
-    commands: usize,
-    acknowledgements: usize,
-    truncated: bool,
 }
 
 /// The options of an exploration, as passed by Python.
@@ -68,18 +53,6 @@ struct ExploreOptionsInput {
 struct WorkloadLineInput {
     first: Vec<Vec<usize>>,
     idle: Vec<usize>,
-}
-
-#[derive(Serialize)]
-struct CrashStateSummary<'a> {
-    cut: usize,
-    number: u32,
-    index: u64,
-    at_ns: i64,
-    way: &'a str,
-    acknowledged: usize,
-    /// The first promise of the device that is broken.
-    problem: Option<PromiseBreach>,
 }
 
 /// A promise that is broken, for Python.
@@ -147,18 +120,19 @@ impl PyCrashRun {
     fn facts(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || {
             let header = self.run.header();
-            to_json(&CrashRunFacts {
-                identity: format!("{:016x}", self.run.identity()),
-                device: &header.device.name,
-                lies: &header.device.lies,
-                layers: header.layers.iter().map(|layer| layer.name.as_str()).collect(),
-                writer: &header.writer,
-                bytes: header.all_sectors().saturating_mul(SECTOR_BYTES),
-                moments: self.run.moments().len(),
-                commands: self.run.commands(CommandPort::Device).len(),
-                acknowledgements: self.run.acknowledgements().len(),
-                truncated: self.run.truncated(),
-            })
+            to_json(&json!({
+                "identity": format!("{:016x}", self.run.identity()),
+                "device": &header.device.name,
+                "lies": &header.device.lies,
+                "layers": header.layers.iter().map(|layer| layer.name.as_str()).collect::<Vec<_>>(),
+                "writer": &header.writer,
+                // Size of the device, or of all devices together.
+                "bytes": header.all_sectors().saturating_mul(SECTOR_BYTES),
+                "moments": self.run.moments().len(),
+                "commands": self.run.commands(CommandPort::Device).len(),
+                "acknowledgements": self.run.acknowledgements().len(),
+                "truncated": self.run.truncated(),
+            }))
         })
     }
 
@@ -311,15 +285,16 @@ impl PyExplorer {
         self.chosen = self.explorer.next_state();
         self.set_state(self.chosen.clone());
         let Some(state) = &self.state else { return Ok(None) };
-        let chosen = CrashStateSummary {
-            cut: state.cut,
-            number: state.number,
-            index: state.index,
-            at_ns: state.at.0,
-            way: state.way.name(),
-            acknowledged: state.acknowledged,
-            problem: state.broken.first().map(|broken| PromiseBreach::of_device(broken, self.explorer.run())),
-        };
+        let chosen = json!({
+            "cut": state.cut,
+            "number": state.number,
+            "index": state.index,
+            "at_ns": state.at.0,
+            "way": state.way.name(),
+            "acknowledged": state.acknowledged,
+            // The first promise of the device that is broken.
+            "problem": state.broken.first().map(|broken| PromiseBreach::of_device(broken, self.explorer.run())),
+        });
         Python::attach(|py| run(py, || to_json(&chosen))).map(Some)
     }
 

@@ -12,15 +12,10 @@ mod benchmark;
 mod calibrate;
 mod capsules;
 mod crash;
-mod direct_io;
 mod errors;
 mod fio;
-mod frame;
-mod json;
 mod live;
 mod options;
-mod precondition;
-mod presets;
 mod profile;
 mod reader;
 mod record;
@@ -50,26 +45,19 @@ mod _core {
     #[pymodule_export]
     use crate::crash::{PyCrashRun, PyExplorer, crash_ways, read_ext4, read_ext4_tree};
     #[pymodule_export]
-    use crate::direct_io::{PyDirectIo, bandwidths, fitted_figures};
-    #[pymodule_export]
     use crate::errors::PyInterruption;
     #[pymodule_export]
     use crate::fio::PyFioTrace;
-    #[pymodule_export]
-    use crate::frame::PyFrame;
     #[pymodule_export]
     use crate::live::{PyLive, delete_left};
     #[pymodule_export]
     use crate::options::closest;
     #[pymodule_export]
-    use crate::precondition::{PyPrecondition, precondition, preconditioned_bytes};
-    #[pymodule_export]
-    use crate::presets::published_csv;
-    #[pymodule_export]
-    use crate::profile::{PyJournalProfiler, PyProfiler, published_tables};
+    use crate::profile::{PyJournalProfiler, PyProfiler, published_csv, published_tables};
     #[pymodule_export]
     use crate::reader::{
-        PyReader, PyUnpacked, check_parquet, csv_columns, file_kinds, formats, ledger_labels, row_groups, trace_columns,
+        PyFrame, PyReader, PyUnpacked, check_parquet, csv_columns, file_kinds, formats, ledger_labels, row_groups,
+        trace_columns,
     };
     #[pymodule_export]
     use crate::record::PyRecorder;
@@ -79,7 +67,8 @@ mod _core {
     use crate::schemas::schemas;
     #[pymodule_export]
     use crate::simulate::{
-        PyDeviceConfig, PySimulation, check_traces, device_presets, device_schema, layer_kinds, replay_defaults,
+        PyDeviceConfig, PyDirectIo, PyPrecondition, PySimulation, bandwidths, check_traces, device_presets,
+        device_schema, fitted_figures, layer_kinds, precondition, preconditioned_bytes, replay_defaults,
     };
     #[pymodule_export]
     use crate::synth::{PyFitter, PySynthesis, PyWorkloadModel, workload_presets};

@@ -18,8 +18,7 @@ use emmclab_trace::{Error, ErrorClass};
 use pyo3::prelude::*;
 
 use crate::errors::run;
-use crate::json::to_json;
-use crate::options::OptionsFromPython;
+use crate::options::{OptionsFromPython, to_json};
 use crate::simulate::{LayerOptionList, PyDeviceConfig, layer, store};
 
 /// The key of the clock, which is not a setting of the device.
@@ -335,11 +334,8 @@ impl PyLive {
     }
 
     /// Logs a line about data that was acknowledged to the workload.
-    fn acknowledge(&self, py: Python<'_>, text: &str) -> PyResult<()> {
-        run(py, || {
-            self.device.acknowledge(text);
-            Ok(())
-        })
+    fn acknowledge(&self, py: Python<'_>, text: &str) {
+        py.detach(|| self.device.acknowledge(text));
     }
 
     /// Logs each line that a workload prints, before the next request; reads them from the file descriptor `input`, and writes a byte for
@@ -358,16 +354,13 @@ impl PyLive {
     }
 
     /// The workload's lines that were logged since the last call.
-    fn new_lines(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        run(py, || Ok(self.device.new_lines()))
+    fn new_lines(&self, py: Python<'_>) -> Vec<String> {
+        py.detach(|| self.device.new_lines())
     }
 
     /// Adds a mark with this name to the log.
-    fn mark(&self, py: Python<'_>, text: &str) -> PyResult<()> {
-        run(py, || {
-            self.device.mark(text);
-            Ok(())
-        })
+    fn mark(&self, py: Python<'_>, text: &str) {
+        py.detach(|| self.device.mark(text));
     }
 
     /// Ends the log; the device continues.
@@ -376,11 +369,8 @@ impl PyLive {
     }
 
     /// Restores the power.
-    fn restore(&self, py: Python<'_>) -> PyResult<()> {
-        run(py, || {
-            self.device.restore();
-            Ok(())
-        })
+    fn restore(&self, py: Python<'_>) {
+        py.detach(|| self.device.restore());
     }
 
     /// The settings that [`PyLive::set`] accepts; `*` stands for the number of a block group.
@@ -401,11 +391,8 @@ impl PyLive {
     }
 
     /// Resets the figures of the run: requests that were served before are no longer counted.
-    fn clear_counters(&self, py: Python<'_>) -> PyResult<()> {
-        run(py, || {
-            self.device.clear_counters();
-            Ok(())
-        })
+    fn clear_counters(&self, py: Python<'_>) {
+        py.detach(|| self.device.clear_counters());
     }
 
     /// Makes the layers move all data to its place, and removes them: the image is then one of a device without layers.

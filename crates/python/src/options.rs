@@ -1,8 +1,9 @@
-//! Options that Python passes as a dictionary.
+//! Options that Python passes as a dictionary, and results of the core as JSON.
 
 use emmclab_trace::{Error, ErrorClass};
 use pyo3::prelude::*;
 use pythonize::depythonize;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::errors::to_python;
@@ -24,4 +25,9 @@ impl<'a, 'py, T: DeserializeOwned> FromPyObject<'a, 'py> for OptionsFromPython<T
 #[pyfunction]
 pub(crate) fn closest(word: &str, words: Vec<String>) -> Option<String> {
     emmclab_trace::closest(word, words.iter().map(String::as_str)).map(str::to_owned)
+}
+
+/// JSON of a result of the core.
+pub(crate) fn to_json(value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|error| Error::new(ErrorClass::Unsupported, error.to_string()))
 }

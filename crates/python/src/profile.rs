@@ -1,15 +1,16 @@
-//! Characterising traces.
+//! Characterising traces, and published tables of traces and devices.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_profile::{BinWidth, JournalProfile, MergeRelation, Profile, ProfileOptions, published};
 use emmclab_trace::{Nanos, RecordedActivity};
 use pyo3::prelude::*;
-use serde::Serialize;
+use serde_json::json;
 
 use crate::batch::PyBatch;
 use crate::errors::run;
-use crate::json::to_json;
+use crate::options::to_json;
 use crate::writer::{PyHeader, PyLedger, header_from_python, ledger_from_python};
 
 /// A profile to which the batches of a trace are added.
@@ -95,12 +96,6 @@ impl PyJournalProfiler {
     }
 }
 
-#[derive(Serialize)]
-struct PublishedTables {
-    rows: Vec<published::PublishedRow>,
-    inconsistencies: Vec<published::Inconsistency>,
-}
-
 /// The published Tables III and IV, and the figures in them that contradict others of their row, as JSON.
 #[pyfunction]
 #[pyo3(name = "published")]
@@ -108,6 +103,30 @@ pub(crate) fn published_tables(py: Python<'_>) -> PyResult<String> {
     run(py, || {
         let rows = published::rows()?;
         let inconsistencies = published::inconsistencies(&rows);
-        to_json(&PublishedTables { rows, inconsistencies })
+        to_json(&json!({ "rows": rows, "inconsistencies": inconsistencies }))
     })
+}
+
+macro_rules! published_texts {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../../../presets/published/", $name, ".csv")))),*]
+    };
+}
+
+/// Published tables, as CSV by name.
+#[pyfunction]
+pub(crate) fn published_csv() -> BTreeMap<&'static str, &'static str> {
+    BTreeMap::from(published_texts!(
+        "advil12_table1_devices",
+        "advil12_table2_bandwidth",
+        "fast12_axes",
+        "fast12_sdcards",
+        "hunter23_command_times",
+        "iiswc15_table1_workloads",
+        "iiswc15_table3_size",
+        "iiswc15_table4_timing",
+        "iiswc15_table5_devices",
+        "samsung13_emmc50",
+        "unisoc22_fua_bandwidth",
+    ))
 }

@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 
 use crate::batch::PyBatch;
 use crate::errors::run;
-use crate::json::to_json;
+use crate::options::to_json;
 use crate::reader::{header_to_python, ledger_to_python};
 
 /// A recording in progress; what it set up on the recorded machine is removed when it stops or is dropped.

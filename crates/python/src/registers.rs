@@ -6,7 +6,7 @@ use emmclab_registers::{RegisterSource, is_card_file, is_ext_csd, is_ufs, is_ufs
 use pyo3::prelude::*;
 
 use crate::errors::run;
-use crate::json::to_json;
+use crate::options::to_json;
 
 /// The report on the registers in these files, as JSON. They are one file, or the files of a tree, each with its path.
 #[pyfunction]

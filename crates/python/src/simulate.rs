@@ -1,4 +1,4 @@
-//! Simulated devices and runs on them.
+//! Simulated devices, their contents, runs on them, and synchronous direct I/O.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -7,16 +7,16 @@ use emmclab_base::ByteSize;
 use emmclab_device::{AnnouncedCapabilities, DeviceConfig, presets};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{
-    ImageStore, ReplayOptions, RequestRows, RunOverTime, RunRecorder, RunTracks, Simulation, age_by_traces, preflight,
+    DirectIo, ImageStore, Precondition, ReplayOptions, RequestRows, RunOverTime, RunRecorder, RunTracks, Simulation,
+    age_by_traces, bandwidth, fitted_figures as figures, preflight, prepare, prepare_by_traces,
 };
-use emmclab_trace::{Error, ErrorClass};
+use emmclab_trace::{Error, ErrorClass, Op, Result};
 use pyo3::prelude::*;
 use serde_json::json;
 
 use crate::batch::PyBatch;
 use crate::errors::{run, to_python};
-use crate::json::to_json;
-use crate::options::OptionsFromPython;
+use crate::options::{OptionsFromPython, to_json};
 use crate::profile::bin_width;
 use crate::reader::PyReader;
 use crate::victim_policy::{PolicyException, PyPolicy};
@@ -145,7 +145,7 @@ pub(crate) fn check_traces(
 }
 
 /// The folder of images; with a limit it is a cache.
-pub(crate) fn store(folder: PathBuf, limit: Option<u64>) -> Result<ImageStore, Error> {
+pub(crate) fn store(folder: PathBuf, limit: Option<u64>) -> Result<ImageStore> {
     let store = ImageStore::open(folder)?;
     Ok(limit.map_or(store.clone(), |limit| store.limited(limit)))
 }
@@ -301,6 +301,103 @@ impl PySimulation {
         run(py, || {
             recorder.finish(&mut result, about.as_deref())?;
             to_json(&result)
+        })
+    }
+}
+
+/// A way to precondition a device.
+#[pyclass(name = "Precondition", module = "emmclab._core", frozen)]
+pub(crate) struct PyPrecondition(Precondition);
+
+#[pymethods]
+impl PyPrecondition {
+    /// Parses its text form: none, sequential:PCT, random:PCT, steady:CAPACITIES, or used:AGE with further values.
+    #[new]
+    fn new(py: Python<'_>, text: &str) -> PyResult<Self> {
+        run(py, || text.parse()).map(Self)
+    }
+
+    /// The text form with every value, defaults included.
+    #[getter]
+    fn text(&self) -> String {
+        self.0.to_string()
+    }
+
+    /// Whether the contents of the device depend on the seed.
+    #[getter]
+    fn is_random(&self) -> bool {
+        self.0.is_random()
+    }
+
+    /// Maximum number of bytes that it writes to a device of this many bytes; 0 for a new device.
+    fn most_bytes(&self, capacity_bytes: f64) -> f64 {
+        self.0.most_bytes(capacity_bytes)
+    }
+}
+
+/// Bytes that preconditioning has written in this process so far.
+#[pyfunction]
+pub(crate) fn preconditioned_bytes() -> u64 {
+    emmclab_replay::preconditioned_bytes()
+}
+
+/// Prepares the device with which a run with `options` begins, or one aged by the traces of readers, unless the folder
+/// `images` contains it. Returns false if another process is preparing it.
+#[pyfunction]
+#[pyo3(signature = (config, options, images, *, images_limit=None, aged_by=None))]
+pub(crate) fn precondition(
+    py: Python<'_>,
+    config: &PyDeviceConfig,
+    options: OptionsFromPython<ReplayOptions>,
+    images: PathBuf,
+    images_limit: Option<u64>,
+    aged_by: Option<Vec<PyRef<'_, PyReader>>>,
+) -> PyResult<bool> {
+    let aging = aged_by.map(|readers| PyReader::inputs_of_one_device(&readers));
+    run(py, || {
+        let store = store(images, images_limit)?;
+        match aging {
+            Some(traces) => prepare_by_traces(&config.0, traces, &store),
+            None => prepare(&config.0, &options.0, &store),
+        }
+    })
+}
+
+/// Bandwidths of a device that is full of data, for transfers of these sizes: rows as JSON.
+#[pyfunction]
+pub(crate) fn bandwidths(py: Python<'_>, config: &PyDeviceConfig, units_kb: Vec<u64>) -> PyResult<String> {
+    run(py, || to_json(&bandwidth(config.settings(), &units_kb)?))
+}
+
+/// The published figures to which a preset was fitted, each with the figure of the preset: rows as JSON.
+#[pyfunction]
+pub(crate) fn fitted_figures(py: Python<'_>, config: &PyDeviceConfig) -> PyResult<String> {
+    run(py, || to_json(&figures(config.settings())?))
+}
+
+/// A new device, one transfer at a time.
+#[pyclass(name = "DirectIo", module = "emmclab._core", frozen)]
+pub(crate) struct PyDirectIo(Mutex<DirectIo>);
+
+#[pymethods]
+impl PyDirectIo {
+    #[new]
+    fn new(config: &PyDeviceConfig) -> Self {
+        Self(Mutex::new(DirectIo::new(config.settings())))
+    }
+
+    /// Sectors of the device.
+    #[getter]
+    fn sectors(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).capacity()
+    }
+
+    /// Reads or writes `length` sectors at each of these, one after the other; the time of each in ns.
+    fn transfer(&self, py: Python<'_>, write: bool, sectors: Vec<u64>, length: u64) -> PyResult<Vec<i64>> {
+        run(py, || {
+            let mut io = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let op = if write { Op::Write } else { Op::Read };
+            sectors.iter().map(|sector| io.transfer(op, *sector, length).map(|took| took.0)).collect::<Result<Vec<_>>>()
         })
     }
 }
