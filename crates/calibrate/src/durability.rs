@@ -3,7 +3,7 @@
 
 use emmclab_trace::{Op, Request, RequestFlags};
 
-use crate::calibration::{DurabilityRow, ENOUGH};
+use crate::fit::{DurabilityRow, ENOUGH};
 use rand_pcg::Pcg64;
 
 use crate::samples::{median, resampled};

@@ -2,7 +2,6 @@
 //!
 //! [`samples_of_traces`] and [`samples_of_fio`] collect service times; [`calibrate`] fits a preset to them.
 
-mod calibration;
 mod durability;
 mod fio;
 mod fit;
@@ -12,11 +11,11 @@ mod preset;
 mod queue;
 mod samples;
 
-pub use calibration::{
-    CalibrateOptions, Calibration, CalibrationSizeRow, CalibrationStallRow, DurabilityRow, ENOUGH, FEW, FittedParameter,
-};
 pub use fio::samples_of_fio;
-pub use fit::calibrate;
+pub use fit::{
+    CalibrateOptions, Calibration, CalibrationSizeRow, CalibrationStallRow, DurabilityRow, ENOUGH, FEW,
+    FittedParameter, calibrate,
+};
 pub use model::{DeviceShape, DeviceTiming};
 pub use power::PowerFit;
 pub use samples::{ServiceSamples, samples_of_traces};

@@ -4,7 +4,7 @@
 
 use emmclab_trace::Op;
 
-use crate::calibration::{CalibrationStallRow, ENOUGH, FEW};
+use crate::fit::{CalibrationStallRow, ENOUGH, FEW};
 use crate::samples::{SampleGroup, median};
 
 /// An idle gap, and the delay from start to issue of the request after it.

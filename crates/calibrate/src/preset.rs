@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::calibration::{CalibrateOptions, Calibration, ENOUGH, FittedParameter};
-use crate::fit::FittedModel;
+use crate::fit::{CalibrateOptions, Calibration, ENOUGH, FittedModel, FittedParameter};
 use crate::model::DeviceShape;
 use crate::power::StallSummary;
 

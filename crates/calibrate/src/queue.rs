@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use emmclab_trace::{Nanos, Op, Request};
 
-use crate::calibration::ENOUGH;
+use crate::fit::ENOUGH;
 use crate::samples::median;
 
 /// Maximum number of commands in the queue of a simulated eMMC.

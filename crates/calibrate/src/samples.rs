@@ -6,8 +6,8 @@ use emmclab_trace::{Error, ErrorClass, Nanos, Op, Request, RequestFlags, Result,
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
-use crate::calibration::FEW;
 use crate::durability::DurabilitySamples;
+use crate::fit::FEW;
 use crate::power::{self, IdleGapDelay, PowerFit};
 use crate::queue::{self, QueueDepthEstimate};
 

@@ -15,19 +15,15 @@
 //! # Ok::<(), emmclab_trace::Error>(())
 //! ```
 
-mod alignment;
 mod arrivals;
 mod bins;
 mod clock_jumps;
-mod durability_waits;
 mod findings;
-mod flags;
 mod fsync;
 mod journal;
 mod locality;
 mod operations;
 mod options;
-mod page_table;
 mod pages;
 mod processes;
 mod profile;

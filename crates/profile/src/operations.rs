@@ -1,11 +1,12 @@
-//! Counts, sizes, times and rates of each operation (Table III, figures 3, 4 and 5).
+//! Counts, sizes, times and rates of each operation (Table III, figures 3, 4 and 5), and requests by flags and alignment.
 
-use emmclab_trace::{ByteCount, Nanos, Op, Request, SECTOR_BYTES};
+use emmclab_trace::{ByteCount, Nanos, Op, RecordedFeatures, Request, RequestFlags, SECTOR_BYTES};
 
 use crate::bins::{DoublingBins, HdrDistribution, QuarterOctaveBins, pct, rank_correlation, size_label, time_label};
 use crate::elapsed;
 use crate::report::{
-    LatencyRow, OperationPercentileRow, OperationRow, RequestSizeRow, ResponseBySizeRow, ThroughputRow,
+    AlignmentRow, FlagRow, LatencyRow, OperationPercentileRow, OperationRow, RequestSizeRow, ResponseBySizeRow,
+    ThroughputRow,
 };
 
 /// Sectors per KB; sizes are stored in sectors.
@@ -287,5 +288,135 @@ impl OperationTable {
         let mut all = self.of(Op::Read).clone();
         all.merge(self.of(Op::Write));
         all
+    }
+}
+
+/// Number of combinations of the counted flags: all except the last one, `append`, which is not shown.
+const COMBINATIONS: usize = 1 << (RequestFlags::NAMES.len() - 1);
+/// Flags without a row: those about the recording rather than the request; re-issues, which have their own figure; failures, which are in
+/// the ledger; and zone appends, which are writes.
+const NOT_SHOWN: [&str; 5] = ["no_wait", "no_wait_known", "reissued", "failed", "append"];
+
+/// Requests by their flags.
+#[derive(Clone, Debug)]
+pub(crate) struct FlagCounters {
+    by_flags: [u64; COMBINATIONS],
+    flushes: u64,
+}
+
+impl Default for FlagCounters {
+    fn default() -> Self {
+        Self { by_flags: [0; COMBINATIONS], flushes: 0 }
+    }
+}
+
+impl FlagCounters {
+    #[inline]
+    pub fn add(&mut self, request: &Request) {
+        self.by_flags[request.flags.0 as usize % COMBINATIONS] += 1;
+        self.flushes += u64::from(request.op == Op::Flush);
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.flushes += other.flushes;
+        for (mine, theirs) in self.by_flags.iter_mut().zip(other.by_flags) {
+            *mine += theirs;
+        }
+    }
+
+    /// Rows for flushes, then for each flag. Rows have no values if the trace does not record the flag; a trace that does not state what
+    /// it records does record what it contains.
+    pub fn rows(&self, duration_s: f64, recorded: Option<RecordedFeatures>) -> Vec<FlagRow> {
+        let all: u64 = self.by_flags.iter().sum();
+        if all == 0 {
+            return Vec::new();
+        }
+        let with = |bit: usize| -> u64 {
+            (0..COMBINATIONS).filter(|flags| flags >> bit & 1 == 1).map(|at| self.by_flags[at]).sum()
+        };
+        let shown = RequestFlags::NAMES.into_iter().enumerate().filter(|(_, name)| !NOT_SHOWN.contains(name));
+        let named =
+            shown.map(|(bit, name)| (name, with(bit), recorded.map(|recorded| recorded.has(RequestFlags(1 << bit)))));
+        let flushes = (Op::Flush.name(), self.flushes, recorded.map(|recorded| recorded.has_op(Op::Flush)));
+        std::iter::once(flushes)
+            .chain(named)
+            .map(|(flag, requests, is_recorded)| {
+                let requests = is_recorded.unwrap_or(requests > 0).then_some(requests);
+                let share = requests.and_then(|requests| pct(requests, all));
+                let per_s = requests.filter(|_| duration_s > 0.0).map(|requests| requests as f64 / duration_s);
+                FlagRow { flag, requests, pct: share, per_s }
+            })
+            .collect()
+    }
+}
+
+/// Sectors of a flash page as powers of two, for 4, 8 and 16 KB.
+const PAGE_SHIFTS: [u32; 3] = [3, 4, 5];
+/// Number of alignment classes: 0 to 4 trailing zero bits, and 5 or more.
+const CLASSES: usize = 6;
+
+/// Requests by the alignment of start and size to flash pages of 4, 8 and 16 KB, for reads and writes, and the space utilisation if they are
+/// padded to pages.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AlignmentCounters([DirectionAlignment; 2]);
+
+#[derive(Clone, Debug, Default)]
+struct DirectionAlignment {
+    /// Requests by the alignment class of the start, then of the size.
+    classes: [[u64; CLASSES]; CLASSES],
+    sectors: u64,
+    /// Pages that the requests occupy, by page size.
+    pages: [u64; PAGE_SHIFTS.len()],
+}
+
+impl AlignmentCounters {
+    /// Adds a read or write.
+    #[inline]
+    pub fn add(&mut self, request: &Request) {
+        let way = &mut self.0[usize::from(request.op == Op::Write)];
+        let sectors = u64::from(request.sectors);
+        let class = |value: u64| (value.trailing_zeros() as usize).min(CLASSES - 1);
+        way.classes[class(request.sector.0)][class(sectors)] += 1;
+        way.sectors += sectors;
+        for (pages, shift) in way.pages.iter_mut().zip(PAGE_SHIFTS) {
+            *pages += (sectors + (1 << shift) - 1) >> shift;
+        }
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            for (mine, theirs) in mine.classes.iter_mut().flatten().zip(theirs.classes.iter().flatten()) {
+                *mine += theirs;
+            }
+            mine.sectors += theirs.sectors;
+            for (mine, theirs) in mine.pages.iter_mut().zip(theirs.pages) {
+                *mine += theirs;
+            }
+        }
+    }
+
+    pub fn rows(&self) -> Vec<AlignmentRow> {
+        let mut rows = Vec::new();
+        for (op, way) in [Op::Read, Op::Write].into_iter().zip(&self.0) {
+            let count =
+                |start: usize, size: usize| -> u64 { way.classes[start..].iter().flat_map(|row| &row[size..]).sum() };
+            let requests = count(0, 0);
+            for (shift, pages) in PAGE_SHIFTS.into_iter().zip(way.pages) {
+                let least = shift as usize;
+                let share = |part| pct(part, requests).unwrap_or(0.0);
+                if requests > 0 {
+                    rows.push(AlignmentRow {
+                        op: op.name(),
+                        page_kb: 1 << (shift - 1),
+                        requests,
+                        start_aligned_pct: share(count(least, 0)),
+                        size_aligned_pct: share(count(0, least)),
+                        aligned_pct: share(count(least, least)),
+                        space_utilisation_pct: pct(way.sectors, pages << shift).unwrap_or(100.0),
+                    });
+                }
+            }
+        }
+        rows
     }
 }

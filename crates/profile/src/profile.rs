@@ -7,17 +7,14 @@ use emmclab_trace::{
 };
 use serde::Serialize;
 
-use crate::alignment::AlignmentCounters;
 use crate::arrivals::ArrivalCounters;
 use crate::bins::{DoublingBins, QuarterOctaveBins, pct};
 use crate::clock_jumps::{ProfileClockJumps, key_figures};
-use crate::durability_waits::stall_rows;
 use crate::findings::{BUFFER_KB, FindingValues, findings};
-use crate::flags::FlagCounters;
-use crate::fsync::FsyncProfile;
+use crate::fsync::{FsyncProfile, stall_rows};
 use crate::journal::JournalCost;
 use crate::locality::SequentialCounters;
-use crate::operations::{OperationStatistics, OperationTable};
+use crate::operations::{AlignmentCounters, FlagCounters, OperationStatistics, OperationTable};
 use crate::options::{MergeRelation, ProfileOptions};
 use crate::pages::{NewPages, PageStatistics, pages_of};
 use crate::processes::{IoShareTable, NameMap};

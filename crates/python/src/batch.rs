@@ -1,10 +1,19 @@
-//! A run of requests, shared with Arrow.
+//! A run of requests, shared with Arrow by the [Arrow PyCapsule interface]: structures of its C data interface, handed over in capsules.
+//!
+//! [Arrow PyCapsule interface]: https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 
+use std::ffi::CStr;
+
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
+use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::{Array, RecordBatch, RecordBatchIterator, RecordBatchReader, StructArray};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
 use emmclab_trace::{Batch, BlockNote, RequestFlags, TraceColumn};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
-use crate::capsules::{export_batch, export_schema};
 use crate::errors::run;
 
 /// A run of requests in order of arrival; any Arrow library can use it without a copy.
@@ -74,4 +83,88 @@ impl PyBatch {
         }
         Ok(out)
     }
+}
+
+const SCHEMA: &CStr = c"arrow_schema";
+const ARRAY: &CStr = c"arrow_array";
+const STREAM: &CStr = c"arrow_array_stream";
+
+/// Exports a schema, for `__arrow_c_schema__`.
+///
+/// # Errors
+/// `ValueError` if Arrow's C interface cannot express the schema.
+pub(crate) fn export_schema<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyCapsule>> {
+    let schema = FFI_ArrowSchema::try_from(schema).map_err(value_error)?;
+    PyCapsule::new_with_value(py, schema, SCHEMA)
+}
+
+/// Exports a record batch as a struct array, for `__arrow_c_array__`: its schema and its data.
+///
+/// # Errors
+/// `ValueError` if Arrow's C interface cannot express the schema.
+pub(crate) fn export_batch(py: Python<'_>, record: RecordBatch) -> PyResult<Bound<'_, PyTuple>> {
+    let array = StructArray::from(record);
+    let field = Field::new("", array.data_type().clone(), false);
+    let schema = FFI_ArrowSchema::try_from(&field).map_err(value_error)?;
+    let data = FFI_ArrowArray::new(&array.to_data());
+    let capsules = [PyCapsule::new_with_value(py, schema, SCHEMA)?, PyCapsule::new_with_value(py, data, ARRAY)?];
+    PyTuple::new(py, capsules)
+}
+
+/// Record batches of any object with `__arrow_c_stream__` or `__arrow_c_array__`.
+pub(crate) struct ArrowRecordSource(pub(crate) Box<dyn RecordBatchReader + Send>);
+
+impl<'py> FromPyObject<'_, 'py> for ArrowRecordSource {
+    type Error = PyErr;
+
+    fn extract(table: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let py = table.py();
+        if let Some(stream) = table.getattr_opt(intern!(py, "__arrow_c_stream__"))? {
+            let reader = ArrowArrayStreamReader::try_new(import_stream(&capsule(&stream.call0()?)?)?);
+            return Ok(Self(Box::new(reader.map_err(value_error)?)));
+        }
+        let Some(array) = table.getattr_opt(intern!(py, "__arrow_c_array__"))? else {
+            return Err(PyTypeError::new_err(
+                "expected a table with __arrow_c_stream__ or __arrow_c_array__, as of pyarrow, polars or pandas",
+            ));
+        };
+        let (schema, data): (Bound<'py, PyAny>, Bound<'py, PyAny>) = array.call0()?.extract()?;
+        let record = import_batch(&capsule(&schema)?, &capsule(&data)?)?;
+        let schema = record.schema();
+        Ok(Self(Box::new(RecordBatchIterator::new([Ok(record)], schema))))
+    }
+}
+
+fn capsule<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>> {
+    Ok(object.cast::<PyCapsule>()?.clone())
+}
+
+fn import_stream(capsule: &Bound<'_, PyCapsule>) -> PyResult<FFI_ArrowArrayStream> {
+    let at = capsule.pointer_checked(Some(STREAM))?.cast::<FFI_ArrowArrayStream>();
+    #[expect(unsafe_code, reason = "the capsule's name promises a stream, which is moved out and marked as released")]
+    Ok(unsafe { FFI_ArrowArrayStream::from_raw(at.as_ptr()) })
+}
+
+fn import_batch(schema: &Bound<'_, PyCapsule>, data: &Bound<'_, PyCapsule>) -> PyResult<RecordBatch> {
+    let schema_at = schema.pointer_checked(Some(SCHEMA))?.cast::<FFI_ArrowSchema>();
+    let data_at = data.pointer_checked(Some(ARRAY))?.cast::<FFI_ArrowArray>();
+    #[expect(
+        unsafe_code,
+        reason = "the capsules' names promise a schema and an array of it, which is moved out and marked as released"
+    )]
+    let data = unsafe { from_ffi(FFI_ArrowArray::from_raw(data_at.as_ptr()), schema_at.as_ref()) };
+    let data = data.map_err(value_error)?;
+    if !matches!(data.data_type(), DataType::Struct(_)) {
+        return Err(PyValueError::new_err(format!("expected a table, got one column of type {}", data.data_type())));
+    }
+    let columns = StructArray::from(data);
+    if columns.null_count() > 0 {
+        return Err(PyValueError::new_err("expected a table, got a struct array with missing rows"));
+    }
+    Ok(RecordBatch::from(columns))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn value_error(error: ArrowError) -> PyErr {
+    PyValueError::new_err(error.to_string())
 }

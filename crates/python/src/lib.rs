@@ -10,7 +10,6 @@ mod apps;
 mod batch;
 mod benchmark;
 mod calibrate;
-mod capsules;
 mod crash;
 mod errors;
 mod fio;

@@ -12,8 +12,7 @@ use emmclab_trace::{
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::batch::PyBatch;
-use crate::capsules::ArrowRecordSource;
+use crate::batch::{ArrowRecordSource, PyBatch};
 use crate::errors::run;
 
 /// A file that is decompressed while it is read, within the bounds for traces.

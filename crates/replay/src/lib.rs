@@ -5,7 +5,6 @@
 mod arrival_pacer;
 mod arrival_state;
 mod bandwidth;
-mod direct;
 mod disk;
 mod engine;
 mod fitted_figures;
@@ -24,8 +23,7 @@ mod simulation;
 mod time_histogram;
 mod tracks;
 
-pub use bandwidth::{BandwidthRow, CommandTimes, SyncMethod, TransferPattern, UsedDevice, bandwidth};
-pub use direct::DirectIo;
+pub use bandwidth::{BandwidthRow, CommandTimes, DirectIo, SyncMethod, TransferPattern, UsedDevice, bandwidth};
 pub use disk::DeviceEventSink;
 pub use fitted_figures::{FittedFigure, fitted_figures};
 pub use host::{DriverCounts, HostCounts};

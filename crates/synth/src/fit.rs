@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use emmclab_trace::{Batch, Error, ErrorClass, Op, Request, Result, Sector};
 use rustc_hash::FxHashSet;
 
+use crate::distribute::{OctaveHistogram, round, sizes_kb};
 use crate::fit_load::LoadFitter;
 use crate::fit_times::TimingFitter;
 use crate::model::{OperationModel, VERSION, WorkloadModel};
-use crate::octave_histogram::{OctaveHistogram, round, sizes_kb};
 
 /// Maximum number of requests for which a model has exact counts.
 const MOST_REQUESTS: u64 = 1 << 40;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use emmclab_trace::{Nanos, Op, Request};
 
+use crate::distribute::{OctaveHistogram, join, round};
 use crate::model::{BurstModel, ServiceModel};
-use crate::octave_histogram::{OctaveHistogram, join, round};
 
 /// Idle time that separates bursts: longer than a few flash programs, so that pauses within a journal transaction are shorter.
 const BURST_GAP: Nanos = Nanos::from_millis(4);

@@ -28,12 +28,10 @@ mod fit_load;
 mod fit_times;
 mod load_schedule;
 mod model;
-mod octave_histogram;
 pub mod presets;
 mod request_order;
 mod service;
 mod synthesizer;
-mod validate_model;
 
 pub use fit::WorkloadFitter;
 pub use model::{BurstModel, LoadModel, OperationModel, ServiceModel, WorkloadModel};

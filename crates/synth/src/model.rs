@@ -1,4 +1,4 @@
-//! Workload models, and their file.
+//! Workload models, their file, and their validity.
 
 use std::collections::BTreeMap;
 
@@ -181,5 +181,216 @@ impl OperationModel {
     /// Number of requests of this operation in the workload at its own length.
     pub fn requests(&self) -> u64 {
         self.sizes_kb.iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// Largest number of requests and of distinct values in a list; far above use, far below overflow.
+const MOST_REQUESTS: u64 = 1 << 40;
+const MOST_ENTRIES: usize = 4_096;
+/// Longest gap: eleven days. With it and the next two, products of sums over a chapter stay within 128 bits.
+const LONGEST_S: f64 = 1e6;
+/// Longest service or response time.
+const SLOWEST_S: f64 = 1e3;
+/// Largest deviation of a service time from the expected one.
+const LARGEST_JITTER_PCT: f64 = 1e5;
+const LARGEST_KB: f64 = 1_048_576.0;
+/// Sectors of the address space are counted in 32 bits.
+const LARGEST_GB: u64 = 2_048;
+
+/// Faults found so far, each naming its key, its value and what to do.
+#[derive(Default)]
+struct ModelFaults(Vec<String>);
+
+impl ModelFaults {
+    fn require(&mut self, holds: bool, key: &str, value: impl std::fmt::Display, cure: &str) {
+        if !holds {
+            self.0.push(format!("`{key}` is {value}: {cure}"));
+        }
+    }
+
+    fn percent(&mut self, key: &str, value: f64) {
+        self.require((0.0..=100.0).contains(&value), key, value, "give a share from 0 to 100");
+    }
+
+    /// Checks a time of the device, given in a unit of `1 / per_s` seconds.
+    fn time(&mut self, key: &str, value: f64, per_s: f64) {
+        let limit = format!("give a time from 0 to {}", SLOWEST_S * per_s);
+        self.require((0.0..=SLOWEST_S * per_s).contains(&value), key, value, &limit);
+    }
+
+    fn entries(&mut self, key: &str, count: usize, least: usize) {
+        let limit = format!("give {least} to {MOST_ENTRIES} entries");
+        self.require((least..=MOST_ENTRIES).contains(&count), key, format_args!("a list of {count} entries"), &limit);
+    }
+
+    fn values(&mut self, key: &str, pairs: &[(f64, u64)], largest: f64) {
+        self.entries(key, pairs.len(), 1);
+        self.require(
+            pairs.is_sorted_by(|a, b| a.0 < b.0)
+                && pairs
+                    .iter()
+                    .all(|(value, weight)| (0.0..=largest).contains(value) && (1..=MOST_REQUESTS).contains(weight)),
+            key,
+            "out of order or range",
+            &format!("give pairs of a value from 0 to {largest}, ascending, and a weight of at least 1"),
+        );
+    }
+
+    fn weights(&mut self, key: &str, pairs: &[(u64, u64)]) {
+        self.entries(key, pairs.len(), 1);
+        self.require(
+            pairs.is_sorted_by(|a, b| a.0 < b.0)
+                && pairs
+                    .iter()
+                    .all(|(value, weight)| (1..=MOST_REQUESTS).contains(value) && (1..=MOST_REQUESTS).contains(weight)),
+            key,
+            "out of order or range",
+            "give pairs of a value and a weight, both at least 1, values ascending",
+        );
+    }
+
+    fn operation(&mut self, key: &str, model: &OperationModel) {
+        let at = |field: &str| format!("{key}.{field}");
+        for (field, sizes) in [("sizes_kb", &model.sizes_kb), ("reaccess_kb", &model.reaccess_kb)] {
+            self.entries(&at(field), sizes.len(), 0);
+            self.require(
+                sizes.is_sorted_by(|a, b| a.0 < b.0)
+                    && sizes.iter().all(|(kb, count)| {
+                        (0.5..=LARGEST_KB).contains(kb)
+                            && (kb * 2.0).fract() == 0.0
+                            && (1..=MOST_REQUESTS).contains(count)
+                    }),
+                &at(field),
+                "out of order or range",
+                "give pairs of a size in KB (a multiple of 0.5, up to 1 GB, ascending) and a count of at least 1",
+            );
+        }
+        self.percent(&at("sequential_pct"), model.sequential_pct);
+        self.percent(&at("reaccess_pct"), model.reaccess_pct);
+        self.require(
+            (2.0..=1e9).contains(&model.run_requests),
+            &at("run_requests"),
+            model.run_requests,
+            "a run has at least 2 requests",
+        );
+        self.percent(&at("sequential_reaccess_pct"), model.sequential_reaccess_pct);
+        self.percent(&at("reused_starts_pct"), model.reused_starts_pct);
+        if model.reaccess_pct > 0.0 && !model.sizes_kb.is_empty() {
+            self.weights(&at("reuse_requests"), &model.reuse_requests);
+        }
+    }
+
+    fn load(&mut self, model: &WorkloadModel, load: &LoadModel) {
+        let key = "load.curve";
+        self.entries(key, load.curve.len(), 1);
+        let limits = [LONGEST_S * 1e8, LONGEST_S * 1e8, 1e12, 1e12, 1e15, 1e12, 1e15];
+        let possible = |row: &[u64; 7]| {
+            row.iter().zip(limits).all(|(value, limit)| *value as f64 <= limit)
+                && row[3].saturating_add(row[5]) <= LoadModel::MOST_REQUESTS
+        };
+        let row = load.curve.iter().position(|row| !possible(row));
+        let limit = format!("a row has at most {} requests and 10^14 us; split it", LoadModel::MOST_REQUESTS);
+        self.require(row.is_none(), key, format_args!("out of range in row {}", row.unwrap_or(0) + 1), &limit);
+        let sum = |column: usize| load.curve.iter().fold(0_u64, |sum, row| sum.saturating_add(row[column]));
+        for (column, name, of) in [(3, "reads", &model.reads), (5, "writes", &model.writes)] {
+            let (curve, sizes) = (sum(column), of.sizes_kb.iter().fold(0, |sum: u64, (_, n)| sum.saturating_add(*n)));
+            let value = format_args!("of {curve} {name}");
+            self.require(curve == sizes, key, value, &format!("`{name}.sizes_kb` has {sizes}; make them agree"));
+        }
+        self.require(sum(0) > 0, key, "without any time", "give the microseconds of each row first");
+    }
+
+    fn service(&mut self, model: &ServiceModel) {
+        self.percent("service.no_wait_pct", model.no_wait_pct);
+        self.time("service.mean_service_ms", model.mean_service_ms, 1e3);
+        self.time("service.mean_response_ms", model.mean_response_ms, 1e3);
+        self.require(
+            model.mean_response_ms >= model.mean_service_ms,
+            "service.mean_response_ms",
+            model.mean_response_ms,
+            "a response includes its service; give at least `mean_service_ms`",
+        );
+        self.weights("service.round_requests", &model.round_requests);
+        self.time("service.fetch_us", model.fetch_us, 1e6);
+        for (key, points) in [("service.read_us", &model.read_us), ("service.write_us", &model.write_us)] {
+            self.entries(key, points.len(), 1);
+            self.require(
+                points.is_sorted_by(|a, b| a.0 < b.0)
+                    && points
+                        .iter()
+                        .all(|(kb, us)| (0.5..=LARGEST_KB).contains(kb) && (0.0..=SLOWEST_S * 1e6).contains(us)),
+                key,
+                "out of order or range",
+                "give pairs of a size in KB, ascending, and a time in microseconds",
+            );
+        }
+        self.values("service.jitter_pct", &model.jitter_pct, LARGEST_JITTER_PCT);
+        self.time("service.wake_after_ms", model.wake_after_ms, 1e3);
+        self.time("service.wake_up_ms", model.wake_up_ms, 1e3);
+    }
+}
+
+impl WorkloadModel {
+    /// Checks that a trace can be made from the model.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Config`], naming every fault with its key, its value and its remedy.
+    pub fn check(&self) -> Result<()> {
+        let mut faults = ModelFaults::default();
+        faults.require(
+            self.version == VERSION,
+            "version",
+            self.version,
+            &format!("this emmclab reads version {VERSION}; use the one that wrote the file"),
+        );
+        faults.require(
+            self.duration_s > 0.0 && self.duration_s <= LONGEST_S * 100.0,
+            "duration_s",
+            self.duration_s,
+            "give seconds above 0, up to 1e8",
+        );
+        faults.require(
+            (1..=LARGEST_GB).contains(&self.address_space_gb),
+            "address_space_gb",
+            self.address_space_gb,
+            "give 1 to 2048 GB",
+        );
+        faults.operation("reads", &self.reads);
+        faults.operation("writes", &self.writes);
+        let counts = self.reads.sizes_kb.iter().chain(&self.writes.sizes_kb).map(|(_, count)| *count);
+        let requests = counts.fold(0_u64, u64::saturating_add);
+        faults.require(
+            (1..=MOST_REQUESTS).contains(&requests),
+            "sizes_kb",
+            format_args!("of {requests} requests"),
+            "reads and writes together must be 1 to 2^40",
+        );
+        let largest = self.reads.sizes_kb.iter().chain(&self.writes.sizes_kb).map(|(kb, _)| *kb);
+        faults.require(
+            largest.fold(0.0, f64::max) * 4.0 <= self.address_space_gb as f64 * 1_048_576.0,
+            "address_space_gb",
+            self.address_space_gb,
+            "the largest request must not take more than a quarter of the device",
+        );
+        faults.percent("bursts.opens_pct", self.bursts.opens_pct);
+        faults.weights("bursts.rounds", &self.bursts.rounds);
+        faults.values("bursts.think_us", &self.bursts.think_us, LONGEST_S * 1e6);
+        faults.values("bursts.idle_ms", &self.bursts.idle_ms, LONGEST_S * 1e3);
+        faults.percent("bursts.op_mixing_pct", self.bursts.op_mixing_pct);
+        faults.percent("bursts.commit_pct", self.bursts.commit_pct);
+        if let Some(service) = &self.service {
+            faults.service(service);
+        }
+        if let Some(load) = &self.load {
+            faults.load(self, load);
+        }
+        match faults.0.len() {
+            0 => Ok(()),
+            count => {
+                let plural = if count == 1 { "fault" } else { "faults" };
+                Err(Error::new(ErrorClass::Config, format!("{count} {plural}: {}", faults.0.join("; ")))
+                    .hint("correct the values named; docs/concepts/workloads.md lists every key with its unit"))
+            }
+        }
     }
 }

@@ -2,20 +2,21 @@
 //! `docs/concepts/fsync.md` defines the parts.
 
 mod report_rows;
+
+use emmclab_trace::{Batch, Ledger, Nanos, RecordedActivity, Request, SyncWait, TraceHeader};
+
+use crate::report::{FsyncStallRow, UnknownCause};
+
 #[cfg(test)]
 mod tests;
-mod wait_split;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use emmclab_trace::{Batch, RecordedActivity, Request};
-
 use crate::processes::NameMap;
-use crate::report::UnknownCause;
-use wait_split::{OverlappingRequest, RequestOwner, WaitPart, WaitSplit, split, step_in};
+use report_rows::{OverlappingRequest, RequestOwner, WaitPart, WaitSplit, split, step_in};
 
 /// Maximum number of requests that are held for the waits in progress; if there are more, the parts of a wait are unknown.
 const MOST_PIECES: usize = 1 << 21;
@@ -299,4 +300,38 @@ impl ActiveWait {
         }
         1
     }
+}
+
+/// Maximum number of waits.
+const MOST: usize = 256;
+
+/// The longest recorded waits, in order of their starts, with times relative to the first arrival.
+///
+/// Empty if clock jumps were removed: the requests are shifted then, but the recorded waits are not.
+pub(crate) fn stall_rows(header: &TraceHeader, ledger: &Ledger, origin: Nanos) -> Vec<FsyncStallRow> {
+    if ledger.mended_jumps > 0 {
+        return Vec::new();
+    }
+    let activity = header.activity.as_deref().and_then(RecordedActivity::from_json).unwrap_or_default();
+    let mut waits = activity.waits;
+    if waits.len() > MOST {
+        waits.sort_by_key(|wait| Reverse((wait.time, wait.start)));
+        waits.truncate(MOST);
+        waits.sort();
+    }
+    let row = |wait: &SyncWait| {
+        let start_s = seconds(wait.start.0.saturating_sub(origin.0));
+        FsyncStallRow {
+            process: wait.process.clone(),
+            file_system: wait.file_system.clone(),
+            start_s,
+            end_s: start_s + seconds(wait.time.0),
+            wait_ms: seconds(wait.time.0) * 1e3,
+        }
+    };
+    waits.iter().map(row).collect()
+}
+
+fn seconds(time: i64) -> f64 {
+    time as f64 / 1e9
 }

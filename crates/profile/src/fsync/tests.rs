@@ -348,3 +348,35 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn waits_stand_on_the_time_line_of_the_requests_unless_its_jumps_were_taken_out() {
+    let wait = SyncWait {
+        process: "dd".into(),
+        pid: 7,
+        file_system: "ext4".into(),
+        device: "sda1".into(),
+        start: Nanos(1_500_000_000),
+        time: Nanos(250_000_000),
+    };
+    let early = SyncWait { start: Nanos(500_000_000), ..wait.clone() };
+    let activity = RecordedActivity { waits: vec![early, wait.clone()], ..RecordedActivity::default() };
+    let header = TraceHeader { activity: serde_json::to_string(&activity).ok(), ..TraceHeader::default() };
+    let rows = stall_rows(&header, &Ledger::default(), Nanos(1_000_000_000));
+    let times: Vec<_> = rows.iter().map(|row| (row.start_s, row.end_s, row.wait_ms)).collect();
+    assert_eq!(times, [(-0.5, -0.25, 250.0), (0.5, 0.75, 250.0)]);
+    let mended = Ledger { mended_jumps: 1, ..Ledger::default() };
+    assert_eq!(stall_rows(&header, &mended, Nanos::ZERO), []);
+    let shorter = |time| SyncWait { time: Nanos(time), ..wait.clone() };
+    let waits = (0..2 * MOST as i64).map(shorter).collect();
+    let many = TraceHeader {
+        activity: RecordedActivity { waits, ..RecordedActivity::default() }.to_json(),
+        ..TraceHeader::default()
+    };
+    let rows = stall_rows(&many, &Ledger::default(), Nanos::ZERO);
+    assert!(rows.len() == MOST && rows.iter().all(|row| row.wait_ms >= MOST as f64 / 1e6));
+    for damaged in [None, Some("{".to_owned())] {
+        let header = TraceHeader { activity: damaged, ..TraceHeader::default() };
+        assert_eq!(stall_rows(&header, &Ledger::default(), Nanos::ZERO), []);
+    }
+}

@@ -1,7 +1,6 @@
 //! The cost of journaling: by the roles of blocks if the trace has block notes, otherwise estimated from flags and addresses.
 
 mod block_roles;
-mod commits;
 mod over_time;
 mod write_signs;
 
@@ -12,8 +11,7 @@ use crate::elapsed;
 use crate::options::MergeRelation;
 use crate::processes::NameMap;
 use crate::report::{BlockKindRow, CommitSummary, JournalReport};
-use block_roles::RoleCounters;
-use commits::TransactionCounters;
+use block_roles::{RoleCounters, TransactionCounters};
 use over_time::JournalOverTime;
 use write_signs::{SignCounters, SyncWriteCounters};
 

@@ -4,28 +4,26 @@
 //! with the writes directly after it into one packed command (JESD84-B45; `EXT_CSD` `MAX_PACKED_WRITES` and `MAX_PACKED_READS`), as in
 //! Linux' MMC driver. A request that arrives while a request for adjacent sectors still waits is merged with it, unless a request between
 //! them touches the same sectors. If the settings name a kernel, the flags of a request become the commands that this kernel sends
-//! (`driver.rs`); a request of several commands is complete with its last.
+//! ([`KernelDriver`]); a request of several commands is complete with its last.
 //!
 //! Requests and commands are numbered separately, both from 0: requests in order of arrival, commands in the order in which the device gets
 //! them. Each entry of a packed command has its own number.
 
-mod driver;
+use emmclab_device::{
+    CommandFlags, DeviceCapabilities, DeviceCommand, DeviceSettings, Geometry, HostSettings, KernelEra, KernelRules,
+    LatencyBreakdown, RequestCompleted,
+};
+use emmclab_trace::{Nanos, Op};
+
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 
-use emmclab_device::{
-    CommandFlags, DeviceCommand, DeviceSettings, Geometry, HostSettings, LatencyBreakdown, RequestCompleted,
-};
-use emmclab_trace::{Nanos, Op};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::sequence_map::SequenceMap;
-
-pub use driver::DriverCounts;
-use driver::{KernelDriver, Sequence};
 
 /// Counts of the host's queue and driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -139,7 +137,7 @@ impl HostQueue {
             None => Some(whole),
             Some(driver) => {
                 rest = driver.sequence(&whole);
-                driver::next(&mut rest, request.arrival)
+                next_command(&mut rest, request.arrival)
             }
         };
         let number = self.incomplete.push(IncompleteRequest { command: *request, next: None, rest, done: None });
@@ -227,7 +225,7 @@ impl HostQueue {
                     ..done
                 },
             );
-            if let Some(next) = driver::next(&mut open.rest, event.complete) {
+            if let Some(next) = next_command(&mut open.rest, event.complete) {
                 open.done = Some(done);
                 self.enqueue(&next, id);
                 continue;
@@ -394,4 +392,112 @@ pub(super) fn mergeable(command: &DeviceCommand) -> bool {
 /// a write with preflush cannot (JESD84-B51, 6.6.29).
 pub(super) fn packable(command: &DeviceCommand) -> bool {
     command.op.has_data() && !command.modifiers.intersects(CommandFlags::PREFLUSH)
+}
+
+/// Counts of the commands into which a named kernel translates the flags of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct DriverCounts {
+    /// Kernel that translates flags into commands: `host.kernel`.
+    pub kernel: KernelEra,
+    /// Flushes of the cache that it sent.
+    pub flushes: u64,
+    /// Cache barriers that it sent.
+    pub barriers: u64,
+    /// Writes that it sent as reliable writes.
+    pub reliable_writes: u64,
+    /// Flushes and barriers that needed no command.
+    pub without_command: u64,
+}
+
+impl DriverCounts {
+    /// Whether any request had a flag that the driver translates.
+    pub(crate) fn any(&self) -> bool {
+        self.flushes + self.barriers + self.reliable_writes + self.without_command > 0
+    }
+}
+
+/// The driver of a named kernel above a device with these capabilities. It translates the flags of a request as the block layer and MMC
+/// driver of the kernel do: into a sequence of commands, each sent when the previous one is complete (`block/blk-flush.c`,
+/// `drivers/mmc/core/block.c`).
+#[derive(Debug)]
+pub(super) struct KernelDriver {
+    rules: KernelRules,
+    capabilities: DeviceCapabilities,
+    counts: DriverCounts,
+}
+
+/// The remaining commands of a request in their order; each is removed when it is sent.
+pub(super) type Sequence = arrayvec::ArrayVec<DeviceCommand, 3>;
+
+impl KernelDriver {
+    /// The driver of the kernel that the settings name, or `None` if flags reach the device unchanged.
+    pub fn new(settings: &DeviceSettings) -> Option<Self> {
+        let kernel = settings.host.kernel;
+        let counts = DriverCounts { kernel, flushes: 0, barriers: 0, reliable_writes: 0, without_command: 0 };
+        Some(Self { rules: kernel.rules()?, capabilities: DeviceCapabilities::of(settings), counts })
+    }
+
+    pub fn counts(&self) -> DriverCounts {
+        self.counts
+    }
+
+    /// Maximum number of writes in a packed command, if the settings give no number; 0 if the kernel does not pack.
+    pub fn packed_writes(&self) -> u32 {
+        if self.rules.packs && self.capabilities.queue_depth == 1 { self.capabilities.packed_writes } else { 0 }
+    }
+
+    /// The commands of a request; empty if the request is complete at once.
+    pub fn sequence(&mut self, request: &DeviceCommand) -> Sequence {
+        let mut sequence = Sequence::new();
+        let DeviceCapabilities { cache_kb, cache_in_order, barrier, .. } = self.capabilities;
+        let cached = cache_kb > 0;
+        let around = |op, modifiers| DeviceCommand { modifiers, ..DeviceCommand::new(request.arrival, op, 0, 0) };
+        let flush = cached.then(|| around(Op::Flush, CommandFlags::empty()));
+        // A barrier becomes a flush if the device has no barriers, and nothing if its cache keeps the order.
+        let order = if cache_in_order {
+            None
+        } else if barrier {
+            Some(around(Op::Flush, CommandFlags::BARRIER))
+        } else {
+            flush
+        };
+        match request.op {
+            Op::Flush if request.modifiers.contains(CommandFlags::BARRIER) => sequence.extend(order),
+            Op::Flush => sequence.extend(flush),
+            Op::Write => {
+                let fua = request.modifiers.contains(CommandFlags::RELIABLE);
+                let reliable = fua && self.rules.fua && self.capabilities.has_fua();
+                if request.modifiers.contains(CommandFlags::PREFLUSH) {
+                    sequence.extend(if self.rules.barriers && fua { order } else { flush });
+                }
+                let mut modifiers = request.modifiers.difference(CommandFlags::PREFLUSH);
+                modifiers.set(CommandFlags::RELIABLE, reliable);
+                sequence.push(DeviceCommand { modifiers, ..*request });
+                if fua && !reliable {
+                    sequence.extend(flush);
+                }
+            }
+            _ => sequence.push(*request),
+        }
+        self.counts.without_command += u64::from(sequence.is_empty());
+        sequence
+    }
+
+    /// Sets the flags of a command that is sent now, and counts it.
+    pub fn send(&mut self, command: &mut DeviceCommand) {
+        let metadata = command.op == Op::Write && command.modifiers.contains(CommandFlags::META);
+        if metadata && self.rules.reliable_metadata && self.capabilities.reliable_write {
+            command.modifiers.insert(CommandFlags::RELIABLE);
+        }
+        let ordering = command.modifiers.contains(CommandFlags::BARRIER);
+        self.counts.barriers += u64::from(command.op == Op::Flush && ordering);
+        self.counts.flushes += u64::from(command.op == Op::Flush && !ordering);
+        self.counts.reliable_writes += u64::from(command.modifiers.contains(CommandFlags::RELIABLE));
+    }
+}
+
+/// Removes the first of the remaining commands and returns it; it arrives at `at` or later.
+fn next_command(sequence: &mut Sequence, at: Nanos) -> Option<DeviceCommand> {
+    let command = sequence.pop_at(0)?;
+    Some(DeviceCommand { arrival: command.arrival.max(at), ..command })
 }

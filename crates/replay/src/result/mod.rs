@@ -7,7 +7,6 @@
 
 mod flash;
 mod ftl;
-mod recorded_comparison;
 mod times;
 mod ufs;
 
@@ -27,7 +26,6 @@ use crate::time_histogram::TimeSummary;
 
 pub use flash::*;
 pub use ftl::*;
-pub use recorded_comparison::*;
 pub use times::*;
 pub use ufs::*;
 

@@ -12,8 +12,6 @@ mod job;
 mod lines;
 mod offsets;
 mod options;
-mod pace;
-mod pattern;
 mod runner;
 
 use std::collections::BTreeMap;
@@ -24,7 +22,7 @@ use emmclab_trace::{BATCH_ROWS, Batch, BatchBuilder, Error, ErrorClass, NameId, 
 use job::FioJob;
 use runner::FioRunner;
 
-pub use pattern::WorkloadPattern;
+pub use job::WorkloadPattern;
 
 /// Sectors between the regions of files.
 const REGION_ALIGN: u64 = 1 << 11;
