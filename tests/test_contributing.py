@@ -23,7 +23,7 @@ def copy(cargo: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copy")
     for name in ("Cargo.toml", "Cargo.lock"):
         shutil.copy(ROOT / name, folder)
-    for name in (".cargo", "crates", "presets", "benches", "fuzz/corpus", "python/emmclab/papers"):
+    for name in (".cargo", "crates", "presets", "benches", "fuzz", "python/emmclab/papers"):
         shutil.copytree(ROOT / name, folder / name)
     # What is built here runs for seconds, but an optimized build, as for the release, would take minutes.
     manifest = (folder / "Cargo.toml").read_text()

@@ -212,4 +212,4 @@ def test_a_run_whose_layers_had_nothing_to_move_has_a_dash_on_the_page(live: Res
     runs = [{**run, "run": {**run["run"], "drain_s": None}} for run in live.runs]
     page = tmp_path / "live.html"
     write_page(replace(live, runs=runs), judge_study(live), page, None)
-    assert "<td>–</td></tr>" in page.read_text()
+    assert ">–</td></tr>" in page.read_text()
