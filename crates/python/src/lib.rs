@@ -8,11 +8,9 @@
 
 mod apps;
 mod batch;
-mod benchmark;
 mod calibrate;
 mod crash;
 mod errors;
-mod fio;
 mod live;
 mod options;
 mod profile;
@@ -38,15 +36,11 @@ mod _core {
     #[pymodule_export]
     use crate::batch::PyBatch;
     #[pymodule_export]
-    use crate::benchmark::{PyBenchmark, benchmark_names};
-    #[pymodule_export]
     use crate::calibrate::{calibrate_fio, calibrate_trace};
     #[pymodule_export]
     use crate::crash::{PyCrashRun, PyExplorer, crash_ways, read_ext4, read_ext4_tree};
     #[pymodule_export]
     use crate::errors::PyInterruption;
-    #[pymodule_export]
-    use crate::fio::PyFioTrace;
     #[pymodule_export]
     use crate::live::{PyLive, delete_left};
     #[pymodule_export]
@@ -70,7 +64,7 @@ mod _core {
         device_schema, fitted_figures, layer_kinds, precondition, preconditioned_bytes, replay_defaults,
     };
     #[pymodule_export]
-    use crate::synth::{PyFitter, PySynthesis, PyWorkloadModel, workload_presets};
+    use crate::synth::{PyFitter, PyGeneratedTrace, PyWorkloadModel, benchmark_names, workload_presets};
     #[pymodule_export]
     use crate::victim_policy::PyVictimView;
     #[pymodule_export]

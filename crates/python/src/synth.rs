@@ -1,10 +1,14 @@
-//! Workload models and traces made from them.
+//! Workload models, and generated traces: of models, benchmarks, job files of fio, and workloads that a few figures describe.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use emmclab_synth::benchmarks::{BENCHMARKS, Benchmark};
+use emmclab_synth::fio::{FioJobs, WorkloadPattern};
 use emmclab_synth::{SynthOptions, Synthesizer, WorkloadFitter, WorkloadModel, presets};
-use emmclab_trace::{Error, ErrorClass, Ledger, Nanos, RecordedFeatures, RequestFlags, TraceHeader, read_settings};
+use emmclab_trace::{
+    Batch, Error, ErrorClass, Ledger, Nanos, RecordedFeatures, RequestFlags, TraceHeader, read_settings,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -52,27 +56,93 @@ pub(crate) fn workload_presets() -> Vec<(&'static str, Vec<&'static str>)> {
     presets::groups().collect()
 }
 
-/// A synthetic trace as a stream of batches in order of arrival, with the methods of a reader.
-#[pyclass(name = "Synthesis", module = "emmclab._core")]
-pub(crate) struct PySynthesis {
-    header: TraceHeader,
-    requests_generated: u64,
-    /// The mutex is there only to make the class shareable, and is never contended.
-    stream: Mutex<Synthesizer>,
+/// The benchmarks: name, description, and the claims and figures that each was made from.
+#[pyfunction]
+pub(crate) fn benchmark_names() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
+    BENCHMARKS.iter().map(|entry| (entry.name, entry.about, entry.made_from.to_vec())).collect()
 }
 
-impl PySynthesis {
-    fn inner(&mut self) -> &mut Synthesizer {
-        self.stream.get_mut().unwrap_or_else(PoisonError::into_inner)
+/// A generated trace as a stream of batches in order of arrival, with the methods of a reader.
+#[pyclass(name = "GeneratedTrace", module = "emmclab._core")]
+pub(crate) struct PyGeneratedTrace {
+    header: TraceHeader,
+    generated: u64,
+    /// Number of requests in total, if it is known.
+    total: Option<u64>,
+    /// The mutex is there only to make the class shareable, and is never contended.
+    stream: Mutex<Box<dyn Iterator<Item = Batch> + Send>>,
+    /// What cannot be repeated, because it is not a recording, and what to do instead.
+    unrepeatable: (String, &'static str),
+}
+
+impl PyGeneratedTrace {
+    fn new(stream: impl Iterator<Item = Batch> + Send + 'static, what: &str, instead: &'static str) -> Self {
+        let header = TraceHeader {
+            format: "synthetic".to_owned(),
+            recorded: Some(RecordedFeatures::ALL),
+            clock: "relative".to_owned(),
+            ..TraceHeader::default()
+        };
+        let unrepeatable = (what.to_owned(), instead);
+        Self { header, generated: 0, total: None, stream: Mutex::new(Box::new(stream)), unrepeatable }
+    }
+
+    /// A trace of jobs, with the origin of the trace and remarks for its users.
+    fn of_jobs(source: String, jobs: FioJobs) -> Self {
+        let note = Some(jobs.note().to_owned());
+        let mut trace = Self::new(jobs, "a made trace", "make a longer one: loops= in the job file, or more requests");
+        trace.header = TraceHeader { source, note, ..trace.header };
+        trace
     }
 }
 
 #[pymethods]
-impl PySynthesis {
-    /// Plans a trace: its length in requests or nanoseconds, its rate in percent of the model's own.
-    #[new]
+impl PyGeneratedTrace {
+    /// A benchmark by name, cut after `requests`.
+    #[staticmethod]
+    #[pyo3(signature = (name, *, seed=0, requests=None))]
+    fn benchmark(py: Python<'_>, name: &str, seed: u64, requests: Option<u64>) -> PyResult<Self> {
+        let stream = run(py, || Benchmark::new(name, seed, requests))?;
+        Ok(Self::new(stream, "a benchmark", "take another one, or record a trace"))
+    }
+
+    /// The requests that fio would issue for a job file, at most `requests`.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, seed=0, requests=None))]
+    fn job_file(py: Python<'_>, path: PathBuf, seed: u64, requests: Option<u64>) -> PyResult<Self> {
+        run(py, || {
+            let text = read_settings(&path)?;
+            let variable = |name: &str| std::env::var(name).ok();
+            let stream = FioJobs::new(&text, seed, requests, &variable).map_err(|error| error.in_file(&path))?;
+            Ok(Self::of_jobs(format!("fio job file {}", path.display()), stream))
+        })
+    }
+
+    /// A workload of this share of reads, size, span, skew and rate.
+    #[staticmethod]
+    #[pyo3(signature = (requests, *, seed, read_pct, bytes, span, random_pct, zipf, iops, poisson, flush_every))]
+    #[expect(clippy::too_many_arguments, reason = "keywords, each a figure of the workload")]
+    fn pattern(
+        py: Python<'_>,
+        requests: u64,
+        seed: u64,
+        read_pct: u64,
+        bytes: u64,
+        span: u64,
+        random_pct: u64,
+        zipf: Option<f64>,
+        iops: f64,
+        poisson: bool,
+        flush_every: u64,
+    ) -> PyResult<Self> {
+        let pattern = WorkloadPattern { read_pct, bytes, span, random_pct, zipf, iops, poisson, flush_every };
+        run(py, || Ok(Self::of_jobs("a pattern".to_owned(), pattern.trace(seed, requests)?)))
+    }
+
+    /// A trace of a model: its length in requests or nanoseconds, its rate in percent of the model's own.
+    #[staticmethod]
     #[pyo3(signature = (model, *, seed=0, requests=None, duration_ns=None, rate_pct=100))]
-    fn new(
+    fn synthesis(
         py: Python<'_>,
         model: &PyWorkloadModel,
         seed: u64,
@@ -83,53 +153,46 @@ impl PySynthesis {
         let options =
             SynthOptions { seed, requests, duration: duration_ns.map(Nanos), rate_pct, ..SynthOptions::default() };
         let stream = run(py, || Synthesizer::new(&model.0, &options))?;
-        let header = TraceHeader {
-            source: model.0.source.clone(),
-            format: "synthetic".to_owned(),
-            // A model states sizes, places, times and which writes are those of a journal, but not what the application wanted to
-            // be durable.
-            recorded: Some(RecordedFeatures::of(&[], RequestFlags::SYNC.union(RequestFlags::META))),
-            clock: "relative".to_owned(),
-            note: model.0.note.clone(),
-            ..TraceHeader::default()
-        };
-        Ok(Self { header, requests_generated: 0, stream: Mutex::new(stream) })
+        let total = stream.requests();
+        let what = format!("a synthetic trace of {total} requests");
+        let mut trace = Self::new(stream, &what, "synthesise a longer one: `--requests` or `--duration`");
+        trace.total = Some(total);
+        trace.header.source.clone_from(&model.0.source);
+        trace.header.note.clone_from(&model.0.note);
+        // A model states sizes, places, times and which writes are those of a journal, but not what the application wanted to be durable.
+        trace.header.recorded = Some(RecordedFeatures::of(&[], RequestFlags::SYNC.union(RequestFlags::META)));
+        Ok(trace)
     }
 
     /// The next batch, or None at the end.
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<PyBatch>> {
         py.check_signals()?;
-        let batch = py.detach(|| self.inner().next());
-        self.requests_generated += batch.as_ref().map_or(0, |batch| batch.len() as u64);
+        let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let batch = py.detach(|| stream.next());
+        self.generated += batch.as_ref().map_or(0, |batch| batch.len() as u64);
         Ok(batch.map(PyBatch))
     }
 
     /// The ledger of the trace made so far: every request that was planned is there.
     fn ledger<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        ledger_to_python(
-            py,
-            &Ledger { seen: self.requests_generated, kept: self.requests_generated, ..Ledger::default() },
-        )
+        ledger_to_python(py, &Ledger { seen: self.generated, kept: self.generated, ..Ledger::default() })
     }
 
-    /// Where the model comes from.
+    /// The origin of the trace.
     fn header<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         header_to_python(py, &self.header)
     }
 
-    /// Number of requests made so far, and in total.
-    fn progress(&mut self) -> (u64, Option<u64>) {
-        (self.requests_generated, Some(self.inner().requests()))
+    /// Number of requests made so far, and in total if it is known.
+    fn progress(&self) -> (u64, Option<u64>) {
+        (self.generated, self.total)
     }
 
-    /// Refuses to repeat a synthesis, which is not a recording: a longer one can be made instead.
+    /// Refuses to repeat the trace, which is not a recording: a longer one can be made instead.
     fn repeat(&mut self, py: Python<'_>, passes: u32) -> PyResult<Self> {
-        run(py, || {
-            let requests = self.inner().requests();
-            let problem = format!("a synthetic trace of {requests} requests cannot be repeated {passes} times");
-            Err(Error::new(ErrorClass::Unsupported, problem)
-                .hint("synthesise a longer one: `--requests` or `--duration`"))
-        })
+        let (what, instead) = &self.unrepeatable;
+        let problem = format!("{what} cannot be repeated {passes} times");
+        run(py, || Err(Error::new(ErrorClass::Unsupported, problem).hint(*instead)))
     }
 }
 

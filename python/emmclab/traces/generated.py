@@ -39,7 +39,7 @@ def fio_jobs(path: str | PathLike[str], seed: int = 1, *, requests: int | None =
     """
     _require_numbers(seed, requests)
     path = fspath(path)
-    return _trace(Path(path).stem, lambda: _core.FioTrace.job_file(path, seed=seed, requests=requests))
+    return _trace(Path(path).stem, lambda: _core.GeneratedTrace.job_file(path, seed=seed, requests=requests))
 
 
 def pattern(
@@ -82,7 +82,7 @@ def pattern(
         _require(field, value, 0)
     return _trace(
         "pattern",
-        lambda: _core.FioTrace.pattern(
+        lambda: _core.GeneratedTrace.pattern(
             requests,
             seed=seed,
             read_pct=reads_pct,
@@ -109,7 +109,7 @@ def size_of(text: str) -> int | None:
     return int(digits) * 1024**power if digits.isascii() and digits.isdecimal() else None
 
 
-def _trace(name: str, open_stream: Callable[[], _core.FioTrace]) -> Trace:
+def _trace(name: str, open_stream: Callable[[], _core.GeneratedTrace]) -> Trace:
     # A generator has the methods of a reader, so that it can be used as one.
     return Trace(name, cast("Callable[[], _core.Reader]", open_stream))
 

@@ -98,8 +98,8 @@ class Workload:
                 raise ConfigError(f"`{value}` is out of range", field=field, hint=f"give {least} to 2^64 - 1")
         duration_ns = None if duration_s is None else round(duration_s * 1e9)
 
-        def synthesis() -> _core.Synthesis:
-            return _core.Synthesis(
+        def synthesis() -> _core.GeneratedTrace:
+            return _core.GeneratedTrace.synthesis(
                 self._model, seed=seed, requests=requests, duration_ns=duration_ns, rate_pct=rate_pct
             )
 
@@ -183,7 +183,7 @@ def benchmark(name: str, seed: int = 1, *, requests: int | None = None) -> Trace
     """
     return Trace(
         canonical_benchmark(name) or name,
-        cast("Callable[[], _core.Reader]", lambda: _core.Benchmark(name, seed=seed, requests=requests)),
+        cast("Callable[[], _core.Reader]", lambda: _core.GeneratedTrace.benchmark(name, seed=seed, requests=requests)),
     )
 
 
