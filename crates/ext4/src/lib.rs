@@ -40,17 +40,14 @@
 //! byte in a directory that ignores case. Orphans are not deleted.
 
 mod annotate;
-mod byte_fields;
-mod checksum;
-mod disk_reader;
-mod disk_structure;
+mod disk;
 mod fast_commits;
 mod files;
 mod journal;
 mod superblock;
 
 pub use annotate::{Annotator, AnnotatorStatus};
-pub use disk_reader::DiskReader;
+pub use disk::DiskReader;
 pub use files::{
     Attribute, DirectoryEntry, Ext4FileKind, Ext4Filesystem, FileBlockRun, Inode, InodeFlags, InodeTable, ROOT,
     TreeNode, WalkSummary,

@@ -5,10 +5,10 @@
 use bitflags::bitflags;
 use emmclab_base::Result;
 
-use crate::byte_fields::{le16, le32, uuid, wide};
-use crate::checksum::crc32c;
-use crate::disk_reader::DiskReader;
-use crate::disk_structure::DiskStructure;
+use crate::disk::DiskReader;
+use crate::disk::DiskStructure;
+use crate::disk::crc32c;
+use crate::disk::{le16, le32, uuid, wide};
 
 /// Offset of the superblock on the disk in bytes, and its length.
 pub(crate) const OFFSET: u64 = 1024;
@@ -136,9 +136,7 @@ pub(crate) fn clear_recover(bytes: &mut [u8; BYTES]) {
 
 impl Ext4Superblock {
     /// Reads and checks the superblock of a file system.
-    ///
     /// # Errors
-    ///
     /// A bad magic number, checksum or size; unsupported features, which are named.
     pub fn read(disk: &(impl DiskReader + ?Sized)) -> Result<Self> {
         let mut bytes = [0; BYTES];

@@ -8,19 +8,17 @@
 
 use emmclab_base::{BlockNote, BlockRole, Error, SECTOR_BYTES, SectorSet};
 use rustc_hash::FxHashMap;
+use xxhash_rust::xxh3::xxh3_64;
 
-use super::logged_copies::{LoggedCopies, early};
 use super::metadata_layout::MetadataLayout;
-use super::partial_blocks::PartialBlocks;
-use crate::byte_fields::le32;
-use crate::disk_structure::DiskStructure;
+use crate::disk::{DiskStructure, le32};
 use crate::journal::{
-    FastCommitRecords, FastCommitTag, HeaderKind, JournalBlockHeader, JournalFeatures, JournalRecordKind,
-    JournalSuperblock, JournalTagFlags, LogFormat, is_before,
+    FastCommitRecords, FastCommitTag, JOURNAL_MAGIC, JournalBlockHeader, JournalBlockKind, JournalFeatures,
+    JournalRecordKind, JournalSuperblock, JournalTagFlags, LogFormat, is_before,
 };
 
 /// Bytes of the journal's superblock that are used.
-const SUPERBLOCK_BYTES: usize = 1024;
+const JOURNAL_SUPERBLOCK_BYTES: usize = 1024;
 const SECTOR: usize = SECTOR_BYTES as usize;
 
 /// A logged block to which a descriptor refers.
@@ -161,7 +159,7 @@ impl JournalFollower {
         header: Option<JournalBlockHeader>,
     ) -> BlockNote {
         if block == self.superblock_block {
-            if within == 0 && bytes.len() >= SUPERBLOCK_BYTES {
+            if within == 0 && bytes.len() >= JOURNAL_SUPERBLOCK_BYTES {
                 return self.superblock_written(bytes);
             }
             let changed = Some(not_zero(bytes));
@@ -326,10 +324,12 @@ fn not_zero(bytes: &[u8]) -> SectorSet {
 /// The note of sectors of a block that starts with a header.
 fn record_note(header: JournalBlockHeader, bytes: &[u8]) -> BlockNote {
     let role = match header.kind {
-        HeaderKind::Descriptor => BlockRole::Descriptor,
-        HeaderKind::Revoke => BlockRole::Revoke,
-        HeaderKind::Commit => BlockRole::Commit,
-        HeaderKind::SuperblockV1 | HeaderKind::SuperblockV2 | HeaderKind::Unknown => BlockRole::Logged,
+        JournalBlockKind::Descriptor => BlockRole::Descriptor,
+        JournalBlockKind::Revoke => BlockRole::Revoke,
+        JournalBlockKind::Commit => BlockRole::Commit,
+        JournalBlockKind::SuperblockV1 | JournalBlockKind::SuperblockV2 | JournalBlockKind::Unknown => {
+            BlockRole::Logged
+        }
     };
     let transaction = (role != BlockRole::Logged).then_some(header.sequence);
     BlockNote { transaction, changed: Some(not_zero(bytes)), ..BlockNote::new(role, sectors_of(bytes)) }
@@ -350,4 +350,220 @@ fn cut(note: BlockNote, within: usize, bytes: &[u8]) -> BlockNote {
     let sectors = sectors_of(bytes);
     let changed = note.changed.map(|set| SectorSet(set.0 >> within & SectorSet::first(sectors).0));
     BlockNote { sectors, changed, home: note.home.map(|home| home + within as u64), ..note }
+}
+
+/// Maximum number of digests that are kept: 64 MiB, enough for the copies of 1,048,576 blocks of 4 KB.
+const MOST_DIGESTS: usize = 1 << 23;
+
+/// A copy, without its digests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LoggedCopy {
+    /// The block that was logged; for a copy whose home is not known yet, the value of [`early`].
+    key: u64,
+    /// The last transaction that logged the block; for a copy whose home is not known yet, a placeholder.
+    pub transaction: u32,
+    /// Whether the copy has zeros in place of the journal's magic number.
+    escaped: bool,
+    /// Whether the locations that the block refers to are known.
+    pub locations_known: bool,
+}
+
+/// Copies by home block. A block of 4 KB needs 64 bytes for digests, 16 for the copy, 20 to 39 in the index, and 45 more for its
+/// place if no neighbouring block is metadata. Beyond [`MOST_DIGESTS`], the oldest copy is dropped.
+#[derive(Default)]
+pub(super) struct LoggedCopies {
+    index: FxHashMap<u64, u32>,
+    slots: Vec<LoggedCopy>,
+    digests: Vec<u64>,
+    free: Vec<u32>,
+    /// Number of sectors in a block.
+    sectors: usize,
+    /// The copy that is dropped next if there are too many.
+    oldest: usize,
+}
+
+/// The key of a copy at a block of the journal whose home is not known yet.
+pub(super) fn early(block: u32) -> u64 {
+    1 << 63 | u64::from(block)
+}
+
+/// The effect on the copies when a block is logged.
+pub(super) struct CopyUpdate {
+    /// The sectors that differ from the previous copy; `None` if there was none.
+    pub changed: Option<SectorSet>,
+    /// A home block whose copy was dropped to make room.
+    pub dropped: Option<u64>,
+}
+
+impl LoggedCopies {
+    /// Forgets everything; blocks have this many sectors from now on.
+    pub fn reset(&mut self, sectors: usize) {
+        *self = Self { sectors, ..Self::default() };
+    }
+
+    pub fn get(&self, key: u64) -> Option<&LoggedCopy> {
+        self.index.get(&key).map(|at| &self.slots[*at as usize])
+    }
+
+    /// Compares sectors of a block, from sector `within` on, with its copy. Returns the sectors that differ, the lowest bit for
+    /// sector `within`, and the copy. `at_home` states that the bytes were written to the home block, and not to the journal.
+    pub fn compare(&self, key: u64, within: usize, bytes: &[u8], at_home: bool) -> Option<(SectorSet, &LoggedCopy)> {
+        let at = *self.index.get(&key)? as usize;
+        let copy = &self.slots[at];
+        let known = self.digests.get(at * self.sectors + within..(at + 1) * self.sectors)?;
+        let mut changed = 0;
+        for (place, (sector, digest)) in bytes.chunks_exact(SECTOR).zip(known).enumerate() {
+            let differs = if at_home && within + place == 0 {
+                escaped_digest(sector) != (*digest, copy.escaped)
+            } else {
+                xxh3_64(sector) != *digest
+            };
+            changed |= u128::from(differs) << place;
+        }
+        Some((SectorSet(changed), copy))
+    }
+
+    /// Replaces the copy of a block, or adds one, when the whole block is logged.
+    pub fn update(&mut self, key: u64, transaction: u32, escaped: bool, learned: bool, bytes: &[u8]) -> CopyUpdate {
+        let (at, dropped) = match self.index.get(&key) {
+            Some(at) => (*at as usize, None),
+            None => match self.insert(key) {
+                Some((at, dropped)) => {
+                    self.write(at, bytes);
+                    self.slots[at] = LoggedCopy { key, transaction, escaped, locations_known: learned };
+                    return CopyUpdate { changed: None, dropped };
+                }
+                None => return CopyUpdate { changed: None, dropped: None },
+            },
+        };
+        let changed = self.write(at, bytes);
+        self.slots[at] = LoggedCopy { key, transaction, escaped, locations_known: learned };
+        CopyUpdate { changed: Some(changed), dropped }
+    }
+
+    /// Called when the home of a copy becomes known.
+    pub fn claim(&mut self, from: u64, home: u64, transaction: u32, escaped: bool) {
+        self.remove(home);
+        if let Some(at) = self.index.remove(&from) {
+            self.index.insert(home, at);
+            self.slots[at as usize] = LoggedCopy { key: home, transaction, escaped, locations_known: false };
+        }
+    }
+
+    /// Notes that the locations to which a home block refers are known.
+    pub fn set_locations_known(&mut self, home: u64) {
+        if let Some(at) = self.index.get(&home) {
+            self.slots[*at as usize].locations_known = true;
+        }
+    }
+
+    pub fn remove(&mut self, key: u64) {
+        if let Some(at) = self.index.remove(&key) {
+            self.free.push(at);
+        }
+    }
+
+    /// Stores the digests of a copy; returns the sectors whose digests changed.
+    fn write(&mut self, at: usize, bytes: &[u8]) -> SectorSet {
+        let mut changed = 0;
+        let known = &mut self.digests[at * self.sectors..(at + 1) * self.sectors];
+        for (place, (sector, known)) in bytes.chunks_exact(SECTOR).zip(known).enumerate() {
+            let digest = xxh3_64(sector);
+            changed |= u128::from(digest != *known) << place;
+            *known = digest;
+        }
+        SectorSet(changed)
+    }
+
+    /// Allocates a slot for a copy; returns it with the home block whose copy was dropped for it, if any.
+    fn insert(&mut self, key: u64) -> Option<(usize, Option<u64>)> {
+        if self.sectors == 0 {
+            return None;
+        }
+        let mut dropped = None;
+        let at = if let Some(at) = self.free.pop() {
+            at as usize
+        } else if (self.slots.len() + 1) * self.sectors <= MOST_DIGESTS {
+            self.slots.push(LoggedCopy { key, transaction: 0, escaped: false, locations_known: false });
+            self.digests.resize(self.slots.len() * self.sectors, 0);
+            self.slots.len() - 1
+        } else {
+            let at = self.oldest;
+            self.oldest = (at + 1) % self.slots.len();
+            let before = self.slots[at].key;
+            self.index.remove(&before);
+            dropped = Some(before);
+            at
+        };
+        self.index.insert(key, at as u32);
+        Some((at, dropped))
+    }
+}
+
+/// Returns the digest of the first sector of a home block in the form that the journal would hold, and whether the journal would
+/// escape it.
+fn escaped_digest(sector: &[u8]) -> (u64, bool) {
+    match sector.first_chunk::<SECTOR>() {
+        Some(whole) if whole[..4] == JOURNAL_MAGIC.to_be_bytes() => {
+            let mut escaped = *whole;
+            escaped[..4].fill(0);
+            (xxh3_64(&escaped), true)
+        }
+        _ => (xxh3_64(sector), false),
+    }
+}
+
+/// Maximum number of incomplete blocks that are kept; the oldest is dropped.
+const MOST_PARTIAL: usize = 16;
+
+/// A block of which only some sectors were written.
+pub(super) struct PartialBlock {
+    block: u32,
+    have: u128,
+    pub bytes: Vec<u8>,
+}
+
+impl PartialBlock {
+    /// The bytes of the block, if its first sector was written.
+    pub fn head(&self) -> Option<&[u8]> {
+        (self.have & 1 == 1).then_some(&self.bytes)
+    }
+
+    /// Whether all sectors were written.
+    pub fn is_whole(&self) -> bool {
+        self.have == SectorSet::first((self.bytes.len() as u64 / SECTOR_BYTES) as u32).0
+    }
+}
+
+#[derive(Default)]
+pub(super) struct PartialBlocks {
+    parts: Vec<PartialBlock>,
+}
+
+impl PartialBlocks {
+    pub fn clear(&mut self) {
+        self.parts.clear();
+    }
+
+    /// Removes and returns an incomplete block; `None` if there is none.
+    pub fn take(&mut self, block: u32) -> Option<PartialBlock> {
+        let at = self.parts.iter().position(|part| part.block == block)?;
+        Some(self.parts.remove(at))
+    }
+
+    /// Adds sectors of a block of `size` bytes, from its sector `within` on.
+    pub fn add(&mut self, block: u32, within: usize, bytes: &[u8], size: usize) -> &PartialBlock {
+        let part = self.take(block).filter(|part| part.bytes.len() == size);
+        let mut part = part.unwrap_or_else(|| PartialBlock { block, have: 0, bytes: vec![0; size] });
+        let from = within * SECTOR_BYTES as usize;
+        if let Some(room) = part.bytes.get_mut(from..from + bytes.len()) {
+            room.copy_from_slice(bytes);
+            part.have |= SectorSet::first((bytes.len() as u64 / SECTOR_BYTES) as u32).0 << within;
+        }
+        if self.parts.len() == MOST_PARTIAL {
+            self.parts.remove(0);
+        }
+        self.parts.push(part);
+        &self.parts[self.parts.len() - 1]
+    }
 }

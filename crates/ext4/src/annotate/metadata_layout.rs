@@ -1,12 +1,15 @@
 //! The locations of the metadata of a file system, read from the metadata itself when it is written or logged.
 
+use std::collections::BTreeMap;
+
 use emmclab_base::{BlockRole, SECTOR_BYTES, SectorSet};
 use rustc_hash::FxHashMap;
 
-use super::block_runs::{BlockLookup, BlockRun, BlockRunKind, BlockRunMap};
-use super::directories::{DirectoryRuns, is_directory, runs_of};
-use crate::disk_structure::DiskStructure;
-use crate::files::{FileBlockRun, GroupDescriptor};
+use crate::disk::{DiskStructure, le16, le32, wide};
+use crate::files::{
+    EXTENT_BYTES, EXTENT_MAGIC, Ext4FileKind, FileBlockRun, GroupDescriptor, InodeFlags, MAP_AT, MAP_BYTES,
+    extent_length, record_length,
+};
 use crate::superblock::{BYTES, Compat, Ext4Superblock, Incompat, OFFSET};
 
 const SECTOR: usize = SECTOR_BYTES as usize;
@@ -31,7 +34,7 @@ pub(super) struct MetadataLayout {
 }
 
 /// Checks that the layout in a superblock is valid and supported, on a disk of `size` bytes (`u64::MAX` if unknown).
-pub(super) fn check(superblock: &Ext4Superblock, size: u64) -> emmclab_base::Result<()> {
+pub(super) fn check_layout(superblock: &Ext4Superblock, size: u64) -> emmclab_base::Result<()> {
     superblock.check_groups(size)?;
     if superblock.groups() > MOST_GROUPS {
         let problem = format!("{} block groups, at most {MOST_GROUPS} are supported", superblock.groups());
@@ -41,7 +44,7 @@ pub(super) fn check(superblock: &Ext4Superblock, size: u64) -> emmclab_base::Res
 }
 
 impl MetadataLayout {
-    /// The layout of a file system of which only the superblock is known; it must have passed [`check`].
+    /// The layout of a file system of which only the superblock is known; it must have passed [`check_layout`].
     pub fn new(superblock: Ext4Superblock) -> Self {
         let mut out = Self {
             superblock,
@@ -269,7 +272,7 @@ impl MetadataLayout {
         let parsed = Ext4Superblock::parse(bytes, DiskStructure::Superblock, OFFSET);
         if let Ok(superblock) = parsed
             && superblock.uuid == self.superblock.uuid
-            && check(&superblock, u64::MAX).is_ok()
+            && check_layout(&superblock, u64::MAX).is_ok()
         {
             self.update(superblock);
         }
@@ -363,4 +366,364 @@ fn records(
             changed.is_none_or(|changed| sectors.any(|sector| changed.contains(sector)))
         })
         .map(|(slot, _, bytes)| (slot, bytes))
+}
+
+/// The kind of a run of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlockRunKind {
+    /// Metadata at a fixed place that refers to no other metadata.
+    Fixed(BlockRole),
+    /// Group descriptors; numbered by block of their table.
+    Descriptors,
+    /// Inodes; numbered by group (high 32 bits) and block of the group's table.
+    Inodes,
+    /// The journal; numbered by block of the journal.
+    Journal,
+    /// Metadata whose place was found in other metadata, and may become free.
+    Learned(BlockRole),
+}
+
+/// A run of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BlockRun {
+    /// The first block.
+    pub start: u64,
+    /// The block after the last.
+    pub end: u64,
+    pub kind: BlockRunKind,
+    /// The number of the first block, which depends on the [`BlockRunKind`].
+    pub first: u64,
+}
+
+impl BlockRun {
+    /// The number of one of the blocks.
+    pub fn number(&self, block: u64) -> u64 {
+        self.first + (block - self.start)
+    }
+}
+
+/// What is known about a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlockLookup {
+    Place(BlockRun),
+    /// Nothing is known, up to this block.
+    Gap(u64),
+}
+
+#[derive(Clone, Copy)]
+struct BlockRunEntry {
+    end: u64,
+    kind: BlockRunKind,
+    first: u64,
+}
+
+/// Runs by their first block, without overlaps.
+#[derive(Default)]
+pub(super) struct BlockRunMap {
+    runs: BTreeMap<u64, BlockRunEntry>,
+}
+
+impl BlockRunMap {
+    /// Returns what is known about a block.
+    pub fn at(&self, block: u64) -> BlockLookup {
+        let before = self.runs.range(..=block).next_back().filter(|(_, run)| run.end > block);
+        if let Some((start, run)) = before {
+            return BlockLookup::Place(BlockRun { start: *start, end: run.end, kind: run.kind, first: run.first });
+        }
+        BlockLookup::Gap(self.runs.range(block..).next().map_or(u64::MAX, |(start, _)| *start))
+    }
+
+    /// Makes the blocks from `start` to before `end` a run of this kind; replaces what was there.
+    pub fn set(&mut self, start: u64, end: u64, kind: BlockRunKind, first: u64) {
+        if start < end {
+            self.remove(start, end);
+            self.runs.insert(start, BlockRunEntry { end, kind, first });
+        }
+    }
+
+    /// Marks blocks as learnt metadata, except blocks of other kinds.
+    pub fn learn(&mut self, start: u64, end: u64, role: BlockRole) {
+        let mut at = start;
+        while at < end {
+            at = match self.at(at) {
+                BlockLookup::Gap(until) => {
+                    self.add_learned(at, until.min(end), role);
+                    until.min(end)
+                }
+                BlockLookup::Place(place) => {
+                    let stop = place.end.min(end);
+                    if matches!(place.kind, BlockRunKind::Learned(known) if known != role) {
+                        self.remove(at, stop);
+                        self.add_learned(at, stop, role);
+                    }
+                    stop
+                }
+            };
+        }
+    }
+
+    /// Forgets learnt blocks; with a role, only those of that role.
+    pub fn forget(&mut self, start: u64, end: u64, role: Option<BlockRole>) {
+        let mut at = start;
+        while at < end {
+            at = match self.at(at) {
+                BlockLookup::Gap(until) => until,
+                BlockLookup::Place(place) => {
+                    let stop = place.end.min(end);
+                    if matches!(place.kind, BlockRunKind::Learned(known) if role.is_none_or(|role| role == known)) {
+                        self.remove(at, stop);
+                    }
+                    stop
+                }
+            };
+        }
+    }
+
+    /// Keeps only the runs for which `keep` is true.
+    pub fn retain(&mut self, keep: impl Fn(BlockRunKind) -> bool) {
+        self.runs.retain(|_, run| keep(run.kind));
+    }
+
+    /// Number of runs.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Adds a learnt run to a gap; joins it with adjacent runs of the same role.
+    fn add_learned(&mut self, start: u64, end: u64, role: BlockRole) {
+        let kind = BlockRunKind::Learned(role);
+        let (mut start, mut end) = (start, end);
+        if let Some((before, run)) = self.runs.range(..start).next_back()
+            && run.end == start
+            && run.kind == kind
+        {
+            start = *before;
+        }
+        if let Some(run) = self.runs.get(&end).filter(|run| run.kind == kind) {
+            let after = run.end;
+            self.runs.remove(&end);
+            end = after;
+        }
+        self.runs.insert(start, BlockRunEntry { end, kind, first: 0 });
+    }
+
+    /// Removes blocks from all runs.
+    pub fn remove(&mut self, start: u64, end: u64) {
+        if let Some((before, run)) = self.runs.range_mut(..start).next_back()
+            && run.end > start
+        {
+            let old = *run;
+            run.end = start;
+            if old.end > end {
+                let first = old.first + (end - before);
+                self.runs.insert(end, BlockRunEntry { first, ..old });
+            }
+        }
+        while let Some((at, run)) = self.runs.range(start..end).next().map(|(at, run)| (*at, *run)) {
+            self.runs.remove(&at);
+            if run.end > end {
+                self.runs.insert(end, BlockRunEntry { first: run.first + (end - at), ..run });
+            }
+        }
+    }
+}
+
+/// Maximum number of runs of blocks in an inode: 4 extents, or 12 direct blocks.
+const MOST_RUNS: usize = 12;
+
+/// The blocks of a directory to which its inode refers directly, as runs: first block, and block after the last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DirectoryRuns {
+    blocks: [(u64, u64); MOST_RUNS],
+    count: usize,
+    /// Whether other blocks of the disk refer to further blocks of the directory.
+    pub is_deep: bool,
+}
+
+impl DirectoryRuns {
+    pub fn as_slice(&self) -> &[(u64, u64)] {
+        &self.blocks[..self.count]
+    }
+
+    fn push(&mut self, start: u64, length: u64) {
+        if self.count < MOST_RUNS && start != 0 && length != 0 {
+            self.blocks[self.count] = (start, start + length);
+            self.count += 1;
+        }
+    }
+}
+
+/// Returns the blocks of the directory of an inode; `None` if the inode is not a directory, or was deleted.
+pub(super) fn runs_of(inode: &[u8]) -> Option<DirectoryRuns> {
+    let links = le16(inode, 0x1A);
+    if Ext4FileKind::of_mode(le16(inode, 0)) != Ext4FileKind::Directory || links == 0 {
+        return None;
+    }
+    let flags = InodeFlags::from_bits_retain(le32(inode, 0x20));
+    let mut out = DirectoryRuns::default();
+    if flags.contains(InodeFlags::INLINE_DATA) {
+        return Some(out);
+    }
+    let map = inode.get(MAP_AT..MAP_AT + MAP_BYTES).unwrap_or_default();
+    if !flags.contains(InodeFlags::EXTENTS) {
+        for at in 0..MOST_RUNS {
+            out.push(u64::from(le32(map, 4 * at)), 1);
+        }
+        out.is_deep = (12..15).any(|at| le32(map, 4 * at) != 0);
+        return Some(out);
+    }
+    if le16(map, 0) != EXTENT_MAGIC {
+        return Some(out);
+    }
+    if le16(map, 6) > 0 {
+        out.is_deep = true;
+        return Some(out);
+    }
+    for entry in map[EXTENT_BYTES..].chunks_exact(EXTENT_BYTES).take(usize::from(le16(map, 2))) {
+        let length = le16(entry, 4);
+        let blocks = extent_length(length).0;
+        out.push(wide(le16(entry, 6), le32(entry, 8)), u64::from(blocks));
+    }
+    Some(out)
+}
+
+/// Whether a block belongs to a directory: it consists of entries without gaps, and at least one of them has a name or fills the
+/// block.
+pub(super) fn is_directory(block: &[u8], has_types: bool) -> bool {
+    let mut at = 0;
+    let mut named = false;
+    while at < block.len() {
+        let rest = &block[at..];
+        let stored = le16(rest, 4);
+        // Linux reads a length of 0 as a whole block of 64 KB, but writes 0xFFFF.
+        let length = if stored == 0 { 0 } else { record_length(stored, block.len() as u32) };
+        let name = if has_types { usize::from(rest.get(6).copied().unwrap_or(0)) } else { le16(rest, 6).into() };
+        if length < 8 || !length.is_multiple_of(4) || length > rest.len() || 8 + name > length {
+            return false;
+        }
+        if le32(rest, 0) != 0 {
+            // A name contains neither a zero byte nor a slash; `.` and `..` count as names here.
+            let name = &rest[8..8 + name];
+            if name.is_empty() || name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+                return false;
+            }
+            named = true;
+        } else if at == 0 && length + 12 >= block.len() {
+            // An empty block, or a node of the hash tree.
+            named = true;
+        }
+        at += length;
+    }
+    named
+}
+
+#[cfg(test)]
+mod block_runs_tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Set(BlockRunKind, u64),
+        Learn(BlockRole),
+        Forget(Option<BlockRole>),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let role = prop_oneof![Just(BlockRole::Directory), Just(BlockRole::Metadata)];
+        prop_oneof![
+            (
+                prop_oneof![
+                    Just(BlockRunKind::Journal),
+                    Just(BlockRunKind::Inodes),
+                    Just(BlockRunKind::Fixed(BlockRole::Superblock))
+                ],
+                0..9_u64
+            )
+                .prop_map(|(kind, first)| Step::Set(kind, first)),
+            role.clone().prop_map(Step::Learn),
+            prop::option::of(role).prop_map(Step::Forget),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn places_agree_with_a_table_of_blocks(steps in prop::collection::vec((step(), 0..40_u64, 0..12_u64), 1..60)) {
+            let mut places = BlockRunMap::default();
+            let mut table: Vec<Option<(BlockRunKind, u64)>> = vec![None; 60];
+            for (step, start, length) in steps {
+                let end = start + length;
+                match step {
+                    Step::Set(kind, first) => places.set(start, end, kind, first),
+                    Step::Learn(role) => places.learn(start, end, role),
+                    Step::Forget(role) => places.forget(start, end, role),
+                }
+                for block in start..end {
+                    let entry = &mut table[block as usize];
+                    match step {
+                        Step::Set(kind, first) => *entry = Some((kind, first + block - start)),
+                        Step::Learn(role) => {
+                            if matches!(entry, None | Some((BlockRunKind::Learned(_), _))) {
+                                *entry = Some((BlockRunKind::Learned(role), 0));
+                            }
+                        }
+                        Step::Forget(role) => {
+                            let known = match entry { Some((BlockRunKind::Learned(known), _)) => Some(*known), _ => None };
+                            if known.is_some_and(|known| role.is_none_or(|role| role == known)) {
+                                *entry = None;
+                            }
+                        }
+                    }
+                }
+                for (block, entry) in table.iter().enumerate() {
+                    match (places.at(block as u64), entry) {
+                        (BlockLookup::Gap(until), None) => {
+                            let next = table[block..].iter().position(Option::is_some);
+                            prop_assert_eq!(until, next.map_or(u64::MAX, |next| (block + next) as u64));
+                        }
+                        (BlockLookup::Place(place), Some((kind, number))) => {
+                            prop_assert_eq!(place.kind, *kind);
+                            if !matches!(kind, BlockRunKind::Learned(_)) {
+                                prop_assert_eq!(place.number(block as u64), *number);
+                            }
+                        }
+                        (found, wanted) => prop_assert!(false, "{block}: {found:?}, {wanted:?}"),
+                    }
+                }
+            }
+            // Adjacent learnt runs of the same role are joined.
+            prop_assert!(places.len() <= 60);
+        }
+    }
+}
+
+#[cfg(test)]
+mod directories_tests {
+    use super::*;
+
+    fn entry(block: &mut [u8], at: usize, length: u16, inode: u32, name: &[u8]) {
+        block[at..at + 4].copy_from_slice(&inode.to_le_bytes());
+        block[at + 4..at + 6].copy_from_slice(&length.to_le_bytes());
+        block[at + 6] = name.len() as u8;
+        block[at + 8..at + 8 + name.len()].copy_from_slice(name);
+    }
+
+    #[test]
+    fn a_directory_is_entries_from_end_to_end() {
+        let mut block = vec![0; 1024];
+        assert!(!is_directory(&block, true) && !is_directory(&vec![0; 1 << 16], true), "zeros");
+        entry(&mut block, 0, 12, 2, b".");
+        entry(&mut block, 12, 1012, 2, b"..");
+        assert!(is_directory(&block, true));
+        block[16] ^= 4;
+        assert!(!is_directory(&block, true), "a gap at the end");
+        let mut node = vec![0; 1024];
+        entry(&mut node, 0, 1024, 0, b"");
+        node[8..].fill(0x5A);
+        assert!(is_directory(&node, true), "a node of the hash tree");
+        assert!(!is_directory(&[0x0A, 0xF3, 1, 0, 84, 0, 0, 0].repeat(128), true), "an extent block");
+        assert!(!is_directory(&b"some text of a file\n".repeat(51), true));
+    }
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use rustc_hash::FxHashMap;
 
-use crate::disk_reader::DiskReader;
+use crate::disk::DiskReader;
 
 const CHUNK: usize = 4096;
 /// Maximum number of chunks that are kept: 16 MiB. A chunk of zeros is kept only if it replaces another one.

@@ -4,9 +4,9 @@
 use emmclab_base::Result;
 
 use super::FastCommitReplayer;
-use crate::byte_fields::{le16, le32};
-use crate::checksum::crc32c;
-use crate::disk_structure::DiskStructure;
+use crate::disk::DiskStructure;
+use crate::disk::crc32c;
+use crate::disk::{le16, le32};
 use crate::files::{Ext4FileKind, FileBlockRun, Inode, InodeFlags, record_length};
 use crate::superblock::Incompat;
 

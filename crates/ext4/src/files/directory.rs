@@ -6,12 +6,9 @@ use std::ops::ControlFlow;
 
 use emmclab_base::Result;
 
-use super::inode::MAP_BYTES;
+use super::inode::{Attribute, MAP_BYTES};
 use super::{Ext4Filesystem, Inode, InodeFlags};
-use crate::byte_fields::{le16, le32};
-use crate::checksum::crc32c;
-use crate::disk_reader::DiskReader;
-use crate::disk_structure::DiskStructure;
+use crate::disk::{DiskReader, DiskStructure, crc32c, le16, le32};
 use crate::superblock::Incompat;
 
 /// Bytes of an entry before its name.
@@ -96,9 +93,7 @@ pub struct DirectoryEntry<'a> {
 
 impl<B: DiskReader> Ext4Filesystem<B> {
     /// Calls `visit` with each name of a directory in the order of the disk, including `.` and `..`, until it breaks.
-    ///
     /// # Errors
-    ///
     /// Not a directory; an encrypted one; damaged blocks, with their offsets.
     pub fn entries(
         &self,
@@ -140,9 +135,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 
     /// Returns the names of a directory in the order of the disk, including `.` and `..`.
-    ///
     /// # Errors
-    ///
     /// As for [`Self::entries`].
     pub fn list(&self, directory: &Inode) -> Result<Vec<(Vec<u8>, u32, Ext4FileKind)>> {
         let mut out = Vec::new();
@@ -273,4 +266,67 @@ pub(crate) fn record_length(stored: u16, block_size: u32) -> usize {
         _ => stored & 0xFFFC | (stored & 3) << 16,
     };
     length as usize
+}
+
+/// A file, folder or link below a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeNode {
+    /// Its path from that folder, without a leading slash.
+    pub path: Vec<u8>,
+    /// Its kind.
+    pub kind: Ext4FileKind,
+    /// Its inode; equal for two names of the same file.
+    pub inode: u32,
+    /// Number of names that refer to it.
+    pub links: u16,
+    /// Contents of a regular file, or target of a symbolic link; otherwise empty.
+    pub data: Vec<u8>,
+    /// Extended attributes, by name.
+    pub attributes: Vec<Attribute>,
+}
+
+impl<B: DiskReader> Ext4Filesystem<B> {
+    /// Returns everything below a folder, sorted by path; `None` if there is no such folder. `limit` is the maximum size of each
+    /// file in bytes, and `most` the maximum number of nodes.
+    /// # Errors
+    /// Damaged structures; more nodes than `most`.
+    pub fn tree(&self, folder: &str, limit: usize, most: usize) -> Result<Option<Vec<TreeNode>>> {
+        let Some(top) = self.lookup(folder)?.filter(|top| top.kind() == Ext4FileKind::Directory) else {
+            return Ok(None);
+        };
+        let mut out: Vec<TreeNode> = Vec::new();
+        let mut left = vec![(Vec::new(), top)];
+        while let Some((path, directory)) = left.pop() {
+            let mut names = Vec::new();
+            self.entries(&directory, |entry| {
+                if entry.name != b"." && entry.name != b".." {
+                    names.push((entry.name.to_vec(), entry.inode));
+                }
+                ControlFlow::Continue(())
+            })?;
+            if out.len() + names.len() > most {
+                let structure = DiskStructure::Directory(directory.number());
+                return Err(structure.fault(directory.offset, format!("more than {most} files below a folder")));
+            }
+            for (name, number) in names {
+                let inode = self.inode(number)?;
+                let separator: &[u8] = if path.is_empty() { b"" } else { b"/" };
+                let path = [&path[..], separator, &name].concat();
+                let data = match inode.kind() {
+                    Ext4FileKind::Regular => self.contents(&inode, limit)?,
+                    Ext4FileKind::Symlink => self.link(&inode)?,
+                    _ => Vec::new(),
+                };
+                let mut attributes = self.attributes(&inode)?;
+                attributes.sort();
+                let (kind, inode_number, links) = (inode.kind(), inode.number(), inode.links());
+                if kind == Ext4FileKind::Directory {
+                    left.push((path.clone(), inode));
+                }
+                out.push(TreeNode { path, kind, inode: inode_number, links, data, attributes });
+            }
+        }
+        out.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Some(out))
+    }
 }

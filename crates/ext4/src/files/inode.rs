@@ -1,18 +1,17 @@
-//! Inodes: kind, size, times, and the words of the block map.
+//! Inodes: kind, size, times, the words of the block map, and extended attributes, which are stored after the extra fields of the
+//! inode and in a separate block.
 //!
-//! Source: Linux `Documentation/filesystems/ext4/inodes.rst`; `fs/ext4/inode.c`.
+//! Source: Linux `Documentation/filesystems/ext4/inodes.rst`, `inlinedata.rst` and `attributes.rst`; `fs/ext4/inode.c`, `inline.c`
+//! and `xattr.h`.
 
 use std::ops::Range;
 
 use bitflags::bitflags;
 use emmclab_base::Result;
 
+use super::Ext4Filesystem;
 use super::directory::Ext4FileKind;
-use super::{Ext4Filesystem, inline};
-use crate::byte_fields::{le16, le32, wide};
-use crate::checksum::crc32c;
-use crate::disk_reader::DiskReader;
-use crate::disk_structure::DiskStructure;
+use crate::disk::{DiskReader, DiskStructure, crc32c, le16, le32, wide};
 use crate::superblock::Incompat;
 
 /// Bytes of the words in the inode that map blocks or hold a short symbolic link.
@@ -142,9 +141,7 @@ impl InodeTable {
 
 impl<B: DiskReader> Ext4Filesystem<B> {
     /// Returns the locations of the inodes, group by group.
-    ///
     /// # Errors
-    ///
     /// A bad checksum of a group descriptor.
     pub fn inode_tables(&self) -> Result<Vec<InodeTable>> {
         let superblock = self.superblock();
@@ -160,9 +157,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 
     /// Reads the inode with this number; numbers start at 1.
-    ///
     /// # Errors
-    ///
     /// A number that the file system does not have; a bad checksum of the inode or of its group descriptor.
     pub fn inode(&self, number: u32) -> Result<Inode> {
         let structure = DiskStructure::Inode(number);
@@ -238,7 +233,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         map.copy_from_slice(&bytes[MAP_AT..MAP_AT + MAP_BYTES]);
         let flags = InodeFlags::from_bits_retain(le32(bytes, 0x20));
         let inline = if flags.contains(InodeFlags::INLINE_DATA) {
-            let contents = inline::contents(bytes, &map, PLAIN_BYTES + extra);
+            let contents = inline_contents(bytes, &map, PLAIN_BYTES + extra);
             Some(contents.map_err(|(at, problem)| structure.fault(offset + at as u64, problem))?)
         } else {
             None
@@ -275,5 +270,112 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         } else {
             crc32c(state, &bytes[CHECKSUM_HIGH..]) & 0xFFFF
         }
+    }
+}
+
+const ATTRIBUTE_MAGIC: u32 = 0xEA02_0000;
+/// Bytes of an entry before its name.
+const ENTRY_BYTES: usize = 16;
+/// The number of the prefix `system.`.
+const SYSTEM: u8 = 7;
+
+/// Returns the contents of an inode whose attributes start at byte `at`; on an error, the offset and a description.
+pub(crate) fn inline_contents(
+    bytes: &[u8],
+    map: &[u8; MAP_BYTES],
+    at: usize,
+) -> std::result::Result<Vec<u8>, (usize, &'static str)> {
+    let mut out = map.to_vec();
+    if le32(bytes, at) != ATTRIBUTE_MAGIC {
+        return Ok(out);
+    }
+    let first = at + 4;
+    let mut entry = first;
+    // The list ends with four zero bytes, or at the end of the inode.
+    while bytes.len() >= entry + ENTRY_BYTES && le32(bytes, entry) != 0 {
+        let name_length = usize::from(bytes[entry]);
+        let name = bytes.get(entry + ENTRY_BYTES..entry + ENTRY_BYTES + name_length);
+        let name = name.ok_or((entry, "the name of an extended attribute is outside of the inode"))?;
+        if bytes[entry + 1] == SYSTEM && name == b"data" {
+            let from = first + usize::from(le16(bytes, entry + 2));
+            let length = le32(bytes, entry + 8) as usize;
+            let value = from.checked_add(length).and_then(|end| bytes.get(from..end));
+            out.extend(value.ok_or((entry, "the value of system.data is outside of the inode"))?);
+            return Ok(out);
+        }
+        entry += (ENTRY_BYTES + name_length).next_multiple_of(4);
+    }
+    Ok(out)
+}
+
+/// Bytes of the header of a block of attributes.
+const BLOCK_HEAD: usize = 32;
+/// The name prefixes, by their number.
+const PREFIXES: [&str; 9] = [
+    "",
+    "user.",
+    "system.posix_acl_access",
+    "system.posix_acl_default",
+    "trusted.",
+    "",
+    "security.",
+    "system.",
+    "system.richacl",
+];
+
+/// An extended attribute: its full name, and its value.
+pub type Attribute = (Vec<u8>, Vec<u8>);
+
+impl<B: DiskReader> Ext4Filesystem<B> {
+    /// Returns the extended attributes of an inode, those in the inode first.
+    /// # Errors
+    /// Entries beyond the end of their block; values in a separate inode, which are not supported.
+    pub fn attributes(&self, inode: &Inode) -> Result<Vec<Attribute>> {
+        let structure = DiskStructure::Attributes(inode.number());
+        let mut out = Vec::new();
+        let mut bytes = vec![0; usize::from(self.superblock().inode_size)];
+        structure.read(self.disk(), inode.offset, &mut bytes)?;
+        // They follow the extra fields, whose length was checked when the inode was read.
+        let extra = if bytes.len() > PLAIN_BYTES { usize::from(le16(&bytes, 0x80)) } else { 0 };
+        let from = PLAIN_BYTES + extra;
+        if bytes.len() >= from + 4 && le32(&bytes, from) == ATTRIBUTE_MAGIC {
+            let at = inode.offset + from as u64 + 4;
+            Self::read_attributes(structure, &bytes[from + 4..], 0, at, &mut out)?;
+        }
+        if inode.attribute_block() != 0 {
+            let offset = self.offset_of(inode.attribute_block(), structure)?;
+            let mut block = vec![0; self.superblock().block_size as usize];
+            structure.read(self.disk(), offset, &mut block)?;
+            if le32(&block, 0) != ATTRIBUTE_MAGIC {
+                return Err(structure.fault(offset, format!("the block begins with {:#010x}", le32(&block, 0))));
+            }
+            Self::read_attributes(structure, &block, BLOCK_HEAD, offset, &mut out)?;
+        }
+        Ok(out)
+    }
+
+    /// Reads entries from `at` on. Offsets of values count from the start of `bytes`, which are at byte `offset` of the disk.
+    fn read_attributes(
+        structure: DiskStructure,
+        bytes: &[u8],
+        mut at: usize,
+        offset: u64,
+        out: &mut Vec<Attribute>,
+    ) -> Result<()> {
+        while bytes.len() >= at + 4 && le32(bytes, at) != 0 {
+            let beyond = || structure.fault(offset + at as u64, "an entry extends beyond the end");
+            let head = bytes.get(at..at + ENTRY_BYTES).ok_or_else(beyond)?;
+            let (length, index) = (usize::from(head[0]), usize::from(head[1]));
+            if le32(head, 4) != 0 {
+                return Err(structure.unsupported(offset + at as u64, "a value is stored in its own inode"));
+            }
+            let name = bytes.get(at + ENTRY_BYTES..at + ENTRY_BYTES + length).ok_or_else(beyond)?;
+            let (from, size) = (usize::from(le16(head, 2)), le32(head, 8) as usize);
+            let value = from.checked_add(size).and_then(|end| bytes.get(from..end)).ok_or_else(beyond)?;
+            let prefix = PREFIXES.get(index).copied().unwrap_or_default();
+            out.push(([prefix.as_bytes(), name].concat(), value.to_vec()));
+            at += (ENTRY_BYTES + length).next_multiple_of(4);
+        }
+        Ok(())
     }
 }

@@ -6,10 +6,10 @@ use std::ops::ControlFlow;
 use emmclab_base::{Error, Result};
 use rustc_hash::FxHashMap;
 
-use super::group::GroupDescriptor;
+use super::GroupDescriptor;
 use super::{Ext4FileKind, Ext4Filesystem, Inode, ROOT};
-use crate::disk_reader::DiskReader;
-use crate::disk_structure::DiskStructure;
+use crate::disk::DiskReader;
+use crate::disk::DiskStructure;
 
 /// The link count of a directory with more links than the field can hold.
 const MANY_LINKS: u16 = 1;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::support::{Images, can_run, run, text, tree, try_run};
+use crate::support::{Images, run, text, tree, try_run};
 use emmclab_base::{BlockNote, BlockRole, SectorSet};
 use emmclab_ext4::{Annotator, AnnotatorStatus, Ext4Filesystem, JournalLocation};
 use emmclab_serve::{
@@ -60,8 +60,9 @@ struct Session {
 }
 
 impl Session {
-    /// A session on disks of these contents, the first for the file system.
-    fn on(contents: Vec<Vec<u8>>) -> Self {
+    /// A session on disks of these contents, the first for the file system; `None` skips the test, as for [`Images::if_possible`].
+    fn on(contents: Vec<Vec<u8>>, tools: &[&str]) -> Option<Self> {
+        let images = Images::if_possible(true, tools)?;
         let requests = Requests::default();
         let serve = |(number, bytes): (usize, &Vec<u8>)| {
             let device =
@@ -73,9 +74,8 @@ impl Session {
             HostDisk::on_loop(file, &LoopOptions::default()).unwrap()
         };
         let disks = contents.iter().enumerate().map(serve).collect();
-        let images = Images::new();
         let annotator = Annotator::new();
-        Self { images, requests, disks, contents, annotator, written: Vec::new(), played: 0 }
+        Some(Self { images, requests, disks, contents, annotator, written: Vec::new(), played: 0 })
     }
 
     fn mkfs(&mut self, disk: usize, options: &[&str]) {
@@ -370,9 +370,6 @@ fn round(session: &mut Session, block: usize, options: &[&str], mount: &str) -> 
 
 #[test]
 fn notes_of_a_mounted_file_system_agree_with_debugfs() {
-    if !can_run(true, &["losetup", "dumpe2fs"]) {
-        return;
-    }
     let sets: &[(usize, &[&str], &str)] = &[
         (4096, &["-J", "size=4"], "data=ordered"),
         (1024, &[], "data=ordered"),
@@ -386,7 +383,7 @@ fn notes_of_a_mounted_file_system_agree_with_debugfs() {
     ];
     let mut home_blocks = 0;
     // One session: mkfs over the file system before, with another block size or the same.
-    let mut session = Session::on(vec![vec![0; BYTES]]);
+    let Some(mut session) = Session::on(vec![vec![0; BYTES]], &["losetup", "dumpe2fs"]) else { return };
     for (block, options, mount) in sets {
         let (in_log, home) = round(&mut session, *block, options, mount);
         assert!(in_log > 3, "{options:?}: {in_log} blocks in the log");
@@ -397,10 +394,7 @@ fn notes_of_a_mounted_file_system_agree_with_debugfs() {
 
 #[test]
 fn the_tail_of_a_fast_commit_names_its_transaction() {
-    if !can_run(true, &["losetup", "dumpe2fs"]) {
-        return;
-    }
-    let mut session = Session::on(vec![vec![0; BYTES]]);
+    let Some(mut session) = Session::on(vec![vec![0; BYTES]], &["losetup", "dumpe2fs"]) else { return };
     session.mkfs(0, &["-b", "4096", "-O", "fast_commit", "-J", "size=8"]);
     let point = session.mount("");
     for number in 0..40 {
@@ -430,11 +424,8 @@ fn the_tail_of_a_fast_commit_names_its_transaction() {
 
 #[test]
 fn notes_of_an_external_journal_agree_with_debugfs() {
-    if !can_run(true, &["losetup", "dumpe2fs"]) {
-        return;
-    }
     for (block, attached) in [(1024, false), (4096, true)] {
-        let mut session = Session::on(vec![vec![0; BYTES]; 2]);
+        let Some(mut session) = Session::on(vec![vec![0; BYTES]; 2], &["losetup", "dumpe2fs"]) else { return };
         let size = block.to_string();
         session.mkfs(1, &["-b", &size, "-O", "journal_dev"]);
         let device = format!("device={}", session.path(1));
@@ -464,10 +455,7 @@ fn notes_of_an_external_journal_agree_with_debugfs() {
 
 #[test]
 fn a_file_system_without_a_journal_is_named_by_its_places() {
-    if !can_run(true, &["losetup", "dumpe2fs"]) {
-        return;
-    }
-    let mut session = Session::on(vec![vec![0; BYTES]]);
+    let Some(mut session) = Session::on(vec![vec![0; BYTES]], &["losetup", "dumpe2fs"]) else { return };
     session.mkfs(0, &["-b", "4096", "-O", "^has_journal"]);
     let from = session.play();
     assert_eq!(session.annotator.status(), AnnotatorStatus::NoJournal);
@@ -480,11 +468,9 @@ fn a_file_system_without_a_journal_is_named_by_its_places() {
 
 #[test]
 fn groups_that_come_by_resizing_are_named() {
-    if !can_run(true, &["losetup", "dumpe2fs", "resize2fs"]) {
-        return;
-    }
     for options in [&["-b", "1024", "-O", "^flex_bg"][..], &["-b", "1024", "-O", "^flex_bg,meta_bg,^resize_inode"]] {
-        let mut session = Session::on(vec![vec![0; BYTES]]);
+        let tools = &["losetup", "dumpe2fs", "resize2fs"];
+        let Some(mut session) = Session::on(vec![vec![0; BYTES]], tools) else { return };
         session.mkfs(0, options);
         session.play();
         // This moves the journal; its superblock is written when the kernel uses it.
@@ -520,10 +506,7 @@ fn groups_that_come_by_resizing_are_named() {
 
 #[test]
 fn home_blocks_of_a_replay_are_those_of_the_log() {
-    if !can_run(true, &["losetup"]) {
-        return;
-    }
-    let mut session = Session::on(vec![vec![0; BYTES]]);
+    let Some(mut session) = Session::on(vec![vec![0; BYTES]], &["losetup"]) else { return };
     session.mkfs(0, &["-b", "4096"]);
     let point = session.mount("");
     tree::work(&point, 0);
@@ -531,7 +514,7 @@ fn home_blocks_of_a_replay_are_those_of_the_log() {
     // As after a cut of power.
     let image = session.contents[0].clone();
     drop(session);
-    let mut session = Session::on(vec![image]);
+    let mut session = Session::on(vec![image], &["losetup"]).unwrap();
     session.annotator.attach(&session.contents[0]).unwrap();
     assert_eq!(session.annotator.status(), AnnotatorStatus::Recovering);
     session.mount("");

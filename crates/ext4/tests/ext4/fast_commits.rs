@@ -8,20 +8,10 @@ use std::path::{Path, PathBuf};
 use crate::crash_images::{Mounted, attach};
 use crate::support::journal::{crc32c, journal_blocks, set_recovery};
 use crate::support::tree::{self, Tree};
-use crate::support::{Images, can_run, text, try_run};
+use crate::support::{Images, Numbers, text, try_run};
 use emmclab_ext4::{Ext4Filesystem, JournalRecovery};
 use emmclab_testing::cases;
 use rustix::fs::XattrFlags;
-
-/// A small generator of numbers, always the same.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
 
 fn name(numbers: &mut Numbers, folder: &Path) -> PathBuf {
     let below = ["", "many", "made-0", "made-1"][numbers.below(4) as usize];
@@ -116,9 +106,6 @@ fn written_out(image: &Path) {
 
 #[test]
 fn fast_commits_whole_and_damaged_replay_or_are_refused_as_by_linux() {
-    if !can_run(true, &["mount", "umount", "losetup"]) {
-        return;
-    }
     let sets: &[&[&str]] = &[
         &["-b", "4096", "-J", "size=8"],
         &["-b", "1024", "-J", "size=2"],
@@ -130,7 +117,7 @@ fn fast_commits_whole_and_damaged_replay_or_are_refused_as_by_linux() {
     let (mut mounted_states, mut refused_states, mut commits) = (0, 0, 0);
     for round in 0..rounds {
         for (set, options) in sets.iter().enumerate() {
-            let images = Images::new();
+            let Some(images) = Images::if_possible(true, &["mount", "umount", "losetup"]) else { return };
             let mut numbers = Numbers(round * 31 + set as u64);
             let all = [&["-O", "fast_commit"], *options].concat();
             let image = images.make("image", 48 << 20, &all);
@@ -185,9 +172,9 @@ fn fast_commits_whole_and_damaged_replay_or_are_refused_as_by_linux() {
             }
         }
     }
-    eprintln!("{mounted_states} states mounted, {refused_states} refused, {commits} fast commits");
     let counts = format!("{mounted_states} mounted, {refused_states} refused, {commits} fast commits");
     // Of 24 steps more than 40 states were mounted, and more than 20 fast commits replayed; of fewer steps the same share.
+    eprintln!("{counts}");
     let enough = mounted_states * 24 > 40 * steps && commits * 24 > 20 * u64::from(steps);
     assert!(enough && refused_states > 0, "{counts}");
 }
@@ -199,15 +186,16 @@ struct Written {
 }
 
 impl Written {
-    fn new() -> Self {
-        let images = Images::new();
+    /// `None` skips the test, as for [`Images::if_possible`].
+    fn new() -> Option<Self> {
+        let images = Images::if_possible(false, &[])?;
         let folder = images.path("files");
         fs::create_dir_all(folder.join("folder")).unwrap();
         fs::write(folder.join("folder/one"), vec![1; 5000]).unwrap();
         fs::write(folder.join("two"), vec![2; 3000]).unwrap();
         let path =
             images.make("image", 8 << 20, &["-b", "1024", "-J", "size=2", "-O", "fast_commit", "-d", text(&folder)]);
-        Self { image: fs::read(&path).unwrap(), map: journal_blocks(&path) }
+        Some(Self { image: fs::read(&path).unwrap(), map: journal_blocks(&path) })
     }
 
     /// With one commit of these records, each a tag and its value.
@@ -253,10 +241,7 @@ fn words(words: &[u32]) -> Vec<u8> {
 
 #[test]
 fn each_kind_of_record_changes_what_it_names() {
-    if !can_run(false, &[]) {
-        return;
-    }
-    let written = Written::new();
+    let Some(written) = Written::new() else { return };
     let plain = Ext4Filesystem::open(written.image.as_slice()).unwrap();
     let (two, root) = (plain.lookup("two").unwrap().unwrap(), 2);
     let name = |inode: u32, text: &str| [words(&[root, inode]), text.as_bytes().to_vec()].concat();
@@ -288,10 +273,7 @@ fn each_kind_of_record_changes_what_it_names() {
 
 #[test]
 fn records_of_any_contents_are_replayed_or_refused_and_never_a_panic() {
-    if !can_run(false, &[]) {
-        return;
-    }
-    let written = Written::new();
+    let Some(written) = Written::new() else { return };
     let mut numbers = Numbers(5);
     for _ in 0..4000 {
         let records: Vec<(u16, Vec<u8>)> = (0..=numbers.below(12))

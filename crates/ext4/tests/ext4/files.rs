@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::support::tree::{self, Tree};
-use crate::support::{Images, can_run, repair, run, text, try_run};
+use crate::support::{Images, repair, run, text};
 use emmclab_base::ErrorClass;
 use emmclab_ext4::{Ext4FileKind, Ext4Filesystem, JournalRecovery, ROOT};
 use tempfile::TempDir;
@@ -42,15 +42,12 @@ fn make(images: &Images, size: u64, options: &[&str]) -> PathBuf {
 /// Makes an image with each of these sets of options, and reads its files twice: as it was made, and after e2fsck has given its
 /// directories hash trees.
 fn read_files_of(sets: &[&[&str]]) {
-    if !can_run(false, &[]) {
-        return;
-    }
     for options in sets {
-        let images = Images::new();
+        let Some(images) = Images::if_possible(false, &[]) else { return };
         let size = if options.contains(&"65536") { 1 << 30 } else { 192 << 20 };
         let image = make(&images, size, options);
         check(&image, &format!("{options:?}"));
-        repair_with_indices(&image);
+        repair(&["-fyD"], &image);
         check(&image, &format!("{options:?}, indexed"));
     }
 }
@@ -90,24 +87,16 @@ fn files_of_further_feature_sets_are_read() {
     ]);
 }
 
-fn repair_with_indices(image: &Path) {
-    let output = try_run("e2fsck", &["-fyD", text(image)]);
-    assert!(matches!(output.status.code(), Some(0..=3)), "{}", String::from_utf8_lossy(&output.stdout));
-}
-
 #[test]
 fn an_unwritten_extent_and_a_hole_read_as_zeros() {
-    if !can_run(false, &[]) {
-        return;
-    }
-    let images = Images::new();
+    let Some(images) = Images::if_possible(false, &[]) else { return };
     let image = images.make("image", 16 << 20, &["-b", "4096"]);
     let script = images.path("script");
     std::fs::write(images.path("content"), vec![7; 20_000]).unwrap();
     let put = format!("write {} file\n", text(&images.path("content")));
     std::fs::write(&script, format!("{put}fallocate file 8 11\nset_inode_field file size 65536\n")).unwrap();
     run("debugfs", &["-w", "-f", text(&script), text(&image)]);
-    repair(&image);
+    repair(&["-fy"], &image);
     let files = Ext4Filesystem::open(File::open(&image).unwrap()).unwrap();
     let inode = files.lookup("file").unwrap().unwrap();
     let runs: Vec<_> = files.map(&inode).collect::<Result<_, _>>().unwrap();
@@ -129,10 +118,7 @@ fn an_unwritten_extent_and_a_hole_read_as_zeros() {
 
 #[test]
 fn paths_lead_where_linux_leads_them() {
-    if !can_run(false, &[]) {
-        return;
-    }
-    let images = Images::new();
+    let Some(images) = Images::if_possible(false, &[]) else { return };
     let image = make(&images, 192 << 20, &["-b", "4096"]);
     let files = Ext4Filesystem::open(File::open(&image).unwrap()).unwrap();
     let number = |path: &str| files.lookup(path).unwrap().map(|inode| inode.number());
@@ -153,10 +139,7 @@ fn paths_lead_where_linux_leads_them() {
 
 #[test]
 fn a_changed_byte_of_checksummed_metadata_is_named_with_its_structure() {
-    if !can_run(false, &[]) {
-        return;
-    }
-    let images = Images::new();
+    let Some(images) = Images::if_possible(false, &[]) else { return };
     let image = make(&images, 192 << 20, &["-b", "1024"]);
     let bytes = std::fs::read(&image).unwrap();
     let files = Ext4Filesystem::open(bytes.as_slice()).unwrap();
@@ -201,10 +184,7 @@ fn a_changed_byte_of_checksummed_metadata_is_named_with_its_structure() {
 
 #[test]
 fn a_walk_names_what_is_marked_or_linked_wrongly() {
-    if !can_run(false, &[]) {
-        return;
-    }
-    let images = Images::new();
+    let Some(images) = Images::if_possible(false, &[]) else { return };
     let image = make(&images, 192 << 20, &["-b", "4096"]);
     let commands = [
         ("set_inode_field a/short links_count 7", "7 links, and 2 names"),
@@ -226,10 +206,7 @@ fn a_walk_names_what_is_marked_or_linked_wrongly() {
 
 #[test]
 fn what_is_not_understood_is_refused_by_name() {
-    if !can_run(false, &[]) {
-        return;
-    }
-    let images = Images::new();
+    let Some(images) = Images::if_possible(false, &[]) else { return };
     let image = images.make("image", 16 << 20, &["-b", "4096", "-O", "^metadata_csum"]);
     let bytes = std::fs::read(&image).unwrap();
     let refused = |at: usize, value: u8| {
@@ -249,10 +226,7 @@ fn what_is_not_understood_is_refused_by_name() {
 
 #[test]
 fn a_folder_is_read_with_all_below_it_and_extended_attributes_in_inode_and_block() {
-    if !can_run(false, &[]) {
-        return;
-    }
-    let images = Images::new();
+    let Some(images) = Images::if_possible(false, &[]) else { return };
     let folder = TempDir::new().unwrap();
     std::fs::create_dir_all(folder.path().join("top/inner")).unwrap();
     std::fs::write(folder.path().join("top/file"), b"contents").unwrap();

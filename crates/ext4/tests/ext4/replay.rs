@@ -3,46 +3,11 @@
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::io;
-use std::sync::OnceLock;
 
-use crate::support::journal::{Fault, Fill, Form, Transaction, Writer, form, journal_blocks};
-use crate::support::{Images, can_run, run, text, try_run};
+use crate::support::journal::{Base, Fault, Fill, Form, HOMES, Transaction, base, form};
+use crate::support::{Images, run, text, try_run};
 use emmclab_ext4::{DiskReader, JournalRecovery};
 use proptest::prelude::*;
-
-/// Home blocks of the tests: the last of the image, which are free.
-const HOMES: u64 = 48;
-
-struct Base {
-    bytes: Vec<u8>,
-    block_size: usize,
-    map: Vec<usize>,
-}
-
-/// An image with blocks of 1,024 or 4,096 bytes and a journal of 1,024 blocks, made once.
-fn base(large: bool, fast_commit: bool) -> &'static Base {
-    static BASES: [OnceLock<Base>; 4] = [const { OnceLock::new() }; 4];
-    BASES[usize::from(large) + 2 * usize::from(fast_commit)].get_or_init(|| {
-        let images = Images::new();
-        let (block_size, megabytes) = if large { (4096_usize, 4) } else { (1024, 1) };
-        let times = if fast_commit { 2 } else { 1 };
-        let block_size_text = block_size.to_string();
-        let journal = format!("size={}", times * megabytes);
-        let bytes = (4 * times * megabytes) << 20;
-        let path = images.make("base", bytes, &["-b", &block_size_text, "-N", "64", "-J", &journal]);
-        Base { bytes: std::fs::read(&path).unwrap(), block_size, map: journal_blocks(&path) }
-    })
-}
-
-impl Base {
-    fn home(&self, number: u64) -> u64 {
-        (self.bytes.len() / self.block_size) as u64 - 1 - number % HOMES
-    }
-
-    fn writer(&self, form: Form, start: usize, sequence: u32) -> Writer {
-        Writer::new(self.bytes.clone(), self.block_size, self.map.clone(), form, start, sequence)
-    }
-}
 
 /// The home blocks that e2fsck leaves.
 fn by_e2fsck(base: &Base, image: &[u8]) -> Vec<u8> {
@@ -170,10 +135,7 @@ proptest! {
         at in (0_usize..2000, sequence()),
         transactions in prop::collection::vec(transaction(), 1..12),
     ) {
-        if !can_run(false, &[]) {
-            return Ok(());
-        }
-        let base = base(large, false);
+        let Some(base) = base(usize::from(large)) else { return Ok(()) };
         let image = image(base, form, at, transactions);
         let (ours, refused) = by_this_crate(base, &image);
         prop_assert!(ours == by_kept_recovery(base, &image));
@@ -191,21 +153,18 @@ proptest! {
         at in (0_usize..2000, sequence()),
         transactions in prop::collection::vec(transaction(), 1..8),
     ) {
-        if !can_run(true, &["mount", "umount"]) {
-            return Ok(());
-        }
-        let base = base(false, fast_commit);
+        let Some(images) = Images::if_possible(true, &["mount", "umount"]) else { return Ok(()) };
+        let Some(base) = base(if fast_commit { 3 } else { 0 }) else { return Ok(()) };
         let image = image(base, Form { fast_commit, ..form }, at, transactions);
         let (ours, refused) = by_this_crate(base, &image);
-        let by_linux = by_linux(base, &image);
+        let by_linux = by_linux(base, &images, &image);
         prop_assert_eq!(by_linux.is_none(), refused.is_some(), "{:?}", refused);
         prop_assert!(by_linux.is_none_or(|homes| homes == ours));
     }
 }
 
 /// The home blocks that Linux leaves; `None` where it does not mount.
-fn by_linux(base: &Base, image: &[u8]) -> Option<Vec<u8>> {
-    let images = Images::new();
+fn by_linux(base: &Base, images: &Images, image: &[u8]) -> Option<Vec<u8>> {
     let path = images.path("image");
     std::fs::write(&path, image).unwrap();
     let point = images.path("mounted");
@@ -227,10 +186,7 @@ const V3: Form = Form { checksums: 3, wide: true, is_async: false, fast_commit: 
 
 #[test]
 fn a_log_that_fills_the_journal_and_wraps_is_replayed_to_its_end() {
-    if !can_run(false, &[]) {
-        return;
-    }
-    let base = base(false, false);
+    let Some(base) = base(0) else { return };
     let mut writer = base.writer(V3, 700, u32::MAX - 100);
     let mut last = 0;
     while writer.used() < 1010 {
@@ -247,11 +203,8 @@ fn a_log_that_fills_the_journal_and_wraps_is_replayed_to_its_end() {
 
 #[test]
 fn a_log_with_fast_commits_wraps_before_them() {
-    if !can_run(false, &[]) {
-        return;
-    }
     // e2fsck 1.47 wraps behind the fast commits here, so Linux is the reference: the block is that of the second transaction.
-    let base = base(false, true);
+    let Some(base) = base(3) else { return };
     let form = Form { fast_commit: true, ..V3 };
     let end = base.map.len() - 256;
     let mut writer = base.writer(form, end - 3, 5);
@@ -268,10 +221,7 @@ fn a_log_with_fast_commits_wraps_before_them() {
 
 #[test]
 fn a_fast_commit_that_is_not_whole_is_refused_as_by_linux_and_older_ones_are_ignored() {
-    if !can_run(false, &[]) {
-        return;
-    }
-    let base = base(false, true);
+    let Some(base) = base(3) else { return };
     let form = Form { fast_commit: true, ..V3 };
     for (sequence, refused) in [(6_u32, true), (5, false), (7, false)] {
         let mut writer = base.writer(form, 0, 5);
@@ -296,10 +246,7 @@ fn a_fast_commit_that_is_not_whole_is_refused_as_by_linux_and_older_ones_are_ign
 
 #[test]
 fn linux_refuses_what_has_a_bad_checksum_and_the_rest_is_still_shown() {
-    if !can_run(false, &[]) {
-        return;
-    }
-    let base = base(false, false);
+    let Some(base) = base(0) else { return };
     let with = |fault| {
         let mut writer = base.writer(V3, 3, 9);
         writer.transaction(&plain(base, &[1, 2], 0x11));
@@ -327,10 +274,7 @@ fn linux_refuses_what_has_a_bad_checksum_and_the_rest_is_still_shown() {
 
 #[test]
 fn with_async_commit_a_later_bad_commit_moves_the_end_of_the_log() {
-    if !can_run(false, &[]) {
-        return;
-    }
-    let base = base(false, false);
+    let Some(base) = base(0) else { return };
     for (checksums, replayed) in [(1, 1), (2, 3), (3, 3)] {
         let mut writer = base.writer(Form { checksums, is_async: true, ..V3 }, 3, 9);
         for (number, fault) in
@@ -348,10 +292,7 @@ fn with_async_commit_a_later_bad_commit_moves_the_end_of_the_log() {
 
 #[test]
 fn a_log_without_end_is_an_error() {
-    if !can_run(false, &[]) {
-        return;
-    }
-    let base = base(false, false);
+    let Some(base) = base(0) else { return };
     let form = Form { checksums: 0, ..V3 };
     let mut writer = base.writer(form, 0, 5);
     // Revoke blocks of one transaction all around the log.
@@ -365,10 +306,7 @@ fn a_log_without_end_is_an_error() {
 
 #[test]
 fn a_revoke_holds_for_its_own_transaction_and_those_before() {
-    if !can_run(false, &[]) {
-        return;
-    }
-    let base = base(false, false);
+    let Some(base) = base(0) else { return };
     let mut writer = base.writer(V3, 0, u32::MAX - 1);
     writer.transaction(&plain(base, &[1, 2], 0x11));
     writer.transaction(&Transaction { revokes: vec![base.home(1), base.home(3)], ..plain(base, &[1, 3], 0x22) });
@@ -383,11 +321,8 @@ fn a_revoke_holds_for_its_own_transaction_and_those_before() {
 
 #[test]
 fn journals_written_by_debugfs_replay_as_by_e2fsck() {
-    if !can_run(false, &[]) {
-        return;
-    }
-    let images = Images::new();
-    let base = base(false, false);
+    let Some(images) = Images::if_possible(false, &[]) else { return };
+    let Some(base) = base(0) else { return };
     for options in ["jo -c", "jo -c -v 2", "jo -c -v 3", "jo"] {
         let path = images.path("debugfs");
         std::fs::write(&path, &base.bytes).unwrap();

@@ -1,11 +1,46 @@
 //! A writer of journals, after Linux `fs/jbd2/commit.c` and `revoke.c`: it shares no code with the reader.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
+use super::Images;
 use proptest::prelude::*;
 
+/// Home blocks of the tests: the last of the image, which are free.
+pub const HOMES: u64 = 48;
 pub const MAGIC: u32 = 0xC03B_3998;
 const UUID: [u8; 16] = *b"journal of tests";
+
+/// An image whose journal is written.
+pub struct Base {
+    pub bytes: Vec<u8>,
+    pub block_size: usize,
+    pub map: Vec<usize>,
+}
+
+/// An image with a journal of 1,024 blocks of 1,024, 4,096 or 65,536 bytes, or of 2,048 blocks (number 3), which has room for fast
+/// commits; made once. `None` skips the test, as for [`Images::if_possible`].
+pub fn base(number: usize) -> Option<&'static Base> {
+    static BASES: [OnceLock<Base>; 4] = [const { OnceLock::new() }; 4];
+    let images = Images::if_possible(false, &[])?;
+    Some(BASES[number].get_or_init(|| {
+        let (block_size, blocks) = [(1024, 1024), (4096, 1024), (65_536, 1024), (1024, 2048)][number];
+        let size = format!("size={}", (block_size * blocks) >> 20);
+        let bytes = 2 * (block_size * blocks) as u64 + (2 << 20);
+        let path = images.make("base", bytes, &["-b", &block_size.to_string(), "-N", "64", "-J", &size]);
+        Base { bytes: std::fs::read(&path).unwrap(), block_size, map: journal_blocks(&path) }
+    }))
+}
+
+impl Base {
+    pub fn home(&self, number: u64) -> u64 {
+        (self.bytes.len() / self.block_size) as u64 - 1 - number % HOMES
+    }
+
+    pub fn writer(&self, form: Form, start: usize, sequence: u32) -> Writer {
+        Writer::new(self.bytes.clone(), self.block_size, self.map.clone(), form, start, sequence)
+    }
+}
 
 /// Which form of journal is written.
 #[derive(Clone, Copy, Debug)]
@@ -72,11 +107,7 @@ impl Fill {
     pub fn block(self, size: usize) -> Vec<u8> {
         match self {
             Self::Byte(byte) => vec![byte; size],
-            Self::Escaped(byte) => {
-                let mut block = vec![byte; size];
-                put(&mut block, 0, &MAGIC.to_be_bytes());
-                block
-            }
+            Self::Escaped(byte) => [&MAGIC.to_be_bytes()[..], &vec![byte; size - 4]].concat(),
             Self::Sectors(byte, odd) => {
                 let sector = |at: usize| byte.wrapping_add(odd >> (at % 8) & 1);
                 (0..size).map(|at| sector(at / 512)).collect()
@@ -148,7 +179,7 @@ pub fn journal_blocks(image: &Path) -> Vec<usize> {
 
 impl Writer {
     /// A journal in an image of mke2fs, whose first transaction starts at a block of the log.
-    pub fn new(image: Vec<u8>, block_size: usize, map: Vec<usize>, form: Form, start: usize, sequence: u32) -> Self {
+    fn new(image: Vec<u8>, block_size: usize, map: Vec<usize>, form: Form, start: usize, sequence: u32) -> Self {
         let end = map.len() - if form.fast_commit { 256 } else { 0 };
         let start = 1 + start % (end - 1);
         Self {

@@ -9,13 +9,6 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// Whether e2fsprogs and these tools are there, and, where asked for, whether the test runs as root; it is skipped where not.
-pub fn can_run(root: bool, tools: &[&str]) -> bool {
-    emmclab_testing::has_tools(&["mkfs.ext4", "e2fsck", "debugfs", "tune2fs"])
-        && emmclab_testing::has_tools(tools)
-        && (!root || emmclab_testing::has_root())
-}
-
 /// Runs a program to its end, whatever it ends with.
 pub fn try_run(program: &str, arguments: &[&str]) -> Output {
     let path = emmclab_testing::find_tool(program).unwrap_or_else(|| panic!("{program} is not installed"));
@@ -30,10 +23,20 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Repairs an image; e2fsck has to say that nothing is left to repair.
-pub fn repair(image: &Path) {
-    let output = try_run("e2fsck", &["-fy", text(image)]);
+/// Repairs an image with these options of e2fsck, which has to say that nothing is left to repair.
+pub fn repair(options: &[&str], image: &Path) {
+    let output = try_run("e2fsck", &[options, &[text(image)]].concat());
     assert!(matches!(output.status.code(), Some(0..=3)), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// A small generator of numbers, always the same.
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
 }
 
 /// A path as text.
@@ -49,6 +52,13 @@ pub struct Images {
 impl Images {
     pub fn new() -> Self {
         Self { folder: TempDir::new().unwrap() }
+    }
+
+    /// Images for a test that needs e2fsprogs and these tools, and root where asked for; `None` skips it.
+    pub fn if_possible(root: bool, tools: &[&str]) -> Option<Self> {
+        let e2fsprogs = emmclab_testing::has_tools(&["mkfs.ext4", "e2fsck", "debugfs", "tune2fs"]);
+        let possible = e2fsprogs && emmclab_testing::has_tools(tools) && (!root || emmclab_testing::has_root());
+        possible.then(Self::new)
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
