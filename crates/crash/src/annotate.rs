@@ -8,11 +8,11 @@ use emmclab_layers::build_stack;
 use rustc_hash::FxHashSet;
 
 use crate::disk_contents::BLOCK;
-use crate::disk_view::CrashDiskView;
-use crate::host_view::HostView;
+use crate::disk_contents::CrashDiskView;
 use crate::log::CommandPort;
+use crate::log_index::SectorSource;
 use crate::log_index::{CrashLogIndex, LoggedCommand};
-use crate::spool::SectorSource;
+use crate::recovery::HostView;
 
 /// Calls `visit` with each command at a port in order of arrival, together with the notes of its blocks; only writes have notes.
 ///

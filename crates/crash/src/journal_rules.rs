@@ -7,26 +7,24 @@
 //! ([`OrderedDataChecker`]).
 
 use std::borrow::Cow;
+use std::io;
 use std::sync::Arc;
 
 use emmclab_base::{Error, ErrorClass, Nanos, Op, Result, SECTOR_BYTES};
 use emmclab_device::CommandFlags;
 use emmclab_device::contract::{DurabilityPromises, Version, VolatileExtent};
 use emmclab_ext4::{
-    Ext4Filesystem, JOURNAL_MAGIC, JournalFeatures, JournalLocation, JournalRecordKind, JournalSuperblock,
-    JournalTagFlags, LogFormat,
+    DiskReader, Ext4FileKind, Ext4Filesystem, InodeTable, JOURNAL_MAGIC, JournalFeatures, JournalLocation,
+    JournalRecordKind, JournalSuperblock, JournalTagFlags, LogFormat,
 };
 use emmclab_layers::DisksBelow;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::disk_contents::DiskContents;
-use crate::disk_view::CrashDiskView;
-use crate::host_view::HostView;
+use crate::disk_contents::{CrashDiskView, DiskContents};
 use crate::log::CommandPort;
-use crate::log_index::{CrashLogIndex, LoggedCommand, RunEvent};
-use crate::ordered_data::OrderedDataChecker;
-use crate::spool::SectorSource;
+use crate::log_index::{CrashLogIndex, LoggedCommand, RunEvent, SectorSource};
+use crate::recovery::HostView;
 
 /// The mark of a run on an ext4 that is mounted with `data=ordered`.
 const ORDERED: &str = "data=ordered";
@@ -338,5 +336,341 @@ impl JournalRuleChecker<'_> {
 
     fn broken(&mut self, moment: usize, rule: &'static str, transaction: u32, detail: String) {
         self.breaks.push(RuleViolation { moment, rule, transaction, detail });
+    }
+}
+
+// The rule of `data=ordered`: data that a transaction makes readable in a file is durable before the commit block of the transaction.
+//
+// ext4 promises it for regular files whose data is not journaled (Linux `fs/ext4/inode.c`, `ext4_jbd2_inode_add_write`; `fs/jbd2/commit.c`,
+// `journal_finish_inode_data_buffers`): a block that becomes mapped, initialised and inside of the file's size was written and is
+// durable. Blocks that stay mapped and are written again have no such promise. A block that is freed is written by its next owner only
+// after the transaction that freed it is committed, so earlier writes belong to the former owner. A block that only becomes unwritten
+// (zeroed in place) stays with its owner, who may write it at once. Not judged: blocks in the journal, and blocks that were
+// discarded and not written since, because zeros may be the result of discards.
+
+/// Location of the default journaling mode in the superblock: two of these bits, and mount options as text.
+const DEFAULT_OPTIONS: u64 = 1024 + 0x100;
+const OPTIONS_TEXT: u64 = 1024 + 0x200;
+const MODE_MASK: u8 = 0x60;
+const ORDERED_MODE: u8 = 0x40;
+
+/// Sorted, non-overlapping ranges of blocks: first and end.
+type Extents = Vec<(u64, u64)>;
+
+/// The data blocks of a file: those that can be read, and those that read as zeros until they are written.
+#[derive(Default)]
+struct MappedFileData {
+    readable: Extents,
+    unwritten: Extents,
+}
+
+/// The writes that produced the present contents of sectors.
+#[derive(Default)]
+struct SectorVersions {
+    /// By sector: the first write since its block was freed or became unwritten, and the last write.
+    sectors: FxHashMap<u64, (Version, Version)>,
+    newest: Version,
+    /// The newest writes at the second last commit, and at the last one.
+    commits: [Version; 2],
+}
+
+impl SectorVersions {
+    fn add(&mut self, (first, end): (u64, u64), version: Version) {
+        self.newest = self.newest.max(version);
+        for sector in first..end {
+            self.sectors.entry(sector).or_insert((version, version)).1 = version;
+        }
+    }
+
+    fn first(&self, sector: u64) -> Option<Version> {
+        self.sectors.get(&sector).map(|(first, _)| *first)
+    }
+
+    /// Notes that sectors are no longer readable as data after a transaction. If their block `stays` with its owner, the owner may
+    /// already have written its new data while the transaction was open, that is, since the end of the second last commit.
+    /// Otherwise the block was freed.
+    fn leave(&mut self, (first, end): (u64, u64), stays: bool) {
+        for sector in first..end {
+            match self.sectors.get_mut(&sector) {
+                Some((first, last)) if stays && *last > self.commits[0] => *first = *last,
+                _ => drop(self.sectors.remove(&sector)),
+            }
+        }
+    }
+
+    fn committed(&mut self) {
+        self.commits = [self.commits[1], self.newest];
+    }
+}
+
+/// The metadata of a file system after its committed transactions.
+struct CommittedMetadata {
+    base: HostView,
+    block_bytes: u64,
+    /// The last logged contents of each block.
+    logged: FxHashMap<u64, Box<[u8]>>,
+}
+
+impl DiskReader for CommittedMetadata {
+    fn size(&self) -> io::Result<u64> {
+        self.base.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let (mut at, mut rest) = (offset, buffer);
+        while !rest.is_empty() {
+            let (block, within) = (at / self.block_bytes, at % self.block_bytes);
+            let length = rest.len().min((self.block_bytes - within) as usize);
+            let (now, later) = rest.split_at_mut(length);
+            match self.logged.get(&block) {
+                Some(bytes) => now.copy_from_slice(&bytes[within as usize..within as usize + length]),
+                None => self.base.read_at(at, now)?,
+            }
+            (at, rest) = (at + length as u64, later);
+        }
+        Ok(())
+    }
+}
+
+/// Judges the transactions of a run, one after the other.
+pub(crate) struct OrderedDataChecker {
+    metadata: CommittedMetadata,
+    tables: Vec<InodeTable>,
+    /// The first inode of users; earlier ones are reserved for the file system.
+    first_inode: u32,
+    inode_bytes: u64,
+    /// By inode: the blocks that are readable as its data, if known.
+    readable: FxHashMap<u32, Extents>,
+    written: SectorVersions,
+    /// Blocks that were discarded since they were freed.
+    discarded: FxHashSet<u64>,
+    /// By transaction: the blocks that it has logged so far.
+    open: FxHashMap<u32, FxHashMap<u64, Box<[u8]>>>,
+}
+
+impl OrderedDataChecker {
+    /// Creates the judge for a file system; `None` if its default mode is not `data=ordered`.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn new(base: HostView) -> Result<Option<Self>> {
+        let filesystem = Ext4Filesystem::open(&base)?;
+        let (mut mode, mut text) = ([0; 1], [0; 64]);
+        let fail = |error| emmclab_base::Error::io(&std::env::temp_dir(), error);
+        base.read_at(DEFAULT_OPTIONS, &mut mode).map_err(fail)?;
+        base.read_at(OPTIONS_TEXT, &mut text).map_err(fail)?;
+        if ![0, ORDERED_MODE].contains(&(mode[0] & MODE_MASK)) || text.windows(5).any(|part| part == b"data=") {
+            return Ok(None);
+        }
+        let tables = filesystem.inode_tables()?;
+        let first_inode = filesystem.superblock().first_inode;
+        let block_bytes = u64::from(filesystem.superblock().block_size);
+        let inode_bytes = u64::from(filesystem.superblock().inode_size);
+        Ok(Some(Self {
+            metadata: CommittedMetadata { base, block_bytes, logged: FxHashMap::default() },
+            tables,
+            first_inode,
+            inode_bytes,
+            readable: FxHashMap::default(),
+            written: SectorVersions::default(),
+            discarded: FxHashSet::default(),
+            open: FxHashMap::default(),
+        }))
+    }
+
+    /// Called when a transaction logs a block.
+    pub fn logged(&mut self, transaction: u32, home: u64, bytes: &[u8]) {
+        self.open.entry(transaction).or_default().insert(home, bytes.into());
+    }
+
+    /// Called when sectors are written in place.
+    pub fn written(&mut self, (first, end): (u64, u64), version: Version) {
+        self.written.add((first, end), version);
+    }
+
+    /// Called when sectors are discarded, or set to zero without data.
+    pub fn discarded(&mut self, (first, end): (u64, u64)) {
+        let sectors = self.metadata.block_bytes / SECTOR_BYTES;
+        self.discarded.extend(first / sectors..end.div_ceil(sectors));
+    }
+
+    /// Called when the run begins: earlier writes are in the initial file system, or still in the journal.
+    pub fn begin(&mut self) {
+        self.written = SectorVersions::default();
+        self.discarded.clear();
+        self.readable.clear();
+    }
+
+    /// Called when a block is written in place before the run begins.
+    pub fn written_before(&mut self, block: u64) {
+        self.metadata.logged.remove(&block);
+    }
+
+    /// Called when the commit block of a transaction arrives; `settled` tells whether a version of a sector is durable by then. Returns a
+    /// description of the data that may still be lost, if any.
+    pub fn committed(&mut self, transaction: u32, settled: impl Fn(u64, Version) -> bool) -> Result<Option<String>> {
+        let Some(blocks) = self.open.remove(&transaction) else { return Ok(None) };
+        let inodes = self.inodes_of(blocks.keys().copied());
+        let known: Vec<_> = inodes.iter().map(|inode| self.readable.remove(inode)).collect();
+        let unknown = inodes.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(inode, _)| *inode);
+        let mut now = self.mapped(unknown)?.into_iter().map(|mapped| mapped.map(|mapped| mapped.readable));
+        let before: Vec<_> = known.into_iter().map(|known| known.or_else(|| now.next().flatten())).collect();
+        let journaled: FxHashSet<u64> = blocks.keys().copied().collect();
+        self.metadata.logged.extend(blocks);
+        let (mut after, mut unwritten) = (Vec::new(), Vec::new());
+        for mapped in self.mapped(inodes.iter().copied())? {
+            unwritten.extend(mapped.iter().flat_map(|mapped| &mapped.unwritten).copied());
+            after.push(mapped.map(|mapped| mapped.readable));
+        }
+        let was = union(before.iter().flatten());
+        let is = union(after.iter().flatten());
+        let sectors = self.metadata.block_bytes / SECTOR_BYTES;
+        let mut fault = None;
+        for ((inode, before), after) in inodes.iter().zip(before).zip(after) {
+            // Nothing is known about an inode that could not be read.
+            let (Some(_), Some(after)) = (before, after) else { continue };
+            let fresh = minus(&after, &was);
+            let blocks = || fresh.iter().flat_map(|(first, end)| *first..*end);
+            let loose = |block: &u64| {
+                if journaled.contains(block) || self.metadata.logged.contains_key(block) {
+                    return false;
+                }
+                let mut writes = (block * sectors..(block + 1) * sectors)
+                    .filter_map(|sector| Some((sector, self.written.first(sector)?)))
+                    .peekable();
+                if writes.peek().is_none() {
+                    return !self.discarded.contains(block);
+                }
+                !writes.all(|(sector, version)| settled(sector, version))
+            };
+            if let Some(first) = blocks().find(loose) {
+                let (count, all) = (blocks().filter(loose).count(), blocks().count());
+                fault.get_or_insert(format!(
+                    "the commit block is written while {count} of {all} blocks that inode {inode} gains, block {first} first, may \
+                     still lack their data"
+                ));
+            }
+            self.readable.insert(*inode, after);
+        }
+        for block in minus(&was, &is).iter().flat_map(|(first, end)| *first..*end) {
+            self.discarded.remove(&block);
+            let stays = unwritten.iter().any(|(first, end)| (*first..*end).contains(&block));
+            self.written.leave((block * sectors, (block + 1) * sectors), stays);
+        }
+        self.written.committed();
+        Ok(fault)
+    }
+
+    /// Returns the inodes of users in these blocks, in order.
+    fn inodes_of(&self, blocks: impl Iterator<Item = u64>) -> Vec<u32> {
+        let in_block = self.metadata.block_bytes / self.inode_bytes;
+        let mut inodes: Vec<u32> = blocks
+            .filter_map(|block| {
+                let table = self.tables.iter().find(|table| table.blocks.contains(&block))?;
+                let first = table.first_inode + ((block - table.blocks.start) * in_block) as u32;
+                Some((first..first + in_block as u32).filter(|inode| table.holds(*inode) && *inode >= self.first_inode))
+            })
+            .flatten()
+            .collect();
+        inodes.sort_unstable();
+        inodes
+    }
+
+    /// The data blocks of inodes; empty for anything but a regular file, `None` if unknown.
+    fn mapped(&self, inodes: impl Iterator<Item = u32>) -> Result<Vec<Option<MappedFileData>>> {
+        let filesystem = Ext4Filesystem::open(&self.metadata)?;
+        Ok(inodes
+            .map(|inode| {
+                let mut mapped = MappedFileData::default();
+                if self.is_blank(inode) {
+                    return Some(mapped);
+                }
+                let found = filesystem.inode(inode).ok()?;
+                if found.kind() != Ext4FileKind::Regular {
+                    return Some(mapped);
+                }
+                for run in filesystem.map(&found) {
+                    let run = run.ok()?;
+                    let Some(first) = run.physical else { continue };
+                    let extents = if run.unwritten { &mut mapped.unwritten } else { &mut mapped.readable };
+                    extents.push((first, first + run.blocks));
+                }
+                mapped.readable = union(std::iter::once(&mapped.readable));
+                Some(mapped)
+            })
+            .collect())
+    }
+
+    /// Whether an inode was never used: its bytes are zeros.
+    fn is_blank(&self, inode: u32) -> bool {
+        let Some(table) = self.tables.iter().find(|table| table.holds(inode)) else { return false };
+        let at =
+            table.blocks.start * self.metadata.block_bytes + u64::from(inode - table.first_inode) * self.inode_bytes;
+        let mut bytes = vec![0; self.inode_bytes as usize];
+        self.metadata.read_at(at, &mut bytes).is_ok() && bytes.iter().all(|byte| *byte == 0)
+    }
+}
+
+/// The union of several sets of blocks.
+fn union<'a>(sets: impl Iterator<Item = &'a Extents>) -> Extents {
+    let mut all: Extents = sets.flatten().copied().collect();
+    all.sort_unstable();
+    let mut joined: Extents = Vec::new();
+    for (first, end) in all {
+        match joined.last_mut() {
+            Some(last) if last.1 >= first => last.1 = last.1.max(end),
+            _ => joined.push((first, end)),
+        }
+    }
+    joined
+}
+
+/// The difference of two sets of blocks.
+fn minus(set: &Extents, other: &Extents) -> Extents {
+    let mut left = Vec::new();
+    for (first, end) in set {
+        let mut at = *first;
+        for (from, to) in other.iter().filter(|(from, to)| from < end && to > first) {
+            if *from > at {
+                left.push((at, *from));
+            }
+            at = at.max(*to);
+        }
+        if at < *end {
+            left.push((at, *end));
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_becomes_unwritten_keeps_what_was_written_while_its_transaction_was_open() {
+        let mut writes = SectorVersions::default();
+        writes.add((0, 24), 1);
+        writes.committed();
+        writes.committed();
+        writes.add((8, 24), 2);
+        writes.add((8, 16), 3);
+        writes.leave((0, 16), true);
+        writes.leave((16, 24), false);
+        writes.committed();
+        assert_eq!([0, 8, 16].map(|sector| writes.first(sector)), [None, Some(3), None]);
+        writes.committed();
+        writes.leave((8, 16), true);
+        assert_eq!(writes.first(8), None);
+    }
+
+    #[test]
+    fn sets_of_blocks_are_joined_and_taken_from_each_other() {
+        let one = vec![(10, 20), (0, 5)];
+        let all = union([&one, &vec![(5, 6), (18, 30)]].into_iter());
+        assert_eq!(all, [(0, 6), (10, 30)]);
+        assert_eq!(minus(&all, &vec![(2, 3), (6, 12), (29, 40)]), [(0, 2), (3, 6), (12, 29)]);
+        assert_eq!(minus(&all, &all), []);
+        assert_eq!(minus(&all, &Vec::new()), all);
     }
 }

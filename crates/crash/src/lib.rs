@@ -6,35 +6,20 @@
 //! may leave that keeps the contract ([`emmclab_device::contract`]). A [`CrashDiskView`] reads such a disk without a copy.
 
 mod annotate;
-mod cut_plan;
 mod disk_contents;
-mod disk_view;
-mod durable_cells;
 mod explorer;
-mod host_view;
 mod journal_rules;
 mod legal_states;
 pub mod log;
 mod log_index;
-mod ordered_data;
-mod ordering_rules;
-mod recovery_reads;
-mod spool;
+mod recovery;
 mod state_choice;
-mod state_judge;
-mod tear_mode;
-mod zoned;
 
 pub use annotate::annotate;
-pub use cut_plan::CutLines;
-pub use disk_view::CrashDiskView;
-pub use durable_cells::{DevicePromise, PromiseViolation};
-pub use explorer::{CrashState, ExplorationCoverage, ExploreOptions, Explorer, OmittedWrite};
-pub use host_view::HostView;
+pub use disk_contents::{CrashDiskView, DevicePromise, PromiseViolation};
+pub use explorer::{CrashState, CutLines, ExplorationCoverage, ExploreOptions, Explorer, OmittedWrite};
 pub use journal_rules::{RuleViolation, journal_rules};
-pub use log_index::{CrashLogIndex, LoggedCommand, RunEvent, RunMoment};
-pub use recovery_reads::RecoveryReadCache;
-pub use spool::{SectorSource, Spool};
+pub use legal_states::TearMode;
+pub use log_index::{CrashLogIndex, LoggedCommand, RunEvent, RunMoment, SectorSource, Spool};
+pub use recovery::{HostView, PromiseLevel, RecoveredState, RecoveryReadCache, StateJudge, StateViolation};
 pub use state_choice::{ChoiceMethod, ChoiceMethods};
-pub use state_judge::{PromiseLevel, RecoveredState, StateJudge, StateViolation};
-pub use tear_mode::TearMode;

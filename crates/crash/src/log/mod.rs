@@ -10,15 +10,20 @@
 //! place of their checksum. A log without it was cut short, and can be read up to its last whole block.
 
 pub mod dm_log_writes;
-mod header;
-mod reader;
-mod record;
-mod writer;
 
-pub use header::{CrashLogHeader, DeviceFacts};
-pub use reader::{CrashLogReader, CrashLogRecords};
-pub use record::{CommandPort, CrashLogRecord};
-pub use writer::CrashLogWriter;
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use emmclab_base::{Error, ErrorClass, InputFile, Nanos, Op, Result};
+use emmclab_device::contract::ContractRules;
+use emmclab_device::{CommandFlags, DeviceCommand, InterfaceKind};
+use emmclab_layers::{DiskZones, DisksBelow, LayerConfig};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::disk_contents::BLOCK;
 
 const MARK: &[u8; 8] = b"EMMCRASH";
 const VERSION: u32 = 1;
@@ -55,5 +60,517 @@ impl LogBlockHeads {
             place.copy_from_slice(&number.to_le_bytes());
         }
         bytes
+    }
+}
+
+/// More zones than any device has; each zone costs memory in every state.
+const MOST_ZONES: u32 = 1 << 20;
+
+/// The settings of a device that determine which states a power cut may leave.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceFacts {
+    /// Its name.
+    pub name: String,
+    /// Size in sectors.
+    pub sectors: u64,
+    /// Whether the completion of a plain write promises that it is durable.
+    pub write_through: bool,
+    /// Whether its cache promises to be written back in the order in which the host wrote.
+    pub fifo: bool,
+    /// Its interface, which determines what FUA and a flush of a range promise.
+    #[serde(default, skip_serializing_if = "is_emmc")]
+    pub interface: InterfaceKind,
+    /// Sectors of a map unit.
+    pub unit_sectors: u32,
+    /// Number of sectors that it erases at a time, to which layers may align; 0 if unknown.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub erase_sectors: u32,
+    /// Its zones; a cut leaves a prefix of each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zones: Option<DiskZones>,
+    /// The promise that it violates on purpose; `none` for an honest device.
+    pub lies: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_emmc(interface: &InterfaceKind) -> bool {
+    *interface == InterfaceKind::Emmc
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_none(sectors: &u32) -> bool {
+    *sectors == 0
+}
+
+/// The header of a log: describes the run that was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CrashLogHeader {
+    /// The device.
+    pub device: DeviceFacts,
+    /// Layers above the device, the first on top, with the settings for their recovery after a cut.
+    pub layers: Vec<LayerConfig>,
+    /// Number of sectors that the layers offer.
+    pub sectors: u64,
+    /// Sectors of a second device, which has no cache; 0 = none. The log appends its sectors to those of the first device, and
+    /// records its writes as forced ones.
+    #[serde(default)]
+    pub second_sectors: u64,
+    /// Whether the log contains the contents of the device's cells.
+    #[serde(default)]
+    pub cells: bool,
+    /// The tool that wrote it, and its version.
+    pub writer: String,
+}
+
+impl CrashLogHeader {
+    /// Rejects impossible zones: they must consist of blocks of 4 KiB and be inside the device.
+    fn check(&self) -> Result<()> {
+        let Some(DiskZones { first, sectors, count, .. }) = self.device.zones else { return Ok(()) };
+        let end = sectors.checked_mul(count.into()).and_then(|length| first.checked_add(length));
+        let are_blocks = sectors > 0 && sectors.is_multiple_of(BLOCK) && first.is_multiple_of(BLOCK);
+        if are_blocks && count <= MOST_ZONES && end.is_some_and(|end| end <= self.device.sectors) {
+            return Ok(());
+        }
+        let value = format!("{count} of {sectors} sectors from {first} on");
+        let problem = format!("these are not the zones of a device of {} sectors", self.device.sectors);
+        Err(Error::new(ErrorClass::Value, problem)
+            .of_field("device.zones", 0, value.as_bytes())
+            .hint("copy the log again, or run the workload again"))
+    }
+
+    /// Number of sectors of all devices together.
+    pub fn all_sectors(&self) -> u64 {
+        self.device.sectors.saturating_add(self.second_sectors)
+    }
+
+    /// The disks below the bottom layer.
+    pub fn below(&self) -> DisksBelow {
+        DisksBelow {
+            erase_sectors: self.device.erase_sectors,
+            zones: self.device.zones,
+            ..DisksBelow::new(self.device.sectors, Some(self.second_sectors).filter(|sectors| *sectors > 0))
+        }
+    }
+
+    /// The contract at a port, whether it is kept there or not. Layers promise no more than a device with a cache.
+    pub fn rules(&self, port: CommandPort) -> ContractRules {
+        let DeviceFacts { write_through, fifo, interface, unit_sectors, .. } = self.device;
+        match port {
+            CommandPort::Device => ContractRules { write_through, fifo, interface, unit_sectors },
+            CommandPort::Host => ContractRules { write_through: false, fifo: false, interface, unit_sectors: 1 },
+        }
+    }
+}
+
+/// The place where a command was observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum CommandPort {
+    /// Above the layers; unused in the log of a device without layers.
+    Host,
+    /// At the device.
+    Device,
+}
+
+/// An entry of a log. Entries are in the order in which they became known. Times are simulated, and a program event contains its
+/// end in the future.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CrashLogRecord<'a> {
+    /// The device's contents before the first command.
+    Base {
+        /// First sector.
+        sector: u64,
+        /// Whole sectors.
+        #[serde(borrow)]
+        data: &'a [u8],
+    },
+    /// A command arrived.
+    Command {
+        /// The port.
+        port: CommandPort,
+        /// Its number at the port, in ascending order.
+        number: u64,
+        /// Time of its arrival.
+        at: Nanos,
+        /// Its operation.
+        op: Op,
+        /// First sector.
+        sector: u64,
+        /// Length in sectors.
+        sectors: u32,
+        /// Its flags, encoded as [`CommandFlags`].
+        flags: u8,
+        /// Number of later entries of the same packed command.
+        packed_after: u16,
+        /// The data that it writes.
+        #[serde(borrow)]
+        data: &'a [u8],
+    },
+    /// A command is complete, and the sender was notified.
+    Complete {
+        /// The port.
+        port: CommandPort,
+        /// Its number at the port.
+        number: u64,
+        /// Time of its completion.
+        at: Nanos,
+    },
+    /// Sectors of a write are in programmed pages from `end` on.
+    Programmed {
+        /// The command.
+        number: u64,
+        /// First sector.
+        sector: u64,
+        /// Length in sectors.
+        sectors: u32,
+        /// Start of the program operation.
+        begin: Nanos,
+        /// Time at which the cells are written.
+        end: Nanos,
+    },
+    /// Sectors were discarded.
+    Discarded {
+        /// The command.
+        number: u64,
+        /// First sector.
+        sector: u64,
+        /// Length in sectors.
+        sectors: u64,
+        /// Time of the program.
+        at: Nanos,
+    },
+    /// The workload reports data that was acknowledged as safe.
+    Acknowledged {
+        /// Time at which its line was read, after all completions sent before.
+        at: Nanos,
+        /// The line.
+        #[serde(borrow)]
+        text: &'a str,
+    },
+    /// A named position in the log.
+    Mark {
+        /// Time of the mark.
+        at: Nanos,
+        /// The name.
+        #[serde(borrow)]
+        text: &'a str,
+    },
+}
+
+impl<'a> CrashLogRecord<'a> {
+    /// The entry of a command; `data` is the data that it writes.
+    pub fn of(port: CommandPort, number: u64, command: &DeviceCommand, packed_after: u16, data: &'a [u8]) -> Self {
+        Self::Command {
+            port,
+            number,
+            at: command.arrival,
+            op: command.op,
+            sector: command.sector,
+            sectors: command.sectors,
+            flags: command.modifiers.bits(),
+            packed_after,
+            data,
+        }
+    }
+
+    /// The command of an entry; `None` for other kinds of entries.
+    pub fn command(&self) -> Option<DeviceCommand> {
+        let Self::Command { at, op, sector, sectors, flags, .. } = *self else { return None };
+        let modifiers = CommandFlags::from_bits_retain(flags);
+        Some(DeviceCommand { modifiers, ..DeviceCommand::new(at, op, sector, sectors) })
+    }
+}
+
+/// A log being read.
+pub struct CrashLogReader {
+    input: Box<dyn Read>,
+    path: PathBuf,
+    header: CrashLogHeader,
+    offset: u64,
+    block: Vec<u8>,
+    stored: Vec<u8>,
+    hash: Xxh3,
+    heads: LogBlockHeads,
+    ended: bool,
+}
+
+/// The records of a block.
+pub struct CrashLogRecords<'a> {
+    rest: &'a [u8],
+    path: &'a Path,
+    offset: u64,
+}
+
+impl CrashLogReader {
+    /// Whether the bytes are the start of such a log.
+    pub fn recognizes(first: &[u8]) -> bool {
+        first.starts_with(MARK)
+    }
+
+    /// Opens a log and reads its header.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is not a log, or was written by another version.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = InputFile::open(path).map_err(|error| Error::io(path, error))?;
+        Self::new(Box::new(BufReader::with_capacity(1 << 20, file)), path)
+    }
+
+    /// Reads a log from bytes; `path` is used in error messages.
+    ///
+    /// # Errors
+    /// As [`CrashLogReader::open`].
+    pub fn new(mut input: Box<dyn Read>, path: &Path) -> Result<Self> {
+        let mut start = [0; 12];
+        let fail = |problem: &str| Error::new(ErrorClass::UnknownFormat, problem).in_file(path);
+        let no_log = || fail("this is not a crash log").hint("`emmclab crash` writes one; it also reads dm-log-writes");
+        match input.read_exact(&mut start) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(no_log()),
+            Err(error) => return Err(Error::io(path, error)),
+        }
+        if !Self::recognizes(&start) {
+            return Err(no_log());
+        }
+        if start[8..] != VERSION.to_le_bytes() {
+            return Err(fail("the crash log is of another version")
+                .at_offset(8)
+                .of_field(
+                    "version",
+                    0,
+                    u32::from_le_bytes([start[8], start[9], start[10], start[11]]).to_string().as_bytes(),
+                )
+                .hint("explore it with the emmclab that wrote it, or run the workload again"));
+        }
+        let mut reader = Self {
+            input,
+            path: path.to_owned(),
+            header: CrashLogHeader::default(),
+            offset: 12,
+            block: Vec::new(),
+            stored: Vec::new(),
+            hash: Xxh3::new(),
+            heads: LogBlockHeads::new(),
+            ended: false,
+        };
+        if !reader.read_block()? {
+            return Err(Error::new(ErrorClass::Truncated, "the crash log is cut short in its header")
+                .in_file(path)
+                .hint("copy the log again, or run the workload again"));
+        }
+        reader.header = serde_json::from_slice(&reader.block).map_err(|error| {
+            Error::new(ErrorClass::Syntax, format!("the header of the crash log is damaged: {error}"))
+                .in_file(path)
+                .at_offset(12 + HEAD as u64)
+                .hint("copy the log again, or run the workload again")
+        })?;
+        reader.header.check().map_err(|error| error.in_file(path))?;
+        Ok(reader)
+    }
+
+    /// The header of the log.
+    pub fn header(&self) -> &CrashLogHeader {
+        &self.header
+    }
+
+    /// Whether the log has no end: it was cut short, or the process that wrote it was killed; valid after the last call of
+    /// [`CrashLogReader::next_block`].
+    pub fn truncated(&self) -> bool {
+        !self.ended
+    }
+
+    /// The file of the log.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Identifies this log: a hash of what was read so far.
+    pub fn identity(&self) -> u64 {
+        self.hash.digest()
+    }
+
+    /// Returns the records of the next block; `None` at the end.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or a block is damaged; a log that is cut short is not an error.
+    pub fn next_block(&mut self) -> Result<Option<CrashLogRecords<'_>>> {
+        let offset = self.offset;
+        if !self.read_block()? {
+            return Ok(None);
+        }
+        Ok(Some(CrashLogRecords { rest: &self.block, path: &self.path, offset }))
+    }
+
+    /// Reads the next block; false at the end of the log or of the file.
+    fn read_block(&mut self) -> Result<bool> {
+        if self.ended || !self.read(HEAD)? {
+            return Ok(false);
+        }
+        let mut words = self.stored.chunks_exact(4).map(|word| word.try_into().map_or(0, u32::from_le_bytes));
+        let mut word = || words.next().unwrap_or_default();
+        let (numbers, sum) = ([word(), word(), word()], word());
+        if self.heads.sum_with(numbers) != sum {
+            return Err(self.damaged("a block has a wrong checksum of its head"));
+        }
+        let [stored, raw, crc] = numbers;
+        if stored == 0 {
+            return self.end(crc).map(|()| false);
+        }
+        if stored > MOST_BLOCK || raw > MOST_BLOCK {
+            return Err(self.damaged("a block has an impossible length"));
+        }
+        if !self.read(stored as usize)? {
+            return Ok(false);
+        }
+        if crc32c::crc32c(&self.stored) != crc {
+            return Err(self.damaged("a block has a wrong checksum"));
+        }
+        self.block = zstd::bulk::decompress(&self.stored, raw as usize)
+            .map_err(|_| self.damaged("a block cannot be decompressed"))?;
+        if self.block.len() != raw as usize {
+            return Err(self.damaged("a block has another length than its head states"));
+        }
+        self.heads.add(numbers);
+        self.hash.update(&crc.to_le_bytes());
+        self.offset += HEAD as u64 + u64::from(stored);
+        Ok(true)
+    }
+
+    /// Checks the end of the log, which states its number of blocks.
+    fn end(&mut self, blocks: u32) -> Result<()> {
+        if blocks != self.heads.blocks {
+            return Err(self.damaged("the end states another number of blocks"));
+        }
+        self.ended = true;
+        self.offset += HEAD as u64;
+        if self.read(1)? {
+            return Err(self.damaged("bytes follow the end"));
+        }
+        Ok(())
+    }
+
+    /// Reads this many bytes into `stored`; false if the file ends before.
+    fn read(&mut self, bytes: usize) -> Result<bool> {
+        self.stored.clear();
+        let read = (&mut self.input).take(bytes as u64).read_to_end(&mut self.stored);
+        Ok(read.map_err(|error| Error::io(&self.path, error))? == bytes)
+    }
+
+    fn damaged(&self, what: &str) -> Error {
+        let (offset, path) = (self.offset, self.path.display());
+        let hint = if self.heads.blocks == 0 {
+            "copy the log again, or run the workload again".to_owned()
+        } else {
+            format!(
+                "copy the log again; or `truncate -s {offset} {path}` leaves the part before, a log that is \
+                 cut short"
+            )
+        };
+        Error::new(ErrorClass::Syntax, format!("the crash log is damaged since it was written: {what}"))
+            .in_file(&self.path)
+            .at_offset(offset)
+            .hint(hint)
+    }
+}
+
+impl<'a> Iterator for CrashLogRecords<'a> {
+    type Item = Result<CrashLogRecord<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        match postcard::take_from_bytes::<CrashLogRecord<'a>>(self.rest) {
+            Ok((record, rest)) => {
+                self.rest = rest;
+                Some(Ok(record))
+            }
+            Err(error) => {
+                self.rest = &[];
+                let problem = format!("a record of the crash log cannot be read: {error}");
+                Some(Err(Error::new(ErrorClass::Syntax, problem).in_file(self.path).at_offset(self.offset)))
+            }
+        }
+    }
+}
+
+/// Size of a block before compression in bytes; only a longer record exceeds it.
+const BLOCK_BYTES: usize = 1 << 18;
+/// Longest time for which a record waits until its block is full.
+const WAIT: Duration = Duration::from_millis(100);
+/// Compression level of the blocks: low, because the log must keep up with the device.
+const LEVEL: i32 = 1;
+
+/// A log being written. If the process ends, only records that were added within a tenth of a second before the last call of
+/// [`CrashLogWriter::add`] can be missing in the file.
+pub struct CrashLogWriter {
+    file: File,
+    path: PathBuf,
+    block: Vec<u8>,
+    since: Instant,
+    heads: LogBlockHeads,
+    compressor: zstd::bulk::Compressor<'static>,
+}
+
+impl CrashLogWriter {
+    /// Creates a log; existing contents of the file are lost.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn create(path: &Path, header: &CrashLogHeader) -> Result<Self> {
+        let fail = |error| Error::io(path, error);
+        let json = serde_json::to_vec(header).map_err(|error| Error::new(ErrorClass::Value, error.to_string()))?;
+        let compressor = zstd::bulk::Compressor::new(LEVEL).map_err(fail)?;
+        let mut file = File::create(path).map_err(fail)?;
+        file.write_all(MARK).and_then(|()| file.write_all(&VERSION.to_le_bytes())).map_err(fail)?;
+        let (path, since, heads) = (path.to_owned(), Instant::now(), LogBlockHeads::new());
+        let mut writer = Self { file, path, block: json, since, heads, compressor };
+        writer.end_block()?;
+        Ok(writer)
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn add(&mut self, record: &CrashLogRecord<'_>) -> Result<()> {
+        if self.block.is_empty() {
+            self.since = Instant::now();
+        }
+        let block = std::mem::take(&mut self.block);
+        self.block = postcard::to_extend(record, block)
+            .map_err(|error| Error::new(ErrorClass::Value, error.to_string()).in_file(&self.path))?;
+        if self.block.len() >= BLOCK_BYTES || self.since.elapsed() >= WAIT { self.end_block() } else { Ok(()) }
+    }
+
+    /// Writes all added records to the file.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn end_block(&mut self) -> Result<()> {
+        if self.block.is_empty() {
+            return Ok(());
+        }
+        self.write().map_err(|error| Error::io(&self.path, error))?;
+        self.block.clear();
+        Ok(())
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let stored = self.compressor.compress(&self.block)?;
+        let mut whole = Vec::with_capacity(HEAD + stored.len());
+        let numbers = [stored.len() as u32, self.block.len() as u32, crc32c::crc32c(&stored)];
+        whole.extend(self.heads.add(numbers));
+        whole.extend(stored);
+        self.file.write_all(&whole)
+    }
+
+    /// Writes all records and the end of the log, and syncs the file; nothing may be added afterwards.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn finish(&mut self) -> Result<()> {
+        self.end_block()?;
+        let end = self.heads.add([0, 0, self.heads.blocks]);
+        self.file.write_all(&end).and_then(|()| self.file.sync_data()).map_err(|error| Error::io(&self.path, error))
     }
 }

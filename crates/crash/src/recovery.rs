@@ -1,4 +1,5 @@
-//! The disk above the layers, after they have recovered from a state of the device.
+//! Recovery of a state: the disk above the layers, after they have recovered from a state of the device; its files; and the blocks that
+//! recoveries read.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,13 +10,15 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use emmclab_base::{Op, Result, SECTOR_BYTES};
+use emmclab_base::{Error, ErrorClass, Op, Result, SECTOR_BYTES};
 use emmclab_device::CommandFlags;
-use emmclab_ext4::DiskReader;
+use emmclab_ext4::{DiskReader, Ext4Filesystem, JournalRecovery, TreeNode};
 use emmclab_layers::{DiskZones, DisksBelow, ImmediateStack, LayerConfig, SectorDisk, build_stack};
+use rustc_hash::FxHashMap;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-use crate::disk_contents::BLOCK;
-use crate::disk_view::CrashDiskView;
+use crate::disk_contents::{BLOCK, CrashDiskView};
+use crate::explorer::{CrashState, Explorer};
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 /// Maximum number of sectors that are copied at once.
@@ -285,5 +288,227 @@ impl DiskReader for HostView {
             }
             _ => None,
         }
+    }
+}
+
+/// The levels that make promises and are judged here; the lowest one that violated a promise is at fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PromiseLevel {
+    /// The device: its contract.
+    Device,
+    /// A layer between file system and device.
+    Layer,
+    /// The file system.
+    FileSystem,
+}
+
+impl PromiseLevel {
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Layer => "layer",
+            Self::FileSystem => "filesystem",
+        }
+    }
+}
+
+/// A promise that a state violates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateViolation {
+    /// The level that made the promise.
+    pub level: PromiseLevel,
+    /// The name of the promise.
+    pub promise: &'static str,
+    /// The sectors or the structure in question.
+    pub detail: String,
+}
+
+impl StateViolation {
+    /// The problem for an error that prevents the recovery of an ext4.
+    pub fn of_file_system(error: &Error) -> Self {
+        let text = error.to_string();
+        let damaged = BEFORE_REPLAY.iter().find(|(name, _)| text.contains(name));
+        Self {
+            level: PromiseLevel::FileSystem,
+            promise: damaged.map_or("mountable", |(_, promise)| promise),
+            detail: text.lines().next().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// A state after its recovery.
+#[derive(Clone, Debug, Default)]
+pub struct RecoveredState {
+    /// The first problem, starting at the lowest level.
+    pub problem: Option<StateViolation>,
+    /// The contents of the requested files; `None` for a missing file, and empty after a problem.
+    pub files: Vec<Option<Vec<u8>>>,
+    /// Everything below the requested folder; `None` if there is no such folder, or after a problem.
+    pub tree: Option<Vec<TreeNode>>,
+    /// Number of writes by the recovery of the layers.
+    pub layer_writes: usize,
+}
+
+impl RecoveredState {
+    fn broken(problem: StateViolation) -> Self {
+        Self { problem: Some(problem), ..Self::default() }
+    }
+}
+
+/// Largest file that is read, in bytes.
+const MOST_FILE: usize = 1 << 30;
+/// Maximum number of files and folders of a tree that are read.
+const MOST_NODES: usize = 1 << 20;
+
+/// Recovers states, one after the other; known checksums are reused.
+#[derive(Default)]
+pub struct StateJudge {
+    recovery: JournalRecovery,
+}
+
+impl StateJudge {
+    /// Lets the layers and the journal recover a state of the current cut of `explorer`, and reads files and a folder. With
+    /// `cut_after`, power is lost again after this many writes of the layers' recovery.
+    ///
+    /// # Errors
+    /// If the state contains something that this tool does not support: then no level is at fault.
+    pub fn recover(
+        &mut self,
+        explorer: &Explorer,
+        state: &CrashState,
+        wanted: &[&str],
+        tree: Option<&str>,
+        cut_after: Option<usize>,
+    ) -> Result<RecoveredState> {
+        let header = explorer.run().header();
+        let view = explorer.view(state);
+        let broken = |promise, detail| {
+            Ok(RecoveredState::broken(StateViolation { level: PromiseLevel::Layer, promise, detail }))
+        };
+        let host = match HostView::recover(view, (&header.layers, &header.below()), header.sectors, cut_after)? {
+            Ok(host) => host,
+            Err(error) => return broken("recovery", format!("the layers do not recover: {error}")),
+        };
+        if let Some(detail) = explorer.host_fault(state, &host) {
+            return broken("contents", detail);
+        }
+        match self.files(&host, wanted, tree) {
+            Ok(recovered) => Ok(RecoveredState { layer_writes: host.recovery_writes(), ..recovered }),
+            Err(error) if error.kind() == ErrorClass::Unsupported => Err(error),
+            Err(error) => Ok(RecoveredState::broken(StateViolation::of_file_system(&error))),
+        }
+    }
+
+    /// Replays the journal of a disk and reads files from it.
+    ///
+    /// # Errors
+    /// If structures of the file system are damaged or not supported.
+    pub fn files(&mut self, disk: &dyn DiskReader, wanted: &[&str], tree: Option<&str>) -> Result<RecoveredState> {
+        let replayed = self.recovery.replay(disk)?;
+        let replay = replayed.replay();
+        if let Some(refused) = &replay.refused {
+            return Ok(RecoveredState::broken(StateViolation::of_file_system(refused)));
+        }
+        let files = Ext4Filesystem::open(&replayed)?;
+        let mut found = Vec::with_capacity(wanted.len());
+        for path in wanted {
+            let inode = files.lookup(path)?;
+            found.push(inode.map(|inode| files.contents(&inode, MOST_FILE)).transpose()?);
+        }
+        let tree = tree.map(|folder| files.tree(folder, MOST_FILE, MOST_NODES)).transpose()?.flatten();
+        Ok(RecoveredState { files: found, tree, ..RecoveredState::default() })
+    }
+}
+
+/// Structures that Linux needs to replay the journal, as they are named in an error, with the promise that a damaged one violates:
+/// if a power cut tears or garbles one of them, ext4 promises nothing.
+const BEFORE_REPLAY: [(&str, &str); 5] = [
+    ("`superblock`", "superblock"),
+    ("`journal superblock`", "journal superblock"),
+    ("`descriptor of block group ", "group descriptor"),
+    ("`inode 8`", "journal inode"),
+    ("commit block", "commit block"),
+];
+
+const BLOCK_BYTES: usize = (BLOCK * SECTOR_BYTES) as usize;
+
+/// The recoveries that read the same blocks: their outcomes, by a digest of the contents of these blocks.
+struct ReadSet {
+    blocks: Box<[u64]>,
+    outcomes: FxHashMap<u128, usize>,
+}
+
+/// The blocks that recoveries of earlier states read, and the outcomes. A state with the same contents in all blocks that one of
+/// these recoveries read has the same outcome, and need not be recovered.
+#[derive(Default)]
+pub struct RecoveryReadCache {
+    /// By what is read from the recovered disk: the sets of blocks, the one that matched last first.
+    sets: FxHashMap<String, Vec<ReadSet>>,
+}
+
+impl RecoveryReadCache {
+    /// Returns the outcome of an earlier recovery that would read the same data from this state; `None` if there is none. `asked`
+    /// describes what is read from the recovered disk, on which the outcome depends, too.
+    pub fn outcome(&mut self, asked: &str, state: &HostView) -> Option<usize> {
+        let sets = self.sets.get_mut(asked)?;
+        let digests = BlockDigests::of(state);
+        let found = sets
+            .iter()
+            .enumerate()
+            .find_map(|(place, set)| set.outcomes.get(&digests.over(&set.blocks)?).map(|outcome| (place, *outcome)));
+        let (place, outcome) = found?;
+        sets[..=place].rotate_right(1);
+        Some(outcome)
+    }
+
+    /// Notes that the recovery of a state read these blocks of eight sectors, and its outcome.
+    pub fn learn(&mut self, asked: &str, state: &HostView, mut blocks: Vec<u64>, outcome: usize) {
+        blocks.sort_unstable();
+        blocks.dedup();
+        let Some(digest) = BlockDigests::of(state).over(&blocks) else { return };
+        let sets = self.sets.entry(asked.to_owned()).or_default();
+        if let Some(set) = sets.iter_mut().find(|set| *set.blocks == *blocks) {
+            set.outcomes.insert(digest, outcome);
+        } else {
+            let outcomes = [(digest, outcome)].into_iter().collect();
+            sets.insert(0, ReadSet { blocks: blocks.into(), outcomes });
+        }
+    }
+}
+
+/// The digests of the blocks of a state; each is computed once.
+struct BlockDigests<'a> {
+    state: &'a HostView,
+    computed: RefCell<FxHashMap<u64, Option<u64>>>,
+}
+
+impl<'a> BlockDigests<'a> {
+    fn of(state: &'a HostView) -> Self {
+        Self { state, computed: RefCell::default() }
+    }
+
+    /// Returns a digest of the contents of blocks; `None` if one of them cannot be read.
+    fn over(&self, blocks: &[u64]) -> Option<u128> {
+        let mut bytes = Vec::with_capacity(size_of_val(blocks));
+        for block in blocks {
+            bytes.extend_from_slice(&self.block(*block)?.to_le_bytes());
+        }
+        Some(xxh3_128(&bytes))
+    }
+
+    fn block(&self, block: u64) -> Option<u64> {
+        *self.computed.borrow_mut().entry(block).or_insert_with(|| self.read(block))
+    }
+
+    fn read(&self, block: u64) -> Option<u64> {
+        let sectors = self.state.sectors().checked_sub(block.checked_mul(BLOCK)?)?.min(BLOCK);
+        let (offset, length) = (block * BLOCK_BYTES as u64, (sectors * SECTOR_BYTES) as usize);
+        self.state.content(offset, length).or_else(|| {
+            let mut buffer = [0; BLOCK_BYTES];
+            let buffer = &mut buffer[..length];
+            self.state.read(block * BLOCK, buffer).ok()?;
+            Some(xxh3_64(buffer))
+        })
     }
 }
