@@ -1,6 +1,13 @@
-//! The interface of the simulated block device for the engine.
+//! The interface of the simulated block device for the engine, and the counts of requests to it by operation, class of file, role and
+//! cause.
 
-use emmclab_base::{BlockNote, Nanos, Request, Result};
+use std::collections::BTreeMap;
+
+use emmclab_base::{BlockNote, BlockRole, Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES};
+use emmclab_host::{FileClass, HostBlockRequest};
+use emmclab_replay::ClosedLoop;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// A block device in simulated time.
 pub trait SimulatedBlockDevice {
@@ -25,4 +32,179 @@ pub trait SimulatedBlockDevice {
 
     /// Appends the known completions, by the numbers of their requests; their times may be in the future.
     fn take_completed(&mut self, out: &mut Vec<(u64, Nanos)>);
+}
+
+impl SimulatedBlockDevice for ClosedLoop {
+    fn sectors(&self) -> u64 {
+        Self::sectors(self)
+    }
+
+    fn submit(&mut self, at: Nanos, number: u64, request: &Request, notes: &[BlockNote]) -> Result<()> {
+        Self::submit(self, at, number, request, notes)
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        Self::next_event(self)
+    }
+
+    fn advance(&mut self, until: Nanos) -> Result<()> {
+        Self::advance(self, until)
+    }
+
+    fn take_completed(&mut self, out: &mut Vec<(u64, Nanos)>) {
+        Self::take_completed(self, out);
+    }
+}
+
+/// Counts and times of a group of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RequestGroup {
+    /// Number of requests.
+    pub requests: u64,
+    /// Bytes of the requests.
+    pub bytes: u64,
+    /// Number of sequential requests, which begin where the previous request of the same operation ended.
+    pub sequential: u64,
+    /// Bytes of the sequential requests.
+    pub sequential_bytes: u64,
+    /// Sum of the times from submission to completion, in ns.
+    pub device_ns: i64,
+    /// Sum of these times of the sequential requests, in ns.
+    pub sequential_device_ns: i64,
+}
+
+impl RequestGroup {
+    fn add(&mut self, request: &Request, sequential: bool) {
+        self.requests += 1;
+        self.bytes += request.bytes().0;
+        self.sequential += u64::from(sequential);
+        self.sequential_bytes += if sequential { request.bytes().0 } else { 0 };
+    }
+
+    fn complete(&mut self, took: Nanos, sequential: bool) {
+        self.device_ns += took.0;
+        self.sequential_device_ns += if sequential { took.0 } else { 0 };
+    }
+}
+
+/// Reads and writes of one class of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ReadWriteCounts {
+    /// Reads.
+    pub read: RequestGroup,
+    /// Writes.
+    pub write: RequestGroup,
+}
+
+/// Bytes that were written to blocks of a role.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RoleBytes {
+    /// The role, as in traces.
+    pub role: &'static str,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Counts of the requests of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RequestCounts {
+    /// All reads and writes.
+    pub all: ReadWriteCounts,
+    /// Discards.
+    pub discards: u64,
+    /// Flushes without data.
+    pub flushes: u64,
+    /// Requests that order writes or make them durable: flushes, and writes with preflush or FUA.
+    pub sync_points: u64,
+    /// Reads and writes by class of the file, or of the file system's own blocks.
+    pub classes: BTreeMap<&'static str, ReadWriteCounts>,
+    /// Requests by their cause.
+    pub causes: BTreeMap<&'static str, u64>,
+    /// Bytes written by role of the blocks, if the file system has roles.
+    pub roles: Vec<RoleBytes>,
+}
+
+/// The properties of a request in progress that are needed to count it when it is complete.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CountedRequest {
+    class: FileClass,
+    op: Op,
+    sequential: bool,
+    submitted: Nanos,
+}
+
+/// Counts requests.
+#[derive(Debug, Default)]
+pub(crate) struct RequestCounter {
+    all: ReadWriteCounts,
+    discards: u64,
+    flushes: u64,
+    sync_points: u64,
+    classes: [ReadWriteCounts; FileClass::ALL.len()],
+    causes: BTreeMap<&'static str, u64>,
+    roles: [u64; BlockRole::ALL.len()],
+    /// The end sectors of the last read and the last write.
+    ends: [u64; 2],
+}
+
+impl ReadWriteCounts {
+    fn of(&mut self, op: Op) -> Option<&mut RequestGroup> {
+        match op {
+            Op::Read => Some(&mut self.read),
+            Op::Write => Some(&mut self.write),
+            _ => None,
+        }
+    }
+}
+
+impl RequestCounter {
+    /// Counts a request that is submitted to the device.
+    pub fn submit(&mut self, block: &HostBlockRequest, notes: &[BlockNote], now: Nanos) -> CountedRequest {
+        let request = &block.request;
+        let op = request.op;
+        self.sync_points +=
+            u64::from(op == Op::Flush || request.flags.intersects(RequestFlags::FUA | RequestFlags::PREFLUSH));
+        self.flushes += u64::from(op == Op::Flush);
+        self.discards += u64::from(matches!(op, Op::Discard | Op::SecureErase));
+        *self.causes.entry(block.cause.name()).or_default() += 1;
+        let mut sequential = false;
+        if let Some(group) = self.all.of(op) {
+            let end = &mut self.ends[usize::from(op == Op::Write)];
+            sequential = *end == request.sector.0 && group.requests > 0;
+            *end = request.end().0;
+            group.add(request, sequential);
+            if let Some(group) = self.classes[block.class as usize].of(op) {
+                group.add(request, sequential);
+            }
+        }
+        for note in notes {
+            self.roles[note.role as usize] += u64::from(note.sectors) * SECTOR_BYTES;
+        }
+        CountedRequest { class: block.class, op, sequential, submitted: now }
+    }
+
+    /// Counts the completion of a request.
+    pub fn complete(&mut self, counted: CountedRequest, now: Nanos) {
+        let CountedRequest { class, op, sequential, submitted } = counted;
+        let groups = [self.all.of(op), self.classes[class as usize].of(op)];
+        groups.into_iter().flatten().for_each(|group| group.complete(now - submitted, sequential));
+    }
+
+    /// The counts so far.
+    pub fn counts(&self) -> RequestCounts {
+        let classes = FileClass::ALL.into_iter().zip(self.classes);
+        let roles = BlockRole::ALL.into_iter().zip(self.roles).filter(|(_, bytes)| *bytes > 0);
+        RequestCounts {
+            all: self.all,
+            discards: self.discards,
+            flushes: self.flushes,
+            sync_points: self.sync_points,
+            classes: classes
+                .filter(|(_, counts)| counts.read.requests + counts.write.requests > 0)
+                .map(|(class, counts)| (class.name(), counts))
+                .collect(),
+            causes: self.causes.clone(),
+            roles: roles.map(|(role, bytes)| RoleBytes { role: role.name(), bytes }).collect(),
+        }
+    }
 }

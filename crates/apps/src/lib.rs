@@ -4,7 +4,6 @@
 //! [`run()`] executes it on a [`HostSetup`] with a [`SimulatedBlockDevice`], and reports how the time that the user waited for was spent.
 
 mod block_device;
-mod closed_loop_device;
 mod engine;
 mod files;
 mod hosts;
@@ -12,7 +11,6 @@ mod learn;
 mod network;
 mod program;
 mod random_draws;
-mod requests;
 mod result;
 mod run;
 mod sqlite;
@@ -20,10 +18,8 @@ mod storage;
 mod thread_code;
 mod timeline;
 mod toml_files;
-mod tracks;
-mod what_if;
 
-pub use block_device::SimulatedBlockDevice;
+pub use block_device::{ReadWriteCounts, RequestCounts, RequestGroup, RoleBytes, SimulatedBlockDevice};
 pub use hosts::{HostPartition, HostSetup, NetworkSettings, PartitionExtent as PartitionPlace, PeriodicWork};
 pub use learn::{CallTimes, LearnOptions, LearnedProgram, UserThreadTime, learn};
 pub use program::{
@@ -31,8 +27,8 @@ pub use program::{
     SqliteJournalMode, SqliteSyncCall, SqliteSynchronous, StepProcedure, ThreadProgram, preset_names, preset_text,
 };
 pub use random_draws::{Amount, ValueDistribution};
-pub use requests::{ReadWriteCounts, RequestCounts, RequestGroup, RoleBytes};
-pub use result::{AppResult, StateTimes, StatesOverTime, ThreadResult, ThreadStateLane, UserWaitPart};
+pub use result::{
+    AppResult, RequestPurpose, StateTimes, StatesOverTime, ThreadResult, ThreadStateLane, UserWaitPart, WhatIfTarget,
+};
 pub use run::{ProgramRunOptions, prepare_live, run, run_live, run_simulated};
 pub use timeline::ThreadState;
-pub use what_if::{RequestPurpose, WhatIfTarget};

@@ -12,11 +12,11 @@ use crate::engine::{ProgramEngine, RunConstants};
 use crate::files::ProgramFiles;
 use crate::hosts::{HostSetup, PeriodicWork, mount_of};
 use crate::program::AppProgram;
+use crate::result::WhatIfTarget;
 use crate::result::{AppResult, TimeAttribution};
 use crate::storage::{FileStore, RealFiles, RealStorage, SimulatedStorage, StorageBackend};
 use crate::thread_code::ProgramCode;
-use crate::tracks::ThreadTimes;
-use crate::what_if::WhatIfTarget;
+use crate::timeline::ThreadTimes;
 
 /// How a program is run.
 #[derive(Clone, Debug, PartialEq)]

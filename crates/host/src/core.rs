@@ -1,12 +1,14 @@
 //! The state that the host shares with its file systems: page cache, block layer, tasks and time.
 
+use std::collections::VecDeque;
+
 use emmclab_base::{BlockNote, BlockRole, Nanos, Op, RequestFlags};
 
-use crate::block::{BioContents, BioId, BioRequest, BlockLayer, CompletedRequest};
+use crate::block::{BioContents, BioId, BioRequest, BlockLayer, CompletedRequest, NONE};
 use crate::cache::{PAGE_SECTORS, PageCache};
 use crate::config::HostConfig;
-use crate::request::IoCause;
-use crate::task::{FilesystemJob, TaskId, TaskTable, TaskWork};
+use crate::operation::{CallerId, FileOp, WaitBreakdown, WaitReason};
+use crate::request::{BlockRequestId, IoCause};
 
 /// The shared state of the host and its file systems.
 #[derive(Debug)]
@@ -29,6 +31,14 @@ impl HostCore {
         let id = self.submit(bio);
         self.await_bio(id, task);
         id
+    }
+
+    /// A step of a sync: sends a flush, unless the mount has no barriers, and waits for all requests of the task.
+    pub fn flush_for(&mut self, task: TaskId, mount: u16, barrier: bool) -> StepOutcome {
+        if barrier {
+            self.submit_for(BioRequest::flush(mount, self.cause(task)), task);
+        }
+        StepOutcome::Wait(WaitReason::SyncCommit)
     }
 
     /// Makes a task wait for a bio if that is still in progress; returns whether it is.
@@ -72,5 +82,215 @@ impl HostCore {
             content: BioContents::Pages { inode, page: first as u32 },
             note: (op == Op::Write).then(|| BlockNote::new(BlockRole::Data, sectors)),
         }
+    }
+}
+
+/// Index of a task.
+pub(crate) type TaskId = u32;
+
+/// The kind of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskWork {
+    /// None; the task can be reused.
+    Idle,
+    /// An operation of a caller.
+    Operation(CallerId, FileOp),
+    /// Writes dirty pages back.
+    Flusher,
+    /// A thread of the file system of this mount.
+    Filesystem(u16, FilesystemJob),
+}
+
+/// The threads that a file system may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FilesystemJob {
+    /// Commits a transaction, or writes a checkpoint of a log.
+    Commit,
+    /// Makes room in the journal.
+    Checkpoint,
+    /// Moves live pages out of a segment.
+    Clean,
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum StepOutcome {
+    /// The next step runs when everything has arrived that the task waits for; at once if it waits for nothing.
+    Wait(WaitReason),
+    /// There is no next step.
+    Done,
+}
+
+/// A task.
+#[derive(Debug)]
+pub(crate) struct HostTask {
+    pub work: TaskWork,
+    /// Progress of the host with the operation.
+    pub stage: u32,
+    /// Progress of the file system with its part; 0 at the beginning.
+    pub part: u32,
+    /// The files of the operation, and the bytes from `offset` to `until` of a write.
+    pub files: [u32; 2],
+    pub offset: u64,
+    pub until: u64,
+    /// Whether only the freeing of its files is left.
+    pub ended: bool,
+    /// The next page of a read or write, or a number of the file system.
+    pub cursor: u64,
+    /// Number of pages that its write may still take from the space reserved for it.
+    pub reserved: u64,
+    pub bytes: u64,
+    pub cpu_ns: u64,
+    /// The requests that it waited for, in order of completion.
+    pub requests: Vec<BlockRequestId>,
+    pub begun: Nanos,
+    /// Number of completions that it waits for, and how many of them are held back by the limit of requests.
+    pending: u32,
+    held_back: u32,
+    wait: WaitReason,
+    since: Nanos,
+    waits: WaitBreakdown,
+}
+
+impl HostTask {
+    fn new() -> Self {
+        Self {
+            work: TaskWork::Idle,
+            stage: 0,
+            part: 0,
+            files: [NONE; 2],
+            ended: false,
+            offset: 0,
+            until: 0,
+            cursor: 0,
+            reserved: 0,
+            bytes: 0,
+            cpu_ns: 0,
+            requests: Vec::new(),
+            begun: Nanos::ZERO,
+            pending: 0,
+            held_back: 0,
+            wait: WaitReason::Read,
+            since: Nanos::ZERO,
+            waits: WaitBreakdown::default(),
+        }
+    }
+
+    /// Adds the time up to `now` to the reason for which it waited.
+    fn settle(&mut self, now: Nanos) {
+        let state = if self.held_back > 0 { WaitReason::RequestLimit } else { self.wait };
+        self.waits[state] += now - self.since;
+        self.since = now;
+    }
+
+    /// Its waiting times up to its last step.
+    pub fn waits(&self) -> WaitBreakdown {
+        self.waits
+    }
+}
+
+/// All tasks, and those that are ready for their next step.
+#[derive(Debug, Default)]
+pub(crate) struct TaskTable {
+    all: Vec<HostTask>,
+    idle: Vec<TaskId>,
+    ready: VecDeque<TaskId>,
+}
+
+impl TaskTable {
+    /// Begins a task, which is ready for its first step.
+    pub fn begin(&mut self, work: TaskWork, now: Nanos) -> TaskId {
+        let id = self.idle.pop().unwrap_or_else(|| {
+            self.all.push(HostTask::new());
+            self.all.len() as TaskId - 1
+        });
+        let task = &mut self.all[id as usize];
+        let mut requests = std::mem::take(&mut task.requests);
+        requests.clear();
+        *task = HostTask { work, requests, begun: now, since: now, ..HostTask::new() };
+        self.ready.push_back(id);
+        id
+    }
+
+    /// Removes and returns the next task that is ready; its time up to now is counted.
+    pub fn next_ready(&mut self, now: Nanos) -> Option<TaskId> {
+        let id = self.ready.pop_front()?;
+        self.all[id as usize].settle(now);
+        Some(id)
+    }
+
+    /// Makes the task wait for everything registered by [`TaskTable::await_completion`]; it is ready at once if there is nothing.
+    pub fn wait(&mut self, id: TaskId, wait: WaitReason) {
+        let task = &mut self.all[id as usize];
+        task.wait = wait;
+        if task.pending == 0 {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Ends a task, which can then be reused.
+    pub fn end(&mut self, id: TaskId) {
+        self.all[id as usize].work = TaskWork::Idle;
+        self.idle.push(id);
+    }
+
+    /// Adds one completion that the task waits for; `held` tells whether the limit of requests holds it back.
+    pub fn await_completion(&mut self, id: TaskId, held: bool) {
+        let task = &mut self.all[id as usize];
+        task.pending += 1;
+        task.held_back += u32::from(held);
+    }
+
+    /// Records that the limit of requests no longer holds one completion back.
+    pub fn request_admitted(&mut self, id: TaskId, now: Nanos) {
+        let task = &mut self.all[id as usize];
+        task.settle(now);
+        task.held_back -= 1;
+    }
+
+    /// Records one completion that the task waited for, with the request that caused it.
+    pub fn completion_arrived(&mut self, id: TaskId, request: Option<BlockRequestId>) {
+        let task = &mut self.all[id as usize];
+        if let Some(request) = request
+            && matches!(task.work, TaskWork::Operation(..) | TaskWork::Filesystem(..))
+            && task.requests.last() != Some(&request)
+        {
+            task.requests.push(request);
+        }
+        task.pending -= 1;
+        if task.pending == 0 {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Adds the requests of the task `from` to those that the task `to` waited for.
+    pub fn share_requests(&mut self, from: TaskId, to: TaskId) {
+        let mut theirs = std::mem::take(&mut self.all[to as usize].requests);
+        theirs.extend_from_slice(&self.all[from as usize].requests);
+        self.all[to as usize].requests = theirs;
+    }
+
+    /// Whether any task is ready for its next step.
+    pub fn any_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Whether the task waits for something.
+    pub fn is_waiting(&self, id: TaskId) -> bool {
+        self.all[id as usize].pending > 0
+    }
+}
+
+impl std::ops::Index<TaskId> for TaskTable {
+    type Output = HostTask;
+    fn index(&self, id: TaskId) -> &HostTask {
+        &self.all[id as usize]
+    }
+}
+
+impl std::ops::IndexMut<TaskId> for TaskTable {
+    fn index_mut(&mut self, id: TaskId) -> &mut HostTask {
+        &mut self.all[id as usize]
     }
 }

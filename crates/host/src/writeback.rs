@@ -6,10 +6,10 @@ use emmclab_base::{Nanos, Op, RequestFlags};
 
 use crate::cache::PAGE_SECTORS;
 use crate::core::HostCore;
+use crate::core::{StepOutcome, TaskId, TaskWork};
 use crate::filesystem::FilesystemModel;
-use crate::finished_operation::WaitReason;
+use crate::operation::WaitReason;
 use crate::request::IoCause;
-use crate::task::{StepOutcome, TaskId, TaskWork};
 
 /// Maximum number of pages of a file that are written before the next file (`MAX_WRITEBACK_PAGES`, 4 MB).
 const TURN: u64 = 1024;

@@ -3,7 +3,7 @@
 use emmclab_base::{Nanos, Result};
 use emmclab_host::{CallerId, FileOp};
 
-use super::thread::{FOR_EVER, ThreadStatus};
+use super::{FOR_EVER, ThreadStatus};
 use super::{ProgramEngine, ScheduledEvent};
 use crate::storage::{StorageBackend, likely_wait};
 use crate::thread_code::ThreadInstruction;
@@ -102,7 +102,7 @@ impl<S: StorageBackend> ProgramEngine<'_, S> {
 
     /// Appends the file operations of an instruction to the queue of its thread.
     fn prepare(&mut self, number: u32, instruction: &ThreadInstruction) -> Result<()> {
-        let super::thread::EngineThread { draws, cursors, queue, .. } = &mut self.threads[number as usize];
+        let super::EngineThread { draws, cursors, queue, .. } = &mut self.threads[number as usize];
         let files = &mut self.files;
         let named = |error: emmclab_base::Error| {
             let thread = &self.fixed.program.threads[number as usize].name;

@@ -4,27 +4,21 @@
 //! events of one time are processed before time advances. Events of the same time are processed in the order of their creation, so that a
 //! run in simulated time has the same result on every machine.
 
-mod cores;
 mod instructions;
-mod sync_primitives;
-mod thread;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use emmclab_base::{Error, ErrorClass, Nanos, Result, interrupt};
-use emmclab_host::{CallerId, FinishedOperations, WaitReason};
+use emmclab_host::{CallerId, FileClass, FileOp, FinishedOperations, MountId, WaitReason};
 
-use crate::files::ProgramFiles;
+use crate::files::{FileCursor, ProgramFiles};
 use crate::network::NetworkLink;
 use crate::program::AppProgram;
+use crate::random_draws::ThreadDraws;
 use crate::storage::StorageBackend;
 use crate::thread_code::ProgramCode;
 use crate::timeline::{ThreadActivity, ThreadTimeline};
-
-use cores::CoreScheduler;
-use sync_primitives::{CountingSignal, ProgramLock};
-use thread::{EngineThread, ThreadStatus};
 
 /// Maximum number of instructions without an advance of time, after which a run is aborted; no valid program has this many.
 const MOST_AT_ONCE: u64 = 10_000_000;
@@ -347,6 +341,251 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
             syncs: self.syncs,
             network_bytes: self.link.bytes(),
             cpu: self.cores.busy(),
+        }
+    }
+}
+
+/// A core.
+#[derive(Clone, Copy, Debug, Default)]
+struct CpuCore {
+    /// The running thread, and the time of its next event.
+    thread: Option<u32>,
+    until: Nanos,
+    since: Nanos,
+    /// Time that is left of the thread's quantum.
+    remaining_quantum: Nanos,
+    /// The last thread that ran on this core.
+    last: Option<u32>,
+}
+
+/// All cores, and the queue of threads that are ready to run.
+#[derive(Debug)]
+struct CoreScheduler {
+    all: Vec<CpuCore>,
+    ready: VecDeque<u32>,
+    quantum: Nanos,
+    busy: Nanos,
+}
+
+impl CoreScheduler {
+    pub fn new(cores: u32, quantum: Nanos) -> Self {
+        Self {
+            all: vec![CpuCore::default(); cores as usize],
+            ready: VecDeque::new(),
+            quantum: quantum.max(Nanos(1)),
+            busy: Nanos::ZERO,
+        }
+    }
+
+    /// Total busy time of all cores so far.
+    pub fn busy(&self) -> Nanos {
+        self.busy
+    }
+
+    /// Appends a thread to the ready queue.
+    pub fn make_ready(&mut self, thread: u32) {
+        self.ready.push_back(thread);
+    }
+
+    /// Assigns a free core to the first ready thread. Returns the core, the thread, and whether the core ran another thread before.
+    pub fn take(&mut self) -> Option<(usize, u32, bool)> {
+        let core = self.all.iter().position(|core| core.thread.is_none())?;
+        let thread = self.ready.pop_front()?;
+        let quantum = self.quantum;
+        let place = &mut self.all[core];
+        let another = place.last != Some(thread);
+        (place.thread, place.last, place.remaining_quantum) = (Some(thread), Some(thread), quantum);
+        Some((core, thread, another))
+    }
+
+    /// Lets the thread of a core work for `owed`, or until its quantum ends.
+    pub fn work(&mut self, core: usize, owed: Nanos, now: Nanos) {
+        let place = &mut self.all[core];
+        (place.since, place.until) = (now, now + owed.min(place.remaining_quantum));
+    }
+
+    /// Removes the thread from a core.
+    pub fn leave(&mut self, core: usize) {
+        self.all[core].thread = None;
+    }
+
+    /// When the next thread finishes its work or its quantum ends.
+    pub fn next_event(&self) -> Option<Nanos> {
+        self.all.iter().filter(|core| core.thread.is_some()).map(|core| core.until).min()
+    }
+
+    /// A core whose thread has finished its work or whose quantum has ended, with the thread and the time that it worked.
+    pub fn finished_core(&mut self, now: Nanos) -> Option<(usize, u32, Nanos)> {
+        let core = self.all.iter().position(|core| core.thread.is_some() && core.until <= now)?;
+        let place = &mut self.all[core];
+        let worked = place.until - place.since;
+        place.remaining_quantum = Nanos(place.remaining_quantum.0 - worked.0);
+        self.busy += worked;
+        Some((core, place.thread?, worked))
+    }
+
+    /// Whether the thread of a core must yield it to another thread. If its quantum has ended, it gets a new one.
+    pub fn is_over(&mut self, core: usize) -> bool {
+        let place = &mut self.all[core];
+        if place.remaining_quantum > Nanos::ZERO {
+            return false;
+        }
+        place.remaining_quantum = self.quantum;
+        !self.ready.is_empty()
+    }
+
+    /// Adds the work of threads that are running at the end.
+    pub fn finish(&mut self, now: Nanos) {
+        for core in self.all.iter().filter(|core| core.thread.is_some()) {
+            self.busy += now - core.since;
+        }
+    }
+}
+
+/// A counting signal: the number of signals that were given and not taken, or the threads that wait for one.
+#[derive(Clone, Debug, Default)]
+struct CountingSignal {
+    count: u64,
+    waiting: VecDeque<u32>,
+}
+
+impl CountingSignal {
+    /// Gives a signal; returns the thread that it wakes, if any.
+    pub fn post(&mut self) -> Option<u32> {
+        let first = self.waiting.pop_front();
+        self.count += u64::from(first.is_none());
+        first
+    }
+
+    /// Takes a signal; false if the thread has to wait.
+    pub fn take(&mut self, thread: u32) -> bool {
+        if self.count > 0 {
+            self.count -= 1;
+            return true;
+        }
+        self.waiting.push_back(thread);
+        false
+    }
+}
+
+/// A lock, its holder, and the threads that wait for it, in order.
+#[derive(Clone, Debug, Default)]
+struct ProgramLock {
+    holder: Option<u32>,
+    waiting: VecDeque<u32>,
+}
+
+impl ProgramLock {
+    /// The thread that holds the lock.
+    pub fn holder(&self) -> Option<u32> {
+        self.holder
+    }
+
+    /// Takes the lock; false if the thread has to wait.
+    pub fn take(&mut self, thread: u32) -> bool {
+        if self.holder.is_none() {
+            self.holder = Some(thread);
+            return true;
+        }
+        self.waiting.push_back(thread);
+        false
+    }
+
+    /// Passes the lock to the first waiting thread and returns that thread.
+    pub fn release(&mut self) -> Option<u32> {
+        self.holder = self.waiting.pop_front();
+        self.holder
+    }
+}
+
+/// The state of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ThreadStatus {
+    /// Not started, or ended.
+    Absent,
+    /// Ready for a core.
+    Ready,
+    /// On a core.
+    Running,
+    Network,
+    /// Waits for a file operation. The causes of the wait are known only when it ends; until then this is the best guess.
+    Storage(WaitReason, Option<(FileClass, MountId)>),
+    Signal(u32),
+    Lock(u32),
+    Join(u32),
+    Think,
+}
+
+/// A thread.
+struct EngineThread {
+    pub status: ThreadStatus,
+    pub timeline: ThreadTimeline,
+    /// Work that still has to be done on a core.
+    pub pending_cpu: Nanos,
+    /// The index of the next instruction, and the remaining repetitions of each enclosing loop.
+    pub next: usize,
+    pub loops: Vec<u64>,
+    pub draws: ThreadDraws,
+    /// The current file and position in each set of files.
+    pub cursors: Vec<FileCursor>,
+    /// File operations to execute before the next instruction.
+    pub queue: VecDeque<FileOp>,
+    /// Threads that wait for the end of this one.
+    pub joiners: Vec<u32>,
+}
+
+/// Number of repetitions of an endless loop.
+const FOR_EVER: u64 = u64::MAX;
+
+impl EngineThread {
+    pub fn new(draws: ThreadDraws, sets: usize) -> Self {
+        Self {
+            status: ThreadStatus::Absent,
+            timeline: ThreadTimeline::default(),
+            pending_cpu: Nanos::ZERO,
+            next: 0,
+            loops: Vec::new(),
+            draws,
+            cursors: vec![FileCursor::default(); sets],
+            queue: VecDeque::new(),
+            joiners: Vec::new(),
+        }
+    }
+
+    /// Starts at the first instruction.
+    pub fn begin(&mut self, now: Nanos) {
+        self.timeline.push(ThreadActivity::Absent, now);
+        self.next = 0;
+        self.status = ThreadStatus::Ready;
+    }
+
+    /// Counts down the innermost loop; false if the loop is finished.
+    pub fn next_iteration(&mut self) -> bool {
+        match self.loops.last_mut() {
+            Some(&mut FOR_EVER) => true,
+            Some(left) if *left > 1 => {
+                *left -= 1;
+                true
+            }
+            _ => {
+                self.loops.pop();
+                false
+            }
+        }
+    }
+
+    /// What the thread is doing at the end of the run, as far as it is known.
+    pub fn doing(&self) -> ThreadActivity {
+        match self.status {
+            ThreadStatus::Absent => ThreadActivity::Absent,
+            ThreadStatus::Ready => ThreadActivity::Core,
+            ThreadStatus::Running => ThreadActivity::Running,
+            ThreadStatus::Network => ThreadActivity::Network,
+            ThreadStatus::Storage(wait, spec) => ThreadActivity::Storage(wait, spec),
+            ThreadStatus::Think => ThreadActivity::Think,
+            // The thread that it waits for is unknown.
+            ThreadStatus::Signal(_) | ThreadStatus::Lock(_) => ThreadActivity::Thread(u32::MAX),
+            ThreadStatus::Join(thread) => ThreadActivity::Thread(thread),
         }
     }
 }

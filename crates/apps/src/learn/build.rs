@@ -6,8 +6,8 @@ use emmclab_base::{ByteSize, Error, ErrorClass, Result};
 use emmclab_host::FileClass;
 
 use super::LearnOptions;
-use super::files::{PriorExistence, RecordedFile};
 use super::recording::CallRecording;
+use super::thread_items::{PriorExistence, RecordedFile};
 use super::thread_items::{RecordedFileOp, RecordedThread, ThreadItem};
 use crate::program::{AccessPattern, FileAccess, FilePickOrder, FileSelection, FileSet, ProgramStep};
 use crate::random_draws::Amount;

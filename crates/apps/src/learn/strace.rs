@@ -1,10 +1,100 @@
-//! Parses lines of `strace -f` with any of its time formats, with or without `-T` and `-y`, including calls that begin and end in different
-//! lines.
+//! Recorded system calls, read from lines of `strace -f` with any of its time formats, with or without `-T` and `-y`, including calls that
+//! begin and end in different lines; or from events of ftrace as text (`events/syscalls` in `trace` or `trace_pipe`, and `trace-cmd
+//! report`), in which strings are recorded as addresses, so that paths are unknown.
 
+use std::collections::BTreeMap;
+
+use emmclab_base::{Error, ErrorClass, Result};
 use rustc_hash::FxHashMap;
 
-use super::call::{CallArgument, SystemCall, annotation_of};
+use super::HOW;
 use super::clock::{CallClock, MOST_THREAD, seconds, stamp_of};
+use super::recording::is_wait;
+
+/// An argument as text; strings without their quotes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CallArgument {
+    /// A string, with its escapes resolved.
+    Text(Vec<u8>),
+    /// Anything else.
+    Word(String),
+}
+
+impl CallArgument {
+    /// The word; `None` for a string.
+    pub fn word(&self) -> Option<&str> {
+        match self {
+            Self::Word(word) => Some(word),
+            Self::Text(_) => None,
+        }
+    }
+
+    /// The integer at the beginning, decimal or hexadecimal, such as `3` in `3</data/a>`.
+    pub fn number(&self) -> Option<i64> {
+        let word = self.word()?;
+        let (sign, digits) = word.strip_prefix('-').map_or((1, word), |rest| (-1, rest));
+        let (radix, digits) = digits.strip_prefix("0x").map_or((10, digits), |rest| (16, rest));
+        let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
+        let value = u64::from_str_radix(digits.get(..end)?, radix).ok()?;
+        Some(sign * value as i64)
+    }
+
+    /// What strace's `-y` shows after a descriptor: `/data/a` in `3</data/a>`, `pipe:[5]` in `3<pipe:[5]>`.
+    pub fn annotation(&self) -> Option<&str> {
+        annotation_of(self.word()?)
+    }
+
+    /// The path that strace's `-y` shows after a descriptor.
+    pub fn path(&self) -> Option<&str> {
+        self.annotation().filter(|path| path.starts_with('/'))
+    }
+}
+
+/// The text between `<` and `>`; for an unlinked file, `(deleted)` follows it.
+pub(super) fn annotation_of(word: &str) -> Option<&str> {
+    let (_, rest) = word.split_once('<')?;
+    rest.strip_suffix("(deleted)").unwrap_or(rest).strip_suffix('>')
+}
+
+/// A system call that has returned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SystemCall {
+    /// The thread id.
+    pub thread: u32,
+    /// Begin and end, in ns since the epoch of the recording.
+    pub started_ns: i64,
+    pub ended_ns: i64,
+    /// The name, without `sys_`.
+    pub name: String,
+    pub arguments: Vec<CallArgument>,
+    /// The return value; negative if the call failed.
+    pub result: i64,
+    /// Whether the end was recorded. Otherwise `ended` is the begin, and the call lasted at most until the thread's next call.
+    pub timed: bool,
+    /// The path that `-y` shows after the returned descriptor.
+    pub opened: Option<String>,
+}
+
+impl SystemCall {
+    /// The integer value of an argument.
+    pub fn number(&self, at: usize) -> Option<i64> {
+        self.arguments.get(at)?.number()
+    }
+
+    /// The string value of an argument.
+    pub fn text(&self, at: usize) -> Option<String> {
+        match self.arguments.get(at)? {
+            CallArgument::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+            CallArgument::Word(_) => None,
+        }
+    }
+
+    /// Whether an argument contains a flag with this name.
+    pub fn has_flag(&self, at: usize, flag: &str) -> bool {
+        let words = self.arguments.get(at).and_then(CallArgument::word).unwrap_or_default();
+        words.split(['|', ' ', '{', '}', ',', '=']).any(|word| word == flag)
+    }
+}
 
 /// A call that has begun in one line and ends in another.
 #[derive(Debug)]
@@ -336,8 +426,125 @@ fn end_of(text: &str) -> usize {
     text.len()
 }
 
+/// The kinds of lines.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum FtraceCallLine {
+    /// A call that has returned.
+    Call(SystemCall),
+    /// The begin of a call, a comment, or another event.
+    Other,
+    /// Not a line of ftrace.
+    Unreadable,
+}
+
+/// Parses lines in order.
+#[derive(Debug, Default)]
+pub(super) struct FtraceCallParser {
+    calls_in_progress: FxHashMap<u32, SystemCall>,
+}
+
+impl FtraceCallParser {
+    /// Parses a line.
+    pub fn line(&mut self, text: &str) -> FtraceCallLine {
+        if text.starts_with('#') || text.starts_with("cpus=") || text.trim().is_empty() {
+            return FtraceCallLine::Other;
+        }
+        let Some((thread, at, event)) = parts(text) else { return FtraceCallLine::Unreadable };
+        if let Some((name, result)) = event.split_once(" -> ") {
+            let Some(name) = call_name(name) else { return FtraceCallLine::Other };
+            let Some(mut call) = self.calls_in_progress.remove(&thread).filter(|call| call.name == name) else {
+                return FtraceCallLine::Other;
+            };
+            let Some(result) = CallArgument::Word(result.trim().to_owned()).number() else {
+                return FtraceCallLine::Unreadable;
+            };
+            (call.ended_ns, call.result) = (at.max(call.started_ns), result);
+            return FtraceCallLine::Call(call);
+        }
+        let Some((name, arguments)) = event.split_once('(') else { return FtraceCallLine::Other };
+        let Some(name) = call_name(name) else { return FtraceCallLine::Other };
+        let arguments = arguments.trim_end().strip_suffix(')').unwrap_or(arguments);
+        let words = arguments.split(',').map(|word| word.rsplit(": ").next().unwrap_or(word).trim());
+        let arguments = words.filter(|word| !word.is_empty()).map(|word| {
+            // Addresses and sizes are hexadecimal without a prefix.
+            CallArgument::Word(format!("0x{}", word.trim_start_matches("0x")))
+        });
+        let call = SystemCall {
+            thread,
+            started_ns: at,
+            ended_ns: at,
+            name: name.to_owned(),
+            arguments: arguments.collect(),
+            result: 0,
+            timed: true,
+            opened: None,
+        };
+        self.calls_in_progress.insert(thread, call);
+        FtraceCallLine::Other
+    }
+}
+
+/// The name of a call in the kernel's events.
+fn call_name(event: &str) -> Option<&str> {
+    event.trim().strip_prefix("sys_").filter(|name| !name.is_empty() && !name.contains(' '))
+}
+
+/// Thread, time and event of `name-123 [001] d..1 12.345678: sys_read(fd: 3, ...)`.
+fn parts(text: &str) -> Option<(u32, i64, &str)> {
+    // A task name may contain spaces, brackets and hyphens, so the CPU number in brackets is searched first.
+    let bracket = text.find(" [").filter(|at| text[at + 2..].starts_with(|c: char| c.is_ascii_digit()))?;
+    let task = text[..bracket].split('(').next()?.trim_end();
+    let thread = task.rsplit('-').next()?.trim().parse().ok()?;
+    let (_, rest) = text[bracket + 2..].split_once(']')?;
+    let (time, event) = rest.split_once(": ")?;
+    let at = seconds(time.split_whitespace().next_back()?)?;
+    Some((thread, at, event.trim()))
+}
+
+/// Calls that every program makes when it begins, allocates memory or ends, or that its threads make.
+const USUAL: &[&str] =
+    &["execve", "brk", "mmap", "mmap2", "munmap", "mprotect", "mremap", "madvise", "clone", "clone3", "fork", "vfork"];
+/// Calls that write, or through which writes are not seen.
+const WRITES: &[&str] = &[
+    "write",
+    "writev",
+    "pwrite64",
+    "pwritev",
+    "pwritev2",
+    "sendfile",
+    "sendfile64",
+    "copy_file_range",
+    "splice",
+    "fallocate",
+    "truncate",
+    "truncate64",
+    "ftruncate",
+    "ftruncate64",
+    "io_submit",
+    "io_uring_enter",
+];
+const SYNCS: &[&str] = &["fsync", "fdatasync", "sync_file_range", "sync", "syncfs", "msync"];
+
+/// The kinds of calls of a recording, if it is of these only; empty for a recording of all calls.
+///
+/// # Errors
+/// [`ErrorClass::Value`] if such a recording holds syncs and no writes.
+pub(super) fn only_recorded_calls(calls: &BTreeMap<String, u64>) -> Result<Vec<String>> {
+    let has = |names: &[&str]| names.iter().any(|name| calls.contains_key(*name));
+    if has(USUAL) || calls.keys().any(|name| is_wait(name)) {
+        return Ok(Vec::new());
+    }
+    let names: Vec<_> = calls.keys().cloned().collect();
+    if has(SYNCS) && !has(WRITES) {
+        let problem =
+            format!("the recording holds syncs and no writes: it is of these calls only: {}", names.join(", "));
+        return Err(Error::new(ErrorClass::Value, problem).hint(format!("{HOW}, without -e, which leaves calls out")));
+    }
+    Ok(names)
+}
+
 #[cfg(test)]
-mod tests {
+mod own_tests {
     use super::*;
 
     fn call(reader: &mut StraceParser, text: &str) -> SystemCall {
@@ -450,5 +657,39 @@ mod tests {
         assert_eq!((poll.result, poll.ended_ns), (1, 1_350_000_000));
         let deleted = call(&mut reader, "5 1.4 fsync(3</data/x>(deleted)) = 0 <0.01>");
         assert_eq!(deleted.arguments[0].path(), Some("/data/x"));
+    }
+}
+
+#[cfg(test)]
+mod ftrace_tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_two_lines_with_hexadecimal_arguments() {
+        let mut reader = FtraceCallParser::default();
+        let lines = [
+            "# tracer: nop",
+            "    my app-x-3021    [001] ..... 812.000100: sys_pwrite64(fd: 5, buf: 7f00aa, count: 1000, pos: 2000)",
+            "    my app-x-3021    [001] ..... 812.000200: sched_switch: prev_comm=x",
+        ];
+        assert!(lines.iter().all(|line| reader.line(line) == FtraceCallLine::Other));
+        let FtraceCallLine::Call(call) = reader.line("my app-x-3021 [001] ..... 812.000350: sys_pwrite64 -> 0x1000")
+        else {
+            panic!("no call")
+        };
+        assert_eq!((call.thread, call.name.as_str(), call.result), (3021, "pwrite64", 4096));
+        assert_eq!((call.number(0), call.number(2), call.number(3)), (Some(5), Some(4096), Some(8192)));
+        assert_eq!(call.ended_ns - call.started_ns, 250_000);
+    }
+
+    #[test]
+    fn an_end_without_its_begin_is_left_out() {
+        let mut reader = FtraceCallParser::default();
+        assert_eq!(reader.line("a-1 [000] .... 1.000001: sys_read -> 0x10"), FtraceCallLine::Other);
+        for text in
+            ["nonsense", "a-1 [000", "a-1 [000] .... x: sys_read -> 0x10", "a-b [000] .... 1.0: sys_read(fd: 1)"]
+        {
+            assert_eq!(reader.line(text), FtraceCallLine::Unreadable, "{text}");
+        }
     }
 }

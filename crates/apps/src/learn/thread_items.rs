@@ -1,7 +1,11 @@
 //! What the threads of a recording did, as parts of a program.
 
-use super::call_waits::CallWaits;
-use super::files::ItemIndex;
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 
 /// An access to a file, or a change of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,5 +228,285 @@ impl ItemInsertions {
                 }
             }
         }
+    }
+}
+
+/// Whether a file existed before the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PriorExistence {
+    Unknown,
+    There,
+    Absent,
+}
+
+/// A file with one path.
+#[derive(Debug)]
+pub(super) struct RecordedFile {
+    pub path: String,
+    pub before: PriorExistence,
+    /// Its size before the recording, as far as known from reads and status calls.
+    pub first_size: u64,
+    pub size: u64,
+    /// Whether its contents have been changed.
+    pub changed: bool,
+    /// Number of further hard links.
+    links: u32,
+    /// Number of open file descriptions.
+    opens: u32,
+    /// Whether it was unlinked while it was open.
+    pub unlinked: bool,
+    /// The last item that created, deleted or renamed it.
+    pub last_change: Option<ItemIndex>,
+    /// The items that used it since then, one per thread.
+    pub uses: Vec<ItemIndex>,
+}
+
+/// An item of a thread, identified by the two indices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ItemIndex {
+    pub thread: usize,
+    pub item: usize,
+}
+
+/// An open file description, which several descriptors may share.
+#[derive(Debug)]
+pub(super) struct OpenFileDescription {
+    pub file: Cell<usize>,
+    pub position: Cell<u64>,
+    pub append: bool,
+    /// Whether each write is durable with metadata (`O_SYNC`), only with its data (`O_DSYNC`), or not at all (`None`).
+    pub durable: Option<SyncWriteScope>,
+}
+
+/// What a synchronous write makes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SyncWriteScope {
+    Data,
+    All,
+}
+
+/// What a descriptor refers to.
+#[derive(Clone, Debug)]
+pub(super) enum DescriptorTarget {
+    File(Rc<OpenFileDescription>),
+    Folder(String),
+    Socket,
+    /// A pipe, an event or a local socket, with its number.
+    Channel(u32),
+    /// A device, or something unknown.
+    Other,
+}
+
+/// All files by number, and by their present path.
+#[derive(Debug, Default)]
+pub(super) struct RecordedFiles {
+    pub all: Vec<RecordedFile>,
+    by_path: FxHashMap<String, usize>,
+}
+
+impl RecordedFiles {
+    /// The number of the file with this path; it is added if it is new.
+    pub fn of(&mut self, path: &str) -> usize {
+        if let Some(number) = self.by_path.get(path) {
+            return *number;
+        }
+        let number = self.all.len();
+        self.all.push(RecordedFile {
+            path: path.to_owned(),
+            before: PriorExistence::Unknown,
+            first_size: 0,
+            size: 0,
+            changed: false,
+            links: 0,
+            opens: 0,
+            unlinked: false,
+            last_change: None,
+            uses: Vec::new(),
+        });
+        self.by_path.insert(path.to_owned(), number);
+        number
+    }
+
+    /// Records that the file has at least this size, as a status call, a seek or a read has shown.
+    pub fn has(&mut self, number: usize, size: u64) {
+        let file = &mut self.all[number];
+        if size > 0 && file.before == PriorExistence::Unknown && !file.changed {
+            file.before = PriorExistence::There;
+        }
+        if file.before == PriorExistence::There && !file.changed {
+            file.first_size = file.first_size.max(size);
+        }
+        file.size = file.size.max(size);
+    }
+
+    /// Decides whether the file existed before the recording, because it is now used: it did, unless a thread created it.
+    pub fn decide_existence(&mut self, number: usize) {
+        let file = &mut self.all[number];
+        if file.before == PriorExistence::Unknown {
+            file.before = if file.last_change.is_some() { PriorExistence::Absent } else { PriorExistence::There };
+        }
+    }
+
+    pub fn opened(&mut self, number: usize) {
+        self.all[number].opens += 1;
+    }
+
+    /// Removes an open file description; true if the file is deleted with it.
+    pub fn closed(&mut self, number: usize) -> bool {
+        let file = &mut self.all[number];
+        file.opens = file.opens.saturating_sub(1);
+        file.opens == 0 && std::mem::take(&mut file.unlinked)
+    }
+
+    /// Unlinks a path. Returns the file, and whether it is deleted now.
+    pub fn unlinked(&mut self, path: &str) -> (usize, bool) {
+        let number = self.of(path);
+        self.by_path.remove(path);
+        self.decide_existence(number);
+        let file = &mut self.all[number];
+        if file.links > 0 {
+            file.links -= 1;
+            return (number, false);
+        }
+        file.unlinked = file.opens > 0;
+        (number, !file.unlinked)
+    }
+
+    /// Handles an open file whose path is taken by another file: it continues under a new number and a placeholder path. Returns the old
+    /// and the new number; `None` if it is not open.
+    pub fn replaced(&mut self, path: &str) -> Option<(usize, usize)> {
+        let old = self.of(path);
+        if self.all[old].opens == 0 {
+            return None;
+        }
+        self.decide_existence(old);
+        let new = self.of(&format!("{path} (replaced)"));
+        self.by_path.remove(&self.all[new].path);
+        let (size, opens) = (self.all[old].size, std::mem::take(&mut self.all[old].opens));
+        let file = &mut self.all[new];
+        (file.before, file.size, file.changed) = (PriorExistence::Absent, size, true);
+        (file.opens, file.unlinked) = (opens, true);
+        Some((old, new))
+    }
+
+    /// Adds a second path to a file.
+    pub fn linked(&mut self, old: &str, new: &str) {
+        let number = self.of(old);
+        self.decide_existence(number);
+        self.all[number].links += 1;
+        self.by_path.insert(new.to_owned(), number);
+    }
+
+    /// Whether files in this folder are known.
+    pub fn is_folder(&self, path: &str) -> bool {
+        self.by_path.keys().any(|known| is_below(known, path))
+    }
+
+    /// Renames a folder, and the paths of the files in it.
+    pub fn folder_renamed(&mut self, from: &str, to: &str) {
+        let below: Vec<String> = self.by_path.keys().filter(|known| is_below(known, from)).cloned().collect();
+        for path in below {
+            if let Some(number) = self.by_path.remove(&path) {
+                self.by_path.insert(format!("{to}{}", &path[from.len()..]), number);
+            }
+        }
+    }
+
+    /// Renames a file so that it replaces the file of another path; returns both numbers.
+    pub fn renamed(&mut self, from: &str, to: &str) -> (usize, usize) {
+        let (old, new) = (self.of(from), self.of(to));
+        self.decide_existence(old);
+        if self.all[new].before == PriorExistence::Unknown {
+            self.all[new].before = PriorExistence::Absent;
+        }
+        self.by_path.remove(from);
+        let (size, opens) = (self.all[old].size, std::mem::take(&mut self.all[old].opens));
+        let file = &mut self.all[new];
+        (file.size, file.opens, file.changed) = (size, opens, true);
+        (old, new)
+    }
+}
+
+/// Whether a path is inside a folder.
+pub(super) fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// How long a thread waited, itself or through threads that it waited for.
+#[derive(Debug, Default)]
+pub(super) struct CallWaits {
+    /// Time by the name of the call, in ns.
+    by_call: BTreeMap<String, i64>,
+    /// Begin and end of each wait, in order of their ends, in ns since the epoch of the recording.
+    spans: Vec<(i64, i64)>,
+}
+
+impl CallWaits {
+    /// Adds a wait in a call.
+    pub fn add(&mut self, call: &str, begun: i64, ended: i64) {
+        *self.by_call.entry(call.to_owned()).or_default() += ended - begun;
+        self.spans.push((begun, ended));
+    }
+
+    /// Subtracts up to `ns` from the last waits in a call, because they turned out to be something else; returns the subtracted time in ns.
+    pub fn take_back(&mut self, call: &str, ns: i64) -> i64 {
+        let Some(known) = self.by_call.get_mut(call) else { return 0 };
+        let all = ns.min(*known);
+        *known -= all;
+        let mut ns = all;
+        while let Some((begun, ended)) = self.spans.last_mut() {
+            let taken = ns.min(*ended - *begun);
+            *ended -= taken;
+            ns -= taken;
+            if ended > begun {
+                break;
+            }
+            self.spans.pop();
+        }
+        all
+    }
+
+    /// The parts of the waits between two times, in order of their ends.
+    pub fn between(&self, begun: i64, ended: i64) -> Vec<(i64, i64)> {
+        let mut found: Vec<_> = (self.spans.iter().rev())
+            .take_while(|span| span.1 > begun)
+            .map(|span| (span.0.max(begun), span.1.min(ended)))
+            .filter(|span| span.0 < span.1)
+            .collect();
+        found.reverse();
+        found
+    }
+
+    /// The time of all waits, in ns.
+    pub fn total(&self) -> i64 {
+        self.by_call.values().sum()
+    }
+
+    /// The calls that waited longest, at most `most` of them, with their times in ns.
+    pub fn longest(&self, most: usize) -> Vec<(&str, i64)> {
+        let mut calls: Vec<_> = self.by_call.iter().map(|(call, ns)| (call.as_str(), *ns)).collect();
+        calls.retain(|(_, ns)| *ns > 0);
+        calls.sort_by_key(|(_, ns)| Reverse(*ns));
+        calls.truncate(most);
+        calls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_taken_between_two_times_and_given_back_from_the_end() {
+        let mut waits = CallWaits::default();
+        waits.add("poll", 10, 20);
+        waits.add("ioctl", 30, 60);
+        assert_eq!(waits.between(15, 40), [(15, 20), (30, 40)]);
+        assert_eq!(waits.between(20, 30), []);
+        assert_eq!(waits.longest(1), [("ioctl", 30)]);
+        assert_eq!(waits.take_back("ioctl", 30), 30);
+        assert_eq!(waits.take_back("poll", 4), 4);
+        assert_eq!((waits.total(), waits.between(0, 100)), (6, vec![(10, 16)]));
+        assert_eq!((waits.take_back("never", 6), waits.take_back("poll", 9), waits.total()), (0, 6, 0));
     }
 }

@@ -1,8 +1,5 @@
 //! An application described as a program: files, databases, and threads with their steps. Read from TOML.
 
-mod check;
-mod combine;
-mod presets;
 mod step;
 
 use std::path::Path;
@@ -14,8 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::random_draws::Amount;
 use crate::toml_files;
-
-pub use presets::{preset_names, preset_text};
 pub use step::{AccessPattern, FileAccess, FilePickOrder, FileSelection, ProgramStep};
 
 /// An application.
@@ -209,4 +204,119 @@ fn page() -> ByteSize {
 
 fn checkpoint() -> u32 {
     1000
+}
+
+macro_rules! presets {
+    ($($name:literal,)*) => {
+        /// Names and contents of the files.
+        const PRESETS: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../../../presets/apps/", $name, ".toml"))),)*];
+    };
+}
+
+presets! {
+    "webbench",
+    "facebook",
+    "email",
+    "maps",
+    "pulse",
+    "appinstall",
+    "rlbench",
+    "applaunch",
+    "background",
+    "iperf",
+}
+
+/// The names of the built-in applications.
+pub fn preset_names() -> impl ExactSizeIterator<Item = &'static str> {
+    PRESETS.iter().map(|(name, _)| *name)
+}
+
+/// The text of a built-in application, with its comments. The case of the name does not matter.
+///
+/// # Errors
+/// [`emmclab_base::ErrorClass::Config`] if there is no such application; the hint lists them.
+pub fn preset_text(name: &str) -> Result<&'static str> {
+    toml_files::preset("application", PRESETS, name)
+}
+
+impl AppProgram {
+    /// This program combined with others, which begin at the same time. Names of the others are prefixed with the name of their program,
+    /// such as `email: mail.db`. The user waits only for this program: when it ends, all end.
+    ///
+    /// # Errors
+    /// As [`AppProgram::from_toml`], if all of them together exceed the limits of a program, or if two names are equal.
+    pub fn combined_with(mut self, others: &[Self]) -> Result<Self> {
+        let mut names = vec![self.name.clone()];
+        for other in others {
+            let Self { name, files, databases, procedures, threads, .. } = other.clone();
+            // A second program with the same name gets a number.
+            let count = names.iter().filter(|known| **known == name).count();
+            let prefix = if count == 0 { name.clone() } else { format!("{name} {}", count + 1) };
+            names.push(name);
+            let own = |name: &mut String| *name = format!("{prefix}: {name}");
+            self.files.extend(files.into_iter().map(|mut set| {
+                own(&mut set.name);
+                set
+            }));
+            self.databases.extend(databases.into_iter().map(|mut database| {
+                own(&mut database.name);
+                database
+            }));
+            self.procedures.extend(procedures.into_iter().map(|mut procedure| {
+                own(&mut procedure.name);
+                for step in &mut procedure.steps {
+                    step.rename(&own);
+                }
+                procedure
+            }));
+            self.threads.extend(threads.into_iter().map(|mut thread| {
+                own(&mut thread.name);
+                for step in &mut thread.steps {
+                    step.rename(&own);
+                }
+                thread
+            }));
+        }
+        self.name = names.join(" + ");
+        self.check("")?;
+        Ok(self)
+    }
+}
+
+impl ProgramStep {
+    /// Applies `own` to every name of a file, database, procedure, thread, signal and lock.
+    fn rename(&mut self, own: &impl Fn(&mut String)) {
+        match self {
+            Self::Cpu { .. } | Self::Think { .. } | Self::Network { .. } | Self::Sync {} => {}
+            Self::Create { file }
+            | Self::Truncate { file, .. }
+            | Self::Read(FileAccess { file, .. })
+            | Self::Write(FileAccess { file, .. })
+            | Self::Overwrite(FileAccess { file, .. })
+            | Self::Append(FileAccess { file, .. })
+            | Self::Fsync(FileSelection { file, .. })
+            | Self::Fdatasync(FileSelection { file, .. })
+            | Self::Delete(FileSelection { file, .. }) => own(file),
+            Self::Rename { file, to } => {
+                own(file);
+                own(to);
+            }
+            Self::Transaction { database, .. } | Self::Query { database, .. } => own(database),
+            Self::Signal { name } | Self::Wait { name } => own(name),
+            Self::Lock { name, steps } => {
+                own(name);
+                for step in steps {
+                    step.rename(own);
+                }
+            }
+            Self::Start { thread } | Self::Join { thread } => own(thread),
+            Self::Repeat { steps, .. } | Self::Maybe { steps, .. } => {
+                for step in steps {
+                    step.rename(own);
+                }
+            }
+            Self::Call { procedure } => own(procedure),
+        }
+    }
 }

@@ -1,10 +1,14 @@
 //! The steps of a thread. In a program file each step is a table with one key, its name: `{ cpu = { ms = 12 } }`.
 
-use emmclab_base::ByteSize;
+use std::collections::BTreeSet;
+
+use emmclab_base::{ByteSize, Error, ErrorClass, Result};
+use emmclab_host::FileClass;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::random_draws::Amount;
+use super::AppProgram;
+use crate::random_draws::{Amount, DrawableQuantity};
 
 /// A step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -204,4 +208,265 @@ fn is_one(count: &Amount<u64>) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_same(pick: &FilePickOrder) -> bool {
     *pick == FilePickOrder::Same
+}
+
+/// Maximum number of threads: the default limit of Linux for process and thread ids (`PID_MAX_DEFAULT`).
+const MOST_THREADS: usize = 32_768;
+/// Maximum number of files in all sets together.
+const MOST_FILES: u64 = 1 << 20;
+/// Maximum number of bytes of an access or transfer.
+const MOST_BYTES: u64 = 1 << 40;
+/// Maximum number of pages of a transaction or query.
+const MOST_PAGES: u64 = 1 << 20;
+
+/// An error: the key, its value, the problem, and a hint.
+struct ProgramFault {
+    key: &'static str,
+    value: String,
+    problem: String,
+    hint: String,
+}
+
+type CheckResult = std::result::Result<(), ProgramFault>;
+
+fn fault(key: &'static str, value: &str, problem: impl Into<String>, hint: impl Into<String>) -> CheckResult {
+    Err(ProgramFault { key, value: value.to_owned(), problem: problem.into(), hint: hint.into() })
+}
+
+impl AppProgram {
+    /// Returns an error if the program cannot be run; `text` is the file, for the line number.
+    pub(crate) fn check(&self, text: &str) -> Result<()> {
+        let names = DeclaredNames::of(self);
+        let all = self.check_sets().and_then(|()| names.check(self)).and_then(|()| names.check_steps(self));
+        all.map_err(|ProgramFault { key, value, problem, hint }| {
+            let error = Error::new(ErrorClass::Config, problem).of_field(key, 0, value.as_bytes()).hint(hint);
+            // The last occurrence of a name is the faulty one: a duplicate or an unknown name.
+            match text.rfind(&format!("\"{value}\"")) {
+                Some(at) => error.at_line(text[..at].matches('\n').count() as u64 + 1),
+                None => error,
+            }
+        })
+    }
+
+    fn check_sets(&self) -> CheckResult {
+        if let Some(beyond) = self.threads.get(MOST_THREADS) {
+            let problem = format!("{} threads are more than a kernel has: at most {MOST_THREADS}", self.threads.len());
+            return fault("thread.name", &beyond.name, problem, "let fewer threads do more with `repeat`");
+        }
+        let mut files = 2 * self.databases.len() as u64;
+        for set in &self.files {
+            files += u64::from(set.count);
+            if set.count == 0 || files > MOST_FILES {
+                let problem = format!("`count` must be 1 to {MOST_FILES}, over all sets");
+                return fault("file.name", &set.name, problem, "give a smaller `count`");
+            }
+            if matches!(set.class, FileClass::Metadata | FileClass::FilesystemJournal) {
+                let problem = format!("`{}` is a class of blocks of the file system", set.class.name());
+                return fault("file.name", &set.name, problem, "write database, database_journal, cache or other");
+            }
+            if let Some(size) = &set.size {
+                amount("file.name", &set.name, "size", size, 0..=MOST_BYTES)?;
+            }
+        }
+        for database in &self.databases {
+            let page = database.page_size.0;
+            if !page.is_power_of_two() || !(512..=65536).contains(&page) {
+                let problem = "`page_size` must be a power of two from 512 to 65536";
+                return fault("database.name", &database.name, problem, "write page_size = \"4KB\"");
+            }
+            if database.size.0 < 2 * page || database.size.0 / page > u64::from(u32::MAX) {
+                let problem = "`size` must be at least two pages, and at most 2^32 pages";
+                return fault("database.name", &database.name, problem, "write size = \"1MB\"");
+            }
+            if database.checkpoint_pages == 0 {
+                let problem = "`checkpoint_pages` must be at least 1";
+                return fault("database.name", &database.name, problem, "use 1000, the default of SQLite");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The names that steps can use.
+struct DeclaredNames<'a> {
+    files: Vec<&'a str>,
+    databases: Vec<&'a str>,
+    procedures: Vec<&'a str>,
+    threads: Vec<&'a str>,
+    signalled: BTreeSet<&'a str>,
+}
+
+impl<'a> DeclaredNames<'a> {
+    fn of(program: &'a AppProgram) -> Self {
+        let mut signalled = BTreeSet::new();
+        each_step(program, &mut |_, step| {
+            if let ProgramStep::Signal { name } = step {
+                signalled.insert(name.as_str());
+            }
+            Ok(())
+        })
+        .unwrap_or_default();
+        Self {
+            files: program.files.iter().map(|set| set.name.as_str()).collect(),
+            databases: program.databases.iter().map(|database| database.name.as_str()).collect(),
+            procedures: program.procedures.iter().map(|procedure| procedure.name.as_str()).collect(),
+            threads: program.threads.iter().map(|thread| thread.name.as_str()).collect(),
+            signalled,
+        }
+    }
+
+    fn check(&self, program: &AppProgram) -> CheckResult {
+        let kinds = [
+            ("file.name", &self.files),
+            ("database.name", &self.databases),
+            ("procedure.name", &self.procedures),
+            ("thread.name", &self.threads),
+        ];
+        for (key, names) in kinds {
+            let mut seen = BTreeSet::new();
+            if let Some(twice) = names.iter().find(|name| !seen.insert(**name)) {
+                return fault(key, twice, "there are two of this name", "give each its own name");
+            }
+        }
+        check_name_exists("user_waits_for", &program.user_waits_for, &self.threads)?;
+        let waited = program.threads.iter().find(|thread| thread.name == program.user_waits_for);
+        if waited.is_some_and(|thread| !thread.at_begin) {
+            let problem = "the thread that the user waits for must begin with the program";
+            return fault("user_waits_for", &program.user_waits_for, problem, "leave out `at_begin = false`");
+        }
+        Ok(())
+    }
+
+    fn check_steps(&self, program: &AppProgram) -> CheckResult {
+        each_step(program, &mut |inside, step| self.check_step(program, inside, step))
+    }
+
+    fn check_step(&self, program: &AppProgram, inside: &str, step: &ProgramStep) -> CheckResult {
+        match step {
+            ProgramStep::Cpu { ms } => amount("cpu.ms", inside, "ms", ms, 0..=u64::MAX),
+            ProgramStep::Think { ms } => amount("think.ms", inside, "ms", ms, 0..=u64::MAX),
+            ProgramStep::Network { size, round_trips } => {
+                amount("network.size", inside, "size", size, 0..=MOST_BYTES)?;
+                amount("network.round_trips", inside, "round_trips", round_trips, 0..=1_000_000)
+            }
+            ProgramStep::Create { file } => check_name_exists("file", file, &self.files),
+            ProgramStep::Read(access) | ProgramStep::Overwrite(access) => self.check_access(access),
+            ProgramStep::Write(access) | ProgramStep::Append(access) => {
+                if access.place.is_some() {
+                    let problem = "`place` is only for `read` and `overwrite`";
+                    return fault("file", &access.file, problem, "leave it out, or use `overwrite`");
+                }
+                self.check_access(access)
+            }
+            ProgramStep::Fsync(picked) | ProgramStep::Fdatasync(picked) | ProgramStep::Delete(picked) => {
+                check_name_exists("file", &picked.file, &self.files)
+            }
+            ProgramStep::Rename { file, to } => {
+                check_name_exists("file", file, &self.files)?;
+                check_name_exists("to", to, &self.files)?;
+                if file == to {
+                    let problem = "a file cannot replace a file of its own set";
+                    return fault("to", to, problem, "name another set");
+                }
+                let partition = |name: &str| program.files.iter().find(|set| set.name == name);
+                let partitions = [partition(file), partition(to)].map(|set| set.map(|set| &set.partition));
+                if partitions[0] != partitions[1] {
+                    let problem = "a file cannot be renamed to another partition";
+                    return fault("to", to, problem, "put both sets on the same partition");
+                }
+                Ok(())
+            }
+            ProgramStep::Truncate { file, size, .. } => {
+                amount("truncate.size", file, "size", size, 0..=MOST_BYTES)?;
+                check_name_exists("file", file, &self.files)
+            }
+            ProgramStep::Transaction { database, count, pages, new_pages } => {
+                amount("transaction.count", database, "count", count, 0..=u64::MAX)?;
+                amount("transaction.pages", database, "pages", pages, 0..=MOST_PAGES)?;
+                amount("transaction.new_pages", database, "new_pages", new_pages, 0..=MOST_PAGES)?;
+                check_name_exists("database", database, &self.databases)
+            }
+            ProgramStep::Query { database, count, pages } => {
+                amount("query.count", database, "count", count, 0..=u64::MAX)?;
+                amount("query.pages", database, "pages", pages, 0..=MOST_PAGES)?;
+                check_name_exists("database", database, &self.databases)
+            }
+            ProgramStep::Wait { name } if !self.signalled.contains(name.as_str()) => {
+                fault("wait.name", name, "no thread sends this signal", "add `{ signal = { name = ... } }`")
+            }
+            ProgramStep::Start { thread } | ProgramStep::Join { thread } => {
+                check_name_exists("thread", thread, &self.threads)
+            }
+            ProgramStep::Repeat { times: Some(times), .. } => {
+                amount("repeat.times", inside, "times", times, 0..=u64::MAX)
+            }
+            ProgramStep::Repeat { times: None, .. } if inside == program.user_waits_for => {
+                let problem = "the thread that the user waits for repeats steps for ever";
+                fault("thread.name", inside, problem, "give `times`")
+            }
+            ProgramStep::Maybe { pct, .. } if !(0.0..=100.0).contains(pct) => {
+                fault("maybe.pct", &pct.to_string(), "must be 0 to 100", "give a share in percent")
+            }
+            ProgramStep::Call { procedure } => check_name_exists("procedure", procedure, &self.procedures),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_access(&self, access: &FileAccess) -> CheckResult {
+        amount("size", &access.file, "size", &access.size, 1..=MOST_BYTES)?;
+        amount("count", &access.file, "count", &access.count, 0..=u64::MAX)?;
+        check_name_exists("file", &access.file, &self.files)
+    }
+}
+
+/// Calls `check` with each step and the name of its thread or procedure.
+fn each_step<'a>(
+    program: &'a AppProgram,
+    check: &mut impl FnMut(&'a str, &'a ProgramStep) -> CheckResult,
+) -> CheckResult {
+    fn walk<'a>(
+        inside: &'a str,
+        steps: &'a [ProgramStep],
+        check: &mut impl FnMut(&'a str, &'a ProgramStep) -> CheckResult,
+    ) -> CheckResult {
+        for step in steps {
+            check(inside, step)?;
+            if let ProgramStep::Lock { steps, .. }
+            | ProgramStep::Repeat { steps, .. }
+            | ProgramStep::Maybe { steps, .. } = step
+            {
+                walk(inside, steps, check)?;
+            }
+        }
+        Ok(())
+    }
+    let threads = program.threads.iter().map(|thread| (&thread.name, &thread.steps));
+    let procedures = program.procedures.iter().map(|procedure| (&procedure.name, &procedure.steps));
+    threads.chain(procedures).try_for_each(|(name, steps)| walk(name, steps, check))
+}
+
+fn check_name_exists(key: &'static str, name: &str, names: &[&str]) -> CheckResult {
+    if names.contains(&name) {
+        return Ok(());
+    }
+    let there = if names.is_empty() { "there is none".to_owned() } else { format!("there are: {}", names.join(", ")) };
+    fault(key, name, "is not defined in this program", there)
+}
+
+fn amount<T: DrawableQuantity>(
+    key: &'static str,
+    inside: &str,
+    name: &str,
+    amount: &Amount<T>,
+    range: std::ops::RangeInclusive<u64>,
+) -> CheckResult {
+    if let Some((problem, hint)) = amount.fault() {
+        return fault(key, inside, problem, hint);
+    }
+    let (least, most) = amount.range();
+    if range.contains(&least) && range.contains(&most) {
+        return Ok(());
+    }
+    let (bound, side) = if least < *range.start() { (*range.start(), "least") } else { (*range.end(), "most") };
+    fault(key, inside, format!("`{name}` must be at {side} {bound}"), format!("change `{name}` there"))
 }

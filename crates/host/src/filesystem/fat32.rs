@@ -11,16 +11,12 @@ use std::ops::Range;
 use emmclab_base::{BlockRole, Error, ErrorClass, Nanos, Result, SectorRangeMap};
 
 use crate::block::{BioId, BioRequest};
-use crate::core::HostCore;
-use crate::finished_operation::WaitReason;
-use crate::mount::Mount;
-use crate::operation::FolderId;
+use crate::config::Mount;
+use crate::core::{FilesystemJob, HostCore, StepOutcome, TaskId};
+use crate::operation::{FolderId, WaitReason};
 use crate::request::IoCause;
-use crate::task::{FilesystemJob, StepOutcome, TaskId};
 
-use super::FilesystemModel;
-use super::buffers::MetadataBufferTable;
-use super::free_blocks::FreeBlocks;
+use super::{FilesystemModel, FreeBlocks, MetadataBufferTable, place_of};
 
 /// Sectors before the first table.
 const RESERVED: u64 = 32;
@@ -261,26 +257,6 @@ impl Fat32 {
         folder.clusters[cluster.min(last)] + sector
     }
 
-    fn ready(&mut self, core: &mut HostCore, task: TaskId, blocks: &[u64]) -> bool {
-        let mut ready = true;
-        for block in blocks {
-            ready &= self.buffers.make_ready(core, task, *block);
-        }
-        ready
-    }
-
-    /// The sector of the table where the search for the next cluster starts.
-    fn next_entry(&self) -> u64 {
-        RESERVED + self.next / ENTRIES
-    }
-
-    fn flush(&mut self, core: &mut HostCore, task: TaskId) -> StepOutcome {
-        if self.barrier {
-            core.submit_for(BioRequest::flush(self.mount, core.cause(task)), task);
-        }
-        StepOutcome::Wait(WaitReason::SyncCommit)
-    }
-
     /// Writes the dirty sectors of the tables and the sector `entry`, or all dirty sectors if `entry` is `None`; then flushes.
     fn sync(&mut self, core: &mut HostCore, task: TaskId, entry: Option<u64>) -> StepOutcome {
         core.tasks[task].part += 1;
@@ -296,7 +272,7 @@ impl Fat32 {
                 }
                 StepOutcome::Wait(WaitReason::SyncData)
             }
-            2 => self.flush(core, task),
+            2 => core.flush_for(task, self.mount, self.barrier),
             _ => StepOutcome::Done,
         }
     }
@@ -315,15 +291,14 @@ impl FilesystemModel for Fat32 {
     }
 
     fn lookup(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
-        let name = self.files[inode as usize].name;
-        if self.ready(core, task, &[name]) { StepOutcome::Done } else { StepOutcome::Wait(WaitReason::Read) }
+        self.buffers.read(core, task, self.files[inode as usize].name)
     }
 
     fn create(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
         let folder = core.cache.inode(inode).folder;
         self.open_folder(folder);
         let first = self.folders[folder.0 as usize].clusters[0];
-        if !self.ready(core, task, &[first]) {
+        if !self.buffers.make_ready(core, task, &[first]) {
             return StepOutcome::Wait(WaitReason::Read);
         }
         *self.file(inode) = Fat32File::default();
@@ -336,7 +311,7 @@ impl FilesystemModel for Fat32 {
     fn unlink(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
         self.reclaim(core);
         let name = self.files[inode as usize].name;
-        if !self.ready(core, task, &[name]) {
+        if !self.buffers.make_ready(core, task, &[name]) {
             return StepOutcome::Wait(WaitReason::Read);
         }
         self.buffers.change(name, BlockRole::Directory, core.now);
@@ -366,7 +341,7 @@ impl FilesystemModel for Fat32 {
         replaced: Option<u32>,
     ) -> StepOutcome {
         let old = self.files[inode as usize].name;
-        if !self.ready(core, task, &[old]) {
+        if !self.buffers.make_ready(core, task, &[old]) {
             return StepOutcome::Wait(WaitReason::Read);
         }
         let from = core.cache.inode(inode).folder.0 as usize;
@@ -386,8 +361,8 @@ impl FilesystemModel for Fat32 {
 
     fn begin_write(&mut self, core: &mut HostCore, task: TaskId, _: u32) -> StepOutcome {
         self.reclaim(core);
-        let entry = self.next_entry();
-        if self.ready(core, task, &[entry]) { StepOutcome::Done } else { StepOutcome::Wait(WaitReason::Read) }
+        // The sector of the table where the search for the next cluster starts.
+        self.buffers.read(core, task, RESERVED + self.next / ENTRIES)
     }
 
     fn wrote(&mut self, core: &mut HostCore, inode: u32, _: Range<u64>, grew: bool) {
@@ -395,8 +370,7 @@ impl FilesystemModel for Fat32 {
     }
 
     fn map(&self, inode: u32, page: u64) -> Option<(u64, u64)> {
-        let (from, to, delta) = self.files.get(inode as usize)?.extents.find(page, u64::MAX).next()?;
-        (from == page).then(|| ((page as i64 + delta) as u64 * 8, to - from))
+        place_of(&self.files.get(inode as usize)?.extents, page)
     }
 
     fn place_at_once(&mut self, core: &mut HostCore, inode: u32, page: u64) -> bool {

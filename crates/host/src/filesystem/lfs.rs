@@ -13,11 +13,9 @@ use emmclab_base::{BlockNote, BlockRole, Error, ErrorClass, Nanos, RequestFlags,
 
 use crate::block::BioRequest;
 use crate::cache::PAGE_SECTORS;
-use crate::core::HostCore;
-use crate::finished_operation::WaitReason;
-use crate::mount::Mount;
-use crate::operation::FolderId;
-use crate::task::{FilesystemJob, StepOutcome, TaskId, TaskWork};
+use crate::config::Mount;
+use crate::core::{FilesystemJob, HostCore, StepOutcome, TaskId, TaskWork};
+use crate::operation::{FolderId, WaitReason};
 
 use super::FilesystemModel;
 use super::segment_log::{LogHead, OWN, SegmentLog, place_counted};
@@ -152,13 +150,6 @@ impl Lfs {
 
     fn nodes_of(&self, object: u32) -> Vec<u32> {
         self.dirty_nodes.range((object, 0)..=(object, u32::MAX)).map(|(_, node)| *node).collect()
-    }
-
-    fn flush(&mut self, core: &mut HostCore, task: TaskId) -> StepOutcome {
-        if self.barrier {
-            core.submit_for(BioRequest::flush(self.mount, core.cause(task)), task);
-        }
-        StepOutcome::Wait(WaitReason::SyncCommit)
     }
 
     /// Makes the task wait for the end of a checkpoint that begins now or later. Returns whether this call started the checkpoint.
@@ -432,7 +423,7 @@ impl FilesystemModel for Lfs {
                 }
                 StepOutcome::Wait(WaitReason::SyncCommit)
             }
-            1 => self.flush(core, task),
+            1 => core.flush_for(task, self.mount, self.barrier),
             _ => StepOutcome::Done,
         }
     }

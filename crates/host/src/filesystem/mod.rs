@@ -4,24 +4,24 @@
 //! an operation reads and changes, and what a sync waits for. The page cache, write-back and the block layer are implemented elsewhere.
 //!
 //! Methods that return a [`StepOutcome`] may be called again after a wait: they change nothing before they return [`StepOutcome::Done`]. Syncs are an
-//! exception: they count their parts in [`crate::task::HostTask::partial_block`].
+//! exception: they count their parts in [`crate::core::HostTask::partial_block`].
 
-mod buffers;
 mod ext4;
 mod fat32;
-mod free_blocks;
 mod lfs;
 mod segment_log;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use emmclab_base::{Nanos, Result};
+use emmclab_base::{BlockNote, BlockRole, Nanos, RequestFlags, Result, SectorRangeMap};
+use rustc_hash::FxHashMap;
 
-use crate::config::HostConfig;
-use crate::core::HostCore;
-use crate::mount::{FilesystemKind, Mount};
-use crate::operation::FolderId;
-use crate::task::{FilesystemJob, StepOutcome, TaskId};
+use crate::block::{BioId, BioRequest};
+use crate::config::{FilesystemKind, HostConfig, Mount};
+use crate::core::{FilesystemJob, HostCore, StepOutcome, TaskId};
+use crate::operation::{FolderId, WaitReason};
+use crate::request::IoCause;
 
 /// A file system on a partition. Sectors are those of the partition, pages have 4 KB.
 pub(crate) trait FilesystemModel {
@@ -130,5 +130,283 @@ pub(crate) fn build(number: u16, mount: &Mount, config: &HostConfig) -> Result<B
         FilesystemKind::Ext4 => Ok(Box::new(ext4::Ext4::new(number, mount, config.commit_interval())?)),
         FilesystemKind::Fat32 => Ok(Box::new(fat32::Fat32::new(number, mount)?)),
         FilesystemKind::Lfs => Ok(Box::new(lfs::Lfs::new(number, mount)?)),
+    }
+}
+
+/// The sector of a page and the number of pages that are contiguous from it on, by the extents of a file: their values are the page of
+/// the partition minus the page of the file.
+fn place_of(extents: &SectorRangeMap<i64>, page: u64) -> Option<(u64, u64)> {
+    let (from, to, delta) = extents.find(page, u64::MAX).next()?;
+    (from == page).then(|| ((page as i64 + delta) as u64 * 8, to - from))
+}
+
+// Metadata blocks in memory: whether they have to be written in place, and with a journal, the last transaction that logged them.
+
+/// A metadata block.
+#[derive(Clone, Copy, Debug)]
+struct MetadataBuffer {
+    role: BlockRole,
+    /// Its read or its write in place, and its write to the journal, while they are in progress.
+    home: BioId,
+    copy: BioId,
+    /// The last transaction that logged it; 0 for none.
+    transaction: u32,
+}
+
+impl MetadataBuffer {
+    fn new(role: BlockRole) -> Self {
+        Self { role, home: BioId::NONE, copy: BioId::NONE, transaction: 0 }
+    }
+}
+
+/// The metadata blocks that were read or written; they are never evicted.
+#[derive(Debug)]
+struct MetadataBufferTable {
+    mount: u16,
+    /// Sectors per block.
+    sectors: u32,
+    blocks: FxHashMap<u64, MetadataBuffer>,
+    /// Blocks that have to be written in place, and since when. With a journal, these are blocks whose last transaction is committed.
+    dirty: BTreeMap<u64, Nanos>,
+}
+
+impl MetadataBufferTable {
+    pub fn new(mount: u16, sectors: u32) -> Self {
+        Self { mount, sectors, blocks: FxHashMap::default(), dirty: BTreeMap::new() }
+    }
+
+    fn sector(&self, block: u64) -> u64 {
+        block * u64::from(self.sectors)
+    }
+
+    /// Reads blocks that are not in memory, and makes the task wait for those that are read or that a commit is writing. Returns whether
+    /// all are ready.
+    pub fn make_ready(&mut self, core: &mut HostCore, task: TaskId, blocks: &[u64]) -> bool {
+        blocks.iter().fold(true, |ready, block| self.make_block_ready(core, task, *block) & ready)
+    }
+
+    /// A step that waits until a block was read.
+    pub fn read(&mut self, core: &mut HostCore, task: TaskId, block: u64) -> StepOutcome {
+        if self.make_block_ready(core, task, block) { StepOutcome::Done } else { StepOutcome::Wait(WaitReason::Read) }
+    }
+
+    fn make_block_ready(&mut self, core: &mut HostCore, task: TaskId, block: u64) -> bool {
+        if let Some(buffer) = self.blocks.get(&block) {
+            let home = core.await_bio(buffer.home, task);
+            return !core.await_bio(buffer.copy, task) && !home;
+        }
+        let home =
+            core.submit_for(BioRequest::read(self.mount, self.sector(block), self.sectors, core.cause(task)), task);
+        self.blocks.insert(block, MetadataBuffer { home, ..MetadataBuffer::new(BlockRole::Metadata) });
+        false
+    }
+
+    /// Adds a new block, or one whose contents are known without a read.
+    pub fn add(&mut self, block: u64, role: BlockRole) {
+        self.blocks.entry(block).or_insert(MetadataBuffer::new(role));
+    }
+
+    /// Removes a freed block; returns whether a transaction had logged it.
+    pub fn forget(&mut self, block: u64) -> bool {
+        self.dirty.remove(&block);
+        self.blocks.remove(&block).is_some_and(|buffer| buffer.transaction != 0)
+    }
+
+    /// Marks a block as changed; it may be written in place at any time.
+    pub fn change(&mut self, block: u64, role: BlockRole, now: Nanos) {
+        self.blocks.entry(block).or_insert(MetadataBuffer::new(role)).role = role;
+        self.dirty.entry(block).or_insert(now);
+    }
+
+    /// Records that a transaction changes the block; returns whether the block is new in that transaction.
+    pub fn log(&mut self, block: u64, role: BlockRole, transaction: u32) -> bool {
+        let buffer = self.blocks.entry(block).or_insert(MetadataBuffer::new(role));
+        buffer.role = role;
+        if buffer.transaction == transaction {
+            return false;
+        }
+        buffer.transaction = transaction;
+        self.dirty.remove(&block);
+        true
+    }
+
+    /// Records the bio that writes the block to the journal.
+    pub fn set_copy(&mut self, block: u64, bio: BioId) {
+        if let Some(buffer) = self.blocks.get_mut(&block) {
+            buffer.copy = bio;
+        }
+    }
+
+    /// After the commit of a transaction, marks the block as to be written in place, unless a later transaction has logged it too.
+    pub fn mark_committed(&mut self, block: u64, transaction: u32, now: Nanos) {
+        if self.blocks.get(&block).is_some_and(|buffer| buffer.transaction == transaction) {
+            self.dirty.insert(block, now);
+        }
+    }
+
+    /// Whether the log must still keep the copy of the block from this transaction.
+    pub fn is_needed(&self, core: &HostCore, block: u64, transaction: u32) -> bool {
+        self.blocks.get(&block).is_some_and(|buffer| {
+            buffer.transaction == transaction && (self.dirty.contains_key(&block) || core.queue.in_flight(buffer.home))
+        })
+    }
+
+    /// When the oldest dirty block became dirty.
+    pub fn oldest(&self) -> Option<Nanos> {
+        self.dirty.values().min().copied()
+    }
+
+    /// Writes one dirty block in place.
+    pub fn write_home(&mut self, core: &mut HostCore, block: u64, cause: IoCause, waiter: Option<TaskId>) {
+        let sector = self.sector(block);
+        let Some(buffer) = self.blocks.get_mut(&block) else { return };
+        // A block has at most one write in progress.
+        if core.queue.in_flight(buffer.home) || self.dirty.remove(&block).is_none() {
+            if let Some(task) = waiter {
+                core.await_bio(buffer.home, task);
+            }
+            return;
+        }
+        let mut write = BioRequest::write(self.mount, sector, self.sectors, buffer.role, cause);
+        let transaction = (buffer.transaction != 0).then_some(buffer.transaction);
+        write.note = Some(BlockNote { transaction, ..BlockNote::new(buffer.role, self.sectors) });
+        if waiter.is_some() {
+            write.flags |= RequestFlags::SYNC;
+        }
+        buffer.home = core.submit(write);
+        if let Some(task) = waiter {
+            core.await_bio(buffer.home, task);
+        }
+    }
+
+    /// Writes the blocks in place that became dirty at `until` or earlier, in order of address.
+    pub fn write_all(&mut self, core: &mut HostCore, until: Nanos, cause: IoCause, waiter: Option<TaskId>) {
+        self.write_range(core, 0..u64::MAX, until, cause, waiter);
+    }
+
+    /// As `write_all`, for a range of blocks.
+    pub fn write_range(
+        &mut self,
+        core: &mut HostCore,
+        blocks: Range<u64>,
+        until: Nanos,
+        cause: IoCause,
+        waiter: Option<TaskId>,
+    ) {
+        let old: Vec<u64> =
+            self.dirty.range(blocks).filter(|(_, since)| **since <= until).map(|(block, _)| *block).collect();
+        for block in old {
+            self.write_home(core, block, cause, waiter);
+        }
+    }
+}
+
+/// Maximum number of runs that a search for a long run examines in a range, before it takes the longest of them.
+const SEARCH: usize = 256;
+
+/// The free blocks of a file system.
+#[derive(Debug, Default)]
+struct FreeBlocks {
+    runs: SectorRangeMap<()>,
+    blocks: u64,
+}
+
+impl FreeBlocks {
+    /// Number of free blocks.
+    pub fn len(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Adds blocks that are not free.
+    pub fn give(&mut self, from: u64, to: u64) {
+        self.runs.set(from, to, ());
+        self.blocks += to - from;
+    }
+
+    /// Removes blocks that are free.
+    pub fn take(&mut self, from: u64, to: u64) {
+        self.runs.remove(from, to);
+        self.blocks -= to - from;
+    }
+
+    /// Removes the free blocks of a range, which may contain others.
+    pub fn take_any(&mut self, from: u64, to: u64) {
+        let free: u64 = self.runs.find(from, to).map(|(from, to, ())| to - from).sum();
+        self.runs.remove(from, to);
+        self.blocks -= free;
+    }
+
+    /// Number of contiguous free blocks from `block` on, at most `most`.
+    pub fn free_at(&self, block: u64, most: u64) -> u64 {
+        self.runs
+            .find(block, block + most)
+            .next()
+            .filter(|(from, ..)| *from == block)
+            .map_or(0, |(from, to, ())| to - from)
+    }
+
+    /// The first block of the smallest buddy in `low..high` that holds `want` blocks; the lowest if there are several. Buddies are aligned
+    /// runs with a power of two of blocks, into which free runs are divided.
+    pub fn find_buddy(&self, low: u64, high: u64, want: u64) -> Option<u64> {
+        let least = want.next_power_of_two();
+        let mut best: Option<(u64, u64)> = None;
+        for (from, to, ()) in self.runs.find(low, high) {
+            if to - from < least {
+                continue;
+            }
+            let mut at = from;
+            while at < to {
+                let aligned = if at == 0 { u64::MAX } else { 1 << at.trailing_zeros() };
+                let fits = 1 << (to - at).ilog2();
+                let size = aligned.min(fits);
+                if size >= least && best.is_none_or(|(found, _)| size < found) {
+                    best = Some((size, at));
+                }
+                at += size;
+            }
+            if best.is_some_and(|(size, _)| size == least) {
+                break;
+            }
+        }
+        best.map(|(_, at)| at)
+    }
+
+    /// Finds a run of `want` blocks whose first block is a multiple of `align`: the first one from `goal` on, or else from the beginning.
+    /// If there is none, returns the longest run found, without alignment and cut to `want`.
+    pub fn find(&self, goal: u64, want: u64, align: u64) -> Option<(u64, u64)> {
+        let mut best: Option<(u64, u64)> = None;
+        for (low, high) in [(goal, u64::MAX), (0, goal)] {
+            for (from, to, ()) in self.runs.find(low, high).take(SEARCH) {
+                let at = from.next_multiple_of(align);
+                if at + want <= to {
+                    return Some((at, want));
+                }
+                if best.is_none_or(|(_, length)| to - from > length) {
+                    best = Some((from, to - from));
+                }
+            }
+        }
+        best.map(|(from, length)| (from, length.min(want)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_aligned_run_behind_the_goal_is_preferred_and_the_longest_one_taken_else() {
+        let mut free = FreeBlocks::default();
+        free.give(3, 10);
+        free.give(20, 60);
+        assert_eq!(free.find(5, 16, 16), Some((32, 16)));
+        assert_eq!(free.find(50, 16, 16), Some((32, 16)));
+        assert_eq!(free.find(0, 100, 4), Some((20, 40)));
+        assert_eq!(
+            (free.find_buddy(0, 64, 4), free.find_buddy(0, 64, 16), free.find_buddy(0, 64, 33)),
+            (Some(4), Some(32), None)
+        );
+        free.take(20, 60);
+        assert_eq!((free.find(30, 4, 1), free.free_at(4, 100), free.len()), (Some((3, 4)), 6, 7));
     }
 }

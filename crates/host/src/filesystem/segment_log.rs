@@ -8,9 +8,9 @@ use emmclab_base::{
 
 use crate::block::{BioRequest, NONE};
 use crate::cache::PAGE_SECTORS;
+use crate::config::Mount;
 use crate::core::HostCore;
-use crate::mount::Mount;
-use crate::task::TaskId;
+use crate::core::TaskId;
 
 /// The bit of an owner's index that marks a node.
 const NODE: u32 = 1 << 31;

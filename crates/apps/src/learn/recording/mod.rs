@@ -1,8 +1,6 @@
 //! Converts system calls into what each thread did with which file.
 
 mod file_calls;
-mod paths;
-mod wait_calls;
 mod waking_actions;
 
 use std::cell::Cell;
@@ -12,13 +10,11 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use paths::{is_here, is_virtual, plain};
-
-use super::call::{CallArgument, SystemCall};
-use super::files::{DescriptorTarget, ItemIndex, OpenFileDescription, RecordedFiles, SyncWriteScope};
-use super::thread_items::{GapAttribution as OpenEnd, ItemInsertions, RecordedFileOp, RecordedThread, ThreadItem};
-pub(super) use wait_calls::is_wait;
-use wait_calls::{POLLS, is_timer, reaches_storage, waits};
+use super::strace::{CallArgument, SystemCall};
+use super::thread_items::{DescriptorTarget, ItemIndex, OpenFileDescription, RecordedFiles, SyncWriteScope};
+use super::thread_items::{GapAttribution, ItemInsertions, RecordedFileOp, RecordedThread, ThreadItem};
+pub(super) use file_calls::is_wait;
+use file_calls::{POLLS, is_timer, reaches_storage, waits};
 
 /// Placeholder for the folder of a process if it is unknown; relative paths are placed below it.
 const UNKNOWN_FOLDER: &str = "?";
@@ -85,7 +81,7 @@ impl CallRecording {
     /// Handles the end of a thread.
     pub fn exit(&mut self, number: u32, at: i64) {
         let thread = self.thread(number, at);
-        self.passes(thread, at, OpenEnd::Work);
+        self.passes(thread, at, GapAttribution::Work);
         self.ended(thread, at);
     }
 
@@ -107,14 +103,14 @@ impl CallRecording {
     /// Handles a stop of a thread by a signal (`stopped`), or its continuation.
     pub fn stops(&mut self, number: u32, at: i64, stopped: bool) {
         let thread = self.thread(number, at);
-        self.passes(thread, at, if stopped { OpenEnd::Sleep } else { OpenEnd::Work });
+        self.passes(thread, at, if stopped { GapAttribution::Sleep } else { GapAttribution::Work });
         if stopped {
             "stop by a signal".clone_into(&mut self.threads[thread].waited_in);
         }
     }
 
     /// Advances a thread to a time; `open` is how the time after that is used.
-    fn passes(&mut self, thread: usize, at: i64, open: OpenEnd) {
+    fn passes(&mut self, thread: usize, at: i64, open: GapAttribution) {
         self.between(thread, at);
         let found = &mut self.threads[thread];
         (found.at, found.open) = (found.at.max(at), open);
@@ -124,28 +120,28 @@ impl CallRecording {
     /// Accounts for the time of a thread from its last call to this one: work, or a part of a call without a duration.
     fn between(&mut self, thread: usize, to: i64) {
         let found = &mut self.threads[thread];
-        let (gap, open) = (to - found.at, std::mem::replace(&mut found.open, OpenEnd::Work));
+        let (gap, open) = (to - found.at, std::mem::replace(&mut found.open, GapAttribution::Work));
         if gap <= 0 {
             return;
         }
         match open {
-            OpenEnd::Work => {
+            GapAttribution::Work => {
                 self.times.work_ns += gap;
                 found.work(gap);
                 found.polled = false;
             }
-            OpenEnd::Wait => {
+            GapAttribution::Wait => {
                 self.times.pause_ns += gap;
                 found.pause(gap);
                 found.unexplained.add(&found.waited_in, to - gap, to);
             }
-            OpenEnd::Sleep => {
+            GapAttribution::Sleep => {
                 self.times.asleep_ns += gap;
                 found.pause(gap);
                 found.asleep.add(&found.waited_in, to - gap, to);
             }
-            OpenEnd::Storage => self.times.storage_ns += gap,
-            OpenEnd::Network => self.times.network_ns += gap,
+            GapAttribution::Storage => self.times.storage_ns += gap,
+            GapAttribution::Network => self.times.network_ns += gap,
         }
     }
 
@@ -301,11 +297,15 @@ impl CallRecording {
         let place = self.threads[thread].within.take();
         if self.on_files(thread, call, name) {
             self.times.storage_ns += took;
-            self.open_end(thread, call, if reaches_storage(name) { OpenEnd::Storage } else { OpenEnd::Work });
+            self.open_end(
+                thread,
+                call,
+                if reaches_storage(name) { GapAttribution::Storage } else { GapAttribution::Work },
+            );
             return;
         }
         if self.on_network(thread, call, name, took) {
-            self.open_end(thread, call, OpenEnd::Network);
+            self.open_end(thread, call, GapAttribution::Network);
             return;
         }
         if self.on_processes(thread, call, name, took) {
@@ -320,7 +320,7 @@ impl CallRecording {
             return;
         }
         let is_timer = is_timer(call);
-        self.open_end(thread, call, if is_timer { OpenEnd::Sleep } else { OpenEnd::Wait });
+        self.open_end(thread, call, if is_timer { GapAttribution::Sleep } else { GapAttribution::Wait });
         if let Some(cause) = self.cause(thread, call, channel) {
             self.times.awaited_ns += took;
             self.waits_with(thread, cause.thread, call);
@@ -343,7 +343,7 @@ impl CallRecording {
     }
 
     /// Sets how the time until the thread's next call is used, if the call has no duration.
-    fn open_end(&mut self, thread: usize, call: &SystemCall, open: OpenEnd) {
+    fn open_end(&mut self, thread: usize, call: &SystemCall, open: GapAttribution) {
         if !call.timed {
             self.threads[thread].open = open;
             call.name.clone_into(&mut self.threads[thread].waited_in);
@@ -453,4 +453,33 @@ impl CallRecording {
 /// Whether a call starts a thread or a process.
 fn is_spawn(name: &str) -> bool {
     matches!(name, "clone" | "clone2" | "clone3" | "fork" | "vfork")
+}
+
+/// Folders whose files are not stored on a device.
+const VIRTUAL: &[&str] = &["/proc/", "/sys/", "/dev/", "/run/", "/acct/", "anon_inode:"];
+
+/// Whether a folder argument is the working folder of the process.
+fn is_here(word: &str) -> bool {
+    word.contains("AT_FDCWD") || word == "-100" || word.trim_start_matches("0x").trim_start_matches('f') == "9c"
+}
+
+/// Normalises a path: without `.`, `..` and empty components.
+fn plain(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != ".." && *last != UNKNOWN_FOLDER) => {
+                parts.pop();
+            }
+            ".." if path.starts_with('/') => {}
+            part => parts.push(part),
+        }
+    }
+    let root = if path.starts_with('/') { "/" } else { "" };
+    format!("{root}{}", parts.join("/"))
+}
+
+fn is_virtual(path: &str) -> bool {
+    VIRTUAL.iter().any(|folder| path.starts_with(folder))
 }

@@ -2,11 +2,11 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::wait_calls::{POLLS, is_sleep};
+use super::file_calls::{POLLS, is_sleep};
 use super::{CallRecording, is_spawn};
-use crate::learn::call::{CallArgument, SystemCall};
-use crate::learn::files::{DescriptorTarget, ItemIndex};
+use crate::learn::strace::{CallArgument, SystemCall};
 use crate::learn::thread_items::ThreadItem;
+use crate::learn::thread_items::{DescriptorTarget, ItemIndex};
 
 /// An action that others may wait for: the thread, its position in the items, and the time when it began.
 #[derive(Clone, Copy, Debug)]

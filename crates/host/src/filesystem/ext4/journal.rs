@@ -10,9 +10,9 @@ use emmclab_base::{BlockNote, BlockRole, Nanos, RequestFlags};
 
 use crate::block::{BioId, BioRequest};
 use crate::core::HostCore;
-use crate::finished_operation::WaitReason;
+use crate::core::{FilesystemJob, StepOutcome, TaskId, TaskWork};
+use crate::operation::WaitReason;
 use crate::request::IoCause;
-use crate::task::{FilesystemJob, StepOutcome, TaskId, TaskWork};
 
 use super::Ext4;
 

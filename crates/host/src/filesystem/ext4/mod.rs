@@ -4,31 +4,20 @@
 //! commits, access times (mounted with `noatime`), blocks reserved for root, names longer or shorter than 12 bytes.
 
 mod allocate;
-mod folders;
 mod journal;
-mod layout;
 
 use std::ops::Range;
 
 use emmclab_base::{BlockRole, Nanos, Result};
 
-use crate::block::BioRequest;
-use crate::core::HostCore;
-use crate::finished_operation::WaitReason;
-use crate::mount::Mount;
-use crate::operation::FolderId;
+use super::{FilesystemModel, FreeBlocks, MetadataBufferTable, place_of};
+use crate::config::Mount;
+use crate::core::{FilesystemJob, HostCore, StepOutcome, TaskId};
+use crate::operation::{FolderId, WaitReason};
 use crate::request::IoCause;
-use crate::task::{FilesystemJob, StepOutcome, TaskId};
 use crate::writeback::{WritebackRound, write_pages};
-
-use super::FilesystemModel;
-use super::buffers::MetadataBufferTable;
-use super::free_blocks::FreeBlocks;
-
-use allocate::{BlockRange, Ext4File, GroupInodes};
-use folders::Ext4FolderTable;
+use allocate::{BlockRange, Ext4File, Ext4Layout, FLEX, GROUP_BLOCKS, GroupInodes};
 use journal::Ext4Journal;
-use layout::{Ext4Layout, FLEX, GROUP_BLOCKS};
 
 /// Resolution of the times in inodes, in ns.
 const TICK: i64 = 4_000_000;
@@ -133,13 +122,9 @@ impl Ext4 {
         *self.file(inode) = Ext4File::new(group, index);
     }
 
-    /// Reads blocks that are not in memory, and waits for those that a commit is writing. Returns whether the operation can continue.
+    /// Whether a transaction has room and the blocks are ready, so that the operation can continue.
     fn ready(&mut self, core: &mut HostCore, task: TaskId, blocks: &[u64]) -> bool {
-        let mut ready = true;
-        for block in blocks {
-            ready &= self.buffers.make_ready(core, task, *block);
-        }
-        ready
+        self.has_room(core, task) && self.buffers.make_ready(core, task, blocks)
     }
 
     fn log_inode(&mut self, core: &HostCore, inode: u32) {
@@ -184,10 +169,7 @@ impl Ext4 {
     }
 
     fn flush(&mut self, core: &mut HostCore, task: TaskId) -> StepOutcome {
-        if self.barrier {
-            core.submit_for(BioRequest::flush(self.mount, core.cause(task)), task);
-        }
-        StepOutcome::Wait(WaitReason::SyncCommit)
+        core.flush_for(task, self.mount, self.barrier)
     }
 
     /// Writes the dirty pages of a file that have allocated blocks, and waits for all its writes in progress.
@@ -219,7 +201,7 @@ impl FilesystemModel for Ext4 {
         let folder = core.cache.inode(inode).folder;
         let blocks = [self.folders.leaf(folder, inode), self.inode_block(inode), 0];
         let needed = if self.opened { 2 } else { 3 };
-        if !self.has_room(core, task) || !self.ready(core, task, &blocks[..needed]) {
+        if !self.ready(core, task, &blocks[..needed]) {
             return StepOutcome::Wait(WaitReason::Read);
         }
         self.note_open(core);
@@ -245,7 +227,7 @@ impl FilesystemModel for Ext4 {
             self.layout.inode_block(group, index),
             0,
         ];
-        if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
+        if !self.ready(core, task, &blocks) {
             return StepOutcome::Wait(WaitReason::Journal);
         }
         self.take_inode(folder, inode);
@@ -262,7 +244,7 @@ impl FilesystemModel for Ext4 {
     fn unlink(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
         let folder = core.cache.inode(inode).folder;
         let blocks = [self.folders.leaf(folder, inode), self.folder_block(folder), self.inode_block(inode), 0];
-        if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
+        if !self.ready(core, task, &blocks) {
             return StepOutcome::Wait(WaitReason::Journal);
         }
         self.remove_name(core, folder, inode);
@@ -274,7 +256,7 @@ impl FilesystemModel for Ext4 {
     fn free(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
         let Ext4File { group, index, .. } = self.files[inode as usize];
         let blocks = [self.inode_block(inode), self.layout.inode_bitmap(group), 0];
-        if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
+        if !self.ready(core, task, &blocks) {
             return StepOutcome::Wait(WaitReason::Journal);
         }
         self.free_from(core, inode, 0);
@@ -290,7 +272,7 @@ impl FilesystemModel for Ext4 {
 
     fn truncate(&mut self, core: &mut HostCore, task: TaskId, inode: u32, pages: u64) -> StepOutcome {
         let blocks = [self.inode_block(inode), 0];
-        if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
+        if !self.ready(core, task, &blocks) {
             return StepOutcome::Wait(WaitReason::Journal);
         }
         self.log_inode(core, inode);
@@ -323,7 +305,7 @@ impl FilesystemModel for Ext4 {
         if let Some(replaced) = replaced {
             blocks.extend([self.folders.leaf(to, replaced), self.inode_block(replaced), 0]);
         }
-        if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
+        if !self.ready(core, task, &blocks) {
             return StepOutcome::Wait(WaitReason::Journal);
         }
         if let Some(replaced) = replaced {
@@ -347,10 +329,7 @@ impl FilesystemModel for Ext4 {
             return StepOutcome::Done;
         }
         let block = self.inode_block(inode);
-        if !self.has_room(core, task) || !self.ready(core, task, &[block]) {
-            return StepOutcome::Wait(WaitReason::Journal);
-        }
-        StepOutcome::Done
+        if self.ready(core, task, &[block]) { StepOutcome::Done } else { StepOutcome::Wait(WaitReason::Journal) }
     }
 
     fn wrote(&mut self, core: &mut HostCore, inode: u32, pages: Range<u64>, grew: bool) {
@@ -366,8 +345,7 @@ impl FilesystemModel for Ext4 {
     }
 
     fn map(&self, inode: u32, page: u64) -> Option<(u64, u64)> {
-        let (from, to, delta) = self.files.get(inode as usize)?.extents.find(page, u64::MAX).next()?;
-        (from == page).then(|| ((page as i64 + delta) as u64 * 8, to - from))
+        place_of(&self.files.get(inode as usize)?.extents, page)
     }
 
     fn prepare(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
@@ -377,10 +355,7 @@ impl FilesystemModel for Ext4 {
             self.buffers.add(self.layout.block_bitmap(group), BlockRole::BlockBitmap);
         }
         let blocks = [self.layout.block_bitmap(group), self.inode_block(inode)];
-        if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
-            return StepOutcome::Wait(WaitReason::Journal);
-        }
-        StepOutcome::Done
+        if self.ready(core, task, &blocks) { StepOutcome::Done } else { StepOutcome::Wait(WaitReason::Journal) }
     }
 
     fn place(&mut self, core: &mut HostCore, inode: u32, page: u64, count: u64) -> (u64, u64) {
@@ -475,5 +450,149 @@ impl FilesystemModel for Ext4 {
 
     fn write_back(&mut self, core: &mut HostCore, until: Nanos) {
         self.buffers.write_all(core, until, IoCause::WriteBack, None);
+    }
+}
+
+// Folders: their inodes, and the blocks with their names. Beyond one block, names are distributed over leaves by a hash (`dir_index`).
+
+/// Names per block: an entry with a name of 12 bytes takes 20.
+const NAMES_PER_BLOCK: u32 = 204;
+
+/// A folder.
+#[derive(Debug, Default)]
+struct Ext4Folder {
+    pub group: u64,
+    index: u64,
+    /// The root block of the hash tree, if there is one.
+    root: Option<u64>,
+    /// Blocks with names, each with its number of names; empty for a folder that was not used yet.
+    leaves: Vec<(u64, u32)>,
+    /// The last transaction that changed it.
+    pub changed: u32,
+}
+
+impl Ext4Folder {
+    fn leaf_of(&self, inode: u32) -> usize {
+        // Fibonacci hashing: neighbours are spread evenly.
+        let hash = u64::from(inode).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        (hash as usize) % self.leaves.len().max(1)
+    }
+}
+
+/// All folders.
+#[derive(Debug)]
+struct Ext4FolderTable(Vec<Ext4Folder>);
+
+impl Ext4FolderTable {
+    /// Only the root folder: inode 2, in the first block after the tables.
+    pub fn new(block: u64) -> Self {
+        Self(vec![Ext4Folder { index: 1, leaves: vec![(block, 0)], ..Ext4Folder::default() }])
+    }
+
+    pub fn get(&self, folder: FolderId) -> &Ext4Folder {
+        &self.0[folder.0 as usize]
+    }
+
+    /// The block with a file's name.
+    pub fn leaf(&self, folder: FolderId, inode: u32) -> u64 {
+        let folder = self.get(folder);
+        folder.leaves[folder.leaf_of(inode)].0
+    }
+
+    /// Adds a name without logging it, for files that exist from the start.
+    pub fn add_quietly(&mut self, folder: FolderId, inode: u32) {
+        let folder = &mut self.0[folder.0 as usize];
+        let leaf = folder.leaf_of(inode);
+        folder.leaves[leaf].1 += 1;
+    }
+}
+
+impl Ext4 {
+    /// Initialises a folder, which exists from the start, at its first use. Folders of the root are spread over flex groups.
+    fn open_folder(&mut self, id: FolderId) {
+        let at = id.0 as usize;
+        if self.folders.0.len() <= at {
+            self.folders.0.resize_with(at + 1, Ext4Folder::default);
+        }
+        if !self.folders.0[at].leaves.is_empty() {
+            return;
+        }
+        let flexes = self.layout.groups.div_ceil(FLEX);
+        let flex = u64::from(id.0).wrapping_mul(0x9E37_79B9_7F4A_7C15) % flexes;
+        let group = self.inode_group(flex * FLEX);
+        let index = self.inodes[group as usize].take();
+        let block = self.folder_place(group);
+        self.folders.0[at] = Ext4Folder { group, index, leaves: vec![(block, 0)], ..Ext4Folder::default() };
+    }
+
+    /// Allocates a block for names. Folders are stored in the first group of a flex group.
+    fn folder_place(&mut self, group: u64) -> u64 {
+        let found = self.free.find(group / FLEX * FLEX * GROUP_BLOCKS, 1, 1);
+        assert!(found.is_some(), "a hundredth of the file system is kept for folders");
+        let block = found.map_or(0, |(block, _)| block);
+        self.free.take(block, block + 1);
+        self.used += 1;
+        block
+    }
+
+    /// The block with the folder's inode.
+    fn folder_block(&self, folder: FolderId) -> u64 {
+        let folder = self.folders.get(folder);
+        self.layout.inode_block(folder.group, folder.index)
+    }
+
+    /// Adds a name; a full leaf is split.
+    fn add_name(&mut self, core: &HostCore, id: FolderId, inode: u32) {
+        let at = id.0 as usize;
+        let leaf = self.folders.0[at].leaf_of(inode);
+        if self.folders.0[at].leaves[leaf].1 >= NAMES_PER_BLOCK {
+            self.split_leaf(core, id, leaf);
+        }
+        let leaf = self.folders.0[at].leaf_of(inode);
+        self.folders.0[at].leaves[leaf].1 += 1;
+        self.log_name(core, id, inode);
+    }
+
+    /// Removes a name.
+    fn remove_name(&mut self, core: &HostCore, id: FolderId, inode: u32) {
+        let folder = &mut self.folders.0[id.0 as usize];
+        let leaf = folder.leaf_of(inode);
+        folder.leaves[leaf].1 = folder.leaves[leaf].1.saturating_sub(1);
+        self.log_name(core, id, inode);
+    }
+
+    fn log_name(&mut self, core: &HostCore, id: FolderId, inode: u32) {
+        self.log(core, self.folders.leaf(id, inode), BlockRole::Directory);
+        self.log(core, self.folder_block(id), BlockRole::InodeTable);
+        self.folders.0[id.0 as usize].changed = self.journal.running.id;
+    }
+
+    fn split_leaf(&mut self, core: &HostCore, id: FolderId, leaf: usize) {
+        let at = id.0 as usize;
+        let group = self.folders.0[at].group;
+        let mut added = vec![self.folder_place(group)];
+        if self.folders.0[at].root.is_none() {
+            // The first block becomes the root of the tree, and its names go to two new ones.
+            added.push(self.folder_place(group));
+            let (block, names) = self.folders.0[at].leaves[0];
+            self.folders.0[at].root = Some(block);
+            self.folders.0[at].leaves = vec![(added[0], names / 2), (added[1], names - names / 2)];
+        } else {
+            let half = self.folders.0[at].leaves[leaf].1 / 2;
+            self.folders.0[at].leaves[leaf].1 -= half;
+            self.folders.0[at].leaves.push((added[0], half));
+            let old = self.folders.0[at].leaves[leaf].0;
+            self.log(core, old, BlockRole::Directory);
+        }
+        for block in added {
+            self.buffers.add(block, BlockRole::Directory);
+            self.log(core, block, BlockRole::Directory);
+            let group = Ext4Layout::group_of(block);
+            self.log(core, self.layout.block_bitmap(group), BlockRole::BlockBitmap);
+            self.log_descriptor(core, group);
+        }
+        if let Some(root) = self.folders.0[at].root {
+            self.log(core, root, BlockRole::Directory);
+        }
     }
 }
