@@ -133,7 +133,6 @@ pub(crate) struct CountedRequest {
     submitted: Nanos,
 }
 
-/// Counts requests.
 #[derive(Debug, Default)]
 pub(crate) struct RequestCounter {
     all: ReadWriteCounts,
@@ -183,7 +182,6 @@ impl RequestCounter {
         CountedRequest { class: block.class, op, sequential, submitted: now }
     }
 
-    /// Counts the completion of a request.
     pub fn complete(&mut self, counted: CountedRequest, now: Nanos) {
         let CountedRequest { class, op, sequential, submitted } = counted;
         let groups = [self.all.of(op), self.classes[class as usize].of(op)];

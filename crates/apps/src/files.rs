@@ -14,7 +14,6 @@ const ALIGNMENT: u64 = 4096;
 /// Number of the generator for initial file sizes; no thread has this number.
 const SIZES: u32 = u32::MAX - 1;
 
-/// A set of files.
 #[derive(Debug)]
 struct FileSetState {
     name: String,
@@ -35,7 +34,6 @@ pub(crate) struct FileCursor {
     position: u64,
 }
 
-/// All files of a program.
 #[derive(Debug)]
 pub(crate) struct ProgramFiles {
     sets: Vec<FileSetState>,
@@ -107,7 +105,6 @@ impl ProgramFiles {
         Ok(file)
     }
 
-    /// Number of sets.
     pub fn sets(&self) -> usize {
         self.sets.len()
     }

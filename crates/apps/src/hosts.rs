@@ -66,7 +66,6 @@ pub struct PeriodicWork {
 }
 
 impl PeriodicWork {
-    /// The thread that does it.
     pub(crate) fn thread(&self) -> ThreadProgram {
         let steps = vec![
             ProgramStep::Think { ms: Amount::Fixed(self.every_ms) },
@@ -357,7 +356,6 @@ impl HostSetup {
     }
 }
 
-/// The mount with this name.
 pub(crate) fn mount_of(mounts: &[(&str, Mount)], name: &str) -> Option<MountId> {
     mounts.iter().position(|(known, _)| *known == name).map(|at| MountId(at as u16))
 }

@@ -5,14 +5,12 @@ use emmclab_base::Nanos;
 /// Work is counted in this fraction of a bit, so that a rate in bits per second is the work done per nanosecond.
 const PER_BIT: u128 = 1_000_000_000;
 
-/// A transfer in progress.
 #[derive(Clone, Copy, Debug)]
 struct NetworkTransfer {
     thread: u32,
     remaining_bits: u128,
 }
 
-/// A network link.
 #[derive(Debug)]
 pub(crate) struct NetworkLink {
     /// Rate in bits per second.

@@ -58,7 +58,6 @@ pub trait DrawableQuantity: Copy {
     }
 }
 
-/// A count.
 impl DrawableQuantity for u64 {
     fn units(self) -> u64 {
         self

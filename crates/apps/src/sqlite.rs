@@ -16,7 +16,6 @@ const HEADER_IN_USE: u64 = 28;
 const WAL_HEADER: u64 = 32;
 const FRAME_HEADER: u64 = 24;
 
-/// The state of a database.
 #[derive(Debug)]
 pub(crate) struct SqliteState {
     file: FileId,
@@ -30,19 +29,16 @@ pub(crate) struct SqliteState {
     /// Number of pages in the file, and in its working set.
     pages: u64,
     working_set_pages: u64,
-    /// Whether the journal exists.
     journal_exists: bool,
     /// Number of frames in the write-ahead log since its last restart, and the pages in them.
     frames: u64,
     logged: BTreeSet<u64>,
-    /// Pages in the pager's cache.
     cached_pages: PageNumberSet,
     /// The pages of a transaction; buffers are reused.
     touched: Vec<u64>,
     marks: PageNumberSet,
 }
 
-/// A set of page numbers.
 #[derive(Debug, Default)]
 struct PageNumberSet(Vec<u64>);
 

@@ -121,7 +121,6 @@ impl<'a, D: SimulatedBlockDevice> SimulatedStorage<'a, D> {
         }
     }
 
-    /// Counts of the requests to the device.
     pub fn counts(&self) -> RequestCounts {
         self.counter.counts()
     }

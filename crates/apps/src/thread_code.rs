@@ -12,74 +12,35 @@ const MOST_INSTRUCTIONS: usize = 1 << 20;
 const MOST_DEPTH: u32 = 64;
 
 /// An instruction of a thread. Sets of files, databases, threads, signals and locks are identified by numbers.
+///
+/// `Repeat` repeats the instructions up to `end` this many times, or for ever for `None`; `Again` is the end of a repeated section. `Maybe`
+/// jumps to `end`, except with a probability of `millionths` / 10^6.
 #[derive(Clone, Debug)]
 pub(crate) enum ThreadInstruction {
     Cpu(IntegerDistribution),
     Think(IntegerDistribution),
-    Network {
-        bytes: IntegerDistribution,
-        round_trips: IntegerDistribution,
-    },
-    Pick {
-        set: u32,
-        pick: FilePickOrder,
-    },
-    Create {
-        set: u32,
-    },
-    Access {
-        set: u32,
-        kind: FileAccessKind,
-        size: IntegerDistribution,
-    },
-    Fsync {
-        set: u32,
-        data_only: bool,
-    },
-    Delete {
-        set: u32,
-    },
-    Rename {
-        from: u32,
-        to: u32,
-    },
-    Truncate {
-        set: u32,
-        size: IntegerDistribution,
-    },
+    Network { bytes: IntegerDistribution, round_trips: IntegerDistribution },
+    Pick { set: u32, pick: FilePickOrder },
+    Create { set: u32 },
+    Access { set: u32, kind: FileAccessKind, size: IntegerDistribution },
+    Fsync { set: u32, data_only: bool },
+    Delete { set: u32 },
+    Rename { from: u32, to: u32 },
+    Truncate { set: u32, size: IntegerDistribution },
     Sync,
-    Transaction {
-        database: u32,
-        pages: IntegerDistribution,
-        new_pages: IntegerDistribution,
-    },
-    Query {
-        database: u32,
-        pages: IntegerDistribution,
-    },
+    Transaction { database: u32, pages: IntegerDistribution, new_pages: IntegerDistribution },
+    Query { database: u32, pages: IntegerDistribution },
     Signal(u32),
     Wait(u32),
     Lock(u32),
     Unlock(u32),
     Start(u32),
     Join(u32),
-    /// Repeats the instructions up to `end` this many times, or for ever for `None`.
-    Repeat {
-        times: Option<IntegerDistribution>,
-        end: u32,
-    },
-    /// The end of a repeated section.
-    Again {
-        begin: u32,
-    },
-    /// Jumps to `end`, except with a probability of `millionths` / 10^6.
-    Maybe {
-        millionths: u64,
-        end: u32,
-    },
+    Repeat { times: Option<IntegerDistribution>, end: u32 },
+    Again { begin: u32 },
+    Maybe { millionths: u64, end: u32 },
 }
 
-/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileAccessKind {
     Read(AccessPattern),

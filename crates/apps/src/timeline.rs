@@ -35,32 +35,26 @@ impl ThreadState {
     pub const ALL: [Self; 8] =
         [Self::Running, Self::Core, Self::Network, Self::Read, Self::Fsync, Self::Throttled, Self::Thread, Self::Think];
 
+    /// The names in results and for users, in the order of the states.
+    const NAMES: [(&'static str, &'static str); 8] = [
+        ("running", "running"),
+        ("core", "waiting for a core"),
+        ("network", "network"),
+        ("read", "read"),
+        ("fsync", "fsync"),
+        ("throttled", "writes held back"),
+        ("thread", "waiting for a thread"),
+        ("think", "pause"),
+    ];
+
     /// The name in results.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Core => "core",
-            Self::Network => "network",
-            Self::Read => "read",
-            Self::Fsync => "fsync",
-            Self::Throttled => "throttled",
-            Self::Thread => "thread",
-            Self::Think => "think",
-        }
+        Self::NAMES[self as usize].0
     }
 
     /// The name for users.
     pub const fn description(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Core => "waiting for a core",
-            Self::Network => "network",
-            Self::Read => "read",
-            Self::Fsync => "fsync",
-            Self::Throttled => "writes held back",
-            Self::Thread => "waiting for a thread",
-            Self::Think => "pause",
-        }
+        Self::NAMES[self as usize].1
     }
 
     const fn of(wait: WaitReason) -> Self {
@@ -204,7 +198,6 @@ impl ActivityTimes {
         self.0.iter().map(|(doing, time)| (*doing, *time))
     }
 
-    /// The time in a state.
     pub fn of(&self, state: ThreadState) -> Nanos {
         self.iter().filter(|(doing, _)| doing.state() == Some(state)).map(|(_, time)| time).sum()
     }

@@ -20,7 +20,6 @@ use crate::log_index::{CrashLogIndex, LoggedCommand, SectorSource, Spool};
 /// Number of sectors in a block of contents.
 pub(crate) const BLOCK: u64 = 8;
 
-/// The sources of a block's sectors.
 pub(crate) type Block = [SectorSource; BLOCK as usize];
 
 /// The source of each sector of a disk. A sector that was never written has no source and reads as zeros.
@@ -131,7 +130,6 @@ impl CrashDiskView {
         self.changes.get(&block).copied().unwrap_or_else(|| self.base.block(block))
     }
 
-    /// The source of a sector.
     pub(crate) fn source(&self, sector: u64) -> SectorSource {
         self.block(sector / BLOCK)[(sector % BLOCK) as usize]
     }
@@ -172,7 +170,6 @@ impl CrashDiskView {
         self.block(block).iter().all(|source| self.run.spool().digest(*source) == zeros)
     }
 
-    /// The write pointers of the disk's zones.
     pub(crate) fn write_pointers(&self, zones: &DiskZones) -> Vec<u64> {
         write_pointers(zones, &self.base, &self.changes)
     }

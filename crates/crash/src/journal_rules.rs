@@ -42,7 +42,6 @@ pub struct RuleViolation {
     pub detail: String,
 }
 
-/// A block that a transaction logged.
 struct LoggedBlock {
     /// The last transaction that logged it.
     transaction: u32,
@@ -51,7 +50,6 @@ struct LoggedBlock {
     since: u32,
 }
 
-/// A transaction in the log.
 #[derive(Default)]
 struct LoggedTransaction {
     /// The sectors of its descriptors, logged blocks and revoke blocks, each with the version that wrote it.
@@ -69,7 +67,6 @@ struct JournalRuleChecker<'a> {
     /// Time of completion of each complete command.
     complete: FxHashMap<Version, Nanos>,
     transactions: FxHashMap<u32, LoggedTransaction>,
-    /// Logged blocks by home block.
     newest: FxHashMap<u64, LoggedBlock>,
     /// Logged blocks announced by descriptors: by journal block, the home, whether it is escaped, and the transaction.
     expected: FxHashMap<u64, (u64, bool, u32)>,

@@ -93,7 +93,6 @@ impl LegalStates {
         self.arrived
     }
 
-    /// The promised contents.
     pub fn promised(&self) -> &Arc<DiskContents> {
         &self.promised
     }

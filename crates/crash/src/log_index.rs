@@ -43,38 +43,18 @@ impl LoggedCommand {
 
 /// An event of a run; commands are given by their index in [`CrashLogIndex::commands`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are named for what they hold")]
 pub enum RunEvent {
     /// A command arrives.
     Arrives(CommandPort, u32),
     /// A command is complete.
     Completes(CommandPort, u32),
     /// Sectors of a command have been programmed.
-    Programmed {
-        /// The command.
-        command: u32,
-        /// First sector.
-        sector: u64,
-        /// Length in sectors.
-        sectors: u32,
-    },
+    Programmed { command: u32, sector: u64, sectors: u32 },
     /// The program of sectors starts; it ends later.
-    Begins {
-        /// The command.
-        command: u32,
-        /// First sector.
-        sector: u64,
-        /// Length in sectors.
-        sectors: u32,
-    },
+    Begins { command: u32, sector: u64, sectors: u32 },
     /// Sectors were discarded.
-    Discarded {
-        /// The command.
-        command: u32,
-        /// First sector.
-        sector: u64,
-        /// Length in sectors.
-        sectors: u64,
-    },
+    Discarded { command: u32, sector: u64, sectors: u64 },
     /// Data of the workload was acknowledged as safe; the index of its line.
     Acknowledged(u32),
     /// The index of a mark.
@@ -411,7 +391,6 @@ enum SpoolStore {
     File(File),
 }
 
-/// The contents of a garbage sector.
 fn garbage(source: SectorSource) -> [u8; SECTOR] {
     let mut random = Pcg64Mcg::seed_from_u64(source.0.into());
     let mut sector = [0; SECTOR];

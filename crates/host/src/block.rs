@@ -43,14 +43,12 @@ struct QueueEntry {
     drain: bool,
 }
 
-/// A request that is complete.
 pub(crate) struct CompletedRequest {
     /// Its number; `None` if it was not sent to the device.
     id: Option<BlockRequestId>,
     bio: u32,
 }
 
-/// The block layer of the device.
 #[derive(Debug)]
 pub(crate) struct BlockLayer {
     bios: Vec<Bio>,
@@ -118,7 +116,6 @@ impl BlockLayer {
         self.max_sectors
     }
 
-    /// Converts a sector of a mount to a sector of the device.
     pub fn device_sector(&self, mount: u16, sector: u64) -> u64 {
         self.bases[usize::from(mount)] + sector
     }
@@ -475,7 +472,6 @@ const BATCH: u32 = 16;
 /// Maximum number of batches of preferred requests that are issued while others wait.
 const STARVED: u32 = 2;
 
-/// A waiting request.
 #[derive(Clone, Copy, Debug)]
 struct WaitingRequest {
     pub request: u32,
@@ -584,7 +580,6 @@ impl BioId {
     pub const NONE: Self = Self { slot: NONE, generation: 0 };
 }
 
-/// The kind of a bio's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BioContents {
     /// Pages of a file, starting with `page`.
@@ -593,7 +588,6 @@ pub(crate) enum BioContents {
     Blocks,
 }
 
-/// A bio to be submitted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BioRequest {
     pub op: Op,
@@ -654,14 +648,11 @@ impl BioRequest {
     }
 }
 
-/// A bio in progress.
 #[derive(Debug)]
 struct Bio {
     pub submitted: BioRequest,
     pub generation: u32,
-    /// Tasks that wait for it.
     pub waiters: Vec<TaskId>,
-    /// The request that it belongs to.
     pub request: u32,
     /// The bio after it in the request.
     pub next: u32,

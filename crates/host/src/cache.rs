@@ -8,9 +8,7 @@ use crate::block::{BioId, NONE};
 use crate::core::TaskId;
 use crate::operation::{FileClass, FolderId};
 
-/// Sectors per page.
 pub(crate) const PAGE_SECTORS: u64 = 8;
-/// Bytes per page.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 const DIRTY: u8 = 1;
@@ -68,7 +66,6 @@ pub(crate) enum PageLookup {
     Present(bool),
 }
 
-/// The page cache.
 #[derive(Debug)]
 pub(crate) struct PageCache {
     pages: Vec<CachedPage>,
@@ -476,7 +473,6 @@ impl FileReadAhead {
         self.window()
     }
 
-    /// Records the use of a page.
     pub fn record_use(&mut self, page: u64) {
         self.previous = Some(page);
     }
@@ -517,7 +513,6 @@ struct PageChunk {
     bits: [[u64; CHUNK / 64]; 2],
 }
 
-/// The tags of a page.
 #[derive(Clone, Copy, Debug)]
 enum PageTag {
     Dirty,
@@ -543,7 +538,6 @@ impl PageTree {
         (slot != NONE).then_some(slot)
     }
 
-    /// Inserts a page.
     pub fn set(&mut self, page: u32, slot: u32) {
         let (chunk, at) = split(page);
         if chunk >= self.chunks.len() {
@@ -553,7 +547,6 @@ impl PageTree {
         self.chunks[chunk].get_or_insert_with(new).slots[at] = slot;
     }
 
-    /// Removes a page.
     pub fn remove(&mut self, page: u32) {
         let (chunk, at) = split(page);
         if let Some(Some(chunk)) = self.chunks.get_mut(chunk) {
@@ -564,7 +557,6 @@ impl PageTree {
         }
     }
 
-    /// Sets or clears the tag of a page.
     pub fn tag(&mut self, page: u32, tag: PageTag, set: bool) {
         let (chunk, at) = split(page);
         if let Some(Some(chunk)) = self.chunks.get_mut(chunk) {

@@ -21,7 +21,6 @@ pub(crate) struct HostCore {
 }
 
 impl HostCore {
-    /// Submits a bio.
     pub fn submit(&mut self, bio: BioRequest) -> BioId {
         self.queue.submit(bio, self.now)
     }
@@ -85,10 +84,8 @@ impl HostCore {
     }
 }
 
-/// Index of a task.
 pub(crate) type TaskId = u32;
 
-/// The kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskWork {
     /// None; the task can be reused.
@@ -122,7 +119,6 @@ pub(crate) enum StepOutcome {
     Done,
 }
 
-/// A task.
 #[derive(Debug)]
 pub(crate) struct HostTask {
     pub work: TaskWork,

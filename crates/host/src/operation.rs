@@ -74,77 +74,28 @@ pub struct FileSpec {
 
 /// An operation on a file. Offsets and lengths are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are named for what they hold")]
 pub enum FileOp {
     /// Opens a file; with `create`, creates it if it is missing.
-    Open {
-        /// The file.
-        file: FileId,
-        /// Whether it is created if it is missing.
-        create: bool,
-    },
+    Open { file: FileId, create: bool },
     /// Reads, up to the end of the file at most.
-    Read {
-        /// The file.
-        file: FileId,
-        /// First byte.
-        offset: u64,
-        /// Length.
-        bytes: u64,
-    },
+    Read { file: FileId, offset: u64, bytes: u64 },
     /// Writes; the file grows as needed.
-    Write {
-        /// The file.
-        file: FileId,
-        /// First byte.
-        offset: u64,
-        /// Length.
-        bytes: u64,
-    },
+    Write { file: FileId, offset: u64, bytes: u64 },
     /// Writes at the end of the file.
-    Append {
-        /// The file.
-        file: FileId,
-        /// Length.
-        bytes: u64,
-    },
-    /// Makes a file durable.
-    Fsync {
-        /// The file.
-        file: FileId,
-        /// Only its data and what is needed to find it (`fdatasync`).
-        data_only: bool,
-    },
+    Append { file: FileId, bytes: u64 },
+    /// Makes a file durable; with `data_only`, only its data and what is needed to find it (`fdatasync`).
+    Fsync { file: FileId, data_only: bool },
     /// Makes the entries of a folder durable.
-    FsyncFolder {
-        /// The mount.
-        mount: MountId,
-        /// The folder.
-        folder: FolderId,
-    },
+    FsyncFolder { mount: MountId, folder: FolderId },
     /// Sets the length of a file.
-    Truncate {
-        /// The file.
-        file: FileId,
-        /// The new length.
-        bytes: u64,
-    },
+    Truncate { file: FileId, bytes: u64 },
     /// Removes a path; the file is deleted when its last descriptor is closed.
-    Unlink {
-        /// The file.
-        file: FileId,
-    },
+    Unlink { file: FileId },
     /// Moves a file to another path; a file that was there before is removed.
-    Rename {
-        /// The present path of the file.
-        from: FileId,
-        /// The new path of the file.
-        to: FileId,
-    },
+    Rename { from: FileId, to: FileId },
     /// Closes a file.
-    Close {
-        /// The file.
-        file: FileId,
-    },
+    Close { file: FileId },
     /// Makes everything durable, on all mounts.
     Sync,
 }
@@ -220,28 +171,28 @@ impl WaitReason {
         Self::File,
     ];
 
+    /// The name in results, and the state of a thread to which the reason belongs.
+    const fn name_and_group(self) -> (&'static str, WaitCategory) {
+        match self {
+            Self::Read => ("read", WaitCategory::Read),
+            Self::SyncData => ("sync_data", WaitCategory::Fsync),
+            Self::SyncCommit => ("sync_commit", WaitCategory::Fsync),
+            Self::SyncJoined => ("sync_joined", WaitCategory::Fsync),
+            Self::DirtyLimit => ("dirty_limit", WaitCategory::Throttled),
+            Self::RequestLimit => ("request_limit", WaitCategory::Throttled),
+            Self::Journal => ("journal", WaitCategory::Throttled),
+            Self::File => ("file", WaitCategory::Lock),
+        }
+    }
+
     /// The name in results.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::SyncData => "sync_data",
-            Self::SyncCommit => "sync_commit",
-            Self::SyncJoined => "sync_joined",
-            Self::DirtyLimit => "dirty_limit",
-            Self::RequestLimit => "request_limit",
-            Self::Journal => "journal",
-            Self::File => "file",
-        }
+        self.name_and_group().0
     }
 
     /// The state of a thread to which it belongs.
     pub const fn group(self) -> WaitCategory {
-        match self {
-            Self::Read => WaitCategory::Read,
-            Self::SyncData | Self::SyncCommit | Self::SyncJoined => WaitCategory::Fsync,
-            Self::DirtyLimit | Self::RequestLimit | Self::Journal => WaitCategory::Throttled,
-            Self::File => WaitCategory::Lock,
-        }
+        self.name_and_group().1
     }
 }
 

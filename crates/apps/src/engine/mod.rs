@@ -44,7 +44,6 @@ pub(crate) struct RunConstants<'a> {
     pub own_threads: u32,
 }
 
-/// An event that is scheduled for later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ScheduledEvent {
     /// The pause of this thread ends.
@@ -53,7 +52,6 @@ enum ScheduledEvent {
     Transfer(u32, u64),
 }
 
-/// A run of a program.
 pub(crate) struct ProgramEngine<'a, S> {
     fixed: RunConstants<'a>,
     storage: &'a mut S,
@@ -345,7 +343,6 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
     }
 }
 
-/// A core.
 #[derive(Clone, Copy, Debug, Default)]
 struct CpuCore {
     /// The running thread, and the time of its next event.
@@ -498,7 +495,6 @@ impl ProgramLock {
     }
 }
 
-/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ThreadStatus {
     /// Not started, or ended.
@@ -516,7 +512,6 @@ enum ThreadStatus {
     Think,
 }
 
-/// A thread.
 struct EngineThread {
     pub status: ThreadStatus,
     pub timeline: ThreadTimeline,

@@ -21,7 +21,6 @@ pub(super) enum CallTimestamp {
 pub(super) struct CallClock {
     /// Whether times are relative to the previous line.
     is_relative: bool,
-    /// The last time.
     last: i64,
     /// Midnights since the start, in ns.
     midnights: i64,

@@ -49,7 +49,6 @@ pub struct LearnOptions {
 }
 
 impl LearnOptions {
-    /// The partition of a path.
     fn partition_of(&self, path: &str) -> &str {
         let inside = |folder: &str| {
             let folder = folder.trim_end_matches('/');

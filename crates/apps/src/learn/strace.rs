@@ -56,10 +56,8 @@ pub(super) fn annotation_of(word: &str) -> Option<&str> {
     rest.strip_suffix("(deleted)").unwrap_or(rest).strip_suffix('>')
 }
 
-/// A system call that has returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SystemCall {
-    /// The thread id.
     pub thread: u32,
     /// Begin and end, in ns since the epoch of the recording.
     pub started_ns: i64,
@@ -146,7 +144,6 @@ impl StraceParser {
         Self { unfinished: FxHashMap::default(), clock: CallClock::of(head) }
     }
 
-    /// Parses a line.
     pub fn line(&mut self, text: &str) -> StraceLine {
         if let Some(kind) = foreign(text) {
             return kind;
@@ -444,7 +441,6 @@ pub(super) struct FtraceCallParser {
 }
 
 impl FtraceCallParser {
-    /// Parses a line.
     pub fn line(&mut self, text: &str) -> FtraceCallLine {
         if text.starts_with('#') || text.starts_with("cpus=") || text.trim().is_empty() {
             return FtraceCallLine::Other;
@@ -484,7 +480,6 @@ impl FtraceCallParser {
     }
 }
 
-/// The name of a call in the kernel's events.
 fn call_name(event: &str) -> Option<&str> {
     event.trim().strip_prefix("sys_").filter(|name| !name.is_empty() && !name.contains(' '))
 }

@@ -11,35 +11,23 @@ use rustc_hash::FxHashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordedFileOp {
     /// Reads; sequential if it begins at the end of the thread's last access.
-    Read {
-        bytes: u64,
-        sequential: bool,
-    },
+    Read { bytes: u64, sequential: bool },
     /// Writes at the end of the thread's last access.
-    Write {
-        bytes: u64,
-    },
+    Write { bytes: u64 },
     /// Writes at another offset inside the file.
-    Overwrite {
-        bytes: u64,
-    },
+    Overwrite { bytes: u64 },
     /// Writes at the end of the file.
-    Append {
-        bytes: u64,
-    },
+    Append { bytes: u64 },
     /// Opens a file, and creates it if it did not exist before.
     OpenOrCreate,
+    /// Removes the file.
     Delete,
     /// Renames the file so that it replaces this one.
-    Rename {
-        to: usize,
-    },
-    Truncate {
-        bytes: u64,
-    },
-    Fsync {
-        data_only: bool,
-    },
+    Rename { to: usize },
+    /// Sets the length of the file.
+    Truncate { bytes: u64 },
+    /// Syncs the file.
+    Fsync { data_only: bool },
 }
 
 /// A part of what a thread did.
@@ -50,12 +38,10 @@ pub(super) enum ThreadItem {
     /// A sleep, or a wait whose cause is unknown, in ns.
     Pause(i64),
     /// Bytes over the network, and the number of waits for an answer.
-    Network {
-        bytes: u64,
-        round_trips: u64,
-    },
+    Network { bytes: u64, round_trips: u64 },
     /// An operation on a file, by its number.
     File(usize, RecordedFileOp),
+    /// A sync of everything.
     Sync,
     /// A position for which others may wait.
     Mark,
@@ -63,6 +49,7 @@ pub(super) enum ThreadItem {
     Start(usize),
     /// Signals that another thread can continue from here.
     Signal(u32),
+    /// Waits for such a signal.
     Wait(u32),
 }
 
@@ -81,7 +68,6 @@ pub(super) enum GapAttribution {
     Network,
 }
 
-/// A thread.
 #[derive(Debug)]
 pub(super) struct RecordedThread {
     /// The thread id.
@@ -239,7 +225,6 @@ pub(super) enum PriorExistence {
     Absent,
 }
 
-/// A file with one path.
 #[derive(Debug)]
 pub(super) struct RecordedFile {
     pub path: String,
@@ -442,7 +427,6 @@ pub(super) struct CallWaits {
 }
 
 impl CallWaits {
-    /// Adds a wait in a call.
     pub fn add(&mut self, call: &str, begun: i64, ended: i64) {
         *self.by_call.entry(call.to_owned()).or_default() += ended - begun;
         self.spans.push((begun, ended));

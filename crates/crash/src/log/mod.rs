@@ -32,7 +32,6 @@ const MOST_BLOCK: u32 = 1 << 27;
 /// Size of the head of a block in bytes.
 const HEAD: usize = 16;
 
-/// The heads of a log, in order.
 struct LogBlockHeads {
     /// Number of blocks so far.
     blocks: u32,
@@ -174,83 +173,44 @@ pub enum CommandPort {
 /// An entry of a log. Entries are in the order in which they became known. Times are simulated, and a program event contains its
 /// end in the future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields are named for what they hold")]
 pub enum CrashLogRecord<'a> {
-    /// The device's contents before the first command.
+    /// The device's contents before the first command: whole sectors.
     Base {
-        /// First sector.
         sector: u64,
-        /// Whole sectors.
         #[serde(borrow)]
         data: &'a [u8],
     },
-    /// A command arrived.
+    /// A command arrived. Its `number` at the port ascends; `flags` are encoded as [`CommandFlags`]; `data` is what it writes.
     Command {
-        /// The port.
         port: CommandPort,
-        /// Its number at the port, in ascending order.
         number: u64,
-        /// Time of its arrival.
         at: Nanos,
-        /// Its operation.
         op: Op,
-        /// First sector.
         sector: u64,
-        /// Length in sectors.
         sectors: u32,
-        /// Its flags, encoded as [`CommandFlags`].
         flags: u8,
         /// Number of later entries of the same packed command.
         packed_after: u16,
-        /// The data that it writes.
         #[serde(borrow)]
         data: &'a [u8],
     },
     /// A command is complete, and the sender was notified.
-    Complete {
-        /// The port.
-        port: CommandPort,
-        /// Its number at the port.
-        number: u64,
-        /// Time of its completion.
-        at: Nanos,
-    },
-    /// Sectors of a write are in programmed pages from `end` on.
-    Programmed {
-        /// The command.
-        number: u64,
-        /// First sector.
-        sector: u64,
-        /// Length in sectors.
-        sectors: u32,
-        /// Start of the program operation.
-        begin: Nanos,
-        /// Time at which the cells are written.
-        end: Nanos,
-    },
-    /// Sectors were discarded.
-    Discarded {
-        /// The command.
-        number: u64,
-        /// First sector.
-        sector: u64,
-        /// Length in sectors.
-        sectors: u64,
-        /// Time of the program.
-        at: Nanos,
-    },
-    /// The workload reports data that was acknowledged as safe.
+    Complete { port: CommandPort, number: u64, at: Nanos },
+    /// Sectors of a write of command `number` are in programmed pages: the program operation starts at `begin`, and the cells are written
+    /// at `end`.
+    Programmed { number: u64, sector: u64, sectors: u32, begin: Nanos, end: Nanos },
+    /// Sectors were discarded by command `number`, and its program was at `at`.
+    Discarded { number: u64, sector: u64, sectors: u64, at: Nanos },
+    /// The workload reports data that was acknowledged as safe; its line was read at `at`, after all completions sent before.
     Acknowledged {
-        /// Time at which its line was read, after all completions sent before.
         at: Nanos,
-        /// The line.
         #[serde(borrow)]
         text: &'a str,
     },
     /// A named position in the log.
     Mark {
-        /// Time of the mark.
         at: Nanos,
-        /// The name.
         #[serde(borrow)]
         text: &'a str,
     },

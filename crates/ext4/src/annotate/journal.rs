@@ -13,12 +13,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::metadata_layout::MetadataLayout;
 use crate::disk::{DiskStructure, le32};
 use crate::journal::{
-    FastCommitRecords, FastCommitTag, JOURNAL_MAGIC, JournalBlockHeader, JournalBlockKind, JournalFeatures,
-    JournalRecordKind, JournalSuperblock, JournalTagFlags, LogFormat, is_before,
+    FastCommitRecords, FastCommitTag, JOURNAL_MAGIC, JOURNAL_SUPERBLOCK_BYTES, JournalBlockHeader, JournalBlockKind,
+    JournalFeatures, JournalRecordKind, JournalSuperblock, JournalTagFlags, LogFormat, is_before,
 };
 
-/// Bytes of the journal's superblock that are used.
-const JOURNAL_SUPERBLOCK_BYTES: usize = 1024;
 const SECTOR: usize = SECTOR_BYTES as usize;
 
 /// A logged block to which a descriptor refers.
@@ -42,7 +40,6 @@ pub(super) struct JournalFollower {
     log: Option<LogParameters>,
     /// The reason why the superblock cannot be used.
     fault: Option<Error>,
-    /// The block that holds the superblock.
     superblock_block: u32,
     block_bytes: usize,
     copies: LoggedCopies,
@@ -314,7 +311,6 @@ fn sectors_of(bytes: &[u8]) -> u32 {
     (bytes.len() / SECTOR) as u32
 }
 
-/// The sectors that are not all zeros.
 fn not_zero(bytes: &[u8]) -> SectorSet {
     let is_set = |sector: &[u8]| sector.iter().any(|byte| *byte != 0);
     let sectors = bytes.chunks_exact(SECTOR).enumerate();

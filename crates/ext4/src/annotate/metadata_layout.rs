@@ -26,7 +26,6 @@ pub(super) struct MetadataLayout {
     groups_to_come: FxHashMap<u32, [u64; 3]>,
     /// Runs of blocks to which the inode of a directory refers directly, by inode.
     directories: FxHashMap<u32, Vec<(u64, u64)>>,
-    /// The inode of the journal.
     journal_inode: Option<Vec<u8>>,
     journal_moved: bool,
     /// Location of the journal, if it is known and in this file system.
@@ -64,7 +63,6 @@ impl MetadataLayout {
         &self.superblock
     }
 
-    /// The block that holds the superblock.
     fn superblock_block(&self) -> u64 {
         OFFSET / u64::from(self.superblock.block_size)
     }
@@ -368,7 +366,6 @@ fn records(
         .map(|(slot, _, bytes)| (slot, bytes))
 }
 
-/// The kind of a run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockRunKind {
     /// Metadata at a fixed place that refers to no other metadata.
@@ -383,7 +380,6 @@ pub(super) enum BlockRunKind {
     Learned(BlockRole),
 }
 
-/// A run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockRun {
     /// The first block.
@@ -396,7 +392,6 @@ pub(super) struct BlockRun {
 }
 
 impl BlockRun {
-    /// The number of one of the blocks.
     pub fn number(&self, block: u64) -> u64 {
         self.first + (block - self.start)
     }

@@ -27,7 +27,6 @@ use metadata_layout::{BlockLookup, BlockRunKind, MetadataLayout, check_layout, r
 use recent_writes::RecentWrites;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
-/// The sectors of the superblock.
 const OWN: std::ops::Range<u64> = OFFSET / SECTOR_BYTES..(OFFSET + BYTES as u64) / SECTOR_BYTES;
 /// Smallest blocks of a file system, bytes.
 const LEAST_BLOCK: usize = 1024;

@@ -40,7 +40,7 @@ impl FastCommitReplayer<'_> {
     fn add_link(&self, folder: u32, inode: &Inode, name: &[u8]) -> Result<()> {
         let Some(folder) = self.live(folder)? else { return Ok(()) };
         if self.add_name(&folder, inode, name)? {
-            self.set_links(inode.number(), inode.links().saturating_add(1))?;
+            self.set_links(inode.number, inode.links.saturating_add(1))?;
         }
         Ok(())
     }
@@ -54,7 +54,7 @@ impl FastCommitReplayer<'_> {
         if place.inode == number {
             self.remove(&folder, &place)?;
         }
-        let links = inode.links() - 1;
+        let links = inode.links - 1;
         self.set_links(number, links)?;
         if links == 0 { self.delete(&inode) } else { Ok(()) }
     }
@@ -75,7 +75,7 @@ impl FastCommitReplayer<'_> {
         };
         if inode.kind() == Ext4FileKind::Directory {
             let Some(folder) = self.live(folder)? else { return Ok(()) };
-            if !self.begin_directory(&inode, folder.number())? {
+            if !self.begin_directory(&inode, folder.number)? {
                 return Ok(());
             }
         }
@@ -87,19 +87,19 @@ impl FastCommitReplayer<'_> {
 
     /// Writes the first block of a new directory; returns false if it had one already.
     fn begin_directory(&self, inode: &Inode, parent: u32) -> Result<bool> {
-        if inode.flags().contains(InodeFlags::INLINE_DATA) {
+        if inode.flags.contains(InodeFlags::INLINE_DATA) {
             return Err(Self::in_inode(inode));
         }
-        self.change_inode(inode.number(), |bytes| bytes[4..8].fill(0))?;
+        self.change_inode(inode.number, |bytes| bytes[4..8].fill(0))?;
         let Ok((runs, _)) = self.files.all_runs(inode) else { return Ok(false) };
         if runs.first().is_some_and(|run| run.logical == 0) {
             return Ok(false);
         }
         let usable = self.usable();
         let mut bytes = vec![0; self.block_size()];
-        self.put(&mut bytes, 0, 12, inode.number(), b".", Ext4FileKind::Directory);
+        self.put(&mut bytes, 0, 12, inode.number, b".", Ext4FileKind::Directory);
         self.put(&mut bytes, 12, usable - 12, parent, b"..", Ext4FileKind::Directory);
-        let Some(inode) = self.live(inode.number())? else { return Ok(false) };
+        let Some(inode) = self.live(inode.number)? else { return Ok(false) };
         self.append(&inode, bytes).map(|()| true)
     }
 
@@ -114,16 +114,16 @@ impl FastCommitReplayer<'_> {
 
     fn in_inode(inode: &Inode) -> emmclab_base::Error {
         let problem = "fast commits change a directory whose names are stored in the inode";
-        DiskStructure::Directory(inode.number()).unsupported(inode.offset, problem)
+        DiskStructure::Directory(inode.number).unsupported(inode.offset, problem)
     }
 
     fn check_directory(folder: &Inode) -> Result<()> {
-        if folder.flags().contains(InodeFlags::INLINE_DATA) {
+        if folder.flags.contains(InodeFlags::INLINE_DATA) {
             return Err(Self::in_inode(folder));
         }
-        if folder.flags().intersects(InodeFlags::CASEFOLD | InodeFlags::ENCRYPT) {
+        if folder.flags.intersects(InodeFlags::CASEFOLD | InodeFlags::ENCRYPT) {
             let problem = "fast commits change a directory that is encrypted or ignores case";
-            return Err(DiskStructure::Directory(folder.number()).unsupported(folder.offset, problem));
+            return Err(DiskStructure::Directory(folder.number).unsupported(folder.offset, problem));
         }
         Ok(())
     }
@@ -136,7 +136,7 @@ impl FastCommitReplayer<'_> {
             let Some(first) = run.physical else { continue };
             for number in 0..run.blocks {
                 let offset = (first + number) * bytes.len() as u64;
-                DiskStructure::Directory(folder.number()).read(self.files.disk(), offset, &mut bytes)?;
+                DiskStructure::Directory(folder.number).read(self.files.disk(), offset, &mut bytes)?;
                 if visit(run.logical + number, first + number, &mut bytes)? {
                     return Ok(());
                 }
@@ -158,7 +158,7 @@ impl FastCommitReplayer<'_> {
             let name = usize::from(bytes.get(at + 6).copied().unwrap_or_default());
             if length < HEAD || !length.is_multiple_of(4) || at + length > bytes.len() || HEAD + name > length {
                 let offset = block * bytes.len() as u64 + at as u64;
-                return Err(DiskStructure::Directory(folder.number()).fault(offset, "a damaged entry"));
+                return Err(DiskStructure::Directory(folder.number).fault(offset, "a damaged entry"));
             }
             if visit(at, length, name) {
                 break;
@@ -192,7 +192,7 @@ impl FastCommitReplayer<'_> {
     fn remove(&self, folder: &Inode, place: &DirEntryLocation) -> Result<()> {
         let offset = place.block * self.block_size() as u64;
         let mut bytes = vec![0; self.block_size()];
-        DiskStructure::Directory(folder.number()).read(self.files.disk(), offset, &mut bytes)?;
+        DiskStructure::Directory(folder.number).read(self.files.disk(), offset, &mut bytes)?;
         let length = record_length(le16(&bytes, place.at + 4), bytes.len() as u32);
         if let Some(before) = place.before {
             set_length(&mut bytes, before, place.at + length - before);
@@ -206,7 +206,7 @@ impl FastCommitReplayer<'_> {
         if folder.kind() != Ext4FileKind::Directory || self.find_name(folder, name)?.is_some() {
             return Ok(false);
         }
-        if folder.flags().contains(InodeFlags::INDEX) {
+        if folder.flags.contains(InodeFlags::INDEX) {
             self.drop_index(folder)?;
         }
         let (usable, kind, wanted) = (self.usable(), inode.kind(), needs(name.len()));
@@ -224,15 +224,15 @@ impl FastCommitReplayer<'_> {
             if used > 0 {
                 set_length(bytes, at, used);
             }
-            self.put(bytes, at + used, length - used, inode.number(), name, kind);
+            self.put(bytes, at + used, length - used, inode.number, name, kind);
             self.store_block(folder, block, bytes.clone())?;
             done = true;
             Ok(true)
         })?;
         if !done {
             let mut bytes = vec![0; self.block_size()];
-            self.put(&mut bytes, 0, usable, inode.number(), name, kind);
-            let Some(folder) = self.live(folder.number())? else { return Ok(false) };
+            self.put(&mut bytes, 0, usable, inode.number, name, kind);
+            let Some(folder) = self.live(folder.number)? else { return Ok(false) };
             self.append(&folder, bytes)?;
         }
         Ok(true)
@@ -256,7 +256,7 @@ impl FastCommitReplayer<'_> {
             bytes[at + 8..].copy_from_slice(&sum.to_le_bytes());
         }
         let offset = block * bytes.len() as u64;
-        self.files.disk().write(DiskStructure::Directory(folder.number()), offset, &bytes)
+        self.files.disk().write(DiskStructure::Directory(folder.number), offset, &bytes)
     }
 
     /// Turns a directory with a hash tree into a linear one.
@@ -275,7 +275,7 @@ impl FastCommitReplayer<'_> {
             }
             self.store_block(folder, block, bytes.clone()).map(|()| false)
         })?;
-        self.change_inode(folder.number(), |bytes| {
+        self.change_inode(folder.number, |bytes| {
             let flags = le32(bytes, 0x20) & !InodeFlags::INDEX.bits();
             bytes[0x20..0x24].copy_from_slice(&flags.to_le_bytes());
         })
@@ -283,18 +283,18 @@ impl FastCommitReplayer<'_> {
 
     /// Adds a block to a directory.
     fn append(&self, folder: &Inode, bytes: Vec<u8>) -> Result<()> {
-        if !folder.flags().contains(InodeFlags::EXTENTS) {
+        if !folder.flags.contains(InodeFlags::EXTENTS) {
             let problem = "fast commits change a directory that is mapped by indirect blocks";
-            return Err(DiskStructure::Directory(folder.number()).unsupported(folder.offset, problem));
+            return Err(DiskStructure::Directory(folder.number).unsupported(folder.offset, problem));
         }
         let size = self.block_size() as u64;
-        let logical = folder.size() / size;
+        let logical = folder.size / size;
         let (mut runs, tree) = self.files.all_runs(folder)?;
-        let block = self.allocate((folder.number() - 1) / self.files.superblock().inodes_per_group)?;
+        let block = self.allocate((folder.number - 1) / self.files.superblock().inodes_per_group)?;
         runs.push(FileBlockRun { logical, blocks: 1, physical: Some(block), unwritten: false });
         self.write_map(folder, &runs, &tree)?;
-        let end = folder.size().saturating_add(size) as u32;
-        self.change_inode(folder.number(), |inode| inode[4..8].copy_from_slice(&end.to_le_bytes()))?;
+        let end = folder.size.saturating_add(size) as u32;
+        self.change_inode(folder.number, |inode| inode[4..8].copy_from_slice(&end.to_le_bytes()))?;
         self.store_block(folder, block, bytes)
     }
 }

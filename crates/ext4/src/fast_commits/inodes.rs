@@ -44,7 +44,7 @@ impl FastCommitReplayer<'_> {
         self.files.seal_inode(number, &mut bytes);
         let inode = self.files.parse_inode(number, &bytes, offset).ok();
         Ok(inode.filter(|inode| {
-            let is_tree = !inode.flags().contains(InodeFlags::EXTENTS) || le16(&bytes, MAP_AT) == EXTENT_MAGIC;
+            let is_tree = !inode.flags.contains(InodeFlags::EXTENTS) || le16(&bytes, MAP_AT) == EXTENT_MAGIC;
             inode.kind() != Ext4FileKind::Unknown && is_tree
         }))
     }
@@ -69,7 +69,7 @@ impl FastCommitReplayer<'_> {
 
     /// Marks the blocks of an inode as free or used; with `keep`, they are not allocated to anything else.
     pub(super) fn mark_file(&self, inode: &Inode, used: bool, keep: bool) -> Result<()> {
-        if !inode.flags().contains(InodeFlags::EXTENTS) || inode.flags().contains(InodeFlags::INLINE_DATA) {
+        if !inode.flags.contains(InodeFlags::EXTENTS) || inode.flags.contains(InodeFlags::INLINE_DATA) {
             return Ok(());
         }
         let Ok((runs, tree)) = self.files.all_runs(inode) else { return Ok(()) };
@@ -117,7 +117,7 @@ impl FastCommitReplayer<'_> {
             let offset = self.files.inode_place(number)?;
             return Err(DiskStructure::Inode(number).fault(offset, problem));
         };
-        if inode.flags().contains(InodeFlags::EXTENTS)
+        if inode.flags.contains(InodeFlags::EXTENTS)
             && let Ok((runs, tree)) = self.files.all_runs(&inode)
         {
             let blocks = runs.iter().map(|run| run.blocks).sum::<u64>() + tree.len() as u64;
@@ -135,14 +135,14 @@ impl FastCommitReplayer<'_> {
     /// Deletes an inode that has no names.
     pub(super) fn delete(&self, inode: &Inode) -> Result<()> {
         self.mark_file(inode, false, false)?;
-        if inode.attribute_block() != 0 {
+        if inode.attribute_block != 0 {
             self.drop_attributes(inode)?;
         }
-        let number = inode.number();
+        let number = inode.number;
         self.change_inode(number, |bytes| {
             bytes[0x4..0x8].fill(0);
             bytes[0x6C..0x70].fill(0);
-            if inode.flags().contains(InodeFlags::EXTENTS) {
+            if inode.flags.contains(InodeFlags::EXTENTS) {
                 bytes[MAP_AT + 2..MAP_AT + 4].fill(0);
                 bytes[MAP_AT + 6..MAP_AT + 8].fill(0);
             }
@@ -152,8 +152,8 @@ impl FastCommitReplayer<'_> {
 
     /// Decrements the reference count of an inode's block of extended attributes; frees the block with the last reference.
     fn drop_attributes(&self, inode: &Inode) -> Result<()> {
-        let structure = DiskStructure::Attributes(inode.number());
-        let block = inode.attribute_block();
+        let structure = DiskStructure::Attributes(inode.number);
+        let block = inode.attribute_block;
         let offset = self.files.offset_of(block, structure)?;
         let mut bytes = vec![0; self.files.superblock().block_size as usize];
         structure.read(self.files.disk(), offset, &mut bytes)?;
@@ -194,10 +194,10 @@ impl FastCommitReplayer<'_> {
     fn change_range(&mut self, number: u32, new: FileBlockRun) -> Result<()> {
         let Some(inode) = self.live(number)? else { return Ok(()) };
         self.record_modified(number);
-        if inode.flags().contains(InodeFlags::INLINE_DATA) {
+        if inode.flags.contains(InodeFlags::INLINE_DATA) {
             return Ok(());
         }
-        if !inode.flags().contains(InodeFlags::EXTENTS) {
+        if !inode.flags.contains(InodeFlags::EXTENTS) {
             let problem = "fast commits change a file that is mapped by indirect blocks";
             return Err(DiskStructure::Inode(number).unsupported(inode.offset, problem));
         }
@@ -283,7 +283,7 @@ impl FastCommitReplayer<'_> {
             for part in entries.chunks(room) {
                 let block = match free.next() {
                     Some(block) => block,
-                    None => self.allocate((inode.number() - 1) / self.files.superblock().inodes_per_group)?,
+                    None => self.allocate((inode.number - 1) / self.files.superblock().inodes_per_group)?,
                 };
                 let mut bytes = vec![0; size];
                 node(&mut bytes, part, room, depth);
@@ -292,7 +292,7 @@ impl FastCommitReplayer<'_> {
                     let sum = crc32c(self.files.seed_of(inode), &bytes[..tail]);
                     bytes[tail..tail + 4].copy_from_slice(&sum.to_le_bytes());
                 }
-                let structure = DiskStructure::ExtentBlock(inode.number());
+                let structure = DiskStructure::ExtentBlock(inode.number);
                 self.files.disk().write(structure, block * size as u64, &bytes)?;
                 let mut entry = [0; EXTENT_BYTES];
                 entry[..4].copy_from_slice(&(part[0].0 as u32).to_le_bytes());
@@ -306,7 +306,7 @@ impl FastCommitReplayer<'_> {
         for block in free {
             self.mark(block, 1, false)?;
         }
-        self.change_inode(inode.number(), |bytes| {
+        self.change_inode(inode.number, |bytes| {
             bytes[MAP_RANGE].fill(0);
             node(&mut bytes[MAP_RANGE], &entries, IN_INODE, depth);
         })
@@ -406,7 +406,6 @@ impl FastCommitReplayer<'_> {
         Err(DiskStructure::Superblock.fault(0, "no free block is left for the replay of fast commits"))
     }
 
-    /// Marks an inode as used or free.
     pub(super) fn mark_inode(&self, inode: u32, used: bool) -> Result<()> {
         let superblock = self.files.superblock();
         let each = superblock.inodes_per_group;

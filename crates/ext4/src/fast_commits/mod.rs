@@ -23,7 +23,6 @@ use crate::disk::{DiskReader, DiskStructure, crc32c, le16, le32, wide};
 use crate::files::{Ext4Filesystem, extent_length};
 use crate::journal::{FAST_COMMIT_HEAD, FastCommitTag, fast_commit_tag};
 
-/// A replay in progress.
 struct FastCommitReplayer<'a> {
     files: Ext4Filesystem<DiskEditor<'a>>,
     /// Blocks that must not be allocated: first block, and number of blocks.
@@ -75,7 +74,6 @@ pub(crate) struct FastCommitStep {
     pub value: Vec<u8>,
 }
 
-/// The fast commits to be replayed.
 #[derive(Default)]
 pub(crate) struct FastCommitScan {
     pub steps: Vec<FastCommitStep>,

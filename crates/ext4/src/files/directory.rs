@@ -100,20 +100,20 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         directory: &Inode,
         mut visit: impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let structure = DiskStructure::Directory(directory.number());
+        let structure = DiskStructure::Directory(directory.number);
         if directory.kind() != Ext4FileKind::Directory {
             return Err(structure.fault(directory.offset, "not a directory"));
         }
-        if directory.flags().contains(InodeFlags::ENCRYPT) {
+        if directory.flags.contains(InodeFlags::ENCRYPT) {
             return Err(structure.unsupported(directory.offset, "the directory is encrypted"));
         }
-        if let Some(inline) = directory.inline() {
+        if let Some(inline) = &directory.inline {
             return self.inline_entries(directory, inline, &mut visit);
         }
         let block_size = self.superblock().block_size as usize;
         let mut bytes = vec![0; block_size];
-        if directory.size().div_ceil(block_size as u64) > self.superblock().blocks {
-            let problem = format!("{} bytes are more than the file system has", directory.size());
+        if directory.size.div_ceil(block_size as u64) > self.superblock().blocks {
+            let problem = format!("{} bytes are more than the file system has", directory.size);
             return Err(structure.fault(directory.offset + 4, problem));
         }
         for run in self.map(directory) {
@@ -146,7 +146,6 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         Ok(out)
     }
 
-    /// Returns the inode of a name in a directory.
     pub(super) fn find(&self, directory: &Inode, name: &[u8]) -> Result<Option<u32>> {
         let mut found = None;
         self.entries(directory, |entry| {
@@ -156,9 +155,9 @@ impl<B: DiskReader> Ext4Filesystem<B> {
             }
             ControlFlow::Continue(())
         })?;
-        if found.is_none() && directory.flags().contains(InodeFlags::CASEFOLD) {
+        if found.is_none() && directory.flags.contains(InodeFlags::CASEFOLD) {
             let problem = "the directory ignores case, and names are compared byte by byte here";
-            return Err(DiskStructure::Directory(directory.number()).unsupported(directory.offset, problem));
+            return Err(DiskStructure::Directory(directory.number).unsupported(directory.offset, problem));
         }
         Ok(found)
     }
@@ -169,15 +168,15 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         bytes: &[u8],
         visit: &mut impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let structure = DiskStructure::Directory(directory.number());
+        let structure = DiskStructure::Directory(directory.number);
         let kind = Ext4FileKind::Directory;
-        let own = [(&b"."[..], directory.number()), (b"..", le32(bytes, 0))];
+        let own = [(&b"."[..], directory.number), (b"..", le32(bytes, 0))];
         for (name, inode) in own {
             if visit(DirectoryEntry { name, inode, kind }).is_break() {
                 return Ok(());
             }
         }
-        let size = usize::try_from(directory.size()).unwrap_or(usize::MAX).min(bytes.len());
+        let size = usize::try_from(directory.size).unwrap_or(usize::MAX).min(bytes.len());
         let (map, rest) = bytes[..size].split_at(MAP_BYTES.min(size));
         for part in [map.get(4..).unwrap_or_default(), rest] {
             if self.block_entries(part, structure, directory.offset, visit)?.is_break() {
@@ -230,11 +229,11 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         if !self.superblock().has_checksums() {
             return Ok(());
         }
-        let structure = DiskStructure::Directory(directory.number());
+        let structure = DiskStructure::Directory(directory.number);
         let seed = self.seed_of(directory);
         let size = bytes.len();
         let whole = record_length(le16(bytes, 4), size as u32) == size && le32(bytes, 0) == 0;
-        let is_index = directory.flags().contains(InodeFlags::INDEX) && (logical == 0 || whole);
+        let is_index = directory.flags.contains(InodeFlags::INDEX) && (logical == 0 || whole);
         let (stored, computed) = if is_index {
             // Count and limit are stored after the empty entry of a node; in the root, after `.`, `..` and eight bytes.
             let from = if whole { 8 } else { 32 };
@@ -305,7 +304,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
                 ControlFlow::Continue(())
             })?;
             if out.len() + names.len() > most {
-                let structure = DiskStructure::Directory(directory.number());
+                let structure = DiskStructure::Directory(directory.number);
                 return Err(structure.fault(directory.offset, format!("more than {most} files below a folder")));
             }
             for (name, number) in names {
@@ -319,7 +318,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
                 };
                 let mut attributes = self.attributes(&inode)?;
                 attributes.sort();
-                let (kind, inode_number, links) = (inode.kind(), inode.number(), inode.links());
+                let (kind, inode_number, links) = (inode.kind(), inode.number, inode.links);
                 if kind == Ext4FileKind::Directory {
                     left.push((path.clone(), inode));
                 }

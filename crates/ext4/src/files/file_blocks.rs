@@ -36,7 +36,6 @@ pub(super) struct BlockMapper<'a, B> {
     pub levels: Vec<MapLevel>,
 }
 
-/// A block of the map.
 #[derive(Default)]
 pub(super) struct MapLevel {
     pub block: Option<u64>,
@@ -44,9 +43,8 @@ pub(super) struct MapLevel {
 }
 
 impl<B: DiskReader> BlockMapper<'_, B> {
-    /// Returns the run from a block of the file on.
     pub fn at(&mut self, logical: u64) -> Result<FileBlockRun> {
-        if self.inode.flags().contains(InodeFlags::EXTENTS) {
+        if self.inode.flags.contains(InodeFlags::EXTENTS) {
             extent_at(self, logical)
         } else {
             indirect_at(self, logical)
@@ -85,7 +83,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     /// Damaged extents or indirect blocks; the iterator ends there.
     pub fn map<'a>(&'a self, inode: &'a Inode) -> impl Iterator<Item = Result<FileBlockRun>> + 'a {
         let block_size = u64::from(self.superblock().block_size);
-        let end = if inode.has_map() { inode.size().div_ceil(block_size) } else { 0 };
+        let end = if inode.has_map() { inode.size.div_ceil(block_size) } else { 0 };
         let mut mapper = self.runs(inode);
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -115,7 +113,7 @@ struct ExtentHeader {
 }
 
 pub(super) fn extent_at<B: DiskReader>(mapper: &mut BlockMapper<'_, B>, logical: u64) -> Result<FileBlockRun> {
-    let structure = DiskStructure::Inode(mapper.inode.number());
+    let structure = DiskStructure::Inode(mapper.inode.number);
     let mut header = check_node(&mapper.inode.map, structure, mapper.inode.offset + 0x28, None)?;
     let mut hole_end = MAP_END;
     let mut level = 0;
@@ -142,7 +140,7 @@ pub(super) fn extent_at<B: DiskReader>(mapper: &mut BlockMapper<'_, B>, logical:
                 return hole(mapper, logical, hole_end);
             }
             let physical = wide(le16(entry, 6), le32(entry, 8));
-            let structure = DiskStructure::ExtentBlock(mapper.inode.number());
+            let structure = DiskStructure::ExtentBlock(mapper.inode.number);
             mapper.filesystem.offset_of(physical, structure)?;
             mapper.filesystem.offset_of(physical + u64::from(blocks) - 1, structure)?;
             let physical = Some(physical + logical - first);
@@ -162,7 +160,7 @@ pub(crate) fn extent_length(stored: u16) -> (u16, bool) {
 fn hole<B: DiskReader>(mapper: &BlockMapper<'_, B>, logical: u64, end: u64) -> Result<FileBlockRun> {
     if logical >= end {
         let problem = format!("block {logical} of the file is beyond what extents can map, or keys are not in order");
-        return Err(DiskStructure::Inode(mapper.inode.number()).fault(mapper.inode.offset, problem));
+        return Err(DiskStructure::Inode(mapper.inode.number).fault(mapper.inode.offset, problem));
     }
     Ok(FileBlockRun { logical, blocks: end - logical, physical: None, unwritten: false })
 }
@@ -184,7 +182,7 @@ fn descend<B: DiskReader>(
     block: u64,
     depth: u16,
 ) -> Result<ExtentHeader> {
-    let structure = DiskStructure::ExtentBlock(mapper.inode.number());
+    let structure = DiskStructure::ExtentBlock(mapper.inode.number);
     let offset = mapper.filesystem.offset_of(block, structure)?;
     if mapper.levels.len() == level {
         mapper.levels.push(MapLevel::default());
@@ -258,7 +256,7 @@ const DIRECT: u64 = 12;
 const LEVELS: u32 = 3;
 
 pub(super) fn indirect_at<B: DiskReader>(mapper: &mut BlockMapper<'_, B>, logical: u64) -> Result<FileBlockRun> {
-    let structure = DiskStructure::IndirectBlock(mapper.inode.number());
+    let structure = DiskStructure::IndirectBlock(mapper.inode.number);
     let each = u64::from(mapper.filesystem.superblock().block_size / 4);
     let run = |blocks: u64, block: u32| -> Result<FileBlockRun> {
         let physical = (block != 0).then_some(u64::from(block));
@@ -277,7 +275,7 @@ pub(super) fn indirect_at<B: DiskReader>(mapper: &mut BlockMapper<'_, B>, logica
         depth += 1;
         if depth > LEVELS {
             let problem = format!("block {logical} of the file is beyond what indirect blocks can map");
-            return Err(DiskStructure::Inode(mapper.inode.number()).fault(mapper.inode.offset, problem));
+            return Err(DiskStructure::Inode(mapper.inode.number).fault(mapper.inode.offset, problem));
         }
     }
     let mut block = le32(&mapper.inode.map, 4 * (DIRECT as usize + depth as usize - 1));

@@ -44,15 +44,22 @@ bitflags! {
 /// A file, directory or link, as its inode describes it.
 #[derive(Clone, Debug)]
 pub struct Inode {
-    number: u32,
-    mode: u16,
-    size: u64,
-    links: u16,
-    modified: (i64, u32),
-    flags: InodeFlags,
-    inline: Option<Vec<u8>>,
+    /// The number of the inode.
+    pub number: u32,
+    /// Kind and permissions, as in `stat`.
+    pub mode: u16,
+    /// Size of the contents in bytes.
+    pub size: u64,
+    /// Number of names that refer to the inode.
+    pub links: u16,
+    /// Time of the last change of the contents: seconds since 1970, and nanoseconds.
+    pub modified: (i64, u32),
+    /// Flags of the inode.
+    pub flags: InodeFlags,
+    /// The contents, if they are stored in the inode.
+    pub(super) inline: Option<Vec<u8>>,
     /// The block of extended attributes; 0 = none.
-    attribute_block: u64,
+    pub(crate) attribute_block: u64,
     pub(super) generation: u32,
     pub(super) map: [u8; MAP_BYTES],
     /// Its location on the disk, in bytes.
@@ -60,49 +67,9 @@ pub struct Inode {
 }
 
 impl Inode {
-    /// The number of the inode.
-    pub fn number(&self) -> u32 {
-        self.number
-    }
-
-    /// Kind and permissions, as in `stat`.
-    pub fn mode(&self) -> u16 {
-        self.mode
-    }
-
     /// The kind of file.
     pub fn kind(&self) -> Ext4FileKind {
         Ext4FileKind::of_mode(self.mode)
-    }
-
-    /// Size of the contents in bytes.
-    pub fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// Number of names that refer to the inode.
-    pub fn links(&self) -> u16 {
-        self.links
-    }
-
-    /// Time of the last change of the contents: seconds since 1970, and nanoseconds.
-    pub fn modified(&self) -> (i64, u32) {
-        self.modified
-    }
-
-    /// Flags of the inode.
-    pub fn flags(&self) -> InodeFlags {
-        self.flags
-    }
-
-    /// The contents, if they are stored in the inode.
-    pub(super) fn inline(&self) -> Option<&[u8]> {
-        self.inline.as_deref()
-    }
-
-    /// The block of extended attributes; 0 = none.
-    pub(crate) fn attribute_block(&self) -> u64 {
-        self.attribute_block
     }
 
     /// The target of a symbolic link, if it is stored in the inode.
@@ -331,7 +298,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     /// # Errors
     /// Entries beyond the end of their block; values in a separate inode, which are not supported.
     pub fn attributes(&self, inode: &Inode) -> Result<Vec<Attribute>> {
-        let structure = DiskStructure::Attributes(inode.number());
+        let structure = DiskStructure::Attributes(inode.number);
         let mut out = Vec::new();
         let mut bytes = vec![0; usize::from(self.superblock().inode_size)];
         structure.read(self.disk(), inode.offset, &mut bytes)?;
@@ -342,8 +309,8 @@ impl<B: DiskReader> Ext4Filesystem<B> {
             let at = inode.offset + from as u64 + 4;
             Self::read_attributes(structure, &bytes[from + 4..], 0, at, &mut out)?;
         }
-        if inode.attribute_block() != 0 {
-            let offset = self.offset_of(inode.attribute_block(), structure)?;
+        if inode.attribute_block != 0 {
+            let offset = self.offset_of(inode.attribute_block, structure)?;
             let mut block = vec![0; self.superblock().block_size as usize];
             structure.read(self.disk(), offset, &mut block)?;
             if le32(&block, 0) != ATTRIBUTE_MAGIC {

@@ -49,7 +49,6 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         &self.superblock
     }
 
-    /// Returns the disk on which it was opened.
     pub(crate) fn into_disk(self) -> B {
         self.disk
     }
@@ -69,7 +68,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         let mut at = self.inode(ROOT)?;
         for name in path.as_ref().split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             if at.kind() == Ext4FileKind::Symlink {
-                let problem = format!("inode {} is a symbolic link, which is not followed", at.number());
+                let problem = format!("inode {} is a symbolic link, which is not followed", at.number);
                 return Err(Error::new(ErrorClass::Unsupported, problem));
             }
             if at.kind() != Ext4FileKind::Directory {
@@ -88,13 +87,13 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     /// # Errors
     /// Damaged mappings; files without contents (devices, pipes); encrypted files.
     pub fn read(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        if inode.flags().contains(InodeFlags::ENCRYPT) && inode.kind() == Ext4FileKind::Regular {
-            return Err(DiskStructure::Data(inode.number()).unsupported(inode.offset, "the file is encrypted"));
+        if inode.flags.contains(InodeFlags::ENCRYPT) && inode.kind() == Ext4FileKind::Regular {
+            return Err(DiskStructure::Data(inode.number).unsupported(inode.offset, "the file is encrypted"));
         }
-        let left = usize::try_from(inode.size().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let left = usize::try_from(inode.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let length = buffer.len().min(left);
         let buffer = &mut buffer[..length];
-        if let Some(inline) = inode.inline() {
+        if let Some(inline) = &inode.inline {
             buffer.fill(0);
             let from = usize::try_from(offset).unwrap_or(usize::MAX).min(inline.len());
             let bytes = &inline[from..];
@@ -103,8 +102,8 @@ impl<B: DiskReader> Ext4Filesystem<B> {
             return Ok(buffer.len());
         }
         if !inode.has_map() {
-            let problem = format!("a file of mode {:o} has no contents to read", inode.mode());
-            return Err(DiskStructure::Data(inode.number()).unsupported(inode.offset, problem));
+            let problem = format!("a file of mode {:o} has no contents to read", inode.mode);
+            return Err(DiskStructure::Data(inode.number).unsupported(inode.offset, problem));
         }
         let mut rest = buffer;
         let mut at = offset;
@@ -118,7 +117,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
             match run.physical {
                 Some(block) if !run.unwritten => {
                     let from = block * block_size + (at - run.logical * block_size);
-                    DiskStructure::Data(inode.number()).read(&self.disk, from, part)?;
+                    DiskStructure::Data(inode.number).read(&self.disk, from, part)?;
                 }
                 _ => part.fill(0),
             }
@@ -132,9 +131,9 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     /// # Errors
     /// A longer file; otherwise as for [`Self::read`].
     pub fn contents(&self, inode: &Inode, limit: usize) -> Result<Vec<u8>> {
-        let length = usize::try_from(inode.size()).ok().filter(|length| *length <= limit).ok_or_else(|| {
-            let problem = format!("the file has {} bytes, more than the limit of {limit}", inode.size());
-            DiskStructure::Data(inode.number()).fault(inode.offset, problem)
+        let length = usize::try_from(inode.size).ok().filter(|length| *length <= limit).ok_or_else(|| {
+            let problem = format!("the file has {} bytes, more than the limit of {limit}", inode.size);
+            DiskStructure::Data(inode.number).fault(inode.offset, problem)
         })?;
         let mut out = vec![0; length];
         self.read(inode, 0, &mut out)?;
@@ -145,11 +144,11 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     /// # Errors
     /// Not a symbolic link, one longer than a block, or an encrypted one; damaged mappings.
     pub fn link(&self, inode: &Inode) -> Result<Vec<u8>> {
-        let structure = DiskStructure::Data(inode.number());
+        let structure = DiskStructure::Data(inode.number);
         if inode.kind() != Ext4FileKind::Symlink {
             return Err(structure.fault(inode.offset, "not a symbolic link"));
         }
-        if inode.flags().contains(InodeFlags::ENCRYPT) {
+        if inode.flags.contains(InodeFlags::ENCRYPT) {
             return Err(structure.unsupported(inode.offset, "the symbolic link is encrypted"));
         }
         match inode.short_link() {
@@ -160,7 +159,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
 
     /// The checksum state from which the checksums of an inode's blocks continue.
     pub(crate) fn seed_of(&self, inode: &Inode) -> u32 {
-        let seed = crc32c(self.superblock.seed, &inode.number().to_le_bytes());
+        let seed = crc32c(self.superblock.seed, &inode.number.to_le_bytes());
         crc32c(seed, &inode.generation.to_le_bytes())
     }
 

@@ -110,7 +110,7 @@ impl<B: DiskReader> FilesystemWalker<'_, B> {
         }
         let Some(inode) = self.count(self.filesystem.inode(number)) else { return };
         let kind = inode.kind();
-        self.inodes.insert(number, VisitedInode { names: 1, links: inode.links(), kind, offset: inode.offset });
+        self.inodes.insert(number, VisitedInode { names: 1, links: inode.links, kind, offset: inode.offset });
         self.summary.inodes += 1;
         self.check_marked(&inode);
         self.blocks(&inode);
@@ -167,9 +167,9 @@ impl<B: DiskReader> FilesystemWalker<'_, B> {
 
     fn check_marked(&mut self, inode: &Inode) {
         let each = self.filesystem.superblock().inodes_per_group;
-        let (group, within) = ((inode.number() - 1) / each, (inode.number() - 1) % each);
+        let (group, within) = ((inode.number - 1) / each, (inode.number - 1) % each);
         if !has_bit(self.bitmaps(group).inodes.as_deref(), u64::from(within)) {
-            let fault = DiskStructure::Inode(inode.number()).fault(inode.offset, "in use, and marked as free");
+            let fault = DiskStructure::Inode(inode.number).fault(inode.offset, "in use, and marked as free");
             self.fault(fault);
         }
     }
@@ -179,8 +179,7 @@ impl<B: DiskReader> FilesystemWalker<'_, B> {
         let mut mapper = filesystem.runs(inode);
         let mut levels: Vec<Option<u64>> = Vec::new();
         let mut at = 0;
-        let end =
-            if inode.has_map() { inode.size().div_ceil(u64::from(filesystem.superblock().block_size)) } else { 0 };
+        let end = if inode.has_map() { inode.size.div_ceil(u64::from(filesystem.superblock().block_size)) } else { 0 };
         while at < end && !self.is_full() {
             let Some(run) = self.count(mapper.at(at)) else { return };
             levels.resize(mapper.levels.len(), None);
@@ -200,7 +199,7 @@ impl<B: DiskReader> FilesystemWalker<'_, B> {
 
     fn claim(&mut self, inode: &Inode, block: u64) {
         let superblock = self.filesystem.superblock();
-        let structure = DiskStructure::Data(inode.number());
+        let structure = DiskStructure::Data(inode.number);
         let offset = match self.filesystem.offset_of(block, structure) {
             Ok(offset) => offset,
             Err(fault) => return self.fault(fault),

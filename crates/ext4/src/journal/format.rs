@@ -452,7 +452,6 @@ pub enum FastCommitTag {
 }
 
 impl FastCommitTag {
-    /// Its number on the disk.
     pub(crate) fn number(self) -> u16 {
         self as u16
     }

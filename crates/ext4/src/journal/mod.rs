@@ -44,13 +44,13 @@ impl JournalLocation {
     /// Locates the journal that is stored in an inode.
     pub(crate) fn of_inode<B: DiskReader>(filesystem: &Ext4Filesystem<B>, inode: &Inode) -> Result<Self> {
         let superblock = filesystem.superblock();
-        let structure = DiskStructure::Inode(inode.number());
+        let structure = DiskStructure::Inode(inode.number);
         let fault = |problem: &str| structure.fault(inode.offset, problem);
-        if inode.links() == 0 || inode.kind() != Ext4FileKind::Regular || inode.flags().contains(InodeFlags::ENCRYPT) {
+        if inode.links == 0 || inode.kind() != Ext4FileKind::Regular || inode.flags.contains(InodeFlags::ENCRYPT) {
             return Err(fault("not a journal: deleted, encrypted or not a regular file"));
         }
         let block_size = u64::from(superblock.block_size);
-        let blocks = inode.size() / block_size;
+        let blocks = inode.size / block_size;
         if blocks > superblock.blocks {
             return Err(fault("the journal is longer than the file system"));
         }
@@ -99,7 +99,6 @@ impl JournalLocation {
         Ok(Self { runs: vec![run], block_size, blocks, superblock: OFFSET / block_size + 1 })
     }
 
-    /// Its runs of blocks, in order.
     pub(crate) fn runs(&self) -> &[FileBlockRun] {
         &self.runs
     }

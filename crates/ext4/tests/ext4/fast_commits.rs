@@ -255,9 +255,9 @@ fn each_kind_of_record_changes_what_it_names() {
         (6, [words(&[fresh]), inode].concat()),
         (1, words(&[fresh, 0, 1, block])),
         (3, name(fresh, "created")),
-        (4, name(two.number(), "linked")),
-        (5, name(two.number(), "two")),
-        (2, words(&[two.number(), 0, 1])),
+        (4, name(two.number, "linked")),
+        (5, name(two.number, "two")),
+        (2, words(&[two.number, 0, 1])),
     ]);
     let mut recovery = JournalRecovery::new();
     let replayed = recovery.replay(&image).unwrap();

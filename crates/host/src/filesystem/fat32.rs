@@ -35,7 +35,6 @@ struct Fat32File {
     extents: SectorRangeMap<i64>,
     /// Number of its pages; all of them are allocated.
     pages: u64,
-    /// The sector with its name.
     name: u64,
     /// Since when its entry is out of date, and whether that concerns its length.
     changed: Option<(Nanos, bool)>,

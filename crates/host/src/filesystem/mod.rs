@@ -142,7 +142,6 @@ fn place_of(extents: &SectorRangeMap<i64>, page: u64) -> Option<(u64, u64)> {
 
 // Metadata blocks in memory: whether they have to be written in place, and with a journal, the last transaction that logged them.
 
-/// A metadata block.
 #[derive(Clone, Copy, Debug)]
 struct MetadataBuffer {
     role: BlockRole,

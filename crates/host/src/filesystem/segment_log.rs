@@ -24,7 +24,6 @@ const TURN: u64 = 1024;
 /// The bit of an object's number that marks an object of the file system itself, such as a folder or a checkpoint.
 pub(super) const OWN: u32 = 1 << 31;
 
-/// The heads of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogHead {
     Data,
@@ -59,7 +58,6 @@ struct LoggedFile {
     nodes: BTreeMap<u32, u64>,
 }
 
-/// The log.
 #[derive(Debug)]
 pub(super) struct SegmentLog {
     mount: u16,
@@ -153,7 +151,6 @@ impl SegmentLog {
         (from == page).then(|| (self.sector((page as i64 + delta) as u64), to - from))
     }
 
-    /// The sector of a page of the log.
     fn sector(&self, page: u64) -> u64 {
         (self.first + page) * PAGE_SECTORS
     }
@@ -222,7 +219,6 @@ impl SegmentLog {
         self.sector(at)
     }
 
-    /// The sector of a node.
     pub fn node(&self, inode: u32, node: u32) -> Option<u64> {
         self.existing_file(inode)?.nodes.get(&node).map(|page| self.sector(*page))
     }

@@ -332,7 +332,6 @@ const MOST: u32 = 1 << 24;
 /// Maximum number of folders of a mount.
 const FOLDERS: u32 = 1 << 16;
 
-/// Checks the number of a folder.
 fn check_folder(folder: FolderId) -> Result<()> {
     if folder.0 < FOLDERS {
         return Ok(());
@@ -342,7 +341,6 @@ fn check_folder(folder: FolderId) -> Result<()> {
         .hint(format!("use less than {FOLDERS}")))
 }
 
-/// A path.
 #[derive(Clone, Copy, Debug)]
 struct PathEntry {
     pub spec: FileSpec,
@@ -350,7 +348,6 @@ struct PathEntry {
     pub inode: Option<u32>,
 }
 
-/// All paths.
 #[derive(Debug, Default)]
 struct PathTable(Vec<Option<PathEntry>>);
 

@@ -469,7 +469,6 @@ const REACH_STORAGE: &[&str] = &[
 ];
 /// Calls on files, sockets or pipes.
 const TRANSFERS: &[&str] = &["connect", "read", "readv", "recvfrom", "recvmsg", "write", "writev", "sendto", "sendmsg"];
-/// Calls that sleep.
 const SLEEPS: &[&str] = &["nanosleep", "clock_nanosleep", "clock_nanosleep_time64"];
 /// Other calls than [`POLLS`] and [`SLEEPS`] that wait for something that is not recorded.
 const WAITS: &[&str] = &[

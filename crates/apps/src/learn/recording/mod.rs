@@ -150,7 +150,6 @@ impl CallRecording {
         *self.dropped.entry(name.to_owned()).or_default() += 1;
     }
 
-    /// Handles a call that has returned.
     pub fn call(&mut self, call: &SystemCall) {
         let thread = self.thread(call.thread, call.started_ns);
         self.times.calls += 1;

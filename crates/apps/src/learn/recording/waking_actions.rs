@@ -141,7 +141,6 @@ impl CallRecording {
         self.threads[thread].work(took);
     }
 
-    /// Handles the end of a thread.
     pub(super) fn ended(&mut self, thread: usize, at: i64) {
         let place = self.mark(thread);
         self.causes.ends.insert(self.threads[thread].number, WakingAction { thread, item: place, at });

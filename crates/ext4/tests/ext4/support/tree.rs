@@ -171,10 +171,10 @@ fn seen<B: DiskReader>(files: &Ext4Filesystem<B>, inode: &Inode) -> Seen {
         _ => files.contents(inode, 128 << 20).unwrap(),
     };
     Seen {
-        mode: inode.mode(),
-        size: (!is_dir).then_some(inode.size()),
-        links: (!is_dir).then_some(inode.links()),
-        modified: inode.modified().0,
+        mode: inode.mode,
+        size: (!is_dir).then_some(inode.size),
+        links: (!is_dir).then_some(inode.links),
+        modified: inode.modified.0,
         attributes: files
             .attributes(inode)
             .unwrap()

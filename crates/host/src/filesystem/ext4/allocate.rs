@@ -291,11 +291,9 @@ impl Ext4 {
 
 // The on-disk layout that mke2fs chooses: block groups with their descriptors, bitmaps and inode tables, and the journal.
 
-/// Blocks per group.
 pub(super) const GROUP_BLOCKS: u64 = 32_768;
 /// Groups whose bitmaps and inode tables are stored together (flex group).
 pub(super) const FLEX: u64 = 16;
-/// Inodes per block, 256 bytes each.
 pub(super) const INODES_PER_BLOCK: u64 = 16;
 /// Bytes of the file system per inode.
 const INODE_RATIO: u64 = 16_384;
@@ -382,7 +380,6 @@ impl Ext4Layout {
         (Self::group_start(flex) + self.overhead(flex), groups)
     }
 
-    /// The block with a group's descriptor.
     pub fn descriptor(group: u64) -> u64 {
         1 + group / DESCRIPTORS_PER_BLOCK
     }
@@ -400,7 +397,6 @@ impl Ext4Layout {
         self.inodes_per_group / INODES_PER_BLOCK
     }
 
-    /// The block with an inode of a group.
     pub fn inode_block(&self, group: u64, index: u64) -> u64 {
         let (first, groups) = self.tables(group);
         first + 2 * groups + group % FLEX * self.inode_blocks() + index / INODES_PER_BLOCK

@@ -60,7 +60,6 @@ struct CommittedTransaction {
     blocks: Vec<u64>,
 }
 
-/// The journal.
 #[derive(Debug)]
 pub(super) struct Ext4Journal {
     /// First block and length, including the superblock.

@@ -46,7 +46,6 @@ pub(super) struct Ext4 {
     fresh: Vec<bool>,
     /// Whether anything was ever allocated in a group; otherwise its bitmap needs no read (`uninit_bg`).
     touched: Vec<bool>,
-    /// The group of the last allocation.
     last_group: u64,
     /// Runs for small files, by flex group.
     shared: Vec<BlockRange>,
@@ -458,7 +457,6 @@ impl FilesystemModel for Ext4 {
 /// Names per block: an entry with a name of 12 bytes takes 20.
 const NAMES_PER_BLOCK: u32 = 204;
 
-/// A folder.
 #[derive(Debug, Default)]
 struct Ext4Folder {
     pub group: u64,
@@ -479,7 +477,6 @@ impl Ext4Folder {
     }
 }
 
-/// All folders.
 #[derive(Debug)]
 struct Ext4FolderTable(Vec<Ext4Folder>);
 
@@ -535,7 +532,6 @@ impl Ext4 {
         block
     }
 
-    /// The block with the folder's inode.
     fn folder_block(&self, folder: FolderId) -> u64 {
         let folder = self.folders.get(folder);
         self.layout.inode_block(folder.group, folder.index)
@@ -553,7 +549,6 @@ impl Ext4 {
         self.log_name(core, id, inode);
     }
 
-    /// Removes a name.
     fn remove_name(&mut self, core: &HostCore, id: FolderId, inode: u32) {
         let folder = &mut self.folders.0[id.0 as usize];
         let leaf = folder.leaf_of(inode);
