@@ -14,8 +14,7 @@ fn run(lines: usize, path: &std::path::Path) -> Arc<CrashLogIndex> {
     let mut toy = Toy::new(path, &header(1 << 12));
     for line in 0..lines {
         for write in 0..5u8 {
-            let number = toy.write(u64::from(write) * 8, write, CommandFlags::empty());
-            toy.complete(number);
+            toy.write_and_complete(u64::from(write) * 8, write, CommandFlags::empty());
         }
         toy.acknowledge(&format!("line {line}"));
     }

@@ -189,16 +189,13 @@ fn a_log_of_dm_log_writes_leaves_the_same_states_as_the_one_it_was_written_from(
     let path = folder.path().join("run.log");
     let mut toy = Toy::new(&path, &header(1 << 12));
     for round in 0..6u8 {
-        let one = toy.write(u64::from(round) * 8, round + 1, CommandFlags::META);
-        toy.complete(one);
-        let two = toy.write(u64::from(round % 3) * 8, round + 101, CommandFlags::empty());
-        toy.complete(two);
+        toy.write_and_complete(u64::from(round) * 8, round + 1, CommandFlags::META);
+        toy.write_and_complete(u64::from(round % 3) * 8, round + 101, CommandFlags::empty());
         if round % 2 == 0 {
             let flush = toy.flush();
             toy.complete(flush);
         }
-        let durable = toy.write(800, round, CommandFlags::RELIABLE);
-        toy.complete(durable);
+        toy.write_and_complete(800, round, CommandFlags::RELIABLE);
         toy.acknowledge(&format!("round {round}"));
     }
     let discard = toy.comes(Op::Discard, 0, 8, CommandFlags::empty(), &[]);
@@ -236,8 +233,7 @@ fn logs_of_the_same_commands_with_other_data_or_on_another_device_are_told_apart
     let dm_of = |name: &str, fill: u8| {
         let path = folder.path().join(name);
         let mut toy = Toy::new(&path, &header(1 << 12));
-        let one = toy.write(8, fill, CommandFlags::META);
-        toy.complete(one);
+        toy.write_and_complete(8, fill, CommandFlags::META);
         let dm_path = folder.path().join(format!("{name}.dm"));
         dm_log_writes::write(&toy.run(&path), &mut fs::File::create(&dm_path).unwrap()).unwrap();
         dm_path

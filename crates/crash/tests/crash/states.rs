@@ -333,8 +333,7 @@ fn a_device_that_ignores_flushes_is_caught_by_its_own_state() {
 fn a_write_with_preflush_is_never_there_without_what_was_complete_before() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut toy = Toy::new(file.path(), &header(64));
-    let data = toy.write(0, 1, CommandFlags::empty());
-    toy.complete(data);
+    toy.write_and_complete(0, 1, CommandFlags::empty());
     toy.write(8, 2, CommandFlags::PREFLUSH | CommandFlags::RELIABLE);
     let run = toy.run(file.path());
     let ways = "boundary,omit1:99,only1:99,random:99".parse().unwrap();

@@ -208,8 +208,7 @@ fn random_states_and_omissions_end_a_zone_anywhere() {
     let device = DeviceFacts { zones: Some(zones), ..header.device };
     let mut toy = Toy::new(file.path(), &CrashLogHeader { device, cells: false, ..header });
     for block in 0..blocks {
-        let number = toy.write(block * 8, 1, CommandFlags::empty());
-        toy.complete(number);
+        toy.write_and_complete(block * 8, 1, CommandFlags::empty());
     }
     let run = toy.run(file.path());
     for way in ["random:200", "omit1:200"] {

@@ -34,6 +34,12 @@ fn create(file: FileId) -> FileOp {
     FileOp::Open { file, create: true }
 }
 
+/// Creates a file of so many bytes.
+fn make(bench: &mut Bench, file: FileId, bytes: u64) {
+    bench.perform(&create(file));
+    bench.perform(&FileOp::Append { file, bytes });
+}
+
 fn fsync(file: FileId) -> FileOp {
     FileOp::Fsync { file, data_only: false }
 }
@@ -58,22 +64,19 @@ fn sent(bench: &mut Bench, operation: &FileOp) -> Vec<String> {
 #[test]
 fn a_sync_of_a_new_file_on_ext4_writes_data_then_the_blocks_then_the_commit() {
     let mut bench = bench(FilesystemKind::Ext4);
-    bench.perform(&create(FILE));
-    bench.perform(&FileOp::Append { file: FILE, bytes: 4096 });
+    make(&mut bench, FILE, 4096);
     // The first commit after a mount writes the journal's superblock. Six blocks: inode bitmap and table, descriptor, folder, block bitmap,
     // superblock.
     let found = sent(&mut bench, &fsync(FILE));
     assert_eq!(found, ["write 8", "write 8", "write 56", "write 8pf"]);
-    bench.perform(&create(OTHER));
-    bench.perform(&FileOp::Append { file: OTHER, bytes: 10_000 });
+    make(&mut bench, OTHER, 10_000);
     assert_eq!(sent(&mut bench, &fsync(OTHER)), ["write 24", "write 48", "write 8pf"]);
 }
 
 #[test]
 fn what_changes_no_length_needs_no_commit_for_its_data() {
     let mut bench = bench(FilesystemKind::Ext4);
-    bench.perform(&create(FILE));
-    bench.perform(&FileOp::Append { file: FILE, bytes: 8192 });
+    make(&mut bench, FILE, 8192);
     bench.perform(&fsync(FILE));
     bench.wait(Nanos::from_millis(20));
     bench.perform(&FileOp::Write { file: FILE, offset: 0, bytes: 4096 });
@@ -106,8 +109,7 @@ fn a_sync_joins_the_commit_that_another_began() {
 #[test]
 fn a_commit_comes_after_its_interval_and_data_after_its_own() {
     let mut bench = bench(FilesystemKind::Ext4);
-    bench.perform(&create(FILE));
-    bench.perform(&FileOp::Append { file: FILE, bytes: 4096 });
+    make(&mut bench, FILE, 4096);
     let mut times = Vec::new();
     while bench.now < Nanos::from_secs(45) {
         bench.wait(Nanos::from_millis(100));
@@ -197,8 +199,7 @@ fn a_part_of_a_page_is_read_before_it_is_written() {
 fn a_barrier_of_old_goes_alone_and_without_a_flush() {
     let config = HostConfig { device_depth: 8, ..HostConfig::era("linux-2.6.35").unwrap() };
     let mut bench = bench_with(config, mount(FilesystemKind::Ext4, 1024, MountOptions::default()));
-    bench.perform(&create(FILE));
-    bench.perform(&FileOp::Append { file: FILE, bytes: 4096 });
+    make(&mut bench, FILE, 4096);
     bench.begin(CallerId(1), &fsync(FILE)).unwrap();
     let mut alone = 0;
     while bench.is_busy(CallerId(1)) {
@@ -222,8 +223,7 @@ fn a_barrier_of_old_goes_alone_and_without_a_flush() {
 #[test]
 fn a_sync_on_fat32_writes_both_tables_and_the_entry_then_flushes() {
     let mut bench = bench(FilesystemKind::Fat32);
-    bench.perform(&create(FILE));
-    bench.perform(&FileOp::Append { file: FILE, bytes: 4096 });
+    make(&mut bench, FILE, 4096);
     let found = sent(&mut bench, &fsync(FILE));
     assert_eq!(found, ["write 8", "write 1", "write 1", "write 1", "flush 0"]);
     bench.perform(&FileOp::Write { file: FILE, offset: 0, bytes: 100 });
@@ -233,8 +233,7 @@ fn a_sync_on_fat32_writes_both_tables_and_the_entry_then_flushes() {
 #[test]
 fn a_sync_on_a_log_needs_no_checkpoint_but_after_a_rename() {
     let mut bench = bench(FilesystemKind::Lfs);
-    bench.perform(&create(FILE));
-    bench.perform(&FileOp::Append { file: FILE, bytes: 4096 });
+    make(&mut bench, FILE, 4096);
     assert_eq!(sent(&mut bench, &fsync(FILE)), ["write 8", "write 8", "flush 0"]);
     bench.perform(&FileOp::Rename { from: FILE, to: OTHER });
     let found = sent(&mut bench, &fsync(OTHER));
@@ -268,8 +267,7 @@ fn space_comes_back_when_the_transaction_that_freed_it_is_durable() {
     let options = MountOptions { discard: true, journal_mb: Some(4), ..MountOptions::default() };
     let mut bench = bench_with(HostConfig::era("linux-6").unwrap(), mount(FilesystemKind::Ext4, 64, options));
     for round in 0..6 {
-        bench.perform(&create(FILE));
-        bench.perform(&FileOp::Append { file: FILE, bytes: 30 << 20 });
+        make(&mut bench, FILE, 30 << 20);
         bench.perform(&fsync(FILE));
         bench.perform(&FileOp::Close { file: FILE });
         bench.perform(&FileOp::Unlink { file: FILE });
@@ -291,8 +289,7 @@ fn the_limit_of_requests_holds_a_sync_back_and_counts_as_such() {
     let config =
         HostConfig { nr_requests: 2, device_depth: 1, max_request_kb: 4, ..HostConfig::era("linux-6").unwrap() };
     let mut bench = bench_with(config, mount(FilesystemKind::Ext4, 1024, MountOptions::default()));
-    bench.perform(&create(FILE));
-    bench.perform(&FileOp::Append { file: FILE, bytes: 40_960 });
+    make(&mut bench, FILE, 40_960);
     let done = bench.perform(&fsync(FILE));
     assert!(done.waits[WaitReason::RequestLimit] > Nanos::ZERO && done.waits[WaitReason::SyncData] > Nanos::ZERO);
 }
@@ -396,8 +393,7 @@ fn what_changes_on_its_way_to_the_device_is_written_once_more_by_a_sync() {
     for kind in [FilesystemKind::Ext4, FilesystemKind::Fat32, FilesystemKind::Lfs] {
         let config = HostConfig { page_cache_mb: 1, ..HostConfig::era("linux-6").unwrap() };
         let mut bench = bench_with(config, mount(kind, 256, MountOptions::default()));
-        bench.perform(&create(FILE));
-        bench.perform(&FileOp::Append { file: FILE, bytes: 20 * 4096 });
+        make(&mut bench, FILE, 20 * 4096);
         bench.perform(&fsync(FILE));
         // Background write-back begins; the second write comes while the first one is under way.
         let pages = |bench: &Bench| bench.device.log.iter().filter(|(_, op, ..)| *op == Op::Write).count();
@@ -459,8 +455,7 @@ fn a_sync_that_is_not_kept_returns_at_once_and_write_back_takes_the_data() {
     for kind in [FilesystemKind::Ext4, FilesystemKind::Fat32, FilesystemKind::Lfs] {
         for (config, options) in [(no_databases.clone(), MountOptions::default()), (era.clone(), no_sync)] {
             let mut bench = bench_with(config, mount(kind, 1024, options));
-            bench.perform(&create(FILE));
-            bench.perform(&FileOp::Append { file: FILE, bytes: 64 << 10 });
+            make(&mut bench, FILE, 64 << 10);
             assert!(sent(&mut bench, &fsync(FILE)).is_empty(), "{kind:?}");
             let folder = FileOp::FsyncFolder { mount: MountId(0), folder: FolderId(0) };
             assert!(sent(&mut bench, &folder).is_empty(), "{kind:?}");
@@ -476,7 +471,6 @@ fn a_sync_that_is_not_kept_returns_at_once_and_write_back_takes_the_data() {
     }
     let kept = HostConfig { synced: SyncedClasses::only(&[FileClass::Database]), ..era };
     let mut bench = bench_with(kept, mount(FilesystemKind::Ext4, 1024, MountOptions::default()));
-    bench.perform(&create(FILE));
-    bench.perform(&FileOp::Append { file: FILE, bytes: 64 << 10 });
+    make(&mut bench, FILE, 64 << 10);
     assert!(!sent(&mut bench, &fsync(FILE)).is_empty(), "the class of the file is kept");
 }

@@ -70,6 +70,11 @@ impl Toy {
         self.comes(Op::Write, sector, 8, flags, &filled(byte, 8))
     }
 
+    pub fn write_and_complete(&mut self, sector: u64, byte: u8, flags: CommandFlags) {
+        let number = self.write(sector, byte, flags);
+        self.complete(number);
+    }
+
     pub fn complete(&mut self, number: u64) {
         let at = self.at();
         self.log.add(&CrashLogRecord::Complete { port: CommandPort::Device, number, at }).unwrap();
