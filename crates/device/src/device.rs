@@ -320,12 +320,6 @@ impl Device {
         }
     }
 
-    /// Free blocks of the pool with the fewest, among the pools that are collected while a write waits.
-    pub(crate) fn fewest_free_blocks(&self) -> u32 {
-        let collected = (0..self.ftl.pools()).map(PoolId).filter(|pool| !self.ftl.core.is_skipped(*pool));
-        collected.map(|pool| self.ftl.free_blocks(pool)).min().unwrap_or(u32::MAX)
-    }
-
     /// All blocks, plane by plane.
     pub fn blocks(&self) -> impl Iterator<Item = EraseBlockSummary> + Clone {
         (0..self.nand.block_count() as u32).map(|block| self.block(BlockId(block)))
@@ -360,7 +354,7 @@ impl Device {
 
     /// Whether a plain write is durable when it is complete.
     pub fn promises_on_completion(&self) -> bool {
-        self.ftl.core.completes_when_programmed() && self.controller.write_buffer.is_none()
+        !self.ftl.core.transferred && self.controller.write_buffer.is_none()
     }
 
     /// Sectors of written data that fit into the volatile cache; 0 without a cache.
@@ -464,7 +458,9 @@ impl Device {
         }
         let idle = if gc.idle_free_blocks == 0 { gc.high_watermark } else { gc.idle_free_blocks };
         let levels = [(gc.urgent_free_blocks, 3), (gc.low_watermark, 2), (idle, 1)];
-        let free = self.fewest_free_blocks();
+        // The pool with the fewest free blocks counts, among those that are collected while a write waits.
+        let collected = (0..self.ftl.pools()).map(PoolId).filter(|pool| !self.ftl.core.is_skipped(*pool));
+        let free = collected.map(|pool| self.ftl.free_blocks(pool)).min().unwrap_or(u32::MAX);
         levels.into_iter().find(|(most, _)| free <= *most && *most > 0).map_or(0, |(_, level)| level)
     }
 }

@@ -144,12 +144,6 @@ pub(crate) fn nanos(us: f64) -> Nanos {
     Nanos((us * 1000.0).round() as i64)
 }
 
-/// Units that the blocks in SLC mode would hold in their normal mode.
-fn dense_units(settings: &DeviceSettings, groups: &[GroupGeometry], planes: u32) -> u64 {
-    let from = groups.get(settings.slc.group as usize).map_or(0, GroupGeometry::units_per_block);
-    u64::from(settings.slc.blocks) * u64::from(from) * u64::from(planes)
-}
-
 impl Geometry {
     /// Computes the geometry from checked settings, such as those of a [`crate::DeviceConfig`].
     pub fn new(settings: &DeviceSettings) -> Self {
@@ -181,7 +175,11 @@ impl Geometry {
         let counted = if settings.slc.mode == SlcMode::Cache { ordinary } else { groups.len() };
         let share = 1.0 + settings.capacity.over_provisioning_pct / 100.0;
         // If the user's space is preserved, the capacity is that of the flash without SLC mode.
-        let taken = if settings.slc.preserve_user_space { dense_units(settings, &groups, planes) } else { 0 };
+        let mut taken = 0;
+        if settings.slc.preserve_user_space {
+            let from = groups.get(settings.slc.group as usize).map_or(0, GroupGeometry::units_per_block);
+            taken = u64::from(settings.slc.blocks) * u64::from(from) * u64::from(planes);
+        }
         let largest = groups.iter().map(GroupGeometry::units_per_block).max().unwrap_or(1);
         let for_zones = (usable(&groups[..ordinary]) as f64 / share).floor() as u64;
         let zones = groups.first().and_then(|group| ZoneLayout::new(settings, group, planes, for_zones));

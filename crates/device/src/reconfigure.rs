@@ -98,13 +98,6 @@ pub fn is_changeable(key: &str) -> bool {
     })
 }
 
-/// The error for a setting that cannot change.
-fn not_changeable(key: &str, [from, to]: &[String; 2]) -> Error {
-    let reason = REASONS.iter().find(|(pattern, _)| fits(pattern, key)).map_or(OTHERWISE, |(_, reason)| reason);
-    Error::new(ErrorClass::Config, format!("`{key}` cannot change from {from} to {to} in a device in use: {reason}"))
-        .hint(format!("change one of these: {}", CHANGEABLE.join(", ")))
-}
-
 impl DeviceConfig {
     /// Returns the settings in which `to` differs. All of them must be changeable in a device in use. `at` is the time of the change.
     ///
@@ -121,10 +114,14 @@ impl DeviceConfig {
         let changed = values.into_iter().filter(|(_, [from, to])| from != to);
         changed
             .map(|(key, [from, to])| {
-                if !is_changeable(&key) {
-                    return Err(not_changeable(&key, &[from, to]));
+                if is_changeable(&key) {
+                    return Ok(SettingChange { at_s: at.as_secs_f64(), key, from, to });
                 }
-                Ok(SettingChange { at_s: at.as_secs_f64(), key, from, to })
+                let reason = REASONS.iter().find(|(pattern, _)| fits(pattern, &key));
+                let reason = reason.map_or(OTHERWISE, |(_, reason)| reason);
+                let problem = format!("`{key}` cannot change from {from} to {to} in a device in use: {reason}");
+                Err(Error::new(ErrorClass::Config, problem)
+                    .hint(format!("change one of these: {}", CHANGEABLE.join(", "))))
             })
             .collect()
     }

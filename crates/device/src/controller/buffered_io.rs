@@ -257,7 +257,7 @@ impl DeviceController {
         let mut states = std::mem::take(&mut self.pack);
         states.clear();
         let plain = !entries.iter().any(|entry| entry.modifiers.intersects(CommandFlags::PROMISES));
-        let in_order = write && self.write_buffer.is_none() && below.ftl.core.completes_when_programmed();
+        let in_order = write && self.write_buffer.is_none() && !below.ftl.core.transferred;
         if in_order {
             below.ftl.set_in_order(true);
         }

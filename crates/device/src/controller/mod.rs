@@ -229,7 +229,9 @@ impl DeviceController {
             queue.clear();
         }
         if let Some(buffer) = &mut self.write_buffer {
-            buffer.drop_all();
+            while let Some((from, to)) = buffer.next_to_leave() {
+                buffer.forget(from, to);
+            }
             buffer.rewind();
         }
         if let Some(cache) = &mut self.read_cache {

@@ -68,12 +68,6 @@ impl WriteQueue {
         self.pages.push_back(page);
     }
 
-    /// Frees the slot of a request whose completion is known; returns the completion, or `None` if the request has no slot.
-    pub fn give_slot_back(&mut self, id: u64) -> Option<Nanos> {
-        let request = self.in_flight(id)?;
-        std::mem::take(&mut request.holds_slot).then_some(request.state.event.complete)
-    }
-
     /// The request with this number; `None` if it is not in flight.
     pub fn request(&mut self, id: u64) -> Option<&mut RequestState> {
         self.in_flight(id).map(|request| &mut request.state)
@@ -238,8 +232,9 @@ impl DeviceController {
 
     /// Called when the completion of a request is known: frees its slot of the queue.
     pub(super) fn end_of(&mut self, id: u64) {
-        if let Some(complete) = self.queue.as_mut().and_then(|queue| queue.give_slot_back(id)) {
-            self.commands.slots.release(complete);
+        let Some(request) = self.queue.as_mut().and_then(|queue| queue.in_flight(id)) else { return };
+        if std::mem::take(&mut request.holds_slot) {
+            self.commands.slots.release(request.state.event.complete);
         }
     }
 

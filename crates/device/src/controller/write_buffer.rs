@@ -311,13 +311,6 @@ impl WriteBuffer {
         at
     }
 
-    /// Loses all data in the buffer with the power.
-    pub fn drop_all(&mut self) {
-        while let Some((from, to)) = self.next_to_leave() {
-            self.forget(from, to);
-        }
-    }
-
     /// Resets all times, for a run that restarts. The buffer must be empty.
     pub fn rewind(&mut self) {
         self.leaving.clear();

@@ -58,7 +58,7 @@ pub(crate) struct FtlCore {
     /// Time from the end of a host program until the page is durable, on a device that loses what it programmed last.
     pub counts_after: Nanos,
     /// Whether a write counts as complete when its data is transferred.
-    transferred: bool,
+    pub transferred: bool,
     pub unwritten: UnwrittenRead,
     /// Longest request whose data counts as hot.
     hot_sectors: u32,
@@ -94,11 +94,6 @@ impl FtlCore {
     #[inline]
     pub fn completion(&self, op: &PageOperationTimes, modifiers: CommandFlags) -> Nanos {
         if self.transferred && !modifiers.durable() { op.transferred } else { op.end }
-    }
-
-    /// Whether a write is durable when it counts as complete.
-    pub fn completes_when_programmed(&self) -> bool {
-        !self.transferred
     }
 
     /// Whether the data of a request of this many sectors is expected to change soon.

@@ -156,17 +156,14 @@ impl DeviceConfig {
         self.scaled_to(bytes, label).map_err(|error| {
             let now = ByteCount(Geometry::new(&self.settings).capacity().0);
             let nearer = format!("give a capacity nearer to {now}, which `{}` has", self.name());
-            error.hint(match self.possible_above(bytes, now.0) {
-                Some(least) => format!("{nearer}; {least} is possible"),
+            // The smallest power of two between both that is possible.
+            let sizes = (20..u64::BITS).map(|bits| 1 << bits).take_while(|size| *size < now.0);
+            let mut larger = sizes.filter(|size| *size > bytes);
+            error.hint(match larger.find(|size| self.scaled_to(*size, "").is_ok()) {
+                Some(least) => format!("{nearer}; {} is possible", ByteCount(least)),
                 None => nearer,
             })
         })
-    }
-
-    /// The smallest power of two above `bytes` and below `now` that is a possible capacity.
-    fn possible_above(&self, bytes: u64, now: u64) -> Option<ByteCount> {
-        let sizes = (20..u64::BITS).map(|bits| 1 << bits).take_while(|size| *size < now);
-        sizes.filter(|size| *size > bytes).find(|size| self.scaled_to(*size, "").is_ok()).map(ByteCount)
     }
 
     fn scaled_to(&self, bytes: u64, label: &str) -> Result<Self> {

@@ -40,7 +40,7 @@ fn absorb(
 ) {
     let modifiers = request.event.modifiers;
     let own = core.completion(op, modifiers);
-    let order = core.in_order.filter(|_| core.completes_when_programmed() || modifiers.durable());
+    let order = core.in_order.filter(|_| !core.transferred || modifiers.durable());
     let complete = order.map_or(own, |latest| latest.max(own));
     let mut waits = waits.then(LatencyBreakdown::of(op, ready, own));
     waits.queue += complete - own;
