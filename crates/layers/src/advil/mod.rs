@@ -97,11 +97,6 @@ impl Advil {
         self.map.most_bytes() + self.heat.bytes() + self.checkpoints.bytes()
     }
 
-    /// The generation of the record or copy at a place.
-    fn generation_at(&self, place: u32) -> u64 {
-        self.sections[usize::from(!self.sections[0].holds(place))].generation
-    }
-
     fn route_read(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
         self.previous_end = request.end();
         let area = self.shape.reserved;

@@ -270,7 +270,7 @@ impl Advil {
 
     fn apply(&self, tombstone: &Tombstone, map: &mut IntervalMap) {
         map.remove(tombstone.sector, tombstone.sector.saturating_add(u64::from(tombstone.sectors)), |run| {
-            let generation = self.generation_at(run.place);
+            let generation = self.sections[usize::from(!self.sections[0].holds(run.place))].generation;
             generation < tombstone.generation || (generation == tombstone.generation && run.place < tombstone.through)
         });
     }

@@ -315,52 +315,6 @@ impl LfsLayer {
         RequestDecision::Run
     }
 
-    /// Called when a request is complete: applies its changes to the map.
-    fn request_done(&mut self, id: u64) {
-        self.sync.waiting.retain(|(one, _)| *one != id);
-        let Some(flight) = self.flights.take(id) else { return };
-        match flight.effect {
-            RequestEffect::Written | RequestEffect::Recorded => {
-                let recorded = flight.effect == RequestEffect::Recorded;
-                for (first, from, blocks) in flight.blocks.iter().copied() {
-                    for step in 0..blocks {
-                        let (block, place) = (first + step, from + step);
-                        self.map(block, Some(place), false);
-                        if recorded {
-                            self.pending.mark_dead(block);
-                        } else {
-                            self.pending.change(block, Some(place), flight.write);
-                        }
-                    }
-                }
-            }
-            RequestEffect::Discarded | RequestEffect::Erased => {
-                for block in flight.first..flight.end {
-                    if flight.effect == RequestEffect::Erased {
-                        self.pending.mark_dead(block);
-                    }
-                    if self.table.place(block).is_none() {
-                        continue;
-                    }
-                    self.map(block, None, false);
-                    self.counters.discarded_blocks += 1;
-                    if flight.effect == RequestEffect::Discarded {
-                        self.pending.change(block, None, flight.write);
-                    }
-                }
-            }
-            RequestEffect::Nothing => {}
-        }
-        for (place, blocks) in flight.allocated.iter().copied() {
-            self.segments.written(place, blocks);
-        }
-        if let Some((order, segment)) = flight.records {
-            self.pending.recorded(order);
-            self.sync.confirm(segment);
-        }
-        self.flights.spare.push(flight);
-    }
-
     /// Why a request must wait before it writes records of this many runs, together with this many blocks of data; `None` if it
     /// need not. `itself` tells whether the request is its own record.
     fn record_blocked_by(&self, runs: usize, data: u32, itself: bool) -> Option<DeferReason> {
@@ -406,8 +360,50 @@ impl Layer for LfsLayer {
         }
     }
 
+    /// Applies the changes of the request to the map.
     fn completed(&mut self, id: u64) {
-        self.request_done(id);
+        self.sync.waiting.retain(|(one, _)| *one != id);
+        let Some(flight) = self.flights.take(id) else { return };
+        match flight.effect {
+            RequestEffect::Written | RequestEffect::Recorded => {
+                let recorded = flight.effect == RequestEffect::Recorded;
+                for (first, from, blocks) in flight.blocks.iter().copied() {
+                    for step in 0..blocks {
+                        let (block, place) = (first + step, from + step);
+                        self.map(block, Some(place), false);
+                        if recorded {
+                            self.pending.mark_dead(block);
+                        } else {
+                            self.pending.change(block, Some(place), flight.write);
+                        }
+                    }
+                }
+            }
+            RequestEffect::Discarded | RequestEffect::Erased => {
+                for block in flight.first..flight.end {
+                    if flight.effect == RequestEffect::Erased {
+                        self.pending.mark_dead(block);
+                    }
+                    if self.table.place(block).is_none() {
+                        continue;
+                    }
+                    self.map(block, None, false);
+                    self.counters.discarded_blocks += 1;
+                    if flight.effect == RequestEffect::Discarded {
+                        self.pending.change(block, None, flight.write);
+                    }
+                }
+            }
+            RequestEffect::Nothing => {}
+        }
+        for (place, blocks) in flight.allocated.iter().copied() {
+            self.segments.written(place, blocks);
+        }
+        if let Some((order, segment)) = flight.records {
+            self.pending.recorded(order);
+            self.sync.confirm(segment);
+        }
+        self.flights.spare.push(flight);
     }
 
     fn background(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
