@@ -161,7 +161,7 @@ def test_what_the_page_says_of_a_trace_format_is_read_from_damaged_and_impossibl
     (formats / "oplog.rs").write_text(reader)
     _replace(formats / "mod.rs", "mod parquet;", "mod oplog;\nmod parquet;")
     _replace(formats / "mod.rs", "    &ssdsim::MQSIM,\n", "    &oplog::FORMAT,\n    &ssdsim::MQSIM,\n")
-    samples = trace / "tests" / "trace" / "support" / "mod.rs"
+    samples = trace / "tests" / "trace" / "support.rs"
     _replace(samples, "pub const SAMPLES: &[Sample] = &[\n", f"pub const SAMPLES: &[Sample] = &[\n{sample}")
     (line,) = re.findall(r"`(cargo test [^`]+)`", page)
     found = re.search(r"test result: ok. (\d+)", _run([*line.split(), "--locked"], copy))

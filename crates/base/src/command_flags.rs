@@ -2,8 +2,7 @@
 
 use bitflags::bitflags;
 
-use crate::op::Op;
-use crate::request_flags::RequestFlags;
+use crate::{Op, RequestFlags};
 
 bitflags! {
     /// Command flags.

@@ -35,9 +35,6 @@ pub struct InputFile {
 
 impl InputFile {
     /// Opens the file. A named pipe needs no writer yet; the first read waits for it.
-    ///
-    /// # Errors
-    /// Those of the operating system.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).custom_flags(AT_ONCE).open(path)?;
         let kind = file.metadata()?.file_type();
@@ -77,10 +74,7 @@ impl Read for InputFile {
     }
 }
 
-/// Opens a file that is read at any offset.
-///
-/// # Errors
-/// Those of the operating system, and if it is a pipe.
+/// Opens a file that is read at any offset. Fails also if it is a pipe.
 pub fn open_seekable(path: &Path) -> io::Result<File> {
     let input = InputFile::open(path)?;
     if input.unopened {
@@ -89,10 +83,7 @@ pub fn open_seekable(path: &Path) -> io::Result<File> {
     Ok(input.file)
 }
 
-/// Opens a device or pipe for writing; waits until a process reads the pipe.
-///
-/// # Errors
-/// Those of the operating system, and that of an interruption.
+/// Opens a device or pipe for writing; waits until a process reads the pipe. Fails also at an interruption.
 pub fn open_pipe(path: &Path) -> io::Result<File> {
     let file = loop {
         match OpenOptions::new().write(true).custom_flags(AT_ONCE).open(path) {
@@ -112,10 +103,7 @@ fn is_fifo(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.file_type().is_fifo())
 }
 
-/// Waits until a pipe or terminal takes more bytes, or its reader is gone.
-///
-/// # Errors
-/// That of an interruption.
+/// Waits until a pipe or terminal takes more bytes, or its reader is gone. Fails at an interruption.
 pub fn wait_writable(file: &impl AsFd) -> io::Result<()> {
     while wait(file, PollFlags::OUT)?.is_empty() {}
     Ok(())

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, ErrorClass, Result};
+use crate::{Error, ErrorClass, Result};
 
 /// Time between two polls, which may cost the lock of an interpreter.
 const EVERY: Duration = Duration::from_millis(50);
@@ -35,9 +35,7 @@ pub fn interruptible<T>(poll: Poll, work: impl FnOnce() -> T) -> T {
 }
 
 /// Fails if the work of this thread is to be interrupted. Reads the clock on each call, and polls at most every 50 ms.
-///
-/// # Errors
-/// [`ErrorClass::Interrupted`] if the poll returns true.
+/// Fails with [`ErrorClass::Interrupted`] if the poll returns true.
 pub fn check() -> Result<()> {
     let Some(poll) = POLL.get() else { return Ok(()) };
     let now = Instant::now();

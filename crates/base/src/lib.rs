@@ -4,32 +4,24 @@
 //! Plain data without files or columns, so that the device and the layers above it depend on no reader of traces.
 
 mod block_note;
-mod byte_size;
 mod cleaning;
-mod closest_word;
 mod command_flags;
 mod device_health;
 mod error;
 mod input_file;
 pub mod interrupt;
-mod op;
 mod request;
-mod request_flags;
 mod sector_range_map;
 mod settings_file;
 mod units;
 
 pub use block_note::{BlockNote, BlockRole, SectorSet};
-pub use byte_size::ByteSize;
 pub use cleaning::{CleaningCandidate, CleaningPolicy};
-pub use closest_word::closest;
 pub use command_flags::CommandFlags;
 pub use device_health::DeviceHealth;
 pub use error::{Error, ErrorClass, Result};
 pub use input_file::{InputFile, open_pipe, open_seekable, wait_writable};
-pub use op::Op;
-pub use request::{NameId, Request};
-pub use request_flags::RequestFlags;
+pub use request::{NameId, Op, Request, RequestFlags};
 pub use sector_range_map::SectorRangeMap;
-pub use settings_file::read_settings;
-pub use units::{ByteCount, Nanos, SECTOR_BYTES, Sector};
+pub use settings_file::{closest, read_settings};
+pub use units::{ByteCount, ByteSize, Nanos, SECTOR_BYTES, Sector};

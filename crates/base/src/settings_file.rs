@@ -3,16 +3,12 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use crate::error::{Error, ErrorClass, Result};
-use crate::input_file::InputFile;
+use crate::{Error, ErrorClass, InputFile, Result};
 
-/// Maximum number of bytes of a file of settings.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// The text of a file of settings. It may be a pipe; input without an end is refused.
-///
-/// # Errors
-/// [`ErrorClass::Io`] if it cannot be read or is larger than 16 MB, [`ErrorClass::Syntax`] if it is no UTF-8.
+/// The text of a file of settings. It may be a pipe; input without an end is refused. Fails with [`ErrorClass::Io`] if
+/// it cannot be read or is larger than 16 MB, [`ErrorClass::Syntax`] if it is no UTF-8.
 pub fn read_settings(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
     let read = InputFile::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
@@ -25,6 +21,20 @@ pub fn read_settings(path: &Path) -> Result<String> {
         .map_err(|_| Error::io(path, io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8")))
 }
 
+/// The word most similar to `word`; `None` if none is so similar that it may have been meant: a third of its letters differ, or it
+/// begins with `word`.
+pub fn closest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let wanted = word.to_lowercase();
+    let judged = |candidate: &'a str| {
+        let other = candidate.to_lowercase();
+        let begins = 2 * wanted.len() >= other.len() && other.starts_with(&wanted);
+        let differing = if begins { 1 } else { strsim::levenshtein(&wanted, &other) };
+        (3 * differing <= wanted.len().max(other.len()), differing, candidate)
+    };
+    let may_be_meant = |(is_near, ..): &(bool, usize, &str)| *is_near;
+    words.into_iter().map(judged).filter(may_be_meant).min().map(|(_, _, candidate)| candidate)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,5 +45,18 @@ mod tests {
         assert!(error.kind() == ErrorClass::Io && error.to_string().contains("/dev/zero"), "{error}");
         let missing = read_settings(Path::new("/no/such.toml")).unwrap_err();
         assert_eq!(missing.kind(), ErrorClass::Io);
+    }
+
+    #[test]
+    fn only_a_word_that_may_have_been_meant_is_proposed() {
+        let known = ["about", "gc.policy", "name", "p99_ms", "packed read", "precondition", "watermark"];
+        let near = |word| closest(word, known);
+        for (word, meant) in [("gc.polcy", "gc.policy"), ("nam", "name"), ("p99", "p99_ms"), ("Watermrk", "watermark")]
+        {
+            assert_eq!(near(word), Some(meant), "{word}");
+        }
+        for word in ["retention", "enhanced area", "boot", "nand", "", "zzzz"] {
+            assert_eq!(near(word), None, "{word}");
+        }
     }
 }

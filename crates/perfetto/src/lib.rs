@@ -8,7 +8,6 @@
 //! keeps the order of the file among equal ones. Sequence: all packets belong to one sequence, which begins with the state
 //! cleared. Source: `protos/perfetto/trace/trace_packet.proto` and `track_event/*.proto` of Perfetto.
 
-mod counters;
 mod messages;
 mod requests;
 mod slice_row;
@@ -16,7 +15,6 @@ mod slice_row;
 mod tests;
 mod tracks;
 
-pub use counters::{StepCounter, ThroughputCounter};
-pub use requests::{DrawnRequest, RequestTracks};
+pub use requests::{DrawnRequest, RequestTracks, StepCounter, ThroughputCounter};
 pub use slice_row::{MOST_LANES, SliceRow, TrackSlice};
 pub use tracks::{Argument, ArgumentValue, CounterTrack, TrackId, TrackWriter};

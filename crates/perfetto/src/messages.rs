@@ -47,7 +47,6 @@ pub(crate) struct ClockReading {
     pub timestamp: Option<u64>,
 }
 
-/// `TrackEvent.Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub(crate) enum TrackEventType {

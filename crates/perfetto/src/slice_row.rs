@@ -32,7 +32,6 @@ pub struct SliceRow {
     name: String,
     number: u64,
     lanes: Vec<SliceLane>,
-    /// The track of instants.
     instants: Option<SliceLane>,
 }
 
@@ -62,9 +61,6 @@ impl SliceRow {
 
     /// Draws a slice. The part before the origin of the trace is left out. If no lane is free, the slice is drawn as an instant
     /// with its length as an argument.
-    ///
-    /// # Errors
-    /// Errors of the output.
     pub fn slice<W: Write>(&mut self, tracks: &mut TrackWriter<W>, slice: &TrackSlice<'_>) -> io::Result<()> {
         let (begin, end) = (slice.begin.max(tracks.origin()), slice.end.max(slice.begin));
         if end < begin {
@@ -100,9 +96,6 @@ impl SliceRow {
 
     /// Draws an event without a length, with its name and category. An instant before the last one of the row is drawn at the time of the
     /// last one.
-    ///
-    /// # Errors
-    /// Errors of the output.
     pub fn instant<W: Write>(
         &mut self,
         tracks: &mut TrackWriter<W>,

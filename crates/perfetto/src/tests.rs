@@ -20,7 +20,6 @@ struct EncodedTrace {
     packet: Vec<TracePacket>,
 }
 
-/// The contents of a trace.
 #[derive(Debug, Default)]
 struct TraceContents {
     tracks: BTreeMap<u64, TrackDescriptor>,
@@ -91,7 +90,6 @@ impl TraceContents {
         all
     }
 
-    /// The points of the counter of this name.
     fn counter(&self, name: &str) -> &[(u64, f64)] {
         let track = self.tracks.values().find(|track| track.name.as_deref() == Some(name)).unwrap();
         self.counters.get(&track.uuid.unwrap()).map_or(&[], Vec::as_slice)

@@ -73,9 +73,6 @@ impl InternedNumbers {
 
 impl<W: Write> TrackWriter<W> {
     /// Begins a trace.
-    ///
-    /// # Errors
-    /// Errors of `out`.
     pub fn new(out: W) -> io::Result<Self> {
         let mut tracks = Self {
             out,
@@ -105,9 +102,6 @@ impl<W: Write> TrackWriter<W> {
     }
 
     /// States that times are Unix times: `at` is the time since 1970.
-    ///
-    /// # Errors
-    /// Errors of the output.
     pub fn unix_clock(&mut self, at: Nanos) -> io::Result<()> {
         let (Some(time), Ok(unix)) = (self.time(at), u64::try_from(at.0)) else { return Ok(()) };
         let clock = |id, time| ClockReading { clock_id: Some(id), timestamp: Some(time) };
@@ -120,18 +114,12 @@ impl<W: Write> TrackWriter<W> {
     }
 
     /// A track that holds others, which are shown in the order in which they were made.
-    ///
-    /// # Errors
-    /// Errors of the output.
     pub fn group(&mut self, parent: Option<TrackId>, name: &str) -> io::Result<TrackId> {
         let uuid = self.next_number();
         self.describe(TrackDescriptor { name: Some(name.to_owned()), ..child(uuid, parent) })
     }
 
     /// A process; no other process may have its `pid`.
-    ///
-    /// # Errors
-    /// Errors of the output.
     pub fn process(&mut self, pid: i32, name: &str) -> io::Result<TrackId> {
         let uuid = self.next_number();
         let process = ProcessDescriptor { pid: Some(pid), process_name: Some(name.to_owned()) };
@@ -139,9 +127,6 @@ impl<W: Write> TrackWriter<W> {
     }
 
     /// A thread of process `pid`; no other thread may have its `tid`. That of the main thread is `pid`.
-    ///
-    /// # Errors
-    /// Errors of the output.
     pub fn thread(&mut self, process: TrackId, (pid, tid): (i32, i32), name: &str) -> io::Result<TrackId> {
         let uuid = self.next_number();
         let (pid, tid, thread_name) = (Some(pid), Some(tid.into()), Some(name.to_owned()));
@@ -150,9 +135,6 @@ impl<W: Write> TrackWriter<W> {
     }
 
     /// A counter; its values are in `unit`.
-    ///
-    /// # Errors
-    /// Errors of the output.
     pub fn counter(&mut self, parent: TrackId, name: &str, unit: &str) -> io::Result<CounterTrack> {
         let uuid = self.next_number();
         let counter = CounterDescriptor { unit_name: Some(unit.to_owned()) };
@@ -185,17 +167,11 @@ impl<W: Write> TrackWriter<W> {
     }
 
     /// Writes the value of a counter, which is valid from `at` on until the next value.
-    ///
-    /// # Errors
-    /// Errors of the output.
     pub fn count(&mut self, counter: CounterTrack, at: Nanos, value: i64) -> io::Result<()> {
         self.counted(counter, at, CounterValue::Whole(value))
     }
 
     /// Writes a value that is not an integer.
-    ///
-    /// # Errors
-    /// Errors of the output.
     pub fn measure(&mut self, counter: CounterTrack, at: Nanos, value: f64) -> io::Result<()> {
         self.counted(counter, at, CounterValue::Real(value))
     }
@@ -291,9 +267,6 @@ impl<W: Write> TrackWriter<W> {
     }
 
     /// Writes what is left, and returns the output.
-    ///
-    /// # Errors
-    /// Errors of the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.write_all(&self.encoded)?;
         Ok(self.out)

@@ -45,3 +45,43 @@ impl SeededRandom {
         ((z ^ (z >> 31)) % sides as u64) as usize
     }
 }
+
+/// A message in the wire format of Protocol Buffers.
+#[derive(Clone, Default)]
+pub struct ProtobufMessage(
+    /// The bytes so far.
+    pub Vec<u8>,
+);
+
+impl ProtobufMessage {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    /// Adds a field with a number.
+    #[must_use]
+    pub fn number(mut self, field: u32, value: u64) -> Self {
+        self.varint(u64::from(field) << 3);
+        self.varint(value);
+        self
+    }
+
+    /// Adds a field with bytes: a text, or another message.
+    #[must_use]
+    pub fn bytes(mut self, field: u32, bytes: impl AsRef<[u8]>) -> Self {
+        self.varint(u64::from(field) << 3 | 2);
+        self.varint(bytes.as_ref().len() as u64);
+        self.0.extend(bytes.as_ref());
+        self
+    }
+}
+
+impl AsRef<[u8]> for ProtobufMessage {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}

@@ -63,7 +63,6 @@ impl<T: BinContent> CoarseningBins<T> {
         (edge(step), edge(step.saturating_add(1)))
     }
 
-    /// Doubles the width.
     fn coarsen(&mut self) {
         let first = self.first >> 1;
         let mut coarse: Vec<T> = Vec::with_capacity(self.capacity);

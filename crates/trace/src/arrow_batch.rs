@@ -39,9 +39,6 @@ impl Batch {
 
     /// The batch as Arrow columns in [`Batch::schema`], with those of block notes if `notes`. Values are shared; only validity
     /// bits and lists of notes are created.
-    ///
-    /// # Errors
-    /// Never for a batch of this crate; an error of Arrow's own check is returned.
     pub fn to_record_batch(&self, notes: bool) -> Result<RecordBatch> {
         let rows = self.len();
         let ops = StringArray::from_iter_values(Op::ALL.map(Op::name));
@@ -68,11 +65,9 @@ impl Batch {
     }
 
     /// A batch from Arrow columns in [`Batch::schema`]; `before` is the number of rows of the trace before it. New names are
-    /// added to `processes` and `devices`; ids stay the same over the batches of one trace.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Syntax`] if a column is missing or of another type, [`ErrorClass::Value`] if an operation or role is unknown or the
-    /// lists of notes of a row differ in length.
+    /// added to `processes` and `devices`; ids stay the same over the batches of one trace. Fails with
+    /// [`ErrorClass::Syntax`] if a column is missing or of another type, [`ErrorClass::Value`] if an operation or role
+    /// is unknown or the lists of notes of a row differ in length.
     pub fn from_record_batch(
         record: &RecordBatch,
         before: u64,
@@ -136,12 +131,9 @@ pub(crate) fn wrong_type(name: &str, found: &DataType) -> Error {
         .hint("compare with `emmclab.read(emmclab.bundled()[0]).to_arrow().schema`")
 }
 
-fn to_arrow<T>(column: &ScalarBuffer<T::Native>, rows: usize, none: T::Native) -> ArrayRef
-where
-    T: arrow_array::ArrowPrimitiveType,
-{
+fn to_arrow<T: ArrowPrimitiveType>(column: &ScalarBuffer<T::Native>, rows: usize, none: T::Native) -> ArrayRef {
     if column.is_empty() && rows > 0 {
-        return arrow_array::new_null_array(&T::DATA_TYPE, rows);
+        return new_null_array(&T::DATA_TYPE, rows);
     }
     let valid = BooleanBuffer::collect_bool(column.len(), |i| column[i] != none);
     let nulls = Some(NullBuffer::new(valid)).filter(|nulls| nulls.null_count() > 0);
@@ -149,10 +141,7 @@ where
 }
 
 /// The values of an array whose type has been checked; empty if the column is missing or has only nulls.
-fn from_arrow<T>(array: Option<&ArrayRef>, none: T::Native) -> ScalarBuffer<T::Native>
-where
-    T: arrow_array::ArrowPrimitiveType,
-{
+fn from_arrow<T: ArrowPrimitiveType>(array: Option<&ArrayRef>, none: T::Native) -> ScalarBuffer<T::Native> {
     let Some(array) = array.and_then(|array| array.as_primitive_opt::<T>()) else { return Vec::new().into() };
     match array.nulls() {
         None => array.values().clone(),
@@ -305,10 +294,7 @@ fn names<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> std::result::Result<Arr
     Ok(Arc::new(out.finish()))
 }
 
-/// The text of a row; `None` if it is null.
-///
-/// # Errors
-/// If the column is not of text.
+/// The text of a row; `None` if it is null. Fails if the column is not of text.
 fn text(array: &dyn Array, row: usize) -> std::result::Result<Option<&str>, UnconvertibleRow> {
     if array.is_null(row) {
         return Ok(None);
@@ -377,9 +363,6 @@ const MOST_CHANGED: u16 = 128;
 
 impl BatchNotes {
     /// Returns the five columns of block notes, in the order of the schema, for a batch of `rows` rows.
-    ///
-    /// # Errors
-    /// Never; an error of Arrow's own check is returned.
     pub fn to_arrow(&self, rows: usize) -> Result<[ArrayRef; 5]> {
         let lengths = || (0..rows).map(|row| self.of(row).len());
         let offsets = OffsetBuffer::from_lengths(lengths());
@@ -406,11 +389,8 @@ impl BatchNotes {
     }
 
     /// Reads the notes from these columns; `None` if the columns are missing. `before` is the number of rows of the trace
-    /// before them.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Syntax`] if a column is missing or of another type, [`ErrorClass::Value`] if the lists of a row differ in length or an
-    /// entry is not a valid note.
+    /// before them. Fails with [`ErrorClass::Syntax`] if a column is missing or of another type, [`ErrorClass::Value`]
+    /// if the lists of a row differ in length or an entry is not a valid note.
     pub fn from_arrow(record: &RecordBatch, before: u64) -> Result<Option<Self>> {
         let roles = RoleColumn::find(record)?;
         let sectors =
@@ -487,7 +467,6 @@ fn changed_sectors(count: u16) -> Result<SectorSet> {
     Ok(SectorSet::first(count.into()))
 }
 
-/// A column whose values are lists of numbers.
 struct NumberListColumn<'a, T: ArrowPrimitiveType> {
     lists: &'a ListArray,
     values: &'a PrimitiveArray<T>,
@@ -516,13 +495,11 @@ impl<'a, T: ArrowPrimitiveType> NumberListColumn<'a, T> {
         offsets[row] as usize..offsets[row + 1] as usize
     }
 
-    /// The value at an index; `None` if it is null.
     fn get(&self, at: usize) -> Option<T::Native> {
         self.values.is_valid(at).then(|| self.values.value(at))
     }
 }
 
-/// The column of roles.
 struct RoleColumn<'a> {
     lists: NumberListColumn<'a, UInt8Type>,
     names: &'a StringArray,

@@ -27,9 +27,7 @@ const PANDAS_INDEX: &str = "__index_level_";
 
 impl TraceReader {
     /// A trace from record batches, whose rows must be in order of arrival; `name` is used in the header and in errors.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Syntax`] if a column is missing or of a type that cannot hold its values.
+    /// Fails with [`ErrorClass::Syntax`] if a column is missing or of a type that cannot hold its values.
     pub fn of_arrow(records: Box<dyn RecordBatchReader + Send>, name: &str) -> Result<Self> {
         let path = Path::new(name);
         let source = ArrowSource::new(records, name).map_err(|error| error.in_file(path))?;
@@ -239,12 +237,14 @@ fn cast(array: &ArrayRef, column: TraceColumn) -> std::result::Result<ArrayRef, 
 
 /// Converts names of operations to their codes. Unknown names that no row uses, such as unused categories, are ignored.
 fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)> {
-    let named = cast_names(array)?;
+    let by_number = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
+    let not_text = |row: usize| (row, Error::new(ErrorClass::Syntax, "is not text").in_field("op"));
+    let named = converted(array, &by_number).map_err(|UnconvertibleRow(row)| not_text(row))?;
     let (Some(named), Some(values)) = (
         named.as_dictionary_opt::<UInt32Type>(),
         named.as_dictionary_opt::<UInt32Type>().and_then(|named| named.values().as_string_opt::<i32>()),
     ) else {
-        return Err((0, Error::new(ErrorClass::Syntax, "is not text").in_field("op")));
+        return Err(not_text(0));
     };
     let code = |key: u32| {
         let name = values.value(key as usize);
@@ -266,12 +266,6 @@ fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)>
     let names = arrow_array::StringArray::from_iter_values(Op::ALL.map(Op::name));
     let coded = DictionaryArray::try_new(codes, Arc::new(names)).map_err(|error| (0, refused(&error)))?;
     Ok(Arc::new(coded))
-}
-
-fn cast_names(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)> {
-    let by_number = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
-    converted(array, &by_number)
-        .map_err(|UnconvertibleRow(row)| (row, Error::new(ErrorClass::Syntax, "is not text").in_field("op")))
 }
 
 impl TraceSource for ArrowSource {

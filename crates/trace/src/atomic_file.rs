@@ -57,10 +57,8 @@ impl Write for OutputTarget {
 }
 
 impl AtomicFile {
-    /// Starts a file that will appear at `path`. An existing file there is unchanged until the commit.
-    ///
-    /// # Errors
-    /// If `path` is a directory, or its folder is missing or not writable.
+    /// Starts a file that will appear at `path`. An existing file there is unchanged until the commit. Fails if `path`
+    /// is a directory, or its folder is missing or not writable.
     pub fn create(path: &Path) -> Result<Self> {
         if path.is_dir() {
             return Err(Error::io(path, io::Error::from(io::ErrorKind::IsADirectory)).hint("name a file"));
@@ -86,10 +84,8 @@ impl AtomicFile {
         })
     }
 
-    /// Starts writing to the standard output, which is written directly even if it is a file.
-    ///
-    /// # Errors
-    /// If the standard output is closed.
+    /// Starts writing to the standard output, which is written directly even if it is a file. Fails if the standard
+    /// output is closed.
     pub fn stdout() -> Result<Self> {
         let path = PathBuf::from("standard output");
         let out = io::stdout().as_fd().try_clone_to_owned().map_err(|error| Error::io(&path, error))?;
@@ -97,10 +93,7 @@ impl AtomicFile {
         Ok(Self { target: path.clone(), path, out })
     }
 
-    /// Compresses the output; must be called before the first write.
-    ///
-    /// # Errors
-    /// If the encoder cannot start.
+    /// Compresses the output; must be called before the first write. Fails if the encoder cannot start.
     pub fn compressed(self, compression: Option<OutputCompression>) -> Result<Self> {
         let Self { path, target, out } = self;
         let encoded = out.finish().and_then(|out| CompressingWriter::new(out, compression));
@@ -115,10 +108,8 @@ impl AtomicFile {
         &self.path
     }
 
-    /// Makes the content durable and renames the file to its place.
-    ///
-    /// # Errors
-    /// If the disk is full or fails; the old file, if any, is then untouched.
+    /// Makes the content durable and renames the file to its place. Fails if the disk is full or fails; the old file,
+    /// if any, is then untouched.
     pub fn commit(self) -> Result<()> {
         let path = self.path;
         let out = self.out.finish().map_err(|error| Error::io(&path, error))?;

@@ -188,7 +188,6 @@ macro_rules! rows {
 
 each_column!(rows);
 
-/// The operation with this code; codes were checked when the batch was made.
 #[inline(always)]
 fn operation(code: u8) -> Op {
     Op::from_code(code).unwrap_or(Op::Read)

@@ -37,7 +37,6 @@ const HEADER_BYTES: u64 = 512;
 /// Value of [`CheckedFileInner::damaged`] for an intact file.
 const INTACT: u64 = u64::MAX;
 
-/// The checksums of the blocks of a stream.
 #[derive(Default)]
 struct BlockChecksums {
     whole: Vec<u32>,
@@ -119,10 +118,7 @@ impl Write for SealedFile {
     }
 }
 
-/// Writes the footer and the seal of a file.
-///
-/// # Errors
-/// If it cannot be written.
+/// Writes the footer and the seal of a file. Fails if it cannot be written.
 pub fn finish_sealed(mut writer: ArrowWriter<SealedFile>) -> std::result::Result<AtomicFile, ParquetError> {
     writer.flush()?;
     writer.inner_mut().end = Some(Vec::new());
@@ -196,12 +192,6 @@ impl CheckedFile {
         blocks.try_for_each(|(start, end)| self.read(start, (end - start) as usize).map(drop))
     }
 
-    fn bytes_at(&self, start: u64, end: u64) -> io::Result<Vec<u8>> {
-        let mut buffer = vec![0; usize::try_from(end - start).map_err(io::Error::other)?];
-        self.0.file.read_exact_at(&mut buffer, start)?;
-        Ok(buffer)
-    }
-
     /// Reads a part of the file; blocks that were not read before are read whole and checked.
     fn read(&self, start: u64, length: usize) -> io::Result<Bytes> {
         let end = start.saturating_add(length as u64);
@@ -209,14 +199,14 @@ impl CheckedFile {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let Some(seal) = self.0.seal.as_ref().filter(|seal| start < seal.end) else {
-            return Ok(self.bytes_at(start, end)?.into());
+            return Ok(bytes_at(&self.0.file, start, end)?.into());
         };
         let first = (start / BLOCK as u64) as usize;
         let last = (end.min(seal.end).div_ceil(BLOCK as u64) as usize).max(first + 1);
         let mut unknown = (first..last).filter(|block| !seal.knows(*block)).peekable();
         let from = unknown.peek().map_or(start, |block| seal.range(*block).0.min(start));
         let to = unknown.clone().last().map_or(end, |block| seal.range(block).1.max(end));
-        let buffer = self.bytes_at(from, to)?;
+        let buffer = bytes_at(&self.0.file, from, to)?;
         for block in unknown {
             let (begin, end) = seal.range(block);
             if crc32c(&buffer[(begin - from) as usize..(end - from) as usize]) != seal.sums[block] {
@@ -230,12 +220,14 @@ impl CheckedFile {
     }
 }
 
+fn bytes_at(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0; usize::try_from(end - start).map_err(io::Error::other)?];
+    file.read_exact_at(&mut buffer, start).map(|()| buffer)
+}
+
 /// Reads a seal. The inner error is the offset of a damaged part: the seal, or the footer after it.
 fn find_seal(file: &File, bytes: u64) -> io::Result<std::result::Result<Option<ChecksumSeal>, u64>> {
-    let read = |start: u64, end: u64| {
-        let mut buffer = vec![0; usize::try_from(end - start).map_err(io::Error::other)?];
-        file.read_exact_at(&mut buffer, start).map(|()| buffer)
-    };
+    let read = |start: u64, end: u64| bytes_at(file, start, end);
     let last = read(bytes.saturating_sub(END_BYTES as u64), bytes)?;
     let Some(footer) = footer_bytes(&last).and_then(|footer| bytes.checked_sub(footer as u64)) else {
         return Ok(Ok(None));

@@ -66,25 +66,7 @@ impl TraceColumn {
 
     /// The name of the column in Parquet, CSV, Python and `--columns`.
     pub const fn name(self) -> &'static str {
-        match self {
-            TraceColumn::Arrival => "arrival_ns",
-            TraceColumn::Start => "start_ns",
-            TraceColumn::Issue => "issue_ns",
-            TraceColumn::Served => "served_ns",
-            TraceColumn::Complete => "complete_ns",
-            TraceColumn::Sector => "sector",
-            TraceColumn::Sectors => "sectors",
-            TraceColumn::Op => "op",
-            TraceColumn::Flags => "flags",
-            TraceColumn::Pid => "pid",
-            TraceColumn::Process => "process",
-            TraceColumn::Device => "device",
-            TraceColumn::Role => "role",
-            TraceColumn::RoleSectors => "role_sectors",
-            TraceColumn::HomeSector => "home_sector",
-            TraceColumn::ChangedSectors => "changed_sectors",
-            TraceColumn::Transaction => "transaction",
-        }
+        TEXTS[self as usize].0
     }
 
     /// The column of this name; `None` if there is none.
@@ -120,11 +102,19 @@ impl TraceColumn {
     /// The optional columns that a recording of kernel events can fill: all except those of block notes.
     pub const OF_EVENTS: &[TraceColumn] = TraceColumn::ALL_OPTIONAL.split_at(8).0;
 
-    /// The columns of block notes. Each value is a list with an entry for each note of the request. A trace without notes has
-    /// none of these columns.
-    pub const OF_NOTES: &[TraceColumn] = TraceColumn::ALL.split_at(TraceColumn::Role as usize).1;
+    /// Those that events of the block layer alone can fill: without the time at which the driver saw the end of the command.
+    pub const OF_BLOCK_LAYER: &[TraceColumn] = &[
+        TraceColumn::Start,
+        TraceColumn::Issue,
+        TraceColumn::Complete,
+        TraceColumn::Flags,
+        TraceColumn::Pid,
+        TraceColumn::Process,
+        TraceColumn::Device,
+    ];
 
-    /// Whether it is one of [`TraceColumn::OF_NOTES`].
+    /// Whether it is a column of block notes. Each value of these is a list with an entry for each note of the request. A trace
+    /// without notes has none of them.
     pub const fn of_notes(self) -> bool {
         self as usize >= TraceColumn::Role as usize
     }
@@ -154,64 +144,62 @@ impl TraceColumn {
 
     /// The unit of the values; empty if they have none.
     pub const fn unit(self) -> &'static str {
-        match self {
-            TraceColumn::Arrival
-            | TraceColumn::Start
-            | TraceColumn::Issue
-            | TraceColumn::Served
-            | TraceColumn::Complete => "ns on the trace's clock",
-            TraceColumn::Sector
-            | TraceColumn::Sectors
-            | TraceColumn::RoleSectors
-            | TraceColumn::HomeSector
-            | TraceColumn::ChangedSectors => "sectors of 512 bytes",
-            TraceColumn::Op
-            | TraceColumn::Flags
-            | TraceColumn::Pid
-            | TraceColumn::Process
-            | TraceColumn::Device
-            | TraceColumn::Role
-            | TraceColumn::Transaction => "",
-        }
+        TEXTS[self as usize].1
     }
 
     /// The meaning of the values.
     pub const fn about(self) -> &'static str {
-        match self {
-            TraceColumn::Arrival => "when the request was generated and put into the queue; rows are in this order",
-            TraceColumn::Start => "when the driver fetched it and began to process it",
-            TraceColumn::Issue => "when it was submitted to the device",
-            TraceColumn::Served => {
-                "when the driver saw the end of its command at the device: from issue to here is the service time of the device"
-            }
-            TraceColumn::Complete => "when the device had finished it",
-            TraceColumn::Sector => "first sector, from the start of the device",
-            TraceColumn::Sectors => "length; 0 only for a flush",
-            TraceColumn::Op => "`read`, `write`, `discard`, `flush` or `secure_erase`",
-            TraceColumn::Flags => {
-                "bits from the lowest: sync, fua, preflush, meta, readahead, packed, no_wait, no_wait_known, journal, reissued (suspected on reading), failed, append"
-            }
-            TraceColumn::Pid => "id of the process behind it",
-            TraceColumn::Process => "name of that process",
-            TraceColumn::Device => "name of the device it went to",
-            TraceColumn::Role => {
-                "of each run of sectors of a write, in order: its role in the file system (`data`, `superblock`, \
-                 `group_descriptors`, `block_bitmap`, `inode_bitmap`, `inode_table`, `directory`, `metadata`, \
-                 `journal_superblock`, `descriptor`, `logged`, `revoke`, `commit`, `fast_commit`)"
-            }
-            TraceColumn::RoleSectors => "length of each run; those of a request add up to its length",
-            TraceColumn::HomeSector => "of each logged block the first sector of its place in the file system (home)",
-            TraceColumn::ChangedSectors => {
-                "of each run, the number of changed sectors: a logged block and its home are compared with the last logged copy, other \
-                 blocks of the journal with zeros"
-            }
-            TraceColumn::Transaction => {
-                "of each block of the journal its transaction, of a home block the last transaction that logged it, of the \
-                 journal's superblock the first transaction to replay"
-            }
-        }
+        TEXTS[self as usize].2
     }
 }
+
+const CLOCK: &str = "ns on the trace's clock";
+const SECTORS: &str = "sectors of 512 bytes";
+
+/// Name, unit and meaning of each column, in the order of the schema.
+const TEXTS: [(&str, &str, &str); TraceColumn::ALL.len()] = [
+    ("arrival_ns", CLOCK, "when the request was generated and put into the queue; rows are in this order"),
+    ("start_ns", CLOCK, "when the driver fetched it and began to process it"),
+    ("issue_ns", CLOCK, "when it was submitted to the device"),
+    (
+        "served_ns",
+        CLOCK,
+        "when the driver saw the end of its command at the device: from issue to here is the service time of the device",
+    ),
+    ("complete_ns", CLOCK, "when the device had finished it"),
+    ("sector", SECTORS, "first sector, from the start of the device"),
+    ("sectors", SECTORS, "length; 0 only for a flush"),
+    ("op", "", "`read`, `write`, `discard`, `flush` or `secure_erase`"),
+    (
+        "flags",
+        "",
+        "bits from the lowest: sync, fua, preflush, meta, readahead, packed, no_wait, no_wait_known, journal, reissued (suspected on reading), failed, append",
+    ),
+    ("pid", "", "id of the process behind it"),
+    ("process", "", "name of that process"),
+    ("device", "", "name of the device it went to"),
+    (
+        "role",
+        "",
+        "of each run of sectors of a write, in order: its role in the file system (`data`, `superblock`, \
+         `group_descriptors`, `block_bitmap`, `inode_bitmap`, `inode_table`, `directory`, `metadata`, \
+         `journal_superblock`, `descriptor`, `logged`, `revoke`, `commit`, `fast_commit`)",
+    ),
+    ("role_sectors", SECTORS, "length of each run; those of a request add up to its length"),
+    ("home_sector", SECTORS, "of each logged block the first sector of its place in the file system (home)"),
+    (
+        "changed_sectors",
+        SECTORS,
+        "of each run, the number of changed sectors: a logged block and its home are compared with the last logged copy, other \
+         blocks of the journal with zeros",
+    ),
+    (
+        "transaction",
+        "",
+        "of each block of the journal its transaction, of a home block the last transaction that logged it, of the \
+         journal's superblock the first transaction to replay",
+    ),
+];
 
 /// Passes every column of a batch to the macro `$then`: its field, the type of its values, the expression that reads the value
 /// from a request, and the function that converts it back. A column of the second list may be absent; its constant stands for a

@@ -35,9 +35,7 @@ impl OutputCompression {
 }
 
 /// Compresses parts of a file with zstd, with a checksum, which zstd has only on request; `zstd::decode_all` checks it.
-///
-/// # Errors
-/// If there is not enough memory.
+/// Fails if there is not enough memory.
 pub fn compress_checked(parts: &[&[u8]], level: i32) -> io::Result<Vec<u8>> {
     let mut encoder = zstd::Encoder::new(Vec::new(), level)?;
     encoder.include_checksum(true)?;

@@ -19,7 +19,6 @@ struct RecorderEventNames {
     add: &'static str,
 }
 
-/// Events of the kernel by name.
 const KERNEL: RecorderEventNames = RecorderEventNames {
     issue: "block_rq_issue",
     complete: "block_rq_complete",
@@ -302,21 +301,6 @@ mod tests {
     }
 
     #[test]
-    fn lost_events_are_named_where_nothing_matches() {
-        let ledger = Ledger { lost: 9, ..Ledger::default() };
-        let (_, hint) = message_and_hint(&[("block_rq_issue", 1), ("block_rq_complete", 1)], &ledger);
-        assert!(hint.contains("9 events were lost"), "{hint}");
-    }
-
-    #[test]
-    fn a_tracer_that_is_in_the_way_is_named() {
-        let mut tally = EventTally::new([("schedule", 2)]);
-        tally.tracer = Some("function".to_owned());
-        let error = no_request(&tally, &Ledger::default(), &TraceHeader::default(), false);
-        assert!(error.hint_text().unwrap().starts_with("the tracer `function` records no block I/O"));
-    }
-
-    #[test]
     fn the_option_lenient_is_named_only_where_it_was_given() {
         let ledger = Ledger { skipped: 3, ..Ledger::default() };
         for (lenient, names_it) in [(false, false), (true, true)] {
@@ -324,22 +308,6 @@ mod tests {
             assert_eq!(error.hint_text().unwrap().contains("--lenient"), names_it);
         }
     }
-    #[test]
-    fn commands_without_a_length_are_named_with_their_times() {
-        let activity = r#"{"hosts":[{"host":"ufs","busy_ns":850,"unpaired":0,"commands":[{"kind":"read","count":1,
-            "bytes":0,"packed":0,"reliable":0,"retries":0,"errors":0,"time_ns":800,"longest_ns":800}]}]}"#;
-        let header =
-            TraceHeader { format: "perfetto".into(), activity: Some(activity.into()), ..TraceHeader::default() };
-        let error = no_request(&EventTally::new([("ufshcd_command", 2)]), &Ledger::default(), &header, false);
-        let problem = error.to_string();
-        assert!(
-            problem.ends_with("no block_rq_issue, no block_rq_complete; commands of ufs: 1 read (800 ns)"),
-            "{problem}"
-        );
-        let hint = error.hint_text().unwrap();
-        assert!(hint.contains("without its address and length") && hint.contains("\"block/*\""), "{hint}");
-    }
-
     #[test]
     fn names_are_counted_and_sorted_by_frequency() {
         let mut counts = NameCounts::default();

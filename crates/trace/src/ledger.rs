@@ -5,26 +5,17 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// A count; `None` if the input does not state it.
-trait LedgerCount: Copy {
-    fn value(self) -> Option<u64>;
+trait LedgerCount: Copy + Into<Option<u64>> {
     fn plus(self, other: Self) -> Self;
 }
 
 impl LedgerCount for u64 {
-    fn value(self) -> Option<u64> {
-        Some(self)
-    }
-
     fn plus(self, other: Self) -> Self {
         self + other
     }
 }
 
 impl LedgerCount for Option<u64> {
-    fn value(self) -> Option<u64> {
-        self
-    }
-
     fn plus(self, other: Self) -> Self {
         self.map_or(other, |count| Some(count + other.unwrap_or(0)))
     }
@@ -42,7 +33,7 @@ macro_rules! ledger {
         impl Ledger {
             /// Field, label and value of each count, in the order of declaration; `None` if the input does not state it.
             pub fn entries(&self) -> Vec<(&'static str, &'static str, Option<u64>)> {
-                vec![$((stringify!($field), $label, self.$field.value()),)*]
+                vec![$((stringify!($field), $label, self.$field.into()),)*]
             }
 
             /// Adds the counts of another trace.

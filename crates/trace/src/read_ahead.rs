@@ -22,19 +22,21 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// Reads ahead in a thread of its own, and returns the batches, counts and errors of a [`TraceReader`]. Counts cover the
 /// batches returned, not those read ahead. Reading starts with the first call.
 pub(crate) struct TraceReadAhead {
-    recognised: RecognisedFormat,
-    requests_of_whole_trace: Option<u64>,
+    pub recognised: RecognisedFormat,
+    /// As [`TraceReader::requests_of_whole_trace`].
+    pub requests_of_whole_trace: Option<u64>,
     state: TraceReadAheadState,
     /// State of the reader after the batch that was returned last.
-    snapshot: ReaderSnapshot,
+    pub snapshot: ReaderSnapshot,
 }
 
 /// State of the reader after a batch.
-struct ReaderSnapshot {
-    ledger: Ledger,
-    header: TraceHeader,
-    progress: ReadProgress,
-    devices: Vec<(String, u64)>,
+pub(crate) struct ReaderSnapshot {
+    pub ledger: Ledger,
+    pub header: TraceHeader,
+    pub progress: ReadProgress,
+    /// As [`TraceReader::devices`].
+    pub devices: Vec<(String, u64)>,
 }
 
 enum TraceReadAheadState {
@@ -149,36 +151,10 @@ impl TraceReadAhead {
         unreachable!("a reader ends with its last batch or an error")
     }
 
-    pub fn ledger(&self) -> &Ledger {
-        &self.snapshot.ledger
-    }
-
-    /// As [`TraceReader::devices`].
-    pub fn devices(&self) -> &[(String, u64)] {
-        &self.snapshot.devices
-    }
-
     /// As [`TraceReader::require_one_device`], but only before reading; false if reading has started already.
     pub fn require_one_device(&mut self) -> bool {
         let TraceReadAheadState::Waiting(reader) = &mut self.state else { return false };
         reader.require_one_device();
         true
-    }
-
-    pub fn header(&self) -> &TraceHeader {
-        &self.snapshot.header
-    }
-
-    /// As [`TraceReader::requests_of_whole_trace`].
-    pub fn requests_of_whole_trace(&self) -> Option<u64> {
-        self.requests_of_whole_trace
-    }
-
-    pub fn recognised(&self) -> RecognisedFormat {
-        self.recognised
-    }
-
-    pub fn progress(&self) -> ReadProgress {
-        self.snapshot.progress
     }
 }

@@ -22,7 +22,6 @@ pub struct TraceReader {
     path: PathBuf,
     source: Box<dyn TraceSource>,
     window: usize,
-    /// Buffer of the requests that were read last.
     read: Vec<Request>,
     /// Full batches that are held back, then the one being filled.
     full: VecDeque<Batch>,
@@ -51,7 +50,6 @@ pub struct TraceReader {
 
 /// Finds the jumps of a trace's clock, and removes them if asked.
 struct ClockMonitor {
-    /// The gaps in the order of arrival.
     gaps: ArrivalGaps,
     /// The jumps in the order of the file.
     file: FileClock,
@@ -62,7 +60,6 @@ struct ClockMonitor {
     is_clock_checked: bool,
 }
 
-/// The state of `--mend-clock`.
 enum ClockMendState {
     /// The jumps have to be found first, in a first pass over the file.
     Unplanned(Box<ReadOptions>),
@@ -70,10 +67,8 @@ enum ClockMendState {
 }
 
 impl TraceReader {
-    /// Opens `path` and recognises its format and compression by its content.
-    ///
-    /// # Errors
-    /// If the file cannot be read, is empty, or its format is unknown.
+    /// Opens `path` and recognises its format and compression by its content. Fails if the file cannot be read, is
+    /// empty, or its format is unknown.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let formats::OpenedTrace { source, guard, recognised, recorded } =
             formats::open(path, options).map_err(|error| error.in_file(path))?;
@@ -134,11 +129,8 @@ impl TraceReader {
         }
     }
 
-    /// The next batch, or `None` at the end.
-    ///
-    /// # Errors
-    /// At a bad record, an absurd unit, a request too far out of order, or several devices if one is required; at the end also
-    /// if a value of [`ReadOptions::only`] matches no request.
+    /// The next batch, or `None` at the end. Fails at a bad record, an absurd unit, a request too far out of order, or
+    /// several devices if one is required; at the end also if a value of [`ReadOptions::only`] matches no request.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         let batch = self.next_screened().map_err(|error| error.in_file(&self.path))?;
         if let Some(batch) = &batch {

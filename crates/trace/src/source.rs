@@ -24,10 +24,8 @@ pub struct TraceExtent {
 
 /// A stream of requests in the order of the file; implemented by each format.
 pub trait TraceSource: Send {
-    /// Appends some requests, at most about [`crate::BATCH_ROWS`]; false at the end of the input.
-    ///
-    /// # Errors
-    /// At the first bad record, unless bad records are skipped.
+    /// Appends some requests, at most about [`crate::BATCH_ROWS`]; false at the end of the input. Fails at the first
+    /// bad record, unless bad records are skipped.
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool>;
     /// Names of the processes and devices read so far.
     fn names(&self) -> (&NameTable, &NameTable);
@@ -38,10 +36,7 @@ pub trait TraceSource: Send {
     /// Progress through the input.
     fn progress(&self) -> ReadProgress;
     /// The next batch in order of arrival, for formats that store such batches; `None` for other formats.
-    /// [`crate::TraceReader`] does not sort these batches.
-    ///
-    /// # Errors
-    /// As [`TraceSource::fill`].
+    /// [`crate::TraceReader`] does not sort these batches. Fails as [`TraceSource::fill`].
     fn next_sorted(&mut self) -> Option<Result<Option<Batch>>> {
         None
     }

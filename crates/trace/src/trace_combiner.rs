@@ -42,7 +42,6 @@ pub struct TraceCombiner {
     shift: Nanos,
     last: Nanos,
     requests: u64,
-    /// The counts of earlier passes.
     earlier_passes: Ledger,
 }
 
@@ -62,10 +61,8 @@ struct TraceCursor {
 
 impl TraceCombiner {
     /// Opens the inputs. All of them are read `passes` times (at least once). A pass begins one mean inter-arrival time after
-    /// the last request of the previous one.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] without an input; otherwise as [`crate::TraceReader::open`] and [`crate::TraceReader::next_batch`].
+    /// the last request of the previous one. Fails with [`ErrorClass::Config`] without an input; otherwise as
+    /// [`crate::TraceReader::open`] and [`crate::TraceReader::next_batch`].
     pub fn open(inputs: Vec<TraceInput>, passes: u32) -> Result<Self> {
         if inputs.is_empty() {
             let error = Error::new(ErrorClass::Config, "there is no trace to combine");
@@ -91,10 +88,8 @@ impl TraceCombiner {
         Ok(combiner)
     }
 
-    /// Refuses inputs of several devices from now on, as [`ReadOptions::one_device`] does.
-    ///
-    /// # Errors
-    /// As [`TraceCombiner::open`]: if reading has started already, the inputs are opened again.
+    /// Refuses inputs of several devices from now on, as [`ReadOptions::one_device`] does. Fails as
+    /// [`TraceCombiner::open`]: if reading has started already, the inputs are opened again.
     pub fn require_one_device(&mut self) -> Result<()> {
         self.inputs.iter_mut().for_each(|input| input.options.one_device = true);
         if !self.streams.iter_mut().all(|stream| stream.reader.require_one_device()) {
@@ -106,7 +101,7 @@ impl TraceCombiner {
     /// Devices with their numbers of requests in this pass so far, the largest number first.
     pub fn devices(&self) -> Vec<(String, u64)> {
         let mut all: BTreeMap<&str, u64> = BTreeMap::new();
-        let devices = self.streams.iter().flat_map(|stream| stream.reader.devices());
+        let devices = self.streams.iter().flat_map(|stream| stream.reader.snapshot.devices.iter());
         devices.for_each(|(name, requests)| *all.entry(name).or_default() += requests);
         let mut rows: Vec<_> = all.into_iter().map(|(name, requests)| (name.to_owned(), requests)).collect();
         rows.sort_by_key(|(_, requests)| Reverse(*requests));
@@ -151,10 +146,7 @@ impl TraceCombiner {
         Ok(())
     }
 
-    /// The next batch, or `None` at the end of the last trace's last pass.
-    ///
-    /// # Errors
-    /// As [`crate::TraceReader::next_batch`].
+    /// The next batch, or `None` at the end of the last trace's last pass. Fails as [`crate::TraceReader::next_batch`].
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         if self.plain {
             return self.streams[0].reader.next_batch();
@@ -194,20 +186,21 @@ impl TraceCombiner {
     pub fn ledger(&self) -> Ledger {
         let mut all = self.earlier_passes.clone();
         if let ([first, ..], true) = (self.streams.as_slice(), self.in_parts) {
-            let mut whole = first.reader.ledger().clone();
-            whole.kept = self.streams.iter().map(|stream| stream.reader.ledger().kept).sum();
+            let mut whole = first.reader.snapshot.ledger.clone();
+            whole.kept = self.streams.iter().map(|stream| stream.reader.snapshot.ledger.kept).sum();
             // Re-issues are found while the rows of each part are read, so each part has its own count.
-            whole.reissued = self.streams.iter().map(|stream| stream.reader.ledger().reissued).sum();
+            whole.reissued = self.streams.iter().map(|stream| stream.reader.snapshot.ledger.reissued).sum();
             all.add(&whole);
             return all;
         }
-        self.streams.iter().for_each(|stream| all.add(stream.reader.ledger()));
+        self.streams.iter().for_each(|stream| all.add(&stream.reader.snapshot.ledger));
         all
     }
 
     /// The header of the combined trace, which names all sources.
     pub fn header(&self) -> TraceHeader {
-        let headers: Vec<TraceHeader> = self.streams.iter().map(|stream| stream.reader.header().clone()).collect();
+        let headers: Vec<TraceHeader> =
+            self.streams.iter().map(|stream| stream.reader.snapshot.header.clone()).collect();
         if let ([only], true) = (headers.as_slice(), self.plain) {
             return only.clone();
         }
@@ -261,19 +254,19 @@ impl TraceCombiner {
     /// As [`crate::TraceReader::requests_of_whole_trace`], for a single trace; `None` for several.
     pub fn requests_of_whole_trace(&self) -> Option<u64> {
         match self.streams.as_slice() {
-            [only] => only.reader.requests_of_whole_trace(),
+            [only] => only.reader.requests_of_whole_trace,
             _ => None,
         }
     }
 
     /// The format of each file, and how it was recognised.
     pub fn recognised(&self) -> impl Iterator<Item = RecognisedFormat> {
-        self.streams.iter().map(|stream| stream.reader.recognised())
+        self.streams.iter().map(|stream| stream.reader.recognised)
     }
 
     /// Progress in this pass, over all files.
     pub fn progress(&self) -> ReadProgress {
-        let parts = || self.streams.iter().map(|stream| stream.reader.progress());
+        let parts = || self.streams.iter().map(|stream| stream.reader.snapshot.progress);
         ReadProgress { done: parts().map(|part| part.done).sum(), total: parts().map(|part| part.total).sum() }
     }
 }
@@ -283,9 +276,8 @@ impl TraceCombiner {
 fn are_parts(streams: &[TraceCursor]) -> bool {
     let [first, others @ ..] = streams else { return false };
     let origin = |stream: &TraceCursor| {
-        let header = stream.reader.header();
-        let TraceHeader { source, format, clock, .. } = header.clone();
-        (stream.reader.requests_of_whole_trace(), source, format, clock)
+        let TraceHeader { source, format, clock, .. } = stream.reader.snapshot.header.clone();
+        (stream.reader.requests_of_whole_trace, source, format, clock)
     };
     let whole = origin(first);
     whole.0.is_some() && !others.is_empty() && others.iter().all(|other| origin(other) == whole)
@@ -336,7 +328,6 @@ impl TraceCursor {
     }
 }
 
-/// Adds the new names of `theirs` to `ours`, and their ids in `ours` to `ids`.
 fn translate(theirs: &NameTable, ours: &mut GrowingNameTable, ids: &mut Vec<NameId>) {
     for name in theirs.from(ids.len()) {
         ids.push(ours.intern(name));

@@ -35,10 +35,7 @@ pub struct TraceWriter {
 
 impl TraceWriter {
     /// Starts a trace at `path`; `-` is the standard output. The output is compressed if the name ends in `.gz`, `.zst` or
-    /// `.xz`.
-    ///
-    /// # Errors
-    /// If the format is unknown or cannot be written, or the folder cannot be written to.
+    /// `.xz`. Fails if the format is unknown or cannot be written, or the folder cannot be written to.
     pub fn create(path: &Path, header: &TraceHeader, options: &WriteOptions) -> Result<Self> {
         let (_, by_path) = OutputCompression::split(&path.to_string_lossy());
         let (format, compression) = match &options.format {
@@ -63,10 +60,7 @@ impl TraceWriter {
     }
 
     /// Adds a batch; batches must be in order of arrival. Values that the format cannot represent are counted, see
-    /// [`TraceWriter::losses`].
-    ///
-    /// # Errors
-    /// If the disk is full or the format cannot represent a value that every trace has.
+    /// [`TraceWriter::losses`]. Fails if the disk is full or the format cannot represent a value that every trace has.
     pub fn write(&mut self, batch: &Batch) -> Result<()> {
         if self.holds.is_everything(batch.has_notes()) {
             return self.sink.write(batch);
@@ -91,10 +85,7 @@ impl TraceWriter {
         WriteLosses { requests: self.left_out, values: values.map(|(column, count)| (column.name(), count)).collect() }
     }
 
-    /// Completes the file and renames it to its place.
-    ///
-    /// # Errors
-    /// If the disk is full; no file is left then.
+    /// Completes the file and renames it to its place. Fails if the disk is full; no file is left then.
     pub fn finish(self, ledger: &Ledger, header: &TraceHeader) -> Result<()> {
         self.sink.finish(ledger, header)?.commit()
     }
@@ -102,14 +93,10 @@ impl TraceWriter {
 
 /// Encodes batches; implemented by each writable format.
 pub trait TraceSink: Send {
-    /// Adds a batch. All its operations must be in the format's [`crate::formats::FormatCapabilities`].
-    ///
-    /// # Errors
-    /// If the disk is full or the format cannot represent a request.
+    /// Adds a batch. All its operations must be in the format's [`crate::formats::FormatCapabilities`]. Fails if the
+    /// disk is full or the format cannot represent a request.
     fn write(&mut self, batch: &Batch) -> Result<()>;
-    /// Completes the content with the final ledger and header, and returns the file for its commit.
-    ///
-    /// # Errors
-    /// If the disk is full.
+    /// Completes the content with the final ledger and header, and returns the file for its commit. Fails if the disk
+    /// is full.
     fn finish(self: Box<Self>, ledger: &Ledger, header: &TraceHeader) -> Result<AtomicFile>;
 }

@@ -34,9 +34,7 @@ pub enum MendClock {
 }
 
 impl MendClock {
-    /// Parses `auto`, or a duration such as `1h`, `30min` or `2d`; a number alone is in seconds.
-    ///
-    /// # Errors
+    /// Parses `auto`, or a duration such as `1h`, `30min` or `2d`; a number alone is in seconds. Fails with
     /// [`ErrorClass::Config`] if the text is neither.
     pub fn parse(text: &str) -> Result<Self> {
         if text == "auto" {
@@ -61,7 +59,6 @@ impl HasArrival for Request {
 pub(crate) struct ClockMender {
     order: FileOrderClassifier<Request>,
     shifts: TimeShifts,
-    /// The stray requests, each with its number.
     strays: VecDeque<(u64, Request)>,
     mended: Vec<Request>,
 }
@@ -82,7 +79,6 @@ struct TimeShifts {
     jumps: Vec<ClockJump>,
 }
 
-/// A gap that was cut.
 #[derive(Clone, Copy)]
 struct GapCut {
     from: i64,
@@ -105,10 +101,7 @@ impl ClockMender {
         Self::new(limit.0.max(1).cast_unsigned(), CutGapLength::SoFar(Box::new(gap_histogram())), in_file_order)
     }
 
-    /// Reads a trace to its end and finds its jumps.
-    ///
-    /// # Errors
-    /// As [`TraceSource::fill`].
+    /// Reads a trace to its end and finds its jumps. Fails as [`TraceSource::fill`].
     pub fn find_jumps(source: &mut dyn TraceSource) -> Result<Self> {
         let in_file_order = source.in_file_order();
         let mut clock = FileClock::new(in_file_order);

@@ -12,21 +12,17 @@ const MOST_OPEN: usize = 1 << 16;
 /// Number of requests before a sector that are searched for one that contains it.
 const NEIGHBOURS: usize = 64;
 
-/// The open and ended requests of all disks.
 #[derive(Debug, Default)]
 pub(super) struct AccountedRequests {
     open: BTreeMap<(NameId, u64), VecDeque<Request>>,
     count: usize,
     ended_requests: Vec<Request>,
     has_request_ends: bool,
-    /// Number of events read.
     events: u64,
-    /// Number of requests returned.
     returned_requests: u64,
 }
 
 impl AccountedRequests {
-    /// Adds a request that was allocated.
     pub(super) fn start(&mut self, event: &BlockLayerEvent, ledger: &mut Ledger) {
         self.events += 1;
         if event.sectors == 0 && event.op != Op::Flush {
@@ -71,9 +67,7 @@ impl AccountedRequests {
         self.count -= 1;
         if let Some(mut request) = request {
             request.complete = Some(event.time.max(request.arrival));
-            if event.error != 0 {
-                request.flags = request.flags.union(RequestFlags::FAILED);
-            }
+            request.flags.set(RequestFlags::FAILED, event.error != 0);
             self.ended_requests.push(request);
         }
     }
@@ -89,7 +83,6 @@ impl AccountedRequests {
         open.chain(&self.ended_requests).map(|request| request.arrival).min()
     }
 
-    /// Appends the requests that ended to `out`.
     pub(super) fn take(&mut self, ledger: &mut Ledger, out: &mut Vec<Request>) {
         ledger.paired += self.ended_requests.iter().filter(|request| request.complete.is_some()).count() as u64;
         self.returned_requests += self.ended_requests.len() as u64;
@@ -114,7 +107,6 @@ impl AccountedRequests {
         *self = Self::default();
     }
 
-    /// Whether there is any request.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0 && self.ended_requests.is_empty() && self.returned_requests == 0
     }

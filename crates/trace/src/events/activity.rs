@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{ByteCount, CommandKind, Nanos};
 
 /// Commands of one kind to one device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandCounts {
     /// The purpose of the commands.
     pub kind: CommandKind,

@@ -18,7 +18,6 @@ const MOST_GAPS: usize = 4096;
 /// Number of waits for durability that are kept individually, and of commits; they are the longest.
 const MOST_KEPT: usize = 1 << 16;
 
-/// The counts of a recording.
 #[derive(Debug, Default)]
 pub(super) struct ActivityMeter {
     hosts: BTreeMap<[u8; 16], HostCommandCounters>,
@@ -31,12 +30,10 @@ pub(super) struct ActivityMeter {
     /// Names of mounted devices, by their `dev_t`.
     devices: BTreeMap<u32, String>,
     journals: BTreeMap<String, JournalCounters>,
-    /// Commits of all journals.
     commits: LongestDurations<TimedCommit>,
     gaps: Vec<LostEventsGap>,
 }
 
-/// A wait that has not ended.
 #[derive(Clone, Copy, Debug)]
 struct OpenSync {
     begin: Nanos,
@@ -82,9 +79,7 @@ struct JournalCounters {
     commits: u64,
     handles: u64,
     blocks: u64,
-    /// Id of the thread that commits.
     thread: Option<i32>,
-    /// Start of the commit in progress.
     open: Option<Nanos>,
 }
 
@@ -163,17 +158,7 @@ struct HostCommandCounters {
 
 impl HostCommandCounters {
     fn kind(&mut self, kind: CommandKind) -> &mut CommandCounts {
-        self.kinds.entry(kind).or_insert(CommandCounts {
-            kind,
-            count: 0,
-            bytes: ByteCount(0),
-            packed: 0,
-            reliable: 0,
-            retries: 0,
-            errors: 0,
-            time: Nanos::ZERO,
-            longest: Nanos::ZERO,
-        })
+        self.kinds.entry(kind).or_insert(CommandCounts { kind, ..CommandCounts::default() })
     }
 
     fn start(&mut self, time: Nanos, id: u64, kind: CommandKind) {
@@ -204,7 +189,6 @@ impl HostCommandCounters {
 }
 
 impl ActivityMeter {
-    /// Counts the start or end of a command.
     pub(super) fn command(&mut self, time: Nanos, event: &CommandEvent) {
         let host = entry_or_unnamed(&mut self.hosts, event.host);
         match event.step {
@@ -333,7 +317,6 @@ impl ActivityMeter {
         }
     }
 
-    /// Notes that events were lost.
     pub(super) fn lose(&mut self, gap: LostEventsGap) {
         if self.gaps.len() < MOST_GAPS {
             self.gaps.push(gap);

@@ -20,7 +20,7 @@ use crate::opcodes::{self, SCSI_UNMAP};
 use crate::{EventField, EventFieldValues, KernelEvent, Op, SECTOR_BYTES, fixed};
 
 /// The purpose of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandKind {
     /// Data from the device.
@@ -43,6 +43,7 @@ pub enum CommandKind {
     /// Wake-up of a UFS link: `DME_HIBERNATE_EXIT`; the next command waits for its end.
     WakeUp,
     /// Anything else.
+    #[default]
     Other,
 }
 
@@ -252,7 +253,6 @@ fn ufs_begins(values: &EventFieldValues) -> bool {
     }
 }
 
-/// The end of a command whose event has no field for errors.
 const DONE: CommandStep = CommandStep::Done { failed: false, will_be_repeated: false };
 
 fn mmc_start(values: &EventFieldValues) -> CommandStep {
@@ -338,9 +338,7 @@ fn ufs_start(values: &EventFieldValues) -> CommandStep {
     CommandStep::Start { kind, bytes: u64::from(bytes), target, packed: false, reliable: false }
 }
 
-/// The kind of a command, from its SCSI opcode.
 pub(super) fn scsi_kind(opcode: i64) -> CommandKind {
-    /// START STOP UNIT.
     const START_STOP: u8 = 0x1b;
     let opcode = (opcode & 0xff) as u8;
     match opcodes::scsi(opcode) {
@@ -394,7 +392,6 @@ pub(super) fn scsi_id(values: &EventFieldValues) -> u64 {
     (first << 24 ^ u64::from(count) << 8 ^ u64::from(opcode)) & !TAG
 }
 
-/// The start of a command.
 pub(super) fn scsi_start(values: &EventFieldValues) -> CommandStep {
     let ScsiCommand { opcode, first, count } = ScsiCommand::of(values);
     let kind = scsi_kind(i64::from(opcode));
@@ -443,7 +440,6 @@ const SECTORS_OF_LONG: u64 = LONG_BLOCK / SECTOR_BYTES;
 /// The blocks of a command, as its event states them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CommandBlocks {
-    /// The first.
     pub(super) first: u64,
     /// Their number, if the event states no bytes.
     pub(super) count: Option<u32>,
@@ -511,7 +507,6 @@ impl AddressUnitEvidence {
 }
 
 impl CommandBlocks {
-    /// The first sector and number of sectors, given the unit of the addresses in sectors.
     pub(super) fn sectors(&self, sectors_of_unit: u64) -> (u64, u64) {
         let count = match self.count {
             Some(count) => u64::from(count).saturating_mul(sectors_of_unit),

@@ -63,7 +63,6 @@ struct HostCommandState {
     evidence: AddressUnitEvidence,
 }
 
-/// The commands and requests of all hosts.
 #[derive(Debug, Default)]
 pub(super) struct DriverRequests {
     hosts: BTreeMap<HostName, HostCommandState>,
@@ -75,7 +74,6 @@ pub(super) struct DriverRequests {
     has_ufs: bool,
     /// Number of commands with an unknown length, which do not become requests.
     without_length: u64,
-    /// Number of requests returned.
     returned_requests: u64,
 }
 

@@ -113,12 +113,12 @@ impl EventMatcher {
 
     /// Counts a step of a command to a zone, which is not a request.
     pub fn zone(&mut self, command: ZoneCommand, step: BlockEventKind) {
-        self.pairer.zone(command, step);
+        self.pairer.special.zones.see(command, step);
     }
 
     /// Counts a step of a packet of a program, which is not a request. `code` is its operation code, if it is recorded.
     pub fn packet(&mut self, code: Option<u8>, step: BlockEventKind) {
-        self.pairer.packet(code, step);
+        self.pairer.special.packets.see(code, step);
     }
 
     /// Notes that I/O was passed on from the device of this name.
@@ -130,7 +130,7 @@ impl EventMatcher {
 
     /// The packets of programs in words; `None` if there are none.
     pub fn packets(&self) -> Option<String> {
-        self.pairer.packets()
+        self.pairer.special.packets_text()
     }
 
     /// Handles `block_io_start` (as [`BlockEventKind::Insert`]) or `block_io_done` (as [`BlockEventKind::Complete`]), which add nothing
@@ -312,7 +312,7 @@ impl EventMatcher {
     /// `None` if there is nothing to note.
     pub fn note(&self) -> Option<String> {
         let made = self.accounted.note().or_else(|| self.driver.note());
-        let notes: Vec<_> = made.into_iter().chain(self.pairer.note()).collect();
+        let notes: Vec<_> = made.into_iter().chain(self.pairer.special.note()).collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 

@@ -19,7 +19,6 @@ pub(super) struct TaskNames {
 }
 
 impl TaskNames {
-    /// Stores the name of a task, from an event.
     #[inline]
     pub(super) fn learn(&mut self, pid: i32, name: &[u8]) {
         let name = fixed(name);
@@ -45,12 +44,10 @@ impl TaskNames {
         }
     }
 
-    /// All tasks with their names.
     pub(super) fn iter(&self) -> impl Iterator<Item = (i32, &[u8])> {
         self.names.iter().map(|(pid, name)| (*pid, unfilled(name)))
     }
 
-    /// The name of a task; `None` if it is unknown.
     pub(super) fn name(&self, pid: i32) -> Option<&str> {
         self.names.get(&pid).and_then(|name| std::str::from_utf8(unfilled(name)).ok())
     }
@@ -59,7 +56,6 @@ impl TaskNames {
 /// The kernel stores this many bytes of the name of a task.
 const LONGEST_NAME: usize = 15;
 
-/// The name of a journal's thread begins with this.
 pub(super) const JOURNAL_THREAD: &[u8] = b"jbd2/";
 
 /// Ids of the threads that write for the file system on a device, which is known by its number and its name. If the name is

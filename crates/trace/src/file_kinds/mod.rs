@@ -19,7 +19,6 @@ macro_rules! record {
 }
 use record;
 
-/// A kind of file that is not a trace.
 pub(crate) struct ForeignFileKind {
     /// A phrase that names the kind, with its article.
     noun_phrase: &'static str,
@@ -54,7 +53,6 @@ impl<'a> FileHead<'a> {
         self.lines().take(self.lines().count() - cut)
     }
 
-    /// Whether for each of these beginnings, one of the first lines has it.
     fn has_lines(&self, beginnings: &[&str]) -> bool {
         beginnings.iter().all(|begin| self.lines().any(|line| line.starts_with(begin.as_bytes())))
     }

@@ -15,7 +15,6 @@ pub(super) trait RecordFormat: Send {
     fn header(&self) -> TraceHeader;
 }
 
-/// Reads an input with a [`RecordFormat`].
 pub(super) struct RecordSource<F> {
     format: F,
     context: ParseContext,
@@ -24,7 +23,6 @@ pub(super) struct RecordSource<F> {
     path: PathBuf,
     reader: BufReader<Box<dyn Read + Send>>,
     meter: Box<dyn Fn() -> ReadProgress + Send>,
-    /// The bytes of one record.
     raw: Vec<u8>,
     offset: u64,
 }
@@ -125,7 +123,6 @@ pub(super) fn bytes<const N: usize>(raw: &[u8], at: usize) -> [u8; N] {
     out
 }
 
-/// Creates the error for a field of a record.
 #[cold]
 pub(super) fn refused(name: &str, value: impl ToString, problem: &str) -> Error {
     Error::new(ErrorClass::Value, problem).of_field(name, 0, value.to_string().as_bytes())

@@ -25,7 +25,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff,
     open: |input, options| LineSource::open(FORMAT.name, BiotracerFormat, input, options),
-    writes: Some((HOLDS, create)),
+    writes: Some((HOLDS, |file, _| LineSink::create(file, BiotracerWriter))),
 };
 
 const HOLDS: FormatCapabilities = FormatCapabilities {
@@ -98,9 +98,7 @@ impl BiotracerRecord {
     fn request(self, context: &mut ParseContext) -> Request {
         let BiotracerRecord { sector, mut sectors, bits, times } = self;
         let mut flags = RequestFlags::NO_WAIT_KNOWN;
-        if bits & NO_WAIT != 0 {
-            flags = flags.union(RequestFlags::NO_WAIT);
-        }
+        flags.set(RequestFlags::NO_WAIT, bits & NO_WAIT != 0);
         if sectors * SECTOR_BYTES % 4096 == SECTOR_BYTES && sectors > 1 {
             sectors -= 1;
             context.ledger.headers_stripped += 1;
@@ -139,10 +137,6 @@ impl LineFormat for BiotracerFormat {
 /// Writes the log as the recorder does. The header block is added to packed requests. A request of which it is unknown whether
 /// it waited is written as one that did, because the format has no value for this.
 struct BiotracerWriter;
-
-fn create(file: AtomicFile, _header: &TraceHeader) -> Result<Box<dyn TraceSink>> {
-    Ok(Box::new(LineSink::new(file, BiotracerWriter)))
-}
 
 impl LineWriter for BiotracerWriter {
     fn line(&mut self, request: &Request, _batch: &Batch, out: &mut Vec<u8>) -> Result<()> {

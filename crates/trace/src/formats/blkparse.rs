@@ -5,8 +5,6 @@
 //! events into requests. The number of lost events is read from the summary after the events, and from the output of blktrace
 //! itself. Headings are skipped, and other lines that are not of the trace are counted.
 
-use std::borrow::Cow;
-
 use super::fields::cuts_a_length;
 use super::ftrace::{device_name, error_of, packet_of, range, remapped_from};
 use super::prelude::*;
@@ -18,15 +16,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     about: "blkparse's default text, and the kernel's tracer `blk` with blk_classic",
     known_by: "`major,minor cpu sequence time pid action`, of blk_classic without the sequence number",
     from: "`blktrace -d /dev/DISK -o - \\| blkparse -i -`, or `blkparse -i NAME`",
-    gives: &[
-        TraceColumn::Start,
-        TraceColumn::Issue,
-        TraceColumn::Complete,
-        TraceColumn::Flags,
-        TraceColumn::Pid,
-        TraceColumn::Process,
-        TraceColumn::Device,
-    ],
+    gives: TraceColumn::OF_BLOCK_LAYER,
     unknown: "the time of the device itself: the driver's events are not in it",
     recorded: RecordedFeatures::BLOCK_LAYER,
     times: FormatTimes::Fixed(TimeUnit::Seconds),
@@ -55,13 +45,8 @@ pub(super) fn is_event(line: &[u8]) -> bool {
 }
 
 fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
-    let format = BlkparseFormat {
-        pairer: EventPairer::default(),
-        process: NameIdCache::default(),
-        device: NameIdCache::default(),
-        actions: [0; LAST_LETTER as usize + 1],
-        in_summary: false,
-    };
+    let actions = [0; LAST_LETTER as usize + 1];
+    let format = BlkparseFormat { pairer: EventPairer::default(), actions, in_summary: false };
     LineSource::open(FORMAT.name, format, input, options)
 }
 
@@ -70,9 +55,6 @@ const LAST_LETTER: u8 = b'm';
 
 struct BlkparseFormat {
     pairer: EventPairer,
-    process: NameIdCache,
-    device: NameIdCache,
-    /// Number of events by the first letter of their action.
     actions: [u64; LAST_LETTER as usize + 1],
     in_summary: bool,
 }
@@ -145,12 +127,12 @@ impl LineFormat for BlkparseFormat {
     fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         let mut fields = blank_separated(line);
         let device = fields.next().unwrap_or(&[]);
-        if self.device.last().is_none_or(|(_, last)| last != device) && !begins_like_an_event(line) {
+        if context.last_device.last().is_none_or(|(_, last)| last != device) && !begins_like_an_event(line) {
             return self.pass(line, context);
         }
         context.restarts |= self.in_summary;
         self.in_summary = false;
-        let device = self.device.id(device, &mut context.devices, |raw| device_name(raw, 1))?;
+        let device = context.device_named(device, |raw| device_name(raw, 1))?;
         unsigned(need(&mut fields, "cpu", 2)?, "cpu", 2)?;
         let mut column = 3;
         let mut field = need(&mut fields, "sequence", column)?;
@@ -175,8 +157,8 @@ impl LineFormat for BlkparseFormat {
             ActionMeaning::Request(action) => action,
             other => {
                 match other {
-                    ActionMeaning::Zone(command, kind) => self.pairer.zone(command, kind),
-                    ActionMeaning::Packet(code, kind) => self.pairer.packet(code, kind),
+                    ActionMeaning::Zone(command, kind) => self.pairer.special.zones.see(command, kind),
+                    ActionMeaning::Packet(code, kind) => self.pairer.special.packets.see(code, kind),
                     ActionMeaning::Remap(from) => {
                         if let Some(from) = context.devices.id(from) {
                             self.pairer.remap(from);
@@ -190,9 +172,7 @@ impl LineFormat for BlkparseFormat {
         };
         let process = match name {
             // In a completion, the brackets contain the error code.
-            Some(name) if kind != BlockEventKind::Complete => {
-                Some(self.process.id(name, &mut context.processes, |raw| Ok::<Cow<str>, Error>(text(raw)))?)
-            }
+            Some(name) if kind != BlockEventKind::Complete => Some(context.process(name)?),
             _ => None,
         };
         let error = if kind == BlockEventKind::Complete { error_of(rest) } else { 0 };
@@ -221,12 +201,12 @@ impl LineFormat for BlkparseFormat {
 
     fn tally(&self) -> EventTally {
         let mut tally = EventTally::new((0..).map(char::from).zip(self.actions));
-        tally.packets = self.pairer.packets();
+        tally.packets = self.pairer.special.packets_text();
         tally
     }
 
     fn header(&self) -> TraceHeader {
-        TraceHeader { clock: "relative".into(), note: self.pairer.note(), ..TraceHeader::default() }
+        TraceHeader { clock: "relative".into(), note: self.pairer.special.note(), ..TraceHeader::default() }
     }
 }
 
@@ -268,12 +248,10 @@ fn kind_of(letter: &[u8]) -> Option<BlockEventKind> {
     })
 }
 
-/// Whether this is the letter of an action.
 pub(crate) fn is_action(letter: &[u8]) -> bool {
     kind_of(letter).is_some() || OTHER_ACTIONS.contains(&letter)
 }
 
-/// The meaning of a line with an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ActionMeaning<'a> {
     /// A step of a request.
@@ -282,7 +260,6 @@ pub(super) enum ActionMeaning<'a> {
     Packet(Option<u8>, BlockEventKind),
     /// I/O was passed on from the device of this name.
     Remap(&'a str),
-    /// A step of a command to a zone.
     Zone(ZoneCommand, BlockEventKind),
     /// Any other action.
     Other,

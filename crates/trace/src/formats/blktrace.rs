@@ -23,15 +23,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     about: "blktrace's binary files, one per processor or dumped into one",
     known_by: "the records' magic number, in either byte order",
     from: "`blktrace -d /dev/DISK -o NAME`, which writes `NAME.blktrace.N` for each processor; or one file of `blkparse -i NAME -d FILE`",
-    gives: &[
-        TraceColumn::Start,
-        TraceColumn::Issue,
-        TraceColumn::Complete,
-        TraceColumn::Flags,
-        TraceColumn::Pid,
-        TraceColumn::Process,
-        TraceColumn::Device,
-    ],
+    gives: TraceColumn::OF_BLOCK_LAYER,
     unknown: "the time of the device itself: the driver's events are not in it",
     recorded: RecordedFeatures::BLOCK_LAYER,
     times: FormatTimes::Fixed(TimeUnit::Nanos),
@@ -208,9 +200,9 @@ impl BlktraceSource {
     fn not_a_request(&mut self, record: &BlktraceRecord, kind: Option<BlockEventKind>, zone: Option<ZoneCommand>) {
         let payload = record.payload.get(skipped_bytes(record)..).unwrap_or(&[]);
         match (kind, zone) {
-            (Some(kind), Some(command)) => self.pairer.zone(command, kind),
+            (Some(kind), Some(command)) => self.pairer.special.zones.see(command, kind),
             // The payload is the command itself.
-            (Some(kind), None) => self.pairer.packet(payload.first().copied(), kind),
+            (Some(kind), None) => self.pairer.special.packets.see(payload.first().copied(), kind),
             (None, _) if record.action & 0xffff & !CGROUP == REMAP => {
                 // In network order.
                 let from = payload.get(..4).and_then(|from| from.try_into().ok()).map(u32::from_be_bytes);
@@ -227,7 +219,7 @@ impl BlktraceSource {
         let ledger = &self.context.ledger;
         let complete = ledger.paired > 0 && ledger.unpaired == 0;
         let began = self.wall_clock.map(|(s, ns)| format!("recording began at Unix time {s}.{ns:09}"));
-        let notes = [began, self.missing.note(&self.name, complete), self.pairer.note()];
+        let notes = [began, self.missing.note(&self.name, complete), self.pairer.special.note()];
         let notes: Vec<_> = notes.into_iter().flatten().collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }
@@ -279,9 +271,7 @@ fn operation(category: u64, bytes: u32) -> (Op, RequestFlags) {
         (FUA, RequestFlags::FUA),
         (ZONE_APPEND, RequestFlags::APPEND),
     ] {
-        if category & bit != 0 {
-            flags = flags.union(flag);
-        }
+        flags.set(flag, category & bit != 0);
     }
     let op = if category & DISCARD != 0 {
         Op::Discard
@@ -341,7 +331,7 @@ impl TraceSource for BlktraceSource {
     fn tally(&self) -> EventTally {
         let mut tally = EventTally::new(ACTIONS.into_iter().zip(self.actions));
         tally.missing = self.missing.note(&self.name, false);
-        tally.packets = self.pairer.packets();
+        tally.packets = self.pairer.special.packets_text();
         tally
     }
 
@@ -473,7 +463,6 @@ pub(super) fn byte_order(head: &[u8]) -> Option<BlktraceByteOrder> {
     }
 }
 
-/// One record.
 pub(super) struct BlktraceRecord {
     pub offset: u64,
     pub sequence: u32,
@@ -581,7 +570,6 @@ impl BlktraceFileReader {
         }))
     }
 
-    /// The version of a record.
     fn version(&self, raw: &[u8; WIDE_RECORD_BYTES]) -> Result<u32> {
         let word = [raw[0], raw[1], raw[2], raw[3]];
         let magic =

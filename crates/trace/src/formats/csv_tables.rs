@@ -8,9 +8,7 @@ use super::prelude::*;
 /// Content of a column. The address of a request precedes its size, and its arrival precedes its response.
 #[derive(Clone, Copy)]
 enum CsvField {
-    /// Number of the device.
     DeviceNumber,
-    /// Name of the device.
     DeviceName,
     /// Time of arrival.
     Time,
@@ -20,13 +18,10 @@ enum CsvField {
     Response,
     /// Operation: the words for a read and a write.
     Operation(&'static [[&'static [u8]; 2]]),
-    /// First byte.
     ByteOffset,
     /// First sector.
     Block,
-    /// Size in bytes.
     Bytes,
-    /// Size in sectors.
     Sectors,
 }
 
@@ -34,7 +29,6 @@ const CAPITAL: &[[&[u8]; 2]] = &[[b"R", b"W"]];
 const EITHER_CASE: &[[&[u8]; 2]] = &[[b"R", b"W"], [b"r", b"w"]];
 const ZERO_ONE: &[[&[u8]; 2]] = &[[b"0", b"1"]];
 
-/// Whether the first line of a file contains the names of the columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum HeadingRule {
     Never,
@@ -43,7 +37,6 @@ enum HeadingRule {
     Always,
 }
 
-/// A published format.
 struct CsvTable {
     name: &'static str,
     about: &'static str,
@@ -185,7 +178,6 @@ pub(super) static K5CLOUD: TraceFormat = format_of::<2>();
 pub(super) static SPC1: TraceFormat = format_of::<3>();
 pub(super) static SYSTOR17: TraceFormat = format_of::<4>();
 
-/// The format of a row of the table.
 const fn format_of<const ROW: usize>() -> TraceFormat {
     let table = &TABLES[ROW];
     TraceFormat {
@@ -249,7 +241,6 @@ fn alibaba_devices(head: &[u8], path: &Path) -> Option<Error> {
 /// Reads the lines of a file.
 struct CsvTableReader {
     table: &'static CsvTable,
-    device: NameIdCache,
     /// Number of records without an operation, and the line of the first one.
     lost: u64,
     first_lost: u64,
@@ -260,7 +251,7 @@ impl CsvTableReader {
         if let Some(error) = (table.no_trace)(input.head(), input.path()) {
             return Err(error);
         }
-        let reader = Self { table, device: NameIdCache::default(), lost: 0, first_lost: 0 };
+        let reader = Self { table, lost: 0, first_lost: 0 };
         LineSource::open(table.name, reader, input, options)
     }
 }
@@ -318,7 +309,7 @@ impl LineFormat for CsvTableReader {
             context.skip();
             return Ok(());
         }
-        request.device = Some(self.device.id(device, &mut context.devices, |raw| Ok(text(raw)))?);
+        request.device = Some(context.device(device)?);
         out.push(request);
         Ok(())
     }

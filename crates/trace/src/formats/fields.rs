@@ -42,7 +42,6 @@ pub(crate) fn need<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, name: &str, 
         .ok_or_else(|| Error::new(ErrorClass::Syntax, "the line ends before this field").of_field(name, column, b""))
 }
 
-/// Returns an error if there are more fields.
 #[inline]
 pub(crate) fn no_more<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, column: u64) -> Result<()> {
     match fields.next() {
@@ -107,7 +106,6 @@ pub(crate) fn bad_number(field: &[u8], problem: &str) -> Error {
     }
 }
 
-/// Whether a number has a decimal comma.
 pub(crate) fn has_decimal_comma(field: &[u8]) -> bool {
     let field = field.strip_prefix(b"-").unwrap_or(field);
     let comma = memchr::memchr(b',', field);
@@ -271,7 +269,6 @@ impl NameIdCache {
     }
 }
 
-/// Reads the fields of a line one by one.
 pub(super) struct FieldReader<I> {
     fields: I,
     column: u64,
@@ -298,7 +295,6 @@ impl<'a, I: Iterator<Item = &'a [u8]>> FieldReader<I> {
     }
 }
 
-/// A field of a line.
 #[derive(Clone, Copy, Default)]
 pub(super) struct LineField<'a> {
     pub bytes: &'a [u8],

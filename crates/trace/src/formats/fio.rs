@@ -24,7 +24,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     times: FormatTimes::Loose,
     sniff: |head, _| version(first_line(head)).is_some(),
     open,
-    writes: Some((HOLDS, create)),
+    writes: Some((HOLDS, |file, _| LineSink::create(file, FioLogWriter { now_us: None }))),
 };
 
 const HOLDS: FormatCapabilities = FormatCapabilities {
@@ -37,7 +37,6 @@ const HOLDS: FormatCapabilities = FormatCapabilities {
 const VERSION_2: &[u8] = b"fio version 2 iolog";
 const VERSION_3: &[u8] = b"fio version 3 iolog";
 
-/// The actions of a log.
 const ACTIONS: [&[u8]; 10] =
     [b"add", b"open", b"close", b"wait", b"read", b"write", b"trim", b"sync", b"datasync", b"sync_file_range"];
 
@@ -66,7 +65,7 @@ fn version(line: &[u8]) -> Option<u8> {
 fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let timed = version(first_line(input.head())) == Some(3);
     let unit = options.time_unit_or(TimeUnit::Micros)?;
-    let log = FioLogFormat { timed, unit, now_ns: 0, device: NameIdCache::default() };
+    let log = FioLogFormat { timed, unit, now_ns: 0 };
     LineSource::open(FORMAT.name, log, input, options)
 }
 
@@ -75,7 +74,6 @@ struct FioLogFormat {
     timed: bool,
     unit: TimeUnit,
     now_ns: i64,
-    device: NameIdCache,
 }
 
 impl LineFormat for FioLogFormat {
@@ -134,7 +132,7 @@ impl LineFormat for FioLogFormat {
             context.round(rounded);
             (sector, count)
         };
-        let device = self.device.id(file, &mut context.devices, |raw| Ok(text(raw)))?;
+        let device = context.device(file)?;
         out.push(Request { device: Some(device), ..Request::new(Nanos(self.now_ns), op, sector, count) });
         Ok(())
     }
@@ -147,10 +145,6 @@ impl LineFormat for FioLogFormat {
 
 /// Writes version 2, which every fio since 1.17 can replay, for one file `emmclab`. Times are written as delays in whole
 /// microseconds from the first request on.
-fn create(file: AtomicFile, _header: &TraceHeader) -> Result<Box<dyn TraceSink>> {
-    Ok(Box::new(LineSink::new(file, FioLogWriter { now_us: None })))
-}
-
 struct FioLogWriter {
     now_us: Option<i64>,
 }

@@ -50,8 +50,6 @@ fn operation(fields: &[&[u8]]) -> Option<usize> {
 
 #[derive(Default)]
 struct FiuFormat {
-    process: NameIdCache,
-    device: NameIdCache,
     raw: Vec<u8>,
 }
 
@@ -78,8 +76,7 @@ impl LineFormat for FiuFormat {
                 }
                 self.raw.extend_from_slice(word);
             }
-            let owned = |raw| Ok(Cow::Owned(text(raw).into_owned()));
-            Some(self.process.id(&self.raw, &mut context.processes, owned)?)
+            Some(context.process(&self.raw)?)
         } else {
             None
         };
@@ -89,7 +86,7 @@ impl LineFormat for FiuFormat {
         self.raw.extend_from_slice(fields[at + 1]);
         self.raw.push(b',');
         self.raw.extend_from_slice(fields[at + 2]);
-        let device = self.device.id(&self.raw, &mut context.devices, |_| Ok(Cow::Owned(device_label(major, minor))))?;
+        let device = context.device_named(&self.raw, |_| Ok(Cow::Owned(device_label(major, minor))))?;
         out.push(Request { pid: Some(id), process, device: Some(device), ..Request::new(arrival, op, sector, count) });
         Ok(())
     }

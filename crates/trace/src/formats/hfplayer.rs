@@ -36,7 +36,7 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
             .at_line(1)
             .hint("keep the heading of the file (`#DUMP_OFFSET.I,ELAPSED_USECS.D,...`)")
     })?;
-    let hfplayer = HfplayerFormat { columns, device: NameIdCache::default(), open: VecDeque::new() };
+    let hfplayer = HfplayerFormat { columns, open: VecDeque::new() };
     LineSource::open(FORMAT.name, hfplayer, input, options)
 }
 
@@ -45,7 +45,6 @@ const MOST_OPEN: usize = 1 << 12;
 
 struct HfplayerFormat {
     columns: ColumnPositions<7>,
-    device: NameIdCache,
     /// The requests from the first one without an end, in order of the file.
     open: VecDeque<Request>,
 }
@@ -81,7 +80,7 @@ impl LineFormat for HfplayerFormat {
         let complete = arrival.checked_add(took).ok_or_else(|| latency.refused("ends beyond the year 2262"))?;
         let count = blocks.sectors()?;
         volume.unsigned()?;
-        let device = self.device.id(volume.bytes, &mut context.devices, |raw| Ok(text(raw)))?;
+        let device = context.device(volume.bytes)?;
         let request = Request {
             complete: (took > 0).then_some(Nanos(complete)),
             device: Some(device),

@@ -53,7 +53,6 @@ struct BoundedDecoder<R> {
     decoder: R,
     /// Bytes unpacked so far.
     bytes: u64,
-    /// Bytes read from the file.
     bytes_read: Arc<AtomicU64>,
     /// The command that unpacks the format.
     tool: &'static str,
@@ -91,10 +90,8 @@ impl<R: Read> Read for BoundedDecoder<R> {
 }
 
 impl DecompressedInput {
-    /// Opens a file. gzip, bzip2, zstd and xz, and text in UTF-16, are recognised by their first bytes.
-    ///
-    /// # Errors
-    /// If the file cannot be read or is a directory.
+    /// Opens a file. gzip, bzip2, zstd and xz, and text in UTF-16, are recognised by their first bytes. Fails if the
+    /// file cannot be read or is a directory.
     pub fn open(path: &Path) -> Result<Self> {
         let fail = |error| Error::io(path, error);
         let file = InputFile::open(path).map_err(fail)?;
@@ -172,10 +169,8 @@ impl DecompressedInput {
     }
 
     /// The content as a file that can be read from any offset: the file itself if it is regular and not compressed, otherwise
-    /// an unnamed temporary copy, which is deleted when it is closed.
-    ///
-    /// # Errors
-    /// If it cannot be read, or there is no room for the copy.
+    /// an unnamed temporary copy, which is deleted when it is closed. Fails if it cannot be read, or there is no room
+    /// for the copy.
     pub fn into_file(self) -> Result<File> {
         let path = self.path.clone();
         if self.regular && self.plain {

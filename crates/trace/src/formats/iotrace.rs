@@ -68,7 +68,7 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
             .at_line(1)
             .hint("print the trace without --raw: `iotrace --trace-parser --io --path PATH --format csv`")
     })?;
-    let iotrace = IotraceFormat { form, heading: true, device: NameIdCache::default() };
+    let iotrace = IotraceFormat { form, heading: true };
     LineSource::open(FORMAT.name, iotrace, input, options)
 }
 
@@ -76,7 +76,6 @@ struct IotraceFormat {
     form: IotraceEncoding,
     /// Whether the heading of CSV has not been read yet.
     heading: bool,
-    device: NameIdCache,
 }
 
 /// An I/O as its line states it.
@@ -263,7 +262,7 @@ impl LineFormat for IotraceFormat {
         let name = io.device.as_bytes();
         let device = match name {
             b"" => None,
-            name => Some(self.device.id(name, &mut context.devices, |raw| Ok(text(raw)))?),
+            name => Some(context.device(name)?),
         };
         context.ledger.failed += u64::from(request.flags.contains(RequestFlags::FAILED));
         out.push(Request { device, ..request });

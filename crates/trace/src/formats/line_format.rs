@@ -1,11 +1,13 @@
 //! The common part of all line-by-line formats: lines, fields, numbers, and errors with the position.
 
+use std::borrow::Cow;
 use std::io::{Read, Write};
 
+use super::fields::{NameIdCache, text};
 use super::{FormatTimes, input::damaged};
 use crate::{
-    AtomicFile, Batch, DecompressedInput, Error, ErrorClass, EventTally, Ledger, NameTable, ReadOptions, ReadProgress,
-    Request, Result, TraceHeader, TraceSink, TraceSource,
+    AtomicFile, Batch, DecompressedInput, Error, ErrorClass, EventTally, Ledger, NameId, NameTable, ReadOptions,
+    ReadProgress, Request, Result, TraceHeader, TraceSink, TraceSource,
 };
 
 /// The state that a line format updates while it reads.
@@ -14,6 +16,8 @@ use crate::{
 pub(crate) struct ParseContext {
     pub processes: NameTable,
     pub devices: NameTable,
+    pub last_process: NameIdCache,
+    pub last_device: NameIdCache,
     pub ledger: Ledger,
     /// Number of the line that is parsed.
     pub line: u64,
@@ -31,6 +35,28 @@ impl ParseContext {
     /// Does not count a line as seen, because it is a heading, a comment or a summary.
     pub(crate) fn no_record(&mut self) {
         self.ledger.seen -= 1;
+    }
+
+    /// The id of the process of this name.
+    #[inline]
+    pub(crate) fn process(&mut self, name: &[u8]) -> Result<NameId> {
+        self.last_process.id(name, &mut self.processes, |raw| Ok(text(raw)))
+    }
+
+    /// The id of the device of this name.
+    #[inline]
+    pub(crate) fn device(&mut self, name: &[u8]) -> Result<NameId> {
+        self.device_named(name, |raw| Ok(text(raw)))
+    }
+
+    /// The id of the device whose name `label` makes of `raw`.
+    #[inline]
+    pub(crate) fn device_named<'a>(
+        &mut self,
+        raw: &'a [u8],
+        label: impl FnOnce(&'a [u8]) -> Result<Cow<'a, str>>,
+    ) -> Result<NameId> {
+        self.last_device.id(raw, &mut self.devices, label)
     }
 
     /// Counts a record that is not a request.
@@ -139,7 +165,6 @@ pub(crate) struct LineSource {
     line: u64,
     ended: bool,
     finished: bool,
-    /// Whether requests were returned already.
     has_returned_requests: bool,
     /// The first line that is not empty.
     first_line: Option<FirstLine>,
@@ -227,7 +252,6 @@ impl LineSource {
         Ok(())
     }
 
-    /// Parses the next line, which has this length.
     #[inline]
     fn parse_line(&mut self, length: usize, out: &mut Vec<Request>) -> Result<()> {
         let from = self.start;
@@ -398,7 +422,6 @@ impl LineSource {
     }
 }
 
-/// A line without the carriage return at its end.
 fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
@@ -489,11 +512,12 @@ pub(crate) struct LineSink<W> {
     buffer: Vec<u8>,
 }
 
-impl<W: LineWriter> LineSink<W> {
-    pub(crate) fn new(file: AtomicFile, mut writer: W) -> Self {
+impl<W: LineWriter + 'static> LineSink<W> {
+    /// Starts writing.
+    pub(crate) fn create(file: AtomicFile, mut writer: W) -> Result<Box<dyn TraceSink>> {
         let mut buffer = Vec::new();
         writer.heading(&mut buffer);
-        Self { file, writer, buffer }
+        Ok(Box::new(Self { file, writer, buffer }))
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -503,7 +527,7 @@ impl<W: LineWriter> LineSink<W> {
     }
 }
 
-impl<W: LineWriter> TraceSink for LineSink<W> {
+impl<W: LineWriter + 'static> TraceSink for LineSink<W> {
     fn write(&mut self, batch: &Batch) -> Result<()> {
         for request in batch {
             self.writer.line(&request, batch, &mut self.buffer)?;

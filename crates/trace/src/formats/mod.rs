@@ -50,8 +50,8 @@ mod prelude {
     pub(super) use std::path::Path;
 
     pub(super) use super::fields::{
-        FieldReader, LineField, NameIdCache, blank_separated, comma_separated, decimal_time, first_line, is_decimal,
-        is_digits, need, no_more, pid, sectors, stream_span, text, unsigned,
+        FieldReader, LineField, blank_separated, comma_separated, decimal_time, first_line, is_decimal, is_digits,
+        need, no_more, pid, sectors, stream_span, text, unsigned,
     };
     pub(super) use super::line_format::{LineFormat, LineSink, LineSource, LineWriter, ParseContext};
     pub(super) use super::trace_format::{FormatCapabilities, FormatTimes, TimeUnit, TraceFormat};
@@ -96,10 +96,8 @@ pub static FORMATS: &[&TraceFormat] = &[
     &ssdsim::DISKSIM,
 ];
 
-/// The format of this name, in [`FORMATS`] and `further`.
-///
-/// # Errors
-/// [`ErrorClass::UnknownFormat`] with the known names.
+/// The format of this name, in [`FORMATS`] and `further`. Fails with [`ErrorClass::UnknownFormat`] with the known
+/// names.
 pub fn by_name(name: &str, further: &'static [&'static TraceFormat]) -> Result<&'static TraceFormat> {
     let all = further.iter().chain(FORMATS).copied();
     all.clone().find(|format| format.name == name).ok_or_else(|| {
@@ -114,10 +112,8 @@ pub fn writable() -> impl Iterator<Item = &'static TraceFormat> {
     FORMATS.iter().copied().filter(|format| format.writes.is_some())
 }
 
-/// The writable format with the file-name extension of `path`.
-///
-/// # Errors
-/// [`ErrorClass::UnknownFormat`] with the known extensions.
+/// The writable format with the file-name extension of `path`. Fails with [`ErrorClass::UnknownFormat`] with the known
+/// extensions.
 pub fn by_extension(path: &Path) -> Result<&'static TraceFormat> {
     let name = path.to_string_lossy();
     let (name, _) = OutputCompression::split(&name);
@@ -137,7 +133,6 @@ pub fn by_extension(path: &Path) -> Result<&'static TraceFormat> {
     })
 }
 
-/// Whether a format compresses its content itself.
 pub(crate) fn compresses_itself(format: &TraceFormat) -> bool {
     std::ptr::eq(format, &raw const parquet::FORMAT)
 }

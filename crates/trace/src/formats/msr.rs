@@ -5,8 +5,6 @@
 //! in the same ticks. Small time stamps, as in copies whose clock begins at 0, stay relative. Copies may have a heading of these
 //! names, blanks and quotes around their fields, or other separators.
 
-use std::borrow::Cow;
-
 use super::prelude::*;
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
@@ -49,7 +47,6 @@ fn usual(line: &[u8]) -> Vec<u8> {
 
 #[derive(Default)]
 struct MsrFormat {
-    device: NameIdCache,
     raw: Vec<u8>,
     /// Ticks that are subtracted from each time; determined from the first line.
     epoch: Option<u64>,
@@ -96,7 +93,7 @@ impl MsrFormat {
         self.raw.extend_from_slice(host);
         self.raw.push(b'_');
         self.raw.extend_from_slice(disk.bytes);
-        let device = self.device.id(&self.raw, &mut context.devices, |raw| Ok(Cow::Owned(text(raw).into_owned())))?;
+        let device = context.device(&self.raw)?;
         out.push(Request {
             complete: Some(Nanos(complete)),
             device: Some(device),

@@ -218,7 +218,6 @@ impl ParquetSource {
     }
 }
 
-/// A file, and the metadata at its end.
 struct ParquetFooter {
     file: CheckedFile,
     bytes: u64,
@@ -253,19 +252,14 @@ fn refuse_huge_names(metadata: &ArrowReaderMetadata) -> Result<()> {
     Ok(())
 }
 
-/// Number of requests in each row group of a Parquet file.
-///
-/// # Errors
-/// If it cannot be read, or is not a Parquet file.
+/// Number of requests in each row group of a Parquet file. Fails if it cannot be read, or is not a Parquet file.
 pub fn row_groups(path: &Path) -> Result<Vec<u64>> {
     let footer = ParquetFooter::of(path).map_err(|error| error.in_file(path))?;
     Ok(rows_of(&footer.metadata).collect())
 }
 
-/// Checks all bytes of a Parquet file, for readers that do not check what they read. A file of another tool has no checksums and passes.
-///
-/// # Errors
-/// If it cannot be read, is not a Parquet file, or is damaged.
+/// Checks all bytes of a Parquet file, for readers that do not check what they read. A file of another tool has no
+/// checksums and passes. Fails if it cannot be read, is not a Parquet file, or is damaged.
 pub fn check_parquet(path: &Path) -> Result<()> {
     let file = ParquetFooter::of(path).map_err(|error| error.in_file(path))?.file;
     let checked = file.check_all();
@@ -365,7 +359,6 @@ fn readable_schema(found: &Schema) -> Arc<Schema> {
     Arc::new(Schema::new(fields))
 }
 
-/// The type found, with text as a dictionary if `wanted` has one.
 fn with_dictionaries(found: &DataType, wanted: &DataType) -> DataType {
     match (found, wanted) {
         // Arrow's description of the column; in Parquet it is one without values.

@@ -21,7 +21,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     unknown: "response times",
     times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff,
-    open: |input, options| LineSource::open(FORMAT.name, PixelFormat::default(), input, options),
+    open: |input, options| LineSource::open(FORMAT.name, PixelFormat, input, options),
     ..TraceFormat::READ_ONLY
 };
 
@@ -32,11 +32,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
     first_line(head) == HEADING
 }
 
-#[derive(Default)]
-struct PixelFormat {
-    process: NameIdCache,
-    device: NameIdCache,
-}
+struct PixelFormat;
 
 /// Splits a process into name and id. Some threads whose name contains a blank are listed with its first word and no id.
 fn split_process(field: &[u8]) -> Result<(&[u8], Option<i32>)> {
@@ -79,13 +75,13 @@ impl LineFormat for PixelFormat {
             }
         };
         let (name, id) = split_process(process)?;
-        let device = self.device.id(device, &mut context.devices, |raw| {
+        let device = context.device_named(device, |raw| {
             let number = unsigned(raw, "device", 2)?;
             Ok(Cow::Owned(device_label(number >> 20, number & 0xf_ffff)))
         })?;
         let process = match name {
             UNKNOWN => None,
-            name => Some(self.process.id(name, &mut context.processes, |raw| Ok(text(raw)))?),
+            name => Some(context.process(name)?),
         };
         out.push(Request { flags, pid: id, process, device: Some(device), ..Request::new(arrival, op, sector, count) });
         Ok(())

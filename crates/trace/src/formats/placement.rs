@@ -138,15 +138,13 @@ fn open_tectonic(input: DecompressedInput, options: &ReadOptions) -> Result<Box<
             .at_line(1)
             .hint("keep the heading of the file (`block_id io_offset io_size op_time op_name ...`)")
     })?;
-    let tectonic =
-        TectonicFormat { columns, parts: PartAddresses::of(TECTONIC_PART_BYTES), process: NameIdCache::default() };
+    let tectonic = TectonicFormat { columns, parts: PartAddresses::of(TECTONIC_PART_BYTES) };
     LineSource::open(TECTONIC.name, tectonic, input, options)
 }
 
 struct TectonicFormat {
     columns: ColumnPositions<6>,
     parts: PartAddresses,
-    process: NameIdCache,
 }
 
 impl LineFormat for TectonicFormat {
@@ -166,7 +164,7 @@ impl LineFormat for TectonicFormat {
         };
         let arrival = Nanos(time.time(TimeUnit::Seconds)?);
         let (sector, count) = self.parts.span(block.unsigned()?, offset, size, context)?;
-        let process = self.process.id(user.bytes, &mut context.processes, |raw| Ok(text(raw)))?;
+        let process = context.process(user.bytes)?;
         out.push(Request { process: Some(process), ..Request::new(arrival, op, sector, count) });
         Ok(())
     }
@@ -213,12 +211,7 @@ fn open_thesios(input: DecompressedInput, options: &ReadOptions) -> Result<Box<d
             .at_line(1)
             .hint("keep the heading of the file (`filename,file_offset,application,...`)")
     })?;
-    let thesios = ThesiosFormat {
-        columns,
-        heading: true,
-        parts: PartAddresses::of(THESIOS_PART_BYTES),
-        process: NameIdCache::default(),
-    };
+    let thesios = ThesiosFormat { columns, heading: true, parts: PartAddresses::of(THESIOS_PART_BYTES) };
     LineSource::open(THESIOS.name, thesios, input, options)
 }
 
@@ -227,7 +220,6 @@ struct ThesiosFormat {
     /// Whether the heading has not been read yet.
     heading: bool,
     parts: PartAddresses,
-    process: NameIdCache,
 }
 
 impl LineFormat for ThesiosFormat {
@@ -248,7 +240,7 @@ impl LineFormat for ThesiosFormat {
         let complete = begin.checked_add(took).ok_or_else(|| latency.refused("ends beyond the year 2262"))?;
         // It has one decimal less than the arrival, so it may be slightly before it.
         let start = Some(seconds(disk)?).filter(|start| *start >= begin && *start <= complete);
-        let process = self.process.id(application.bytes, &mut context.processes, |raw| Ok(text(raw)))?;
+        let process = context.process(application.bytes)?;
         out.push(Request {
             start: start.map(Nanos),
             complete: Some(Nanos(complete)),

@@ -61,10 +61,8 @@ impl RwbsOperation {
 /// A leading `F` is a cache flush before the operation, an `F` after it forced unit access; `FF` and blkparse's `FN` are the
 /// flush itself. A write of zeroes (`WZ`, `N` up to Linux 6.17) is read as a write: blktrace before version 8 has no mark for
 /// it, so this is the only rule that results in the same requests for every format. `ZA` appends data to a zone. Newer kernels
-/// (6.18) distinguish the commands to zones (`ZR`, `ZRA`, `ZF`, `ZO`, `ZC`).
-///
-/// # Errors
-/// [`ErrorClass::Value`] on an unknown letter.
+/// (6.18) distinguish the commands to zones (`ZR`, `ZRA`, `ZF`, `ZO`, `ZC`). Fails with [`ErrorClass::Value`] on an
+/// unknown letter.
 #[inline]
 pub fn read(field: &[u8], column: u64) -> Result<RwbsMeaning> {
     match zone_command(field) {
@@ -73,10 +71,7 @@ pub fn read(field: &[u8], column: u64) -> Result<RwbsMeaning> {
     }
 }
 
-/// As [`read`] for tables of requests, in which a command to a zone is an error.
-///
-/// # Errors
-/// As [`read`].
+/// As [`read`] for tables of requests, in which a command to a zone is an error. Fails as [`read`].
 pub fn parse(field: &[u8], column: u64) -> Result<RwbsOperation> {
     match zone_command(field) {
         None => of_request(field, column),

@@ -55,7 +55,6 @@ impl SnoopColumn {
         matches!(self, SnoopColumn::Start(_) | SnoopColumn::End(_) | SnoopColumn::Clock)
     }
 
-    /// The name for errors.
     fn name(self) -> &'static str {
         match self {
             SnoopColumn::Start(_) => "start",
@@ -172,7 +171,6 @@ impl<'a> LineWords<'a> {
     }
 }
 
-/// The fields of a line that are read.
 #[derive(Default)]
 struct SnoopRow<'a> {
     start: Option<i64>,
@@ -196,8 +194,6 @@ struct SnoopTable {
     /// The places of the columns of processes and of the time, if the table has them.
     process_at: Option<usize>,
     time_at: Option<usize>,
-    process: NameIdCache,
-    device: NameIdCache,
     /// Number of midnights so far, and the previous time of day.
     midnights: i64,
     time_of_day: i64,
@@ -226,7 +222,6 @@ impl SnoopTable {
         needed.into_iter().find(|(column, _)| !self.columns.contains(column)).map(|(_, name)| name)
     }
 
-    /// The index of a column; `None` if the table lacks it.
     fn position(&self, wanted: SnoopColumn) -> Option<usize> {
         self.columns.iter().position(|column| *column == wanted)
     }
@@ -262,7 +257,6 @@ impl SnoopTable {
         }
     }
 
-    /// Reads the fields of a line.
     fn row<'a>(&mut self, words: &LineWords<'a>) -> Result<SnoopRow<'a>> {
         let mut row = SnoopRow::default();
         let extra = (words.count + 1).saturating_sub(self.columns.len());
@@ -328,9 +322,9 @@ impl SnoopTable {
         let arrival = start.checked_sub(row.queue.unwrap_or(0)).ok_or_else(bad)?;
         let process = match row.process {
             b"" | b"?" => None,
-            name => Some(self.process.id(name, &mut context.processes, |raw| Ok(text(raw)))?),
+            name => Some(context.process(name)?),
         };
-        let device = self.device.id(row.device, &mut context.devices, |raw| Ok(text(raw)))?;
+        let device = context.device(row.device)?;
         Ok(Some(Request {
             // With -Q, the start of iosnoop is that of the queue, and its output does not show whether -Q was given.
             start: row.start.is_none().then_some(Nanos(start)),
@@ -478,15 +472,7 @@ pub(super) static BIOSNOOP: TraceFormat = TraceFormat {
     about: "biosnoop of bcc and libbpf-tools, with -Q, -P and -t too",
     known_by: "its heading (`TIME(s) COMM PID DISK ...`), or a line of its columns",
     from: "`biosnoop` of bcc, `biosnoop -Q` of bcc or libbpf-tools",
-    gives: &[
-        TraceColumn::Start,
-        TraceColumn::Issue,
-        TraceColumn::Complete,
-        TraceColumn::Flags,
-        TraceColumn::Pid,
-        TraceColumn::Process,
-        TraceColumn::Device,
-    ],
+    gives: TraceColumn::OF_BLOCK_LAYER,
     unknown: "merges and errors; the wait in the queue without `-Q`; of bcc all flags but the operation",
     recorded: RecordedFeatures::of(&[Op::Flush], RequestFlags(0)),
     times: FormatTimes::Fixed(TimeUnit::Seconds),

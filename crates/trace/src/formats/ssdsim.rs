@@ -31,7 +31,7 @@ pub(super) static SSDSIM: TraceFormat = TraceFormat {
     times: FormatTimes::Open(TimeUnit::Nanos),
     sniff: |head, _| is_record(head) && is_digits(blank_separated(first_line(head)).next().unwrap_or(&[])),
     open: |input, options| open(&SSDSIM, TimeUnit::Nanos, input, options),
-    writes: Some((HOLDS, create)),
+    writes: Some((HOLDS, |file, _| LineSink::create(file, SsdsimWriter { origin: None }))),
     ..TraceFormat::READ_ONLY
 };
 
@@ -55,13 +55,12 @@ fn open(
     input: DecompressedInput,
     options: &ReadOptions,
 ) -> Result<Box<dyn TraceSource>> {
-    let reader = SsdsimFormat { unit: options.time_unit_or(unit)?, device: NameIdCache::default() };
+    let reader = SsdsimFormat { unit: options.time_unit_or(unit)? };
     LineSource::open(format.name, reader, input, options)
 }
 
 struct SsdsimFormat {
     unit: TimeUnit,
-    device: NameIdCache,
 }
 
 impl LineFormat for SsdsimFormat {
@@ -70,9 +69,9 @@ impl LineFormat for SsdsimFormat {
     fn parse_fast<'a>(&mut self, lines: &'a [u8], context: &mut ParseContext) -> Option<(Request, &'a [u8])> {
         let mut fields = FastFields::new(lines);
         let arrival = Nanos(fields.time(self.unit)?);
-        let device = match self.device.last() {
+        let device = match context.last_device.last() {
             Some((id, name)) if fields.is(name) => id,
-            _ => self.device.id_if_known(fields.number_and_text()?.1, &context.devices)?,
+            _ => context.last_device.id_if_known(fields.number_and_text()?.1, &context.devices)?,
         };
         let sector = Sector(fields.number()?);
         let count = u32::try_from(fields.number()?).ok().filter(|count| *count > 0)?;
@@ -101,7 +100,7 @@ impl LineFormat for SsdsimFormat {
         fields.end()?;
         device.unsigned()?;
         let count = size.sectors()?;
-        let device = self.device.id(device.bytes, &mut context.devices, |raw| Ok(text(raw)))?;
+        let device = context.device(device.bytes)?;
         out.push(Request { device: Some(device), ..Request::new(arrival, op, sector, count) });
         Ok(())
     }
@@ -109,10 +108,6 @@ impl LineFormat for SsdsimFormat {
 
 /// Writes records of SSDsim. Times are in nanoseconds since the first request, because the simulators wait for it from time 0.
 /// The device is its index in the trace's list of devices.
-fn create(file: AtomicFile, _header: &TraceHeader) -> Result<Box<dyn TraceSink>> {
-    Ok(Box::new(LineSink::new(file, SsdsimWriter { origin: None })))
-}
-
 struct SsdsimWriter {
     /// The first arrival.
     origin: Option<Nanos>,
@@ -144,7 +139,7 @@ pub(super) static MQSIM: TraceFormat = TraceFormat {
     times: FormatTimes::Open(TimeUnit::Nanos),
     sniff: |head, path| path.extension().is_some_and(|ending| ending == "mqsim") && is_record(head),
     open: |input, options| open(&MQSIM, TimeUnit::Nanos, input, options),
-    writes: Some((HOLDS, create)),
+    writes: Some((HOLDS, |file, _| LineSink::create(file, SsdsimWriter { origin: None }))),
     ..TraceFormat::READ_ONLY
 };
 
@@ -178,7 +173,7 @@ mod tests {
             unit in prop::sample::select(&[TimeUnit::Seconds, TimeUnit::Millis, TimeUnit::Nanos][..]),
             end in prop::sample::select(&["", "\n"][..]),
         ) {
-            let reader = || SsdsimFormat { unit, device: NameIdCache::default() };
+            let reader = || SsdsimFormat { unit };
             agree(reader, &(lines.join("\n") + end));
         }
     }

@@ -112,7 +112,6 @@ struct SystracePage {
     input: BufReader<Box<dyn Read + Send>>,
     part: SystracePart,
     line: Vec<u8>,
-    /// Number of bytes of `line` that were returned.
     returned_bytes: usize,
     /// The text of a compressed page, which is read instead of the rest.
     inner: Option<Box<dyn Read + Send>>,

@@ -155,7 +155,6 @@ impl FormatCapabilities {
         self.ops.len() == Op::ALL.len() && self.columns.len() >= columns && self.tick_ns == 1
     }
 
-    /// Whether writing `request` with its notes loses its value in `column`.
     pub(crate) fn loses(&self, column: TraceColumn, request: &Request, notes: &[BlockNote]) -> bool {
         let time = |time: Option<Nanos>| {
             time.is_some_and(|time| !self.columns.contains(&column) || time.0 % self.tick_ns != 0)
@@ -222,7 +221,6 @@ impl TimeUnit {
     /// The units that can be chosen, the coarsest first.
     pub(crate) const CHOICES: [TimeUnit; 4] = [TimeUnit::Seconds, TimeUnit::Millis, TimeUnit::Micros, TimeUnit::Nanos];
 
-    /// The unit of this name.
     pub(crate) fn by_name(name: &str) -> Result<TimeUnit> {
         TimeUnit::CHOICES.into_iter().find(|unit| unit.name() == name).ok_or_else(|| {
             Error::new(ErrorClass::Config, "is not a unit of time")

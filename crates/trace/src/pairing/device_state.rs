@@ -11,7 +11,6 @@ pub(super) const ALLOCATED: u8 = 2;
 /// Stage of an I/O: it was queued.
 pub(super) const QUEUED: u8 = 3;
 
-/// The state of one device.
 #[derive(Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each says whether the recording holds one kind of event")]
 pub(super) struct DevicePairingState {

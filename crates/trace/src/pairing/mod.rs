@@ -138,7 +138,8 @@ pub struct EventPairer {
     devices: BTreeMap<NameId, DevicePairingState>,
     counts: EventCounts,
     appends: OpenZoneAppends,
-    special: SpecialCommandCounts,
+    /// Steps of commands that are not requests.
+    pub(crate) special: SpecialCommandCounts,
 }
 
 impl EventPairer {
@@ -183,7 +184,7 @@ impl EventPairer {
             self.special.error(event.error);
         }
         if event.zeroes {
-            self.special.zeroes(event.kind);
+            self.special.zeroes.see((), event.kind);
         }
         match event.kind {
             BlockEventKind::Queue => device.queue(event, QUEUED, books),
@@ -199,31 +200,11 @@ impl EventPairer {
             BlockEventKind::Split(at) => device.split(event, at, books),
         }
         if books.counts.without_data > without_data {
-            self.special.packet(None, event.kind);
+            self.special.packets.see(None, event.kind);
         }
         if device.is_full() {
             self.give_up(MAX_OPEN, ledger, out);
         }
-    }
-
-    /// Counts a step of a command to a zone, which is not a request.
-    pub fn zone(&mut self, command: ZoneCommand, step: BlockEventKind) {
-        self.special.zone(command, step);
-    }
-
-    /// Counts a step of a packet of a program, which is not a request. `code` is its operation code, if it is recorded.
-    pub fn packet(&mut self, code: Option<u8>, step: BlockEventKind) {
-        self.special.packet(code, step);
-    }
-
-    /// The packets of programs in words; `None` if there are none.
-    pub fn packets(&self) -> Option<String> {
-        self.special.packets()
-    }
-
-    /// The note for the trace: commands to zones, writes of zeroes, and errors; `None` if there are none.
-    pub fn note(&self) -> Option<String> {
-        self.special.note()
     }
 
     /// Notes that I/O to this device was passed on to another one.

@@ -22,7 +22,6 @@ pub(super) struct OpenRequest {
     pub(super) served: Option<Nanos>,
     /// Whether it was completed in parts, each with a command of its own.
     pub(super) in_parts: bool,
-    /// Number of its events.
     pub(super) events: u64,
 }
 
@@ -285,7 +284,6 @@ struct ZoneAppend {
     sectors: u32,
 }
 
-/// The zone appends in flight.
 #[derive(Debug, Default)]
 pub(super) struct OpenZoneAppends(VecDeque<ZoneAppend>);
 

@@ -6,7 +6,7 @@ use crate::{BlockEventKind, Ledger, Request};
 
 /// Counts of commands of some kinds, by the step that was recorded.
 #[derive(Clone, Debug)]
-struct CommandStepCounts<K> {
+pub(crate) struct CommandStepCounts<K> {
     issued: BTreeMap<K, u64>,
     completed: BTreeMap<K, u64>,
     queued: BTreeMap<K, u64>,
@@ -19,7 +19,7 @@ impl<K> Default for CommandStepCounts<K> {
 }
 
 impl<K: Ord> CommandStepCounts<K> {
-    fn see(&mut self, kind: K, step: BlockEventKind) {
+    pub fn see(&mut self, kind: K, step: BlockEventKind) {
         let counts = match step {
             BlockEventKind::Issue => &mut self.issued,
             BlockEventKind::Complete => &mut self.completed,
@@ -43,28 +43,16 @@ impl<K: Ord> CommandStepCounts<K> {
 
 /// The counts of a recording.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SpecialCommandCounts {
-    zones: CommandStepCounts<ZoneCommand>,
-    zeroes: CommandStepCounts<()>,
+pub(crate) struct SpecialCommandCounts {
+    pub zones: CommandStepCounts<ZoneCommand>,
+    pub zeroes: CommandStepCounts<()>,
     /// By operation code; `None` if it is not recorded.
-    packets: CommandStepCounts<Option<u8>>,
+    pub packets: CommandStepCounts<Option<u8>>,
     /// Failed completions, by the kernel's negative number.
     errors: BTreeMap<i32, u64>,
 }
 
 impl SpecialCommandCounts {
-    pub fn zone(&mut self, command: ZoneCommand, step: BlockEventKind) {
-        self.zones.see(command, step);
-    }
-
-    pub fn zeroes(&mut self, step: BlockEventKind) {
-        self.zeroes.see((), step);
-    }
-
-    pub fn packet(&mut self, code: Option<u8>, step: BlockEventKind) {
-        self.packets.see(code, step);
-    }
-
     #[cold]
     pub fn error(&mut self, error: i32) {
         *self.errors.entry(error).or_default() += 1;
@@ -83,7 +71,7 @@ impl SpecialCommandCounts {
     }
 
     /// The packets of programs, such as `2 packets of programs (2 x SCSI 0x12)`; `None` if there are none.
-    pub fn packets(&self) -> Option<String> {
+    pub fn packets_text(&self) -> Option<String> {
         let count: u64 = self.packets.counts().values().sum();
         let list = self.packets.list(|code| match code {
             Some(code) => format!("SCSI {code:#04x}"),
@@ -187,10 +175,10 @@ mod tests {
     fn commands_are_counted_by_their_issues_or_by_what_is_recorded() {
         let mut special = SpecialCommandCounts::default();
         assert_eq!(special.note(), None);
-        special.zone(ZoneCommand::Reset, BlockEventKind::Complete);
-        special.zone(ZoneCommand::Reset, BlockEventKind::Complete);
+        special.zones.see(ZoneCommand::Reset, BlockEventKind::Complete);
+        special.zones.see(ZoneCommand::Reset, BlockEventKind::Complete);
         assert!(special.note().unwrap().ends_with(": 2 x zone reset"));
-        special.zone(ZoneCommand::ResetAll, BlockEventKind::Issue);
+        special.zones.see(ZoneCommand::ResetAll, BlockEventKind::Issue);
         assert!(special.note().unwrap().ends_with(": 1 x zone reset all"));
     }
 
@@ -201,10 +189,10 @@ mod tests {
             special.error(error);
         }
         assert!(special.note().unwrap().ends_with(": 1 x -110 (ETIMEDOUT), 1 x -42, 2 x -5 (EIO)"));
-        special.packet(Some(0x12), BlockEventKind::Issue);
-        special.packet(Some(0x12), BlockEventKind::Complete);
-        assert_eq!(special.packets().unwrap(), "1 packet of programs (1 x SCSI 0x12)");
-        special.packet(None, BlockEventKind::Issue);
-        assert!(special.packets().unwrap().starts_with("2 packets of programs (1 x without data, 1 x SCSI"));
+        special.packets.see(Some(0x12), BlockEventKind::Issue);
+        special.packets.see(Some(0x12), BlockEventKind::Complete);
+        assert_eq!(special.packets_text().unwrap(), "1 packet of programs (1 x SCSI 0x12)");
+        special.packets.see(None, BlockEventKind::Issue);
+        assert!(special.packets_text().unwrap().starts_with("2 packets of programs (1 x without data, 1 x SCSI"));
     }
 }

@@ -130,7 +130,6 @@ impl RequestScreen {
 }
 
 impl Batch {
-    /// The batch with a flag set in these rows.
     fn flagged(self, rows: &[usize], flag: RequestFlags) -> Batch {
         let mut flags = self.flags.to_vec();
         for row in rows {

@@ -27,7 +27,7 @@ pub(super) struct ReissueDetector {
 
 impl ReissueDetector {
     pub fn new(window: ReissueWindow) -> Self {
-        Self { window, recent: RecentRequests::new(window.latest_ns()), workers: Vec::new(), could_detect: false }
+        Self { window, recent: RecentRequests::new(window.latest.0), workers: Vec::new(), could_detect: false }
     }
 
     /// Whether any batch had the processes or completions that are needed.
@@ -97,9 +97,7 @@ impl Default for ReissueWindow {
 }
 
 impl ReissueWindow {
-    /// Parses `SOONEST-LATEST`, as `0.5ms-3ms` or `0-100ms`; a number alone is in seconds.
-    ///
-    /// # Errors
+    /// Parses `SOONEST-LATEST`, as `0.5ms-3ms` or `0-100ms`; a number alone is in seconds. Fails with
     /// [`ErrorClass::Config`] if the text is not such a range, or its end is more than 1 s.
     pub fn parse(text: &str) -> Result<Self> {
         let range = text.split_once('-').and_then(|(soonest, latest)| {
@@ -112,13 +110,9 @@ impl ReissueWindow {
         })
     }
 
-    pub(super) fn latest_ns(self) -> i64 {
-        self.latest.0
-    }
-
     /// Whether a second issue this many nanoseconds after the first may be of the same request.
     #[inline]
-    pub(super) fn holds(self, after_ns: i64) -> bool {
+    fn holds(self, after_ns: i64) -> bool {
         (self.soonest.0..=self.latest.0).contains(&after_ns)
     }
 }

@@ -189,9 +189,7 @@ pub struct RequestFilter {
 
 impl RequestFilter {
     /// Parses texts such as `device=8,0,process=kworker/*|fio`. The conditions of all texts must hold. Several values of a key
-    /// are joined with `|` or given one by one. A comma ends a value if a key follows.
-    ///
-    /// # Errors
+    /// are joined with `|` or given one by one. A comma ends a value if a key follows. Fails with
     /// [`ErrorClass::Config`] at an unknown key, or an invalid value.
     pub fn parse(texts: &[String]) -> Result<Self> {
         let mut only = Self::default();

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{fixture, lenient, read, read_bytes, read_with};
+use crate::support::{lenient, read, read_bytes, read_plain};
 use emmclab_trace::formats::files;
-use emmclab_trace::{ErrorClass, Nanos, Op, ReadOptions, RequestFlags, Sector};
+use emmclab_trace::{ErrorClass, Nanos, Op, RequestFlags, Sector};
 
 /// A record of version 7 in little-endian order.
 fn record(sequence: u32, time: u64, sector: u64, bytes: u32, action: u32, cpu: u32, payload: &[u8]) -> Vec<u8> {
@@ -72,7 +72,7 @@ fn a_recording_cut_at_any_byte_says_where() {
     ]
     .concat();
     for length in 1..whole.len() {
-        let result = read_bytes(&whole[..length], "bin", &ReadOptions::default());
+        let result = read_plain(&whole[..length], "bin");
         if length == 48 || length == 48 + 51 {
             // Cut between records: an open request of a recording without completions.
             assert_eq!(result.unwrap().requests.len(), 1);
@@ -102,7 +102,7 @@ fn any_byte_changed_never_panics() {
         for mask in [0x01, 0x80, 0xff] {
             let mut bytes = whole.clone();
             bytes[at] ^= mask;
-            let _ = read_bytes(&bytes, "bin", &ReadOptions::default());
+            let _ = read_plain(&bytes, "bin");
             let _ = read_bytes(&bytes, "bin", &lenient());
         }
     }
@@ -112,7 +112,7 @@ fn any_byte_changed_never_panics() {
 fn another_version_is_refused_by_its_number() {
     let mut bytes = record(1, 10, 8, 4096, QUEUE, 0, &[]);
     bytes[0] = 6;
-    let error = read_bytes(&bytes, "bin", &ReadOptions::default()).unwrap_err();
+    let error = read_plain(&bytes, "bin").unwrap_err();
     assert_eq!((error.kind(), error.field()), (ErrorClass::Unsupported, Some("version")));
 }
 
@@ -155,7 +155,7 @@ fn version_8_is_read_with_appends_where_they_were_written_and_commands_to_zones_
         wide_request(6_000, (8, 8), 4096, 1),
     ]
     .concat();
-    let trace = read_bytes(&bytes, "bin", &ReadOptions::default()).unwrap();
+    let trace = read_plain(&bytes, "bin").unwrap();
     let seen: Vec<_> = trace.requests.iter().map(|one| (one.arrival.0, one.sector.0, one.sectors, one.op)).collect();
     let expected =
         [(2_000, 0, 8, Op::Write), (3_000, 64, 8, Op::Write), (4_000, 2048, 2048, Op::Write), (6_000, 8, 8, Op::Read)];
@@ -165,7 +165,7 @@ fn version_8_is_read_with_appends_where_they_were_written_and_commands_to_zones_
     assert!(note.contains("1 x zone reset, 1 x zone finish") && note.contains("1 x write zeroes"), "{note}");
     assert_eq!((trace.ledger.skipped, trace.ledger.unpaired, trace.ledger.lost), (6, 0, 0));
     for length in 1..64 {
-        assert!(read_bytes(&bytes[..length], "bin", &ReadOptions::default()).is_err());
+        assert!(read_plain(&bytes[..length], "bin").is_err());
     }
 }
 
@@ -184,18 +184,10 @@ fn files_of_processors_that_are_missing_are_named() {
 }
 
 #[test]
-fn both_byte_orders_read_the_same() {
-    let [little, big] = ["little", "big"].map(|name| read_with(&fixture(name), &ReadOptions::default()).unwrap());
-    assert_eq!(little.requests, big.requests);
-    assert_eq!((little.ledger, little.processes), (big.ledger, big.processes));
-}
-
-#[test]
 fn an_error_of_a_completion_marks_the_request_as_failed() {
     let mut complete = record(2, 30, 8, 4096, COMPLETE, 0, &[]);
     complete[44..46].copy_from_slice(&(-5_i16).to_le_bytes());
-    let trace = read_bytes(&[record(1, 20, 8, 4096, ISSUE, 0, &[]), complete].concat(), "bin", &ReadOptions::default())
-        .unwrap();
+    let trace = read_plain([record(1, 20, 8, 4096, ISSUE, 0, &[]), complete].concat(), "bin").unwrap();
     assert!(trace.requests[0].flags.contains(RequestFlags::FAILED));
     assert_eq!((trace.ledger.failed, trace.requests[0].response()), (1, None));
 }

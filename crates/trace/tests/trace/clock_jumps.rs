@@ -3,10 +3,9 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use emmclab_trace::formats::DecompressedInput;
+use crate::support::{convert, read_plain};
 use emmclab_trace::{
     ArrivalGaps, ClockJumps, ErrorClass, JumpDirection, Ledger, MendClock, Nanos, ReadOptions, Result, TraceReader,
-    TraceWriter, WriteOptions,
 };
 use proptest::prelude::*;
 
@@ -50,52 +49,31 @@ fn days_and_nights(days: i64, longest: i64) -> impl Iterator<Item = i64> {
 }
 
 #[test]
-fn one_gap_of_days_among_milliseconds_is_a_jump() {
+fn gaps_of_an_hour_and_more_that_are_far_above_all_others_are_jumps() {
     assert_eq!(jumps(day(20 * S)), NONE);
     assert_eq!(jumps(day(20 * S).chain([6 * DAY]).chain(day(20 * S))), [6 * DAY]);
-}
-
-#[test]
-fn several_gaps_far_above_all_others_are_jumps() {
     let gaps = day(20 * S).chain([6 * DAY]).chain(day(30 * S)).chain([2 * H]).chain(day(20 * S));
     assert_eq!(jumps(gaps), [6 * DAY, 2 * H]);
-}
-
-#[test]
-fn an_hour_is_the_least_and_a_hundred_times_the_next_gap() {
+    // An hour is the least, and a hundred times the next gap.
     assert_eq!(jumps(day(20 * S).chain([H])), [H]);
     assert_eq!(jumps(day(20 * S).chain([H - 1])), NONE);
     assert_eq!(jumps(day(20 * S).chain([36 * S, H - S])), NONE);
     assert_eq!(jumps(day(20 * S).chain([36 * S, H])), [H]);
     assert_eq!(jumps(day(20 * S).chain([36 * S + 1, H])), NONE);
-}
-
-#[test]
-fn nights_of_days_with_gaps_of_half_an_hour_are_no_jumps() {
-    assert_eq!(jumps(days_and_nights(7, 30 * MIN)), NONE);
-}
-
-#[test]
-fn a_jump_of_forty_days_among_nights_is_one() {
-    assert_eq!(jumps(days_and_nights(4, 30 * MIN).chain([40 * DAY]).chain(days_and_nights(3, 30 * MIN))), [40 * DAY]);
-}
-
-#[test]
-fn a_weekend_of_sixty_hours_among_nights_is_no_jump() {
-    assert_eq!(jumps(days_and_nights(4, 30 * MIN).chain([60 * H]).chain(days_and_nights(5, 30 * MIN))), NONE);
-}
-
-#[test]
-fn nights_count_as_pauses_only_where_no_gap_of_the_day_exceeds_some_minutes() {
-    assert_eq!(jumps(days_and_nights(3, 6 * MIN)), NONE);
-    assert_eq!(jumps(days_and_nights(3, 4 * MIN)), [8 * H + 2 * MIN, 8 * H + MIN, 8 * H]);
-}
-
-#[test]
-fn a_trace_of_long_gaps_only_has_nothing_to_compare_them_with() {
+    // A trace of long gaps only has nothing to compare them with.
     assert_eq!(jumps([2 * DAY]), NONE);
     assert_eq!(jumps([2 * DAY; 5]), NONE);
     assert_eq!(jumps([]), NONE);
+}
+
+#[test]
+fn nights_and_weekends_are_no_jumps_where_gaps_of_the_day_reach_minutes() {
+    let week = |gap: i64| days_and_nights(4, 30 * MIN).chain([gap]).chain(days_and_nights(5, 30 * MIN));
+    assert_eq!(jumps(days_and_nights(7, 30 * MIN)), NONE);
+    assert_eq!(jumps(week(60 * H)), NONE);
+    assert_eq!(jumps(week(40 * DAY)), [40 * DAY]);
+    assert_eq!(jumps(days_and_nights(3, 6 * MIN)), NONE);
+    assert_eq!(jumps(days_and_nights(3, 4 * MIN)), [8 * H + 2 * MIN, 8 * H + MIN, 8 * H]);
 }
 
 #[test]
@@ -423,13 +401,7 @@ fn windows_and_formats_change_nothing() {
         assert_eq!((&wide.requests, wide.counts(), &wide.jumps), (&plain.requests, plain.counts(), &plain.jumps));
         for ending in ["parquet", "csv"] {
             let converted = folder.path().join(format!("converted.{ending}"));
-            let options = ReadOptions { mend_clock: mend, ..ReadOptions::default() };
-            let mut reader = TraceReader::open(&path, &options).unwrap();
-            let mut writer = TraceWriter::create(&converted, &reader.header(), &WriteOptions::default()).unwrap();
-            while let Some(batch) = reader.next_batch().unwrap() {
-                writer.write(&batch).unwrap();
-            }
-            writer.finish(&reader.ledger(), &reader.header()).unwrap();
+            convert(&path, &ReadOptions { mend_clock: mend, ..ReadOptions::default() }, &converted);
             let again = read_file(&converted, None, None).unwrap();
             assert_eq!(again.requests, plain.requests);
             if ending == "parquet" {
@@ -444,13 +416,8 @@ fn jumps_of_a_parquet_trace_are_found_and_taken_out_too() {
     let folder = tempfile::tempdir().unwrap();
     let times: Vec<_> = steady(0, 30_000).chain(steady(6 * DAY, 30_000)).collect();
     let path = file(folder.path(), &times);
-    let mut reader = TraceReader::open(&path, &ReadOptions::default()).unwrap();
     let converted = folder.path().join("converted.parquet");
-    let mut writer = TraceWriter::create(&converted, &reader.header(), &WriteOptions::default()).unwrap();
-    while let Some(batch) = reader.next_batch().unwrap() {
-        writer.write(&batch).unwrap();
-    }
-    writer.finish(&reader.ledger(), &reader.header()).unwrap();
+    convert(&path, &ReadOptions::default(), &converted);
     assert_eq!(read_file(&converted, None, None).unwrap().counts(), (1, 0));
     let mended = read_file(&converted, Some(MendClock::Jumps), None).unwrap();
     assert_eq!(mended.counts(), (1, 1));
@@ -497,8 +464,6 @@ fn a_length_has_a_unit_or_is_in_seconds_and_nonsense_is_refused_with_a_hint() {
 #[test]
 fn a_matched_event_that_ends_late_shows_no_backward_jump() {
     // Requests of two devices without completions come device by device.
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("trace.blkparse");
     let mut text = String::new();
     for i in 0..1_000_u64 {
         for device in ["8,0", "8,16"] {
@@ -506,9 +471,6 @@ fn a_matched_event_that_ends_late_shows_no_backward_jump() {
             writeln!(text, "{device} 0 {i} {s:5}.{ns:09} 1234 Q WS {} + 8 [app]", i * 8).unwrap();
         }
     }
-    std::fs::write(&path, text).unwrap();
-    assert!(DecompressedInput::open(&path).unwrap().is_regular());
-    let mut reader = TraceReader::open(&path, &ReadOptions::default()).unwrap();
-    while reader.next_batch().unwrap().is_some() {}
-    assert_eq!((reader.ledger().kept, reader.ledger().clock_jumps), (2_000, 0));
+    let ledger = read_plain(text, "blkparse").unwrap().ledger;
+    assert_eq!((ledger.kept, ledger.clock_jumps), (2_000, 0));
 }

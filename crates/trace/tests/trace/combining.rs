@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::support::convert;
 use emmclab_trace::{
     BatchBuilder, ErrorClass, Ledger, Nanos, Op, ReadOptions, Request, RequestFlags, Sector, TraceCombiner,
-    TraceHeader, TraceInput, TraceReader, TraceWriter, WriteOptions,
+    TraceHeader, TraceInput, TraceWriter, WriteOptions,
 };
 
 /// A BIOtracer log of writes at these milliseconds after `epoch_s`, on sectors from `sector` on.
@@ -160,16 +161,6 @@ fn read_header(paths: &[&Path]) -> TraceHeader {
     combined.header()
 }
 
-/// Writes a trace as Parquet, as `convert` does.
-fn converted(input: &Path, output: &Path) {
-    let mut reader = TraceReader::open(input, &ReadOptions::default()).unwrap();
-    let mut writer = TraceWriter::create(output, &reader.header(), &WriteOptions::default()).unwrap();
-    while let Some(batch) = reader.next_batch().unwrap() {
-        writer.write(&batch).unwrap();
-    }
-    writer.finish(&reader.ledger(), &reader.header()).unwrap();
-}
-
 #[test]
 fn what_a_trace_records_is_kept_by_a_conversion_and_of_several_traces_what_all_record() {
     let folder = tempfile::tempdir().unwrap();
@@ -179,7 +170,7 @@ fn what_a_trace_records_is_kept_by_a_conversion_and_of_several_traces_what_all_r
     std::fs::write(&blocks, "  8,0 3 1 0.000001000 697 Q WS 8 + 8 [a]\n  8,0 3 2 0.000002000 697 C WS 8 + 8 [0]\n")
         .unwrap();
     for (input, output) in [(&log, path("log.parquet")), (&blocks, path("blocks.parquet"))] {
-        converted(input, &output);
+        convert(input, &ReadOptions::default(), &output);
         assert_eq!(read_header(&[&output]).recorded, read_header(&[input]).recorded);
         assert!(read_header(&[input]).recorded.is_some());
     }

@@ -1,6 +1,6 @@
 //! Traces without a request: the message says what they hold, and its cure works.
 
-use crate::support::{SAMPLES, lenient, read_bytes};
+use crate::support::{SAMPLES, lenient, read_bytes, read_plain};
 use emmclab_trace::{Error, ErrorClass, ReadOptions};
 
 const ISSUE: &str = "dd-2 [000] ..... 1.000000: block_rq_issue: 8,0 R 4096 () 8 + 8 [dd]\n";
@@ -8,13 +8,13 @@ const COMPLETE: &str = "dd-2 [000] ..... 1.000100: block_rq_complete: 8,0 R () 8
 const SWITCH: &str = "dd-2 [000] ..... 1.000050: sched_switch: prev_comm=dd prev_pid=2 ==> next_comm=x next_pid=3\n";
 
 fn refused(text: &str) -> (String, String) {
-    let error: Error = read_bytes(text.as_bytes(), "txt", &ReadOptions::default()).unwrap_err();
+    let error: Error = read_plain(text, "txt").unwrap_err();
     assert_eq!(error.kind(), ErrorClass::Empty, "{error}");
     (error.to_string(), error.hint_text().unwrap().to_owned())
 }
 
 fn requests(text: &str) -> usize {
-    read_bytes(text.as_bytes(), "txt", &ReadOptions::default()).unwrap().requests.len()
+    read_plain(text, "txt").unwrap().requests.len()
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn skipping_bad_lines_is_advised_where_it_helps_and_only_there() {
 #[test]
 fn a_bad_first_line_before_good_ones_can_be_skipped() {
     let text = format!("dd-2 [000] ..... 1.000000: block_rq_issue: 8,0 K 4096 () 8 + 8 [dd]\n{ISSUE}{COMPLETE}");
-    let error = read_bytes(text.as_bytes(), "txt", &ReadOptions::default()).unwrap_err();
+    let error = read_plain(&text, "txt").unwrap_err();
     assert!(error.hint_text().unwrap().contains("--lenient"), "{error}");
     let trace = read_bytes(text.as_bytes(), "txt", &lenient()).unwrap();
     assert_eq!((trace.requests.len(), trace.ledger.skipped), (1, 1));
@@ -95,10 +95,10 @@ fn a_bad_first_line_before_good_ones_can_be_skipped() {
 
 #[test]
 fn files_that_are_no_traces_are_named() {
-    let error = read_bytes(b"PK\x03\x04\x14\0\0\0\x08\0", "zip", &ReadOptions::default()).unwrap_err();
+    let error = read_plain(b"PK\x03\x04\x14\0\0\0\x08\0", "zip").unwrap_err();
     assert_eq!(error.kind(), ErrorClass::UnknownFormat);
     assert!(error.to_string().contains("this is no trace, but a zip archive"), "{error}");
     let page = b"<!doctype html>\n<html lang=\"en\">\n<head>\n<title>chat - emmclab</title>\n";
-    let error = read_bytes(page, "html", &ReadOptions::default()).unwrap_err();
+    let error = read_plain(page, "html").unwrap_err();
     assert!(error.to_string().contains("a report page of emmclab"), "{error}");
 }

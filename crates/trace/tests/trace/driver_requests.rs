@@ -1,11 +1,13 @@
-//! Recordings without block events: the commands of the drivers become the requests.
+//! Commands of drivers: in recordings without block events they become the requests; beside block events their ends are the times of the
+//! device.
 
 use std::fmt::Write as _;
 
-use emmclab_trace::{CommandKind, Op, RecordedActivity, Request, RequestFlags};
+use emmclab_trace::{CommandKind, Nanos, Op, RecordedActivity, Request, RequestFlags};
 
-use crate::support::{Trace, read_bytes};
-use emmclab_trace::ReadOptions;
+use crate::support::{Trace, read_plain};
+
+const BASE: i64 = 49_000_000_000;
 
 /// Lines `microseconds event: payload` as the tracer writes them.
 fn read(events: &str) -> Trace {
@@ -14,12 +16,12 @@ fn read(events: &str) -> Trace {
         let (time, event) = line.split_once(' ').unwrap();
         let _ = writeln!(text, "  mmcqd/0-82    [000] ...1    49.{time:0>6}: {event}");
     }
-    read_bytes(text.as_bytes(), "txt", &ReadOptions::default()).unwrap()
+    read_plain(text, "txt").unwrap()
 }
 
 /// Operation, place, length, and times in microseconds behind the 49th second; -1 where missing.
 fn rows(trace: &Trace) -> Vec<(Op, u64, u32, [i64; 3])> {
-    let time = |time: Option<emmclab_trace::Nanos>| time.map_or(-1, |time| (time.0 - 49_000_000_000) / 1000);
+    let time = |time: Option<Nanos>| time.map_or(-1, |Nanos(time)| (time - BASE) / 1_000);
     let row = |request: &Request| {
         let times = [time(Some(request.arrival)), time(request.issue), time(request.complete)];
         (request.op, request.sector.0, request.sectors, times)
@@ -215,12 +217,8 @@ fn commands_of_which_no_end_was_recorded_are_kept_without_a_completion() {
 #[test]
 fn without_completions_the_end_of_the_command_is_the_end_of_the_request() {
     let write = "sbc_opcode=23 sbc_arg=0x80000008 blocks=8 block_size=512 data_flags=0x100";
-    let trace = read(
-        &["46 block_rq_issue: 179,0 WFS 0 () 4717976 + 8 [mmcqd/0]\n".to_owned(), start(72, "a", 25, 0x47_fd98, write)]
-            .into_iter()
-            .chain([done(269_701, "a", 25, 0, 0)])
-            .collect::<String>(),
-    );
+    let issue = "46 block_rq_issue: 179,0 WFS 0 () 4717976 + 8 [mmcqd/0]\n".to_owned();
+    let trace = read(&(issue + &start(72, "a", 25, 0x47_fd98, write) + &done(269_701, "a", 25, 0, 0)));
     assert_eq!(rows(&trace), [(Op::Write, 4_717_976, 8, [46, 72, 269_701])]);
 }
 
@@ -286,4 +284,63 @@ fn commands_of_scsi_disks_are_requests_in_blocks_of_the_disk() {
     );
     assert_eq!(trace.requests[1].flags, RequestFlags::FAILED);
     assert_eq!(trace.devices, ["scsi 0:0:0:0"]);
+}
+
+/// Start, issue, served and complete in microseconds behind the 49th second; -1 where missing.
+fn served_times(request: &Request) -> [i64; 4] {
+    let times = [request.start, request.issue, request.served, request.complete];
+    times.map(|time| time.map_or(-1, |Nanos(time)| (time - BASE) / 1_000))
+}
+
+/// A write of these sectors by the MMC driver, from the first time to the second.
+fn written(from: u32, to: u32, sector: u32, blocks: u32) -> String {
+    let data =
+        format!("sbc_opcode=23 sbc_arg=0x{blocks:x} blocks={blocks} block_size=512 blk_addr={sector} data_flags=0x100");
+    start(from, "a", 25, sector, &data) + &done(to, "a", 25, 0, 0)
+}
+
+#[test]
+fn service_is_that_of_the_device_where_its_driver_tells_both_ends() {
+    let trace = read(&format!(
+        "10 block_rq_issue: 179,0 W 4096 () 64 + 8 [dd]
+         {}
+         320 block_rq_complete: 179,0 W () 64 + 8 [0]
+         400 block_rq_issue: 179,0 R 4096 () 800 + 8 [dd]
+         500 block_rq_complete: 179,0 R () 800 + 8 [0]",
+        written(35, 300, 64, 8),
+    ));
+    let rows: Vec<_> = trace.requests.iter().map(|request| (served_times(request), request.service())).collect();
+    // The command of the second was not recorded: the time that the driver took is the best that is known.
+    let expected = [([10, 35, 300, 320], Some(Nanos(265_000))), ([400, 400, -1, 500], Some(Nanos(100_000)))];
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn a_request_that_took_several_commands_has_no_end_of_its_command() {
+    let trace = read(&format!(
+        "10 block_rq_issue: 179,0 W 8192 () 64 + 16 [dd]
+         {}
+         110 block_rq_complete: 179,0 W () 64 + 8 [0]
+         {}
+         210 block_rq_complete: 179,0 W () 72 + 8 [0]",
+        written(20, 100, 64, 8),
+        written(120, 200, 72, 8),
+    ));
+    assert_eq!(trace.requests.len(), 1);
+    assert_eq!((trace.requests[0].served, trace.requests[0].complete), (None, Some(Nanos(BASE + 210_000))));
+}
+
+#[test]
+fn a_request_that_was_given_back_is_served_by_its_last_command() {
+    let trace = read(&format!(
+        "10 block_rq_issue: 179,0 W 4096 () 64 + 8 [dd]
+         {}
+         40 block_rq_requeue: 179,0 W () 64 + 8 [0]
+         50 block_rq_issue: 179,0 W 4096 () 64 + 8 [dd]
+         {}
+         95 block_rq_complete: 179,0 W () 64 + 8 [0]",
+        written(20, 30, 64, 8),
+        written(60, 90, 64, 8),
+    ));
+    assert_eq!(served_times(&trace.requests[0]), [10, 60, 90, 95]);
 }

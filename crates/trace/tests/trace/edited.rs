@@ -1,11 +1,11 @@
 //! Text that people or programs changed after the recording: repeated, sorted by columns, with decimal commas, rounded by a
 //! spreadsheet.
 
-use crate::support::{SAMPLES, Trace, read_bytes};
+use crate::support::{SAMPLES, Trace, read_bytes, read_plain};
 use emmclab_trace::{Error, ErrorClass, Nanos, ReadOptions, Result};
 
 fn read(text: &str, ending: &str) -> Result<Trace> {
-    read_bytes(text.as_bytes(), ending, &ReadOptions::default())
+    read_plain(text, ending)
 }
 
 fn refused(text: &str) -> Error {

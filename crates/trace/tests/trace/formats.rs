@@ -1,10 +1,11 @@
 //! The registry: every format has a sample, is found by its content, and reads it right.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
-use crate::support::{SAMPLES, lenient, read, read_bytes, read_with};
+use crate::support::{SAMPLES, Trace, lenient, read, read_bytes, read_plain, read_with};
 use emmclab_trace::formats::{FORMATS, by_extension, by_name, writable};
-use emmclab_trace::{ErrorClass, Nanos, Op, ReadOptions, RequestFlags, Sector};
+use emmclab_trace::{ErrorClass, Nanos, Op, ReadOptions, Request, RequestFlags, Result, Sector};
 
 /// Formats whose samples are binary: each has a file of tests of its own.
 const BINARY: [&str; 6] = ["parquet", "blktrace", "perfetto", "lcs", "oracle-general", "vscsi"];
@@ -14,7 +15,7 @@ fn every_format_has_a_sample_and_a_line_about_it() {
     let registered: BTreeSet<_> = FORMATS.iter().map(|format| format.name).collect();
     assert_eq!(registered.len(), FORMATS.len(), "two formats share a name");
     let shown: BTreeSet<_> = SAMPLES.iter().map(|sample| sample.format).chain(BINARY).collect();
-    assert_eq!(registered, shown, "add the format's sample to tests/trace/support/mod.rs");
+    assert_eq!(registered, shown, "add the format's sample to tests/trace/support.rs");
     for format in FORMATS {
         assert!(format.about.len() > 10, "{} needs a line about it", format.name);
         assert!(format.known_by.len() > 10, "{} needs a word on what it is known by", format.name);
@@ -25,8 +26,7 @@ fn every_format_has_a_sample_and_a_line_about_it() {
 #[test]
 fn every_sample_is_found_by_its_content_and_read() {
     for sample in SAMPLES {
-        let trace = read_bytes(sample.text.as_bytes(), sample.ending, &ReadOptions::default())
-            .unwrap_or_else(|error| panic!("{}: {error}", sample.format));
+        let trace = read_plain(sample.text, sample.ending).unwrap_or_else(|error| panic!("{}: {error}", sample.format));
         assert_eq!(trace.header.format, sample.format);
         assert_eq!(trace.requests.len(), sample.requests, "{}", sample.format);
         assert_eq!(trace.ledger.kept, sample.requests as u64, "{}", sample.format);
@@ -43,9 +43,9 @@ fn every_ending_names_one_writable_format() {
     assert_eq!(by_extension("x.txt".as_ref()).map(|_| ()).unwrap_err().kind(), ErrorClass::UnknownFormat);
 }
 
-fn first(format: &str) -> (emmclab_trace::Request, crate::support::Trace) {
+fn first(format: &str) -> (Request, Trace) {
     let sample = SAMPLES.iter().find(|sample| sample.format == format).unwrap();
-    let trace = read_bytes(sample.text.as_bytes(), sample.ending, &ReadOptions::default()).unwrap();
+    let trace = read_plain(sample.text, sample.ending).unwrap();
     (trace.requests[0], trace)
 }
 
@@ -109,7 +109,7 @@ fn fields_mean_what_the_formats_say() {
 fn fio_version_2_adds_up_its_delays() {
     let text = "fio version 2 iolog\n/f add\n/f open\n/f read 0 4096\n/f wait 250 0\n/f write 4096 512\n/f wait 1000 0\n\
                 /f trim 0 4096\n/f datasync 0 0\n/f close\n";
-    let trace = read_bytes(text.as_bytes(), "x", &ReadOptions::default()).unwrap();
+    let trace = read_plain(text, "x").unwrap();
     let seen: Vec<_> = trace.requests.iter().map(|request| (request.arrival.0, request.op)).collect();
     assert_eq!(seen, [(0, Op::Read), (250_000, Op::Write), (1_250_000, Op::Discard), (1_250_000, Op::Flush)]);
 }
@@ -170,7 +170,7 @@ fn a_time_unit_changes_an_open_clock() {
 #[test]
 fn the_wrong_unit_is_named_by_the_reader() {
     let lines: Vec<_> = (0..5_000).map(|i| format!("{} 0 {} 8 1", i * 3, i * 8)).collect();
-    let error = read_bytes(lines.join("\n").as_bytes(), "ascii", &ReadOptions::default()).unwrap_err();
+    let error = read_plain(lines.join("\n"), "ascii").unwrap_err();
     assert_eq!(error.kind(), ErrorClass::Unit);
     assert!(error.hint_text().unwrap().contains("--time-unit us"), "{:?}", error.hint_text());
 }
@@ -197,4 +197,59 @@ fn the_real_traces_read_as_known() {
         let trace = read_with(&path, &lenient()).unwrap();
         assert_eq!((trace.requests.len(), trace.ledger.skipped), (requests, 0), "{name}");
     }
+}
+
+/// An I/O log of fio.
+fn log(text: &str) -> Result<Trace> {
+    read_plain(text, "log")
+}
+
+#[test]
+fn a_stream_that_does_not_lie_on_sectors_stays_sequential_and_keeps_its_length() {
+    let trace =
+        log("fio version 2 iolog\n/f add\n/f open\n/f write 2072348000 4000\n/f write 2072352000 4000\n/f close\n")
+            .unwrap();
+    let [one, other] = trace.requests.as_slice() else { panic!("{:?}", trace.requests) };
+    assert_eq!(one.end(), other.sector);
+    assert_eq!((one.sectors, other.sectors, trace.ledger.rounded), (8, 8, 2));
+    let mut text = "fio version 2 iolog\n".to_owned();
+    for at in 0..1_000 {
+        let _ = writeln!(text, "/f write {} 4000", 4_000 * at);
+    }
+    let sectors: u32 = log(&text).unwrap().requests.iter().map(|one| one.sectors).sum();
+    assert_eq!(sectors, 4_000_000 / 512);
+    let small = log("fio version 2 iolog\n/f read 944111 512\n/f read 100 3\n/f read 4096 512\n").unwrap();
+    assert!(small.requests.iter().all(|one| one.sectors == 1));
+    assert_eq!(small.ledger.rounded, 2);
+}
+
+#[test]
+fn a_log_without_its_heading_is_known_by_its_actions() {
+    let trace = log("/dev/sdhu read 129521664 2048\n/dev/sdhu write 0 4096\n").unwrap();
+    assert_eq!((trace.header.format.as_str(), trace.requests.len()), ("fio", 2));
+    let trace = log("10 /dev/sdhu open\n20 /dev/sdhu read 0 2048\n").unwrap();
+    assert_eq!(trace.requests[0].arrival.0, 20_000);
+}
+
+#[test]
+fn actions_that_are_no_requests_are_skipped_or_refused_by_name() {
+    let trace = log("fio version 2 iolog\n/f sync_file_range 0 4096\n/f sync\n/f datasync 0 0\n").unwrap();
+    assert_eq!((trace.requests.len(), trace.ledger.skipped), (2, 1));
+    assert!(trace.requests.iter().all(|one| one.op == Op::Flush));
+    let error = log("fio version 3 iolog\n5 /f wait 100 0\n").unwrap_err();
+    assert_eq!((error.field(), error.line()), (Some("action"), Some(2)));
+    assert!(error.to_string().contains("version 3"), "{error}");
+}
+
+#[test]
+fn times_of_version_3_in_another_unit_are_refused_with_the_likely_one() {
+    let mut text = "fio version 3 iolog\n".to_owned();
+    for at in 0..3_000_u64 {
+        let _ = writeln!(text, "{} /f read {} 4096", at / 40, at * 4096);
+    }
+    let error = log(&text).unwrap_err();
+    assert_eq!(error.kind(), ErrorClass::Unit, "{error}");
+    assert!(error.hint_text().unwrap().contains("--time-unit ms"), "{:?}", error.hint_text());
+    let options = ReadOptions { time_unit: Some("ms".into()), ..ReadOptions::default() };
+    assert_eq!(read_bytes(text.as_bytes(), "log", &options).unwrap().requests.len(), 3_000);
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::support::lenient;
 use emmclab_trace::{
     Batch, BatchBuilder, ErrorClass, Ledger, NameTable, Nanos, Op, ReadOptions, RecordedFeatures, Request,
     RequestFilter, RequestFlags, SEALED_WRITER, Sector, TraceHeader, TraceReader, TraceSlice, TraceWriter,
@@ -29,7 +30,11 @@ fn write(path: &Path, batches: &[Batch]) -> (Ledger, TraceHeader) {
 }
 
 fn read(path: &Path) -> emmclab_trace::Result<(Vec<Request>, TraceReader, Option<Batch>)> {
-    let mut reader = TraceReader::open(path, &ReadOptions::default())?;
+    read_with(path, &ReadOptions::default())
+}
+
+fn read_with(path: &Path, options: &ReadOptions) -> emmclab_trace::Result<(Vec<Request>, TraceReader, Option<Batch>)> {
+    let mut reader = TraceReader::open(path, options)?;
     let mut requests = Vec::new();
     let mut last = None;
     while let Some(batch) = reader.next_batch()? {
@@ -60,17 +65,22 @@ fn made(rows: usize) -> (Vec<Request>, Vec<Batch>) {
     };
     let requests: Vec<_> = (0..rows).map(request).collect();
     let (processes, devices) = (processes.into(), devices.into());
-    let batches = requests
-        .chunks(50_000)
-        .map(|chunk| {
-            let mut builder = BatchBuilder::default();
-            for request in chunk {
-                builder.push(request);
-            }
-            builder.finish(&processes, &devices)
-        })
-        .collect();
+    let batches = requests.chunks(50_000).map(|chunk| batch_of(chunk, &processes, &devices)).collect();
     (requests, batches)
+}
+
+fn batch_of(requests: &[Request], processes: &Arc<NameTable>, devices: &Arc<NameTable>) -> Batch {
+    let mut builder = BatchBuilder::default();
+    for request in requests {
+        builder.push(request);
+    }
+    builder.finish(processes, devices)
+}
+
+/// The same requests without names.
+fn nameless(requests: &[Request]) -> Batch {
+    let plain = |request: &Request| Request { process: None, device: None, pid: None, ..*request };
+    batch_of(&requests.iter().map(plain).collect::<Vec<_>>(), &Arc::default(), &Arc::default())
 }
 
 #[test]
@@ -96,22 +106,15 @@ fn slices_of_row_groups_hold_the_requests_of_the_whole_and_name_lines_of_the_fil
     let (mut requests, _) = made(rows);
     let bad = (1 << 20) + 10_000;
     requests[bad].complete = Some(Nanos(requests[bad].arrival.0 - 1));
-    let mut builder = BatchBuilder::default();
-    for request in &requests {
-        builder.push(&Request { process: None, device: None, pid: None, ..*request });
-    }
-    write(&path, &[builder.finish(&Arc::default(), &Arc::default())]);
+    write(&path, &[nameless(&requests)]);
     assert_eq!(row_groups(&path).unwrap(), [1 << 20, 20_000]);
     let origin = requests[0].arrival;
     let read = |groups, lenient, only: Option<&str>| {
         let slice = Some(TraceSlice { origin, groups: Some(groups) });
         let only = only.map(|text| RequestFilter::parse(&[text.to_owned()]).unwrap());
         let options = ReadOptions { slice, lenient, only, ..ReadOptions::default() };
-        let mut reader = TraceReader::open(&path, &options).unwrap();
-        let mut arrivals = Vec::new();
-        while let Some(batch) = reader.next_batch()? {
-            arrivals.extend(batch.iter().map(|request| request.arrival));
-        }
+        let (requests, reader, _) = read_with(&path, &options)?;
+        let arrivals: Vec<_> = requests.iter().map(|request| request.arrival).collect();
         emmclab_trace::Result::Ok((arrivals, reader.ledger().skipped))
     };
     let error = read(1..2, false, None).unwrap_err();
@@ -206,12 +209,7 @@ fn damage_is_named_with_its_place_and_does_not_matter_where_nothing_is_read() {
     std::fs::write(&path, &bytes).unwrap();
     let read = |groups| {
         let slice = Some(TraceSlice { origin: requests[0].arrival, groups: Some(groups) });
-        let mut reader = TraceReader::open(&path, &ReadOptions { slice, ..ReadOptions::default() })?;
-        let mut rows = 0;
-        while let Some(batch) = reader.next_batch()? {
-            rows += batch.len();
-        }
-        emmclab_trace::Result::Ok(rows)
+        read_with(&path, &ReadOptions { slice, ..ReadOptions::default() }).map(|(requests, ..)| requests.len())
     };
     let error = read(0..1).unwrap_err().to_string();
     assert!(error.contains(&format!("byte {place}: the file is damaged since it was written")), "{error}");
@@ -235,20 +233,11 @@ fn a_row_with_a_time_before_an_earlier_one_is_named_or_counted() {
     let (mut requests, _) = made(100_000);
     let row = 70_000;
     requests[row].complete = Some(Nanos(requests[row].arrival.0 - 1));
-    let mut builder = BatchBuilder::default();
-    for request in &requests {
-        builder.push(&Request { process: None, device: None, ..*request });
-    }
-    let (ledger, _) = write(&path, &[builder.finish(&Arc::default(), &Arc::default())]);
+    let (ledger, _) = write(&path, &[nameless(&requests)]);
     let error = read(&path).map(|_| ()).unwrap_err();
     assert_eq!((error.field(), error.line()), (Some("complete_ns"), Some(row as u64 + 1)), "{error}");
-    let options = ReadOptions { lenient: true, ..ReadOptions::default() };
-    let mut reader = TraceReader::open(&path, &options).unwrap();
-    let mut kept = 0;
-    while let Some(batch) = reader.next_batch().unwrap() {
-        kept += batch.len();
-    }
-    assert_eq!(kept, requests.len() - 1);
+    let (found, reader, _) = read_with(&path, &lenient()).unwrap();
+    assert_eq!(found.len(), requests.len() - 1);
     let expected = Ledger { kept: ledger.kept - 1, skipped: ledger.skipped + 1, reissued: Some(0), ..ledger };
     assert_eq!(reader.ledger(), expected);
 }
@@ -278,12 +267,7 @@ proptest! {
             ..Request::new(Nanos(*arrival), Op::ALL[*op], Sector(*sector), *sectors)
         }).collect();
         requests.sort_by_key(|request| request.arrival);
-        let mut builder = BatchBuilder::default();
-        for request in &requests {
-        builder.push(request);
-    }
-        let names = names.into();
-        let batch = builder.finish(&names, &std::sync::Arc::default());
+        let batch = batch_of(&requests, &names.into(), &Arc::default());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");
         write(&path, std::slice::from_ref(&batch));
@@ -302,13 +286,11 @@ proptest! {
 
 /// A trace of one request that has this name and these times.
 fn named_once(name: &str, arrival: i64, complete: i64) -> Batch {
-    let (mut processes, mut builder) = (NameTable::default(), BatchBuilder::default());
-    builder.push(&Request {
-        process: Some(processes.intern(name)),
-        complete: Some(Nanos(complete)),
-        ..Request::new(Nanos(arrival), Op::Write, Sector(8), 8)
-    });
-    builder.finish(&processes.into(), &Arc::default())
+    let mut processes = NameTable::default();
+    let process = Some(processes.intern(name));
+    let complete = Some(Nanos(complete));
+    let request = Request { process, complete, ..Request::new(Nanos(arrival), Op::Write, Sector(8), 8) };
+    batch_of(&[request], &processes.into(), &Arc::default())
 }
 
 #[test]

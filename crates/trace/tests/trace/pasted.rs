@@ -1,14 +1,14 @@
 //! Text of recorders as people paste it: other columns, names, headings, stacks, losses, broken lines and foreign ones.
 
-use crate::support::{Trace, read_bytes};
-use emmclab_trace::{Error, ErrorClass, Nanos, ReadOptions};
+use crate::support::{Trace, read_plain};
+use emmclab_trace::{Error, ErrorClass, Nanos};
 
 fn read(text: &str) -> Trace {
-    read_bytes(text.as_bytes(), "txt", &ReadOptions::default()).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    read_plain(text, "txt").unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 fn refused(text: &str) -> Error {
-    read_bytes(text.as_bytes(), "txt", &ReadOptions::default()).unwrap_err()
+    read_plain(text, "txt").unwrap_err()
 }
 
 /// Times from issue to completion in microseconds.
@@ -244,7 +244,7 @@ fn utf_16_reads_like_utf_8() {
             units.iter().flat_map(|unit| unit.to_le_bytes()).collect::<Vec<u8>>(),
             units.iter().flat_map(|unit| unit.to_be_bytes()).collect(),
         ] {
-            let trace = read_bytes(&bytes, "txt", &ReadOptions::default()).unwrap();
+            let trace = read_plain(&bytes, "txt").unwrap();
             assert_eq!((trace.requests, trace.ledger), (plain.requests.clone(), plain.ledger.clone()));
         }
     }

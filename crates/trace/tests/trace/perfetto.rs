@@ -2,11 +2,10 @@
 
 use std::io::Write;
 
-use crate::support::protobuf::Message;
-use crate::support::{Trace, lenient, read_bytes};
+use crate::support::{Message, Trace, host_text, lenient, read_bytes, read_plain};
 use emmclab_trace::{
-    BatchBuilder, CommandKind, ErrorClass, Ledger, NameTable, Nanos, Op, ReadOptions, RecordedActivity, Request,
-    Sector, TraceHeader, TraceWriter, WriteOptions, picture_file,
+    BatchBuilder, CommandKind, Error, ErrorClass, Ledger, NameTable, Nanos, Op, ReadOptions, RecordedActivity, Request,
+    RequestFlags, Sector, TraceHeader, TraceWriter, WriteOptions, picture_file,
 };
 
 const DISK: u64 = 179 << 8;
@@ -23,12 +22,6 @@ struct Line {
     letters: String,
     sector: u64,
     number: u64,
-}
-
-/// The host's recording, as the kernel's own text.
-fn host_text() -> String {
-    let path = crate::support::fixture("../../../record/tests/fixtures/host.trace.zst");
-    String::from_utf8(zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()).unwrap()
 }
 
 fn host() -> Vec<Line> {
@@ -187,12 +180,12 @@ fn pack(packets: &[Message]) -> Message {
 }
 
 fn open(bytes: &[u8]) -> Trace {
-    read_bytes(bytes, "pftrace", &ReadOptions::default()).unwrap()
+    read_plain(bytes, "pftrace").unwrap()
 }
 
 #[test]
 fn a_real_recording_gives_the_requests_of_its_text() {
-    let expected = read_bytes(host_text().as_bytes(), "txt", &ReadOptions::default()).unwrap();
+    let expected = read_plain(host_text(), "txt").unwrap();
     let (ledger, devices) = (expected.ledger.clone(), expected.devices.clone());
     let requests = as_text(expected);
     assert!(requests.len() > 200 && ledger.merged > 200 && ledger.split > 0);
@@ -207,14 +200,6 @@ fn a_real_recording_gives_the_requests_of_its_text() {
     }
     let compressed: Vec<_> = packets(&lines, 50, Unknown::Named).chunks(7).map(pack).collect();
     assert!(as_text(open(&trace(compressed))) == requests, "packets within packets");
-}
-
-#[test]
-fn compressed_files_are_seen_through() {
-    let bytes = trace(packets(&host(), 50, Unknown::Named));
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(&bytes).unwrap();
-    assert!(open(&encoder.finish().unwrap()).requests == open(&bytes).requests);
 }
 
 /// A request of 4 KB at sector 64 in three events, a microsecond apart from `ns` on.
@@ -415,13 +400,6 @@ fn a_mapped_device_passes_its_requests_on() {
     assert_eq!((found.requests.len(), found.requests[0].complete), (2, None));
 }
 
-#[test]
-fn a_recording_without_the_events_that_are_needed_says_which() {
-    let lines = request(10_000, DISK).into_iter().map(|line| Line { event: "sched_switch".into(), ..line });
-    let bytes = trace([packet(bundle_of(&lines.collect::<Vec<_>>()))]);
-    assert_eq!(read_bytes(&bytes, "pftrace", &ReadOptions::default()).unwrap_err().kind(), ErrorClass::Empty);
-}
-
 /// An `FtraceEvent` of this time, field and message.
 fn timed(ns: u64, field: u32, message: Message) -> Message {
     Message::default().number(1, ns).number(2, 7).bytes(field, message)
@@ -439,24 +417,138 @@ fn requests_are_made_of_block_io_events_where_there_are_no_others() {
     assert!(trace.header.note.unwrap().contains("block_io_start"));
 }
 
+/// Protobuf field numbers of the events in `FtraceEvent`.
+const SCHED_SWITCH: u32 = 4;
+const ISSUE: u32 = 45;
+const COMPLETE: u32 = 125;
+const GENERIC: u32 = 327;
+const UFS: u32 = 406;
+const F2FS_IOSTAT: u32 = 419;
+const IO_START: u32 = 546;
+/// One that Perfetto has no message for, and that the trace describes.
+const DESCRIBED: u32 = 65_600;
+
+/// A trace of one bundle that has these events.
+fn trace_of(events: &[Message], bundle: Message) -> Vec<u8> {
+    let bundle = events.iter().fold(bundle.number(1, 0), |bundle, event| bundle.bytes(2, event));
+    trace([packet(bundle)])
+}
+
+fn read(events: &[Message]) -> Trace {
+    open(&trace_of(events, Message::default()))
+}
+
+fn refused(events: &[Message], bundle: Message) -> (String, String) {
+    let error: Error = read_plain(trace_of(events, bundle), "pftrace").unwrap_err();
+    assert_eq!(error.kind(), ErrorClass::Empty, "{error}");
+    (error.to_string(), error.hint_text().unwrap().to_owned())
+}
+
 #[test]
-fn requests_are_made_of_ufs_commands_where_there_are_no_block_events() {
-    let command = |step: u64, ns, tag: u64, lba: u64, opcode: u64, bytes: u64| {
-        let fields = [(4, lba), (5, opcode), (7, tag), (8, bytes), (9, 0), (10, step)];
-        timed(ns, 406, fields.into_iter().fold(Message::default(), |all, (field, value)| all.number(field, value)))
-    };
+fn a_trace_without_block_events_names_those_that_it_holds() {
+    let switch = |ns| timed(ns, SCHED_SWITCH, Message::default().number(2, 1));
+    let generic = timed(4, GENERIC, Message::default().bytes(1, "thermal_temperature"));
+    let described =
+        Message::default().number(1, u64::from(DESCRIBED)).bytes(2, Message::default().bytes(1, "cma_alloc_start"));
+    // Two switches and a waking, packed together.
+    let compact = Message::default().bytes(1, [0x90, 0x01, 0x05]).bytes(7, [0x81, 0x02]);
+    let bundle = Message::default().bytes(11, described).bytes(4, compact);
     let events = [
-        command(0, 10_000, 1, 3, 0x28, 4096),
-        command(0, 10_100, 2, 64, 0x2a, 8192),
-        command(1, 10_800, 1, 3, 0x28, 4096),
-        command(1, 10_900, 2, 64, 0x2a, 8192),
+        switch(1),
+        switch(2),
+        timed(3, F2FS_IOSTAT, Message::default().number(1, 8)),
+        generic,
+        timed(5, DESCRIBED, Message::default().number(1, 2)),
+        timed(6, 900, Message::default()),
     ];
-    let bundle = events.into_iter().fold(Message::default(), |bundle, event| bundle.bytes(2, event));
-    let trace = open(&trace([packet(bundle)]));
-    let rows: Vec<_> =
-        trace.requests.iter().map(|row| (row.op, row.sector.0, row.sectors, row.response().unwrap().0)).collect();
-    assert_eq!(rows, [(Op::Read, 24, 8, 800), (Op::Write, 512, 16, 800)]);
-    assert_eq!(trace.devices, ["ufs"]);
+    let (problem, hint) = refused(&events, bundle);
+    assert!(
+        problem.ends_with(
+            "but 1 f2fs_iostat, 4 sched_switch, 1 cma_alloc_start, 1 event 900 of Perfetto, 1 sched_waking, \
+             1 of 1 other kinds, no block_rq_issue, no block_rq_complete"
+        ),
+        "{problem}"
+    );
+    assert!(hint.contains("ftrace_events: \"block/*\""), "{hint}");
+}
+
+#[test]
+fn the_start_of_an_account_alone_names_what_is_missing() {
+    let (problem, _) = refused(&[timed(1, IO_START, Message::default().number(2, 8))], Message::default());
+    assert!(problem.contains("1 block_io_start") && problem.contains("no block_rq_issue"), "{problem}");
+}
+
+#[test]
+fn packed_events_of_the_scheduler_are_seen_and_skipped() {
+    let request = Message::default().number(1, 179 << 8).number(2, 8).number(3, 8);
+    let issue = timed(1_000, ISSUE, request.clone().bytes(5, "W"));
+    let complete = timed(2_000, COMPLETE, request.bytes(5, "W"));
+    let compact = Message::default().bytes(4, Message::default().bytes(1, [0x90, 0x01, 0x05]));
+    let found = open(&trace_of(&[issue, complete], compact));
+    assert_eq!((found.requests.len(), found.ledger.seen, found.ledger.skipped), (1, 4, 2));
+}
+
+#[test]
+fn an_error_is_seen_in_both_of_its_fields() {
+    for field in [4, 7] {
+        let request = Message::default().number(1, 179 << 8).number(2, 8).number(3, 8);
+        let issue = timed(1_000, ISSUE, request.clone().bytes(5, "R"));
+        let complete = timed(2_000, COMPLETE, request.bytes(5, "R").number(field, -5_i64 as u64));
+        let found = read(&[issue, complete]);
+        assert!(found.requests[0].flags.contains(RequestFlags::FAILED), "field {field}");
+        assert_eq!(found.ledger.failed, 1);
+    }
+}
+
+const HOST: &str = "1d84000.ufshc";
+
+/// `ufshcd_command` of tag 1 with these steps: as a word of kernels before 5.12, or as a number.
+fn ufs(host: &str, ns: u64, opcode: u64, ends: bool, word: bool, place: Option<(u64, u64)>) -> Message {
+    let mut message = Message::default().bytes(1, host).number(5, opcode).number(7, 1);
+    if let Some((block, bytes)) = place {
+        message = message.number(4, block).number(8, bytes);
+    }
+    let step = if ends { "complete" } else { "send" };
+    let message = if word { message.bytes(6, step) } else { message.number(9, 0).number(10, u64::from(ends)) };
+    timed(ns, UFS, message)
+}
+
+#[test]
+fn commands_of_ufs_with_address_and_length_are_requests() {
+    // Some kernels do not name the host.
+    for (host, device, word) in [(HOST, HOST, false), (HOST, HOST, true), ("", "ufs", false)] {
+        let found = read(&[
+            ufs(host, 1_000, 0x2a, false, word, Some((3, 8192))),
+            ufs(host, 51_000, 0x2a, true, word, Some((3, 8192))),
+            ufs(host, 60_000, 0x28, false, word, Some((16, 4096))),
+            ufs(host, 61_000, 0x28, true, word, Some((16, 4096))),
+        ]);
+        let rows: Vec<_> = found
+            .requests
+            .iter()
+            .map(|request| (request.op, request.sector.0, request.sectors, request.service().unwrap().0))
+            .collect();
+        assert_eq!(rows, [(Op::Write, 24, 16, 50_000), (Op::Read, 128, 8, 1_000)], "word: {word}");
+        assert_eq!(found.devices, [device]);
+    }
+}
+
+#[test]
+fn commands_of_ufs_without_a_length_are_named_with_their_times() {
+    for word in [false, true] {
+        let (problem, hint) = refused(
+            &[
+                ufs(HOST, 1_000, 0x28, false, word, None),
+                ufs(HOST, 1_800, 0x28, true, word, None),
+                ufs(HOST, 2_000, 0x2a, false, word, None),
+                ufs(HOST, 2_050, 0x2a, true, word, None),
+            ],
+            Message::default(),
+        );
+        assert!(problem.contains("4 ufshcd_command"), "{problem}");
+        assert!(problem.ends_with("commands of 1d84000.ufshc: 1 read (800 ns), 1 write (50 ns)"), "{problem}");
+        assert!(hint.contains("without its address and length"), "{hint}");
+    }
 }
 
 #[test]
@@ -537,10 +629,10 @@ fn picture(requests: &[Request]) -> Vec<u8> {
 fn a_picture_is_known_as_one_and_is_no_trace() {
     let complete = Some(Nanos(900));
     let request = Request { complete, ..Request::new(Nanos(-5), Op::Read, Sector(8), 8) };
-    let error = read_bytes(&picture(&[request]), "pftrace", &ReadOptions::default()).unwrap_err();
+    let error = read_plain(picture(&[request]), "pftrace").unwrap_err();
     assert_eq!(error.kind(), ErrorClass::Unsupported, "{error}");
     assert!(error.to_string().contains("for display"), "{error}");
-    let error = read_bytes(&picture(&[]), "pftrace", &ReadOptions::default()).unwrap_err();
+    let error = read_plain(picture(&[]), "pftrace").unwrap_err();
     assert_eq!(error.kind(), ErrorClass::Empty, "{error}");
 }
 

@@ -1,12 +1,10 @@
 //! What happens to requests in order of arrival: re-issues are marked or dropped, unwanted requests left out, several
 //! devices refused.
 
-use std::path::Path;
-
-use crate::support::{Trace, read_with};
+use crate::support::{Trace, convert, read, read_with};
 use emmclab_trace::{
     ErrorClass, Ledger, MendClock, ReadOptions, ReissueWindow, RequestFilter, RequestFlags, Result, TraceCombiner,
-    TraceHeader, TraceInput, TraceReader, TraceWriter, WriteOptions,
+    TraceInput, TraceReader,
 };
 
 const PIXEL: &str = "proces,device,rw_flag,sector,size,timestamp\n";
@@ -69,8 +67,8 @@ fn the_window_of_reissues_is_a_setting_that_the_trace_remembers() {
     let folder = tempfile::tempdir().unwrap();
     let (text, stored) = (folder.path().join("trace.csv"), folder.path().join("trace.parquet"));
     std::fs::write(&text, format!("{PIXEL}{lines}")).unwrap();
-    write(&text, &wide, &stored);
-    assert_eq!(crate::support::read(&stored).unwrap().header.reissue_window.as_deref(), Some("0ms-100ms"));
+    convert(&text, &wide, &stored);
+    assert_eq!(read(&stored).unwrap().header.reissue_window.as_deref(), Some("0ms-100ms"));
     let refused = TraceReader::open(&stored, &wide).err().unwrap();
     assert_eq!(refused.kind(), ErrorClass::Config);
     assert!(refused.to_string().contains("--reissue-window"), "{refused}");
@@ -118,15 +116,6 @@ fn dropped_reissues_are_counted_and_gone() {
     assert_eq!(sectors, [800, 900]);
 }
 
-fn write(trace: &Path, options: &ReadOptions, out: &Path) {
-    let mut reader = TraceReader::open(trace, options).unwrap();
-    let mut writer = TraceWriter::create(out, &TraceHeader::default(), &WriteOptions::default()).unwrap();
-    while let Some(batch) = reader.next_batch().unwrap() {
-        writer.write(&batch).unwrap();
-    }
-    writer.finish(&reader.ledger(), &reader.header()).unwrap();
-}
-
 #[test]
 fn a_parquet_trace_remembers_its_reissues_and_counts_none_twice() {
     let folder = tempfile::tempdir().unwrap();
@@ -135,9 +124,9 @@ fn a_parquet_trace_remembers_its_reissues_and_counts_none_twice() {
     let lines = "app-7,8388608,W,800,8,1.000\nkworker/0:1-9,8388608,W,800,8,1.001\n\
                  kworker/0:1-9,8388608,W,800,8,1.002\napp-7,8388608,W,900,8,1.010\n";
     std::fs::write(path("trace.csv"), format!("{PIXEL}{lines}")).unwrap();
-    write(&path("trace.csv"), &ReadOptions::default(), &path("marked.parquet"));
-    write(&path("trace.csv"), &dropping(), &path("dropped.parquet"));
-    write(&path("marked.parquet"), &dropping(), &path("dropped-later.parquet"));
+    convert(&path("trace.csv"), &ReadOptions::default(), &path("marked.parquet"));
+    convert(&path("trace.csv"), &dropping(), &path("dropped.parquet"));
+    convert(&path("marked.parquet"), &dropping(), &path("dropped-later.parquet"));
     for (name, options, kept, dropped) in [
         ("marked.parquet", ReadOptions::default(), 4, 0),
         ("marked.parquet", dropping(), 3, 1),

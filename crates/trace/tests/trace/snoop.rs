@@ -1,10 +1,10 @@
 //! Tables of biosnoop and iosnoop.
 
-use crate::support::{Trace, lenient, read_bytes};
-use emmclab_trace::{ErrorClass, Nanos, Op, ReadOptions, RequestFlags, Result, Sector};
+use crate::support::{Trace, lenient, read_bytes, read_plain};
+use emmclab_trace::{ErrorClass, Nanos, Op, RequestFlags, Result, Sector};
 
 fn table(text: &str) -> Result<Trace> {
-    read_bytes(text.as_bytes(), "txt", &ReadOptions::default())
+    read_plain(text, "txt")
 }
 
 const BCC: &str = "TIME(s)     COMM           PID    DISK    T SECTOR     BYTES   LAT(ms)\n";

@@ -3,14 +3,8 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use crate::support::{Trace, lenient, read_bytes};
+use crate::support::{Trace, host_text, lenient, read_bytes, read_plain};
 use emmclab_trace::{CommandKind, ErrorClass, ReadOptions, RecordedActivity, RequestFlags};
-
-/// The host's recording.
-fn text() -> String {
-    let path = crate::support::fixture("../../../record/tests/fixtures/host.trace.zst");
-    String::from_utf8(zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()).unwrap()
-}
 
 /// As a kernel before 3.2 prints it: without the column of flags.
 fn without_flags(text: &str) -> String {
@@ -79,12 +73,12 @@ fn small_page(text: &str) -> String {
 }
 
 fn open(bytes: impl AsRef<[u8]>) -> Trace {
-    read_bytes(bytes.as_ref(), "html", &ReadOptions::default()).unwrap()
+    read_plain(bytes.as_ref(), "html").unwrap()
 }
 
 #[test]
 fn every_wrapping_of_a_real_text_gives_its_requests() {
-    let text = text();
+    let text = host_text();
     let expected = open(&text);
     assert!(expected.requests.len() > 200);
     let plain = without_flags(&text);
@@ -113,9 +107,9 @@ fn every_wrapping_of_a_real_text_gives_its_requests() {
 #[test]
 fn errors_name_the_line_of_the_page() {
     let bad = "dd-2 [000] ..... 1.000000: block_rq_issue: 8,0 K 4096 () 8 + 8 [dd]";
-    let page = page(&format!("{}{bad}\n", text()));
+    let page = page(&format!("{}{bad}\n", host_text()));
     let number = page.lines().position(|line| line == bad).unwrap() as u64 + 1;
-    let error = read_bytes(page.as_bytes(), "html", &ReadOptions::default()).unwrap_err();
+    let error = read_plain(&page, "html").unwrap_err();
     assert_eq!(error.line(), Some(number), "{error}");
     assert_eq!(read_bytes(page.as_bytes(), "html", &lenient()).unwrap().ledger.skipped, 1);
 }
@@ -123,7 +117,7 @@ fn errors_name_the_line_of_the_page() {
 #[test]
 fn a_page_without_a_trace_says_so() {
     for page in [page(""), "<html><body>Hello</body></html>".to_owned(), page("# tracer: nop\n")] {
-        let error = read_bytes(page.as_bytes(), "html", &ReadOptions::default()).unwrap_err();
+        let error = read_plain(page, "html").unwrap_err();
         assert_eq!(error.kind(), ErrorClass::Empty, "{error}");
         assert!(error.hint_text().unwrap().contains("block"), "{error}");
     }
@@ -131,7 +125,7 @@ fn a_page_without_a_trace_says_so() {
 
 #[test]
 fn what_is_cut_anywhere_is_read_up_to_there_or_named() {
-    let text = text();
+    let text = host_text();
     let mut few = String::new();
     for line in text.lines().take(30) {
         writeln!(few, "{line}").unwrap();

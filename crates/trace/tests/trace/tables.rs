@@ -1,11 +1,11 @@
 //! Tables of published traces, of caches too, and described columns.
 
-use crate::support::{SAMPLES, Trace, lenient, read_bytes};
+use crate::support::{SAMPLES, Trace, lenient, read, read_bytes, read_plain};
 use emmclab_trace::{ErrorClass, Nanos, Op, ReadOptions, Request, RequestFlags, Result, Sector};
 
 fn sample(format: &str) -> Trace {
     let sample = SAMPLES.iter().find(|sample| sample.format == format).unwrap();
-    read_bytes(sample.text.as_bytes(), sample.ending, &ReadOptions::default()).unwrap()
+    read_plain(sample.text, sample.ending).unwrap()
 }
 
 fn with_columns(text: &str, columns: &str, time: Option<&str>, size: Option<&str>) -> Result<Trace> {
@@ -35,19 +35,19 @@ fn published_tables_mean_what_their_documentation_says() {
 
     let sample_text = SAMPLES.iter().find(|sample| sample.format == "hfplayer").unwrap().text;
     let text = format!("{sample_text}150.5,RD_OUT,5,1,1170210688,8,0\n");
-    let trace = read_bytes(text.as_bytes(), "csv", &ReadOptions::default()).unwrap();
+    let trace = read_plain(text, "csv").unwrap();
     assert_eq!((trace.requests[0].response(), trace.requests[1].response()), (Some(Nanos(39_964)), None));
     assert_eq!((trace.requests[1].arrival, trace.ledger.skipped), (Nanos(145_714), 1));
 
     // Replies end the arrivals whose latency is not stated, in order of the file.
     let text = "#ELAPSED_USECS.D,CMD.S,LUN_SSID.I,PHASE.I,LBA.I,NBLKS.I,LATENCY_USECS.D\n\
                 10,RD_IN,5,0,64,8,0\n20,RD_IN,5,0,64,8,0\n21,WR_IN,5,0,8,8,0\n50,RD_OUT,5,1,64,8,40\n60,WR_OUT,5,1,8,8,0\n";
-    let trace = read_bytes(text.as_bytes(), "csv", &ReadOptions::default()).unwrap();
+    let trace = read_plain(text, "csv").unwrap();
     let ends: Vec<_> = trace.requests.iter().map(|one| one.complete.map(|end| end.0 / 1_000)).collect();
     assert_eq!((ends, trace.ledger.skipped), (vec![Some(50), None, Some(60)], 2));
 
     let text = "Timestamp,Response,IOType,LUN,Offset,Size\n1.0,0.1,W,0,512,512\n2.0,,,0,512,512\n3.0,,,0,0,512\n";
-    let trace = read_bytes(text.as_bytes(), "csv", &ReadOptions::default()).unwrap();
+    let trace = read_plain(text, "csv").unwrap();
     assert!(trace.header.note.unwrap().starts_with("2 of the records have no operation"));
 
     let trace = sample("thesios");
@@ -102,13 +102,13 @@ fn both_versions_of_vscsi_read_the_same_and_damage_is_named_with_its_offset() {
     for (record, size) in [(version_1 as fn(u16, u32, u64, u64) -> Vec<u8>, 32), (version_2, 40)] {
         let bytes: Vec<u8> =
             rows.into_iter().flat_map(|(code, length, block, us)| record(code, length, block, us)).collect();
-        let trace = read_bytes(&bytes, "vscsi", &ReadOptions::default()).unwrap();
+        let trace = read_plain(&bytes, "vscsi").unwrap();
         let seen: Vec<_> =
             trace.requests.iter().map(|one| (one.arrival.0, one.op, one.sector.0, one.sectors)).collect();
         assert_eq!(seen, [(1_000_000, Op::Write, 8, 1), (2_000_000, Op::Read, 16, 8), (3_000_000, Op::Flush, 0, 0)]);
         assert_eq!((trace.header.format.as_str(), trace.ledger.skipped), ("vscsi", 1));
         for cut in size * 2 + 1..size * 3 {
-            let error = read_bytes(&bytes[..cut], "vscsi", &ReadOptions::default()).unwrap_err();
+            let error = read_plain(&bytes[..cut], "vscsi").unwrap_err();
             assert_eq!(error.kind(), ErrorClass::Truncated);
             assert!(error.to_string().contains(&format!("byte {}", size * 2)), "{error}");
             assert_eq!(read_bytes(&bytes[..cut], "vscsi", &lenient()).unwrap().requests.len(), 2);
@@ -133,13 +133,13 @@ fn traces_of_caches_are_laid_out_by_first_use_and_say_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w1.oracleGeneral.bin");
     std::fs::write(&path, &bytes).unwrap();
-    let trace = crate::support::read(&path).unwrap();
+    let trace = read(&path).unwrap();
     let places: Vec<_> = trace.requests.iter().map(|one| (one.sector.0, one.sectors, one.op)).collect();
     assert_eq!(places, [(0, 8, Op::Read), (8, 1, Op::Read), (0, 8, Op::Read)]);
     let note = trace.header.note.unwrap();
     assert!(note.contains("no addresses") && note.contains("all are reads"), "{note}");
     // Nothing in the file marks it.
-    assert_eq!(read_bytes(&bytes, "bin", &ReadOptions::default()).unwrap_err().kind(), ErrorClass::UnknownFormat);
+    assert_eq!(read_plain(&bytes, "bin").unwrap_err().kind(), ErrorClass::UnknownFormat);
 
     let mark = 0x1234_5678_9abc_def0_u64.to_le_bytes();
     let mut head = vec![0; 8192];
@@ -148,16 +148,16 @@ fn traces_of_caches_are_laid_out_by_first_use_and_say_so() {
     head[8184..].copy_from_slice(&mark);
     let bytes =
         [head.clone(), object(1, 77, 4096, Some(12)), object(1, 77, 4096, Some(3)), object(1, 77, 0, Some(9))].concat();
-    let trace = read_bytes(&bytes, "lcs", &ReadOptions::default()).unwrap();
+    let trace = read_plain(&bytes, "lcs").unwrap();
     let ops: Vec<_> = trace.requests.iter().map(|one| one.op).collect();
     assert_eq!(
         (ops, trace.processes, trace.ledger.skipped),
         (vec![Op::Read, Op::Write], vec!["tenant 7".to_owned()], 1)
     );
     head[8] = 9;
-    let error = read_bytes(&head, "lcs", &ReadOptions::default()).unwrap_err();
+    let error = read_plain(&head, "lcs").unwrap_err();
     assert_eq!((error.kind(), error.field()), (ErrorClass::Value, Some("version")));
-    assert_eq!(read_bytes(&head[..100], "lcs", &ReadOptions::default()).unwrap_err().kind(), ErrorClass::Truncated);
+    assert_eq!(read_plain(&head[..100], "lcs").unwrap_err().kind(), ErrorClass::Truncated);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn columns_may_be_separated_by_blanks() {
             .unwrap();
     assert_eq!((trace.requests.len(), trace.processes), (2, vec!["fio".to_owned(), "dd".to_owned()]));
     assert_eq!(trace.requests[1].arrival, Nanos(20_000));
-    let trace = read_bytes(b"arrival_us op sector sectors\n1 read 8 8\n", "dat", &ReadOptions::default()).unwrap();
+    let trace = read_plain("arrival_us op sector sectors\n1 read 8 8\n", "dat").unwrap();
     assert_eq!(trace.requests.len(), 1);
     let error = with_columns("10 8 8 R\n20 16 8\n", "arrival_us,sector,sectors,op", None, None).unwrap_err();
     assert_eq!(error.line(), Some(2), "{error}");
@@ -201,7 +201,7 @@ fn columns_hold_any_unit_of_time_hexadecimal_numbers_and_codes() {
 #[test]
 fn a_foreign_heading_is_refused_with_columns_that_read_the_file() {
     let text = "time_s op lba size seq\n0.000000 read 2048 8 rand\n0.000112 read 2056 8 seq\n";
-    let error = read_bytes(text.as_bytes(), "txt", &ReadOptions::default()).unwrap_err();
+    let error = read_plain(text, "txt").unwrap_err();
     assert_eq!(error.kind(), ErrorClass::UnknownFormat);
     let hint = error.hint_text().unwrap();
     let columns = hint.split("--columns ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
@@ -212,7 +212,7 @@ fn a_foreign_heading_is_refused_with_columns_that_read_the_file() {
 
 #[test]
 fn the_list_of_alibabas_devices_is_no_trace() {
-    let error = read_bytes(b"device_id,capacity\n0,536870912000\n", "csv", &ReadOptions::default()).unwrap_err();
+    let error = read_plain("device_id,capacity\n0,536870912000\n", "csv").unwrap_err();
     assert_eq!(error.kind(), ErrorClass::UnknownFormat);
     assert!(
         error.to_string().contains("capacities") && error.hint_text().unwrap().contains("io_traces.csv"),
@@ -232,8 +232,7 @@ fn both_forms_of_iotrace_say_the_same_and_events_of_files_are_skipped() {
 {"header":{"sid":"50","timestamp":"82384000"},"io":{"lba":"64","len":16},"device":{"id":"8388608","name":"sda"}}
 {"header":{"sid":"65","timestamp":"82575353"},"io":{"operation":"Write","flush":true,"latency":"85643"},"device":{"id":"8388608","name":"sda"}}
 "#;
-    let [of_csv, of_json] =
-        [csv, json].map(|text| read_bytes(text.as_bytes(), "txt", &ReadOptions::default()).unwrap());
+    let [of_csv, of_json] = [csv, json].map(|text| read_plain(text, "txt").unwrap());
     assert_eq!(of_csv.requests, of_json.requests);
     assert_eq!((of_csv.ledger.skipped, of_json.ledger.skipped, of_json.ledger.failed), (1, 1, 1));
     let rows: Vec<_> = of_json.requests.iter().map(|request| (request.op, request.sector.0, request.sectors)).collect();

@@ -1,49 +1,40 @@
-//! Commands to zones are no requests and no discards: each format names and counts them.
+//! Commands that carry no data of their own in every format: commands to zones are no requests and no discards, and a write of zeroes is a
+//! write, as some formats do not tell it from other writes.
 
 use std::fmt::Write as _;
 
-use emmclab_trace::{Op, ReadOptions, RequestFlags};
-
-use crate::support::steps::{self, Step};
-use crate::support::{Trace, read_bytes};
-
-const NOTE: &str = "commands to zones, which are no requests here: 1 x zone reset, 1 x zone reset all, 1 x zone finish";
-
-fn read(bytes: &[u8], ending: &str) -> Trace {
-    read_bytes(bytes, ending, &ReadOptions::default()).unwrap()
-}
-
-fn check(found: &Trace) {
-    assert_eq!(found.header.note.as_deref(), Some(NOTE), "{}", found.header.format);
-    let ops: Vec<_> = found.requests.iter().map(|request| request.op).collect();
-    assert_eq!(ops, [Op::Write], "{}", found.header.format);
-    assert_eq!((found.ledger.skipped, found.ledger.unpaired), (6, 0), "{}", found.header.format);
-}
-
-/// Letters, sector and length of the commands, and of a write.
-const STEPS: [Step; 4] = [("ZR", 524_288, 0), ("ZRA", 0, 0), ("ZF", 1_048_576, 0), ("W", 64, 8)];
+use crate::support::{Step, Trace, read_plain, steps_in_every_format};
+use emmclab_trace::{Op, RequestFlags};
 
 #[test]
-fn in_the_text_of_the_tracer() {
-    let mut text = String::new();
-    for (number, (letters, sector, length)) in STEPS.into_iter().enumerate() {
-        let _ = write!(
-            text,
-            "  dd-2 [000] ..... 1.{number}00000: block_rq_issue: 8,0 {letters} 0 () {sector} + {length} none,0,0 [dd]\n  \
-             dd-2 [000] ..... 1.{number}00900: block_rq_complete: 8,0 {letters} () {sector} + {length} none,0,0 [0]\n"
-        );
+fn commands_to_zones_are_named_and_counted() {
+    const STEPS: [Step; 4] = [("ZR", 524_288, 0), ("ZRA", 0, 0), ("ZF", 1_048_576, 0), ("W", 64, 8)];
+    const NOTE: &str =
+        "commands to zones, which are no requests here: 1 x zone reset, 1 x zone reset all, 1 x zone finish";
+    for (bytes, ending) in steps_in_every_format(&STEPS) {
+        let found = read_plain(bytes, ending).unwrap();
+        let format = &found.header.format;
+        assert_eq!(found.header.note.as_deref(), Some(NOTE), "{format}");
+        let ops: Vec<_> = found.requests.iter().map(|request| request.op).collect();
+        assert_eq!((ops, found.ledger.skipped, found.ledger.unpaired), (vec![Op::Write], 6, 0), "{format}");
     }
-    check(&read(text.as_bytes(), "txt"));
 }
 
 #[test]
-fn in_the_text_of_blkparse() {
-    check(&read(steps::blkparse(&STEPS).as_bytes(), "txt"));
-}
-
-#[test]
-fn in_a_trace_of_perfetto() {
-    check(&read(&steps::perfetto(&STEPS), "pftrace"));
+fn a_write_of_zeroes_is_a_write() {
+    // Letters of a write of zeroes (Linux 6.18, earlier kernels, blkparse), each of a request at another sector; of a discard; and of a
+    // command of a program, which has no sectors.
+    const STEPS: [Step; 5] = [("WZS", 0, 2048), ("NS", 8192, 2048), ("WS", 16_384, 2048), ("DS", 64, 8), ("N", 0, 0)];
+    for (bytes, ending) in steps_in_every_format(&STEPS) {
+        let found = read_plain(bytes, ending).unwrap();
+        let format = &found.header.format;
+        let seen: Vec<_> = found.requests.iter().map(|one| (one.op, one.sector.0, one.sectors)).collect();
+        let expected = [(Op::Write, 0, 2048), (Op::Write, 8192, 2048), (Op::Write, 16_384, 2048), (Op::Discard, 64, 8)];
+        assert_eq!(seen, expected, "{format}");
+        assert!(found.requests.iter().all(|request| request.complete.is_some()), "{format}");
+        let note = found.header.note.as_deref().unwrap_or_default();
+        assert!(note.contains("2 x write zeroes are recorded as writes"), "{format}: {note}");
+    }
 }
 
 /// Two appends to each of two zones, of which the second completes first.
@@ -83,6 +74,6 @@ fn an_append_is_a_write_where_it_was_written_in_the_text_of_the_tracer_and_of_bl
             "  8,0    0 {number:>8}     0.00{number}000000     2  {letter}  ZA {sector} + 8 [{end}]"
         );
     }
-    check_appends(&read(ftrace.as_bytes(), "txt"));
-    check_appends(&read(blkparse.as_bytes(), "txt"));
+    check_appends(&read_plain(ftrace, "txt").unwrap());
+    check_appends(&read_plain(blkparse, "txt").unwrap());
 }

@@ -1,13 +1,10 @@
 //! Writes the events of raw pages as Perfetto does: those that it knows in messages of their own, others with the names
 //! of their fields.
 
-#[path = "../../../../trace/tests/trace/support/protobuf.rs"]
-mod protobuf;
-
 use std::collections::BTreeMap;
 
 use emmclab_record::{EventFormat, EventFormatField, Files, KernelByteOrder, KernelFormat};
-use protobuf::Message;
+use emmclab_testing::ProtobufMessage as Message;
 
 use super::trace_dat::PAGE;
 

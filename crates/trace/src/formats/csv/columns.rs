@@ -21,7 +21,6 @@ pub(super) enum ColumnMeaning {
     Device,
 }
 
-/// An address or a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OffsetOrSize {
     Offset,
@@ -39,7 +38,6 @@ pub(super) enum TimeColumn {
     Service,
 }
 
-/// The number of [`TimeColumn`]s.
 pub(super) const MOMENTS: usize = 7;
 
 impl TimeColumn {
@@ -115,7 +113,6 @@ fn named(name: &str) -> Option<ColumnNameMeaning> {
     Some(ColumnNameMeaning::Known(known))
 }
 
-/// Whether a column can have this name.
 pub(super) fn is_name(name: &str) -> bool {
     named(name).is_some()
 }
@@ -228,7 +225,6 @@ const HINT: &str = "name the columns in order with --columns, such as `arrival_u
                     100 ns, _us, _ms, _s, _min, _h or _d), sector or offset, sectors or size (_hex for hexadecimal without 0x), op, flags, \
                     pid, process, device";
 
-/// The number of bytes in the unit of `--size-unit`.
 fn size_unit(name: &str) -> Result<u64> {
     match name {
         "sector" => Ok(SECTOR_BYTES),
@@ -244,10 +240,8 @@ fn size_unit(name: &str) -> Result<u64> {
 const TIME_UNIT_HINT: &str = "give --time-unit s, ms, us or ns, or name the column with its unit, as arrival_us";
 const SIZE_UNIT_HINT: &str = "give --size-unit sector, byte, kb or page, or name the column with its unit, as size_kb";
 
-/// The meanings of the columns in `list`; units that a name does not state are from the options.
-///
-/// # Errors
-/// If a name is unknown, a column is given twice or a needed one is missing, or if a unit is missing or not needed.
+/// The meanings of the columns in `list`; units that a name does not state are from the options. Fails if a name is
+/// unknown, a column is given twice or a needed one is missing, or if a unit is missing or not needed.
 pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Result<Vec<ColumnMeaning>> {
     let config = |problem: String| Error::new(ErrorClass::Config, problem);
     let without_times = is_without_times(options);
@@ -337,85 +331,32 @@ fn same(one: ColumnMeaning, other: ColumnMeaning) -> bool {
     }
 }
 
-/// The usual names of a column, in lower case and without unit.
-struct ColumnAliases {
-    column_name: &'static str,
-    foreign_names: &'static [&'static str],
-}
-
-const TIME_ALIASES: [ColumnAliases; 3] = [
-    ColumnAliases {
-        column_name: "arrival",
-        foreign_names: &[
-            "arrival",
-            "time",
-            "timestamp",
-            "ts",
-            "clock_time",
-            "arrival_time",
-            "issue_time",
-            "start_time",
-            "op_time",
-        ],
-    },
-    ColumnAliases {
-        column_name: "response",
-        foreign_names: &["response", "latency", "lat", "responsetime", "response_time", "rt", "duration"],
-    },
-    ColumnAliases {
-        column_name: "complete",
-        foreign_names: &["complete", "end", "end_time", "completion", "complete_time"],
-    },
+/// Our names of columns of times, each with its usual names in lower case, all without a unit.
+const TIME_ALIASES: [(&str, &str); 3] = [
+    ("arrival", "arrival time timestamp ts clock_time arrival_time issue_time start_time op_time"),
+    ("response", "response latency lat responsetime response_time rt duration"),
+    ("complete", "complete end end_time completion complete_time"),
 ];
 
-const OTHERS: [ColumnAliases; 8] = [
-    ColumnAliases { column_name: "sector", foreign_names: &["sector", "lba", "lbn", "block", "blkno", "start_sector"] },
-    ColumnAliases { column_name: "offset", foreign_names: &["offset", "off", "address", "addr", "io_offset"] },
-    ColumnAliases { column_name: "sectors", foreign_names: &["sectors", "nblks", "nblocks", "blocks", "nr_sectors"] },
-    ColumnAliases {
-        column_name: "size",
-        foreign_names: &["size", "len", "length", "bytes", "io_size", "nbytes", "request_size"],
-    },
-    ColumnAliases {
-        column_name: "op",
-        foreign_names: &[
-            "op",
-            "type",
-            "rw",
-            "r/w",
-            "opcode",
-            "iotype",
-            "rwbs",
-            "operation",
-            "op_type",
-            "cmd",
-            "rw_flag",
-        ],
-    },
-    ColumnAliases { column_name: "pid", foreign_names: &["pid", "tid"] },
-    ColumnAliases { column_name: "process", foreign_names: &["process", "comm", "command", "proc", "proces"] },
-    ColumnAliases {
-        column_name: "device",
-        foreign_names: &["device", "disk", "dev", "lun", "device_id", "volume", "volume_id", "disknumber", "asu"],
-    },
+/// The same of other columns.
+const OTHERS: [(&str, &str); 8] = [
+    ("sector", "sector lba lbn block blkno start_sector"),
+    ("offset", "offset off address addr io_offset"),
+    ("sectors", "sectors nblks nblocks blocks nr_sectors"),
+    ("size", "size len length bytes io_size nbytes request_size"),
+    ("op", "op type rw r/w opcode iotype rwbs operation op_type cmd rw_flag"),
+    ("pid", "pid tid"),
+    ("process", "process comm command proc proces"),
+    ("device", "device disk dev lun device_id volume volume_id disknumber asu"),
 ];
 
-const UNITS: [(&str, &str); 10] = [
-    ("_s", "_s"),
-    ("_sec", "_s"),
-    ("(s)", "_s"),
-    ("_ms", "_ms"),
-    ("(ms)", "_ms"),
-    ("_us", "_us"),
-    ("(us)", "_us"),
-    ("_ns", "_ns"),
-    ("(ns)", "_ns"),
-    ("_usec", "_us"),
-];
+/// Our suffixes of units, each with its usual ones.
+const UNITS: [(&str, &str); 4] =
+    [("_s", "_s _sec (s)"), ("_ms", "_ms (ms)"), ("_us", "_us (us) _usec"), ("_ns", "_ns (ns)")];
 
 /// Our name for a column with this usual name, both without unit; `None` if it is unknown.
-fn alias<'a>(list: &'a [ColumnAliases], name: &str) -> Option<&'a str> {
-    list.iter().find(|alias| alias.foreign_names.contains(&name)).map(|alias| alias.column_name)
+fn alias(list: &'static [(&str, &str)], name: &str) -> Option<&'static str> {
+    list.iter().find(|(_, usual)| usual.split(' ').any(|word| word == name)).map(|(ours, _)| *ours)
 }
 
 /// Our name for a foreign column; `None` if it is not known.
@@ -424,8 +365,9 @@ fn own_column_name(name: &str) -> Option<String> {
     if is_name(&name) {
         return Some(name);
     }
-    for (theirs, unit) in UNITS {
-        if let Some(time) = name.strip_suffix(theirs).and_then(|stem| alias(&TIME_ALIASES, stem)) {
+    for (unit, usual) in UNITS {
+        let stem = usual.split(' ').find_map(|theirs| name.strip_suffix(theirs));
+        if let Some(time) = stem.and_then(|stem| alias(&TIME_ALIASES, stem)) {
             return Some(format!("{time}{unit}"));
         }
     }

@@ -37,7 +37,6 @@ const SEPARATORS: [u8; 3] = *b",;\t";
 /// Separator that matches any run of blanks and tabs, for files without commas, semicolons or single tabs between fields.
 pub(super) const BLANK: u8 = b' ';
 
-/// Whether a byte is a blank or a tab.
 pub(super) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
@@ -116,7 +115,6 @@ impl<'a> CsvFields<'a> {
     }
 }
 
-/// The unit of a column of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimeColumnUnit {
     Decimal(TimeUnit),

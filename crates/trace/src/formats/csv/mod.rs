@@ -18,6 +18,7 @@ mod fields;
 use std::borrow::Cow;
 use std::io::Write;
 
+use super::fields::NameIdCache;
 use super::prelude::*;
 use super::rwbs::{self, RwbsOperation};
 use crate::NameId;
@@ -37,7 +38,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     times: FormatTimes::Open(TimeUnit::Nanos),
     sniff,
     open,
-    writes: Some((FormatCapabilities::ALL_BUT_NOTES, create)),
+    writes: Some((FormatCapabilities::ALL_BUT_NOTES, |file, _| LineSink::create(file, CsvWriter))),
     ..TraceFormat::READ_ONLY
 };
 
@@ -77,15 +78,7 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
             || digits.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.')
     };
     let skip_first = options.columns.is_none() || number.is_some_and(|field| !begins_a_number(field));
-    let reader = CsvFormat {
-        columns,
-        names,
-        separator,
-        process: NameIdCache::default(),
-        device: NameIdCache::default(),
-        skip_first,
-        untimed: without_times.then_some(0),
-    };
+    let reader = CsvFormat { columns, names, separator, skip_first, untimed: without_times.then_some(0) };
     LineSource::open(FORMAT.name, reader, input, options)
 }
 
@@ -97,8 +90,6 @@ struct CsvFormat {
     /// The columns as the user names them.
     names: Vec<String>,
     separator: u8,
-    process: NameIdCache,
-    device: NameIdCache,
     skip_first: bool,
     /// Number of requests so far, if the file has no times.
     untimed: Option<i64>,
@@ -255,8 +246,8 @@ impl CsvFormat {
             complete: complete.map(Nanos),
             flags: row.flags.unwrap_or(letters),
             pid: row.pid,
-            process: name(row.process, &mut self.process, &mut context.processes)?,
-            device: name(row.device, &mut self.device, &mut context.devices)?,
+            process: name(row.process, &mut context.last_process, &mut context.processes)?,
+            device: name(row.device, &mut context.last_device, &mut context.devices)?,
             ..Request::new(Nanos(arrival), op, sector, count)
         };
         match request.early_time() {
@@ -345,7 +336,6 @@ fn name(field: Option<CsvField>, last: &mut NameIdCache, names: &mut NameTable) 
     }
 }
 
-/// The operation and range of a line.
 struct CsvRequestRange {
     op: Op,
     flags: RequestFlags,
@@ -395,10 +385,6 @@ fn request_range(
 
 /// Writes all columns of requests under their names in the Parquet schema. Block notes, header and ledger cannot be written to
 /// CSV.
-fn create(file: AtomicFile, _header: &TraceHeader) -> Result<Box<dyn TraceSink>> {
-    Ok(Box::new(LineSink::new(file, CsvWriter)))
-}
-
 struct CsvWriter;
 
 impl LineWriter for CsvWriter {

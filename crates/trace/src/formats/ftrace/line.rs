@@ -17,7 +17,6 @@ use crate::formats::prelude::*;
 /// Maximum number of digits of a CPU number, including padding.
 const MOST_CPU_DIGITS: usize = 6;
 
-/// The parts of the line of an event.
 pub(super) struct FtraceLine<'a> {
     task: &'a [u8],
     time: &'a [u8],
@@ -186,7 +185,6 @@ fn event_of(rest: &[u8]) -> (&[u8], &[u8]) {
     (&event[system..], payload)
 }
 
-/// Whether this can be the name of an event.
 fn is_name(event: &[u8]) -> bool {
     !event.is_empty() && event.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }

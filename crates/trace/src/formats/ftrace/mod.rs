@@ -55,9 +55,8 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
     is_blk
 }
 
-/// Whether a line is certainly an event.
 fn is_certain(line: &FtraceLine) -> bool {
-    let is_known = || !matches!(FtraceEventMeaning::of(line.event), FtraceEventMeaning::Other);
+    let is_known = || FtraceEventKind::by_name(line.event).is_some();
     let is_action_of_blk = || blank_separated(line.payload).nth(1).is_some_and(is_action);
     line.task().is_ok()
         && match line.event {
@@ -66,27 +65,25 @@ fn is_certain(line: &FtraceLine) -> bool {
         }
 }
 
-/// The meaning of an event, by its name.
+/// An event that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FtraceEventMeaning {
+pub(super) enum FtraceEventKind {
     Block(BlockEventKind),
     /// `block_io_start` and `block_io_done`, which mark the accounting of a request.
     Accounted(BlockEventKind),
     Beside(KernelEvent),
-    Other,
 }
 
-impl FtraceEventMeaning {
-    fn of(name: &[u8]) -> Self {
+impl FtraceEventKind {
+    pub(super) fn by_name(name: &[u8]) -> Option<FtraceEventKind> {
         match name {
-            b"block_io_start" => return FtraceEventMeaning::Accounted(BlockEventKind::Insert),
-            b"block_io_done" => return FtraceEventMeaning::Accounted(BlockEventKind::Complete),
-            _ => {}
+            b"block_io_start" => Some(FtraceEventKind::Accounted(BlockEventKind::Insert)),
+            b"block_io_done" => Some(FtraceEventKind::Accounted(BlockEventKind::Complete)),
+            name => {
+                let beside = || KernelEvent::by_name(name).map(FtraceEventKind::Beside);
+                BlockEventKind::of_event(name).map(FtraceEventKind::Block).or_else(beside)
+            }
         }
-        BlockEventKind::of_event(name)
-            .map(FtraceEventMeaning::Block)
-            .or_else(|| KernelEvent::by_name(name).map(FtraceEventMeaning::Beside))
-            .unwrap_or(FtraceEventMeaning::Other)
     }
 }
 
@@ -94,9 +91,7 @@ impl FtraceEventMeaning {
 #[derive(Default)]
 pub(super) struct FtraceFormat {
     matcher: EventMatcher,
-    process: NameIdCache,
-    device: NameIdCache,
-    events: NameCounts<FtraceEventMeaning>,
+    events: NameCounts<Option<FtraceEventKind>>,
     tracer: Option<String>,
     /// Whether times are relative to the beginning of the recording.
     is_relative: bool,
@@ -245,7 +240,7 @@ impl FtraceFormat {
                 return Ok(false);
             }
         }
-        let (place, _) = self.events.name_index(letter, |_| FtraceEventMeaning::Other);
+        let (place, _) = self.events.name_index(letter, |_| None);
         self.events.add(place);
         match step {
             ActionMeaning::Request(action) => {
@@ -278,7 +273,7 @@ impl FtraceFormat {
     #[inline]
     fn device(&mut self, field: &[u8], context: &mut ParseContext) -> Result<NameId> {
         let known = context.devices.len();
-        let device = self.device.id(field, &mut context.devices, |raw| device_name(raw, 0))?;
+        let device = context.device_named(field, |raw| device_name(raw, 0))?;
         if context.devices.len() > known {
             let major = field.split(|byte| *byte == b',').next().unwrap_or_default();
             self.matcher.add_disk(device, unsigned(major, "device", 0)? as u32);
@@ -286,7 +281,6 @@ impl FtraceFormat {
         Ok(device)
     }
 
-    /// Passes a step of a request to the matcher.
     #[inline]
     fn action(
         &mut self,
@@ -301,7 +295,7 @@ impl FtraceFormat {
         let (time, (name, pid)) = (line.time()?, line.task()?);
         let process = match name {
             b"" => None,
-            name => Some(self.process.id(name, &mut context.processes, |raw| Ok(text(raw)))?),
+            name => Some(context.process(name)?),
         };
         let error = if kind == BlockEventKind::Complete { error_of(line.payload) } else { 0 };
         let event = BlockLayerEvent { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
@@ -413,12 +407,12 @@ impl LineFormat for FtraceFormat {
             return Ok(());
         }
         self.is_relative |= parts.is_relative();
-        let (place, meaning) = self.events.name_index(parts.event, FtraceEventMeaning::of);
+        let (place, meaning) = self.events.name_index(parts.event, FtraceEventKind::by_name);
         let is_taken = match meaning {
-            FtraceEventMeaning::Block(kind) => self.block(kind, false, &parts, context, out)?,
-            FtraceEventMeaning::Accounted(kind) => self.block(kind, true, &parts, context, out)?,
-            FtraceEventMeaning::Beside(event) => self.driver_or_fs_event(event, &parts, context, out)?,
-            FtraceEventMeaning::Other => self.other(&parts, context)?,
+            Some(FtraceEventKind::Block(kind)) => self.block(kind, false, &parts, context, out)?,
+            Some(FtraceEventKind::Accounted(kind)) => self.block(kind, true, &parts, context, out)?,
+            Some(FtraceEventKind::Beside(event)) => self.driver_or_fs_event(event, &parts, context, out)?,
+            None => self.other(&parts, context)?,
         };
         if is_taken {
             self.events.add(place);

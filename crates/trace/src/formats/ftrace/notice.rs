@@ -2,7 +2,6 @@
 
 use crate::formats::fields::{blank_separated, is_digits, unsigned};
 
-/// The meaning of a line that is not an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FtraceNotice<'a> {
     /// A heading, or a message of the recorder without effect.
@@ -13,7 +12,6 @@ pub(super) enum FtraceNotice<'a> {
     Overwritten(u64),
     /// This many events were lost here; 1 if the number is unknown.
     Lost(u64),
-    /// A line of a call stack.
     Stack,
     /// The line contains an event of the block layer, but not in a readable form.
     Damaged,
@@ -120,8 +118,7 @@ fn holds_block_event(text: &[u8]) -> bool {
     memchr::memmem::find_iter(text, b"block_").any(|at| {
         let Some(colon) = memchr::memchr(b':', &text[at..]) else { return false };
         let device = blank_separated(&text[at + colon + 1..]).next().unwrap_or(&[]);
-        let mut numbers = device.split(|byte| *byte == b',');
-        matches!((numbers.next(), numbers.next(), numbers.next()), (Some(major), Some(minor), None) if is_digits(major) && is_digits(minor))
+        super::device_name(device, 0).is_ok()
     })
 }
 

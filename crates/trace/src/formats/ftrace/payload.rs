@@ -7,7 +7,6 @@
 use crate::formats::fields::unsigned;
 use crate::{BlockEventKind, Error, ErrorClass, EventField, EventFieldValues, KernelEvent, Result, dev_t_label};
 
-/// The values of the fields in the text of this event.
 pub(super) fn values(event: KernelEvent, payload: &[u8]) -> EventFieldValues<'_> {
     let mut values = EventFieldValues::default();
     match event {
@@ -117,7 +116,6 @@ fn dev_t(major: i64, minor: &[u8]) -> Option<i64> {
     ((0..1 << 12).contains(&major) && (0..1 << 20).contains(&minor)).then_some(major << 20 | minor)
 }
 
-/// The fields of a block event.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NamedBlockEvent<'a> {
     pub kind: BlockEventKind,

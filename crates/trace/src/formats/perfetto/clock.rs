@@ -3,7 +3,6 @@
 //! `clock_snapshot.proto` of Perfetto.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use super::wire::WireFields;
 use crate::{Error, ErrorClass, Nanos, Result};
@@ -67,7 +66,6 @@ impl PerfettoClocks {
         self.shift.unwrap_or(0)
     }
 
-    /// Unix time at time 0, if the trace contains it.
     pub(super) fn unix_at_zero(&self) -> Option<Nanos> {
         self.boot_at.map(Nanos)
     }
@@ -159,14 +157,11 @@ impl EventLosses {
 
     /// The losses by CPU, as text; `None` if there are none.
     pub(super) fn note(&self) -> Option<String> {
-        let mut out = String::new();
-        for (number, cpu) in self.cpus.iter().filter(|(_, cpu)| cpu.lost() > 0) {
-            let _ = write!(out, "{}CPU {number} lost {} events", separator(&out), cpu.lost());
-        }
-        if self.packets > 0 {
-            let _ = write!(out, "{}Perfetto dropped {} packets or more", separator(&out), self.packets);
-        }
-        (!out.is_empty()).then_some(out)
+        let cpus = self.cpus.iter().filter(|(_, cpu)| cpu.lost() > 0);
+        let cpus = cpus.map(|(number, cpu)| format!("CPU {number} lost {} events", cpu.lost()));
+        let packets = (self.packets > 0).then(|| format!("Perfetto dropped {} packets or more", self.packets));
+        let parts: Vec<_> = cpus.chain(packets).collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 }
 
@@ -174,10 +169,6 @@ impl CpuLosses {
     fn lost(&self) -> u64 {
         self.end.saturating_sub(self.start).max(self.bundles)
     }
-}
-
-fn separator(before: &str) -> &'static str {
-    if before.is_empty() { "" } else { "; " }
 }
 
 #[cfg(test)]

@@ -14,32 +14,11 @@ use EventField::{
 use super::names::name_of;
 use super::wire::{WireFields, WireValue};
 use crate::formats::fields::text;
+use crate::formats::ftrace::FtraceEventKind;
 use crate::{
     BlockEventKind, DecodedEvent, EventField, EventFieldValues, EventTally, KernelEvent, Op, RequestFlags, Result,
     ZoneCommand, diagnosis::NameCounts, fixed, formats::rwbs,
 };
-
-/// The events that are used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FtraceEventKind {
-    Block(BlockEventKind),
-    Beside(KernelEvent),
-    /// `block_io_start` and `block_io_done`.
-    Accounted(BlockEventKind),
-}
-
-impl FtraceEventKind {
-    fn by_name(name: &[u8]) -> Option<FtraceEventKind> {
-        match name {
-            b"block_io_start" => Some(FtraceEventKind::Accounted(BlockEventKind::Insert)),
-            b"block_io_done" => Some(FtraceEventKind::Accounted(BlockEventKind::Complete)),
-            name => {
-                let beside = || KernelEvent::by_name(name).map(FtraceEventKind::Beside);
-                BlockEventKind::of_event(name).map(FtraceEventKind::Block).or_else(beside)
-            }
-        }
-    }
-}
 
 /// The event of a message, and its field numbers.
 #[derive(Clone, Debug)]
@@ -101,7 +80,6 @@ const MOST_DESCRIBED: usize = 1 << 14;
 /// Maximum length of the name of an event.
 const LONGEST_NAME: usize = 64;
 
-/// A decoded event that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DecodedFtraceEvent {
     pub(super) pid: i32,
@@ -110,16 +88,13 @@ pub(super) struct DecodedFtraceEvent {
     pub(super) kind: DecodedEventKind,
 }
 
-/// The kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DecodedEventKind {
     Block(DecodedBlockEvent),
-    /// A step of a command to a zone.
     Zone(ZoneCommand, BlockEventKind),
     Beside(DecodedEvent),
 }
 
-/// A decoded event of the block layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DecodedBlockEvent {
     pub(super) kind: BlockEventKind,
@@ -137,12 +112,10 @@ pub(super) struct DecodedBlockEvent {
     pub(super) accounted: bool,
 }
 
-/// The kind of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FtraceRecord {
     /// An event at this time on the clock of its bundle.
     Event(u64, DecodedFtraceEvent),
-    /// An event that is not used.
     Other,
 }
 
@@ -160,7 +133,6 @@ struct DescribedEvent {
 /// Decodes events, and counts all of them by name.
 #[derive(Debug)]
 pub(super) struct FtraceDecoder {
-    /// Layouts of the events with their own message, by number of the field in `FtraceEvent`.
     layouts_by_field: Vec<Option<FtraceEventLayout>>,
     own_counts: Vec<u64>,
     /// Events that the trace describes, by number of the field.
@@ -189,7 +161,6 @@ impl Default for FtraceDecoder {
     }
 }
 
-/// Stores the value of a field.
 #[inline]
 fn set<'a>(values: &mut EventFieldValues<'a>, slot: EventField, value: WireValue<'a>) {
     if slot.is_text() {
@@ -291,7 +262,6 @@ impl FtraceDecoder {
         described.layout.as_ref()
     }
 
-    /// Decodes an `FtraceEvent`.
     #[inline]
     pub(super) fn decode(&mut self, message: &[u8]) -> Result<FtraceRecord> {
         let (mut time, mut pid, mut content) = (0, 0, None);
@@ -369,7 +339,6 @@ impl FtraceDecoder {
         Ok(self.switches + self.wakings - before)
     }
 
-    /// The counts of all events by name.
     pub(super) fn tally(&self) -> EventTally {
         let own = (0..).zip(&self.own_counts).filter(|(_, count)| **count > 0);
         let own = own.map(|(number, count)| match name_of(number) {

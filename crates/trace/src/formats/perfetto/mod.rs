@@ -154,7 +154,6 @@ impl PerfettoSource {
     }
 }
 
-/// Handles the packets.
 #[derive(Default)]
 struct PacketHandler {
     decoder: FtraceDecoder,
@@ -231,7 +230,6 @@ impl PacketHandler {
         result
     }
 
-    /// Handles an `FtraceEventBundle`.
     fn bundle(&mut self, message: &[u8], out: &mut Vec<Request>) -> Result<()> {
         let (mut cpu, mut clock, mut ftrace, mut boot, mut lost) = (0, 0, None, None, false);
         // Fields that apply to all events may be after them.

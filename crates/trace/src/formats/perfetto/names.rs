@@ -160,7 +160,6 @@ const RUNS: &[(u32, &str)] = &[
     ),
 ];
 
-/// The name of the event in this field.
 pub(super) fn name_of(field: u32) -> Option<&'static str> {
     let (first, names) = RUNS.iter().take_while(|(first, _)| *first <= field).last()?;
     names.split(' ').nth((field - first) as usize)

@@ -44,9 +44,7 @@ impl RequestSender {
     }
 }
 
-/// Starts a file for Perfetto's UI; it is compressed if its name also has an extension of a compression.
-///
-/// # Errors
+/// Starts a file for Perfetto's UI; it is compressed if its name also has an extension of a compression. Fails with
 /// [`ErrorClass::Config`] if the name has no extension of this format; also if the folder is not writable.
 pub fn picture_file(path: &Path) -> Result<TrackWriter<AtomicFile>> {
     let name = path.to_string_lossy();

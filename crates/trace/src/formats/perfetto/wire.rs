@@ -5,7 +5,6 @@ use std::io::{self, Read};
 
 use crate::{Error, ErrorClass, Result};
 
-/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WireValue<'a> {
     /// A number; signed ones as two's complement.
@@ -161,7 +160,6 @@ pub(super) fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Resul
     Ok(true)
 }
 
-/// A reader that counts the bytes read.
 pub(super) struct CountingReader<R> {
     input: R,
     at: u64,
@@ -192,35 +190,21 @@ impl<R: Read> Read for CountingReader<R> {
 
 #[cfg(test)]
 mod tests {
+    use emmclab_testing::ProtobufMessage;
     use proptest::prelude::*;
 
     use super::*;
-
-    fn varint(mut value: u64, out: &mut Vec<u8>) {
-        while value >= 0x80 {
-            out.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        out.push(value as u8);
-    }
 
     proptest! {
         #[test]
         fn what_was_written_is_read(
             fields in prop::collection::vec((1u32..1 << 29, any::<Option<u64>>(), prop::collection::vec(any::<u8>(), 0..200)), 0..20)
         ) {
-            let mut message = Vec::new();
-            for (number, value, bytes) in &fields {
-                if let Some(value) = value {
-                    varint(u64::from(*number) << 3, &mut message);
-                    varint(*value, &mut message);
-                } else {
-                    varint(u64::from(*number) << 3 | 2, &mut message);
-                    varint(bytes.len() as u64, &mut message);
-                    message.extend(bytes);
-                }
-            }
-            let read: Vec<_> = WireFields::of(&message).map(Result::unwrap).collect();
+            let message = fields.iter().fold(ProtobufMessage::default(), |message, (number, value, bytes)| match value {
+                Some(value) => message.number(*number, *value),
+                None => message.bytes(*number, bytes),
+            });
+            let read: Vec<_> = WireFields::of(&message.0).map(Result::unwrap).collect();
             let written = fields.iter().map(|(number, value, bytes)| {
                 (*number, value.map_or(WireValue::Bytes(bytes), WireValue::Number))
             });

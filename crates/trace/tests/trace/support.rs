@@ -1,15 +1,19 @@
 //! What the tests of this crate share: real traces, fixtures, a sample of every format.
 
-pub mod protobuf;
-pub mod steps;
-
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-pub use emmclab_testing::real_trace;
-use emmclab_trace::{Ledger, ReadOptions, Request, Result, TraceHeader, TraceReader};
+pub use emmclab_testing::{ProtobufMessage as Message, real_trace};
+use emmclab_trace::{Ledger, ReadOptions, Request, Result, TraceHeader, TraceReader, TraceWriter, WriteOptions};
 
 pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+/// A real recording, as the kernel's own text.
+pub fn host_text() -> String {
+    let path = fixture("../../../record/tests/fixtures/host.trace.zst");
+    String::from_utf8(zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()).unwrap()
 }
 
 /// All of a trace.
@@ -49,6 +53,51 @@ pub fn read_bytes(bytes: &[u8], ending: &str, options: &ReadOptions) -> Result<T
     read_with(&path, options)
 }
 
+/// The same with the usual options.
+pub fn read_plain(content: impl AsRef<[u8]>, ending: &str) -> Result<Trace> {
+    read_bytes(content.as_ref(), ending, &ReadOptions::default())
+}
+
+/// Writes a trace in the format of the output's name, as `convert` does.
+pub fn convert(input: &Path, options: &ReadOptions, output: &Path) {
+    let mut reader = TraceReader::open(input, options).unwrap();
+    let mut writer = TraceWriter::create(output, &reader.header(), &WriteOptions::default()).unwrap();
+    while let Some(batch) = reader.next_batch().unwrap() {
+        writer.write(&batch).unwrap();
+    }
+    writer.finish(&reader.ledger(), &reader.header()).unwrap();
+}
+
+/// Operation letters, sector and length in sectors.
+pub type Step = (&'static str, u64, u32);
+
+/// Issue and completion of each step in the text of the kernel's tracer, of perf and of blkparse, and in a trace of Perfetto; with the
+/// endings of the file names.
+pub fn steps_in_every_format(steps: &[Step]) -> [(Vec<u8>, &'static str); 4] {
+    let (mut tracer, mut perf, mut blkparse) = (String::new(), String::new(), String::new());
+    let mut bundle = Message::default().number(1, 0);
+    for (number, &(letters, sector, length)) in (0..).zip(steps) {
+        let bytes = format!("{} ", length * 512);
+        for (moment, name, letter, bytes, end, field) in
+            [(0, "issue", "D", bytes.as_str(), "dd", 45), (9, "complete", "C", "", "0", 125)]
+        {
+            let event = format!("8,0 {letters} {bytes}() {sector} + {length} [{end}]");
+            let _ = writeln!(tracer, "  dd-2 [000] ..... 1.{number}00{moment}00: block_rq_{name}: {event}");
+            let _ = writeln!(perf, "dd     2 [000]     1.{number}00{moment}00: block:block_rq_{name}: {event}");
+            let _ = writeln!(
+                blkparse,
+                "  8,0    1  {number}  1.{number}00{moment}00000  7  {letter}  {letters} {sector} + {length} [{end}]"
+            );
+            let message = Message::default().number(1, 8 << 8).number(2, sector).number(3, u64::from(length));
+            let event = Message::default().number(1, number * 1_000 + moment).number(2, 7);
+            bundle = bundle.bytes(2, event.bytes(field, message.bytes(5, letters)));
+        }
+    }
+    let packet = Message::default().number(10, 2).bytes(1, bundle);
+    let perfetto = Message::default().bytes(1, packet).0;
+    [(tracer.into(), "txt"), (perf.into(), "txt"), (blkparse.into(), "txt"), (perfetto, "pftrace")]
+}
+
 /// A small trace in a format, and how to make bad ones.
 pub struct Sample {
     pub format: &'static str,
@@ -63,6 +112,8 @@ pub struct Sample {
     pub heading: &'static str,
 }
 
+const EVENTS: Sample = Sample { format: "", ending: "", text: "", requests: 1, line: "", heading: "" };
+
 /// Every text format. The binary ones, Parquet and blktrace, have tests of their own.
 pub const SAMPLES: &[Sample] = &[
     Sample {
@@ -72,7 +123,7 @@ pub const SAMPLES: &[Sample] = &[
                49592392\t\t17\t\t8704\t\t5\t\t10.762147000\t\t10.762182000\t\t10.762199000\t\t10.763593000\n",
         requests: 2,
         line: "{address} {size} 4096 5 {time} 11.0 11.0 11.0\n",
-        heading: "",
+        ..EVENTS
     },
     Sample {
         format: "pixel",
@@ -92,7 +143,7 @@ pub const SAMPLES: &[Sample] = &[
                128166372016382155,usr,0,Write,1317441536,8192,1963\n",
         requests: 2,
         line: "{time},usr,0,Read,{address},{size},41286\n",
-        heading: "",
+        ..EVENTS
     },
     Sample {
         format: "alibaba",
@@ -100,7 +151,7 @@ pub const SAMPLES: &[Sample] = &[
         text: "419,W,8792731648,16384,1577808144360767\n725,R,59110326272,360448,1577808144360813\n",
         requests: 2,
         line: "419,W,{address},{size},{time}\n",
-        heading: "",
+        ..EVENTS
     },
     Sample {
         format: "tencent",
@@ -108,7 +159,7 @@ pub const SAMPLES: &[Sample] = &[
         text: "1538323200,12910952,128,0,1063\n1538323200,6338688,8,1,1627\n",
         requests: 2,
         line: "{time},{address},{size},0,1063\n",
-        heading: "",
+        ..EVENTS
     },
     Sample {
         format: "systor17",
@@ -125,7 +176,7 @@ pub const SAMPLES: &[Sample] = &[
         text: "0,20941264,8192,W,0.551706,Alpha/NT\n0, 20939840, 8192, r, 0.554041\n",
         requests: 2,
         line: "0,{address},{size},W,{time}\n",
-        heading: "",
+        ..EVENTS
     },
     Sample {
         format: "ssdsim",
@@ -133,7 +184,7 @@ pub const SAMPLES: &[Sample] = &[
         text: "0 0 4220896 8 0\n3773000 0 49592384 8 1\n",
         requests: 2,
         line: "{time} 0 {address} {size} 1\n",
-        heading: "",
+        ..EVENTS
     },
     Sample {
         format: "mqsim",
@@ -141,7 +192,7 @@ pub const SAMPLES: &[Sample] = &[
         text: "4851300 1 524288 16 0\n4864300 1 524304 16 1\n",
         requests: 2,
         line: "{time} 0 {address} {size} 1\n",
-        heading: "",
+        ..EVENTS
     },
     Sample {
         format: "disksim",
@@ -176,9 +227,7 @@ pub const SAMPLES: &[Sample] = &[
                \x20   Binder:1_2-77  [000] .....  1807.610878: block_rq_issue: 7,0 RM 1024 () 15942 + 2 be,0,4 [fio]\n\
                CPU:0 [LOST 3 EVENTS]\n\
                \x20   <idle>-0       [000] ..s..  1807.610904: block_rq_complete: 7,0 RM () 15942 + 2 be,0,4 [0]\n",
-        requests: 1,
-        line: "",
-        heading: "",
+        ..EVENTS
     },
     Sample {
         format: "systrace",
@@ -188,9 +237,7 @@ pub const SAMPLES: &[Sample] = &[
                mmcqd/0-147   (  147) [001] ...1  7.610870: block_rq_issue: 179,0 W 0 () 15942 + 8 [mmcqd/0]\n\
                <idle>-0     (-----) [000] ..s1  7.610904: block_rq_complete: 179,0 W () 15942 + 8 [0]\n\
                </script>\n</html>\n",
-        requests: 1,
-        line: "",
-        heading: "",
+        ..EVENTS
     },
     Sample {
         format: "blkparse",
@@ -200,9 +247,7 @@ pub const SAMPLES: &[Sample] = &[
                \x20 8,0    3        3     0.000010000   697  D   W 223490 + 8 [kjournald]\n\
                \x20 8,0    3        4     0.001000000     0  C   W 223490 + 8 [0]\n\
                CPU3 (8,0):\n Reads Queued:           0,        0KiB\n\nSkips: 4 forward (4 -   0.0%)\n",
-        requests: 1,
-        line: "",
-        heading: "",
+        ..EVENTS
     },
     Sample {
         format: "biosnoop",
@@ -213,8 +258,7 @@ pub const SAMPLES: &[Sample] = &[
                0.002000    jbd2/sda-8     446    sda     W 18446744073709551615 0  0.00    2.90\n\
                Possibly lost 5 samples\n",
         requests: 2,
-        line: "",
-        heading: "",
+        ..EVENTS
     },
     Sample {
         format: "iosnoop",
@@ -224,8 +268,7 @@ pub const SAMPLES: &[Sample] = &[
                5982800.302061 5982800.302679 supervise    1809   WS   202,1    17039600     4096       0.62\n\
                5982800.302423 5982800.302842 <idle>       0      FWS  202,1    18446744073709551615 0  0.42\n",
         requests: 2,
-        line: "",
-        heading: "",
+        ..EVENTS
     },
     Sample {
         format: "iotrace",
@@ -270,8 +313,7 @@ pub const SAMPLES: &[Sample] = &[
         ending: "csv",
         text: "version,time,op,size,lbn\n1,5633898,2a,512,42932745\n1,5633899,28,4096,8\n1,5633899,12,36,0\n",
         requests: 2,
-        line: "",
-        heading: "",
+        ..EVENTS
     },
     Sample {
         format: "k5cloud",
@@ -279,7 +321,7 @@ pub const SAMPLES: &[Sample] = &[
         text: "1,0.000000,W,1048576,4096\n2,0.000125,R,0,512\n",
         requests: 2,
         line: "1,{time},W,{address},{size}\n",
-        heading: "",
+        ..EVENTS
     },
     Sample {
         format: "fiu",
@@ -288,6 +330,6 @@ pub const SAMPLES: &[Sample] = &[
                39064000 2522 my daemon 926858672 16 R 6 1 0 1 2 3\n",
         requests: 2,
         line: "{time} 4892 syslogd {address} {size} W 6 0 531e\n",
-        heading: "",
+        ..EVENTS
     },
 ];
