@@ -31,9 +31,6 @@ pub(crate) struct HexDump<'a> {
 }
 
 /// The first dump in a text, of at least `most` bytes if the text has so many; `None` if no line of it is a row of digits.
-///
-/// # Errors
-/// If the offsets of the rows do not follow each other.
 pub(crate) fn read(text: &str, most: usize) -> Result<Option<HexDump<'_>>> {
     let mut rows = Vec::new();
     let mut after_star = false;

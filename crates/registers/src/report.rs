@@ -84,7 +84,6 @@ pub struct RegisterCapacity {
     pub from: String,
 }
 
-/// Collects the facts of a report.
 pub(crate) struct FactCollector(pub Vec<RegisterFact>);
 
 impl FactCollector {
@@ -146,7 +145,6 @@ pub(crate) fn end_of_life(state: u64) -> Option<String> {
     }
 }
 
-/// `yes` or `no`.
 pub(crate) fn yes_or_no(is: bool) -> String {
     if is { "yes" } else { "no" }.to_owned()
 }

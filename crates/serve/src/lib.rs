@@ -7,21 +7,19 @@ mod device;
 mod fuse;
 mod host_disk;
 mod host_programs;
-mod memory;
-mod mount_holders;
 pub mod nbd;
 mod private_socket;
 mod sdhci;
 mod supervisor;
 mod ublk;
+mod waker;
 
 pub use device::{
-    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, RequestFailure,
+    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, MemoryDevice, RequestFailure,
     ServedCompletion, ServedRequest,
 };
 pub use fuse::FuseFile;
 pub use host_disk::{HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions, MkfsOptions};
-pub use memory::MemoryDevice;
 #[cfg(fuzzing)]
 pub use sdhci::fuzz_driver::{exercise as exercise_sdhci, exercise_messages as exercise_vfio_user};
 pub use sdhci::{CardSettings, SdhciExport, SessionEvent};

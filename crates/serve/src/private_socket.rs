@@ -29,9 +29,6 @@ pub(crate) struct PrivateSocket {
 
 impl PrivateSocket {
     /// Listens at `path`. A stale socket, on which nothing listens any more, is replaced.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if the path is in use or others could reach it, [`ErrorClass::Io`] for errors of the system.
     pub fn listen(path: &Path) -> Result<Self> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = open_seekable(folder).map_err(|error| Error::io(folder, error))?;
@@ -63,12 +60,10 @@ impl PrivateSocket {
         Ok(listener)
     }
 
-    /// The socket.
     pub fn socket(&self) -> &OwnedFd {
         &self.socket
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -99,7 +94,6 @@ fn check_folder(folder: &Path, file: &File) -> Result<()> {
         .hint("make a folder for it: mkdir -m 700 ~/nbd; or use $XDG_RUNTIME_DIR"))
 }
 
-/// Locks the folder until the file is closed.
 fn lock(folder: &Path, file: &File) -> Result<()> {
     for _ in 0..ATTEMPTS {
         interrupt::check()?;
@@ -112,7 +106,6 @@ fn lock(folder: &Path, file: &File) -> Result<()> {
     Err(Error::new(ErrorClass::Io, problem).in_file(folder).hint("try again, or use another folder"))
 }
 
-/// Removes a stale socket, on which nothing listens.
 fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<()> {
     let taken = |problem: &str, hint: &str| Err(Error::new(ErrorClass::Config, problem).in_file(path).hint(hint));
     match fs::symlink_metadata(path) {

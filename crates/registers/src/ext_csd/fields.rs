@@ -20,12 +20,6 @@ pub struct RegisterField {
 pub const REGISTER_BYTES: usize = 512;
 
 impl RegisterField {
-    /// Its byte as the index of the command that writes it (CMD6). Only fields in the lower half of the register, the modes, can be
-    /// written.
-    pub const fn index(self) -> u8 {
-        self.byte as u8
-    }
-
     /// The bytes of the register that it occupies.
     pub fn range(self) -> std::ops::Range<usize> {
         usize::from(self.byte)..usize::from(self.byte + self.bytes)

@@ -1,19 +1,17 @@
 //! The `EXT_CSD` register of an eMMC (JESD84-B51, 7.4), in the forms that programs print: 512 bytes, digits, rows and words of
 //! dumps, and the sentences of mmc-utils.
 
-mod byte_order;
 mod describe;
 pub mod fields;
-mod sentences;
-mod settings;
 mod sysfs_files;
 
 use emmclab_base::{Error, ErrorClass, Result};
+use fields::{FIELDS, REGISTER_BYTES, RegisterField};
 
 use crate::dump::{self, HexDump};
-use crate::source::{RegisterSource, text_of};
-use fields::{REGISTER_BYTES, RegisterField};
-pub use sysfs_files::is_card_file;
+use crate::{RegisterSource, text_of};
+
+pub use sysfs_files::{crc7, is_card_file};
 
 /// The newest revision whose fields are known: that of eMMC 5.1.
 pub(crate) const NEWEST: u8 = 8;
@@ -33,18 +31,12 @@ pub(crate) struct ExtCsdRegister {
 
 impl ExtCsdRegister {
     /// The register in one file.
-    ///
-    /// # Errors
-    /// If it has none of the known forms, is incomplete, or is no register.
     pub fn read(source: &RegisterSource<'_>) -> Result<Self> {
         Self::of(source.bytes).and_then(Self::validate).map_err(|error| error.in_file(source.path))
     }
 
     /// Adds the values of the device's sysfs files, which may also replace a register that could not be read. A value of
     /// the register takes precedence, because sysfs has the values of the time at which the kernel found the device.
-    ///
-    /// # Errors
-    /// If a file does not have the form in which the kernel prints it, or if no file holds a register.
     pub fn with_files(mut self, sources: &[&RegisterSource<'_>]) -> Result<Self> {
         let Some(first) = sources.first() else { return Ok(self) };
         let card = sysfs_files::CardRegisters::read(sources)?;
@@ -67,7 +59,7 @@ impl ExtCsdRegister {
 
     fn of(bytes: &[u8]) -> Result<Self> {
         let Some(text) = text_of(bytes) else { return Self::raw(bytes) };
-        let found = sentences::read(&text)?;
+        let found = read_sentences(&text)?;
         let dumped = match register_in_dump(&text) {
             Ok(dumped) => dumped,
             Err(_) if !found.is_empty() => None,
@@ -78,7 +70,7 @@ impl ExtCsdRegister {
             None if found.is_empty() => return Err(Self::unknown(&text)),
             None => Self::unknown_register(),
         };
-        for sentences::FieldLine { field, value, line } in found {
+        for FieldLine { field, value, line } in found {
             register.add(field, &value).map_err(|error| error.at_line(line))?;
         }
         Ok(register)
@@ -96,7 +88,7 @@ impl ExtCsdRegister {
     /// A whole register, in any order of its bytes.
     fn of_bytes(bytes: &[u8; REGISTER_BYTES]) -> Result<Self> {
         check_answer(bytes)?;
-        let (bytes, order) = byte_order::in_order(bytes)?;
+        let (bytes, order) = in_order(bytes)?;
         Ok(Self { bytes, known_bytes: [true; REGISTER_BYTES], card: None, order })
     }
 
@@ -231,7 +223,7 @@ pub fn is_ext_csd(head: &[u8]) -> bool {
     let Some(text) = text_of(head) else {
         return <[u8; REGISTER_BYTES]>::try_from(head).is_ok_and(|bytes| is_register(&bytes));
     };
-    sentences::is(&text) || matches!(register_in_dump(&text), Ok(Some(bytes)) if is_register(&bytes))
+    has_sentences(&text) || matches!(register_in_dump(&text), Ok(Some(bytes)) if is_register(&bytes))
 }
 
 /// The fault of the first bytes of a file that seem to be a register, but are none: a dump that is cut short or damaged, or 512 bytes
@@ -248,7 +240,7 @@ pub fn fault_of_ext_csd(head: &[u8]) -> Option<Error> {
 
 /// Whether these are the bytes of a register, in any order: some fields have one of few possible values, and the first bytes are reserved.
 fn is_register(bytes: &[u8; REGISTER_BYTES]) -> bool {
-    let Ok((bytes, _)) = check_answer(bytes).and_then(|()| byte_order::in_order(bytes)) else { return false };
+    let Ok((bytes, _)) = check_answer(bytes).and_then(|()| in_order(bytes)) else { return false };
     let [revision, structure, sets, sectors] =
         [fields::EXT_CSD_REV, fields::CSD_STRUCTURE, fields::S_CMD_SET, fields::SEC_COUNT]
             .map(|field| field.get(&bytes));
@@ -257,4 +249,152 @@ fn is_register(bytes: &[u8; REGISTER_BYTES]) -> bool {
         && matches!(sets, 1..=31)
         && sectors != 0
         && bytes[..14].iter().all(|byte| *byte == 0)
+}
+
+/// Orders in which programs print a register, as the number of bytes that are reversed together.
+const ORDERS: [(usize, &str); 3] = [
+    (REGISTER_BYTES, "byte 511 is first, as kernels up to 3.1 print it"),
+    (4, "the bytes of each word of 4 are swapped"),
+    (2, "the bytes of each word of 2 are swapped"),
+];
+/// The register in the order of the standard, with a note if it was turned.
+fn in_order(bytes: &[u8; REGISTER_BYTES]) -> Result<([u8; REGISTER_BYTES], Option<String>)> {
+    let signs = order_signs(bytes);
+    if signs.is_empty() {
+        return Ok((*bytes, None));
+    }
+    let shown = signs.join(", ");
+    for (size, order) in ORDERS {
+        let mut turned = *bytes;
+        turned.chunks_mut(size).for_each(<[u8]>::reverse);
+        if order_signs(&turned).is_empty() && fields::EXT_CSD_REV.get(&turned) > 0 {
+            return Ok((turned, Some(format!("{order} ({shown} as printed): the register was turned"))));
+        }
+    }
+    // A single sign may be a peculiarity of a device.
+    if let [sign] = &*signs {
+        return Ok((*bytes, Some(format!("{sign}: the dump may be damaged"))));
+    }
+    Err(Error::new(
+        ErrorClass::Value,
+        format!("{shown}: the bytes are damaged, in another order, or of something else"),
+    )
+    .at_offset(0)
+    .hint(HINT))
+}
+
+/// What contradicts that these bytes are a register in the order of the standard.
+fn order_signs(bytes: &[u8; REGISTER_BYTES]) -> Vec<String> {
+    let [revision, structure, sets, sectors] =
+        [fields::EXT_CSD_REV, fields::CSD_STRUCTURE, fields::S_CMD_SET, fields::SEC_COUNT]
+            .map(|field| field.get(bytes));
+    let is_reserved = |at| !FIELDS.iter().any(|field| field.range().contains(&at));
+    let reserved = bytes.iter().enumerate().find(|(at, byte)| **byte != 0 && is_reserved(*at));
+    let signs = [
+        reserved.map(|(at, byte)| format!("reserved byte {at} is {byte:#04x}")),
+        // Every device has the standard command set, bit 0.
+        (sets & 1 == 0 || sets > 31).then(|| format!("S_CMD_SET is {sets:#04x}")),
+        (sectors == 0).then(|| "SEC_COUNT is 0".to_owned()),
+        (revision > MOST.into()).then(|| format!("EXT_CSD_REV is {revision:#04x}")),
+        (structure > 3).then(|| format!("CSD_STRUCTURE is {structure:#04x}")),
+    ];
+    signs.into_iter().flatten().collect()
+}
+
+struct FieldLine {
+    pub field: RegisterField,
+    pub value: Vec<u8>,
+    pub line: u64,
+}
+
+/// The fields that the sentences name; empty if the text has no such sentences.
+fn read_sentences(text: &str) -> Result<Vec<FieldLine>> {
+    let mut found = Vec::new();
+    for (line, content) in (1..).zip(text.lines()) {
+        if let Some(one) = sentence(content.trim()).map_err(|error| error.at_line(line))? {
+            found.push(FieldLine { line, ..one });
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a text has the sentences of mmc-utils.
+fn has_sentences(text: &str) -> bool {
+    ["Extended CSD rev", "[EXT_CSD_", "[S_CMD_SET:", "[CACHE_SIZE", "[SEC_COUNT:"]
+        .iter()
+        .any(|mark| text.contains(mark))
+}
+
+/// The field that has this name in mmc-utils.
+fn field_by_name(name: &str) -> Option<RegisterField> {
+    let field = match name {
+        "BOOT_SIZE_MULTI" => fields::BOOT_SIZE_MULT,
+        "CARD_TYPE" => fields::DEVICE_TYPE,
+        "HPI_FEATURE" => fields::HPI_FEATURES,
+        // The names in mmc-utils have other voltages than those in the standard.
+        "PWR_CL_200_360" => fields::PWR_CL_200_195,
+        "PWR_CL_200_195" => fields::PWR_CL_200_130,
+        _ => RegisterField::by_name(name).or_else(|| RegisterField::by_name(name.strip_prefix("EXT_CSD_")?))?,
+    };
+    Some(field)
+}
+
+fn sentence(content: &str) -> Result<Option<FieldLine>> {
+    let of =
+        |field: RegisterField, value: u64| number(field, value).map(|value| Some(FieldLine { field, value, line: 0 }));
+    if let Some(rest) = content.strip_prefix("Extended CSD rev 1.") {
+        let digits = rest.split_whitespace().next().unwrap_or_default();
+        let revision = digits.parse().map_err(|_| unreadable(fields::EXT_CSD_REV, digits))?;
+        return of(fields::EXT_CSD_REV, revision);
+    }
+    if let Some((before, version)) = content.split_once("Firmware Version:") {
+        let is_field = before.trim_end().ends_with("eMMC");
+        let width = usize::from(fields::FIRMWARE_VERSION.bytes);
+        let mut value: Vec<_> = version.trim().bytes().take(width).collect();
+        value.resize(width, 0);
+        return Ok(is_field.then_some(FieldLine { field: fields::FIRMWARE_VERSION, value, line: 0 }));
+    }
+    let Some((_, (inside, behind))) =
+        content.split_once('[').and_then(|(before, rest)| Some((before, rest.split_once(']')?)))
+    else {
+        return Ok(None);
+    };
+    let (name, value) = inside.split_once(':').unwrap_or((inside, behind));
+    let Some(field) = field_by_name(name.trim()) else { return Ok(None) };
+    let value = value.trim().trim_start_matches(':').trim();
+    if field == fields::CACHE_SIZE
+        && let Some(kib) = value.strip_prefix("is ").and_then(|rest| rest.strip_suffix("KiB"))
+    {
+        let kib: u64 = kib.trim().parse().map_err(|_| unreadable(field, value))?;
+        return of(field, kib.saturating_mul(8));
+    }
+    let digits = value.split_whitespace().next().unwrap_or_default();
+    match digits.strip_prefix("0x") {
+        Some(digits) => of(field, u64::from_str_radix(digits, 16).map_err(|_| unreadable(field, value))?),
+        // The depth of the queue is the only one that is printed as a decimal, as the number of commands.
+        None if field == fields::CMDQ_DEPTH => {
+            let depth: u64 = digits.parse().map_err(|_| unreadable(field, value))?;
+            of(field, depth.saturating_sub(1))
+        }
+        // A sentence that only mentions the field.
+        None => Ok(None),
+    }
+}
+
+fn number(field: RegisterField, value: u64) -> Result<Vec<u8>> {
+    let bytes = value.to_le_bytes();
+    let (taken, rest) = bytes.split_at(usize::from(field.bytes).min(8));
+    if rest.iter().any(|byte| *byte != 0) {
+        let problem = format!("does not fit into the {} byte(s) of the field", field.bytes);
+        return Err(Error::new(ErrorClass::Value, problem)
+            .of_field(field.name, 0, format!("{value:#x}").as_bytes())
+            .hint("take the output of `mmc extcsd read` as it was printed"));
+    }
+    Ok(taken.to_vec())
+}
+
+fn unreadable(field: RegisterField, value: &str) -> Error {
+    Error::new(ErrorClass::Syntax, "is not the number that mmc-utils prints there")
+        .of_field(field.name, 0, value.as_bytes())
+        .hint("take the output of `mmc extcsd read` as it was printed")
 }

@@ -7,7 +7,7 @@ use emmclab_base::{Error, ErrorClass, Result};
 
 use super::fields::{self, RegisterField};
 use crate::report::{FieldRow, RegisterValue};
-use crate::source::{RegisterSource, text_of};
+use crate::{RegisterSource, text_of};
 
 /// A file with a part of CID or CSD.
 struct CardFile {
@@ -71,9 +71,6 @@ pub(super) struct CardRegisters {
 
 impl CardRegisters {
     /// Reads these files.
-    ///
-    /// # Errors
-    /// If a file has other contents than the kernel prints, or only zeros or ones.
     pub fn read(sources: &[&RegisterSource<'_>]) -> Result<Self> {
         let mut card = Self::default();
         for source in sources {
@@ -193,12 +190,12 @@ impl CardRegisters {
     }
 }
 
-/// The checksum of CID and CSD: x^7 + x^3 + 1 (JESD84-B51, 8.2).
-fn crc7(bytes: &[u8]) -> u8 {
+/// The checksum of commands and registers, CRC7: x^7 + x^3 + 1 (JESD84-B51, 8.2).
+pub fn crc7(bytes: &[u8]) -> u8 {
     let bits = bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1));
     bits.fold(0, |sum, bit| {
-        let shifted = sum << 1 & 0x7f;
-        if sum >> 6 ^ bit == 1 { shifted ^ 0x09 } else { shifted }
+        let carry = sum >> 6 & 1 ^ bit;
+        ((sum << 1) ^ (carry * 0x09)) & 0x7f
     })
 }
 
@@ -228,5 +225,6 @@ mod tests {
         // The examples of the standard: CMD0 and CMD17 with argument 0.
         assert_eq!(crc7(&[0x40, 0, 0, 0, 0]), 0b100_1010);
         assert_eq!(crc7(&[0x51, 0, 0, 0, 0]), 0b010_1010);
+        assert_eq!(crc7(&[0x11, 0, 0, 9, 0]), 0x33);
     }
 }

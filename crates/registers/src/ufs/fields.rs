@@ -23,38 +23,30 @@ pub(crate) enum DescriptorKind {
 impl DescriptorKind {
     pub const ALL: [Self; 9] = [Device, Geometry, Unit, Interconnect, Health, Strings, Attributes, Flags, Link];
 
-    /// Its folder in sysfs.
-    pub const fn folder(self) -> &'static str {
+    /// Its folder in sysfs, and its name in reports.
+    const fn names(self) -> (&'static str, &'static str) {
         match self {
-            Device => "device_descriptor",
-            Geometry => "geometry_descriptor",
-            Unit => "unit_descriptor",
-            Interconnect => "interconnect_descriptor",
-            Health => "health_descriptor",
-            Strings => "string_descriptors",
-            Attributes => "attributes",
-            Flags => "flags",
-            Link => "power_info",
+            Device => ("device_descriptor", "device descriptor"),
+            Geometry => ("geometry_descriptor", "geometry descriptor"),
+            Unit => ("unit_descriptor", "unit descriptor"),
+            Interconnect => ("interconnect_descriptor", "interconnect descriptor"),
+            Health => ("health_descriptor", "device health descriptor"),
+            Strings => ("string_descriptors", "string descriptors"),
+            Attributes => ("attributes", "attributes"),
+            Flags => ("flags", "flags"),
+            Link => ("power_info", "link"),
         }
     }
 
-    /// Its name in reports.
+    pub const fn folder(self) -> &'static str {
+        self.names().0
+    }
+
     pub const fn name(self) -> &'static str {
-        match self {
-            Device => "device descriptor",
-            Geometry => "geometry descriptor",
-            Unit => "unit descriptor",
-            Interconnect => "interconnect descriptor",
-            Health => "device health descriptor",
-            Strings => "string descriptors",
-            Attributes => "attributes",
-            Flags => "flags",
-            Link => "link",
-        }
+        self.names().1
     }
 }
 
-/// A field.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct DescriptorField {
     pub part: DescriptorKind,

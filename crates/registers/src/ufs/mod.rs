@@ -1,21 +1,18 @@
 //! The descriptors of a UFS (JESD220, 14): as a tree of files from the sysfs of Linux, as the text of these files, as ufs-utils and the
 //! debugfs of vendors print them, and raw.
 
-mod byte_order;
 mod describe;
 mod fields;
-mod raw;
-mod settings;
-mod text;
+mod forms;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use emmclab_base::{Error, ErrorClass, Result};
+use fields::{DescriptorField, DescriptorKind, FIELDS};
+use forms::{DescriptorValue, FieldValue};
 
-use crate::source::{RegisterSource, text_of};
-use fields::{DescriptorField, DescriptorKind};
-use text::{DescriptorValue, FieldValue};
+use crate::{RegisterSource, text_of};
 
 /// Logical units from this number on are well known ones: boot, RPMB, and the device itself.
 const WELL_KNOWN: u32 = 0x80;
@@ -25,7 +22,7 @@ const NEWEST: u64 = 5;
 const HINT: &str = "take the folder /sys/devices/platform/*/*.ufshc, or the output of `grep -r . device_descriptor geometry_descriptor \
                     health_descriptor attributes flags power_info */*/unit_descriptor` there, or of `ufs-utils desc`";
 
-/// A field, by its number in [`fields::FIELDS`], and the logical unit that it belongs to.
+/// A field, by its number in [`FIELDS`], and the logical unit that it belongs to.
 type Key = (usize, Option<u32>);
 /// A file and a line of it.
 type Place = (PathBuf, Option<u64>);
@@ -42,9 +39,6 @@ pub(crate) struct UfsDescriptors {
 
 impl UfsDescriptors {
     /// The descriptors in these files: one text, or the files of a tree.
-    ///
-    /// # Errors
-    /// If a value cannot be read, contradicts another, or is impossible.
     pub fn read(sources: &[RegisterSource<'_>]) -> Result<Self> {
         let mut out = Self::default();
         for source in sources {
@@ -53,24 +47,24 @@ impl UfsDescriptors {
                 out.add(one, source.path)?;
             }
         }
-        out.order = byte_order::reverse_bytes(&mut out.values);
+        out.order = reverse_bytes(&mut out.values);
         let path = sources.first().map_or(Path::new(""), |source| source.path);
         out.check().map_err(|error| error.in_file(path))?;
         Ok(out)
     }
 
     fn of(source: &RegisterSource<'_>) -> Result<Vec<FieldValue>> {
-        let is_file = text::is_path(source.path);
-        if !is_file && let Some(found) = raw::read(source.bytes)? {
+        let is_file = forms::is_path(source.path);
+        if !is_file && let Some(found) = forms::read_raw(source.bytes)? {
             return Ok(found);
         }
         let content = text_of(source.bytes).ok_or_else(|| {
             Error::new(ErrorClass::Syntax, "this is no text, and no descriptor by its length and type").hint(HINT)
         })?;
         if is_file {
-            return Ok(text::of_file(source.path, &content)?.into_iter().collect());
+            return Ok(forms::of_file(source.path, &content)?.into_iter().collect());
         }
-        text::of_text(&content)
+        forms::of_text(&content)
     }
 
     fn add(&mut self, found: FieldValue, path: &Path) -> Result<()> {
@@ -127,7 +121,7 @@ impl UfsDescriptors {
     }
 
     fn all(&self, name: &'static str) -> impl Iterator<Item = (&Key, &DescriptorValue)> {
-        self.values.iter().filter(move |((at, _), _)| fields::FIELDS[*at].name == name)
+        self.values.iter().filter(move |((at, _), _)| FIELDS[*at].name == name)
     }
 
     /// The number of a field that belongs to no logical unit.
@@ -155,12 +149,8 @@ impl UfsDescriptors {
 
     /// The enabled logical units for data, with their size in bytes.
     fn units(&self) -> Vec<LogicalUnit> {
-        let mut units: Vec<_> = self
-            .values
-            .keys()
-            .filter(|key| fields::FIELDS[key.0].part == DescriptorKind::Unit)
-            .map(|key| key.1)
-            .collect();
+        let mut units: Vec<_> =
+            self.values.keys().filter(|key| FIELDS[key.0].part == DescriptorKind::Unit).map(|key| key.1).collect();
         units.sort_unstable();
         units.dedup();
         let is_for_data = |unit: &Option<u32>| unit.is_none_or(|unit| unit < WELL_KNOWN);
@@ -176,7 +166,6 @@ impl UfsDescriptors {
         units.into_iter().filter(is_for_data).filter_map(of).collect()
     }
 
-    /// Bytes of an allocation unit.
     fn allocation_unit(&self) -> Option<u64> {
         let segment = self.number("dSegmentSize")?.checked_mul(512)?;
         let bytes = segment.checked_mul(self.number("bAllocationUnitSize")?)?;
@@ -202,13 +191,13 @@ const IMPOSSIBLE: [&str; 6] = [
 /// The reason why a value is impossible; `None` if it is possible.
 fn impossible(name: &str, value: u64) -> Option<&'static str> {
     match name {
-        "wSpecVersion" if !byte_order::is_version(value) => {
+        "wSpecVersion" if !is_version(value) => {
             Some("is no version of the standard, which are as 0x0310; nothing was read, or something else")
         }
         "bLogicalBlockSize" if value != 0 && !(9..=16).contains(&value) => {
             Some("is no size of a logical block, which is a power of 2 from 9 to 16")
         }
-        "qTotalRawDeviceCapacity" if !byte_order::is_capacity(value) => {
+        "qTotalRawDeviceCapacity" if !is_capacity(value) => {
             Some("is no capacity of a UFS, in units of 512 bytes; nothing was read, or something else")
         }
         "bPreEOLInfo" | "bDeviceLifeTimeEstA" | "bDeviceLifeTimeEstB" if value == 0xff => {
@@ -218,14 +207,13 @@ fn impossible(name: &str, value: u64) -> Option<&'static str> {
     }
 }
 
-/// A logical unit for data.
 struct LogicalUnit {
     number: Option<u32>,
     bytes: u64,
 }
 
 fn index(field: &'static DescriptorField) -> usize {
-    fields::FIELDS.iter().position(|other| std::ptr::eq(other, field)).unwrap_or(usize::MAX)
+    FIELDS.iter().position(|other| std::ptr::eq(other, field)).unwrap_or(usize::MAX)
 }
 
 /// Two decimal digits of four bits each.
@@ -242,15 +230,64 @@ fn format_value(given: &DescriptorValue) -> String {
 
 /// Whether the first bytes of a file are descriptors of a UFS, as text or raw.
 pub fn is_ufs(head: &[u8]) -> bool {
-    text_of(head).is_some_and(|content| text::is(&content)) || raw::is(head)
+    text_of(head).is_some_and(|content| forms::is_text(&content)) || forms::is_raw(head)
 }
 
 /// Whether a file begins like a raw descriptor of a UFS; it may be damaged or cut short.
 pub(crate) fn may_be_ufs(content: &[u8]) -> bool {
-    raw::may_be(content)
+    forms::may_be_raw(content)
 }
 
 /// Whether a path is that of a file with a field of a UFS.
 pub fn is_ufs_file(path: &Path) -> bool {
-    text::is_path(path)
+    forms::is_path(path)
+}
+
+/// Versions of the standard, as `wSpecVersion` has them.
+const VERSIONS: [u64; 10] = [0x0100, 0x0110, 0x0200, 0x0210, 0x0220, 0x0300, 0x0310, 0x0400, 0x0410, 0x0500];
+/// Versions that may follow.
+const LATER: std::ops::RangeInclusive<u64> = 0x0501..=0x0990;
+/// The largest capacity of a device that is believed, in units of 512 bytes: 16 TB.
+const MOST_SECTORS: u64 = 1 << 35;
+
+/// Whether a number is a version of the standard, or may be one that follows: two decimal digits between 0 and 0.
+fn is_version(version: u64) -> bool {
+    let is_decimal = [version >> 8 & 0xf, version >> 4 & 0xf].iter().all(|digit| *digit <= 9);
+    VERSIONS.contains(&version) || LATER.contains(&version) && is_decimal && version.is_multiple_of(0x10)
+}
+
+/// Whether a device may have this capacity, in units of 512 bytes; 0 is not stated.
+const fn is_capacity(sectors: u64) -> bool {
+    sectors <= MOST_SECTORS
+}
+
+/// Turns all fields of several bytes if those whose value is known to be possible are so only then; returns a note on it.
+fn reverse_bytes(values: &mut BTreeMap<Key, DescriptorValue>) -> Option<String> {
+    let judged = |key: &Key, given: &DescriptorValue| match (FIELDS[key.0].name, given) {
+        ("wSpecVersion", DescriptorValue::Number(version)) => Some(is_version(*version)),
+        ("qTotalRawDeviceCapacity" | "qLogicalBlockCount", DescriptorValue::Number(count)) => Some(is_capacity(*count)),
+        _ => None,
+    };
+    let (key, odd) = values.iter().find(|(key, given)| judged(key, given) == Some(false))?;
+    let (key, odd) = (*key, format_value(odd));
+    let mut turned = values.clone();
+    for (key, given) in &mut turned {
+        let field = &FIELDS[key.0];
+        // Attributes are numbers in every form; only descriptors are arrays of bytes.
+        if let DescriptorValue::Number(value) = given
+            && field.offset.is_some()
+        {
+            *value = value.swap_bytes() >> (64 - 8 * u32::from(field.bytes));
+        }
+    }
+    if turned.iter().any(|(key, given)| judged(key, given) == Some(false)) {
+        return None;
+    }
+    let note = format!(
+        "{} = {odd} has its lowest byte first, as Qualcomm's kernels print it: all fields of several bytes were turned, and it is {}",
+        FIELDS[key.0].name,
+        format_value(&turned[&key])
+    );
+    *values = turned;
+    Some(note)
 }

@@ -6,10 +6,9 @@
 //! wait until the clients before them have read their replies.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::link::wake;
+use crate::waker::ThreadWaker;
 
 /// Bytes that a client may always hold, regardless of the other clients.
 pub(super) const OWN: usize = 2 << 20;
@@ -21,15 +20,14 @@ pub(super) struct NbdMemoryBudget(Mutex<NbdBudgetState>);
 
 struct NbdBudgetState {
     free: usize,
-    /// The event descriptors of the waiting clients, in the order in which they are served.
-    waiting_clients: VecDeque<Arc<OwnedFd>>,
+    /// The waiting clients, in the order in which they are served.
+    waiting_clients: VecDeque<Arc<ThreadWaker>>,
 }
 
 /// The memory of the common part that one client holds; it is returned when the share is dropped.
 pub(super) struct NbdMemoryShare {
     budget: Arc<NbdMemoryBudget>,
-    /// Wakes the thread of the client.
-    wake: Arc<OwnedFd>,
+    wake: Arc<ThreadWaker>,
     held_bytes: usize,
     waits: bool,
 }
@@ -52,13 +50,13 @@ impl NbdBudgetState {
     /// Wakes the first client in the queue, which then tries again.
     fn call(&self) {
         if let Some(first) = self.waiting_clients.front() {
-            wake(first);
+            first.wake();
         }
     }
 }
 
 impl NbdMemoryShare {
-    pub fn new(budget: Arc<NbdMemoryBudget>, wake: Arc<OwnedFd>) -> Self {
+    pub fn new(budget: Arc<NbdMemoryBudget>, wake: Arc<ThreadWaker>) -> Self {
         Self { budget, wake, held_bytes: 0, waits: false }
     }
 
@@ -97,7 +95,6 @@ impl NbdMemoryShare {
         }
     }
 
-    /// Leaves the queue.
     fn leave_queue(&mut self) {
         if std::mem::take(&mut self.waits) {
             let mut common = self.budget.lock_state();
@@ -117,17 +114,15 @@ impl Drop for NbdMemoryShare {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::event::{EventfdFlags, eventfd};
 
     const MB: usize = 1 << 20;
 
     fn share(budget: &Arc<NbdMemoryBudget>) -> NbdMemoryShare {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
-        NbdMemoryShare::new(Arc::clone(budget), Arc::new(wake))
+        NbdMemoryShare::new(Arc::clone(budget), Arc::new(ThreadWaker::new().unwrap()))
     }
 
     fn is_woken(share: &NbdMemoryShare) -> bool {
-        rustix::io::read(&*share.wake, &mut [0; 8]).is_ok()
+        share.wake.clear()
     }
 
     #[test]

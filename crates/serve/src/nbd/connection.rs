@@ -1,19 +1,24 @@
 //! The thread of one client: it receives, submits, sends and sleeps.
 
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use emmclab_base::SECTOR_BYTES;
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, Result};
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
-use super::buffer::ReceiveBuffer;
-use super::export::NbdExport;
-use super::link::{NbdLink, clear};
+use super::NbdExport;
+use super::budget::{NbdMemoryBudget, NbdMemoryShare};
 use super::negotiation::{CONTEXT_ID, NbdNegotiation, NegotiationStep, send_greeting};
+use super::pending::PendingNbdRequests;
 use super::request_parser::{BlockStatusQuery, NbdRequestParser, ParserPause};
 use super::wire::STATE_HOLE_ZERO;
-use crate::device::{AllocationExtent, CompletionReceiver, ServedRequest};
+use crate::device::{AllocationExtent, CompletionReceiver, ServedCompletion, ServedRequest};
+use crate::waker::ThreadWaker;
 
 /// Maximum number of extents in one block status reply.
 const MAX_EXTENTS: usize = 1 << 16;
@@ -79,7 +84,7 @@ impl NbdConnection {
     /// Parses all received bytes and submits their requests; returns what to wait for.
     fn work(&mut self) -> ConnectionWait {
         loop {
-            let refuse = self.link.is_stopping();
+            let refuse = self.link.wake.is_stopping();
             let mut state = self.link.state();
             let pending = &mut state.pending;
             let intake = match &mut self.phase {
@@ -93,7 +98,7 @@ impl NbdConnection {
                         NegotiationStep::Next(used) => self.buffer.consume(used),
                         NegotiationStep::Transmit(used, session) => {
                             self.buffer.consume(used);
-                            pending.set_structured(session.structured);
+                            pending.structured = session.structured;
                             self.phase = NbdPhase::Transmission(NbdRequestParser::new(session));
                         }
                         NegotiationStep::Ended => self.phase = NbdPhase::Ending,
@@ -107,7 +112,7 @@ impl NbdConnection {
             drop(state);
             if !self.batch.is_empty() {
                 self.eager = self.batch.len() > 1;
-                self.export.device().submit(&mut self.batch, &self.completions);
+                self.export.device.submit(&mut self.batch, &self.completions);
                 self.batch.clear();
             }
             match pause {
@@ -125,7 +130,7 @@ impl NbdConnection {
         let (sector, sectors) = (query.offset / SECTOR_BYTES, u64::from(query.length) / SECTOR_BYTES);
         let mut found = Vec::new();
         let most = if query.single_extent { 1 } else { MAX_EXTENTS };
-        self.export.device().extents(sector, sectors, most, &mut found);
+        self.export.device.extents(sector, sectors, most, &mut found);
         found.truncate(most);
         let extents = states(&found, sectors);
         self.link.state().pending.output.block_status(query.cookie, CONTEXT_ID, &extents);
@@ -133,7 +138,7 @@ impl NbdConnection {
 
     /// Receives, or sleeps until there is work; false if the connection is over.
     fn wait(&mut self, need: ConnectionWait) -> bool {
-        if self.link.is_stopping() {
+        if self.link.wake.is_stopping() {
             let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + GRACE);
             if Instant::now() >= deadline {
                 return false;
@@ -146,7 +151,7 @@ impl NbdConnection {
         }
         let mut state = self.link.state();
         let (busy, output) = (state.pending.is_busy(), &state.pending.output);
-        let (unsent, broken) = (!output.is_empty(), output.is_broken());
+        let (unsent, broken) = (!output.is_empty(), output.broken);
         let over = match need {
             ConnectionWait::Room(used) if state.pending.used() < used => return true,
             ConnectionWait::Completions if broken => true,
@@ -171,7 +176,7 @@ impl NbdConnection {
         let timeout = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
         // A socket without interest is not polled: it would report continuously that its client has disconnected.
-        let mut polled = [PollFd::new(&self.link.wake, PollFlags::IN), PollFd::new(&self.link.socket, interest)];
+        let mut polled = [PollFd::new(&self.link.wake.event, PollFlags::IN), PollFd::new(&self.link.socket, interest)];
         let count = if interest.is_empty() { 1 } else { 2 };
         match poll(&mut polled[..count], timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -179,7 +184,7 @@ impl NbdConnection {
         }
         let (woken, events) = (!polled[0].revents().is_empty(), polled[1].revents());
         if woken {
-            clear(&self.link.wake);
+            self.link.wake.clear();
         }
         let mut state = self.link.state();
         (state.awaits_completions, state.awaits_socket) = (false, false);
@@ -200,7 +205,7 @@ impl NbdConnection {
             Err(Errno::AGAIN) => return false,
             Ok(0) | Err(_) => self.phase = NbdPhase::Ending,
             // A full read suggests that there is more.
-            Ok(count) => self.eager |= count >= super::buffer::CAPACITY / 4,
+            Ok(count) => self.eager |= count >= CAPACITY / 4,
         }
         true
     }
@@ -224,4 +229,138 @@ fn states(found: &[AllocationExtent], sectors: u64) -> Vec<(u32, u32)> {
         states.push(((sectors * SECTOR_BYTES) as u32, 0));
     }
     states
+}
+
+/// The part of a link that is protected by its lock.
+pub(super) struct NbdLinkState {
+    pub pending: PendingNbdRequests,
+    /// The connection's thread sleeps until there are completions.
+    pub awaits_completions: bool,
+    /// The connection's thread sleeps until the socket is writable.
+    pub awaits_socket: bool,
+}
+
+/// A connection, as the device and the server use it.
+pub(super) struct NbdLink {
+    pub socket: OwnedFd,
+    /// Wakes the connection's thread, and asks it to end.
+    pub wake: Arc<ThreadWaker>,
+    state: Mutex<NbdLinkState>,
+    owner: OnceLock<ThreadId>,
+}
+
+impl NbdLink {
+    pub fn new(socket: OwnedFd, budget: &Arc<NbdMemoryBudget>) -> rustix::io::Result<Self> {
+        let wake = Arc::new(ThreadWaker::new()?);
+        let pending = PendingNbdRequests::new(NbdMemoryShare::new(Arc::clone(budget), Arc::clone(&wake)));
+        let state = Mutex::new(NbdLinkState { pending, awaits_completions: false, awaits_socket: false });
+        Ok(Self { socket, wake, state, owner: OnceLock::new() })
+    }
+
+    /// Makes this thread the owner of the connection. The owner sends its replies itself, many at once.
+    pub fn claim_ownership(&self) {
+        self.owner.get_or_init(|| thread::current().id());
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, NbdLinkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends until the socket accepts no more. The lock is released between two system calls.
+    pub fn send_all(&self) {
+        while self.state().pending.send(&self.socket) {}
+    }
+
+    /// Closes the connection; later completions are dropped.
+    pub fn close(&self) {
+        self.state().pending.break_off();
+        // It fails if the client has already disconnected.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+}
+
+impl CompletionReceiver for NbdLink {
+    fn complete(&self, completed: &mut Vec<ServedCompletion>) {
+        let mut state = self.state();
+        completed.drain(..).for_each(|completion| state.pending.complete(completion));
+        if self.owner.get() == Some(&thread::current().id()) {
+            // The owner sends the replies before it sleeps.
+            return;
+        }
+        // Only one system call, so that a long queue does not delay the device's thread.
+        state.pending.send(&self.socket);
+        let unsent = !state.pending.output.is_empty() && !state.awaits_socket;
+        if unsent || state.awaits_completions {
+            state.awaits_completions = false;
+            self.wake.wake();
+        }
+    }
+}
+
+/// Capacity in bytes: 32 writes of 4 KB at once, and more than the longest option.
+pub(super) const CAPACITY: usize = 256 << 10;
+
+pub(super) struct ReceiveBuffer {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl ReceiveBuffer {
+    pub fn new() -> Self {
+        Self { bytes: vec![0; CAPACITY], start: 0, end: 0 }
+    }
+
+    pub fn filled(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    pub fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.end);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Moves up to `count` bytes to the end of `data`; returns their number.
+    pub fn take_into(&mut self, data: &mut Vec<u8>, count: usize) -> usize {
+        let filled = self.filled();
+        let count = count.min(filled.len());
+        data.extend_from_slice(&filled[..count]);
+        self.consume(count);
+        count
+    }
+
+    /// Receives once without blocking. Returns the number of bytes; 0 at the end of the stream.
+    pub fn receive(&mut self, socket: &OwnedFd) -> Result<usize> {
+        if self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let (count, _) = retry(|| recv(socket, &mut self.bytes[self.end..], RecvFlags::DONTWAIT))?;
+        self.end += count;
+        Ok(count)
+    }
+
+    /// Receives once, without blocking, and appends to `data`, which is to have `wanted` bytes in all. This buffer must be empty.
+    pub fn receive_behind(&mut self, socket: &OwnedFd, data: &mut Vec<u8>, wanted: usize) -> Result<usize> {
+        data.reserve_exact(wanted - data.len());
+        let (count, _) = retry(|| recv(socket, spare_capacity(data), RecvFlags::DONTWAIT))?;
+        // A vector may have a larger capacity than was requested.
+        let excess = data.len().saturating_sub(wanted);
+        if excess > 0 {
+            self.bytes.splice(..excess.min(self.bytes.len()), data.drain(wanted..));
+            (self.start, self.end) = (0, excess);
+        }
+        Ok(count)
+    }
+}
+
+fn retry<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
 }

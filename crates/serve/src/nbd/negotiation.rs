@@ -1,9 +1,9 @@
 //! The handshake (fixed newstyle): options and their replies. It does not use the socket.
 
-use super::buffer::CAPACITY;
-use super::export::NbdExport;
-use super::output::NbdOutputQueue;
-use super::request::NbdSession;
+use super::NbdExport;
+use super::connection::CAPACITY;
+use super::pending::NbdOutputQueue;
+use super::request_parser::NbdSession;
 use super::wire::{
     MAX_PAYLOAD, MAX_STRING, NBD_MAGIC, NbdFieldReader, OPTION_MAGIC, handshake, info, option, option_reply,
 };
@@ -101,7 +101,7 @@ impl NbdNegotiation {
             }
             option::EXPORT_NAME => match export.named(data).filter(|_| !refuse) {
                 Some(_) => {
-                    output.push(&export.size().to_be_bytes());
+                    output.push(&export.size.to_be_bytes());
                     output.push(&export.flags(self.structured).to_be_bytes());
                     if client & handshake::NO_ZEROES == 0 {
                         output.push(&[0; 124]);
@@ -196,12 +196,12 @@ impl NbdNegotiation {
             output.option_reply(kind, option_reply::INFO, &data);
         };
         let flags = export.flags(self.structured).to_be_bytes();
-        inform(info::EXPORT, &[&export.size().to_be_bytes(), &flags]);
+        inform(info::EXPORT, &[&export.size.to_be_bytes(), &flags]);
         if wanted(info::NAME) {
             inform(info::NAME, &[canonical.as_bytes()]);
         }
         if wanted(info::DESCRIPTION) {
-            inform(info::DESCRIPTION, &[export.description().as_bytes()]);
+            inform(info::DESCRIPTION, &[export.options.description.as_bytes()]);
         }
         // This is always sent, since requests that are not aligned to sectors are refused.
         let sizes = [512, export.preferred_bytes(), MAX_PAYLOAD].map(u32::to_be_bytes);
@@ -242,7 +242,7 @@ impl NbdNegotiation {
 fn list(export: &NbdExport, output: &mut NbdOutputQueue) {
     for name in export.names() {
         let length = (name.len() as u32).to_be_bytes();
-        let data = [&length, name.as_bytes(), export.description().as_bytes()].concat();
+        let data = [&length, name.as_bytes(), export.options.description.as_bytes()].concat();
         output.option_reply(option::LIST, option_reply::SERVER, &data);
     }
 }

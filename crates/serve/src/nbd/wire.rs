@@ -15,7 +15,6 @@ pub(super) mod handshake {
     pub const NO_ZEROES: u16 = 1 << 1;
 }
 
-/// Transmission flags.
 pub(super) mod transmission {
     pub const HAS_FLAGS: u16 = 1;
     pub const READ_ONLY: u16 = 1 << 1;
@@ -28,7 +27,6 @@ pub(super) mod transmission {
     pub const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
-/// Option types.
 pub(super) mod option {
     pub const EXPORT_NAME: u32 = 1;
     pub const ABORT: u32 = 2;
@@ -41,7 +39,6 @@ pub(super) mod option {
     pub const SET_META_CONTEXT: u32 = 10;
 }
 
-/// Types of replies to options.
 pub(super) mod option_reply {
     pub const ACK: u32 = 1;
     pub const SERVER: u32 = 2;
@@ -64,7 +61,6 @@ pub(super) mod info {
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// Request types.
 pub(super) mod command {
     pub const READ: u16 = 0;
     pub const WRITE: u16 = 1;
@@ -76,7 +72,6 @@ pub(super) mod command {
     pub const BLOCK_STATUS: u16 = 7;
 }
 
-/// Command flags.
 pub(super) mod command_flag {
     pub const FUA: u16 = 1;
     pub const NO_HOLE: u16 = 1 << 1;
@@ -104,50 +99,28 @@ pub(super) const MAX_STRING: usize = 4096;
 /// Advertised largest payload of a request in bytes.
 pub(super) const MAX_PAYLOAD: u32 = 1 << 25;
 
+/// Error numbers of the protocol.
+pub(super) mod errno {
+    pub const EPERM: u32 = 1;
+    pub const EIO: u32 = 5;
+    pub const EINVAL: u32 = 22;
+    pub const ENOSPC: u32 = 28;
+    pub const EOVERFLOW: u32 = 75;
+    pub const ENOTSUP: u32 = 95;
+    pub const ESHUTDOWN: u32 = 108;
+}
+
 /// A failed request: the protocol's error number, and a message for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NbdError {
-    pub code: u32,
-    pub message: &'static str,
-}
-
-impl NbdError {
-    pub const fn not_permitted(message: &'static str) -> Self {
-        Self { code: 1, message }
-    }
-
-    pub const fn io(message: &'static str) -> Self {
-        Self { code: 5, message }
-    }
-
-    pub const fn invalid(message: &'static str) -> Self {
-        Self { code: 22, message }
-    }
-
-    pub const fn no_space(message: &'static str) -> Self {
-        Self { code: 28, message }
-    }
-
-    pub const fn overflow(message: &'static str) -> Self {
-        Self { code: 75, message }
-    }
-
-    pub const fn not_supported(message: &'static str) -> Self {
-        Self { code: 95, message }
-    }
-
-    pub const fn shutdown() -> Self {
-        Self { code: 108, message: "the server is shutting down" }
-    }
-}
+pub(super) struct NbdError(pub u32, pub &'static str);
 
 impl From<RequestFailure> for NbdError {
     fn from(failure: RequestFailure) -> Self {
         match failure {
-            RequestFailure::Invalid => Self::invalid("the device refuses the request as invalid"),
-            RequestFailure::NoSpace => Self::no_space("the device or the disk below its image is full"),
-            RequestFailure::Io => Self::io("the device is worn out, stopped or without power"),
-            RequestFailure::ReadOnly => Self::not_permitted("the device accepts no writes"),
+            RequestFailure::Invalid => Self(errno::EINVAL, "the device refuses the request as invalid"),
+            RequestFailure::NoSpace => Self(errno::ENOSPC, "the device or the disk below its image is full"),
+            RequestFailure::Io => Self(errno::EIO, "the device is worn out, stopped or without power"),
+            RequestFailure::ReadOnly => Self(errno::EPERM, "the device accepts no writes"),
         }
     }
 }

@@ -3,12 +3,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::card::EmmcCard;
+use super::card::{CardSettings, EmmcCard};
 use super::controller::{GuestMemory, SdhciController, UnmappedAccess};
-use super::settings::CardSettings;
-use super::vfio::{ExportWaker, HEADER_BYTES, SdhciPciFunction, VfioHeader, VfioMessage};
-use crate::device::{BlockAction, BlockDevice, CompletionReceiver, ServedCompletion, ServedRequest};
-use crate::memory::MemoryDevice;
+use super::function::SdhciPciFunction;
+use super::vfio::{HEADER_BYTES, VfioHeader, VfioMessage};
+use crate::device::{BlockAction, BlockDevice, CompletionReceiver, MemoryDevice, ServedCompletion, ServedRequest};
+use crate::waker::ThreadWaker;
 
 /// Bytes of guest memory: a power of two.
 const MEMORY: usize = 1 << 16;
@@ -48,38 +48,60 @@ impl CompletionReceiver for CollectedCompletions {
     }
 }
 
-struct ExerciseMachine {
-    controller: SdhciController,
-    memory: TestRam,
+/// A driver with the controller, the memory and the block device.
+pub(super) struct TestMachine {
+    pub controller: SdhciController,
+    pub memory: TestRam,
     device: Arc<MemoryDevice>,
+    /// Whether requests wait until [`Self::complete`].
+    pub holds: bool,
     waiting: Vec<ServedRequest>,
 }
 
-impl ExerciseMachine {
-    fn write(&mut self, offset: u64, data: &[u8]) {
+impl TestMachine {
+    pub fn new(settings: &CardSettings, sectors: u64, memory: usize) -> Self {
+        let device = Arc::new(MemoryDevice::new(sectors));
+        let controller = SdhciController::new(EmmcCard::new(settings, device.clone()));
+        Self { controller, memory: TestRam(vec![0; memory]), device, holds: false, waiting: Vec::new() }
+    }
+
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
         self.controller.write(offset, data, &mut self.memory);
         self.step();
     }
 
-    fn step(&mut self) {
-        self.controller.step(&mut self.memory);
-        let requests = self.controller.take_requests();
-        for request in &requests {
-            assert!(request.end() <= SECTORS && request.sectors <= self.device.limits().max_sectors);
-            match &request.action {
-                BlockAction::Write(data) => assert_eq!(data.len(), request.sectors as usize * 512),
-                BlockAction::Flush => assert_eq!(request.sectors, 0),
-                _ => assert!(request.sectors > 0),
+    /// Advances the transfer, and completes requests unless they wait.
+    pub fn step(&mut self) {
+        let limits = self.device.limits();
+        loop {
+            self.controller.step(&mut self.memory);
+            let requests = self.controller.card.take_requests();
+            for request in &requests {
+                assert!(request.end() <= limits.sectors && request.sectors <= limits.max_sectors);
+                match &request.action {
+                    BlockAction::Write(data) => assert_eq!(data.len(), request.sectors as usize * 512),
+                    BlockAction::Flush => assert_eq!(request.sectors, 0),
+                    _ => assert!(request.sectors > 0),
+                }
             }
+            self.waiting.extend(requests);
+            if self.holds || self.waiting.is_empty() {
+                return;
+            }
+            self.submit();
         }
-        self.waiting.extend(requests);
     }
 
-    fn complete(&mut self) {
+    fn submit(&mut self) {
         let collected = Arc::new(CollectedCompletions::default());
         let completions: Arc<dyn CompletionReceiver> = collected.clone();
         self.device.submit(&mut self.waiting, &completions);
-        collected.take().into_iter().for_each(|completion| self.controller.complete(completion));
+        collected.take().into_iter().for_each(|completion| self.controller.card.complete(completion));
+    }
+
+    /// Completes the requests that wait.
+    pub fn complete(&mut self) {
+        self.submit();
         self.step();
     }
 
@@ -108,7 +130,7 @@ fn small() -> CardSettings {
 pub fn exercise_messages(data: &[u8]) {
     let device = Arc::new(MemoryDevice::new(SECTORS));
     let controller = SdhciController::new(EmmcCard::new(&small(), device.clone()));
-    let Ok(wake) = ExportWaker::new() else { return };
+    let Ok(wake) = ThreadWaker::new() else { return };
     let mut function = SdhciPciFunction::new(controller, device, Arc::new(wake));
     let mut rest = data;
     while let Some((header, behind)) = rest.split_first_chunk::<HEADER_BYTES>() {
@@ -124,9 +146,7 @@ pub fn exercise_messages(data: &[u8]) {
 
 /// Interprets `data` as register accesses of a driver.
 pub fn exercise(data: &[u8]) {
-    let device = Arc::new(MemoryDevice::new(SECTORS));
-    let controller = SdhciController::new(EmmcCard::new(&small(), device.clone()));
-    let mut machine = ExerciseMachine { controller, memory: TestRam(vec![0; MEMORY]), device, waiting: Vec::new() };
+    let mut machine = TestMachine { holds: true, ..TestMachine::new(&small(), SECTORS, MEMORY) };
     let mut rest = data;
     while let Some((operation, behind)) = rest.split_first() {
         let Some((fields, behind)) = behind.split_first_chunk::<6>() else { break };

@@ -5,12 +5,167 @@
 
 mod card;
 mod controller;
-mod export;
+mod function;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz_driver;
-mod pci;
-mod settings;
 mod vfio;
 
-pub use export::{SdhciExport, SessionEvent};
-pub use settings::CardSettings;
+use std::fmt;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use card::EmmcCard;
+use controller::SdhciController;
+use emmclab_base::{Error, Result};
+use function::{SdhciPciFunction, serve};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+use vfio::{ConnectionLoss, VfioLink};
+
+use crate::device::BlockDevice;
+use crate::private_socket::PrivateSocket;
+use crate::waker::ThreadWaker;
+
+pub use card::CardSettings;
+
+/// Pause after accepting a client has failed.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Events of an export that are reported to the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// A virtual machine connected and negotiated the protocol version.
+    Connected,
+    /// The virtual machine disconnected; the card was power-cycled.
+    Disconnected,
+    /// The guest's memory is not shared with this process, so the card cannot transfer data.
+    MemoryNotShared,
+    /// The virtual machine violated the protocol and was disconnected, for this reason.
+    Fault(String),
+    /// A program that is not a virtual machine connected, and disconnected.
+    Stranger,
+    /// A program that does not use the protocol connected, and was disconnected for this reason.
+    Refused(String),
+}
+
+impl fmt::Display for SessionEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connected => f.write_str("a virtual machine connected"),
+            Self::Disconnected => f.write_str("the virtual machine disconnected"),
+            Self::MemoryNotShared => f.write_str(
+                "the guest's memory is not shared, so that the card cannot transfer data; start QEMU with \
+                 `-object memory-backend-memfd,id=ram,size=512M,share=on -machine memory-backend=ram`, of the size of -m",
+            ),
+            Self::Fault(reason) => write!(f, "the virtual machine was disconnected: {reason}"),
+            Self::Stranger => {
+                f.write_str("a program that is no virtual machine connected to the socket of the card, and disconnected")
+            }
+            Self::Refused(reason) => {
+                write!(f, "a program that is no virtual machine was disconnected from the card: {reason}")
+            }
+        }
+    }
+}
+
+/// An eMMC card in an SD host controller, exported over vfio-user. QEMU 10.1 or later connects to it with `-device
+/// '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"..."}}'` and with shared memory, `-object
+/// memory-backend-memfd,id=ram,size=512M,share=on -machine memory-backend=ram` together with `-m 512M`. Memory in huge pages does not work:
+/// the system cannot write to its file.
+///
+/// The export ends when it is stopped or dropped; it does not wait for incomplete requests of the device. The contents of the boot and RPMB
+/// partitions are kept only as long as the export exists.
+pub struct SdhciExport {
+    path: PathBuf,
+    wake: Arc<ThreadWaker>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SdhciExport {
+    /// Listens on a new unix socket at `path`, to which only this user can connect. `news` is called from the export's thread.
+    ///
+    /// # Errors
+    ///
+    /// If a setting does not fit into the card's registers, if `path` is in use, or if others could reach it.
+    pub fn start(
+        device: Arc<dyn BlockDevice>,
+        settings: &CardSettings,
+        path: &Path,
+        news: impl Fn(SessionEvent) + Send + 'static,
+    ) -> Result<Self> {
+        settings.check(&device.limits())?;
+        let refused = |errno: Errno| Error::io(path, errno.into());
+        let wake = Arc::new(ThreadWaker::new().map_err(refused)?);
+        let listener = PrivateSocket::listen(path)?;
+        // A client may disconnect before it is accepted.
+        rustix::io::ioctl_fionbio(listener.socket(), true).map_err(refused)?;
+        let card = EmmcCard::new(settings, Arc::clone(&device));
+        let function = SdhciPciFunction::new(SdhciController::new(card), device, Arc::clone(&wake));
+        let thread = {
+            let wake = Arc::clone(&wake);
+            std::thread::Builder::new()
+                .name("sdhci".to_owned())
+                .spawn(move || accept_clients(function, &listener, &wake, &news))
+                .map_err(|error| Error::io(path, error))?
+        };
+        Ok(Self { path: path.to_owned(), wake, thread: Some(thread) })
+    }
+
+    /// The path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Disconnects the client, removes the socket and waits for the thread.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for SdhciExport {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.wake.stop();
+            let _ = thread.join();
+        }
+    }
+}
+
+fn accept_clients(
+    mut function: SdhciPciFunction,
+    listener: &PrivateSocket,
+    wake: &ThreadWaker,
+    news: &(impl Fn(SessionEvent) + Send + 'static),
+) {
+    while !wake.is_stopping() {
+        let mut files = [
+            PollFd::from_borrowed_fd(listener.socket().as_fd(), PollFlags::IN),
+            PollFd::new(&wake.event, PollFlags::IN),
+        ];
+        // A signal or a lack of memory does not end the loop.
+        let _ = poll(&mut files, None);
+        wake.clear();
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = match rustix::net::accept_with(listener.socket(), flags) {
+            Ok(socket) => socket,
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => continue,
+            Err(_) => {
+                // The system lacks resources; the client waits.
+                std::thread::sleep(RETRY);
+                continue;
+            }
+        };
+        let (lost, is_machine) = serve(&mut function, VfioLink { socket, wake }, listener.socket(), news);
+        match lost {
+            ConnectionLoss::Closed if is_machine => news(SessionEvent::Disconnected),
+            ConnectionLoss::Closed => news(SessionEvent::Stranger),
+            ConnectionLoss::Fault(reason) if is_machine => news(SessionEvent::Fault(reason)),
+            ConnectionLoss::Fault(reason) => news(SessionEvent::Refused(reason)),
+            ConnectionLoss::Stopped => {}
+        }
+    }
+}

@@ -1,8 +1,6 @@
 //! The device as a block device of this host by the kernel's ublk driver (Linux 6.0 and later).
 
 mod abi;
-mod channel;
-mod cleanup;
 mod control;
 mod queue;
 
@@ -21,13 +19,12 @@ use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use self::abi::{MOST_DEPTH, UblkDeviceInfo};
-use self::channel::UblkQueue;
-pub use self::cleanup::delete_left_ublk;
+pub use self::control::delete_left_ublk;
 use self::control::{PATH, UblkControl};
-use self::queue::UblkCompletionInbox;
+use self::queue::{UblkCompletionInbox, UblkQueue};
 use crate::SECTOR;
 use crate::device::{BlockDevice, BlockDeviceLimits};
-use crate::mount_holders;
+use crate::host_programs;
 use crate::supervisor::Supervisor;
 
 /// Maximum length of a read or write of the kernel, in bytes. The buffer of each tag has at most this size; its memory is allocated when it
@@ -214,12 +211,12 @@ impl UblkDevice {
             while !thread.is_finished() && Instant::now() < until {
                 std::thread::sleep(BETWEEN);
             }
-            inbox.leave();
+            inbox.wake.stop();
             // A panic of the thread has already ended its queue.
             let _ = thread.join();
         }
-        cleanup::unmount_all(self.device);
-        let deleted = match self.control.delete(self.device, cleanup::PATIENCE) {
+        control::unmount_all(self.device);
+        let deleted = match self.control.delete(self.device, control::PATIENCE) {
             Ok(()) => Ok(()),
             Err(Errno::TIMEDOUT) => Err(self.in_use()),
             Err(errno) => Err(refused("delete the device", errno)),
@@ -232,7 +229,7 @@ impl UblkDevice {
     fn in_use(&self) -> Error {
         let path = self.path();
         let held =
-            mount_holders::holder_sentence(mount_holders::of(Path::new(&format!("{} (deleted)", path.display()))));
+            host_programs::holder_sentence(host_programs::holders(Path::new(&format!("{} (deleted)", path.display()))));
         let problem = held.unwrap_or_else(|| "it is in use".to_owned());
         Error::new(ErrorClass::Io, problem)
             .in_file(&path)
@@ -266,7 +263,7 @@ fn run_queue(
 ) {
     match give_up_administration()
         .map_err(io::Error::from)
-        .and_then(|()| UblkQueue::open(file, info, queue, inbox.wake()))
+        .and_then(|()| UblkQueue::open(file, info, queue, Arc::clone(&inbox.wake)))
     {
         Ok(channel) => {
             let _ = opened.send(Ok(()));

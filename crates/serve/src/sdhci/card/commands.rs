@@ -2,10 +2,9 @@
 
 use emmclab_base::CommandFlags;
 
-use super::erase::EraseOperation;
 use super::ext_csd::SwitchAccess;
 use super::transfer::CardTransfer;
-use super::{CardPartition, CardResponse, CardState, CardStatus, EmmcCard, PresetBlockCount, SECTOR};
+use super::{CardPartition, CardResponse, CardState, CardStatus, EmmcCard, EraseOperation, PresetBlockCount, SECTOR};
 
 /// Operating conditions (JESD84-B51, 7.1): 1.7-1.95 V and 2.7-3.6 V.
 const OCR: u32 = 0x00ff_8080;

@@ -1,35 +1,20 @@
 //! The `EXT_CSD` register (JESD84-B51, 7.4): 512 bytes of properties, and of modes that CMD6 changes.
 
 use emmclab_base::{DeviceHealth, SECTOR_BYTES};
-use emmclab_registers::ext_csd::fields::{self, REGISTER_BYTES, RegisterField};
+use emmclab_registers::ext_csd::fields::{self, FIELDS, REGISTER_BYTES, RegisterField};
 
-use crate::sdhci::settings::{CardSettings, ERASE_UNIT, PARTITION_UNIT};
-
-// Indices of the modes that CMD6 writes.
-const BARRIER_CTRL: u8 = fields::BARRIER_CTRL.index();
-const FLUSH_CACHE: u8 = fields::FLUSH_CACHE.index();
-const CACHE_CTRL: u8 = fields::CACHE_CTRL.index();
-const POWER_OFF_NOTIFICATION: u8 = fields::POWER_OFF_NOTIFICATION.index();
-const EXCEPTION_EVENTS_CTRL: u8 = fields::EXCEPTION_EVENTS_CTRL.index();
-const HPI_MGMT: u8 = fields::HPI_MGMT.index();
-const RST_N_FUNCTION: u8 = fields::RST_N_FUNCTION.index();
-const BKOPS_EN: u8 = fields::BKOPS_EN.index();
-const BKOPS_START: u8 = fields::BKOPS_START.index();
-const SANITIZE_START: u8 = fields::SANITIZE_START.index();
-const BOOT_WP: u8 = fields::BOOT_WP.index();
-const BOOT_WP_STATUS: u8 = fields::BOOT_WP_STATUS.index();
-const ERASE_GROUP_DEF: u8 = fields::ERASE_GROUP_DEF.index();
-const BOOT_BUS_CONDITIONS: u8 = fields::BOOT_BUS_CONDITIONS.index();
-const BOOT_CONFIG_PROT: u8 = fields::BOOT_CONFIG_PROT.index();
-const PARTITION_CONFIG: u8 = fields::PARTITION_CONFIG.index();
-const BUS_WIDTH: u8 = fields::BUS_WIDTH.index();
-const HS_TIMING: u8 = fields::HS_TIMING.index();
-const POWER_CLASS: u8 = fields::POWER_CLASS.index();
-const CMD_SET: u8 = fields::CMD_SET.index();
+use super::settings::{CardSettings, ERASE_UNIT, PARTITION_UNIT};
 
 /// Modes that CMD0 does not reset. All but the first two also survive a loss of power.
-const LASTING: [u8; 7] =
-    [BOOT_WP, BOOT_WP_STATUS, RST_N_FUNCTION, BKOPS_EN, BOOT_BUS_CONDITIONS, BOOT_CONFIG_PROT, PARTITION_CONFIG];
+const LASTING: [RegisterField; 7] = [
+    fields::BOOT_WP,
+    fields::BOOT_WP_STATUS,
+    fields::RST_N_FUNCTION,
+    fields::BKOPS_EN,
+    fields::BOOT_BUS_CONDITIONS,
+    fields::BOOT_CONFIG_PROT,
+    fields::PARTITION_CONFIG,
+];
 
 /// Sectors of an erase group for hosts that leave `ERASE_GROUP_DEF` clear: (31 + 1) * (31 + 1), as in the CSD.
 const DEFAULT_ERASE_GROUP: u64 = 32 * 32;
@@ -51,7 +36,6 @@ pub(super) enum SwitchAccess {
     WriteByte,
 }
 
-/// The `EXT_CSD` register.
 pub(super) struct CardExtCsd {
     bytes: [u8; REGISTER_BYTES],
 }
@@ -137,64 +121,56 @@ impl CardExtCsd {
         field.put(&mut self.bytes, value);
     }
 
-    /// The value of a property.
-    fn property(&self, field: RegisterField) -> u64 {
+    fn get(&self, field: RegisterField) -> u64 {
         field.get(&self.bytes)
-    }
-
-    /// The value of a mode.
-    fn get(&self, index: u8) -> u8 {
-        self.bytes[usize::from(index)]
     }
 
     /// Executes CMD0: resets the modes, except those in [`LASTING`]. Of `PARTITION_CONFIG`, the partition access is reset.
     pub fn reset(&mut self) {
-        for at in 0..fields::EXT_CSD_REV.index() {
-            // Some properties have indices among those of the modes.
-            let is_property = [fields::WR_REL_PARAM, fields::WR_REL_SET, fields::RPMB_SIZE_MULT]
-                .iter()
-                .any(|field| field.index() == at);
-            if !LASTING.contains(&at) && !is_property {
-                self.bytes[usize::from(at)] = 0;
+        // Some properties have indices among those of the modes.
+        let properties = [fields::WR_REL_PARAM, fields::WR_REL_SET, fields::RPMB_SIZE_MULT];
+        for field in FIELDS.iter().filter(|field| field.byte < fields::EXT_CSD_REV.byte) {
+            if !LASTING.contains(field) && !properties.contains(field) {
+                self.put(*field, 0);
             }
         }
-        self.bytes[usize::from(PARTITION_CONFIG)] &= !0b111;
+        self.put(fields::PARTITION_CONFIG, self.get(fields::PARTITION_CONFIG) & !0b111);
     }
 
     /// Resets the modes after a loss of power.
     pub fn power_cycle(&mut self) {
         self.reset();
-        self.bytes[usize::from(BOOT_WP)] = 0;
-        self.bytes[usize::from(BOOT_WP_STATUS)] = 0;
+        self.put(fields::BOOT_WP, 0);
+        self.put(fields::BOOT_WP_STATUS, 0);
     }
 
     /// Whether the cache is turned on; `None` if there is no cache.
     pub fn cache_on(&self) -> Option<bool> {
-        (self.property(fields::CACHE_SIZE) > 0).then(|| self.get(CACHE_CTRL) & 1 == 1)
+        (self.get(fields::CACHE_SIZE) > 0).then(|| self.get(fields::CACHE_CTRL) & 1 == 1)
     }
 
     /// The partition that commands access (`PARTITION_ACCESS`): 0 user area, 1 and 2 boot, 3 RPMB.
     pub fn partition(&self) -> u8 {
-        self.get(PARTITION_CONFIG) & 0b111
+        (self.get(fields::PARTITION_CONFIG) & 0b111) as u8
     }
 
     /// Whether boot partition 0 or 1 is write-protected until the next loss of power.
     pub fn boot_protected(&self, partition: usize) -> bool {
-        self.get(BOOT_WP_STATUS) >> (2 * partition) & 0b11 != 0
+        self.get(fields::BOOT_WP_STATUS) >> (2 * partition) & 0b11 != 0
     }
 
     pub fn high_priority_interrupt(&self) -> bool {
-        self.get(HPI_MGMT) & 1 == 1
+        self.get(fields::HPI_MGMT) & 1 == 1
     }
 
     /// Whether HS200 timing is selected; only then is CMD21 legal.
     pub fn hs200(&self) -> bool {
-        self.get(HS_TIMING) & 0xf == 2
+        self.get(fields::HS_TIMING) & 0xf == 2
     }
 
     /// The number of data lines in use.
     pub fn bus_lines(&self) -> usize {
-        match self.get(BUS_WIDTH) {
+        match self.get(fields::BUS_WIDTH) {
             0 => 1,
             1 | 5 => 4,
             _ => 8,
@@ -203,24 +179,25 @@ impl CardExtCsd {
 
     /// Sectors of an erase group.
     pub fn erase_group(&self) -> u64 {
-        if self.get(ERASE_GROUP_DEF) & 1 == 1 {
-            self.property(fields::HC_ERASE_GRP_SIZE) * u64::from(ERASE_UNIT) / SECTOR_BYTES
+        if self.get(fields::ERASE_GROUP_DEF) & 1 == 1 {
+            self.get(fields::HC_ERASE_GRP_SIZE) * u64::from(ERASE_UNIT) / SECTOR_BYTES
         } else {
             DEFAULT_ERASE_GROUP
         }
     }
 
     pub fn has_trim(&self) -> bool {
-        self.property(fields::SEC_FEATURE_SUPPORT) >> 4 & 1 == 1
+        self.get(fields::SEC_FEATURE_SUPPORT) >> 4 & 1 == 1
     }
 
     pub fn has_secure_erase(&self) -> bool {
-        self.property(fields::SEC_FEATURE_SUPPORT) & 1 == 1
+        self.get(fields::SEC_FEATURE_SUPPORT) & 1 == 1
     }
 
     /// Executes CMD6 on one byte. `None` if the host must not write this byte or this value: `SWITCH_ERROR`.
     pub fn switch(&mut self, access: SwitchAccess, index: u8, value: u8) -> Option<SwitchEffect> {
-        let old = self.get(index);
+        let field = FIELDS.iter().find(|field| field.byte == u16::from(index))?;
+        let old = self.bytes[usize::from(index)];
         let new = match access {
             SwitchAccess::SetBits => old | value,
             SwitchAccess::ClearBits => old & !value,
@@ -229,8 +206,8 @@ impl CardExtCsd {
         let cache = self.cache_on();
         let mut effect = SwitchEffect::None;
         let mut kept = new;
-        let allowed = match index {
-            FLUSH_CACHE => {
+        let allowed = match *field {
+            fields::FLUSH_CACHE => {
                 kept = 0;
                 // Flushing a cache that is turned off has no effect.
                 match (new, cache) {
@@ -241,57 +218,57 @@ impl CardExtCsd {
                     }
                     (2, Some(true)) => {
                         effect = SwitchEffect::Barrier;
-                        self.get(BARRIER_CTRL) == 1
+                        self.get(fields::BARRIER_CTRL) == 1
                     }
                     _ => false,
                 }
             }
-            CACHE_CTRL => {
+            fields::CACHE_CTRL => {
                 // Cached data becomes durable when the cache is turned off.
                 if cache == Some(true) && new == 0 {
                     effect = SwitchEffect::Flush;
                 }
                 cache.is_some() && new <= 1
             }
-            BARRIER_CTRL => self.property(fields::BARRIER_SUPPORT) == 1 && new <= 1,
-            POWER_OFF_NOTIFICATION => {
+            fields::BARRIER_CTRL => self.get(fields::BARRIER_SUPPORT) == 1 && new <= 1,
+            fields::POWER_OFF_NOTIFICATION => {
                 // The host announces that it will turn the power off: the cache must be flushed.
                 if (2..=4).contains(&new) && cache == Some(true) {
                     effect = SwitchEffect::Flush;
                 }
                 new <= 4
             }
-            HPI_MGMT => self.property(fields::HPI_FEATURES) & 1 == 1 && new <= 1,
-            BKOPS_EN => self.property(fields::BKOPS_SUPPORT) == 1 && new <= 0b11,
-            BKOPS_START => {
+            fields::HPI_MGMT => self.get(fields::HPI_FEATURES) & 1 == 1 && new <= 1,
+            fields::BKOPS_EN => self.get(fields::BKOPS_SUPPORT) == 1 && new <= 0b11,
+            fields::BKOPS_START => {
                 kept = 0;
-                self.property(fields::BKOPS_SUPPORT) == 1
+                self.get(fields::BKOPS_SUPPORT) == 1
             }
-            SANITIZE_START => {
+            fields::SANITIZE_START => {
                 kept = 0;
                 effect = SwitchEffect::Sanitize;
-                self.property(fields::SEC_FEATURE_SUPPORT) >> 6 & 1 == 1
+                self.get(fields::SEC_FEATURE_SUPPORT) >> 6 & 1 == 1
             }
-            BOOT_WP => self.protect_boot(new),
-            ERASE_GROUP_DEF => new <= 1,
-            PARTITION_CONFIG => {
+            fields::BOOT_WP => self.protect_boot(new),
+            fields::ERASE_GROUP_DEF => new <= 1,
+            fields::PARTITION_CONFIG => {
                 new & 0x80 == 0
                     && match new & 0b111 {
                         0 => true,
-                        1 | 2 => self.property(fields::BOOT_SIZE_MULT) > 0,
-                        3 => self.property(fields::RPMB_SIZE_MULT) > 0,
+                        1 | 2 => self.get(fields::BOOT_SIZE_MULT) > 0,
+                        3 => self.get(fields::RPMB_SIZE_MULT) > 0,
                         _ => false,
                     }
             }
             // Can be written once: it is 0 until then.
-            RST_N_FUNCTION => new <= 2 && (old == 0 || old == new),
-            BUS_WIDTH => matches!(new, 0..=2 | 5 | 6),
-            HS_TIMING => new <= 2,
-            POWER_CLASS => new <= 0xf,
-            BOOT_BUS_CONDITIONS => new <= 0x1f,
-            BOOT_CONFIG_PROT => new <= 0x11,
-            EXCEPTION_EVENTS_CTRL => new.is_multiple_of(4),
-            CMD_SET => new == 0,
+            fields::RST_N_FUNCTION => new <= 2 && (old == 0 || old == new),
+            fields::BUS_WIDTH => matches!(new, 0..=2 | 5 | 6),
+            fields::HS_TIMING => new <= 2,
+            fields::POWER_CLASS => new <= 0xf,
+            fields::BOOT_BUS_CONDITIONS => new <= 0x1f,
+            fields::BOOT_CONFIG_PROT => new <= 0x11,
+            fields::EXCEPTION_EVENTS_CTRL => new.is_multiple_of(4),
+            fields::CMD_SET => new == 0,
             _ => false,
         };
         if !allowed {
@@ -305,13 +282,13 @@ impl CardExtCsd {
     /// protection (bits 2 and 3) is not supported.
     fn protect_boot(&mut self, value: u8) -> bool {
         let (power_on, which, chosen) = (value & 1 == 1, value >> 1 & 1, value >> 7 == 1);
-        let old = self.get(BOOT_WP_STATUS);
-        if value & 0b0011_1100 != 0 || self.property(fields::BOOT_SIZE_MULT) == 0 || !power_on && old != 0 {
+        let old = self.get(fields::BOOT_WP_STATUS) as u8;
+        if value & 0b0011_1100 != 0 || self.get(fields::BOOT_SIZE_MULT) == 0 || !power_on && old != 0 {
             return false;
         }
         if power_on {
             let status = if chosen { 1 << (2 * which) } else { 0b0101 };
-            self.bytes[usize::from(BOOT_WP_STATUS)] = old | status;
+            self.put(fields::BOOT_WP_STATUS, u64::from(old | status));
         }
         true
     }

@@ -5,11 +5,9 @@
 //! device executes requests that change data.
 
 mod commands;
-mod erase;
 mod ext_csd;
-mod identity;
 mod rpmb;
-mod status;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -17,16 +15,15 @@ mod transfer;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bitflags::bitflags;
 use emmclab_base::{CommandFlags, SECTOR_BYTES};
-
-use crate::device::{AllocationExtent, BlockAction, BlockDevice, RequestFailure, ServedCompletion, ServedRequest};
-use crate::sdhci::settings::CardSettings;
-use erase::EraseSequence;
 use ext_csd::{CardExtCsd, SwitchEffect};
 use rpmb::RpmbPartition;
-pub(super) use status::CardResponse;
-use status::{CardState, CardStatus};
 use transfer::CardTransfer;
+
+use crate::device::{AllocationExtent, BlockAction, BlockDevice, RequestFailure, ServedCompletion, ServedRequest};
+
+pub use settings::CardSettings;
 pub(super) use transfer::ClockedData;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
@@ -84,8 +81,8 @@ impl EmmcCard {
             device,
             sectors: limits.sectors,
             max_sectors: limits.max_sectors.max(1),
-            cid: identity::cid(settings),
-            csd: identity::csd(limits.sectors),
+            cid: settings::cid(settings),
+            csd: settings::csd(limits.sectors),
             ext_csd: CardExtCsd::new(settings, limits.sectors),
             boot: [vec![0; settings.boot_bytes as usize], vec![0; settings.boot_bytes as usize]],
             rpmb: RpmbPartition::new(settings.rpmb_bytes as usize),
@@ -259,6 +256,168 @@ impl EmmcCard {
                 }
                 at = end;
             }
+        }
+    }
+}
+
+bitflags! {
+    /// Device status, the content of R1 (JESD84-B51, 6.13), without the state.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct CardStatus: u32 {
+        const ADDRESS_OUT_OF_RANGE = 1 << 31;
+        const ADDRESS_MISALIGN = 1 << 30;
+        const BLOCK_LEN_ERROR = 1 << 29;
+        const ERASE_SEQ_ERROR = 1 << 28;
+        const ERASE_PARAM = 1 << 27;
+        const WP_VIOLATION = 1 << 26;
+        const ILLEGAL_COMMAND = 1 << 22;
+        const DEVICE_ECC_FAILED = 1 << 21;
+        const ERROR = 1 << 19;
+        const ERASE_RESET = 1 << 13;
+        const READY_FOR_DATA = 1 << 8;
+        const SWITCH_ERROR = 1 << 7;
+    }
+}
+
+/// States of a card, by their number in the status (JESD84-B51, 6.13, `CURRENT_STATE`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CardState {
+    Idle = 0,
+    Ready = 1,
+    Identification = 2,
+    StandBy = 3,
+    Transfer = 4,
+    SendingData = 5,
+    ReceivingData = 6,
+    Programming = 7,
+    Disconnected = 8,
+    BusTest = 9,
+    Sleep = 10,
+    Inactive = 15,
+}
+
+/// The response to a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CardResponse {
+    /// No response: the host's command times out.
+    None,
+    /// 32 bits of content: R1, R1b, R3, R4 and R5.
+    Short(u32),
+    /// A register of 128 bits, the highest byte first: R2.
+    Long([u8; 16]),
+}
+
+/// Maximum number of ranges that secure trim step 1 can mark before step 2.
+const MOST_MARKED: usize = 4096;
+
+/// The operations of CMD38, selected by its argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EraseOperation {
+    /// Erases whole erase groups.
+    Erase { secure: bool },
+    /// Trims or discards sectors (TRIM and DISCARD).
+    Trim,
+    /// Secure trim step 1: marks the sectors.
+    SecureTrimMark,
+    /// Secure trim step 2: removes the marked sectors.
+    SecureTrimRun,
+}
+
+impl EraseOperation {
+    /// The operation for an argument; `None` if the card does not support it.
+    pub fn of(argument: u32, ext_csd: &CardExtCsd) -> Option<Self> {
+        let (trim, secure) = (ext_csd.has_trim(), ext_csd.has_secure_erase());
+        match argument {
+            0 => Some(Self::Erase { secure: false }),
+            0x8000_0000 if secure => Some(Self::Erase { secure: true }),
+            1 if trim => Some(Self::Trim),
+            3 => Some(Self::Trim),
+            0x8000_0001 if secure && trim => Some(Self::SecureTrimMark),
+            0x8000_8000 if secure && trim => Some(Self::SecureTrimRun),
+            _ => None,
+        }
+    }
+}
+
+/// The state of the sequence CMD35, CMD36, CMD38.
+#[derive(Default)]
+struct EraseSequence {
+    start: Option<u64>,
+    end: Option<u64>,
+    marked: Vec<(u64, u64)>,
+}
+
+impl EraseSequence {
+    /// Ends the sequence because of another command; returns whether there was one.
+    pub fn abort(&mut self) -> bool {
+        self.end = None;
+        self.start.take().is_some()
+    }
+
+    pub fn start(&mut self, sector: u64) -> CardStatus {
+        (self.start, self.end) = (Some(sector), None);
+        CardStatus::empty()
+    }
+
+    pub fn end(&mut self, sector: u64) -> CardStatus {
+        match self.start {
+            None => CardStatus::ERASE_SEQ_ERROR,
+            Some(start) if sector < start => {
+                self.abort();
+                CardStatus::ERASE_PARAM
+            }
+            Some(_) => {
+                self.end = Some(sector);
+                CardStatus::empty()
+            }
+        }
+    }
+}
+
+impl EmmcCard {
+    /// Executes CMD38 on the range of CMD35 and CMD36.
+    fn start_erase(&mut self, kind: EraseOperation) {
+        let (Some(start), Some(last)) = (self.erase.start.take(), self.erase.end.take()) else {
+            self.erase.abort();
+            self.errors |= CardStatus::ERASE_SEQ_ERROR;
+            return;
+        };
+        let mut range = (start, last + 1);
+        match kind {
+            EraseOperation::Erase { .. } => {
+                let group = self.ext_csd.erase_group();
+                range = (start / group * group, (last / group + 1) * group);
+                range.1 = range.1.min(self.area_sectors());
+                self.remove(range, kind == EraseOperation::Erase { secure: true });
+            }
+            EraseOperation::Trim => self.remove(range, false),
+            EraseOperation::SecureTrimMark if self.erase.marked.len() < MOST_MARKED => {
+                self.erase.marked.push(range);
+            }
+            EraseOperation::SecureTrimMark => self.errors |= CardStatus::ERROR,
+            EraseOperation::SecureTrimRun => {
+                for range in std::mem::take(&mut self.erase.marked) {
+                    self.remove(range, true);
+                }
+            }
+        }
+        self.program();
+    }
+
+    /// Discards the sectors from `start` up to `end` (exclusive).
+    fn remove(&mut self, (start, end): (u64, u64), secure: bool) {
+        match self.area() {
+            CardPartition::User => self.discard(start, end, secure),
+            CardPartition::Boot(number) if self.ext_csd.boot_protected(number) => {
+                self.errors |= CardStatus::WP_VIOLATION;
+            }
+            CardPartition::Boot(number) => {
+                let bytes = start as usize * SECTOR..(end as usize * SECTOR).min(self.boot[number].len());
+                if let Some(part) = self.boot[number].get_mut(bytes) {
+                    part.fill(0);
+                }
+            }
+            CardPartition::Rpmb => {}
         }
     }
 }

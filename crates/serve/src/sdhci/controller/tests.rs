@@ -1,14 +1,10 @@
 //! Tests the controller through its registers, with guest memory in an array and a block device in memory.
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
 
 use super::*;
-use crate::device::{BlockAction, BlockDevice, CompletionReceiver};
-use crate::memory::MemoryDevice;
-use crate::sdhci::fuzz_driver::{CollectedCompletions, TestRam, exercise, exercise_messages};
-use crate::sdhci::settings::CardSettings;
+use crate::sdhci::card::CardSettings;
+use crate::sdhci::fuzz_driver::{TestMachine, exercise, exercise_messages};
 
 const MEMORY: usize = 1 << 20;
 /// Address of the descriptor table in tests.
@@ -17,29 +13,13 @@ const TABLE: u32 = 0x1000;
 /// Attributes, length and address of a descriptor.
 type Descriptor = (u16, u16, u32);
 
-/// A driver with the controller, the memory and the block device.
-struct ControllerTestMachine {
-    controller: SdhciController,
-    memory: TestRam,
-    device: Arc<MemoryDevice>,
-    /// Whether requests are held until [`ControllerTestMachine::release`].
-    held_requests: Option<Vec<ServedRequest>>,
-}
-
-impl ControllerTestMachine {
-    fn new() -> Self {
-        let device = Arc::new(MemoryDevice::new(1 << 16));
-        let card = EmmcCard::new(&CardSettings::default(), device.clone());
-        let controller = SdhciController::new(card);
-        Self { controller, memory: TestRam(vec![0; MEMORY]), device, held_requests: None }
-    }
-
+impl TestMachine {
     /// A machine whose card is selected and uses byte addresses, with all interrupts enabled.
     fn ready() -> Self {
-        let mut machine = Self::new();
+        let mut machine = Self::new(&CardSettings::default(), 1 << 16, MEMORY);
         machine.power();
         for (index, argument, flags) in [(0, 0, 0), (1, 0x00ff_8080, 2), (2, 0, 1), (3, 1 << 16, 2), (7, 1 << 16, 3)] {
-            machine.command(index, argument, flags);
+            machine.send(index, argument, flags);
             machine.set(word::STATUS, u32::MAX);
         }
         machine
@@ -52,47 +32,10 @@ impl ControllerTestMachine {
         self.set(word::SIGNAL_ENABLE, u32::MAX);
     }
 
-    fn work(&mut self) {
-        loop {
-            self.controller.step(&mut self.memory);
-            let mut requests = self.controller.take_requests();
-            for request in &requests {
-                let limits = self.device.limits();
-                assert!(request.end() <= limits.sectors && request.sectors <= limits.max_sectors);
-                if let BlockAction::Write(data) = &request.action {
-                    assert_eq!(data.len(), request.sectors as usize * 512);
-                }
-            }
-            if let Some(held) = &mut self.held_requests {
-                held.append(&mut requests);
-                return;
-            }
-            if requests.is_empty() {
-                return;
-            }
-            self.submit(requests);
-        }
-    }
-
-    fn submit(&mut self, mut requests: Vec<ServedRequest>) {
-        let collected = Arc::new(CollectedCompletions::default());
-        let completions: Arc<dyn CompletionReceiver> = collected.clone();
-        self.device.submit(&mut requests, &completions);
-        for completion in collected.take() {
-            self.controller.complete(completion);
-        }
-    }
-
-    /// Completes the held requests.
+    /// Completes the held requests, and those that follow.
     fn release(&mut self) {
-        let held = self.held_requests.take().unwrap_or_default();
-        self.submit(held);
-        self.work();
-    }
-
-    fn write(&mut self, offset: u64, data: &[u8]) {
-        self.controller.write(offset, data, &mut self.memory);
-        self.work();
+        self.holds = false;
+        self.step();
     }
 
     fn set(&mut self, offset: u64, value: u32) {
@@ -102,12 +45,12 @@ impl ControllerTestMachine {
     fn get(&mut self, offset: u64) -> u32 {
         let mut value = [0; 4];
         self.controller.read(offset, &mut value);
-        self.work();
+        self.step();
         u32::from_le_bytes(value)
     }
 
     /// Sends a command; `flags` are the lower byte of the command register.
-    fn command(&mut self, index: u16, argument: u32, flags: u16) {
+    fn send(&mut self, index: u16, argument: u32, flags: u16) {
         self.set(word::ARGUMENT, argument);
         self.write(word::COMMAND + 2, &(index << 8 | flags).to_le_bytes());
     }
@@ -134,7 +77,7 @@ impl ControllerTestMachine {
     fn transfer(&mut self, index: u16, address: u32, blocks: u32, mode: u16) {
         self.set(word::BLOCK, blocks << 16 | 512);
         self.write(word::COMMAND, &mode.to_le_bytes());
-        self.command(index, address, 0x3a);
+        self.send(index, address, 0x3a);
     }
 }
 
@@ -147,22 +90,22 @@ const LINK: u16 = 0b11_0001;
 
 #[test]
 fn a_card_without_power_or_clock_does_not_answer() {
-    let mut machine = ControllerTestMachine::new();
+    let mut machine = TestMachine::new(&CardSettings::default(), 1 << 16, MEMORY);
     machine.set(word::STATUS_ENABLE, u32::MAX);
-    machine.command(1, 0, 2);
+    machine.send(1, 0, 2);
     assert_eq!(machine.get(word::STATUS), interrupt::COMMAND_TIMEOUT | interrupt::ERROR);
     machine.power();
     machine.status();
-    machine.command(1, 0, 2);
+    machine.send(1, 0, 2);
     assert_eq!(machine.status(), interrupt::COMMAND_COMPLETE);
     assert_eq!(machine.get(word::RESPONSE), 0x80ff_8080);
-    machine.command(8, 0x1aa, 0x1a);
+    machine.send(8, 0x1aa, 0x1a);
     assert_eq!(machine.status(), interrupt::COMMAND_TIMEOUT | interrupt::ERROR);
 }
 
 #[test]
 fn adma_gathers_and_scatters_by_its_table() {
-    let mut machine = ControllerTestMachine::ready();
+    let mut machine = TestMachine::ready();
     for (at, byte) in machine.memory.0[0x2_0000..0x2_1000].iter_mut().enumerate() {
         *byte = at as u8 ^ (at >> 8) as u8;
     }
@@ -206,7 +149,7 @@ fn hostile_tables_end_in_an_error_and_a_reset_mends_it() {
     ];
     for (table, error) in tables {
         for (index, mode) in [(18, READ), (25, WRITE), (18, READ & !mode::BLOCK_COUNT)] {
-            let mut machine = ControllerTestMachine::ready();
+            let mut machine = TestMachine::ready();
             machine.table(table);
             machine.transfer(index, 0, 8, mode);
             let status = machine.status();
@@ -214,12 +157,12 @@ fn hostile_tables_end_in_an_error_and_a_reset_mends_it() {
             assert_eq!(status & interrupt::TRANSFER_COMPLETE, 0);
             assert_eq!(machine.get(word::ADMA_ERROR) & error, machine.get(word::ADMA_ERROR), "{table:?}");
             machine.set(word::CLOCK, 0x060e_0005);
-            machine.command(12, 0, 3);
+            machine.send(12, 0, 3);
             assert_eq!(machine.status(), DONE);
             machine.table(&[(END, 512, 0x8000)]);
             machine.set(word::BLOCK, 512);
             machine.write(word::COMMAND, &(mode::DMA | mode::READ).to_le_bytes());
-            machine.command(17, 0, 0x3a);
+            machine.send(17, 0, 0x3a);
             assert_eq!(machine.status(), DONE);
         }
     }
@@ -227,7 +170,7 @@ fn hostile_tables_end_in_an_error_and_a_reset_mends_it() {
 
 #[test]
 fn sdma_stops_at_boundaries() {
-    let mut machine = ControllerTestMachine::ready();
+    let mut machine = TestMachine::ready();
     machine.set(word::HOST_CONTROL, 0x0f00);
     machine.memory.0[0x1_f000..0x2_1000].fill(0x77);
     machine.set(word::SYSTEM_ADDRESS, 0x1_f000);
@@ -248,7 +191,7 @@ fn sdma_stops_at_boundaries() {
 
 #[test]
 fn the_buffer_port_moves_block_by_block() {
-    let mut machine = ControllerTestMachine::ready();
+    let mut machine = TestMachine::ready();
     machine.transfer(25, 512, 2, WRITE & !mode::DMA);
     assert_eq!(machine.status(), interrupt::COMMAND_COMPLETE | interrupt::BUFFER_WRITE_READY);
     for block in 0..2_u32 {
@@ -271,10 +214,10 @@ fn the_buffer_port_moves_block_by_block() {
 
 #[test]
 fn a_transfer_is_complete_when_the_device_says_so() {
-    let mut machine = ControllerTestMachine::ready();
+    let mut machine = TestMachine::ready();
     machine.table(&[(END, 4096, 0x8000)]);
     for (index, mode) in [(25, WRITE), (18, READ)] {
-        machine.held_requests = Some(Vec::new());
+        machine.holds = true;
         machine.set(word::ADMA_ADDRESS, TABLE);
         machine.transfer(index, 0, 8, mode);
         assert_eq!(machine.status(), interrupt::COMMAND_COMPLETE);
@@ -285,10 +228,10 @@ fn a_transfer_is_complete_when_the_device_says_so() {
         assert_eq!(machine.status(), interrupt::TRANSFER_COMPLETE);
     }
     // The card is busy until the flush is complete.
-    machine.command(6, 3 << 24 | 33 << 16 | 1 << 8, 3);
+    machine.send(6, 3 << 24 | 33 << 16 | 1 << 8, 3);
     assert_eq!(machine.status(), DONE);
-    machine.held_requests = Some(Vec::new());
-    machine.command(6, 3 << 24 | 32 << 16 | 1 << 8, 3);
+    machine.holds = true;
+    machine.send(6, 3 << 24 | 32 << 16 | 1 << 8, 3);
     assert_eq!(machine.status(), interrupt::COMMAND_COMPLETE);
     machine.release();
     assert_eq!(machine.status(), interrupt::TRANSFER_COMPLETE);
@@ -296,9 +239,9 @@ fn a_transfer_is_complete_when_the_device_says_so() {
 
 #[test]
 fn a_reset_while_a_request_is_under_way_forgets_it() {
-    let mut machine = ControllerTestMachine::ready();
+    let mut machine = TestMachine::ready();
     machine.table(&[(END, 4096, 0x8000)]);
-    machine.held_requests = Some(Vec::new());
+    machine.holds = true;
     machine.transfer(25, 0, 8, WRITE);
     machine.status();
     machine.set(word::CLOCK, 1 << 24);
@@ -307,15 +250,15 @@ fn a_reset_while_a_request_is_under_way_forgets_it() {
     assert_eq!(machine.get(word::STATUS), 0);
     assert_eq!(machine.get(word::PRESENT_STATE) & present::DATA_INHIBIT, 0);
     machine.power();
-    machine.command(1, 0, 2);
+    machine.send(1, 0, 2);
     assert_eq!(machine.status(), interrupt::COMMAND_COMPLETE);
 }
 
 #[test]
 fn interrupts_are_enabled_twice() {
-    let mut machine = ControllerTestMachine::ready();
+    let mut machine = TestMachine::ready();
     machine.set(word::SIGNAL_ENABLE, 0);
-    machine.command(13, 1 << 16, 2);
+    machine.send(13, 1 << 16, 2);
     assert!(!machine.controller.interrupt());
     assert_eq!(machine.get(word::STATUS), interrupt::COMMAND_COMPLETE);
     machine.set(word::SIGNAL_ENABLE, interrupt::COMMAND_COMPLETE);

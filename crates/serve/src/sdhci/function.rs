@@ -1,17 +1,19 @@
-//! The PCI function of a connection: its regions and interrupts, and the requests to the block device.
+//! The PCI function of a connection: its configuration space (PCI Local Bus 3.0, chapter 6), regions and interrupts, and the requests to
+//! the block device.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
-use super::link::{ConnectionLoss, ExportWaker, VfioLink, wait};
-use super::memory::{DmaMappings, GuestDma};
-use super::message::{MOST_DATA, VfioFieldReader, VfioMessage, command, reply};
+use super::SessionEvent;
+use super::controller::SdhciController;
+use super::vfio::{
+    ConnectionLoss, DmaMappings, GuestDma, MOST_DATA, VfioFieldReader, VfioLink, VfioMessage, command, reply, wait,
+};
 use crate::device::{BlockDevice, CompletionReceiver, ServedCompletion};
-use crate::sdhci::controller::SdhciController;
-use crate::sdhci::pci::{BAR_BYTES, CONFIGURATION_BYTES, PciConfigSpace};
+use crate::waker::ThreadWaker;
 
 /// Numbers of regions and interrupts of a PCI function, as in Linux's `vfio.h`.
 const REGIONS: u32 = 9;
@@ -42,7 +44,7 @@ const UNMAP_ALL: u32 = 1 << 1;
 /// Receives completions on any thread, for the thread of the export.
 struct VfioCompletionInbox {
     completed: Mutex<Vec<ServedCompletion>>,
-    wake: Arc<ExportWaker>,
+    wake: Arc<ThreadWaker>,
 }
 
 impl VfioCompletionInbox {
@@ -75,7 +77,7 @@ struct Intx {
 }
 
 /// An SD host controller as a PCI function, with its block device. It is kept between connections.
-pub(in crate::sdhci) struct SdhciPciFunction {
+pub(super) struct SdhciPciFunction {
     controller: SdhciController,
     configuration: PciConfigSpace,
     device: Arc<dyn BlockDevice>,
@@ -115,23 +117,8 @@ impl RegionAccess {
     }
 }
 
-/// What is detected about a client while it is connected.
-pub(in crate::sdhci) enum ClientProbe {
-    /// It uses the protocol.
-    Greeted,
-    /// It does not share memory that the guest used.
-    Unshared,
-}
-
-/// How a connection ended.
-pub(in crate::sdhci) enum SessionEnd {
-    Disconnected,
-    Stopped,
-    Fault(String),
-}
-
 impl SdhciPciFunction {
-    pub fn new(controller: SdhciController, device: Arc<dyn BlockDevice>, wake: Arc<ExportWaker>) -> Self {
+    pub fn new(controller: SdhciController, device: Arc<dyn BlockDevice>, wake: Arc<ThreadWaker>) -> Self {
         let inbox = Arc::new(VfioCompletionInbox { completed: Mutex::default(), wake });
         let completions: Arc<dyn CompletionReceiver> = inbox.clone();
         Self {
@@ -150,7 +137,7 @@ impl SdhciPciFunction {
     /// Resets the function to its state after power-up.
     fn reset(&mut self) {
         self.controller.reset();
-        self.configuration.reset();
+        self.configuration = PciConfigSpace::new();
         self.intx.masked = false;
     }
 
@@ -162,12 +149,12 @@ impl SdhciPciFunction {
     fn work(&mut self) {
         loop {
             for completion in self.inbox.take() {
-                self.controller.complete(completion);
+                self.controller.card.complete(completion);
             }
             let mut dma = Self::dma(&self.memory, &self.configuration);
             self.controller.step(&mut dma);
             self.unshared |= dma.unshared;
-            let mut requests = self.controller.take_requests();
+            let mut requests = self.controller.card.take_requests();
             if requests.is_empty() {
                 break;
             }
@@ -288,7 +275,7 @@ impl SdhciPciFunction {
                 if flags & UNMAP_ALL == 0 {
                     self.memory.unmap(address, bytes)?;
                 } else {
-                    self.memory.clear();
+                    self.memory = DmaMappings::default();
                 }
                 payload.get(..24).map(<[u8]>::to_vec).ok_or(Errno::INVAL)
             }
@@ -336,15 +323,15 @@ impl SdhciPciFunction {
     /// Waits for an event and processes it: a message, completions, a stop, an unmask or another client.
     fn turn(&mut self, link: &mut VfioLink<'_>, listener: &OwnedFd) -> Result<(), ConnectionLoss> {
         let [socket, wake, other, unmask] = {
-            let unmask = self.intx.unmask.as_ref().map_or(link.wake().event(), AsFd::as_fd);
-            let ready = |file| PollFd::from_borrowed_fd(file, PollFlags::IN);
-            let mut files = [ready(link.socket()), ready(link.wake().event()), ready(listener.as_fd()), ready(unmask)];
+            let unmask = self.intx.unmask.as_ref().unwrap_or(&link.wake.event);
+            let mut files =
+                [&link.socket, &link.wake.event, listener, unmask].map(|file| PollFd::new(file, PollFlags::IN));
             wait(&mut files)?;
             files.map(|file| !file.revents().is_empty())
         };
         if wake {
-            link.wake().clear();
-            if link.wake().stopped() {
+            link.wake.clear();
+            if link.wake.is_stopping() {
                 return Err(ConnectionLoss::Stopped);
             }
             self.work();
@@ -371,38 +358,33 @@ impl SdhciPciFunction {
     }
 }
 
-/// Serves one client until it disconnects; then the function is reset, as if the machine had lost its power. `tell` is called once for each
-/// [`ClientProbe`] of the client. Also returns whether the client used the protocol: a program that only checks whether the socket is alive does
-/// not.
-pub(in crate::sdhci) fn serve(
+/// Serves one client until it disconnects; then the function is reset, as if the machine had lost its power. `news` is called once when the
+/// client uses the protocol, and once when the guest uses memory that the client does not share. Also returns whether the client used the
+/// protocol: a program that only checks whether the socket is alive does not.
+pub(super) fn serve(
     function: &mut SdhciPciFunction,
     mut link: VfioLink<'_>,
     listener: &OwnedFd,
-    tell: impl Fn(ClientProbe),
-) -> (SessionEnd, bool) {
+    news: impl Fn(SessionEvent),
+) -> (ConnectionLoss, bool) {
     (function.unshared, function.greeted) = (false, false);
     let lost = loop {
         let before = (function.unshared, function.greeted);
         let turn = function.turn(&mut link, listener);
         if function.greeted && !before.1 {
-            tell(ClientProbe::Greeted);
+            news(SessionEvent::Connected);
         }
         if function.unshared && !before.0 {
-            tell(ClientProbe::Unshared);
+            news(SessionEvent::MemoryNotShared);
         }
         if let Err(lost) = turn {
             break lost;
         }
     };
     function.reset();
-    function.memory.clear();
+    function.memory = DmaMappings::default();
     function.intx = Intx::default();
-    let ended = match lost {
-        ConnectionLoss::Closed => SessionEnd::Disconnected,
-        ConnectionLoss::Stopped => SessionEnd::Stopped,
-        ConnectionLoss::Fault(reason) => SessionEnd::Fault(reason),
-    };
-    (ended, function.greeted)
+    (lost, function.greeted)
 }
 
 fn words(words: &[u32]) -> Vec<u8> {
@@ -424,4 +406,101 @@ fn version(payload: &[u8]) -> Result<Vec<u8>, Errno> {
     out.extend_from_slice(capabilities.to_string().as_bytes());
     out.push(0);
     Ok(out)
+}
+
+pub(super) const CONFIGURATION_BYTES: usize = 256;
+/// Bytes of BAR 0, which holds the registers of the only slot.
+pub(super) const BAR_BYTES: u32 = 256;
+
+const COMMAND: usize = 0x04;
+const COMMAND_MEMORY: u8 = 1 << 1;
+const COMMAND_BUS_MASTER: u8 = 1 << 2;
+/// This bit is in the upper byte.
+const COMMAND_NO_INTERRUPT: u8 = 1 << 2;
+const STATUS: usize = 0x06;
+const STATUS_INTERRUPT: u8 = 1 << 3;
+const INTERRUPT_LINE: usize = 0x3c;
+
+/// An SD host controller: identifiers of QEMU's `sdhci-pci`, class 0x0805, one slot in BAR 0, interrupt pin A.
+pub(super) struct PciConfigSpace {
+    bytes: [u8; CONFIGURATION_BYTES],
+}
+
+impl PciConfigSpace {
+    pub fn new() -> Self {
+        let mut bytes = [0; CONFIGURATION_BYTES];
+        bytes[..4].copy_from_slice(&[0x36, 0x1b, 0x07, 0x00]);
+        // Revision, programming interface (with DMA), subclass, class.
+        bytes[0x08..0x0c].copy_from_slice(&[0, 0x01, 0x05, 0x08]);
+        // Subsystem of QEMU.
+        bytes[0x2c..0x30].copy_from_slice(&[0xf4, 0x1a, 0x00, 0x11]);
+        bytes[0x3d] = 1;
+        Self { bytes }
+    }
+
+    /// Reads a range; false if it is outside the configuration space.
+    pub fn read(&self, offset: u64, data: &mut [u8], interrupt: bool) -> bool {
+        let Some(from) = range(offset, data.len()) else { return false };
+        let start = from.start;
+        data.copy_from_slice(&self.bytes[from]);
+        if let Some(status) = STATUS.checked_sub(start).and_then(|at| data.get_mut(at)).filter(|_| interrupt) {
+            *status |= STATUS_INTERRUPT;
+        }
+        true
+    }
+
+    /// Writes a range, except for read-only bits; false if it is outside the configuration space.
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> bool {
+        let Some(to) = range(offset, data.len()) else { return false };
+        for (at, value) in to.zip(data) {
+            let writable = match at {
+                COMMAND => COMMAND_MEMORY | COMMAND_BUS_MASTER,
+                0x05 => COMMAND_NO_INTERRUPT,
+                // The lowest byte of BAR 0 is 0: 256 bytes of memory, 32 bits, not prefetchable.
+                0x11..=0x13 | INTERRUPT_LINE => 0xff,
+                _ => 0,
+            };
+            self.bytes[at] = self.bytes[at] & !writable | value & writable;
+        }
+        true
+    }
+
+    /// Whether the function may access memory.
+    pub fn bus_master(&self) -> bool {
+        self.bytes[COMMAND] & COMMAND_BUS_MASTER != 0
+    }
+
+    /// Whether the function may assert its interrupt.
+    pub fn interrupts(&self) -> bool {
+        self.bytes[COMMAND + 1] & COMMAND_NO_INTERRUPT == 0
+    }
+}
+
+fn range(offset: u64, length: usize) -> Option<std::ops::Range<usize>> {
+    let start = usize::try_from(offset).ok()?;
+    let end = start.checked_add(length)?;
+    (end <= CONFIGURATION_BYTES).then_some(start..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_of_the_bar_is_found_by_writing_ones() {
+        let mut configuration = PciConfigSpace::new();
+        assert!(configuration.write(0x10, &[0xff; 4]));
+        let mut bar = [0; 4];
+        assert!(configuration.read(0x10, &mut bar, false));
+        assert_eq!(!u32::from_le_bytes(bar) + 1, BAR_BYTES);
+    }
+
+    #[test]
+    fn identifiers_are_read_only_and_nothing_lies_outside() {
+        let mut configuration = PciConfigSpace::new();
+        assert!(configuration.write(0, &[0; 4]) && !configuration.write(255, &[0; 2]));
+        let mut all = [0; CONFIGURATION_BYTES];
+        assert!(configuration.read(0, &mut all, true) && !configuration.read(u64::MAX, &mut [0; 2], false));
+        assert_eq!((&all[..4], all[STATUS], &all[0x09..0x0c]), (&[0x36, 0x1b, 7, 0][..], 8, &[1, 5, 8][..]));
+    }
 }

@@ -1,12 +1,14 @@
 //! Tests of the card against the rules of JESD84-B51.
 
-mod host;
-mod model;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use emmclab_base::CommandFlags;
+use proptest::prelude::*;
 
 use super::*;
-use host::CardTestHost;
+use crate::device::{CompletionReceiver, MemoryDevice};
+use crate::sdhci::fuzz_driver::CollectedCompletions;
 
 const SECTORS: u64 = 8 << 20;
 
@@ -396,4 +398,213 @@ fn the_bus_test_returns_the_pattern_inverted() {
     host.card.start_clocking(1, 128);
     let ClockedData::Data(block) = host.card.take_clocked() else { panic!() };
     assert_eq!((block.len(), &block[..8]), (128, &[0xff, 0xff, 0, 0xff, 0xff, 0xff, 0, 0][..]));
+}
+
+/// A host with a card. It completes requests only when it is told to.
+pub(super) struct CardTestHost {
+    pub card: EmmcCard,
+    device: Arc<MemoryDevice>,
+    /// Every request that the card made, in order.
+    pub requests: Vec<ServedRequest>,
+}
+
+impl CardTestHost {
+    pub fn with(settings: &CardSettings, sectors: u64) -> Self {
+        let device = Arc::new(MemoryDevice::new(sectors));
+        Self { card: EmmcCard::new(settings, device.clone()), device, requests: Vec::new() }
+    }
+
+    /// A card in the transfer state, with its cache on.
+    pub fn selected(sectors: u64) -> Self {
+        let mut host = Self::with(&CardSettings::default(), sectors);
+        host.identify();
+        host.switch(33, 1);
+        host
+    }
+
+    pub fn identify(&mut self) {
+        self.expect_no_response(0, 0);
+        assert_ne!(self.r1(1, 0x40ff_8080) >> 31, 0);
+        assert!(matches!(self.card.command(2, 0), CardResponse::Long(_)));
+        self.r1(3, 1 << 16);
+        self.r1(7, 1 << 16);
+    }
+
+    /// Completes the pending requests of the card, with any outcome.
+    pub fn complete(&mut self) {
+        let mut requests = self.card.take_requests();
+        self.requests.extend(requests.iter().cloned());
+        let collected = Arc::new(CollectedCompletions::default());
+        let completions: Arc<dyn CompletionReceiver> = collected.clone();
+        self.device.submit(&mut requests, &completions);
+        for completion in collected.take() {
+            self.card.complete(completion);
+        }
+    }
+
+    /// Completes the pending requests of the card with a failure.
+    pub fn fail(&mut self, failure: RequestFailure) {
+        for request in self.card.take_requests() {
+            self.card.complete(ServedCompletion { tag: request.tag, outcome: Err(failure) });
+        }
+    }
+
+    pub fn r1(&mut self, index: u8, argument: u32) -> u32 {
+        match self.card.command(index, argument) {
+            CardResponse::Short(status) => status,
+            other => panic!("CMD{index}: {other:?}"),
+        }
+    }
+
+    pub fn expect_no_response(&mut self, index: u8, argument: u32) {
+        assert_eq!(self.card.command(index, argument), CardResponse::None, "CMD{index}");
+    }
+
+    pub fn status(&mut self) -> CardStatus {
+        CardStatus::from_bits_retain(self.r1(13, 1 << 16) & !0x1e00) & !CardStatus::READY_FOR_DATA
+    }
+
+    pub fn state(&mut self) -> u32 {
+        self.r1(13, 1 << 16) >> 9 & 0xf
+    }
+
+    /// Executes CMD6 (write byte); returns the status afterwards.
+    pub fn switch(&mut self, index: u8, value: u8) -> CardStatus {
+        self.r1(6, 3 << 24 | u32::from(index) << 16 | u32::from(value) << 8);
+        self.complete();
+        self.status()
+    }
+
+    pub fn read(&mut self, blocks: u32) -> ClockedData {
+        self.card.start_clocking(blocks, SECTOR);
+        self.complete();
+        self.card.take_clocked()
+    }
+
+    pub fn read_one(&mut self, index: u8, argument: u32) -> Vec<u8> {
+        self.r1(index, argument);
+        match self.read(1) {
+            ClockedData::Data(data) => data,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn write(&mut self, count: u32, sector: u32, byte: u8) {
+        self.r1(23, count);
+        self.r1(25, sector);
+        assert!(self.card.push(&vec![byte; (count & 0xffff) as usize * SECTOR]));
+        self.complete();
+    }
+
+    pub fn erase(&mut self, first: u32, last: u32, argument: u32) -> u32 {
+        self.r1(35, first);
+        self.r1(36, last);
+        let status = self.r1(38, argument);
+        self.complete();
+        status
+    }
+
+    pub fn last(&self) -> &ServedRequest {
+        self.requests.last().unwrap()
+    }
+}
+
+/// Steps of the model test, on a card of 64 sectors.
+#[derive(Clone, Debug)]
+enum CardModelStep {
+    /// First sector, number of sectors, byte, and whether CMD23 sets the length.
+    Write(u32, u32, u8, bool),
+    Read(u32, u32, bool),
+    /// First and last sector, CMD38's argument.
+    Erase(u32, u32, u32),
+    /// The card is reset in the middle of a write.
+    Cut(u32),
+    Partition(u8),
+}
+
+fn step() -> impl Strategy<Value = CardModelStep> {
+    let range = || (0_u32..64, 1_u32..40).prop_map(|(first, count)| (first, count.min(64 - first)));
+    prop_oneof![
+        (range(), any::<u8>(), any::<bool>())
+            .prop_map(|((first, count), byte, known)| CardModelStep::Write(first, count, byte, known)),
+        (range(), any::<bool>()).prop_map(|((first, count), known)| CardModelStep::Read(first, count, known)),
+        (range(), prop::sample::select(vec![0, 1, 3, 0x8000_0000]))
+            .prop_map(|((first, count), argument)| CardModelStep::Erase(first, first + count - 1, argument)),
+        (0_u32..64).prop_map(CardModelStep::Cut),
+        (0_u8..3).prop_map(CardModelStep::Partition),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn data_is_what_was_written_last(steps in prop::collection::vec(step(), 1..60), max in 1_u32..20) {
+        let settings = CardSettings { boot_bytes: 128 << 10, ..CardSettings::default() };
+        let mut host = CardTestHost::with(&settings, 64);
+        host.card.max_sectors = max;
+        host.identify();
+        // The byte that fills each sector, by partition.
+        let mut model: BTreeMap<(u8, u32), u8> = BTreeMap::new();
+        let mut partition = 0;
+        for step in steps {
+            match step {
+                CardModelStep::Write(first, count, byte, known) => {
+                    if known {
+                        host.r1(23, count);
+                    }
+                    host.r1(25, first * 512);
+                    for _ in 0..count {
+                        prop_assert!(host.card.push(&[byte; SECTOR]));
+                    }
+                    if !known {
+                        host.r1(12, 0);
+                    }
+                    host.complete();
+                    model.extend((first..first + count).map(|sector| ((partition, sector), byte)));
+                }
+                CardModelStep::Read(first, count, known) => {
+                    if known {
+                        host.r1(23, count);
+                    }
+                    host.r1(18, first * 512);
+                    let ClockedData::Data(data) = host.read(count) else { panic!("{first} {count}") };
+                    if !known {
+                        host.r1(12, 0);
+                    }
+                    prop_assert_eq!(data.len(), count as usize * SECTOR);
+                    for (sector, data) in (first..).zip(data.chunks(SECTOR)) {
+                        let byte = model.get(&(partition, sector)).copied().unwrap_or(0);
+                        prop_assert!(data.iter().all(|one| *one == byte));
+                    }
+                }
+                CardModelStep::Erase(first, last, argument) => {
+                    host.r1(35, first * 512);
+                    host.r1(36, last * 512);
+                    host.r1(38, argument);
+                    host.complete();
+                    // An erase group is larger than this card, and two are larger than a boot partition of 256 sectors.
+                    let gone = if argument.is_multiple_of(4) { 0..=255 } else { first..=last };
+                    model.retain(|(area, sector), _| *area != partition || !gone.contains(sector));
+                }
+                CardModelStep::Cut(first) => {
+                    host.r1(25, first * 512);
+                    // Data that was not passed to the device is lost; a chunk of full length was passed.
+                    prop_assert!(host.card.push(&vec![0xcc; SECTOR]));
+                    let written = partition == 0 && max == 1;
+                    host.complete();
+                    host.expect_no_response(0, 0);
+                    host.identify();
+                    if written {
+                        model.insert((0, first), 0xcc);
+                    }
+                    partition = 0;
+                }
+                CardModelStep::Partition(number) => {
+                    prop_assert_eq!(host.switch(179, number), CardStatus::empty());
+                    partition = number;
+                }
+            }
+            prop_assert_eq!(host.status(), CardStatus::empty());
+            prop_assert_eq!(host.state(), 4);
+        }
+    }
 }

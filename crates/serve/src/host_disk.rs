@@ -1,0 +1,552 @@
+//! The device as a block device of this host, on which file systems can be made and mounted.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use emmclab_base::{Error, ErrorClass, Result};
+
+use crate::device::BlockDevice;
+use crate::fuse::FuseFile;
+use crate::supervisor::Supervisor;
+use crate::ublk::{UblkDevice, UblkOptions};
+use crate::{SECTOR, host_programs};
+
+/// The driver that provides the block device.
+enum HostDiskDriver {
+    /// A loop device on this file.
+    Loop(FuseFile),
+    Ublk(UblkDevice),
+}
+
+impl HostDiskDriver {
+    fn supervisor(&mut self) -> &mut Supervisor {
+        match self {
+            Self::Loop(file) => file.supervisor(),
+            Self::Ublk(ublk) => ublk.supervisor(),
+        }
+    }
+}
+
+/// A block device of this host, as `/dev/loopN` or `/dev/ublkbN`. It needs root; without root, use [`FuseFile`] or NBD.
+///
+/// Requests reach the device unsplit, up to 512 KiB or the device's own limit. A device without a volatile cache gets no flushes. On a loop
+/// device, FUA arrives as a flush after the write; on a ublk device, as FUA.
+///
+/// When this is dropped, by [`Self::stop`], and when the process ends (also by SIGKILL), the file systems are unmounted and the block
+/// device is removed. After SIGKILL this is like a power cut: data that was not written back is lost.
+///
+/// ```no_run
+/// # fn main() -> emmclab_base::Result<()> {
+/// use std::process::Command;
+/// use std::sync::Arc;
+///
+/// use emmclab_serve::{FuseFile, HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions, MemoryDevice, MkfsOptions};
+///
+/// let file = FuseFile::start(Arc::new(MemoryDevice::new(1 << 20)))?;
+/// let mut disk = HostDisk::on_loop(file, &LoopOptions::default())?;
+/// println!("{}", disk.path().display()); // /dev/loop0
+/// disk.mkfs(&MkfsOptions::new(LinuxFileSystem::named("ext4")?))?;
+/// disk.mount(&LinuxMountOptions::at("/mnt/phone"))?;
+/// let status = disk.run(Command::new("cp").args(["-r", "/etc", "/mnt/phone"]))?;
+/// assert!(status.success());
+/// disk.stop()
+/// # }
+/// ```
+pub struct HostDisk {
+    driver: HostDiskDriver,
+    device: PathBuf,
+    /// Mount points, in the order of mounting.
+    mounts: Vec<PathBuf>,
+    patience: Duration,
+    attached: bool,
+}
+
+impl HostDisk {
+    /// Attaches a free loop device to the file.
+    ///
+    /// # Errors
+    /// Without root, without loop devices, or if the kernel refuses direct I/O.
+    pub fn on_loop(file: FuseFile, options: &LoopOptions) -> Result<Self> {
+        check(&file, options)?;
+        let limits = file.limits();
+        let device = attach(&file.path(), options.block_bytes, options.partitions)?;
+        let longest = file.longest_request();
+        let disk = Self {
+            driver: HostDiskDriver::Loop(file),
+            device,
+            mounts: Vec::new(),
+            patience: options.patience,
+            attached: true,
+        };
+        check_direct(&disk.device)?;
+        limit(&disk.device, longest, limits.write_cache)?;
+        if let Some(bytes) = options.dirty_bytes {
+            limit_dirty(&disk.device, bytes)?;
+        }
+        Ok(disk)
+    }
+
+    /// Makes a ublk device.
+    ///
+    /// # Errors
+    /// Without root, without the driver `ublk_drv`, or if the driver refuses the options.
+    pub fn on_ublk(device: &Arc<dyn BlockDevice>, options: &UblkOptions) -> Result<Self> {
+        let ublk = UblkDevice::start(device, options)?;
+        let (device, patience) = (ublk.path(), options.patience);
+        Ok(Self { driver: HostDiskDriver::Ublk(ublk), device, mounts: Vec::new(), patience, attached: true })
+    }
+
+    /// The path of the block device.
+    pub fn path(&self) -> &Path {
+        &self.device
+    }
+
+    /// The path of a partition, or of the whole device for `None`.
+    fn part(&self, partition: Option<u32>) -> Result<PathBuf> {
+        let Some(number) = partition else { return Ok(self.device.clone()) };
+        let mut path = self.device.clone().into_os_string();
+        path.push(format!("p{number}"));
+        let path = PathBuf::from(path);
+        if path.exists() {
+            return Ok(path);
+        }
+        Err(Error::new(ErrorClass::Config, "there is no such partition").in_file(&path).hint(
+            "a loop device shows partitions only on request, and the kernel must support its kind of partition table",
+        ))
+    }
+
+    /// Makes the kernel present a range of the device as a partition, without a partition table on the device.
+    ///
+    /// # Errors
+    /// If the partition number or the range is already in use, or if the range is not on the device.
+    pub fn add_partition(&self, number: u32, first_sector: u64, sectors: u64) -> Result<()> {
+        let mut command = host_programs::tool("addpart", "util-linux")?;
+        command.arg(&self.device).args([number.to_string(), first_sector.to_string(), sectors.to_string()]);
+        host_programs::run(command).map(drop)
+    }
+
+    /// Makes a file system.
+    ///
+    /// # Errors
+    /// If the tool is missing or fails, or if it would overwrite something without [`MkfsOptions::overwrite`].
+    pub fn mkfs(&self, mkfs: &MkfsOptions) -> Result<()> {
+        mkfs.make(&self.part(mkfs.partition)?)
+    }
+
+    /// Mounts a file system at a folder. A missing folder is made, and removed again at the end.
+    ///
+    /// # Errors
+    /// If `mount` fails.
+    pub fn mount(&mut self, options: &LinuxMountOptions) -> Result<()> {
+        let device = self.part(options.partition)?;
+        refuse_files(&options.folder()?)?;
+        self.driver.supervisor().make_folder(&options.folder()?)?;
+        self.mounts.push(mount(&device, options)?);
+        Ok(())
+    }
+
+    /// The mount points, in the order of mounting.
+    pub fn mounts(&self) -> &[PathBuf] {
+        &self.mounts
+    }
+
+    /// Runs a command to its end, with its own choice of standard streams (by default those of this process). The environment variable
+    /// `EMMCLAB_DEVICE` names the block device, `EMMCLAB_MOUNT` the last mount point.
+    ///
+    /// # Errors
+    /// If the command cannot be started, or if the caller is interrupted ([`emmclab_base::interrupt`]); the command is ended then.
+    pub fn run(&mut self, command: &mut Command) -> Result<ExitStatus> {
+        command.env("EMMCLAB_DEVICE", &self.device);
+        if let Some(folder) = self.mounts.last() {
+            command.env("EMMCLAB_MOUNT", folder);
+        }
+        let program = PathBuf::from(command.get_program());
+        let child = self.driver.supervisor().start_supervised(command, Command::spawn);
+        host_programs::wait_for_user(child.map_err(|error| Error::io(&program, error))?, &program)
+    }
+
+    /// Unmounts the file systems in reverse order. Their data is written to the device before this returns.
+    ///
+    /// # Errors
+    /// Names the processes that keep a file system busy for longer than the patience of the options. The file system stays mounted then.
+    pub fn unmount(&mut self) -> Result<()> {
+        while let Some(folder) = self.mounts.last() {
+            unmount(folder, self.patience)?;
+            self.mounts.pop();
+        }
+        Ok(())
+    }
+
+    /// Unmounts the file systems and removes the block device. A file system that stays busy is written back and detached; processes that
+    /// use it get errors from then on.
+    ///
+    /// # Errors
+    /// Names those processes. The file systems and the device are removed even then.
+    pub fn stop(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.attached) {
+            return Ok(());
+        }
+        let unmounted = self.unmount();
+        let free = unmounted.is_ok();
+        for folder in self.mounts.drain(..) {
+            write_back(&folder);
+        }
+        let removed = match &mut self.driver {
+            HostDiskDriver::Loop(file) => {
+                // A busy loop device is removed together with the file.
+                let detached = if free { detach(&self.device, &file.path()) } else { Ok(()) };
+                let stopped = file.end();
+                detached.and(stopped)
+            }
+            HostDiskDriver::Ublk(ublk) => ublk.end(),
+        };
+        unmounted.and(removed)
+    }
+}
+
+impl Drop for HostDisk {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// A file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinuxFileSystem {
+    /// ext4.
+    Ext4,
+    /// XFS; at least 300 MB.
+    Xfs,
+    /// Btrfs; at least 109 MiB.
+    Btrfs,
+    /// F2FS; mounting it needs support in the kernel.
+    F2fs,
+    /// FAT; mounting it needs support in the kernel.
+    Vfat,
+}
+
+impl LinuxFileSystem {
+    /// All file systems.
+    pub const ALL: [Self; 5] = [Self::Ext4, Self::Xfs, Self::Btrfs, Self::F2fs, Self::Vfat];
+
+    /// The name, as in `mount -t`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+            Self::F2fs => "f2fs",
+            Self::Vfat => "vfat",
+        }
+    }
+
+    /// The file system with this name.
+    ///
+    /// # Errors
+    /// If there is no file system of this name; the error lists the names.
+    pub fn named(name: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::new(ErrorClass::Config, format!("no file system is named `{name}`"))
+                .hint(format!("choose one of: {names}"))
+        })
+    }
+
+    /// The package of its tool, and the arguments that keep the tool quiet and let it overwrite existing data and use a whole disk.
+    const fn tool(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Self::Ext4 => ("e2fsprogs", &["-q", "-F"]),
+            Self::Xfs => ("xfsprogs", &["-q", "-f"]),
+            Self::Btrfs => ("btrfs-progs", &["-q", "-f"]),
+            Self::F2fs => ("f2fs-tools", &["-q", "-f"]),
+            Self::Vfat => ("dosfstools", &["-I"]),
+        }
+    }
+}
+
+/// A file system to make.
+#[derive(Clone, Debug)]
+pub struct MkfsOptions {
+    /// The file system.
+    pub file_system: LinuxFileSystem,
+    /// More arguments of its `mkfs` tool.
+    pub options: Vec<OsString>,
+    /// Whether an existing file system or partition table may be overwritten.
+    pub overwrite: bool,
+    /// The partition, counted from 1; the whole device by default.
+    pub partition: Option<u32>,
+}
+
+impl MkfsOptions {
+    /// A file system with the tool's defaults, on the whole device; existing data is not overwritten.
+    pub const fn new(file_system: LinuxFileSystem) -> Self {
+        Self { file_system, options: Vec::new(), overwrite: false, partition: None }
+    }
+
+    /// Makes the file system on a block device.
+    fn make(&self, device: &Path) -> Result<()> {
+        let kind = self.file_system;
+        let (package, arguments) = kind.tool();
+        let mut command = host_programs::tool(&format!("mkfs.{}", kind.name()), package)?;
+        if !self.overwrite
+            && let Some(found) = existing_signature(device)?
+        {
+            let problem = format!("the device holds {found}, which a new {} would overwrite", kind.name());
+            return Err(Error::new(ErrorClass::Config, problem)
+                .in_file(device)
+                .hint("allow it to be overwritten (--overwrite)"));
+        }
+        command.args(arguments).args(&self.options).arg(device);
+        host_programs::run_as_asked(command).map(drop)
+    }
+}
+
+/// What a device contains, by its signature; `None` without one.
+fn existing_signature(device: &Path) -> Result<Option<String>> {
+    let mut command = host_programs::tool("blkid", "util-linux")?;
+    command.args(["--probe", "--output", "export"]).arg(device);
+    let found = match host_programs::run(command) {
+        Ok(found) => found,
+        // The exit status of blkid for a device without a signature.
+        Err(error) if error.to_string().contains("exit status: 2") => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let value = |key: &str| found.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned);
+    let table = value("PTTYPE=").map(|kind| format!("a partition table ({kind})"));
+    Ok(value("TYPE=").or(table).or_else(|| Some("several signatures".to_owned())))
+}
+
+/// Maximum number of attempts to get a free loop device, since another process may be faster.
+const ATTEMPTS: u32 = 200;
+/// Time limit for a loop device to release its file.
+const DETACH: Duration = Duration::from_secs(5);
+const BETWEEN: Duration = Duration::from_millis(20);
+/// A request of a loop device has at most 128 segments, each a page of 4096 bytes in the worst case. Longer ones would be split
+/// at offsets that depend on the location of the pages.
+const LONGEST_BYTES: u32 = 512 << 10;
+
+/// Properties of the loop device.
+#[derive(Clone, Debug)]
+pub struct LoopOptions {
+    /// Logical block size: 512, 1024, 2048 or 4096 bytes.
+    pub block_bytes: u32,
+    /// Whether the kernel looks for partitions (`/dev/loopNp1` ...).
+    pub partitions: bool,
+    /// Limit of dirty data for it in the host's page cache; without it the limit of the host applies.
+    pub dirty_bytes: Option<u64>,
+    /// How long unmounting waits for processes that use a file system before it fails.
+    pub patience: Duration,
+}
+
+impl Default for LoopOptions {
+    fn default() -> Self {
+        Self { block_bytes: 512, partitions: false, dirty_bytes: None, patience: Duration::from_secs(10) }
+    }
+}
+
+/// The folder of a loop device in `/sys/block`.
+fn attributes(device: &Path) -> PathBuf {
+    Path::new("/sys/block").join(device.file_name().unwrap_or_default())
+}
+
+/// Sets an attribute of a block device.
+fn set(device: &Path, attribute: &str, value: &str) -> Result<()> {
+    let path = attributes(device).join(attribute);
+    fs::write(&path, value).map_err(|error| Error::io(&path, error))
+}
+
+/// Returns an error for properties that a loop device cannot have.
+fn check(file: &FuseFile, options: &LoopOptions) -> Result<()> {
+    let block = options.block_bytes;
+    if !rustix::process::geteuid().is_root() {
+        return Err(Error::new(ErrorClass::Unsupported, "a loop device needs root")
+            .hint("run it as root, or use the FUSE file without a loop device"));
+    }
+    if !matches!(block, 512 | 1024 | 2048 | 4096) {
+        return Err(Error::new(ErrorClass::Config, format!("a loop device cannot have blocks of {block} bytes"))
+            .hint("choose 512, 1024, 2048 or 4096 bytes"));
+    }
+    let sectors = file.limits().sectors;
+    if sectors == 0 || !sectors.is_multiple_of(u64::from(block) / SECTOR as u64) {
+        let problem = format!("{sectors} sectors of 512 bytes are not a whole number of blocks of {block} bytes");
+        return Err(Error::new(ErrorClass::Config, problem).hint("choose another size or smaller blocks"));
+    }
+    Ok(())
+}
+
+/// Attaches a free loop device to the file, with direct I/O.
+fn attach(file: &Path, block_bytes: u32, partitions: bool) -> Result<PathBuf> {
+    let mut attempt = 1;
+    loop {
+        let mut command = host_programs::tool("losetup", "mount")?;
+        command.args(["--find", "--show", "--direct-io=on", "--sector-size", &block_bytes.to_string()]);
+        if partitions {
+            command.arg("--partscan");
+        }
+        command.arg("--").arg(file);
+        match host_programs::finish(command) {
+            Ok(device) => return Ok(PathBuf::from(device)),
+            Err(error) if attempt < ATTEMPTS && is_attach_race(&error) => std::thread::sleep(BETWEEN),
+            Err(error) => return Err(error.hint("use a kernel with loop devices (CONFIG_BLK_DEV_LOOP)")),
+        }
+        attempt += 1;
+    }
+}
+
+/// Whether another process took the free device, or the device node of a new one does not exist yet.
+fn is_attach_race(error: &Error) -> bool {
+    let said = error.to_string();
+    ["busy", "temporarily unavailable", "No such device", "No such file"].iter().any(|why| said.contains(why))
+}
+
+/// Limits the queue of the device: requests of at most `longest_bytes`, and flushes only with a volatile cache. Both
+/// are always set, because the kernel keeps the values of the last user of the device.
+fn limit(device: &Path, longest_bytes: u32, write_cache: bool) -> Result<()> {
+    let longest = longest_bytes.min(LONGEST_BYTES) / 1024;
+    set(device, "queue/max_sectors_kb", &longest.to_string())?;
+    set(device, "queue/write_cache", if write_cache { "write back" } else { "write through" })
+}
+
+/// Returns an error if reads and writes of the loop device go through the page cache of the file.
+fn check_direct(device: &Path) -> Result<()> {
+    let direct = fs::read_to_string(attributes(device).join("loop/dio")).is_ok_and(|value| value.trim() == "1");
+    if direct {
+        return Ok(());
+    }
+    Err(Error::new(ErrorClass::Unsupported, "the kernel refuses direct I/O on the loop device")
+        .in_file(device)
+        .hint("try blocks of 4096 bytes"))
+}
+
+/// Limits the dirty data of the device in the host's page cache.
+fn limit_dirty(device: &Path, most_bytes: u64) -> Result<()> {
+    let refused = |error: Error| error.hint("use Linux 6.2 or later for this limit");
+    set(device, "bdi/strict_limit", "1").map_err(refused)?;
+    set(device, "bdi/max_bytes", &most_bytes.to_string()).map_err(refused)
+}
+
+/// Detaches the device from the file and waits until the file is released.
+fn detach(device: &Path, file: &Path) -> Result<()> {
+    let backing = attributes(device).join("loop/backing_file");
+    let held = || fs::read_to_string(&backing).is_ok_and(|path| Path::new(path.trim_end_matches('\n')) == file);
+    if !held() {
+        return Ok(());
+    }
+    // Restores the defaults for other users of loop devices, because the kernel keeps the values.
+    set(device, "queue/write_cache", "write back")?;
+    set(device, "queue/max_sectors_kb", "0")?;
+    if attributes(device).join("bdi/strict_limit").exists() {
+        set(device, "bdi/strict_limit", "0")?;
+        set(device, "bdi/max_ratio", "100")?;
+    }
+    let mut command = host_programs::tool("losetup", "mount")?;
+    command.arg("-d").arg(device);
+    host_programs::finish(command)?;
+    // A busy device detaches later by itself. A second request could detach a device that another process uses by then.
+    let until = Instant::now() + DETACH;
+    while held() {
+        if Instant::now() > until {
+            return Err(Error::new(ErrorClass::Io, "the loop device is in use by another process")
+                .in_file(device)
+                .hint("end that process, then detach it: `losetup -d`"));
+        }
+        std::thread::sleep(BETWEEN);
+    }
+    Ok(())
+}
+
+const UNMOUNT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A file system to mount.
+#[derive(Clone, Debug)]
+pub struct LinuxMountOptions {
+    /// The folder; its last component is made if it is missing.
+    pub folder: PathBuf,
+    /// The file system; if not given, it is detected by its signature.
+    pub file_system: Option<LinuxFileSystem>,
+    /// Options as in `mount -o`.
+    pub options: Option<String>,
+    /// The partition, counted from 1; the whole device by default.
+    pub partition: Option<u32>,
+}
+
+impl LinuxMountOptions {
+    /// Mounts the whole device at the folder, with default options.
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into(), file_system: None, options: None, partition: None }
+    }
+
+    /// The folder as an absolute path, because the process that cleans up has another working directory.
+    fn folder(&self) -> Result<PathBuf> {
+        std::path::absolute(&self.folder).map_err(|error| Error::io(&self.folder, error))
+    }
+}
+
+/// Mounts a block device. Returns the folder as an absolute path without symbolic links, as the kernel lists it.
+fn mount(device: &Path, options: &LinuxMountOptions) -> Result<PathBuf> {
+    let folder = options.folder()?.canonicalize().map_err(|error| Error::io(&options.folder, error))?;
+    let mut command = host_programs::tool("mount", "mount")?;
+    if let Some(kind) = options.file_system {
+        command.args(["-t", kind.name()]);
+    }
+    if let Some(options) = &options.options {
+        command.args(["-o", options]);
+    }
+    command.arg("--").arg(device).arg(&folder);
+    host_programs::run_as_asked(command).map_err(|error| {
+        error.hint(
+            "check that it holds a file system that this kernel knows (/proc/filesystems); `emmclab crash --guest KERNEL` mounts with \
+             another kernel",
+        )
+    })?;
+    Ok(folder)
+}
+
+/// Returns an error if the folder is not empty: the mount would hide its files. They may have been written there after a killed server had
+/// left its mount point.
+fn refuse_files(folder: &Path) -> Result<()> {
+    let mut entries = match folder.read_dir() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(|error| Error::io(folder, error))?,
+    };
+    if entries.next().is_none() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorClass::Config, "the folder is not empty, and a mounted file system would hide what is in it")
+        .in_file(folder)
+        .hint("name an empty folder, or a new one, which is removed again at the end"))
+}
+
+/// Unmounts the file system; retries while it is busy, until `patience` has passed.
+fn unmount(folder: &Path, patience: Duration) -> Result<()> {
+    let until = Instant::now() + patience;
+    loop {
+        let mut command = host_programs::tool("umount", "mount")?;
+        command.arg("--").arg(folder);
+        match host_programs::finish(command) {
+            Ok(_) => return Ok(()),
+            // Someone else unmounted it.
+            Err(error) if error.to_string().contains("not mounted") => return Ok(()),
+            Err(error) if Instant::now() > until => return Err(host_programs::name_holders_in(error, folder)),
+            Err(_) => std::thread::sleep(UNMOUNT_PAUSE),
+        }
+    }
+}
+
+/// Writes back a file system that stays mounted.
+fn write_back(folder: &Path) {
+    if let Ok(mut command) = host_programs::tool("sync", "coreutils") {
+        command.arg("--file-system").arg(folder);
+        // If this fails, the error is reported only by unmounting.
+        let _ = host_programs::finish(command);
+    }
+}
