@@ -9,18 +9,21 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{LateDevice, Noted, again, folder, left_in, live, mounts_below, wait_until};
+use common::devices::{Fate, TestDevice};
+use common::{again, folder, left_in, live, mounts_below, wait_until};
 use emmclab_base::CommandFlags;
-use emmclab_serve::{
-    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, FuseFile, MemoryDevice,
-    RequestFailure, ServedCompletion, ServedRequest,
-};
+use emmclab_serve::{BlockAction, FuseFile, MemoryDevice, RequestFailure, ServedRequest};
 use proptest::prelude::*;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 const ZERO: FallocateFlags = FallocateFlags::ZERO_RANGE.union(FallocateFlags::KEEP_SIZE);
+
+/// The device as a file; `None` where the test has to be skipped.
+fn served(device: impl Into<Arc<TestDevice>>) -> Option<FuseFile> {
+    live(&[]).then(|| FuseFile::start(device.into()).unwrap())
+}
 
 fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).unwrap()
@@ -64,8 +67,8 @@ fn pattern(sector: u64, sectors: u64, seed: u8) -> Vec<u8> {
     (sector * 512..(sector + sectors) * 512).map(|byte| (byte / 97) as u8 ^ byte as u8 ^ seed).collect()
 }
 
-fn holds_what_an_array_holds(device: Arc<dyn BlockDevice>, steps: &[Step]) {
-    let export = FuseFile::start(device).unwrap();
+fn holds_what_an_array_holds(device: TestDevice, steps: &[Step]) {
+    let Some(export) = served(device) else { return };
     let mut file = open(&export.path());
     let mut model = vec![0_u8; SECTORS as usize * 512];
     for step in steps {
@@ -106,20 +109,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(24)))]
     #[test]
     fn the_file_holds_what_an_array_holds(steps in prop::collection::vec(step(), 1..40), late in any::<bool>()) {
-        if live(&[]) {
-            let device: Arc<dyn BlockDevice> =
-                if late { Arc::new(LateDevice::new(SECTORS)) } else { Arc::new(MemoryDevice::new(SECTORS)) };
-            holds_what_an_array_holds(device, &steps);
-        }
+        holds_what_an_array_holds(if late { TestDevice::late(SECTORS, 64) } else { TestDevice::new(SECTORS) }, &steps);
     }
 }
 
 #[test]
 fn a_stopped_file_leaves_no_mount_and_no_folder() {
-    if !live(&[]) {
-        return;
-    }
-    let export = FuseFile::start(Arc::new(MemoryDevice::new(100))).unwrap();
+    let Some(export) = served(TestDevice::new(100)) else { return };
     let folder = export.path().parent().unwrap().to_owned();
     assert_eq!(fs::metadata(export.path()).unwrap().len(), 100 * 512);
     assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o7777, 0o700);
@@ -135,10 +131,7 @@ fn a_stopped_file_leaves_no_mount_and_no_folder() {
 
 #[test]
 fn a_process_that_keeps_the_file_open_is_named_and_loses_it() {
-    if !live(&[]) {
-        return;
-    }
-    let export = FuseFile::start(Arc::new(MemoryDevice::new(100))).unwrap();
+    let Some(export) = served(TestDevice::new(100)) else { return };
     let path = export.path();
     let file = open(&path);
     let error = export.stop().unwrap_err().to_string();
@@ -149,13 +142,10 @@ fn a_process_that_keeps_the_file_open_is_named_and_loses_it() {
 
 #[test]
 fn the_file_reports_blocks_of_4096_bytes_or_of_the_discard_granularity() {
-    if !live(&[]) {
-        return;
-    }
     for (discard_sectors, block) in [(1, 4096), (8, 4096), (1024, 512 << 10)] {
-        let mut device = Noted::new(1 << 20);
+        let mut device = TestDevice::new(1 << 20);
         device.limits.discard_sectors = discard_sectors;
-        let export = FuseFile::start(Arc::new(device)).unwrap();
+        let Some(export) = served(device) else { return };
         assert_eq!(rustix::fs::statfs(export.path()).unwrap().f_bsize, block);
         export.stop().unwrap();
     }
@@ -163,14 +153,11 @@ fn the_file_reports_blocks_of_4096_bytes_or_of_the_discard_granularity() {
 
 #[test]
 fn requests_reach_the_device_whole_up_to_1_mib_or_its_own_limit() {
-    if !live(&[]) {
-        return;
-    }
     for (max_sectors, expected) in [(1 << 16, 2048), (256, 256), (7, 7)] {
-        let mut device = Noted::new(1 << 16);
+        let mut device = TestDevice::new(1 << 16);
         device.limits.max_sectors = max_sectors;
         let device = Arc::new(device);
-        let export = FuseFile::start(Arc::<Noted>::clone(&device)).unwrap();
+        let Some(export) = served(device.clone()) else { return };
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -195,13 +182,10 @@ fn requests_reach_the_device_whole_up_to_1_mib_or_its_own_limit() {
 
 #[test]
 fn a_discard_longer_than_a_thousand_requests_arrives_in_all_its_parts() {
-    if !live(&[]) {
-        return;
-    }
-    let mut device = Noted::new(40_000);
+    let mut device = TestDevice::new(40_000);
     device.limits.max_sectors = 8;
     let device = Arc::new(device);
-    let export = FuseFile::start(Arc::<Noted>::clone(&device)).unwrap();
+    let Some(export) = served(device.clone()) else { return };
     let file = open(&export.path());
     fallocate(&file, PUNCH, 3 * 512, 39_000 * 512).unwrap();
     let mut next = 3;
@@ -217,14 +201,11 @@ fn a_discard_longer_than_a_thousand_requests_arrives_in_all_its_parts() {
 
 #[test]
 fn fsync_is_a_flush_and_a_synchronous_write_is_fua_only_where_the_device_has_a_cache() {
-    if !live(&[]) {
-        return;
-    }
     for write_cache in [true, false] {
-        let mut device = Noted::new(1000);
+        let mut device = TestDevice::new(1000);
         device.limits.write_cache = write_cache;
         let device = Arc::new(device);
-        let export = FuseFile::start(Arc::<Noted>::clone(&device)).unwrap();
+        let Some(export) = served(device.clone()) else { return };
         let file = open(&export.path());
         file.sync_all().unwrap();
         let flushes = device.requests.lock().unwrap().iter().filter(|r| r.action == BlockAction::Flush).count();
@@ -241,10 +222,7 @@ fn fsync_is_a_flush_and_a_synchronous_write_is_fua_only_where_the_device_has_a_c
 
 #[test]
 fn senseless_requests_fail_with_their_errno_and_the_rest_as_on_a_block_device() {
-    if !live(&[]) {
-        return;
-    }
-    let export = FuseFile::start(Arc::new(MemoryDevice::new(100))).unwrap();
+    let Some(export) = served(TestDevice::new(100)) else { return };
     let file = open(&export.path());
     let size = 100 * 512;
     let invalid = Some(Errno::INVAL.raw_os_error());
@@ -265,10 +243,7 @@ fn senseless_requests_fail_with_their_errno_and_the_rest_as_on_a_block_device() 
 
 #[test]
 fn holes_are_found_by_seeking() {
-    if !live(&[]) {
-        return;
-    }
-    let export = FuseFile::start(Arc::new(MemoryDevice::new(1024))).unwrap();
+    let Some(export) = served(TestDevice::new(1024)) else { return };
     let mut file = open(&export.path());
     file.write_all_at(&[1; 512], 256 * 512).unwrap();
     assert_eq!(rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap(), 256 * 512);
@@ -280,30 +255,16 @@ fn holes_are_found_by_seeking() {
 }
 
 /// A device that fails in the way that the sector says, or never completes.
-struct Failing;
-
-impl BlockDevice for Failing {
-    fn limits(&self) -> BlockDeviceLimits {
-        MemoryDevice::new(1000).limits()
-    }
-
-    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
-        let failures = [RequestFailure::Invalid, RequestFailure::NoSpace, RequestFailure::Io, RequestFailure::ReadOnly];
-        let completed = requests.drain(..).filter_map(|ServedRequest { tag, sector, .. }| {
-            failures.get(sector as usize).map(|failure| ServedCompletion { tag, outcome: Err(*failure) })
-        });
-        completions.complete(&mut completed.collect());
-    }
-
-    fn extents(&self, _: u64, _: u64, _: usize, _: &mut Vec<AllocationExtent>) {}
+fn failing() -> TestDevice {
+    let failures = [RequestFailure::Invalid, RequestFailure::NoSpace, RequestFailure::Io, RequestFailure::ReadOnly];
+    let fate =
+        move |request: &ServedRequest| failures.get(request.sector as usize).copied().map_or(Fate::Lost, Fate::Fails);
+    TestDevice::new(1000).with_fate(fate)
 }
 
 #[test]
 fn failures_of_the_device_keep_their_meaning() {
-    if !live(&[]) {
-        return;
-    }
-    let export = FuseFile::start(Arc::new(Failing)).unwrap();
+    let Some(export) = served(failing()) else { return };
     let file = open(&export.path());
     for (sector, expected) in [Errno::INVAL, Errno::NOSPC, Errno::IO, Errno::ROFS].into_iter().enumerate() {
         let at = sector as u64 * 512;
@@ -317,10 +278,7 @@ fn failures_of_the_device_keep_their_meaning() {
 
 #[test]
 fn a_request_that_the_device_never_completes_fails_when_the_file_is_stopped() {
-    if !live(&[]) {
-        return;
-    }
-    let export = FuseFile::start(Arc::new(Failing)).unwrap();
+    let Some(export) = served(failing()) else { return };
     let file = open(&export.path());
     let waiting = std::thread::spawn(move || file.write_at(&[0; 512], 10 * 512));
     assert!(export.stop().is_err());

@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use common::{LateDevice, again, folder, left_in, live, mounts_below, wait_until};
+use common::devices::TestDevice;
+use common::{again, folder, left_in, live, mounts_below, wait_until};
 use emmclab_serve::{FuseFile, HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions, MkfsOptions};
 use rustix::process::{Pid, Signal, kill_process};
 
+const TOOLS: &[&str] = &["losetup", "mkfs.ext4", "dd"];
 const POINT: &str = "EMMCLAB_TEST_POINT";
 /// Set where the process itself does I/O on its file system.
 const INSIDE: &str = "EMMCLAB_TEST_INSIDE";
@@ -26,7 +28,7 @@ const STUBBORN: &str = "EMMCLAB_TEST_STUBBORN";
 #[ignore = "run by other tests in a process of its own"]
 fn helper_process_serves_until_killed() {
     let point = std::env::var(POINT).unwrap();
-    let file = FuseFile::start(Arc::new(LateDevice::new(1 << 17))).unwrap();
+    let file = FuseFile::start(Arc::new(TestDevice::late(1 << 17, 64))).unwrap();
     let mut disk = HostDisk::on_loop(file, &LoopOptions::default()).unwrap();
     disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Ext4)).unwrap();
     disk.mount(&LinuxMountOptions::at(point)).unwrap();
@@ -85,11 +87,11 @@ fn connection(temporary: &Path) -> Option<String> {
 }
 
 impl Served {
-    fn start() -> Self {
-        Self::start_with(&[])
-    }
-
-    fn start_with(variables: &[(&str, &str)]) -> Self {
+    /// `None` where the test has to be skipped.
+    fn start(variables: &[(&str, &str)]) -> Option<Self> {
+        if !live(TOOLS) {
+            return None;
+        }
         let (folder, temporary) = folder();
         let point = temporary.join("point");
         let mut command = again("helper_process_serves_until_killed", &temporary);
@@ -99,7 +101,7 @@ impl Served {
         let mut served = Self { process, lines, _folder: folder, temporary, point, connection: String::new() };
         served.wait_for("serving");
         served.connection = connection(&served.temporary).unwrap();
-        served
+        Some(served)
     }
 
     fn wait_for(&mut self, start: &str) {
@@ -125,11 +127,8 @@ impl Served {
 
 #[test]
 fn killed_with_a_mounted_file_system_in_the_middle_of_writes() {
-    if !live(&["losetup", "mkfs.ext4", "dd"]) {
-        return;
-    }
     for _ in 0..3 {
-        let mut served = Served::start();
+        let Some(mut served) = Served::start(&[]) else { return };
         served.wait_for("written");
         assert!(mounts_below(&served.temporary).len() == 2 && served.point.exists());
         served.kill();
@@ -139,11 +138,8 @@ fn killed_with_a_mounted_file_system_in_the_middle_of_writes() {
 
 #[test]
 fn killed_while_it_waits_for_its_own_file_system() {
-    if !live(&["losetup", "mkfs.ext4", "dd"]) {
-        return;
-    }
     for _ in 0..5 {
-        let mut served = Served::start_with(&[(INSIDE, "1")]);
+        let Some(mut served) = Served::start(&[(INSIDE, "1")]) else { return };
         served.wait_for("written");
         // The thread that waits keeps the connection and the pipe open, until the connection is aborted.
         served.process.kill().unwrap();
@@ -154,38 +150,29 @@ fn killed_while_it_waits_for_its_own_file_system() {
 
 #[test]
 fn killed_with_a_command_that_would_go_on_in_the_folder_of_the_host() {
-    if !live(&["losetup", "mkfs.ext4", "sh"]) {
-        return;
-    }
     for how in ["1", "env"] {
-        nothing_goes_on(how);
+        let Some(mut served) = Served::start(&[(STUBBORN, how)]) else { return };
+        served.wait_for("written");
+        served.kill();
+        served.everything_is_undone();
+        // The folder is there again, of the host, and nothing writes into it.
+        fs::create_dir(&served.point).unwrap();
+        let owned = format!("EMMCLAB_SERVER={}", served.temporary.display());
+        let goes_on = || {
+            let all =
+                fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read(entry.ok()?.path().join("environ")).ok());
+            all.into_iter().any(|environ| String::from_utf8_lossy(&environ).contains(&owned))
+        };
+        assert!(!goes_on());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert_eq!(fs::read_dir(&served.point).unwrap().count(), 0);
+        fs::remove_dir(&served.point).unwrap();
     }
-}
-
-fn nothing_goes_on(how: &str) {
-    let mut served = Served::start_with(&[(STUBBORN, how)]);
-    served.wait_for("written");
-    served.kill();
-    served.everything_is_undone();
-    // The folder is there again, of the host, and nothing writes into it.
-    fs::create_dir(&served.point).unwrap();
-    let owned = format!("EMMCLAB_SERVER={}", served.temporary.display());
-    let goes_on = || {
-        let all = fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read(entry.ok()?.path().join("environ")).ok());
-        all.into_iter().any(|environ| String::from_utf8_lossy(&environ).contains(&owned))
-    };
-    assert!(!goes_on());
-    std::thread::sleep(std::time::Duration::from_millis(100));
-    assert_eq!(fs::read_dir(&served.point).unwrap().count(), 0);
-    fs::remove_dir(&served.point).unwrap();
 }
 
 #[test]
 fn killed_while_a_process_keeps_the_mount_busy() {
-    if !live(&["losetup", "mkfs.ext4", "dd"]) {
-        return;
-    }
-    let mut served = Served::start();
+    let Some(mut served) = Served::start(&[]) else { return };
     let file = served.point.join("held");
     // It has a file open and dirty, too.
     let script = "exec 3>held; echo data >&3; echo ready; exec sleep 1000";
@@ -207,7 +194,7 @@ fn killed_while_a_process_keeps_the_mount_busy() {
 
 #[test]
 fn killed_at_any_moment_of_its_start() {
-    if !live(&["losetup", "mkfs.ext4", "dd"]) {
+    if !live(TOOLS) {
         return;
     }
     for moment in 0..12_u64 {
@@ -224,10 +211,7 @@ fn killed_at_any_moment_of_its_start() {
 
 #[test]
 fn the_process_that_cleans_up_ignores_signals_to_its_group() {
-    if !live(&["losetup", "mkfs.ext4", "dd"]) {
-        return;
-    }
-    let mut served = Served::start();
+    let Some(mut served) = Served::start(&[]) else { return };
     served.wait_for("written");
     let parent = format!("PPid:\t{}\n", served.process.id());
     let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());

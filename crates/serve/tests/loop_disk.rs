@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{LateDevice, Noted, attribute, folder, live, loops_below, mounts_below, run};
+use common::devices::TestDevice;
+use common::{attribute, folder, live, loops_below, mounts_below, run};
 use emmclab_base::{ErrorClass, interrupt::interruptible};
 use emmclab_serve::{
     BlockAction, BlockDevice, FuseFile, HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions, MemoryDevice,
@@ -18,12 +19,14 @@ use emmclab_serve::{
 
 const MIB: u64 = 2048;
 
-fn attach(device: Arc<dyn BlockDevice>, options: &LoopOptions) -> HostDisk {
-    HostDisk::on_loop(FuseFile::start(device).unwrap(), options).unwrap()
+/// The device as a loop device, for a test that needs these tools, too; `None` where it has to be skipped.
+fn attach(device: Arc<dyn BlockDevice>, options: &LoopOptions, tools: &[&str]) -> Option<HostDisk> {
+    let can_run = live(&["losetup"]) && live(tools);
+    can_run.then(|| HostDisk::on_loop(FuseFile::start(device).unwrap(), options).unwrap())
 }
 
-fn served(device: Arc<dyn BlockDevice>) -> HostDisk {
-    attach(device, &LoopOptions::default())
+fn served(device: Arc<dyn BlockDevice>, tools: &[&str]) -> Option<HostDisk> {
+    attach(device, &LoopOptions::default(), tools)
 }
 
 /// The private folder of the export.
@@ -39,16 +42,13 @@ fn nothing_is_left(private: &Path) {
 
 #[test]
 fn the_queue_of_the_loop_device_has_the_limits_of_the_device() {
-    if !live(&["losetup"]) {
-        return;
-    }
     for (max_sectors, longest_kb) in [(1 << 16, "512"), (256, "128")] {
         for (write_cache, mode) in [(true, "write back"), (false, "write through")] {
-            let mut device = Noted::new(64 * MIB);
+            let mut device = TestDevice::new(64 * MIB);
             device.limits.max_sectors = max_sectors;
             device.limits.write_cache = write_cache;
             device.limits.discard_sectors = 1024;
-            let disk = served(Arc::new(device));
+            let Some(disk) = served(Arc::new(device), &[]) else { return };
             assert_eq!(attribute(disk.path(), "loop/dio"), "1");
             assert_eq!(attribute(disk.path(), "queue/logical_block_size"), "512");
             assert_eq!(attribute(disk.path(), "queue/max_sectors_kb"), longest_kb);
@@ -64,11 +64,8 @@ fn the_queue_of_the_loop_device_has_the_limits_of_the_device() {
 
 #[test]
 fn a_loop_device_may_have_blocks_of_4096_bytes_and_no_others_than_the_kernel_knows() {
-    if !live(&["losetup"]) {
-        return;
-    }
     let options = |block_bytes| LoopOptions { block_bytes, ..LoopOptions::default() };
-    let disk = attach(Arc::new(MemoryDevice::new(64 * MIB)), &options(4096));
+    let Some(disk) = attach(Arc::new(MemoryDevice::new(64 * MIB)), &options(4096), &[]) else { return };
     assert_eq!(attribute(disk.path(), "queue/logical_block_size"), "4096");
     assert_eq!(attribute(disk.path(), "loop/dio"), "1");
     disk.stop().unwrap();
@@ -82,11 +79,8 @@ fn a_loop_device_may_have_blocks_of_4096_bytes_and_no_others_than_the_kernel_kno
 
 #[test]
 fn requests_of_the_loop_device_reach_the_device_whole() {
-    if !live(&["losetup", "dd", "blkdiscard"]) {
-        return;
-    }
-    let device = Arc::new(Noted::new(64 * MIB));
-    let disk = served(Arc::<Noted>::clone(&device));
+    let device = Arc::new(TestDevice::new(64 * MIB));
+    let Some(disk) = served(device.clone(), &["dd", "blkdiscard"]) else { return };
     let path = disk.path().to_str().unwrap();
     device.requests.lock().unwrap().clear();
     run("dd", &["if=/dev/zero", &format!("of={path}"), "bs=1M", "count=8", "oflag=direct", "conv=fsync"]);
@@ -109,13 +103,10 @@ fn requests_of_the_loop_device_reach_the_device_whole() {
 
 #[test]
 fn a_device_without_a_volatile_cache_gets_no_flushes() {
-    if !live(&["losetup", "mkfs.ext4"]) {
-        return;
-    }
-    let mut device = Noted::new(64 * MIB);
+    let mut device = TestDevice::new(64 * MIB);
     device.limits.write_cache = false;
     let device = Arc::new(device);
-    let disk = served(Arc::<Noted>::clone(&device));
+    let Some(disk) = served(device.clone(), &["mkfs.ext4"]) else { return };
     disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Ext4)).unwrap();
     disk.stop().unwrap();
     let requests = device.requests.lock().unwrap();
@@ -132,13 +123,10 @@ fn keeps_files(kind: LinuxFileSystem, sectors: u64, check: &[&str]) {
         emmclab_testing::skip_always(&format!("{} in the kernel", kind.name()), &module);
         return;
     }
-    if !live(&["losetup", &tool, check[0]]) {
-        return;
-    }
     let (_folder, at) = folder();
     let point = at.join("a folder with blanks");
     let device = Arc::new(MemoryDevice::new(sectors));
-    let mut disk = served(Arc::<MemoryDevice>::clone(&device));
+    let Some(mut disk) = served(device.clone(), &[&tool, check[0]]) else { return };
     disk.mkfs(&MkfsOptions::new(kind)).unwrap();
     let options = LinuxMountOptions {
         file_system: Some(kind),
@@ -165,7 +153,7 @@ fn keeps_files(kind: LinuxFileSystem, sectors: u64, check: &[&str]) {
     assert!(!point.exists(), "the folder was made for the mount");
 
     fs::create_dir(&point).unwrap();
-    let mut disk = served(device);
+    let Some(mut disk) = served(device, &[]) else { return };
     disk.mount(&LinuxMountOptions::at(&point)).unwrap();
     for number in 0..200_usize {
         assert_eq!(fs::read(point.join(format!("file {number}"))).unwrap(), vec![number as u8; number * 997]);
@@ -194,11 +182,8 @@ fn btrfs_keeps_its_files_and_is_clean() {
 
 #[test]
 fn other_file_systems_can_be_made_where_their_tools_are() {
-    if !live(&["losetup"]) {
-        return;
-    }
     for kind in [LinuxFileSystem::F2fs, LinuxFileSystem::Vfat] {
-        let disk = served(Arc::new(MemoryDevice::new(64 * MIB)));
+        let Some(disk) = served(Arc::new(MemoryDevice::new(64 * MIB)), &[]) else { return };
         let outcome = disk.mkfs(&MkfsOptions::new(kind));
         if emmclab_testing::has_tool(&format!("mkfs.{}", kind.name())) {
             outcome.unwrap();
@@ -213,10 +198,7 @@ fn other_file_systems_can_be_made_where_their_tools_are() {
 
 #[test]
 fn options_reach_mkfs_and_a_second_file_system_needs_leave_to_overwrite() {
-    if !live(&["losetup", "mkfs.ext4", "blkid"]) {
-        return;
-    }
-    let disk = served(Arc::new(MemoryDevice::new(64 * MIB)));
+    let Some(disk) = served(Arc::new(MemoryDevice::new(64 * MIB)), &["mkfs.ext4", "blkid"]) else { return };
     let mut mkfs =
         MkfsOptions { options: ["-L", "first"].map(Into::into).to_vec(), ..MkfsOptions::new(LinuxFileSystem::Ext4) };
     let label = || run("blkid", &["-p", "-o", "value", "-s", "LABEL", disk.path().to_str().unwrap()]);
@@ -234,13 +216,10 @@ fn options_reach_mkfs_and_a_second_file_system_needs_leave_to_overwrite() {
 
 #[test]
 fn partitions_are_found_and_mounted() {
-    if !live(&["losetup", "mkfs.ext4", "addpart"]) {
-        return;
-    }
     let (_folder, at) = folder();
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let options = LoopOptions { partitions: true, ..LoopOptions::default() };
-    let mut disk = attach(device, &options);
+    let Some(mut disk) = attach(device, &options, &["mkfs.ext4", "addpart"]) else { return };
     let error = disk
         .mkfs(&MkfsOptions { partition: Some(1), ..MkfsOptions::new(LinuxFileSystem::Ext4) })
         .unwrap_err()
@@ -264,14 +243,11 @@ fn partitions_are_found_and_mounted() {
 
 #[test]
 fn a_mount_that_a_process_keeps_busy_names_it_and_is_taken_away_at_the_end() {
-    if !live(&["losetup", "mkfs.ext4", "e2fsck"]) {
-        return;
-    }
     let (_folder, at) = folder();
     let point = at.join("mount");
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let options = LoopOptions { patience: Duration::from_millis(300), ..LoopOptions::default() };
-    let mut disk = attach(Arc::<MemoryDevice>::clone(&device), &options);
+    let Some(mut disk) = attach(device.clone(), &options, &["mkfs.ext4", "e2fsck"]) else { return };
     disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Ext4)).unwrap();
     disk.mount(&LinuxMountOptions::at(&point)).unwrap();
     fs::write(point.join("file"), vec![5; 1 << 20]).unwrap();
@@ -289,7 +265,7 @@ fn a_mount_that_a_process_keeps_busy_names_it_and_is_taken_away_at_the_end() {
     common::wait_until("the loop device goes with the process", || loops_below(&private).is_empty());
 
     // What was written before is on the device.
-    let mut disk = served(device);
+    let Some(mut disk) = served(device, &["mkfs.ext4", "e2fsck"]) else { return };
     disk.mount(&LinuxMountOptions::at(&point)).unwrap();
     assert_eq!(fs::read(point.join("file")).unwrap(), vec![5; 1 << 20]);
     disk.stop().unwrap();
@@ -297,10 +273,7 @@ fn a_mount_that_a_process_keeps_busy_names_it_and_is_taken_away_at_the_end() {
 
 #[test]
 fn a_command_ends_when_the_caller_is_interrupted() {
-    if !live(&["losetup"]) {
-        return;
-    }
-    let mut disk = served(Arc::new(MemoryDevice::new(MIB)));
+    let Some(mut disk) = served(Arc::new(MemoryDevice::new(MIB)), &[]) else { return };
     // It cares for no SIGTERM.
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' TERM; exec sleep 1000"]);
@@ -311,35 +284,18 @@ fn a_command_ends_when_the_caller_is_interrupted() {
 
 #[test]
 fn fio_reads_back_what_it_wrote_at_depth_32_from_a_device_that_answers_late_and_out_of_order() {
-    if !live(&["losetup", "fio"]) {
-        return;
-    }
     let devices: [Arc<dyn BlockDevice>; 2] =
-        [Arc::new(MemoryDevice::new(32 * MIB)), Arc::new(LateDevice::new(32 * MIB))];
+        [Arc::new(MemoryDevice::new(32 * MIB)), Arc::new(TestDevice::late(32 * MIB, 64))];
     for device in devices {
-        let disk = served(device);
+        let Some(disk) = served(device, &["fio"]) else { return };
         let (_folder, at) = folder();
-        let path = format!("--filename={}", disk.path().display());
-        let log = format!("--aux-path={}", at.display());
-        let said = run(
-            "fio",
-            &[
-                "--name=verify",
-                &path,
-                &log,
-                "--ioengine=libaio",
-                "--iodepth=32",
-                "--direct=1",
-                "--rw=randwrite",
-                "--bsrange=4k-256k",
-                "--blockalign=4k",
-                "--size=32m",
-                "--verify=crc32c",
-                "--verify_state_save=0",
-                "--fsync=50",
-                "--output-format=terse",
-            ],
+        let arguments = format!(
+            "--name=verify --filename={} --aux-path={} --ioengine=libaio --iodepth=32 --direct=1 --rw=randwrite --bsrange=4k-256k \
+             --blockalign=4k --size=32m --verify=crc32c --verify_state_save=0 --fsync=50 --output-format=terse",
+            disk.path().display(),
+            at.display()
         );
+        let said = run("fio", &arguments.split_whitespace().collect::<Vec<_>>());
         assert!(!said.is_empty());
         disk.stop().unwrap();
     }
@@ -347,11 +303,8 @@ fn fio_reads_back_what_it_wrote_at_depth_32_from_a_device_that_answers_late_and_
 
 #[test]
 fn a_folder_that_cannot_be_made_or_mounted_is_an_error_with_its_name() {
-    if !live(&["losetup"]) {
-        return;
-    }
     let (_folder, at) = folder();
-    let mut disk = served(Arc::new(MemoryDevice::new(MIB)));
+    let Some(mut disk) = served(Arc::new(MemoryDevice::new(MIB)), &[]) else { return };
     let error = disk.mount(&LinuxMountOptions::at(at.join("no/such"))).unwrap_err().to_string();
     assert!(error.contains("no/such"), "{error}");
     assert!(disk.mount(&LinuxMountOptions::at(at.join("line\nbreak"))).is_err());

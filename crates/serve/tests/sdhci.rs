@@ -1,5 +1,8 @@
 //! The SDHCI export as a vfio-user client sees it: a small client that speaks the protocol and drives the registers.
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::panic, dead_code, reason = "a test may, and uses a part of the devices")]
+
+#[path = "common/devices.rs"]
+mod devices;
 
 use std::fs;
 use std::io::{IoSlice, Read, Write};
@@ -8,13 +11,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
 
-use emmclab_serve::{
-    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CardSettings, CompletionReceiver, MemoryDevice,
-    SdhciExport, ServedRequest, SessionEvent,
-};
+use devices::TestDevice;
+use emmclab_serve::{BlockAction, CardSettings, MemoryDevice, SdhciExport, SessionEvent};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::{pread, pwrite};
@@ -23,32 +24,10 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 const RAM: u64 = 1 << 20;
 const CONFIGURATION: u32 = 7;
 
-/// A device in memory that completes everything on another thread, and remembers flushes.
-struct Elsewhere {
-    inner: Arc<MemoryDevice>,
-    flushes: Mutex<usize>,
-}
-
-impl BlockDevice for Elsewhere {
-    fn limits(&self) -> BlockDeviceLimits {
-        self.inner.limits()
-    }
-
-    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
-        *self.flushes.lock().unwrap() += requests.iter().filter(|one| one.action == BlockAction::Flush).count();
-        let (mut requests, inner, completions) = (std::mem::take(requests), self.inner.clone(), completions.clone());
-        std::thread::spawn(move || inner.submit(&mut requests, &completions));
-    }
-
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
-        self.inner.extents(sector, sectors, most, found);
-    }
-}
-
 /// An export with its news.
 struct Served {
     export: SdhciExport,
-    device: Arc<Elsewhere>,
+    device: Arc<TestDevice>,
     news: Receiver<SessionEvent>,
     folder: tempfile::TempDir,
 }
@@ -56,8 +35,7 @@ struct Served {
 impl Served {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let inner = Arc::new(MemoryDevice::new(8 << 20));
-        let device = Arc::new(Elsewhere { inner, flushes: Mutex::default() });
+        let device = Arc::new(TestDevice::late(8 << 20, 1 << 16));
         let (sender, news) = channel();
         let path = folder.path().join("card");
         let send = move |event| drop(sender.send(event));
@@ -207,7 +185,8 @@ fn a_client_drives_the_card_by_registers_and_interrupts() {
     client.transfer(true, 0x8000);
     client.command(6, 3 << 24 | 33 << 16 | 1 << 8, 3, 0, 3);
     client.command(6, 3 << 24 | 32 << 16 | 1 << 8, 3, 0, 3);
-    assert_eq!(*served.device.flushes.lock().unwrap(), 1);
+    let flushes = served.device.take().into_iter().filter(|one| one.action == BlockAction::Flush).count();
+    assert_eq!(flushes, 1);
     client.transfer(false, 0xc000);
     let mut data = [0; 4096];
     pread(&client.memory, &mut data, 0xc000).unwrap();

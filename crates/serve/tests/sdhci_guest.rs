@@ -3,64 +3,17 @@
 
 mod common;
 
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 
+use common::devices::TestDevice;
 use common::guest::{Guest, Parts, Said};
 use common::{PATIENCE, commits};
 use emmclab_base::CommandFlags;
-use emmclab_serve::{
-    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CardSettings, CompletionReceiver, MemoryDevice,
-    RequestFailure, SdhciExport, ServedCompletion, ServedRequest, SessionEvent,
-};
+use emmclab_serve::{BlockAction, CardSettings, SdhciExport, ServedRequest, SessionEvent};
 
-/// Requests on their way to the thread that completes them.
-type Submitted = (Vec<ServedRequest>, Arc<dyn CompletionReceiver>);
-
-/// A device in memory that remembers its requests and completes them on a thread of its own.
-struct Recorded {
-    inner: Arc<MemoryDevice>,
-    worker: Sender<Submitted>,
-    seen: Mutex<Vec<ServedRequest>>,
-}
-
-impl Recorded {
-    /// A device of so many sectors, of which one, `bad`, can be neither read nor written.
-    fn new(sectors: u64, bad: Option<u64>) -> Arc<Self> {
-        let inner = Arc::new(MemoryDevice::new(sectors));
-        let (worker, work) = channel::<Submitted>();
-        let below = inner.clone();
-        std::thread::spawn(move || {
-            for (mut requests, completions) in work {
-                let fails = |one: &ServedRequest| bad.is_some_and(|bad| (one.sector..one.end()).contains(&bad));
-                let failed = requests.extract_if(.., |one| fails(one));
-                let mut failed: Vec<_> =
-                    failed.map(|one| ServedCompletion { tag: one.tag, outcome: Err(RequestFailure::Io) }).collect();
-                completions.complete(&mut failed);
-                below.submit(&mut requests, &completions);
-            }
-        });
-        Arc::new(Self { inner, worker, seen: Mutex::default() })
-    }
-
-    fn take(&self) -> Vec<ServedRequest> {
-        std::mem::take(&mut self.seen.lock().unwrap())
-    }
-}
-
-impl BlockDevice for Recorded {
-    fn limits(&self) -> BlockDeviceLimits {
-        self.inner.limits()
-    }
-
-    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
-        self.seen.lock().unwrap().extend(requests.iter().cloned());
-        self.worker.send((std::mem::take(requests), completions.clone())).unwrap();
-    }
-
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
-        self.inner.extents(sector, sectors, most, found);
-    }
+fn recorded(sectors: u64) -> TestDevice {
+    TestDevice::late(sectors, 1 << 16)
 }
 
 /// A guest is booted this often until its kernel does not crash.
@@ -70,14 +23,14 @@ const BOOTS: u32 = 3;
 fn run(
     guest: &Parts,
     settings: &CardSettings,
-    device: impl Fn() -> Arc<Recorded>,
+    device: impl Fn() -> TestDevice,
     parameters: &str,
 ) -> (Said, Vec<ServedRequest>) {
     let mut boots = 0;
     loop {
         boots += 1;
         let folder = tempfile::tempdir().unwrap();
-        let (socket, device) = (folder.path().join("card"), device());
+        let (socket, device) = (folder.path().join("card"), Arc::new(device()));
         let (sender, news) = channel();
         let send = move |event: SessionEvent| drop(sender.send(event));
         let export = SdhciExport::start(device.clone(), settings, &socket, send).unwrap();
@@ -110,7 +63,7 @@ fn removes(request: &ServedRequest, secure: bool) -> bool {
 #[test]
 fn a_kernel_drives_the_card_and_its_files_survive_a_reset() {
     let Some(guest) = Parts::find() else { return };
-    let (said, seen) = run(&guest, &CardSettings::default(), || Recorded::new(8 << 20, None), "");
+    let (said, seen) = run(&guest, &CardSettings::default(), || recorded(8 << 20), "");
     assert!(said.contains("SECOND BOOT DONE"));
     for line in ["EXTCSD Cache Size [CACHE_SIZE] is 512 KiB", "CACHE_CTRL]: 0x01", "using ADMA", "CARD EMCLAB 0x10 1"] {
         assert!(said.contains(line), "{line}");
@@ -142,7 +95,7 @@ fn a_kernel_drives_the_card_and_its_files_survive_a_reset() {
 fn a_small_card_without_a_cache_gets_no_flush() {
     let Some(guest) = Parts::find() else { return };
     let settings = CardSettings { cache_bytes: 0, barrier: false, boot_bytes: 1 << 20, ..CardSettings::default() };
-    let (said, seen) = run(&guest, &settings, || Recorded::new(1 << 20, None), "");
+    let (said, seen) = run(&guest, &settings, || recorded(1 << 20), "");
     assert!(said.contains("SECOND BOOT DONE"));
     assert!(seen.iter().all(|request| request.action != BlockAction::Flush));
     assert!(seen.iter().filter(|one| commits(one)).all(|one| one.modifiers.contains(CommandFlags::RELIABLE)));
@@ -153,7 +106,7 @@ fn a_small_card_without_a_cache_gets_no_flush() {
 fn a_failure_of_the_device_is_an_error_of_that_block_only() {
     let Some(guest) = Parts::find() else { return };
     let block = 15_432;
-    let device = || Recorded::new(8 << 20, Some(block * 8));
+    let device = || recorded(8 << 20).with_bad_sector(block * 8);
     let (said, _) = run(&guest, &CardSettings::default(), device, &format!("bad={block}"));
     assert!(said.contains("FAULTS SEEN"));
 }

@@ -9,34 +9,26 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use common::devices::TestDevice;
 use common::guest::{Guest, Parts};
-use common::{LateDevice, Noted, again, attribute, commits, folder, mounts_below, run, wait_until};
+use common::{again, attribute, commits, folder, mounts_below, run, wait_until};
 use emmclab_base::{CommandFlags, ErrorClass};
 use emmclab_serve::{
-    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, HostDisk, LinuxFileSystem,
-    LinuxMountOptions, MemoryDevice, MkfsOptions, RequestFailure, ServedCompletion, ServedRequest, UblkOptions,
-    delete_left_ublk,
+    BlockAction, BlockDevice, BlockDeviceLimits, HostDisk, LinuxFileSystem, LinuxMountOptions, MemoryDevice,
+    MkfsOptions, ServedRequest, UblkOptions, delete_left_ublk,
 };
+use emmclab_testing::MachineLock;
 
 const MIB: u64 = 2048;
 const CONTROL: &str = "/dev/ublk-control";
 const POINT: &str = "EMMCLAB_TEST_POINT";
 /// Set in the guest, where nothing may be missing.
 const REQUIRED: &str = "EMMCLAB_TEST_UBLK";
-/// Ublk devices share one namespace of the host, so that each test looks for its own alone, also of other runs.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-/// Holds the driver for a test.
-struct Alone {
-    _here: MutexGuard<'static, ()>,
-    _elsewhere: fs::File,
-}
-
 /// Takes the driver for a test that needs these tools, too; `None` where it has to be skipped.
-fn ublk(tools: &[&str]) -> Option<Alone> {
+fn ublk(tools: &[&str]) -> Option<MachineLock> {
     let has_driver = Path::new(CONTROL).exists();
     if std::env::var_os(REQUIRED).is_some() {
         assert!(has_driver && tools.iter().all(|tool| emmclab_testing::has_tool(tool)), "{tools:?}");
@@ -46,10 +38,8 @@ fn ublk(tools: &[&str]) -> Option<Alone> {
         emmclab_testing::skip_always(CONTROL, "make test-guest");
         return None;
     }
-    let here = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let lock = fs::File::create(std::env::temp_dir().join("emmclab-ublk-tests.lock")).unwrap();
-    lock.lock().unwrap();
-    Some(Alone { _here: here, _elsewhere: lock })
+    // Ublk devices share one namespace of the host, so that each test looks for its own alone, also of other runs.
+    Some(MachineLock::take("emmclab-ublk-tests.lock"))
 }
 
 fn options() -> UblkOptions {
@@ -108,7 +98,7 @@ fn impossible_options_and_sizes_are_refused_before_anything_is_made() {
     if !emmclab_testing::has_root() {
         return;
     }
-    let mut short = Noted::new(MIB);
+    let mut short = TestDevice::new(MIB);
     short.limits.max_sectors = 7;
     let cases: [(Arc<dyn BlockDevice>, UblkOptions, &str); 4] = [
         (Arc::new(MemoryDevice::new(0)), UblkOptions::default(), "at least one sector"),
@@ -127,7 +117,7 @@ fn the_queue_of_the_ublk_device_has_the_limits_of_the_device() {
     let Some(_alone) = ublk(&[]) else { return };
     for (max_sectors, longest_kb) in [(1 << 16, "512"), (256, "128")] {
         for (write_cache, mode, fua) in [(true, "write back", "1"), (false, "write through", "0")] {
-            let mut device = Noted::new(64 * MIB);
+            let mut device = TestDevice::new(64 * MIB);
             device.limits = BlockDeviceLimits {
                 sectors: 64 * MIB,
                 preferred_sectors: 32,
@@ -161,12 +151,12 @@ fn the_queue_of_the_ublk_device_has_the_limits_of_the_device() {
 #[test]
 fn requests_arrive_as_the_kernel_sends_them_with_fua_apart_from_flushes() {
     let Some(_alone) = ublk(&["dd", "blkdiscard"]) else { return };
-    let device = Arc::new(Noted::new(64 * MIB));
-    let disk = served(Arc::<Noted>::clone(&device));
+    let device = Arc::new(TestDevice::new(64 * MIB));
+    let disk = served(device.clone());
     let path = disk.path().to_str().unwrap();
     device.requests.lock().unwrap().clear();
     let changes = || {
-        let seen = std::mem::take(&mut *device.requests.lock().unwrap());
+        let seen = device.take();
         let changing = seen.into_iter().filter(|request| request.action != BlockAction::Read);
         let plain = |request: ServedRequest| match request.action {
             BlockAction::Write(data) => {
@@ -199,8 +189,8 @@ fn requests_arrive_as_the_kernel_sends_them_with_fua_apart_from_flushes() {
 fn ext4_syncs_by_a_flush_and_a_commit_with_fua_and_keeps_its_files() {
     let Some(_alone) = ublk(&["mkfs.ext4", "e2fsck", "fstrim"]) else { return };
     let (_folder, temporary) = folder();
-    let device = Arc::new(Noted::new(64 * MIB));
-    let mut disk = served(Arc::<Noted>::clone(&device));
+    let device = Arc::new(TestDevice::new(64 * MIB));
+    let mut disk = served(device.clone());
     disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Ext4)).unwrap();
     let point = temporary.join("point");
     disk.mount(&LinuxMountOptions::at(&point)).unwrap();
@@ -208,7 +198,7 @@ fn ext4_syncs_by_a_flush_and_a_commit_with_fua_and_keeps_its_files() {
     let file = fs::File::create(point.join("one")).unwrap();
     file.write_all_at(&[7; 8192], 0).unwrap();
     file.sync_all().unwrap();
-    let seen = std::mem::take(&mut *device.requests.lock().unwrap());
+    let seen = device.take();
     let data = |one: &ServedRequest| matches!(&one.action, BlockAction::Write(data) if data.starts_with(&[7; 8192]));
     let position = |what: &dyn Fn(&ServedRequest) -> bool| seen.iter().position(what).unwrap();
     let (data, commit) = (position(&data), position(&commits));
@@ -248,8 +238,8 @@ fn file_systems_of_phones_are_made_mounted_and_found_clean() {
             continue;
         }
         let (_folder, temporary) = folder();
-        let device = Arc::new(Noted::new(128 * MIB));
-        let mut disk = served(Arc::<Noted>::clone(&device));
+        let device = Arc::new(TestDevice::new(128 * MIB));
+        let mut disk = served(device.clone());
         disk.mkfs(&MkfsOptions::new(kind)).unwrap();
         let point = temporary.join("point");
         let options = LinuxMountOptions { file_system: Some(kind), ..LinuxMountOptions::at(&point) };
@@ -294,10 +284,10 @@ fn file_systems_of_phones_are_made_mounted_and_found_clean() {
 fn a_device_without_a_volatile_cache_gets_no_flushes() {
     let Some(_alone) = ublk(&["mkfs.ext4"]) else { return };
     let (_folder, temporary) = folder();
-    let mut device = Noted::new(64 * MIB);
+    let mut device = TestDevice::new(64 * MIB);
     device.limits.write_cache = false;
     let device = Arc::new(device);
-    let mut disk = served(Arc::<Noted>::clone(&device));
+    let mut disk = served(device.clone());
     disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Ext4)).unwrap();
     disk.mount(&LinuxMountOptions::at(temporary.join("point"))).unwrap();
     let file = fs::File::create(disk.mounts()[0].join("file")).unwrap();
@@ -313,7 +303,7 @@ fn a_device_without_a_volatile_cache_gets_no_flushes() {
 #[test]
 fn completions_that_come_late_and_in_another_order_are_those_of_their_requests() {
     let Some(_alone) = ublk(&["dd"]) else { return };
-    let device: Arc<dyn BlockDevice> = Arc::new(LateDevice::new(64 * MIB));
+    let device: Arc<dyn BlockDevice> = Arc::new(TestDevice::late(64 * MIB, 64));
     let disk = HostDisk::on_ublk(&device, &UblkOptions { queues: 2, depth: 16, ..options() }).unwrap();
     let path = disk.path().to_owned();
     // Four writers and readers at a time, each in its quarter; requests of the device have 64 sectors at most.
@@ -340,32 +330,10 @@ fn completions_that_come_late_and_in_another_order_are_those_of_their_requests()
     nothing_is_left(&path);
 }
 
-/// A device that fails in one sector.
-struct Bad(MemoryDevice, u64);
-
-impl BlockDevice for Bad {
-    fn limits(&self) -> BlockDeviceLimits {
-        self.0.limits()
-    }
-
-    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
-        let bad = |one: &mut ServedRequest| (one.sector..one.end()).contains(&self.1);
-        let failed = requests.extract_if(.., bad);
-        let mut failed: Vec<_> =
-            failed.map(|one| ServedCompletion { tag: one.tag, outcome: Err(RequestFailure::Io) }).collect();
-        completions.complete(&mut failed);
-        self.0.submit(requests, completions);
-    }
-
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
-        self.0.extents(sector, sectors, most, found);
-    }
-}
-
 #[test]
 fn a_failure_of_the_device_is_an_error_of_that_block_only() {
     let Some(_alone) = ublk(&["dd"]) else { return };
-    let disk = served(Arc::new(Bad(MemoryDevice::new(64 * MIB), 8 * 1000)));
+    let disk = served(Arc::new(TestDevice::new(64 * MIB).with_bad_sector(8 * 1000)));
     let path = disk.path().to_str().unwrap();
     let works = |block: u64, writes: bool| {
         let (from, to) = if writes { ("/dev/zero", path) } else { (path, "/dev/null") };
@@ -418,7 +386,7 @@ fn a_disk_taken_from_its_users_leaves_nothing_and_names_them() {
 #[test]
 #[ignore = "run by other tests in a process of its own"]
 fn helper_process_serves_until_killed() {
-    let mut disk = served(Arc::new(LateDevice::new(1 << 17)));
+    let mut disk = served(Arc::new(TestDevice::late(1 << 17, 64)));
     disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Ext4)).unwrap();
     disk.mount(&LinuxMountOptions::at(std::env::var(POINT).unwrap())).unwrap();
     println!("serving {}", disk.path().display());

@@ -1,22 +1,21 @@
 //! What tests of live exports share: whether they can run, devices that answer late, and a process that serves until killed.
-#![allow(clippy::unwrap_used, dead_code, reason = "a test may, and each uses a part of it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    dead_code,
+    unused_imports,
+    reason = "a test may, and each uses a part of it"
+)]
 
+pub mod devices;
 pub mod guest;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use emmclab_serve::{
-    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, MemoryDevice, ServedCompletion,
-    ServedRequest,
-};
-
-/// A test that waits longer than this hangs; a busy machine is no failure.
-pub const PATIENCE: Duration = Duration::from_mins(10);
+use emmclab_serve::{BlockAction, ServedRequest};
+pub use emmclab_testing::{PATIENCE, run, wait_until};
 
 /// Whether the host can run a test that needs FUSE, root, and these tools; it is skipped where not.
 pub fn live(tools: &[&str]) -> bool {
@@ -28,23 +27,6 @@ pub fn live(tools: &[&str]) -> bool {
         emmclab_testing::skip("/dev/fuse", "modprobe fuse");
     }
     has_fuse
-}
-
-/// Waits until `done` holds.
-pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !done() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Runs a program to its end; what it printed.
-pub fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {}: {said}", output.status);
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 /// An attribute of a block device.
@@ -60,7 +42,6 @@ pub fn loops_below(folder: &Path) -> Vec<String> {
     backing.filter(|file| Path::new(file.trim_end()).starts_with(folder)).collect()
 }
 
-/// Mount points below the folder.
 pub fn mounts_below(folder: &Path) -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let points = table.lines().map(|line| line.split(' ').nth(4).unwrap());
@@ -74,90 +55,6 @@ pub fn left_in(temporary: &Path) -> Vec<String> {
     let entries = fs::read_dir(temporary).unwrap().flatten();
     left.extend(entries.map(|entry| entry.path().display().to_string()));
     left
-}
-
-/// A device that notes the requests that come to it.
-pub struct Noted {
-    pub memory: MemoryDevice,
-    pub limits: BlockDeviceLimits,
-    pub requests: Mutex<Vec<ServedRequest>>,
-}
-
-impl Noted {
-    pub fn new(sectors: u64) -> Self {
-        let memory = MemoryDevice::new(sectors);
-        Self { limits: memory.limits(), memory, requests: Mutex::default() }
-    }
-}
-
-impl BlockDevice for Noted {
-    fn limits(&self) -> BlockDeviceLimits {
-        self.limits
-    }
-
-    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
-        self.requests.lock().unwrap().extend(requests.iter().cloned());
-        self.memory.submit(requests, completions);
-    }
-
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
-        self.memory.extents(sector, sectors, most, found);
-    }
-}
-
-type Late = (Vec<ServedCompletion>, Arc<dyn CompletionReceiver>);
-
-/// A device that completes requests later, from another thread, and not in their order.
-pub struct LateDevice {
-    memory: MemoryDevice,
-    late: Sender<Late>,
-}
-
-/// Keeps what is complete.
-#[derive(Default)]
-struct Kept(Mutex<Vec<ServedCompletion>>);
-
-impl CompletionReceiver for Kept {
-    fn complete(&self, completed: &mut Vec<ServedCompletion>) {
-        self.0.lock().unwrap().append(completed);
-    }
-}
-
-impl LateDevice {
-    pub fn new(sectors: u64) -> Self {
-        let (late, receiver) = channel::<Late>();
-        std::thread::spawn(move || {
-            while let Ok(first) = receiver.recv() {
-                // Others come in the meantime; the last of them is complete first.
-                std::thread::sleep(Duration::from_micros(300));
-                let mut batch = vec![first];
-                batch.extend(receiver.try_iter());
-                for (mut completed, completions) in batch.into_iter().rev() {
-                    completed.reverse();
-                    completions.complete(&mut completed);
-                }
-            }
-        });
-        Self { memory: MemoryDevice::new(sectors), late }
-    }
-}
-
-impl BlockDevice for LateDevice {
-    fn limits(&self) -> BlockDeviceLimits {
-        BlockDeviceLimits { max_sectors: 64, ..self.memory.limits() }
-    }
-
-    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
-        let kept = Arc::new(Kept::default());
-        let keeper: Arc<dyn CompletionReceiver> = kept.clone();
-        self.memory.submit(requests, &keeper);
-        let completed = std::mem::take(&mut *kept.0.lock().unwrap());
-        self.late.send((completed, Arc::clone(completions))).unwrap();
-    }
-
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
-        self.memory.extents(sector, sectors, most, found);
-    }
 }
 
 /// This test binary again, to run only `test`, with `TMPDIR` below `temporary`.

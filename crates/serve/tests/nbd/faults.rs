@@ -8,12 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 use emmclab_serve::BlockDevice;
-use emmclab_serve::nbd::{ListenAddress, NbdServer};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::devices::{Held, Late};
-use crate::support::{CACHE, Client, DISC, FLUSH, READ, WRITE, ZEROES, header, memory, options, pattern, served};
+use crate::devices::TestDevice;
+use crate::support::{
+    CACHE, Client, DISC, FLUSH, READ, TestServer, WRITE, ZEROES, header, memory, options, pattern, served,
+};
 
 const ESHUTDOWN: u32 = 108;
 
@@ -73,7 +74,7 @@ proptest! {
             let at = at.index(session.len());
             session[at] = byte;
         }
-        survives(if late { Arc::new(Late::new(4096, 64)) } else { memory(4096) }, &session);
+        survives(if late { Arc::new(TestDevice::late(4096, 64)) } else { memory(4096) }, &session);
     }
 }
 
@@ -103,23 +104,16 @@ fn bytes_that_come_one_by_one_make_the_same_replies() {
 
 #[test]
 fn a_client_that_never_reads_holds_bounded_memory_and_delays_nobody() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("nbd");
-    let device = Arc::new(Held::new(1 << 16));
-    let exported = Arc::clone(&device) as Arc<dyn BlockDevice>;
-    let server = NbdServer::start(exported, &ListenAddress::Unix(socket.clone()), options()).unwrap();
-    let mut greedy = Client::connect(&socket).ready(true);
+    let device = TestDevice::held(1 << 16);
+    let server = TestServer::on(device.clone());
+    let mut greedy = server.client(true);
     let requests: Vec<u8> = (0..1000).flat_map(|cookie| header(READ, 0, cookie, 0, 1 << 20)).collect();
     let mut sender = greedy.stream.try_clone().unwrap();
     let sending = thread::spawn(move || sender.write_all(&requests));
-    while device.count() < 31 {
-        thread::yield_now();
-    }
-    let mut modest = Client::connect(&socket).ready(true);
+    device.wait_for(31);
+    let mut modest = server.client(true);
     modest.send(READ, 0, 1, 0, 4096, &[]);
-    while device.count() < 32 {
-        thread::yield_now();
-    }
+    device.wait_for(32);
     // 31 MiB and the small request are there; the budget of a connection is 32 MiB.
     assert_eq!(device.count(), 32);
     device.release();
@@ -138,28 +132,23 @@ fn a_client_that_never_reads_holds_bounded_memory_and_delays_nobody() {
         thread::yield_now();
     }
     reader.join().unwrap();
-    server.stop();
+    server.server.stop();
 }
 
 #[test]
 fn many_clients_share_one_memory_budget_and_none_is_starved() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("nbd");
-    let device = Arc::new(Held::new(1 << 16));
-    let exported = Arc::clone(&device) as Arc<dyn BlockDevice>;
-    let server = NbdServer::start(exported, &ListenAddress::Unix(socket.clone()), options()).unwrap();
+    let device = TestDevice::held(1 << 16);
+    let server = TestServer::on(device.clone());
     // 40 clients ask for 20 MiB each: 800 MiB in all.
-    let mut clients: Vec<Client> = (0..40).map(|_| Client::connect(&socket).ready(true)).collect();
+    let mut clients: Vec<Client> = (0..40).map(|_| server.client(true)).collect();
     for client in &mut clients {
         (0..20).for_each(|cookie| client.send(READ, 0, cookie, 0, 1 << 20, &[]));
     }
     // Each has a part of its own, and the common part is nearly full.
-    while device.count() < 256 {
-        thread::sleep(Duration::from_millis(1));
-    }
-    let mut late = Client::connect(&socket).ready(true);
+    device.wait_for(256);
+    let mut late = server.client(true);
     late.send(READ, 0, 1, 0, 4096, &[]);
-    while device.seen().iter().all(|request| request.sectors != 8) {
+    while device.requests.lock().unwrap().iter().all(|request| request.sectors != 8) {
         thread::yield_now();
     }
     // 2 MiB of each client's own, and 256 MiB.
@@ -174,39 +163,33 @@ fn many_clients_share_one_memory_budget_and_none_is_starved() {
     }
     assert!(readers.into_iter().all(|reader| reader.join().unwrap()));
     assert_eq!(late.receive().1.data, [0; 4096]);
-    server.stop();
+    server.server.stop();
 }
 
 #[test]
 fn long_requests_beyond_the_memory_budget_wait_for_their_turn() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("nbd");
-    let device = memory(1 << 16);
-    let server = NbdServer::start(device, &ListenAddress::Unix(socket.clone()), options()).unwrap();
-    let mut clients: Vec<Client> = (0..12).map(|_| Client::connect(&socket).ready(false)).collect();
+    let server = TestServer::on(memory(1 << 16));
+    let mut clients: Vec<Client> = (0..12).map(|_| server.client(false)).collect();
     for client in &mut clients {
         client.send(READ, 0, 1, 0, 32 << 20, &[]);
     }
     // The last ones wait until the first have read; requests that fit into a client's own part do not wait.
-    let mut modest = Client::connect(&socket).ready(false);
+    let mut modest = server.client(false);
     assert_eq!(modest.write(0, 0, &pattern(1, 4096)), 0);
     let read = |mut client: Client| thread::spawn(move || client.receive().1.data.len());
     let readers: Vec<_> = clients.into_iter().map(read).collect();
     assert!(readers.into_iter().all(|reader| reader.join().unwrap() == 32 << 20));
-    server.stop();
+    server.server.stop();
 }
 
 #[test]
 fn clients_that_die_at_once_harm_nobody() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("nbd");
-    let device = Arc::new(Late::new(1 << 14, 64));
-    let server = NbdServer::start(device, &ListenAddress::Unix(socket.clone()), options()).unwrap();
-    let mut steady = Client::connect(&socket).ready(false);
+    let server = TestServer::on(Arc::new(TestDevice::late(1 << 14, 64)));
+    let mut steady = server.client(false);
     for round in 0..50_u8 {
-        drop(UnixStream::connect(&socket).unwrap());
-        drop(Client::connect(&socket));
-        let mut dying = Client::connect(&socket).ready(true);
+        drop(UnixStream::connect(&server.socket).unwrap());
+        drop(Client::connect(&server.socket));
+        let mut dying = server.client(true);
         dying.send(READ, 0, 1, 0, 1 << 20, &[]);
         // The data of this write never comes in full.
         dying.send(WRITE, 0, 2, 1 << 20, 1 << 20, &vec![round; 1 << 15]);
@@ -214,20 +197,18 @@ fn clients_that_die_at_once_harm_nobody() {
         assert_eq!(steady.write(0, 4096, &pattern(round, 4096)), 0);
         assert_eq!(steady.ask(READ, 0, 4096, 4096).data, pattern(round, 4096));
     }
-    server.stop();
+    server.server.stop();
     steady.closed();
 }
 
 #[test]
 fn a_hundred_clients_work_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("nbd");
-    let server = NbdServer::start(memory(1 << 14), &ListenAddress::Unix(socket.clone()), options()).unwrap();
+    let server = TestServer::on(memory(1 << 14));
     thread::scope(|scope| {
         for number in 0..100_u8 {
-            let socket = &socket;
+            let server = &server;
             scope.spawn(move || {
-                let mut client = Client::connect(socket).ready(number % 2 == 0);
+                let mut client = server.client(number % 2 == 0);
                 let offset = u64::from(number) << 13;
                 for round in 0..20 {
                     let data = pattern(number ^ round, 1 << 13);
@@ -237,47 +218,38 @@ fn a_hundred_clients_work_at_once() {
             });
         }
     });
-    server.stop();
+    server.server.stop();
 }
 
 #[test]
 fn more_clients_than_the_limit_are_turned_away_until_one_leaves() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("nbd");
-    let server = NbdServer::start(memory(64), &ListenAddress::Unix(socket.clone()), options()).unwrap();
-    let mut clients: Vec<Client> = (0..128).map(|_| Client::connect(&socket)).collect();
-    let mut turned_away = UnixStream::connect(&socket).unwrap();
+    let server = TestServer::on(memory(64));
+    let mut clients: Vec<Client> = (0..128).map(|_| Client::connect(&server.socket)).collect();
+    let mut turned_away = UnixStream::connect(&server.socket).unwrap();
     assert_eq!(turned_away.read(&mut [0; 1]).unwrap(), 0);
     drop(clients.pop());
-    while UnixStream::connect(&socket).unwrap().read(&mut [0; 1]).unwrap() == 0 {
+    while UnixStream::connect(&server.socket).unwrap().read(&mut [0; 1]).unwrap() == 0 {
         thread::yield_now();
     }
-    server.stop();
+    server.server.stop();
 }
 
 #[test]
 fn a_device_that_completes_nothing_does_not_keep_the_server_from_stopping() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("nbd");
-    let device = Arc::new(Held::new(64));
-    let exported = Arc::clone(&device) as Arc<dyn BlockDevice>;
-    let server = NbdServer::start(exported, &ListenAddress::Unix(socket.clone()), options()).unwrap();
-    let mut client = Client::connect(&socket).ready(true);
+    let device = TestDevice::held(64);
+    let server = TestServer::on(device.clone());
+    let mut client = server.client(true);
     client.send(READ, 0, 1, 0, 512, &[]);
-    while device.count() == 0 {
-        thread::yield_now();
-    }
-    server.stop();
+    device.wait_for(1);
+    server.server.stop();
     client.closed();
     device.release();
 }
 
 #[test]
 fn a_flush_covers_writes_of_another_connection() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("nbd");
-    let server = NbdServer::start(memory(64), &ListenAddress::Unix(socket.clone()), options()).unwrap();
-    let [mut one, mut other] = [true, false].map(|structured| Client::connect(&socket).ready(structured));
+    let server = TestServer::on(memory(64));
+    let [mut one, mut other] = [true, false].map(|structured| server.client(structured));
     assert_eq!(one.write(0, 0, &pattern(1, 4096)), 0);
     assert_eq!(other.ask(FLUSH, 0, 0, 0).error, 0);
     assert_eq!(other.ask(READ, 0, 0, 4096).data, pattern(1, 4096));
@@ -286,22 +258,17 @@ fn a_flush_covers_writes_of_another_connection() {
 
 #[test]
 fn a_stop_answers_what_the_device_has_and_refuses_the_rest() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("nbd");
-    let device = Arc::new(Held::new(64));
-    let exported = Arc::clone(&device) as Arc<dyn BlockDevice>;
-    let server = NbdServer::start(exported, &ListenAddress::Unix(socket.clone()), options()).unwrap();
-    let mut negotiating = Client::connect(&socket);
-    let mut client = Client::connect(&socket).ready(true);
+    let device = TestDevice::held(64);
+    let server = TestServer::on(device.clone());
+    let mut negotiating = Client::connect(&server.socket);
+    let mut client = server.client(true);
     client.send(WRITE, 0, 1, 0, 512, &[1; 512]);
-    while device.count() == 0 {
-        thread::yield_now();
-    }
-    let stopping = thread::spawn(move || server.stop());
+    device.wait_for(1);
+    let stopping = thread::spawn(move || server.server.stop());
     // The connection learns of the stop at any moment from now on; the device never sees this command.
     let refused = std::iter::repeat_with(|| client.ask(CACHE, 0, 0, 512).error).find(|error| *error != 0);
     assert_eq!(refused, Some(ESHUTDOWN));
-    assert!(!socket.exists());
+    assert!(!server.socket.exists());
     assert_eq!(client.write(0, 512, &[2; 512]), ESHUTDOWN);
     assert_eq!(device.count(), 1);
     device.release();

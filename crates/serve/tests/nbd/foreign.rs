@@ -5,32 +5,23 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
-use emmclab_serve::BlockDevice;
 use emmclab_serve::nbd::{ListenAddress, NbdServer};
 use emmclab_testing::has_tools;
 
-use crate::devices::Late;
-use crate::support::{memory, options, pattern};
+use crate::devices::TestDevice;
+use crate::support::{TestServer, memory, options, pattern};
 
 const SIZE: usize = 8 << 20;
 
-/// A running server and a folder for files.
-struct Bench {
-    server: NbdServer,
-    folder: tempfile::TempDir,
+fn bench() -> TestServer {
+    TestServer::on(memory(SIZE as u64 / 512))
 }
 
-impl Bench {
-    fn on(device: Arc<dyn BlockDevice>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let server = NbdServer::start(device, &ListenAddress::Unix(folder.path().join("nbd")), options()).unwrap();
-        Self { server, folder }
-    }
+fn late_bench(max_sectors: u32) -> TestServer {
+    TestServer::on(Arc::new(TestDevice::late(SIZE as u64 / 512, max_sectors)))
+}
 
-    fn new() -> Self {
-        Self::on(memory(SIZE as u64 / 512))
-    }
-
+impl TestServer {
     fn uri(&self) -> String {
         self.server.uri()
     }
@@ -61,7 +52,7 @@ fn nbdinfo_sees_what_is_offered() {
     if !has_tools(&["nbdinfo"]) {
         return;
     }
-    let bench = Bench::new();
+    let bench = bench();
     let text = bench.run("nbdinfo", &[&bench.uri()]);
     for line in [
         "newstyle-fixed without TLS, using structured packets",
@@ -95,8 +86,7 @@ fn nbdcopy_there_and_back_is_identical() {
     if !has_tools(&["nbdcopy"]) {
         return;
     }
-    let late = Arc::new(Late::new(SIZE as u64 / 512, 100)) as Arc<dyn BlockDevice>;
-    for bench in [Bench::new(), Bench::on(late)] {
+    for bench in [bench(), late_bench(100)] {
         let image = bench.image("image");
         bench.run("nbdcopy", &["--flush", &image, &bench.uri()]);
         for (name, arguments) in [("a", &[][..]), ("b", &["--synchronous"]), ("c", &["--connections=4"])] {
@@ -146,7 +136,7 @@ def note(context, offset, entries, error):
 h.block_status(size, 0, note)
 assert seen == [("base:allocation", 0, [size, 3])], seen
 "#;
-    let bench = Bench::new();
+    let bench = bench();
     bench.run(python, &["-m", "nbd", "--base-allocation", "-u", &bench.uri(), "-c", script]);
     let tcp = NbdServer::start(memory(64), &ListenAddress::tcp("127.0.0.1:0").unwrap(), options()).unwrap();
     bench.run(python, &["-m", "nbd", "-u", &tcp.uri(), "-c", "h.pwrite(b'x' * 512, 0)", "-c", "h.flush()"]);
@@ -157,7 +147,7 @@ fn qemu_img_converts_compares_and_maps() {
     if !has_tools(&["qemu-img"]) {
         return;
     }
-    let bench = Bench::new();
+    let bench = bench();
     let (image, uri) = (bench.image("image"), bench.uri());
     bench.run("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", &image, &uri]);
     bench.run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &image, &uri]);
@@ -178,7 +168,7 @@ fn qemu_io_reads_the_patterns_that_it_wrote() {
     if !has_tools(&["qemu-io"]) {
         return;
     }
-    let bench = Bench::on(Arc::new(Late::new(SIZE as u64 / 512, 64)));
+    let bench = late_bench(64);
     let commands = [
         "write -P 1 0 1M",
         "write -f -P 2 512k 64k",
@@ -212,7 +202,7 @@ fn fio_verifies_what_it_wrote() {
         emmclab_testing::skip("a fio with an NBD engine", "apt-get install fio");
         return;
     }
-    let bench = Bench::on(Arc::new(Late::new(SIZE as u64 / 512, 8)));
+    let bench = late_bench(8);
     let uri = format!("--uri={}", bench.uri());
     let job = ["--name=job", "--ioengine=nbd", &uri, "--rw=randwrite", "--bs=4k", "--iodepth=32", "--size=4M"];
     let verify = ["--verify=crc32c", "--verify_fatal=1", "--fsync=64"];

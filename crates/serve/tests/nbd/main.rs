@@ -1,6 +1,12 @@
 //! The NBD server: its bytes, its data against a model, misbehaving clients, and the tools of other projects.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    dead_code,
+    reason = "helpers of tests fail as tests do, and some are for other exports"
+)]
 
+#[path = "../common/devices.rs"]
 mod devices;
 mod faults;
 mod foreign;

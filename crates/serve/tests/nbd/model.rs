@@ -1,15 +1,13 @@
 //! Random mixtures of commands on several connections against a plain array.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use emmclab_serve::nbd::{ListenAddress, NbdServer};
 use emmclab_serve::{BlockDevice, MemoryDevice};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::devices::Late;
-use crate::support::{Client, DF, FLUSH, FUA, NO_HOLE, READ, STATUS, TRIM, WRITE, ZEROES, options, pattern};
+use crate::devices::TestDevice;
+use crate::support::{Client, DF, FLUSH, FUA, NO_HOLE, READ, STATUS, TRIM, TestServer, WRITE, ZEROES, pattern};
 
 const CLIENTS: usize = 3;
 /// Sectors that one client uses at a time, so that no other request overlaps.
@@ -87,18 +85,16 @@ fn play(clients: &mut [(Client, bool)], model: &mut [u8], round: usize, steps: &
     }
 }
 
-fn check(device: Arc<dyn BlockDevice>, folder: &Path, rounds: &[Vec<Step>]) {
-    let socket = folder.join("nbd");
-    let server = NbdServer::start(device, &ListenAddress::Unix(socket.clone()), options()).unwrap();
-    let mut clients: Vec<_> =
-        [true, false, true].map(|structured| (Client::connect(&socket).ready(structured), structured)).into();
+fn check(device: Arc<dyn BlockDevice>, rounds: &[Vec<Step>]) {
+    let server = TestServer::on(device);
+    let mut clients: Vec<_> = [true, false, true].map(|structured| (server.client(structured), structured)).into();
     let mut model = vec![0; (SECTORS * 512) as usize];
     for (round, steps) in rounds.iter().enumerate() {
         play(&mut clients, &mut model, round, steps);
     }
     drop(clients);
-    server.stop();
-    assert!(!socket.exists());
+    server.server.stop();
+    assert!(!server.socket.exists());
 }
 
 proptest! {
@@ -106,8 +102,7 @@ proptest! {
 
     #[test]
     fn data_agrees_with_an_array(rounds in vec(vec(step(), 1..40), 1..6)) {
-        let folder = tempfile::tempdir().unwrap();
-        check(Arc::new(MemoryDevice::new(SECTORS)), folder.path(), &rounds);
+        check(Arc::new(MemoryDevice::new(SECTORS)), &rounds);
     }
 
     #[test]
@@ -115,7 +110,6 @@ proptest! {
         rounds in vec(vec(step(), 1..40), 1..4),
         max_sectors in prop_oneof![Just(1_u32), 2..64_u32, Just(1024)],
     ) {
-        let folder = tempfile::tempdir().unwrap();
-        check(Arc::new(Late::new(SECTORS, max_sectors)), folder.path(), &rounds);
+        check(Arc::new(TestDevice::late(SECTORS, max_sectors)), &rounds);
     }
 }

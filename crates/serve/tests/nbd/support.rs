@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use emmclab_serve::nbd::{NbdExportOptions, serve_stream};
+use emmclab_serve::nbd::{ListenAddress, NbdExportOptions, NbdServer, serve_stream};
 use emmclab_serve::{BlockDevice, MemoryDevice};
 
 pub const READ: u16 = 0;
@@ -45,6 +45,27 @@ pub fn memory(sectors: u64) -> Arc<MemoryDevice> {
 /// A named export with a description.
 pub fn options() -> NbdExportOptions {
     NbdExportOptions { name: "disk".into(), description: "a device for tests".into(), read_only: false }
+}
+
+/// A server on a socket in a folder of its own.
+pub struct TestServer {
+    pub server: NbdServer,
+    pub socket: PathBuf,
+    pub folder: tempfile::TempDir,
+}
+
+impl TestServer {
+    pub fn on(device: Arc<dyn BlockDevice>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("nbd");
+        let server = NbdServer::start(device, &ListenAddress::Unix(socket.clone()), options()).unwrap();
+        Self { server, socket, folder }
+    }
+
+    /// A client in the transmission phase.
+    pub fn client(&self, structured: bool) -> Client {
+        Client::connect(&self.socket).ready(structured)
+    }
 }
 
 /// The answer to a request: what was read, or what was said of extents.
@@ -119,7 +140,6 @@ impl Client {
         u64::from_be_bytes(self.bytes())
     }
 
-    /// Sends an option.
     pub fn send_option(&mut self, kind: u32, data: &[u8]) {
         let length = (data.len() as u32).to_be_bytes();
         self.stream.write_all(&[b"IHAVEOPT", &kind.to_be_bytes()[..], &length, data].concat()).unwrap();

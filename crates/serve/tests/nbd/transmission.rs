@@ -7,7 +7,7 @@ use emmclab_base::CommandFlags;
 use emmclab_serve::nbd::NbdExportOptions;
 use emmclab_serve::{BlockAction, BlockDevice, BlockDeviceLimits, RequestFailure};
 
-use crate::devices::{Failing, Held, Late};
+use crate::devices::TestDevice;
 use crate::support::{
     CACHE, Client, DF, DISC, FAST_ZERO, FLUSH, FUA, NO_HOLE, READ, REQ_ONE, STATUS, TRIM, WRITE, ZEROES, header,
     memory, options, pattern, served,
@@ -108,7 +108,7 @@ fn failures_of_the_device_become_errors_of_the_protocol() {
     let failures = [RequestFailure::Invalid, RequestFailure::NoSpace, RequestFailure::Io, RequestFailure::ReadOnly];
     for (failure, error) in failures.into_iter().zip([EINVAL, ENOSPC, EIO, EPERM]) {
         for structured in [false, true] {
-            let mut client = Client::on(Arc::new(Failing(failure, limits)), structured);
+            let mut client = Client::on(TestDevice::failing(failure, limits), structured);
             for (kind, flags, length) in [(READ, 0, 512), (READ, 0, 4096), (TRIM, FUA, 4096), (FLUSH, 0, 0)] {
                 assert_eq!(client.ask(kind, flags, 0, length).error, error);
             }
@@ -120,7 +120,7 @@ fn failures_of_the_device_become_errors_of_the_protocol() {
 #[test]
 fn a_device_without_cache_offers_neither_flush_nor_fua() {
     let limits = BlockDeviceLimits { write_cache: false, ..memory(8).limits() };
-    let mut client = Client::greet(served(Arc::new(Failing(RequestFailure::Io, limits)), options()).0);
+    let mut client = Client::greet(served(TestDevice::failing(RequestFailure::Io, limits), options()).0);
     assert_eq!(client.option(7, &[0; 6])[0].1[10..], [0x09, 0x61]);
 }
 
@@ -128,7 +128,7 @@ fn a_device_without_cache_offers_neither_flush_nor_fua() {
 fn the_preferred_block_size_is_a_power_of_two() {
     for (preferred_sectors, bytes) in [(0, 512_u32), (1, 512), (24, 16384), (u32::MAX, 1 << 25)] {
         let limits = BlockDeviceLimits { preferred_sectors, ..memory(8).limits() };
-        let mut client = Client::greet(served(Arc::new(Failing(RequestFailure::Io, limits)), options()).0);
+        let mut client = Client::greet(served(TestDevice::failing(RequestFailure::Io, limits), options()).0);
         assert_eq!(client.option(6, &[0; 6])[1].1[6..10], bytes.to_be_bytes());
     }
 }
@@ -152,7 +152,7 @@ fn zeros_come_as_holes_and_df_forbids_them() {
 fn requests_are_split_to_what_the_device_takes() {
     for structured in [false, true] {
         for max_sectors in [1, 7, 64] {
-            let mut client = Client::on(Arc::new(Late::new(1 << 14, max_sectors)), structured);
+            let mut client = Client::on(Arc::new(TestDevice::late(1 << 14, max_sectors)), structured);
             let data = pattern(5, 1 << 20);
             assert_eq!(client.write(FUA, 512, &data), 0);
             assert!(client.ask(READ, 0, 512, 1 << 20).data == data);
@@ -165,13 +165,11 @@ fn requests_are_split_to_what_the_device_takes() {
 
 #[test]
 fn pipelined_requests_reach_the_device_before_any_is_complete() {
-    let device = Arc::new(Held::new(1 << 11));
-    let mut client = Client::on(Arc::clone(&device) as Arc<dyn BlockDevice>, false);
+    let device = TestDevice::held(1 << 11);
+    let mut client = Client::on(device.clone(), false);
     let batch: Vec<u8> = (0..32).flat_map(|cookie| header(READ, 0, cookie, 512 * cookie, 512)).collect();
     client.stream.write_all(&batch).unwrap();
-    while device.count() < 32 {
-        std::thread::yield_now();
-    }
+    device.wait_for(32);
     device.release();
     let replies: Vec<u8> = client.bytes::<{ 32 * 528 }>().to_vec();
     for (cookie, reply) in replies.chunks(528).enumerate() {
@@ -181,8 +179,8 @@ fn pipelined_requests_reach_the_device_before_any_is_complete() {
 
 #[test]
 fn the_device_sees_flags_as_modifiers() {
-    let device = Arc::new(Held::new(64));
-    let mut client = Client::on(Arc::clone(&device) as Arc<dyn BlockDevice>, false);
+    let device = TestDevice::held(64);
+    let mut client = Client::on(device.clone(), false);
     let write = BlockAction::Write(vec![3; 512]);
     let zeroes = |keep_allocated| BlockAction::WriteZeroes { keep_allocated };
     let (none, durable) = (CommandFlags::empty(), CommandFlags::RELIABLE);
@@ -202,10 +200,8 @@ fn the_device_sees_flags_as_modifiers() {
         client.send(*kind, *flags, cookie as u64, 1024, 512, data);
     }
     client.send(FLUSH, 0, 99, 0, 0, &[]);
-    while device.count() <= cases.len() {
-        std::thread::yield_now();
-    }
-    let seen = device.seen();
+    device.wait_for(cases.len() + 1);
+    let seen = device.take();
     for ((.., action, modifiers), request) in cases.into_iter().zip(&seen) {
         assert_eq!((request.sector, request.sectors), (2, 1));
         assert_eq!((&request.action, request.modifiers), (&action, modifiers));
@@ -227,7 +223,7 @@ fn block_status_tells_allocation() {
 #[test]
 fn a_device_that_knows_no_extents_is_allocated() {
     let limits = memory(1 << 24).limits();
-    let mut client = Client::on(Arc::new(Failing(RequestFailure::Io, limits)), true);
+    let mut client = Client::on(TestDevice::failing(RequestFailure::Io, limits), true);
     assert_eq!(client.ask(STATUS, 0, 0, u32::MAX - 511).extents, [(u32::MAX - 511, 0)]);
 }
 
@@ -245,13 +241,11 @@ fn block_status_needs_a_context_for_the_same_name() {
 
 #[test]
 fn goodbye_waits_for_what_is_in_flight() {
-    let device = Arc::new(Held::new(8));
-    let mut client = Client::on(Arc::clone(&device) as Arc<dyn BlockDevice>, true);
+    let device = TestDevice::held(8);
+    let mut client = Client::on(device.clone(), true);
     client.send(WRITE, 0, 1, 0, 512, &[9; 512]);
     client.send(DISC, 0, 2, 0, 0, &[]);
-    while device.count() == 0 {
-        std::thread::yield_now();
-    }
+    device.wait_for(1);
     device.release();
     assert_eq!(client.receive().0, 1);
     client.closed();

@@ -1,0 +1,168 @@
+//! A device for tests of exports.
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use emmclab_serve::{
+    AllocationExtent, BlockDevice, BlockDeviceLimits, CompletionReceiver, MemoryDevice, RequestFailure,
+    ServedCompletion, ServedRequest,
+};
+
+type Finished = (ServedCompletion, Arc<dyn CompletionReceiver>);
+
+/// When completions are delivered.
+enum Delivery {
+    AtOnce,
+    /// From another thread, late and out of order.
+    Late(Sender<Finished>),
+    /// When they are released.
+    Held(Mutex<Vec<Finished>>),
+}
+
+/// What becomes of a request.
+pub enum Fate {
+    Done,
+    Fails(RequestFailure),
+    /// It is never complete.
+    Lost,
+}
+
+/// A device in memory that notes its requests, and fails and completes as a test wants.
+pub struct TestDevice {
+    memory: MemoryDevice,
+    pub limits: BlockDeviceLimits,
+    /// All requests that came.
+    pub requests: Mutex<Vec<ServedRequest>>,
+    fate: Box<dyn Fn(&ServedRequest) -> Fate + Send + Sync>,
+    knows_extents: bool,
+    delivery: Delivery,
+}
+
+impl TestDevice {
+    fn with(sectors: u64, delivery: Delivery) -> Self {
+        let memory = MemoryDevice::new(sectors);
+        let (limits, fate) = (memory.limits(), Box::new(|_: &ServedRequest| Fate::Done));
+        Self { memory, limits, requests: Mutex::default(), fate, knows_extents: true, delivery }
+    }
+
+    pub fn new(sectors: u64) -> Self {
+        Self::with(sectors, Delivery::AtOnce)
+    }
+
+    /// A device that takes requests of up to `max_sectors` and completes them late and out of order, from another thread.
+    pub fn late(sectors: u64, max_sectors: u32) -> Self {
+        let (queue, finished) = channel::<Finished>();
+        thread::spawn(move || {
+            let mut random = emmclab_testing::SeededRandom::new(1);
+            while let Ok(first) = finished.recv() {
+                thread::sleep(Duration::from_micros(random.below(256) as u64));
+                let mut waiting: Vec<Finished> = std::iter::once(first).chain(finished.try_iter()).collect();
+                while !waiting.is_empty() {
+                    let (completion, completions) = waiting.swap_remove(random.below(waiting.len()));
+                    completions.complete(&mut vec![completion]);
+                }
+            }
+        });
+        let mut device = Self::with(sectors, Delivery::Late(queue));
+        device.limits.max_sectors = max_sectors;
+        device
+    }
+
+    /// A device that keeps its completions until they are released.
+    pub fn held(sectors: u64) -> Arc<Self> {
+        Arc::new(Self::with(sectors, Delivery::Held(Mutex::default())))
+    }
+
+    /// A device that fails every request, and knows nothing of extents.
+    pub fn failing(failure: RequestFailure, limits: BlockDeviceLimits) -> Arc<Self> {
+        let device = Self { limits, knows_extents: false, ..Self::new(0) };
+        Arc::new(device.with_fate(move |_| Fate::Fails(failure)))
+    }
+
+    pub fn with_fate(mut self, fate: impl Fn(&ServedRequest) -> Fate + Send + Sync + 'static) -> Self {
+        self.fate = Box::new(fate);
+        self
+    }
+
+    /// The device, of which one sector can be neither read nor written.
+    pub fn with_bad_sector(self, bad: u64) -> Self {
+        let is_bad = move |one: &ServedRequest| (one.sector..one.end()).contains(&bad);
+        self.with_fate(move |one| if is_bad(one) { Fate::Fails(RequestFailure::Io) } else { Fate::Done })
+    }
+
+    /// The requests that came since the last call.
+    pub fn take(&self) -> Vec<ServedRequest> {
+        std::mem::take(&mut self.requests.lock().unwrap())
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<Finished>> {
+        let Delivery::Held(kept) = &self.delivery else { panic!("this device keeps no completions") };
+        kept.lock().unwrap()
+    }
+
+    /// Waits until the device keeps so many completions.
+    pub fn wait_for(&self, count: usize) {
+        while self.kept().len() < count {
+            thread::yield_now();
+        }
+    }
+
+    /// Completions that are kept.
+    pub fn count(&self) -> usize {
+        self.kept().len()
+    }
+
+    pub fn release(&self) {
+        let kept = std::mem::take(&mut *self.kept());
+        for (completion, completions) in kept {
+            completions.complete(&mut vec![completion]);
+        }
+    }
+}
+
+/// Completions of one request, caught.
+#[derive(Default)]
+struct Caught(Mutex<Vec<ServedCompletion>>);
+
+impl CompletionReceiver for Caught {
+    fn complete(&self, completed: &mut Vec<ServedCompletion>) {
+        self.0.lock().unwrap().append(completed);
+    }
+}
+
+impl BlockDevice for TestDevice {
+    fn limits(&self) -> BlockDeviceLimits {
+        self.limits
+    }
+
+    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
+        assert!(requests.iter().all(|request| request.sectors <= self.limits.max_sectors));
+        self.requests.lock().unwrap().extend_from_slice(requests);
+        let mut finished = Vec::new();
+        for request in requests.drain(..) {
+            match (self.fate)(&request) {
+                Fate::Done => {
+                    let caught = Arc::new(Caught::default());
+                    self.memory.submit(&mut vec![request], &(Arc::clone(&caught) as Arc<dyn CompletionReceiver>));
+                    finished.append(&mut caught.0.lock().unwrap());
+                }
+                Fate::Fails(failure) => finished.push(ServedCompletion { tag: request.tag, outcome: Err(failure) }),
+                Fate::Lost => {}
+            }
+        }
+        let address = |completion| (completion, Arc::clone(completions));
+        match &self.delivery {
+            Delivery::AtOnce => completions.complete(&mut finished),
+            Delivery::Late(queue) => finished.into_iter().map(address).for_each(|one| queue.send(one).unwrap()),
+            Delivery::Held(kept) => kept.lock().unwrap().extend(finished.into_iter().map(address)),
+        }
+    }
+
+    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
+        if self.knows_extents {
+            self.memory.extents(sector, sectors, most, found);
+        }
+    }
+}
