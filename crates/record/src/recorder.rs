@@ -1,4 +1,4 @@
-//! A recording, from start to end.
+//! A recording, from start to end, and the machine to record.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,14 +12,12 @@ use emmclab_trace::{
     BATCH_ROWS, Batch, Error, ErrorClass, Ledger, NameTable, RecordedActivity, RecordedFeatures, Result, TraceHeader,
 };
 
-use crate::disks::{TargetDisk, TargetDisks};
+use crate::disks::{TargetDisk, TargetDisks, WatchedDevices};
 use crate::kernel_format::{Files, KernelFormat};
 use crate::pipeline::{CpuCounters, RecordPipeline};
 use crate::registers;
 use crate::statistics::{RecordMeter, RecordStatistics};
-use crate::target::RecordTarget;
 use crate::transports::{self, RecordSetup, RecordTransport};
-use crate::watched_devices::WatchedDevices;
 
 /// Maximum number of batches that wait for the caller during the recording; 4 full ones have some 20 MB.
 const WAITING_BATCHES: usize = 4;
@@ -30,11 +28,6 @@ const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Interval of checks that the recorded disks still exist.
 const LOOK_AFTER_DISKS: Duration = Duration::from_secs(1);
-
-/// The shell command to run on the recorded machine for [`RecordTarget::Command`].
-pub fn helper_command() -> String {
-    transports::helper_command()
-}
 
 /// The disks to record, and the options.
 #[derive(Clone, Debug, Default)]
@@ -413,4 +406,28 @@ fn note(disks: Option<&str>, remarks: &[String], interrupted: Option<&Error>) ->
         let _ = write!(out, "; ended early: {error}");
     }
     out
+}
+
+/// The machine to record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RecordTarget {
+    /// This host.
+    #[default]
+    Local,
+    /// A machine over ssh.
+    Ssh {
+        /// `USER@HOST`, or a host of the ssh configuration.
+        destination: String,
+        /// More options for the ssh client (`-p`, `2222`, ...).
+        options: Vec<String>,
+    },
+    /// An Android phone over adb.
+    Adb {
+        /// The phone's serial number; `None` if only one phone is connected.
+        serial: Option<String>,
+        /// Port of the adb server of this host; `None` for `$ANDROID_ADB_SERVER_PORT` or 5037.
+        port: Option<u16>,
+    },
+    /// Another connection: a command whose standard input and output are those of the helper, which is run with [`crate::helper_command`].
+    Command(Vec<String>),
 }

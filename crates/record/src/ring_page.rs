@@ -6,8 +6,8 @@
 
 use emmclab_trace::{Error, ErrorClass, Result};
 
-use crate::byte_order::KernelByteOrder;
 use crate::event_format::EventFormatField;
+use crate::event_format::KernelByteOrder;
 
 /// Maximum page size in bytes. Pages have 4 to 64 KB, or more with `buffer_subbuf_size_kb`.
 const LARGEST_PAGE: usize = 1 << 22;

@@ -65,7 +65,6 @@ pub struct RecordStatistics {
     pub ledger: Ledger,
 }
 
-/// Counts of one process and operation.
 struct ProcessCounters {
     requests: u64,
     bytes: u64,

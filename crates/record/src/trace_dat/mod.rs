@@ -4,29 +4,29 @@
 //! If there are several buffers (`trace-cmd record -B NAME`), the first one with block events is read.
 
 mod contents;
-mod parser;
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
 
-use contents::{CpuPages, MAGIC, TraceBuffer, TraceDatContents};
+use contents::{
+    CpuPages, MAGIC, TraceBuffer, TraceDatCompression, TraceDatContents, TraceDatParser, damaged, nonsense,
+};
 use emmclab_trace::formats::{DecompressedInput, FormatTimes, TimeUnit, TraceFormat};
 use emmclab_trace::{
     BATCH_ROWS, Batch, Error, ErrorClass, EventTally, Ledger, NameTable, ReadOptions, ReadProgress, RecordedFeatures,
-    Request, Result, TraceColumn, TraceHeader, TraceSource,
+    Request, Result, TraceColumn, TraceHeader, TraceReader, TraceSource,
 };
-use parser::{TraceDatCompression, TraceDatParser, damaged, nonsense};
 
-use crate::byte_order::KernelByteOrder;
-use crate::event_format::EventFormat;
+use crate::disks::WatchedDevices;
+use crate::event_format::{EventFormat, KernelByteOrder};
 use crate::kernel_format::{Files, KernelFormat};
 use crate::pipeline::RecordPipeline;
 use crate::recorder::lost_by_counters;
 use crate::statistics::RecordMeter;
-use crate::watched_devices::WatchedDevices;
 
-pub(crate) static FORMAT: TraceFormat = TraceFormat {
+static FORMAT: TraceFormat = TraceFormat {
     name: "trace-cmd",
     about: "trace.dat of trace-cmd, versions 6 and 7",
     known_by: "its magic number and `tracing` at its start",
@@ -41,7 +41,6 @@ pub(crate) static FORMAT: TraceFormat = TraceFormat {
     writes: None,
 };
 
-/// The pages of one CPU.
 struct CpuPageReader {
     number: usize,
     /// Offset of the next page in the file, and end of the pages.
@@ -54,7 +53,6 @@ struct CpuPageReader {
     latest: u64,
 }
 
-/// A `trace.dat` being read.
 struct TraceDatReader {
     parser: TraceDatParser<File>,
     compression: TraceDatCompression,
@@ -139,7 +137,6 @@ impl TraceDatReader {
         Ok(true)
     }
 
-    /// Counts all events by name.
     fn count_events(&mut self) -> Result<EventTally> {
         let mut counts: BTreeMap<u16, u64> = BTreeMap::new();
         for mut cpu in self.pages.clone().into_iter().map(CpuPageReader::new) {
@@ -313,4 +310,15 @@ impl TraceSource for TraceDatReader {
             }
         }
     }
+}
+
+/// The formats that are supported here, for [`ReadOptions::further`].
+pub static FORMATS: &[&TraceFormat] = &[&FORMAT];
+
+/// Opens a trace of any format: one of [`FORMATS`], or one that [`TraceReader::open`] supports by itself.
+///
+/// # Errors
+/// As [`TraceReader::open`].
+pub fn open_trace(path: &Path, options: &ReadOptions) -> Result<TraceReader> {
+    TraceReader::open(path, &ReadOptions { further: FORMATS, ..options.clone() })
 }

@@ -1,17 +1,17 @@
 //! Connections to the ring buffers of the recorded machine.
 
-mod adb;
 mod local;
 mod remote;
-mod ssh;
 
 use std::time::Duration;
 
 use emmclab_trace::Result;
+use remote::RemoteTransport;
+pub use remote::helper_command;
 
 use crate::disks::TargetDisks;
 use crate::kernel_format::Files;
-use crate::target::RecordTarget;
+use crate::recorder::RecordTarget;
 
 /// What to record and how, as determined from the texts of the recorded machine.
 #[derive(Clone, Debug)]
@@ -22,9 +22,7 @@ pub(crate) struct RecordSetup {
     pub(crate) filter: String,
     /// Size of the ring buffer of each CPU, in KB.
     pub(crate) buffer_kb: u32,
-    /// Bytes of one page.
     pub(crate) page_bytes: usize,
-    /// Maximum number of events in a page.
     pub(crate) events_per_page: usize,
     /// Pause between rounds.
     pub(crate) interval: Duration,
@@ -75,17 +73,22 @@ pub(crate) trait RecordTransport: Send {
     fn is_own(&self, task: i32) -> bool;
 }
 
-/// As [`crate::helper_command`].
-pub(crate) fn helper_command() -> String {
-    remote::command_line()
-}
-
 /// Connects to a machine and makes the tracefs instance there.
 pub(crate) fn open(target: &RecordTarget) -> Result<Box<dyn RecordTransport>> {
     Ok(match target {
         RecordTarget::Local => Box::new(local::LocalTransport::open()?),
-        RecordTarget::Ssh { destination, options } => Box::new(ssh::open(destination, options)?),
-        RecordTarget::Adb { serial, port } => Box::new(adb::open(serial.as_deref(), *port)?),
+        RecordTarget::Ssh { destination, options } => Box::new(open_ssh(destination, options)?),
+        RecordTarget::Adb { serial, port } => Box::new(remote::open_adb(serial.as_deref(), *port)?),
         RecordTarget::Command(command) => Box::new(remote::RemoteTransport::spawn(command)?),
     })
+}
+
+/// Runs the helper through this host's ssh client, with the user's own configuration, keys and agent.
+fn open_ssh(destination: &str, options: &[String]) -> Result<RemoteTransport> {
+    let mut command: Vec<String> =
+        ["ssh", "-T", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"].map(str::to_owned).to_vec();
+    command.extend_from_slice(options);
+    // `--` prevents that the destination is parsed as an option.
+    command.extend(["--".to_owned(), destination.to_owned(), helper_command()]);
+    RemoteTransport::spawn(&command)
 }

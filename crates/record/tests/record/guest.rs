@@ -1,16 +1,10 @@
 //! A guest with Debian's kernel and an SD card behind the real MMC driver, recorded from outside over ssh. Takes QEMU, and
 //! the folder that `tests/guest/build.sh` fills from Debian's packages; `make test-guest` provides both.
-#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use crate::common::guest::{Clock, Guest, folder};
 use crate::common::{Counted, record_elsewhere, stop, take, wait_until};
 use emmclab_record::{RecordOptions, RecordTarget, TracefsRecorder};
 use emmclab_trace::{CommandKind, RequestFlags, SyncCounts};
-
-/// The figures behind `word` in what the workload printed.
-fn counted(text: &str, word: &str) -> Counted {
-    Counted::parse(text.lines().find_map(|line| line.strip_prefix(word)).unwrap())
-}
 
 #[test]
 fn an_sd_card_of_a_guest_is_recorded_over_ssh_as_its_kernel_counts() {
@@ -25,7 +19,7 @@ fn an_sd_card_of_a_guest_is_recorded_over_ssh_as_its_kernel_counts() {
     let ledger = &outcome.ledger;
     assert_eq!((ledger.lost, ledger.unpaired, ledger.skipped), (0, 0, 0), "{ledger}");
     eprintln!("{}: {ledger}", outcome.header.source);
-    let card = counted(&work, "AFTER").since(counted(&work, "BEFORE"));
+    let card = Counted::printed(&work, "AFTER").since(Counted::printed(&work, "BEFORE"));
     assert_eq!(Counted::of(&requests), card);
 
     // The driver was asked when the card got the data, and counted the same bytes.
@@ -34,10 +28,7 @@ fn an_sd_card_of_a_guest_is_recorded_over_ssh_as_its_kernel_counts() {
     eprintln!("{host:?}");
     let bytes = |kind| host.commands.iter().filter(|row| row.kind == kind).map(|row| row.bytes.0).sum::<u64>();
     assert_eq!(&*host.host, "mmc0");
-    assert_eq!(
-        (bytes(CommandKind::Read) / 512, bytes(CommandKind::Write) / 512),
-        (card.read_sectors, card.written_sectors)
-    );
+    assert_eq!((bytes(CommandKind::Read) / 512, bytes(CommandKind::Write) / 512), (card.reads.1, card.writes.1));
     assert!(host.commands.iter().all(|row| row.errors == 0 && row.time >= row.longest && row.count > 0));
     assert!(host.busy.0 > 0);
 

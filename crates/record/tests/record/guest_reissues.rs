@@ -1,6 +1,5 @@
 //! The rule for suspected re-issues, judged in a guest where the kernel reports every request that it gave back: a SCSI disk
 //! whose host says every 20th command that it is busy. Runs under `make test-guest`.
-#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;

@@ -1,6 +1,5 @@
 //! A guest with Debian's kernel and QEMU's UFS behind the real driver, recorded from outside over ssh, with the list of
 //! UFSHCI 3 and with the queues of UFSHCI 4. Takes a QEMU that has the device (8.2 or later); `make test-guest` provides it.
-#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::BTreeMap;
 
@@ -8,11 +7,6 @@ use crate::common::guest::{Clock, Guest, Machine, folder};
 use crate::common::{Counted, Recorded, record_elsewhere};
 use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget};
 use emmclab_trace::{CommandCounts, CommandKind, Nanos, Op, RequestFlags};
-
-/// The figures behind `word` in what the workload printed.
-fn counted(text: &str, word: &str) -> Counted {
-    Counted::parse(text.lines().find_map(|line| line.strip_prefix(word)).unwrap())
-}
 
 /// Commands and their data by kind, as the kernel's own text of the events has them.
 fn printed(text: &str) -> BTreeMap<CommandKind, (u64, u64)> {
@@ -58,10 +52,10 @@ fn check(options: &str) {
     eprintln!("{options}: {}: {ledger}", outcome.header.source);
 
     // Requests are those that the kernel counted; the work's own are known.
-    let disk = counted(&work, "AFTER").since(counted(&work, "BEFORE"));
+    let disk = Counted::printed(&work, "AFTER").since(Counted::printed(&work, "BEFORE"));
     assert_eq!(Counted::of(&requests), disk);
-    assert_eq!(disk.discarded_sectors, (64 << 20) / 512);
-    assert!(disk.reads >= 66 && disk.writes >= 21, "{disk:?}");
+    assert_eq!(disk.discards.1, (64 << 20) / 512);
+    assert!(disk.reads.0 >= 66 && disk.writes.0 >= 21, "{disk:?}");
 
     // The commands are those of the kernel's own text, kind by kind, and carry the requests' bytes.
     let commands: Vec<&CommandCounts> = outcome.activity.hosts.iter().flat_map(|host| &host.commands).collect();
@@ -69,11 +63,8 @@ fn check(options: &str) {
     let seen: BTreeMap<_, _> = commands.iter().map(|row| (row.kind, (row.count, row.bytes.0))).collect();
     assert_eq!(seen, printed(&work), "{work}");
     let bytes = |kind| seen[&kind].1;
-    assert_eq!(
-        (bytes(CommandKind::Read) / 512, bytes(CommandKind::Write) / 512),
-        (disk.read_sectors, disk.written_sectors)
-    );
-    assert!(seen[&CommandKind::Read].0 == disk.reads && seen[&CommandKind::Discard].0 == disk.discards);
+    assert_eq!((bytes(CommandKind::Read) / 512, bytes(CommandKind::Write) / 512), (disk.reads.1, disk.writes.1));
+    assert!(seen[&CommandKind::Read].0 == disk.reads.0 && seen[&CommandKind::Discard].0 == disk.discards.0);
     assert!(commands.iter().all(|row| row.errors == 0 && row.time >= row.longest && row.count > 0));
     assert!(outcome.activity.hosts.iter().all(|host| host.unpaired == 0 && host.busy.0 > 0));
 

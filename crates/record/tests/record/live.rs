@@ -1,12 +1,17 @@
-//! Recordings of this host, held against what the kernel and fio counted. Needs root.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
+//! Recordings of this host, held against what the kernel and fio counted: requests, waits for durability, journals and response times; and
+//! disks that come and go while they are recorded. Needs root.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{Counted, LoopDisk, machine, record, run, sqlite, stop, take, wait_until};
-use emmclab_record::{RecordOptions, RecordTarget, TracefsRecorder};
-use emmclab_trace::{Op, RequestFlags};
+use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget, TracefsRecorder, helper_command};
+use emmclab_trace::{Nanos, Op, RecordedActivity, Request, RequestFlags};
+use serde_json::Value;
+
+use crate::common::{Counted, LoopDisk, Recorded, machine, record, run, sqlite, stop, take, wait_until};
 
 #[test]
 fn a_sqlite_workload_is_recorded_without_loss_as_the_kernel_counts_it() {
@@ -16,18 +21,9 @@ fn a_sqlite_workload_is_recorded_without_loss_as_the_kernel_counts_it() {
     let (requests, outcome) = record(RecordTarget::Local, &disk, || {
         let folder = disk.mount();
         sqlite(&folder);
-        run(
-            "dd",
-            &[
-                "if=/dev/zero",
-                &format!("of={}/big", folder.display()),
-                // Larger than a request, however few or many pieces of memory it lies in.
-                "bs=8M",
-                "count=1",
-                "oflag=direct",
-                "status=none",
-            ],
-        );
+        // Larger than a request, however few or many pieces of memory it lies in.
+        let file = format!("of={}/big", folder.display());
+        run("dd", &["if=/dev/zero", &file, "bs=8M", "count=1", "oflag=direct", "status=none"]);
         run("rm", &[&format!("{}/big", folder.display())]);
         run("sync", &[]);
         run("fstrim", &[folder.to_str().unwrap()]);
@@ -43,7 +39,7 @@ fn a_sqlite_workload_is_recorded_without_loss_as_the_kernel_counts_it() {
         assert!(request.arrival <= start && start <= issue && issue <= complete, "{request:?}");
     }
     // Each insertion syncs: rollback mode several times, write-ahead mode once.
-    let flushes = |recorded: &&crate::common::Recorded| {
+    let flushes = |recorded: &&Recorded| {
         recorded.request.op == Op::Flush || recorded.request.flags.contains(RequestFlags::PREFLUSH)
     };
     assert!(requests.iter().filter(flushes).count() >= 40);
@@ -67,28 +63,10 @@ fn a_fio_workload_has_the_counts_bytes_and_times_that_fio_saw() {
     let mut counted = before;
     let (requests, outcome) = record(RecordTarget::Local, &disk, || {
         let begun = disk.counted();
-        report = run(
-            "fio",
-            &[
-                "--name=mix",
-                &file,
-                "--size=32m",
-                "--rw=randrw",
-                "--bsrange=4k-64k",
-                "--blockalign=4k",
-                "--direct=1",
-                "--ioengine=libaio",
-                "--iodepth=8",
-                "--thread=0",
-                "--overwrite=1",
-                "--fallocate=none",
-                "--output-format=json",
-                "--number_ios=4000",
-                "--norandommap=1",
-                "--io_size=128m",
-                "--clocksource=clock_gettime",
-            ],
-        );
+        let fixed = "--name=mix --size=32m --rw=randrw --bsrange=4k-64k --blockalign=4k --direct=1 --ioengine=libaio --iodepth=8 --thread=0 \
+                     --overwrite=1 --fallocate=none --output-format=json --number_ios=4000 --norandommap=1 --io_size=128m \
+                     --clocksource=clock_gettime";
+        report = run("fio", &[&[&*file], &fixed.split_whitespace().collect::<Vec<_>>()[..]].concat());
         run("sync", &[]);
         counted = disk.counted().since(begun);
     });
@@ -211,4 +189,227 @@ fn live_figures_name_the_processes_of_the_interval() {
     assert_eq!((row.requests, row.bytes.0), (100, 100 * 16384));
     assert!(row.response_p50.0 > 0 && row.response_p50 <= row.response_p99 && stats.no_wait > 0);
     assert!(recorder.stats().processes.iter().all(|row| row.process != "dd"));
+}
+
+/// A loop device of 16 MB, which may be mounted.
+struct Loop {
+    _file: tempfile::NamedTempFile,
+    point: tempfile::TempDir,
+    mounted: bool,
+    device: Option<String>,
+}
+
+impl Loop {
+    fn new() -> Self {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(16 << 20).unwrap();
+        let device = run("losetup", &["-f", "--show", file.path().to_str().unwrap()]);
+        Self { _file: file, point: tempfile::tempdir().unwrap(), mounted: false, device: Some(device) }
+    }
+
+    /// One that backs a file system.
+    fn mounted() -> Self {
+        let mut disk = Self::new();
+        run("mkfs.ext4", &["-q", disk.device()]);
+        run("mount", &[disk.device(), disk.point.path().to_str().unwrap()]);
+        disk.mounted = true;
+        disk
+    }
+
+    fn device(&self) -> &str {
+        self.device.as_deref().unwrap()
+    }
+
+    fn name(&self) -> &str {
+        self.device().rsplit('/').next().unwrap()
+    }
+
+    /// Has a process read 50 blocks; its id.
+    fn read(&self) -> i32 {
+        let source = format!("if={}", self.device());
+        let mut dd = Command::new("dd");
+        dd.args([&source, "of=/dev/null", "bs=4k", "count=50", "iflag=direct", "status=none"]);
+        let mut dd = dd.spawn().unwrap();
+        assert!(dd.wait().unwrap().success());
+        dd.id() as i32
+    }
+
+    fn remove(&mut self) {
+        if std::mem::take(&mut self.mounted) {
+            run("umount", &[self.point.path().to_str().unwrap()]);
+        }
+        if let Some(device) = self.device.take() {
+            run("losetup", &["-d", &device]);
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+#[test]
+fn a_recording_ends_with_its_last_disk_and_holds_what_came_before() {
+    let Some(_alone) = machine(&["losetup"]) else { return };
+    let mut disk = Loop::new();
+    let options = RecordOptions { devices: vec![disk.device().to_owned()], ..RecordOptions::default() };
+    let recorder = TracefsRecorder::start(&options).unwrap();
+    let name = disk.name().to_owned();
+    let reader = disk.read();
+    disk.remove();
+    // The kernel may give the number to a disk of somebody else at once, whose requests are recorded until that is seen.
+    wait_until("the recording ends", || recorder.has_ended());
+    let (requests, outcome) = stop(recorder, Vec::new());
+    let read: Vec<_> = requests.iter().filter(|recorded| recorded.request.pid == Some(reader)).collect();
+    assert_eq!(read.len(), 50, "{}", outcome.ledger);
+    assert!(read.iter().all(|recorded| recorded.request.complete.is_some()));
+    assert_eq!(outcome.interrupted.unwrap().to_string(), format!("{name} is gone"));
+    assert!(outcome.header.note.unwrap().contains("is gone"));
+}
+
+#[test]
+fn a_recording_ends_where_another_disk_takes_the_number_of_its_last() {
+    let Some(_alone) = machine(&["losetup"]) else { return };
+    let mut disk = Loop::new();
+    let options = RecordOptions { devices: vec![disk.device().to_owned()], ..RecordOptions::default() };
+    let recorder = TracefsRecorder::start(&options).unwrap();
+    // The same device node, with another file behind it.
+    let (device, other) = (disk.device().to_owned(), tempfile::NamedTempFile::new().unwrap());
+    other.as_file().set_len(16 << 20).unwrap();
+    run("losetup", &["-d", &device]);
+    let attach = || Command::new("losetup").args([device.as_str(), other.path().to_str().unwrap()]).status();
+    if !attach().unwrap().success() {
+        // Somebody else was given the number, which is as good.
+        disk.device = None;
+    }
+    wait_until("the recording ends", || recorder.has_ended());
+    let (_, outcome) = stop(recorder, Vec::new());
+    assert!(outcome.interrupted.unwrap().to_string().ends_with("is gone"));
+}
+
+#[test]
+fn disks_that_come_or_go_are_named_at_the_end() {
+    let Some(_alone) = machine(&["losetup", "mkfs.ext4"]) else { return };
+    let shell = ["sh", "-c", &helper_command()].map(str::to_owned);
+    for target in [RecordTarget::Local, RecordTarget::Command(shell.to_vec())] {
+        let (mut old, unused) = (Loop::mounted(), Loop::new());
+        // Without a name all disks are recorded, but for loop devices that back nothing.
+        let recorder = TracefsRecorder::start(&RecordOptions { target, ..RecordOptions::default() }).unwrap();
+        assert!(recorder.disks().iter().any(|disk| disk.name == old.name()));
+        assert!(recorder.disks().iter().all(|disk| disk.name != unused.name()));
+        assert!(recorder.choice_reason().unwrap().contains(unused.name()));
+        let (new, gone) = (Loop::mounted(), old.name().to_owned());
+        old.remove();
+        new.read();
+        let (_, outcome) = stop(recorder, Vec::new());
+        let remarks = outcome.remarks.join("\n");
+        assert!(remarks.contains(&format!("{gone} was removed during the recording")), "{remarks}");
+        assert!(remarks.contains(&format!("{} was added during the recording", new.name())), "{remarks}");
+        assert!(outcome.interrupted.is_none());
+    }
+}
+
+/// Runs one job of fio on a file and gives its report; `json+` holds the histograms.
+fn fio(folder: &Path, options: &[&str]) -> Value {
+    let file = format!("--filename={}/data", folder.display());
+    let fixed =
+        ["--name=job", &file, "--size=16m", "--randseed=1", "--output-format=json+", "--clocksource=clock_gettime"];
+    let report = run("fio", &[&fixed[..], options].concat());
+    let report: Value = serde_json::from_str(&report).unwrap();
+    report["jobs"][0].clone()
+}
+
+fn syncs_are_those_of_fio(target: RecordTarget) -> (Vec<Recorded>, RecordOutcome) {
+    let disk = LoopDisk::new();
+    let folder = disk.mount();
+    let mut job = Value::Null;
+    let (requests, outcome) = record(target, &disk, || {
+        job = fio(&folder, &["--rw=randwrite", "--bs=4k", "--number_ios=200", "--fsync=4", "--fallocate=none"]);
+        run("sync", &[]);
+    });
+    disk.unmount();
+    assert_eq!((outcome.ledger.lost, outcome.ledger.unpaired), (0, 0), "{}", outcome.ledger);
+    let calls = job["sync"]["total_ios"].as_u64().unwrap();
+    assert!(calls >= 40, "{calls}");
+    let activity = &outcome.activity;
+    let row = activity.syncs.iter().find(|row| row.process == "fio").unwrap();
+    // fio makes one more call of its own when it ends the file.
+    assert!((calls..=calls + 1).contains(&row.calls), "{row:?}, {calls} by fio");
+    assert_eq!((&*row.file_system, row.errors), ("ext4", 0));
+    // fio's time encloses that of the kernel, call by call; it has no time of the last call.
+    let fio_sum = job["sync"]["lat_ns"]["mean"].as_f64().unwrap() * calls as f64;
+    let last = if row.calls > calls { row.longest.0 as f64 } else { 0.0 };
+    let sum = row.time.0 as f64;
+    assert!(sum > 0.0 && sum <= fio_sum + last, "{sum} ns recorded, {fio_sum} ns by fio, {last} ns at its end");
+    assert!(row.longest.0 as f64 >= sum / row.calls as f64);
+    // The journal is that of the disk, and the header holds the same.
+    let [journal] = &activity.journals[..] else { unreachable!("{activity:?}") };
+    assert_eq!(journal.device, disk.device.rsplit('/').next().unwrap());
+    assert!(journal.commits > 0 && journal.blocks >= 2 * journal.commits, "{journal:?}");
+    let stored: RecordedActivity = serde_json::from_str(outcome.header.activity.as_ref().unwrap()).unwrap();
+    assert_eq!(&stored, activity);
+    (requests, outcome)
+}
+
+#[test]
+fn syncs_by_process_are_those_that_fio_made_and_the_journal_is_marked() {
+    let Some(_alone) = machine(&["fio", "mkfs.ext4", "losetup"]) else { return };
+    let (requests, outcome) = syncs_are_those_of_fio(RecordTarget::Local);
+    let journal = |recorded: &Recorded| recorded.request.flags.contains(RequestFlags::JOURNAL);
+    for recorded in &requests {
+        assert_eq!(journal(recorded), recorded.process.starts_with("jbd2/"), "{recorded:?}");
+    }
+    // A file system of this size has blocks of 1 KB; each commit is ended by a block of its own, made durable.
+    let written: u64 = requests.iter().filter(|it| journal(it)).map(|it| it.request.bytes().0 / 1024).sum();
+    assert!(written >= outcome.activity.journals[0].blocks, "{written} blocks, {:?}", outcome.activity);
+    let commits =
+        requests.iter().filter(|it| journal(it) && it.request.flags.contains(RequestFlags::FUA)).count() as u64;
+    assert_eq!(commits, outcome.activity.journals[0].commits);
+}
+
+#[test]
+fn syncs_are_recorded_by_the_helper_too() {
+    let Some(_alone) = machine(&["fio", "mkfs.ext4", "losetup"]) else { return };
+    let shell = ["sh", "-c", &helper_command()].map(str::to_owned);
+    syncs_are_those_of_fio(RecordTarget::Command(shell.to_vec()));
+}
+
+/// How many of these times are no longer than the limit.
+fn at_most(times: &BTreeMap<i64, u64>, limit: i64) -> u64 {
+    times.range(..=limit).map(|(_, count)| count).sum()
+}
+
+#[test]
+fn no_response_is_longer_than_fio_saw_it() {
+    let Some(_alone) = machine(&["fio", "mkfs.ext4", "losetup"]) else { return };
+    let disk = LoopDisk::new();
+    let folder = disk.mount();
+    fio(&folder, &["--rw=write", "--bs=1m", "--end_fsync=1"]);
+    let mut job = Value::Null;
+    let (requests, outcome) = record(RecordTarget::Local, &disk, || {
+        let options = ["--rw=randread", "--bs=64k", "--direct=1", "--ioengine=psync", "--number_ios=3000"];
+        job = fio(&folder, &[&options[..], &["--norandommap=1", "--io_size=256m"]].concat());
+    });
+    disk.unmount();
+    assert_eq!((outcome.ledger.lost, outcome.ledger.unpaired), (0, 0), "{}", outcome.ledger);
+    let by_fio = |it: &&Recorded| it.process == "fio" && it.request.op == Op::Read && it.request.sectors == 128;
+    let count = |time: fn(&Request) -> Option<Nanos>| {
+        let mut times: BTreeMap<i64, u64> = BTreeMap::new();
+        for recorded in requests.iter().filter(by_fio) {
+            *times.entry(time(&recorded.request).unwrap().0).or_default() += 1;
+        }
+        times
+    };
+    let bins = job["read"]["clat_ns"]["bins"].as_object().unwrap();
+    let theirs: BTreeMap<i64, u64> =
+        bins.iter().map(|(time, count)| (time.parse().unwrap(), count.as_u64().unwrap())).collect();
+    for (name, ours) in [("response", count(Request::response)), ("service", count(Request::service))] {
+        assert_eq!((ours.values().sum::<u64>(), theirs.values().sum::<u64>()), (3000, 3000));
+        // fio's time encloses the block layer's, request by request; its bins are 1/64 wide, and named by their middle.
+        for limit in theirs.keys() {
+            assert!(at_most(&ours, limit + limit / 64) >= at_most(&theirs, *limit), "{name} at {limit} ns");
+        }
+    }
 }

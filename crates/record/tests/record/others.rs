@@ -1,12 +1,9 @@
 //! One recording in the files of every tool: each gives the same requests, and the same of what happened around them.
 //! Needs no root.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 use std::io::Write;
 
-use crate::containers::perfetto::Unknown;
-use crate::containers::trace_dat::{Order, Packing, version_6_of, version_7_of};
-use crate::containers::{capture, fixture, perfetto};
+use crate::containers::{Order, Packing, Unknown, capture, fixture, perfetto_trace, version_6_of, version_7_of};
 use emmclab_record::{Files, open_trace};
 use emmclab_trace::{CommandKind, Ledger, Nanos, ReadOptions, RecordedActivity, Request, RequestFlags};
 
@@ -87,7 +84,7 @@ fn trace_cmd_and_perfetto_say_the_same() {
         let expected = read(&version_6_of(Order::Little, &files, &cpus, None), "trace-cmd");
         assert_eq!(read(&version_7_of(Packing::Zstd, &[("", &cpus)], &files), "trace-cmd"), expected);
         for (unknown, period) in [(Unknown::Named, 50), (Unknown::Described, 400), (Unknown::Described, 10_000)] {
-            let found = read(&perfetto::trace(&files, &cpus, unknown, period), "perfetto");
+            let found = read(&perfetto_trace(&files, &cpus, unknown, period), "perfetto");
             assert_eq!(found, expected, "{name}, rounds of {period}");
         }
     }

@@ -1,6 +1,5 @@
 //! The registers of the recorded device stand in the header of the recording: over adb, over ssh and of this host, each in a mount
 //! namespace whose sysfs and debugfs are stand-ins. Needs root.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,9 +7,8 @@ use std::os::unix::fs::symlink;
 use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget, TracefsRecorder, helper_command};
 use serde_json::Value;
 
-use crate::adb::Server;
 use crate::common::{LoopDisk, machine, record_elsewhere};
-use crate::remote::Sshd;
+use crate::remote::{Server, Sshd};
 
 /// Stand-ins for sysfs and debugfs: a loop device has the name and the folder of another disk.
 struct Machine {

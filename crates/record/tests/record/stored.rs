@@ -1,23 +1,16 @@
 //! Streams of the helper as it sent them from several kernels, run through the whole recorder. Needs no root.
-#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::io::Write;
-use std::path::Path;
 
-use crate::common::{Counted, Recorded};
+use crate::common::{Counted, Recorded, stop, wait_until};
+use crate::containers::fixture;
 use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget, TracefsRecorder};
 use emmclab_trace::CommandKind;
-
-/// A kept stream as it was sent.
-fn stream(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
-    zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()
-}
 
 /// Plays a kept stream as if a machine sent it.
 fn play(name: &str, device: &str) -> (Vec<Recorded>, RecordOutcome) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(&stream(name)).unwrap();
+    file.write_all(&fixture(name)).unwrap();
     play_by(&["cat", file.path().to_str().unwrap()], device)
 }
 
@@ -26,15 +19,8 @@ fn play_by(command: &[&str], device: &str) -> (Vec<Recorded>, RecordOutcome) {
     let target = RecordTarget::Command(command.iter().map(|word| (*word).to_owned()).collect());
     let options = RecordOptions { target, devices: vec![device.to_owned()], ..RecordOptions::default() };
     let recorder = TracefsRecorder::start(&options).unwrap();
-    let mut requests = Vec::new();
-    crate::common::wait_until("the stream ends", || recorder.has_ended());
-    let outcome = recorder
-        .stop(|batch| {
-            requests.extend(crate::common::recorded(&batch));
-            Ok(())
-        })
-        .unwrap();
-    (requests, outcome)
+    wait_until("the stream ends", || recorder.has_ended());
+    stop(recorder, Vec::new())
 }
 
 #[test]
@@ -66,11 +52,11 @@ fn sd_card(name: &str, release: &str, expected: Counted) {
     let row = |kind| host.commands.iter().find(|row| row.kind == kind).unwrap();
     let (read, write) = (row(CommandKind::Read), row(CommandKind::Write));
     assert_eq!((&*host.host, host.unpaired), ("mmc0", 0));
-    assert_eq!((read.count, read.bytes.0), (expected.reads, expected.read_sectors * 512));
-    assert_eq!((write.count, write.bytes.0), (expected.writes, expected.written_sectors * 512));
+    assert_eq!((read.count, read.bytes.0), (expected.reads.0, expected.reads.1 * 512));
+    assert_eq!((write.count, write.bytes.0), (expected.writes.0, expected.writes.1 * 512));
     assert_eq!(row(CommandKind::Status).count, write.count);
     // The start of the range, its end, the erasure.
-    assert_eq!(row(CommandKind::Discard).count, 3 * expected.discards);
+    assert_eq!(row(CommandKind::Discard).count, 3 * expected.discards.0);
     assert!(host.commands.iter().all(|row| row.errors == 0 && row.longest.0 > 0 && row.longest <= row.time));
     let busy: i64 = host.commands.iter().map(|row| row.time.0).sum();
     assert!(0 < host.busy.0 && host.busy.0 <= busy, "{host:?}");
@@ -84,27 +70,13 @@ fn sd_card(name: &str, release: &str, expected: Counted) {
 
 #[test]
 fn an_sd_card_of_kernel_6_1_is_recorded_with_the_times_of_its_driver() {
-    let expected = Counted {
-        reads: 94,
-        read_sectors: 2264,
-        writes: 54,
-        written_sectors: 2814,
-        discards: 2,
-        discarded_sectors: 24,
-    };
+    let expected = Counted { reads: (94, 2264), writes: (54, 2814), discards: (2, 24) };
     sd_card("debian-6.1-mmc.stream.zst", "6.1.0-56-amd64", expected);
 }
 
 #[test]
 fn an_sd_card_of_kernel_6_12_is_recorded_with_the_times_of_its_driver() {
-    let expected = Counted {
-        reads: 94,
-        read_sectors: 2264,
-        writes: 52,
-        written_sectors: 2798,
-        discards: 2,
-        discarded_sectors: 16,
-    };
+    let expected = Counted { reads: (94, 2264), writes: (52, 2798), discards: (2, 16) };
     sd_card("debian-6.12-mmc.stream.zst", "6.12.117+deb12-amd64", expected);
 }
 
@@ -136,7 +108,7 @@ fn rounds(stream: &[u8]) -> Vec<&[u8]> {
 
 #[test]
 fn a_recording_ends_though_nobody_takes_its_batches() {
-    let (folder, stream) = (tempfile::tempdir().unwrap(), stream("debian-6.1-mmc.stream.zst"));
+    let (folder, stream) = (tempfile::tempdir().unwrap(), fixture("debian-6.1-mmc.stream.zst"));
     let pieces = rounds(&stream);
     assert_eq!(pieces.concat(), stream);
     assert!(pieces.len() >= 10);
@@ -148,5 +120,5 @@ fn a_recording_ends_though_nobody_takes_its_batches() {
     let (requests, outcome) = play_by(&["sh", "-c", &script], "mmcblk0");
     assert!(outcome.interrupted.is_none());
     assert_eq!((outcome.ledger.lost, outcome.ledger.unpaired), (0, 0), "{}", outcome.ledger);
-    assert_eq!(Counted::of(&requests).reads, 94);
+    assert_eq!(Counted::of(&requests).reads.0, 94);
 }

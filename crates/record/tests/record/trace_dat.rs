@@ -1,14 +1,12 @@
 //! `trace.dat` files of both versions, written here by the manual pages of trace-cmd around pages of a real kernel, and
 //! by trace-cmd itself where it is installed. Needs no root.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::containers::capture;
-use crate::containers::trace_dat::Order::{self, Little};
-use crate::containers::trace_dat::{PAGE, Packing, version_6_of, version_7_of};
+use crate::containers::Order::{self, Little};
+use crate::containers::{PAGE, Packing, capture, version_6_of, version_7_of};
 use emmclab_record::{Files, open_trace};
 use emmclab_trace::{ErrorClass, ReadOptions, Request, Result};
 

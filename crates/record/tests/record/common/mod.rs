@@ -1,5 +1,4 @@
 //! What live tests share: whether they can run, a disk to record, and what the kernel counted on it.
-#![allow(clippy::unwrap_used, dead_code, reason = "a test may, and each uses a part of it")]
 
 pub mod guest;
 
@@ -7,40 +6,21 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget, TracefsRecorder};
+use emmclab_testing::MachineLock;
+pub use emmclab_testing::{PATIENCE, run, wait_until};
 use emmclab_trace::{Batch, Op, Request};
 
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
-/// A test that waits longer than this hangs; a busy machine is no failure.
-pub const PATIENCE: Duration = Duration::from_mins(10);
-
-/// One live test at a time, also of other runs: a loop device that one gives back is the next one's.
-static ALONE: Mutex<()> = Mutex::new(());
-
-/// Holds the machine for a test.
-pub struct Alone {
-    _here: MutexGuard<'static, ()>,
-    _elsewhere: fs::File,
-}
-
-impl Alone {
-    fn wait() -> Self {
-        let here = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let lock = fs::File::create(std::env::temp_dir().join("emmclab-live-tests.lock")).unwrap();
-        lock.lock().unwrap();
-        Self { _here: here, _elsewhere: lock }
-    }
-}
-
 /// Takes the machine for a test; `None` where it has to be skipped.
-pub fn machine(tools: &[&str]) -> Option<Alone> {
+pub fn machine(tools: &[&str]) -> Option<MachineLock> {
     if !emmclab_testing::has_root() || !emmclab_testing::has_tools(tools) {
         return None;
     }
-    let alone = Alone::wait();
+    // One live test at a time: a loop device that one gives back is the next one's.
+    let alone = MachineLock::take("emmclab-live-tests.lock");
     if !Path::new(INSTANCES).is_dir() {
         // The recorder mounts it, too, but a test may look first.
         let _ = Command::new("mount").args(["-t", "tracefs", "nodev", "/sys/kernel/tracing"]).status();
@@ -50,13 +30,6 @@ pub fn machine(tools: &[&str]) -> Option<Alone> {
         return None;
     }
     Some(alone)
-}
-
-/// Runs a program to its end; what it printed.
-pub fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).stderr(Stdio::inherit()).output().unwrap();
-    assert!(output.status.success(), "{program} {arguments:?}: {}", output.status);
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 /// An ext4 file system on a loop device over tmpfs.
@@ -132,46 +105,40 @@ impl Drop for LoopDisk {
     }
 }
 
-/// Requests and sectors. The kernel counts a flush as a write of nothing.
+/// Requests and their sectors. The kernel counts a flush as a write of nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    pub reads: u64,
-    pub read_sectors: u64,
-    pub writes: u64,
-    pub written_sectors: u64,
-    pub discards: u64,
-    pub discarded_sectors: u64,
+    pub reads: (u64, u64),
+    pub writes: (u64, u64),
+    pub discards: (u64, u64),
 }
 
 impl Counted {
     /// From the text of `/sys/block/X/stat`.
     pub fn parse(stat: &str) -> Self {
         let field = |i: usize| stat.split_whitespace().nth(i).unwrap().parse::<u64>().unwrap();
-        Self {
-            reads: field(0),
-            read_sectors: field(2),
-            writes: field(4),
-            written_sectors: field(6),
-            discards: field(11),
-            discarded_sectors: field(13),
-        }
+        let [reads, writes, discards] = [0, 4, 11].map(|i| (field(i), field(i + 2)));
+        Self { reads, writes, discards }
+    }
+
+    /// The figures behind `word` in what a workload printed.
+    pub fn printed(text: &str, word: &str) -> Self {
+        Self::parse(text.lines().find_map(|line| line.strip_prefix(word)).unwrap())
     }
 
     pub fn since(self, before: Counted) -> Self {
+        let less = |now: (u64, u64), then: (u64, u64)| (now.0 - then.0, now.1 - then.1);
         Self {
-            reads: self.reads - before.reads,
-            read_sectors: self.read_sectors - before.read_sectors,
-            writes: self.writes - before.writes,
-            written_sectors: self.written_sectors - before.written_sectors,
-            discards: self.discards - before.discards,
-            discarded_sectors: self.discarded_sectors - before.discarded_sectors,
+            reads: less(self.reads, before.reads),
+            writes: less(self.writes, before.writes),
+            discards: less(self.discards, before.discards),
         }
     }
 
     /// Whether each count is from that of `least` to that of `most`.
     pub fn is_between(self, least: Counted, most: Counted) -> bool {
         let counts =
-            |of: Counted| [of.reads, of.read_sectors, of.writes, of.written_sectors, of.discards, of.discarded_sectors];
+            |of: Counted| [of.reads, of.writes, of.discards].map(|(requests, sectors)| [requests, sectors]).concat();
         let (own, least, most) = (counts(self), counts(least), counts(most));
         (0..own.len()).all(|i| (least[i]..=most[i]).contains(&own[i]))
     }
@@ -179,14 +146,12 @@ impl Counted {
     pub fn of(requests: &[Recorded]) -> Self {
         let mut out = Self::default();
         for Recorded { request, .. } in requests {
-            let sectors = u64::from(request.sectors);
-            let (count, total) = match request.op {
-                Op::Read => (&mut out.reads, &mut out.read_sectors),
-                Op::Write | Op::Flush => (&mut out.writes, &mut out.written_sectors),
-                Op::Discard | Op::SecureErase => (&mut out.discards, &mut out.discarded_sectors),
+            let counts = match request.op {
+                Op::Read => &mut out.reads,
+                Op::Write | Op::Flush => &mut out.writes,
+                Op::Discard | Op::SecureErase => &mut out.discards,
             };
-            *count += 1;
-            *total += sectors;
+            *counts = (counts.0 + 1, counts.1 + u64::from(request.sectors));
         }
         out
     }
@@ -244,18 +209,8 @@ pub fn take(recorder: &TracefsRecorder, at_least: usize) -> Vec<Recorded> {
     requests
 }
 
-/// The requests of `dd`.
 pub fn by_dd(requests: &[Recorded]) -> impl Iterator<Item = &Request> {
     requests.iter().filter(|recorded| recorded.process == "dd").map(|recorded| &recorded.request)
-}
-
-/// Waits until something is so.
-pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not so after {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// The instances that record the disk of this number and no other, by name: recordings of all disks are not of these tests.
