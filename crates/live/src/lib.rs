@@ -3,20 +3,16 @@
 //! A [`LiveDevice`] is the same stack as in a replay, with contents and a clock: simulated time follows the host's time, or advances when
 //! requests are served. It is a [`BlockDevice`](emmclab_serve::BlockDevice), so every export of `emmclab-serve` can export it.
 
-mod block_roles;
 mod clock;
 mod core;
 mod live;
 mod log;
-mod refusals;
 mod request;
 mod state;
 mod status;
 mod trace_recording;
-mod workload_lines;
 
 pub use clock::ClockPace;
 pub use live::{LiveDevice, LiveOptions};
-pub use refusals::RefusedRequests;
 pub use state::PreviousRun;
-pub use status::LiveStatus;
+pub use status::{LiveStatus, RefusedRequests};

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,11 +17,10 @@ use rustix::thread::set_current_timer_slack;
 
 use crate::clock::{ClockPace, LiveClock};
 use crate::core::{Deliveries, LiveCore};
-use crate::log::RunLog;
+use crate::log::{RunLog, WorkloadLines};
 use crate::state::{self, ImageBackups, PreviousRun};
 use crate::status::LiveStatus;
 use crate::trace_recording::LiveRecording;
-use crate::workload_lines::WorkloadLines;
 
 /// Interval in which an idle device does its background work.
 const IDLE: Duration = Duration::from_millis(200);
@@ -55,6 +55,7 @@ struct LiveSharedState {
     core: Mutex<LiveCore>,
     /// Wakes the clock thread, because something is in progress or the device is stopped.
     wake: Condvar,
+    ending: AtomicBool,
     limits: BlockDeviceLimits,
 }
 
@@ -62,7 +63,6 @@ struct LiveSharedState {
 pub struct LiveDevice {
     shared: Arc<LiveSharedState>,
     clock: Mutex<Option<JoinHandle<()>>>,
-    ending: Arc<std::sync::atomic::AtomicBool>,
     images: [Option<PathBuf>; 2],
     /// What an earlier run left in the image.
     previous_run: PreviousRun,
@@ -85,19 +85,19 @@ impl LiveDevice {
         let log = log.map(|path| RunLog::create(path, config, &layers, &mut stack)).transpose()?;
         let clock = LiveClock::new(options.pace, options.think);
         let core = LiveCore::new((config, options.second.as_ref()), &layers, stack, clock, (recording, log))?;
-        let shared = Arc::new(LiveSharedState { limits: core.limits(), core: Mutex::new(core), wake: Condvar::new() });
-        let ending = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let (limits, ending) = (core.limits, AtomicBool::new(false));
+        let shared = Arc::new(LiveSharedState { limits, core: Mutex::new(core), wake: Condvar::new(), ending });
         let thread = {
-            let (shared, ending) = (shared.clone(), ending.clone());
+            let shared = shared.clone();
             std::thread::Builder::new()
                 .name("emmclab-clock".to_owned())
-                .spawn(move || shared.follow_the_clock(&ending))
+                .spawn(move || shared.follow_the_clock())
                 .map_err(|error| Error::new(ErrorClass::Io, format!("a thread cannot be started: {error}")))?
         };
         let images = [options.image.clone(), options.second_image.clone()];
         former.is_needed = false;
         let (clock, former) = (Mutex::new(Some(thread)), Mutex::new(former));
-        Ok(Self { shared, clock, ending, images, previous_run: found, image_backups: former })
+        Ok(Self { shared, clock, images, previous_run: found, image_backups: former })
     }
 
     /// What an earlier run left in the image.
@@ -251,7 +251,7 @@ impl LiveDevice {
     }
 
     fn end_clock(&self) {
-        self.ending.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.shared.ending.store(true, Ordering::Relaxed);
         self.shared.wake.notify_all();
         let thread = self.clock.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -282,12 +282,12 @@ impl LiveSharedState {
     }
 
     /// Completes requests at their times, and lets an idle device do its background work, until the device is stopped.
-    fn follow_the_clock(&self, ending: &std::sync::atomic::AtomicBool) {
+    fn follow_the_clock(&self) {
         // Waits end within microseconds of their deadline instead of the usual 50 us. If this is not permitted, completions are later.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let mut core = self.core();
         let mut idle_at = Instant::now() + IDLE;
-        while !ending.load(std::sync::atomic::Ordering::Relaxed) {
+        while !self.ending.load(Ordering::Relaxed) {
             if core.clock.pace() == ClockPace::Free {
                 core = self.wake.wait_timeout(core, IDLE).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
@@ -374,10 +374,6 @@ impl BlockDevice for LiveDevice {
 
 impl Drop for LiveDevice {
     fn drop(&mut self) {
-        self.ending.store(true, std::sync::atomic::Ordering::Relaxed);
-        self.shared.wake.notify_all();
-        if let Some(thread) = self.clock.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            let _ = thread.join();
-        }
+        self.end_clock();
     }
 }

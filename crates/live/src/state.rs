@@ -39,7 +39,6 @@ pub struct PreviousRun {
     pub setting_changes: Vec<SettingChange>,
 }
 
-/// The head of a state file.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct StateFileHeader {
     clean: bool,

@@ -1,13 +1,12 @@
-//! The status of a live device while it runs.
+//! The status of a live device while it runs, and the requests that it refused, counted by the violated rule.
 
-use hdrhistogram::Histogram;
-use schemars::JsonSchema;
-use serde::Serialize;
+use std::collections::BTreeMap;
 
 use emmclab_base::{Error, ErrorClass, Nanos, Op, Result, SECTOR_BYTES};
 use emmclab_device::{RequestCompleted, SettingChange};
-
-use crate::refusals::RefusedRequests;
+use hdrhistogram::Histogram;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Largest time in the histograms, in ns: one hour.
 const LONGEST: u64 = 3_600_000_000_000;
@@ -83,68 +82,97 @@ pub struct LiveStatus {
 
 /// Sums for [`LiveStatus`].
 pub(crate) struct LiveStatusTotals {
-    pub requests: u64,
-    pub bytes_read: u64,
-    pub bytes_written: u64,
-    pub failed: u64,
-    pub cuts: u64,
+    /// Counts of requests, bytes and power cuts.
+    pub counts: LiveStatus,
     responses: Histogram<u64>,
-    interval_bytes: u64,
     interval_start: Nanos,
     pub lateness: Histogram<u64>,
 }
 
 impl LiveStatusTotals {
     pub fn new() -> Result<Self> {
-        Ok(Self {
-            requests: 0,
-            bytes_read: 0,
-            bytes_written: 0,
-            failed: 0,
-            cuts: 0,
-            responses: times()?,
-            interval_bytes: 0,
-            interval_start: Nanos::ZERO,
-            lateness: times()?,
-        })
+        let (responses, lateness) = (times()?, times()?);
+        Ok(Self { counts: LiveStatus::default(), responses, interval_start: Nanos::ZERO, lateness })
     }
 
     /// Counts a completed request.
     pub fn add(&mut self, event: &RequestCompleted) {
-        self.requests += 1;
+        let counts = &mut self.counts;
+        counts.requests += 1;
         let bytes = u64::from(event.sectors) * SECTOR_BYTES;
         match event.op {
-            Op::Read => self.bytes_read += bytes,
-            Op::Write => self.bytes_written += bytes,
+            Op::Read => counts.bytes_read += bytes,
+            Op::Write => counts.bytes_written += bytes,
             Op::Discard | Op::SecureErase | Op::Flush => {}
         }
         if event.op.has_data() {
-            self.interval_bytes += bytes;
+            counts.interval_bytes += bytes;
         }
         self.responses.saturating_record((event.complete - event.arrival).0.max(1) as u64);
     }
 
-    /// Fills in the totals and the figures since the last call, and begins a new interval.
-    pub fn take_interval(&mut self, now: Nanos, status: LiveStatus) -> LiveStatus {
+    /// The totals and the figures since the last call; begins a new interval.
+    pub fn take_interval(&mut self, now: Nanos) -> LiveStatus {
         let status = LiveStatus {
             simulated_s: now.as_secs_f64(),
-            cuts: self.cuts,
-            requests: self.requests,
-            bytes_read: self.bytes_read,
-            bytes_written: self.bytes_written,
-            failed: self.failed,
             interval_s: (now - self.interval_start).as_secs_f64(),
             interval_requests: self.responses.len(),
-            interval_bytes: self.interval_bytes,
             response_p50_us: us_at(&self.responses, 50.0),
             response_p99_us: us_at(&self.responses, 99.0),
             late_p50_us: us_at(&self.lateness, 50.0),
             late_p99_us: us_at(&self.lateness, 99.0),
-            ..status
+            ..self.counts.clone()
         };
         self.interval_start = now;
-        self.interval_bytes = 0;
+        self.counts.interval_bytes = 0;
         self.responses.reset();
         status
+    }
+}
+
+/// Requests that violated one rule, such as the order of writes in a zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RefusedRequests {
+    /// Number of requests.
+    pub requests: u64,
+    /// Why the first of them was refused, in words.
+    pub first: String,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RefusalsByRule(BTreeMap<String, RefusedRequests>);
+
+impl RefusalsByRule {
+    /// Counts a request at `sector` that was refused with this error. Errors that differ only in their numbers belong to the same rule.
+    pub fn count(&mut self, error: &Error, sector: u64) {
+        let rule: String = error.problem().chars().filter(|character| !character.is_ascii_digit()).collect();
+        let first =
+            || RefusedRequests { requests: 0, first: format!("{} (request at sector {sector})", error.problem()) };
+        self.0.entry(rule).or_insert_with(first).requests += 1;
+    }
+
+    /// The refused requests of each rule, the most frequent rule first.
+    pub fn by_rule(&self) -> Vec<RefusedRequests> {
+        let mut all: Vec<RefusedRequests> = self.0.values().cloned().collect();
+        all.sort_by_key(|refusal| std::cmp::Reverse(refusal.requests));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use emmclab_base::ErrorClass;
+
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_the_rule_that_they_break() {
+        let mut refusals = RefusalsByRule::default();
+        for (problem, sector) in [("zone 7 is full", 5), ("not in order: 8", 6), ("zone 12 is full", 7)] {
+            refusals.count(&Error::new(ErrorClass::Value, problem), sector);
+        }
+        let found: Vec<_> = refusals.by_rule().into_iter().map(|one| (one.requests, one.first)).collect();
+        let expected = [(2, "zone 7 is full (request at sector 5)"), (1, "not in order: 8 (request at sector 6)")];
+        assert_eq!(found, expected.map(|(count, first)| (count, first.to_owned())));
     }
 }
