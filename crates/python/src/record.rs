@@ -55,17 +55,17 @@ impl PyRecorder {
 
     /// Names of the disks that are recorded.
     fn disks(&mut self) -> Vec<String> {
-        self.inner().iter().flat_map(TracefsRecorder::disks).map(|disk| disk.name.clone()).collect()
+        self.inner().iter().flat_map(|recorder| &recorder.disks).map(|disk| disk.name.clone()).collect()
     }
 
     /// The reason for recording these disks, if no device was named.
     fn chosen(&mut self) -> Option<String> {
-        self.inner().as_ref().and_then(TracefsRecorder::choice_reason).map(str::to_owned)
+        self.inner().as_ref().and_then(|recorder| recorder.choice_reason.clone())
     }
 
     /// Where the trace comes from.
     fn header<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let header = self.inner().as_ref().map(|recorder| recorder.header().clone());
+        let header = self.inner().as_ref().map(|recorder| recorder.header.clone());
         let header = run(py, || header.ok_or_else(stopped_error))?;
         header_to_python(py, &header)
     }

@@ -50,8 +50,8 @@ fn parse() -> Result<Job> {
 fn run() -> Result<()> {
     let job = parse()?;
     let recorder = TracefsRecorder::start(&job.options)?;
-    let mut writer = TraceWriter::create(Path::new(&job.out), recorder.header(), &WriteOptions::default())?;
-    for disk in recorder.disks() {
+    let mut writer = TraceWriter::create(Path::new(&job.out), &recorder.header, &WriteOptions::default())?;
+    for disk in &recorder.disks {
         eprintln!("recording {}", disk.name);
     }
     let mut child = match job.command.split_first() {

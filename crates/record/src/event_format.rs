@@ -26,7 +26,8 @@ pub struct EventFormatField {
     pub size: usize,
     /// Whether the number has a sign.
     pub signed: bool,
-    is_text: bool,
+    /// Whether the field is a text, not a number.
+    pub is_text: bool,
     storage: FieldStorage,
 }
 
@@ -65,11 +66,6 @@ impl EventFormatField {
         let (offset, size): (usize, usize) = (offset?, size?);
         let fits = offset <= LARGEST_RECORD && size <= LARGEST_RECORD && !name.is_empty();
         fits.then(|| EventFormatField { name: name.to_owned(), offset, size, signed, is_text, storage })
-    }
-
-    /// Whether the field is a text, not a number.
-    pub fn is_text(&self) -> bool {
-        self.is_text
     }
 
     /// The value of a number field, sign-extended; `None` if the record is too short or the field is not a number.
@@ -111,7 +107,8 @@ pub struct EventFormat {
     pub name: String,
     /// The number at the beginning of its records (`common_type`).
     pub id: u16,
-    fields: Vec<EventFormatField>,
+    /// All fields, in the order of the file.
+    pub fields: Vec<EventFormatField>,
 }
 
 impl EventFormat {
@@ -144,11 +141,6 @@ impl EventFormat {
             _ => Err(Error::new(ErrorClass::Syntax, "the format file of an event lacks its name or ID")
                 .hint("mount tracefs there (`mount -t tracefs nodev /sys/kernel/tracing`), readable by this user")),
         }
-    }
-
-    /// All fields, in the order of the file.
-    pub fn fields(&self) -> impl Iterator<Item = &EventFormatField> {
-        self.fields.iter()
     }
 
     /// The field with this name; `None` if there is none.

@@ -32,9 +32,11 @@ enum EventDecoder {
 /// Layout of pages and records of one kernel.
 #[derive(Clone, Debug)]
 pub struct KernelFormat {
-    layout: RingPageLayout,
+    /// The layout of the ring buffer pages.
+    pub layout: RingPageLayout,
     decoders: Vec<(u16, EventDecoder)>,
-    events: Vec<String>,
+    /// The folders of the events to record, in `events`.
+    pub events: Vec<String>,
     smallest_record: usize,
 }
 
@@ -132,18 +134,8 @@ impl KernelFormat {
     pub(crate) fn numbers(&self, page: &[u8], mut record: impl FnMut(u16)) {
         let Ok(records) = self.layout.open(page) else { return };
         for found in records.map_while(Result::ok) {
-            record(self.layout.order().unsigned(found.data, 0, 2).unwrap_or(0) as u16);
+            record(self.layout.order.unsigned(found.data, 0, 2).unwrap_or(0) as u16);
         }
-    }
-
-    /// The layout of the ring buffer pages.
-    pub fn layout(&self) -> &RingPageLayout {
-        &self.layout
-    }
-
-    /// The events to record, by their folder below `events/`: those that this kernel has and that can be decoded.
-    pub fn events(&self) -> &[String] {
-        &self.events
     }
 
     /// Maximum number of events in a page.
@@ -158,12 +150,12 @@ impl KernelFormat {
     pub fn decode(&self, page: &[u8], mut event: impl FnMut(u64, TracedEvent)) -> Result<RingPageSummary> {
         let records = self.layout.open(page)?;
         let mut summary = RingPageSummary::default();
-        match records.lost() {
+        match records.lost {
             LostEvents::None => {}
             LostEvents::Count(count) => summary.lost = count,
             LostEvents::Unknown => (summary.lost, summary.lost_unknown) = (1, true),
         }
-        let order = self.layout.order();
+        let order = self.layout.order;
         for record in records {
             let Ok(record) = record else {
                 summary.damaged = true;
@@ -317,10 +309,10 @@ impl ExtraDecoder {
     /// Finds the fields in the event format; `None` if it lacks fields that are needed.
     pub(crate) fn new(event: KernelEvent, format: &EventFormat) -> Option<Self> {
         let pid = format.field("common_pid")?.clone();
-        let known = format.fields().filter_map(|field| {
+        let known = format.fields.iter().filter_map(|field| {
             let slot = EventField::by_name(field.name.as_bytes())?;
             // Some kernels store a pointer to the host instead of its name; such a field is ignored.
-            (slot.is_text() == field.is_text()).then(|| (slot, field.clone()))
+            (slot.is_text() == field.is_text).then(|| (slot, field.clone()))
         });
         let fields: Vec<_> = known.collect();
         let mut values = EventFieldValues::default();

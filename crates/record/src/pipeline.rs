@@ -1,7 +1,6 @@
 //! Turns raw pages into batches of requests in order of arrival.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use emmclab_trace::formats::{RwbsMeaning, read_rwbs};
@@ -29,11 +28,11 @@ pub struct CpuCounters {
 
 /// Decodes pages, merges their events and combines them into requests. Independent of the transport.
 pub(crate) struct RecordPipeline {
-    kernel: KernelFormat,
+    pub(crate) kernel: KernelFormat,
     merge: CpuStreamMerge<TracedEvent>,
     matcher: EventMatcher,
     order: ArrivalOrder,
-    ledger: Ledger,
+    pub(crate) ledger: Ledger,
     cpus: BTreeMap<usize, (CpuCounters, u64)>,
     watched: WatchedDevices,
     processes: GrowingNameTable,
@@ -69,11 +68,6 @@ impl RecordPipeline {
             completed: Vec::new(),
             builder: BatchBuilder::default(),
         }
-    }
-
-    /// The kernel whose pages it reads.
-    pub(crate) fn kernel(&self) -> &KernelFormat {
-        &self.kernel
     }
 
     /// Decodes a page.
@@ -222,11 +216,6 @@ impl RecordPipeline {
         (self.processes.names(), self.watched.names())
     }
 
-    /// Counts so far.
-    pub(crate) fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
     /// Counts by CPU, in order of their numbers.
     pub(crate) fn cpus(&self) -> Vec<CpuCounters> {
         self.cpus.values().map(|(counts, _)| counts.clone()).collect()
@@ -282,36 +271,11 @@ const LONGEST_WAIT: Nanos = Nanos::from_secs(30);
 /// Maximum number of finished requests that are held back.
 const MOST_HELD: usize = 1 << 18;
 
-/// A finished request, ordered by arrival, then by the order of finishing.
-struct FinishedRequest {
-    key: Reverse<(Nanos, u64)>,
-    request: Request,
-}
-
-impl PartialEq for FinishedRequest {
-    fn eq(&self, other: &Self) -> bool {
-        self.key == other.key
-    }
-}
-
-impl Eq for FinishedRequest {}
-
-impl PartialOrd for FinishedRequest {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for FinishedRequest {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key.cmp(&other.key)
-    }
-}
-
 /// Holds finished requests until no request that arrived earlier can still finish. Limited in number and in time.
 #[derive(Default)]
 pub(crate) struct ArrivalOrder {
-    finished: BinaryHeap<FinishedRequest>,
+    /// By arrival, then by the order of finishing.
+    finished: BTreeMap<(Nanos, u64), Request>,
     added: u64,
     last: Option<Nanos>,
     latest: Option<Nanos>,
@@ -327,20 +291,20 @@ impl ArrivalOrder {
             return;
         }
         self.latest = self.latest.max(request.complete);
-        self.finished.push(FinishedRequest { key: Reverse((request.arrival, self.added)), request });
+        self.finished.insert((request.arrival, self.added), request);
         self.added += 1;
     }
 
     /// The next request, if no request can precede it. `oldest_open` is the arrival of the oldest request in progress.
     pub(crate) fn pop(&mut self, oldest_open: Option<Nanos>) -> Option<Request> {
-        let arrival = self.finished.peek()?.request.arrival;
+        let (arrival, _) = *self.finished.first_key_value()?.0;
         let waited = self.latest.is_some_and(|latest| latest - arrival > LONGEST_WAIT);
         let free = oldest_open.is_none_or(|open| arrival <= open);
         if !free && !waited && self.finished.len() <= MOST_HELD {
             return None;
         }
         self.last = Some(arrival);
-        self.finished.pop().map(|held| held.request)
+        self.finished.pop_first().map(|(_, request)| request)
     }
 }
 
@@ -455,8 +419,8 @@ mod tests {
 
     fn recorded(records: &[Vec<u8>]) -> (RecordPipeline, Batch) {
         let kernel = KernelFormat::from_files(&phone()).unwrap();
-        assert!(kernel.events().iter().any(|event| event == "mmc/mmc_request_start"));
-        assert!(!kernel.events().iter().any(|event| event.starts_with("ufs")));
+        assert!(kernel.events.iter().any(|event| event == "mmc/mmc_request_start"));
+        assert!(!kernel.events.iter().any(|event| event.starts_with("ufs")));
         let mut watched = WatchedDevices::new(BTreeMap::from([(179 << 20, "mmcblk0".to_owned())]));
         watched.mounted_on(BTreeMap::from([(179 << 20 | 3, "mmcblk0p3".to_owned())]));
         let mut pipeline = RecordPipeline::new(kernel, watched);
@@ -482,7 +446,7 @@ mod tests {
         assert_eq!(request.arrival, Nanos(1_000));
         let times = [request.start, request.issue, request.complete].map(|time| time.unwrap().0);
         assert_eq!(times, [2_000, 6_000, 7_000]);
-        let ledger = pipeline.ledger();
+        let ledger = &pipeline.ledger;
         assert_eq!((batch.len(), ledger.seen, ledger.paired, ledger.unpaired), (1, 7, 1, 0));
         assert_eq!(batch.devices().get(request.device.unwrap()), Some("mmcblk0"));
     }

@@ -88,9 +88,12 @@ pub struct TracefsRecorder {
     shared: Arc<RecorderShared>,
     batches: Option<Receiver<Batch>>,
     worker: Option<JoinHandle<RecordOutcome>>,
-    disks: Vec<TargetDisk>,
-    choice_reason: Option<String>,
-    header: TraceHeader,
+    /// The disks that are recorded.
+    pub disks: Vec<TargetDisk>,
+    /// Why these disks are recorded, as a text, if none was named.
+    pub choice_reason: Option<String>,
+    /// The origin of the trace, as known at the start, for the beginning of a file.
+    pub header: TraceHeader,
 }
 
 impl TracefsRecorder {
@@ -123,10 +126,10 @@ impl TracefsRecorder {
         let local = options.target == RecordTarget::Local;
         let filter: Vec<_> = disks.iter().map(|disk| format!("dev == {}", disk.device)).collect();
         let setup = RecordSetup {
-            events: kernel.events().to_vec(),
+            events: kernel.events.clone(),
             filter: filter.join(" || "),
             buffer_kb: options.buffer_kb.unwrap_or(if local { 8192 } else { 1024 }),
-            page_bytes: kernel.layout().page_bytes(),
+            page_bytes: kernel.layout.page_bytes(),
             events_per_page: kernel.events_per_page(),
             interval: options.interval.unwrap_or(Duration::from_millis(if local { 20 } else { 200 })),
             registers: registers::script(&disks),
@@ -159,21 +162,6 @@ impl TracefsRecorder {
             .map_err(|error| Error::new(ErrorClass::Io, format!("cannot start a thread: {error}")))?;
         let chosen = options.devices.is_empty().then(|| all.default_reason());
         Ok(Self { shared, batches: Some(batches), worker: Some(worker), disks, choice_reason: chosen, header })
-    }
-
-    /// The disks that are recorded.
-    pub fn disks(&self) -> &[TargetDisk] {
-        &self.disks
-    }
-
-    /// Why these disks are recorded, as a text, if none was named.
-    pub fn choice_reason(&self) -> Option<&str> {
-        self.choice_reason.as_deref()
-    }
-
-    /// The origin of the trace, as known at the start, for the beginning of a file.
-    pub fn header(&self) -> &TraceHeader {
-        &self.header
     }
 
     /// The next batch, in order of arrival; `None` if none arrives within `timeout`, or if the recording has ended.
@@ -292,13 +280,13 @@ impl RecorderWorker {
         }
         let cpus = self.pipeline.cpus();
         let mut remarks = self.remarks(&cpus);
-        if self.pipeline.ledger().kept == 0 {
+        if self.pipeline.ledger.kept == 0 {
             remarks.push("no request was recorded".to_owned());
         }
         header.note = Some(note(header.note.as_deref(), &remarks, interrupted.as_ref()));
         let activity = self.pipeline.activity(&self.transport.saved_names());
         header.activity = activity.to_json();
-        RecordOutcome { ledger: self.pipeline.ledger().clone(), header, activity, cpus, remarks, interrupted }
+        RecordOutcome { ledger: self.pipeline.ledger.clone(), header, activity, cpus, remarks, interrupted }
     }
 
     /// An error if all recorded disks have been removed; else `None`.
@@ -349,7 +337,7 @@ impl RecorderWorker {
             let is_own = |task| *own.entry(task).or_insert_with(|| transport.is_own(task));
             let batch = pipeline.take_batch(at_least, is_own, &mut live.meter);
             live.processes = pipeline.processes().clone();
-            live.ledger = pipeline.ledger().clone();
+            live.ledger = pipeline.ledger.clone();
             drop(live);
             let Some(batch) = batch else { return any };
             any = true;

@@ -28,7 +28,8 @@ const STAMP_BITS: u32 = 59;
 /// Offsets of the parts of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingPageLayout {
-    order: KernelByteOrder,
+    /// The byte order of the pages.
+    pub order: KernelByteOrder,
     commit_at: usize,
     commit_size: usize,
     data_at: usize,
@@ -81,11 +82,6 @@ impl RingPageLayout {
     /// Maximum number of records of at least `record_bytes` bytes in a page.
     pub fn records_per_page(&self, record_bytes: usize) -> usize {
         self.data_size / (record_bytes + 4) + 1
-    }
-
-    /// The byte order of the pages.
-    pub fn order(&self) -> KernelByteOrder {
-        self.order
     }
 
     /// Starts reading a page.
@@ -166,18 +162,14 @@ enum PageEvent<'a> {
 #[derive(Clone, Debug)]
 pub struct RingPage<'a> {
     order: KernelByteOrder,
-    lost: LostEvents,
+    /// Events lost before this page.
+    pub lost: LostEvents,
     time: u64,
     records: &'a [u8],
     at: usize,
 }
 
 impl<'a> RingPage<'a> {
-    /// Events lost before this page.
-    pub fn lost(&self) -> LostEvents {
-        self.lost
-    }
-
     fn damaged(&mut self) -> Error {
         let at = self.at;
         self.at = self.records.len();

@@ -87,10 +87,10 @@ impl TraceDatReader {
         let mut contents = TraceDatContents::read(&mut parser)?;
         let kernel = KernelFormat::of_any_events(&contents.files)?;
         let names = event_names(&contents.files);
-        if kernel.layout().page_bytes() as u64 != contents.page_bytes {
+        if kernel.layout.page_bytes() as u64 != contents.page_bytes {
             return Err(nonsense("page size", contents.page_bytes));
         }
-        let mut page = vec![0; kernel.layout().page_bytes()];
+        let mut page = vec![0; kernel.layout.page_bytes()];
         let chosen = choose(&mut parser, &contents, &kernel, &mut page)?;
         let buffer = contents.buffers.swap_remove(chosen);
         let main = buffer.name.is_empty();
@@ -142,7 +142,7 @@ impl TraceDatReader {
         for mut cpu in self.pages.clone().into_iter().map(CpuPageReader::new) {
             while !cpu.is_empty() {
                 if cpu.page(&mut self.parser, self.compression, &mut self.page)? {
-                    self.pipeline.kernel().numbers(&self.page, |number| *counts.entry(number).or_default() += 1);
+                    self.pipeline.kernel.numbers(&self.page, |number| *counts.entry(number).or_default() += 1);
                 }
             }
         }
@@ -274,7 +274,7 @@ impl TraceSource for TraceDatReader {
     }
 
     fn ledger(&self) -> Ledger {
-        self.pipeline.ledger().clone()
+        self.pipeline.ledger.clone()
     }
 
     fn header(&self) -> TraceHeader {

@@ -269,7 +269,7 @@ enum Value {
 
 fn value(field: &EventFormatField, record: &[u8]) -> Option<Value> {
     let order = KernelByteOrder::Little;
-    if field.is_text() {
+    if field.is_text {
         return Some(Value::Text(field.text(order, record)?.to_vec()));
     }
     let number = field.number(order, record)? as u64;
@@ -279,7 +279,7 @@ fn value(field: &EventFormatField, record: &[u8]) -> Option<Value> {
 }
 
 fn event(format: &EventFormat, unknown: Unknown, time: u64, record: &[u8]) -> Message {
-    let fields = || format.fields().filter(|field| !field.name.starts_with("common_"));
+    let fields = || format.fields.iter().filter(|field| !field.name.starts_with("common_"));
     let order = KernelByteOrder::Little;
     let pid = format.field("common_pid").unwrap().number(order, record).unwrap();
     let head = Message::default().number(1, time).number(2, pid as u64);
@@ -313,7 +313,7 @@ fn event(format: &EventFormat, unknown: Unknown, time: u64, record: &[u8]) -> Me
 
 /// A `GenericEventDescriptor`.
 fn description(format: &EventFormat) -> Message {
-    let fields = (1..).zip(format.fields().filter(|field| !field.name.starts_with("common_")));
+    let fields = (1..).zip(format.fields.iter().filter(|field| !field.name.starts_with("common_")));
     let message = fields.fold(Message::default().bytes(1, &format.name), |message, (number, field)| {
         message.bytes(2, Message::default().bytes(1, &field.name).number(3, number))
     });
@@ -332,7 +332,7 @@ pub fn perfetto_trace(files: &Files, cpus: &[Vec<u8>], unknown: Unknown, period:
     let mut events = Vec::new();
     for (cpu, pages) in (0u64..).zip(cpus) {
         for page in pages.chunks(PAGE) {
-            for record in kernel.layout().open(page).unwrap() {
+            for record in kernel.layout.open(page).unwrap() {
                 let record = record.unwrap();
                 let id = u16::from_le_bytes([record.data[0], record.data[1]]);
                 events.push((record.time, cpu, event(&formats[&id], unknown, record.time, record.data)));

@@ -243,7 +243,7 @@ fn times_add_up_over_deltas_extends_stamps_and_discarded_records() {
         let layout = page.layout();
         assert_eq!(layout.page_bytes(), 4096);
         let records = layout.open(&bytes).unwrap();
-        assert_eq!(records.lost(), LostEvents::None);
+        assert_eq!(records.lost, LostEvents::None);
         let found: Vec<_> = records
             .map(|record| {
                 let record = record.unwrap();
@@ -279,7 +279,7 @@ fn lost_events_are_told_with_their_number_where_there_is_room() {
         page.head(1, 0).word(0);
         let count = page.number(1234, long);
         let layout = page.layout();
-        let lost = |flags, behind: &[u8]| layout.open(&page.page(0, flags, behind)).unwrap().lost();
+        let lost = |flags, behind: &[u8]| layout.open(&page.page(0, flags, behind)).unwrap().lost;
         assert_eq!(lost(MISSED | STORED, &count), LostEvents::Count(1234));
         assert_eq!(lost(MISSED, &count), LostEvents::Unknown);
         assert_eq!(lost(0, &count), LostEvents::None);

@@ -297,9 +297,9 @@ fn disks_that_come_or_go_are_named_at_the_end() {
         let (mut old, unused) = (Loop::mounted(), Loop::new());
         // Without a name all disks are recorded, but for loop devices that back nothing.
         let recorder = TracefsRecorder::start(&RecordOptions { target, ..RecordOptions::default() }).unwrap();
-        assert!(recorder.disks().iter().any(|disk| disk.name == old.name()));
-        assert!(recorder.disks().iter().all(|disk| disk.name != unused.name()));
-        assert!(recorder.choice_reason().unwrap().contains(unused.name()));
+        assert!(recorder.disks.iter().any(|disk| disk.name == old.name()));
+        assert!(recorder.disks.iter().all(|disk| disk.name != unused.name()));
+        assert!(recorder.choice_reason.as_ref().unwrap().contains(unused.name()));
         let (new, gone) = (Loop::mounted(), old.name().to_owned());
         old.remove();
         new.read();

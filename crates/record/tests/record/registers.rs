@@ -137,7 +137,7 @@ fn a_disk_that_has_no_such_registers_is_no_gap() {
     let disk = LoopDisk::new();
     let options = RecordOptions { devices: vec![disk.device.clone()], ..RecordOptions::default() };
     let recorder = TracefsRecorder::start(&options).unwrap();
-    assert_eq!(recorder.header().registers, None);
+    assert_eq!(recorder.header.registers, None);
     drop(recorder);
     // A memory card has no EXT_CSD.
     let there = card(&disk, &[]);

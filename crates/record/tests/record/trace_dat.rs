@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::containers::Order::{self, Little};
 use crate::containers::{PAGE, Packing, capture, version_6_of, version_7_of};
 use emmclab_record::{Files, open_trace};
-use emmclab_trace::{ErrorClass, ReadOptions, Request, Result};
+use emmclab_trace::{ErrorClass, ReadOptions, Request, Result, TraceReader};
 
 /// The texts and the pages of each CPU of the host's stream.
 fn host() -> (Files, Vec<Vec<u8>>) {
@@ -26,7 +26,7 @@ fn version_7(packing: Packing) -> Vec<u8> {
     version_7_of(packing, &[("", &cpus)], &files)
 }
 
-fn read(bytes: &[u8]) -> Result<Vec<Request>> {
+fn open_and_read(bytes: &[u8]) -> Result<(TraceReader, Vec<Request>)> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     let mut reader = open_trace(file.path(), &ReadOptions::default())?;
@@ -34,6 +34,12 @@ fn read(bytes: &[u8]) -> Result<Vec<Request>> {
     while let Some(batch) = reader.next_batch()? {
         out.extend(batch.iter());
     }
+    Ok((reader, out))
+}
+
+/// The requests of a file in which every one is complete.
+fn read(bytes: &[u8]) -> Result<Vec<Request>> {
+    let (reader, out) = open_and_read(bytes)?;
     let (ledger, header) = (reader.ledger(), reader.header());
     assert_eq!((ledger.kept, ledger.unpaired), (out.len() as u64, 0));
     assert_eq!((header.format.as_str(), header.clock.as_str()), ("trace-cmd", "monotonic"));
@@ -65,7 +71,6 @@ fn of_several_buffers_the_one_with_block_events_is_read() {
 
 #[test]
 fn what_the_kernel_lost_is_counted() {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
     // A second section of options, which the end of the first one names.
     let statistics = b"CPU: 1\nentries: 0\noverrun: 3\ncommit overrun: 0\ndropped events: 4\n\0";
     let option = [&2u16.to_le_bytes()[..], &(statistics.len() as u32).to_le_bytes(), statistics].concat();
@@ -74,9 +79,7 @@ fn what_the_kernel_lost_is_counted() {
     let at = bytes.len();
     bytes[at - 8..].copy_from_slice(&(at as u64).to_le_bytes());
     Packing::None.section(&mut bytes, 0, &[option, end].concat());
-    file.write_all(&bytes).unwrap();
-    let mut reader = open_trace(file.path(), &ReadOptions::default()).unwrap();
-    while reader.next_batch().unwrap().is_some() {}
+    let (reader, _) = open_and_read(&bytes).unwrap();
     assert_eq!(reader.ledger().lost, 7);
     assert_eq!(reader.header().note.as_deref(), Some("CPU 1 lost 7 events"));
 }
@@ -159,7 +162,7 @@ fn a_file_that_was_compressed_as_a_whole_is_read_as_it_is() {
     packed.write_all(&version_6()).unwrap();
     let packed = packed.finish().unwrap();
     assert_eq!(read(&packed).unwrap(), read(&version_6()).unwrap());
-    let error = open_and_read(&packed[..packed.len() / 2]).unwrap_err();
+    let error = open_and_read(&packed[..packed.len() / 2]).err().unwrap();
     assert!(error.to_string().contains("byte "), "{error}");
 }
 
@@ -169,10 +172,10 @@ fn what_cannot_be_read_is_said_with_a_way_out() {
     let mut bytes = version_6();
     let at = bytes.windows(19).position(|found| found == b"local global [mono]").unwrap();
     bytes[at..at + 19].copy_from_slice(b"[counter] mono     ");
-    let error = open_and_read(&bytes).unwrap_err();
+    let error = open_and_read(&bytes).err().unwrap();
     assert_eq!(error.kind(), ErrorClass::Unsupported, "{error}");
     assert!(error.hint_text().unwrap().contains("-C mono"));
-    assert_eq!(open_and_read(b"").unwrap_err().kind(), ErrorClass::Empty);
+    assert_eq!(open_and_read(b"").err().unwrap().kind(), ErrorClass::Empty);
 }
 
 #[test]
@@ -188,7 +191,7 @@ fn a_file_cut_or_damaged_anywhere_is_an_error_and_never_a_panic() {
             let _ = open_and_read(&bytes);
         }
     }
-    let error = open_and_read(b"\x17\x08\x44tracing8\0\0\x08\0\x10\0\0").unwrap_err();
+    let error = open_and_read(b"\x17\x08\x44tracing8\0\0\x08\0\x10\0\0").err().unwrap();
     assert_eq!(error.kind(), ErrorClass::Unsupported);
 }
 
@@ -201,16 +204,4 @@ fn the_fuzz_corpus_never_panics() {
         files += 1;
     }
     assert!(files > 0, "the corpus is missing");
-}
-
-/// As `read`, of a file that may hold anything.
-fn open_and_read(bytes: &[u8]) -> Result<usize> {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(bytes).unwrap();
-    let mut reader = open_trace(file.path(), &ReadOptions::default())?;
-    let mut count = 0;
-    while let Some(batch) = reader.next_batch()? {
-        count += batch.len();
-    }
-    Ok(count)
 }
