@@ -41,7 +41,7 @@ pub fn read(sources: &[RegisterSource<'_>]) -> Result<RegisterReport> {
         (None, false, _) if !files.is_empty() => {
             ext_csd::ExtCsdRegister::unknown_register().with_files(&files).map(|found| found.report())
         }
-        (None, false, [only]) if ufs::may_be_ufs(only.bytes) => {
+        (None, false, [only]) if ufs::may_be_raw(only.bytes) => {
             ufs::UfsDescriptors::read(sources).map(|found| found.report())
         }
         // A single file is a register that is damaged, or something else; the reader reports what is wrong.

@@ -266,6 +266,8 @@ fn enhanced(register: &ExtCsdRegister) -> Option<RegisterCapacity> {
 struct SettingCollector<'a> {
     register: &'a ExtCsdRegister,
     rows: Vec<DerivedSetting>,
+    /// Notes on values that have no setting.
+    notes: &'a mut Vec<String>,
 }
 
 impl SettingCollector<'_> {
@@ -273,15 +275,19 @@ impl SettingCollector<'_> {
         let from: Vec<_> = from.iter().map(|field| self.register.field_with_value(*field)).collect();
         self.rows.push(DerivedSetting { key, value: format!("{value}"), from: from.join(", ") });
     }
+
+    fn note(&mut self, field: RegisterField, text: &str) {
+        self.notes.push(format!("{}: {text}", self.register.field_with_value(field)));
+    }
 }
 
 /// Returns every setting except capacity and blocks in SLC mode, and adds notes on values that have no setting.
 fn settings_of(register: &ExtCsdRegister, notes: &mut Vec<String>) -> Vec<DerivedSetting> {
-    let mut settings = SettingCollector { register, rows: Vec::new() };
+    let mut settings = SettingCollector { register, rows: Vec::new(), notes };
     if register.supported_value(fields::SEC_COUNT) == Some(NO_SECTORS) {
-        notes.push(format!("{}: all bits are set, which is no capacity", register.field_with_value(fields::SEC_COUNT)));
+        settings.note(fields::SEC_COUNT, "all bits are set, which is no capacity");
     }
-    cache(&mut settings, notes);
+    cache(&mut settings);
     if let Some(value) = register.supported_value(fields::WR_REL_PARAM) {
         settings.set("features.reliable_write", value >> 2 & 1 == 1, &[fields::WR_REL_PARAM]);
     }
@@ -290,22 +296,19 @@ fn settings_of(register: &ExtCsdRegister, notes: &mut Vec<String>) -> Vec<Derive
     {
         if let Some(entries) = register.supported_value(field) {
             if entries == 1 || entries > MOST_PACKED {
-                notes.push(format!(
-                    "{}: a packed command of the model has 2 to {MOST_PACKED} entries",
-                    register.field_with_value(field)
-                ));
+                settings.note(field, &format!("a packed command of the model has 2 to {MOST_PACKED} entries"));
             }
             settings.set(key, if entries == 1 { 0 } else { entries.min(MOST_PACKED) }, &[field]);
         }
     }
-    queue(&mut settings, notes);
+    queue(&mut settings);
     bus(&mut settings);
-    enhanced_area(&mut settings, notes);
-    without_settings(register, notes);
+    enhanced_area(&mut settings);
+    without_settings(&mut settings);
     settings.rows
 }
 
-fn cache(settings: &mut SettingCollector<'_>, notes: &mut Vec<String>) {
+fn cache(settings: &mut SettingCollector<'_>) {
     let register = settings.register;
     let Some(units) = register.supported_value(fields::CACHE_SIZE) else { return };
     settings.set("cache.size_kb", units / 8, &[fields::CACHE_SIZE]);
@@ -313,16 +316,12 @@ fn cache(settings: &mut SettingCollector<'_>, notes: &mut Vec<String>) {
         return;
     }
     if !register.is_whole() {
-        notes.push(format!(
-            "{}: old versions of mmc-utils print 8 times the size of the cache; debugfs has the register itself",
-            register.field_with_value(fields::CACHE_SIZE)
-        ));
+        let text = "old versions of mmc-utils print 8 times the size of the cache; debugfs has the register itself";
+        settings.note(fields::CACHE_SIZE, text);
     }
     if register.supported_value(fields::CACHE_CTRL).is_some_and(|state| state & 1 == 0) {
-        notes.push(format!(
-            "{}: the cache was off when the register was read; the preset has it on, as Linux switches it on",
-            register.field_with_value(fields::CACHE_CTRL)
-        ));
+        let text = "the cache was off when the register was read; the preset has it on, as Linux switches it on";
+        settings.note(fields::CACHE_CTRL, text);
     }
     if let Some(policy) = register.supported_value(fields::CACHE_FLUSH_POLICY) {
         let policy = if policy & 1 == 1 { "\"fifo\"" } else { "\"lru\"" };
@@ -335,18 +334,16 @@ fn cache(settings: &mut SettingCollector<'_>, notes: &mut Vec<String>) {
     }
 }
 
-fn queue(settings: &mut SettingCollector<'_>, notes: &mut Vec<String>) {
+fn queue(settings: &mut SettingCollector<'_>) {
     let register = settings.register;
     match (register.supported_value(fields::CMDQ_SUPPORT), register.supported_value(fields::CMDQ_DEPTH)) {
         (Some(support), Some(depth)) if support & 1 == 1 => {
             let from = [fields::CMDQ_SUPPORT, fields::CMDQ_DEPTH];
             settings.set("controller.queue_depth", (depth & 0x1f) + 1, &from);
             if register.supported_value(fields::CMDQ_MODE_EN).is_some_and(|mode| mode & 1 == 0) {
-                notes.push(format!(
-                    "{}: the command queue was off when the register was read; `--set controller.queue_depth=1` \
-                     simulates a host that does not use it",
-                    register.field_with_value(fields::CMDQ_MODE_EN)
-                ));
+                let text = "the command queue was off when the register was read; `--set controller.queue_depth=1` simulates \
+                            a host that does not use it";
+                settings.note(fields::CMDQ_MODE_EN, text);
             }
         }
         (Some(support), _) if support & 1 == 0 => {
@@ -369,7 +366,7 @@ fn bus(settings: &mut SettingCollector<'_>) {
     }
 }
 
-fn enhanced_area(settings: &mut SettingCollector<'_>, notes: &mut Vec<String>) {
+fn enhanced_area(settings: &mut SettingCollector<'_>) {
     let register = settings.register;
     if enhanced_bytes(register).is_none_or(|bytes| bytes == 0) {
         return;
@@ -377,28 +374,25 @@ fn enhanced_area(settings: &mut SettingCollector<'_>, notes: &mut Vec<String>) {
     settings.set("slc.mode", "\"region\"", &[fields::PARTITIONS_ATTRIBUTE]);
     settings.set("slc.fold_after_us", "0.0", &[fields::PARTITIONS_ATTRIBUTE]);
     if register.supported_value(fields::ENH_START_ADDR).is_some_and(|begin| begin > 0) {
-        notes.push(format!(
-            "{}: the enhanced area of the model is at the beginning of the address space",
-            register.field_with_value(fields::ENH_START_ADDR)
-        ));
+        settings
+            .note(fields::ENH_START_ADDR, "the enhanced area of the model is at the beginning of the address space");
     }
 }
 
 /// Adds notes on features for which the device model has no setting.
-fn without_settings(register: &ExtCsdRegister, notes: &mut Vec<String>) {
-    for (field, what) in [
+fn without_settings(settings: &mut SettingCollector<'_>) {
+    let partitions = "the model has no general purpose partitions";
+    for (field, text) in [
         (fields::BKOPS_SUPPORT, "background operations are modelled as idle collection, see gc.idle_after_us"),
         (fields::BOOT_SIZE_MULT, "the model has no boot partitions; a served card has them"),
         (fields::RPMB_SIZE_MULT, "the model has no RPMB partition; a served card has one"),
+        (fields::GP_SIZE_MULT_1, partitions),
+        (fields::GP_SIZE_MULT_2, partitions),
+        (fields::GP_SIZE_MULT_3, partitions),
+        (fields::GP_SIZE_MULT_4, partitions),
     ] {
-        if register.supported_value(field).is_some_and(|value| value > 0) {
-            notes.push(format!("{}: {what}", register.field_with_value(field)));
-        }
-    }
-    let partitions = [fields::GP_SIZE_MULT_1, fields::GP_SIZE_MULT_2, fields::GP_SIZE_MULT_3, fields::GP_SIZE_MULT_4];
-    for field in partitions {
-        if register.supported_value(field).is_some_and(|value| value > 0) {
-            notes.push(format!("{}: the model has no general purpose partitions", register.field_with_value(field)));
+        if settings.register.supported_value(field).is_some_and(|value| value > 0) {
+            settings.note(field, text);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::fields::FIELDS;
 use super::forms::DescriptorValue;
-use super::{LogicalUnit, NEWEST, UfsDescriptors, format_value};
+use super::{NEWEST, UfsDescriptors, format_value};
 use crate::report::{
     DerivedSetting, FactCollector, FieldRow, RegisterCapacity, RegisterFact, RegisterReport, RegisterValue,
     end_of_life, life_used, size, yes_or_no,
@@ -269,25 +269,23 @@ fn dedicated(descriptors: &UfsDescriptors) -> Option<(u64, Option<u32>)> {
 /// Returns every setting except capacity and blocks in SLC mode, and adds notes on values that have no setting.
 fn settings_of(descriptors: &UfsDescriptors, notes: &mut Vec<String>) -> Vec<DerivedSetting> {
     let mut rows = Vec::new();
-    let mut set = |key, value: String, from: String| rows.push(DerivedSetting { key, value, from });
     if let Some((depth, from)) = queue_depth(descriptors) {
-        set("controller.queue_depth", depth.to_string(), from);
+        rows.push(DerivedSetting { key: "controller.queue_depth", value: depth.to_string(), from });
     }
+    let mut set = |key, value: String, field| {
+        rows.push(DerivedSetting { key, value, from: descriptors.field_with_value(field) });
+    };
     if let Some(lanes) = descriptors.number("PA_ActiveTxDataLanes") {
         if (1..=2).contains(&lanes) {
-            set("interface.lanes", lanes.to_string(), descriptors.field_with_value("PA_ActiveTxDataLanes"));
+            set("interface.lanes", lanes.to_string(), "PA_ActiveTxDataLanes");
         } else {
-            notes.push(format!(
-                "{}: a link has 1 or 2 lanes; left out",
-                descriptors.field_with_value("PA_ActiveTxDataLanes")
-            ));
+            let stated = descriptors.field_with_value("PA_ActiveTxDataLanes");
+            notes.push(format!("{stated}: a link has 1 or 2 lanes; left out"));
         }
     }
     if let Some(gear) = descriptors.text("PA_TxGear") {
         match gear.strip_prefix("HS_GEAR").filter(|number| matches!(*number, "1" | "2" | "3" | "4" | "5")) {
-            Some(number) => {
-                set("interface.gear", format!("\"hs_g{number}\""), descriptors.field_with_value("PA_TxGear"));
-            }
+            Some(number) => set("interface.gear", format!("\"hs_g{number}\""), "PA_TxGear"),
             None => notes.push(format!(
                 "{}: no high-speed gear; the link was asleep or slow when it was read, so it is left out",
                 descriptors.field_with_value("PA_TxGear")
@@ -295,11 +293,9 @@ fn settings_of(descriptors: &UfsDescriptors, notes: &mut Vec<String>) -> Vec<Der
         }
     }
     match (descriptors.has_booster(), write_booster(descriptors)) {
-        (Some(false), _) => {
-            without_booster(&mut set, &descriptors.field_with_value("dExtendedUFSFeaturesSupport"));
-        }
+        (Some(false), _) => without_booster(&mut set, "dExtendedUFSFeaturesSupport"),
         (Some(true), None) if descriptors.number("bWriteBoosterBufferType") == Some(1) => {
-            without_booster(&mut set, &descriptors.field_with_value("dNumSharedWriteBoosterBufferAllocUnits"));
+            without_booster(&mut set, "dNumSharedWriteBoosterBufferAllocUnits");
         }
         (Some(true), Some(_)) => booster(descriptors, &mut set),
         _ => {}
@@ -308,24 +304,21 @@ fn settings_of(descriptors: &UfsDescriptors, notes: &mut Vec<String>) -> Vec<Der
     rows
 }
 
-fn booster(descriptors: &UfsDescriptors, set: &mut impl FnMut(&'static str, String, String)) {
-    set("slc.mode", "\"cache\"".to_owned(), descriptors.field_with_value("dExtendedUFSFeaturesSupport"));
+fn booster(descriptors: &UfsDescriptors, set: &mut impl FnMut(&'static str, String, &'static str)) {
+    set("slc.mode", "\"cache\"".to_owned(), "dExtendedUFSFeaturesSupport");
     if let Some(preserves) = descriptors.number("bWriteBoosterBufferPreserveUserSpaceEn") {
-        let from = descriptors.field_with_value("bWriteBoosterBufferPreserveUserSpaceEn");
-        set("slc.preserve_user_space", (preserves == 1).to_string(), from);
+        set("slc.preserve_user_space", (preserves == 1).to_string(), "bWriteBoosterBufferPreserveUserSpaceEn");
     }
-    let from = descriptors.field_with_value("bWriteBoosterBufferType");
-    let is_of = |unit: &&LogicalUnit, number| unit.number == number;
     let unit = match dedicated(descriptors) {
         Some((_, number)) if descriptors.number("bWriteBoosterBufferType") != Some(1) => {
-            descriptors.units().iter().find(|unit| is_of(unit, number)).map_or(0, |unit| unit.bytes >> 20)
+            descriptors.units().iter().find(|unit| unit.number == number).map_or(0, |unit| unit.bytes >> 20)
         }
         _ => 0,
     };
-    set("slc.dedicated_mb", unit.to_string(), from);
+    set("slc.dedicated_mb", unit.to_string(), "bWriteBoosterBufferType");
 }
 
-fn without_booster(set: &mut impl FnMut(&'static str, String, String), from: &str) {
+fn without_booster(set: &mut impl FnMut(&'static str, String, &'static str), field: &'static str) {
     for (key, value) in [
         ("slc.mode", "\"off\""),
         ("slc.blocks", "0"),
@@ -335,7 +328,7 @@ fn without_booster(set: &mut impl FnMut(&'static str, String, String), from: &st
         ("slc.preserve_user_space", "false"),
         ("slc.dedicated_mb", "0"),
     ] {
-        set(key, value.to_owned(), from.to_owned());
+        set(key, value.to_owned(), field);
     }
 }
 

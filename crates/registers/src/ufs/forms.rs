@@ -259,7 +259,7 @@ pub(super) fn read_raw(content: &[u8]) -> Result<Option<Vec<FieldValue>>> {
 }
 
 /// Whether a file begins like raw descriptors.
-pub(super) fn may_be_raw(content: &[u8]) -> bool {
+pub(crate) fn may_be_raw(content: &[u8]) -> bool {
     bytes_of(content).is_some()
 }
 

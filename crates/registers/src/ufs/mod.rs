@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use emmclab_base::{Error, ErrorClass, Result};
 use fields::{DescriptorField, DescriptorKind, FIELDS};
+pub(crate) use forms::may_be_raw;
 use forms::{DescriptorValue, FieldValue};
 
 use crate::{RegisterSource, text_of};
@@ -231,11 +232,6 @@ fn format_value(given: &DescriptorValue) -> String {
 /// Whether the first bytes of a file are descriptors of a UFS, as text or raw.
 pub fn is_ufs(head: &[u8]) -> bool {
     text_of(head).is_some_and(|content| forms::is_text(&content)) || forms::is_raw(head)
-}
-
-/// Whether a file begins like a raw descriptor of a UFS; it may be damaged or cut short.
-pub(crate) fn may_be_ufs(content: &[u8]) -> bool {
-    forms::may_be_raw(content)
 }
 
 /// Whether a path is that of a file with a field of a UFS.

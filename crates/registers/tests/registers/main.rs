@@ -1,7 +1,6 @@
 //! The tests of this crate through its public interface.
 #![allow(clippy::expect_used, clippy::format_collect, clippy::panic, clippy::unwrap_used, reason = "a test may fail")]
 
-mod card;
 mod damaged;
 mod ext_csd;
 mod support;
