@@ -163,7 +163,7 @@ impl LiveCore {
         for StackCommand { op, sector, sectors, modifiers, data } in parts.drain(..) {
             let command = DeviceCommand { modifiers, ..DeviceCommand::new(now, op, sector, sectors) };
             if let Some(pending) = self.pending.get_mut(&number) {
-                pending.count_command();
+                pending.open += 1;
             }
             if let Some(error) = self.stack.refusal(&command) {
                 self.refusals.count(&error, sector);

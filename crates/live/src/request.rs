@@ -42,7 +42,7 @@ pub(crate) struct PendingLiveRequest {
     tag: u64,
     pub to: Arc<dyn CompletionReceiver>,
     /// Number of commands in progress.
-    open: u32,
+    pub open: u32,
     next: RemainingWork,
     outcome: Result<Vec<u8>, RequestFailure>,
 }
@@ -105,11 +105,6 @@ impl PendingLiveRequest {
             }
         }
         Ok(pending)
-    }
-
-    /// Counts a command that was sent to the stack.
-    pub fn count_command(&mut self) {
-        self.open += 1;
     }
 
     /// Records the completion of a command.
