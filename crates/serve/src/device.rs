@@ -91,6 +91,12 @@ pub trait CompletionReceiver: Send + Sync {
     fn complete(&self, completed: &mut Vec<ServedCompletion>);
 }
 
+impl CompletionReceiver for Mutex<Vec<ServedCompletion>> {
+    fn complete(&self, completed: &mut Vec<ServedCompletion>) {
+        self.lock().unwrap_or_else(PoisonError::into_inner).append(completed);
+    }
+}
+
 /// Consecutive sectors that are all allocated or all not allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationExtent {

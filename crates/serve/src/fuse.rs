@@ -40,7 +40,7 @@ const ABORTED: Duration = Duration::from_secs(5);
 /// A thread of the serving process may use the file only while it does not hold a lock that the device needs (in Python: the interpreter
 /// lock). If the process forked a child without exec, the folder is removed only when the child ends.
 pub struct FuseFile {
-    supervisor: Supervisor,
+    pub(crate) supervisor: Supervisor,
     session: Option<BackgroundSession>,
     pending: Arc<PendingFuseReplies>,
     limits: BlockDeviceLimits,
@@ -58,7 +58,7 @@ impl FuseFile {
             );
         }
         let root = rustix::process::geteuid().is_root();
-        if !root && host_programs::fusermount().is_none() {
+        if !root && host_programs::find("fusermount3").or_else(|| host_programs::find("fusermount")).is_none() {
             return Err(host_programs::missing("fusermount3", "fuse3"));
         }
         let limits = device.limits();
@@ -67,15 +67,15 @@ impl FuseFile {
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("emmclab".to_owned())];
         let file_system = FuseFileSystem::new(device, Arc::clone(&pending));
-        let session = Session::new(file_system, supervisor.folder(), &config)
+        let session = Session::new(file_system, &supervisor.folder, &config)
             .and_then(Session::spawn)
-            .map_err(|error| Error::io(supervisor.folder(), error))?;
+            .map_err(|error| Error::io(&supervisor.folder, error))?;
         Ok(Self { supervisor, session: Some(session), pending, limits })
     }
 
     /// The path of the file.
     pub fn path(&self) -> PathBuf {
-        self.supervisor.folder().join(NAME)
+        self.supervisor.folder.join(NAME)
     }
 
     /// Size and capabilities of the device.
@@ -86,10 +86,6 @@ impl FuseFile {
     /// Maximum length of a read or write that reaches the device, in bytes.
     pub(crate) fn longest_request(&self) -> u32 {
         longest_request(&self.limits)
-    }
-
-    pub(crate) fn supervisor(&mut self) -> &mut Supervisor {
-        &mut self.supervisor
     }
 
     /// Unmounts the file and removes its folder. If other processes keep the file open, it is removed all the same, and they get errors
@@ -103,7 +99,7 @@ impl FuseFile {
 
     pub(crate) fn end(&mut self) -> emmclab_base::Result<()> {
         let Some(session) = self.session.take() else { return Ok(()) };
-        let folder = self.supervisor.folder().to_owned();
+        let folder = self.supervisor.folder.clone();
         let until = Instant::now() + PATIENCE;
         let mut outcome = host_programs::unmount_fuse(&folder);
         while outcome.is_err() && Instant::now() < until {
@@ -202,7 +198,7 @@ impl FuseFileSystem {
         let mut found: Vec<AllocationExtent> = Vec::new();
         while sector < self.limits.sectors {
             found.clear();
-            self.requests.device().extents(sector, self.limits.sectors - sector, 64, &mut found);
+            self.requests.device.extents(sector, self.limits.sectors - sector, 64, &mut found);
             if found.iter().all(|extent| extent.sectors == 0) {
                 break;
             }
@@ -597,10 +593,6 @@ struct FuseRequestSender {
 impl FuseRequestSender {
     fn new(device: Arc<dyn BlockDevice>, pending: Arc<PendingFuseReplies>) -> Self {
         Self { limits: device.limits(), device, pending, edges: Mutex::default() }
-    }
-
-    fn device(&self) -> &dyn BlockDevice {
-        &*self.device
     }
 
     fn part_sectors(&self) -> u32 {

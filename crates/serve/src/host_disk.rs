@@ -26,8 +26,8 @@ enum HostDiskDriver {
 impl HostDiskDriver {
     fn supervisor(&mut self) -> &mut Supervisor {
         match self {
-            Self::Loop(file) => file.supervisor(),
-            Self::Ublk(ublk) => ublk.supervisor(),
+            Self::Loop(file) => &mut file.supervisor,
+            Self::Ublk(ublk) => &mut ublk.supervisor,
         }
     }
 }
@@ -83,10 +83,20 @@ impl HostDisk {
             patience: options.patience,
             attached: true,
         };
-        check_direct(&disk.device)?;
-        limit(&disk.device, longest, limits.write_cache)?;
+        if !fs::read_to_string(attributes(&disk.device).join("loop/dio")).is_ok_and(|value| value.trim() == "1") {
+            // Reads and writes would go through the page cache of the file.
+            return Err(Error::new(ErrorClass::Unsupported, "the kernel refuses direct I/O on the loop device")
+                .in_file(&disk.device)
+                .hint("try blocks of 4096 bytes"));
+        }
+        // Requests have a limit, and there are flushes only with a volatile cache. Both are always set, because the kernel keeps the values
+        // of the last user of the device.
+        set(&disk.device, "queue/max_sectors_kb", &(longest.min(LONGEST_BYTES) / 1024).to_string())?;
+        set(&disk.device, "queue/write_cache", if limits.write_cache { "write back" } else { "write through" })?;
         if let Some(bytes) = options.dirty_bytes {
-            limit_dirty(&disk.device, bytes)?;
+            let refused = |error: Error| error.hint("use Linux 6.2 or later for this limit");
+            set(&disk.device, "bdi/strict_limit", "1").map_err(refused)?;
+            set(&disk.device, "bdi/max_bytes", &bytes.to_string()).map_err(refused)?;
         }
         Ok(disk)
     }
@@ -127,7 +137,7 @@ impl HostDisk {
     pub fn add_partition(&self, number: u32, first_sector: u64, sectors: u64) -> Result<()> {
         let mut command = host_programs::tool("addpart", "util-linux")?;
         command.arg(&self.device).args([number.to_string(), first_sector.to_string(), sectors.to_string()]);
-        host_programs::run(command).map(drop)
+        host_programs::run(ErrorClass::Io, command).map(drop)
     }
 
     /// Makes a file system.
@@ -167,7 +177,8 @@ impl HostDisk {
         }
         let program = PathBuf::from(command.get_program());
         let child = self.driver.supervisor().start_supervised(command, Command::spawn);
-        host_programs::wait_for_user(child.map_err(|error| Error::io(&program, error))?, &program)
+        let failed = |error| Error::io(&program, error);
+        host_programs::interruptible(child.map_err(failed)?, |mut child| child.wait())?.map_err(failed)
     }
 
     /// Unmounts the file systems in reverse order. Their data is written to the device before this returns.
@@ -306,7 +317,7 @@ impl MkfsOptions {
                 .hint("allow it to be overwritten (--overwrite)"));
         }
         command.args(arguments).args(&self.options).arg(device);
-        host_programs::run_as_asked(command).map(drop)
+        host_programs::run(ErrorClass::Config, command).map(drop)
     }
 }
 
@@ -314,7 +325,7 @@ impl MkfsOptions {
 fn existing_signature(device: &Path) -> Result<Option<String>> {
     let mut command = host_programs::tool("blkid", "util-linux")?;
     command.args(["--probe", "--output", "export"]).arg(device);
-    let found = match host_programs::run(command) {
+    let found = match host_programs::run(ErrorClass::Io, command) {
         Ok(found) => found,
         // The exit status of blkid for a device without a signature.
         Err(error) if error.to_string().contains("exit status: 2") => return Ok(None),
@@ -408,32 +419,6 @@ fn is_attach_race(error: &Error) -> bool {
     ["busy", "temporarily unavailable", "No such device", "No such file"].iter().any(|why| said.contains(why))
 }
 
-/// Limits the queue of the device: requests of at most `longest_bytes`, and flushes only with a volatile cache. Both
-/// are always set, because the kernel keeps the values of the last user of the device.
-fn limit(device: &Path, longest_bytes: u32, write_cache: bool) -> Result<()> {
-    let longest = longest_bytes.min(LONGEST_BYTES) / 1024;
-    set(device, "queue/max_sectors_kb", &longest.to_string())?;
-    set(device, "queue/write_cache", if write_cache { "write back" } else { "write through" })
-}
-
-/// Returns an error if reads and writes of the loop device go through the page cache of the file.
-fn check_direct(device: &Path) -> Result<()> {
-    let direct = fs::read_to_string(attributes(device).join("loop/dio")).is_ok_and(|value| value.trim() == "1");
-    if direct {
-        return Ok(());
-    }
-    Err(Error::new(ErrorClass::Unsupported, "the kernel refuses direct I/O on the loop device")
-        .in_file(device)
-        .hint("try blocks of 4096 bytes"))
-}
-
-/// Limits the dirty data of the device in the host's page cache.
-fn limit_dirty(device: &Path, most_bytes: u64) -> Result<()> {
-    let refused = |error: Error| error.hint("use Linux 6.2 or later for this limit");
-    set(device, "bdi/strict_limit", "1").map_err(refused)?;
-    set(device, "bdi/max_bytes", &most_bytes.to_string()).map_err(refused)
-}
-
 /// Detaches the device from the file and waits until the file is released.
 fn detach(device: &Path, file: &Path) -> Result<()> {
     let backing = attributes(device).join("loop/backing_file");
@@ -502,7 +487,7 @@ fn mount(device: &Path, options: &LinuxMountOptions) -> Result<PathBuf> {
         command.args(["-o", options]);
     }
     command.arg("--").arg(device).arg(&folder);
-    host_programs::run_as_asked(command).map_err(|error| {
+    host_programs::run(ErrorClass::Config, command).map_err(|error| {
         error.hint(
             "check that it holds a file system that this kernel knows (/proc/filesystems); `emmclab crash --guest KERNEL` mounts with \
              another kernel",

@@ -5,7 +5,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use std::{fs, io};
@@ -31,11 +31,6 @@ pub(crate) fn find(tool: &str) -> Option<PathBuf> {
 pub(crate) fn missing(tool: &str, package: &str) -> Error {
     Error::new(ErrorClass::Unsupported, format!("`{tool}` is not installed"))
         .hint(format!("install the Debian package {package}"))
-}
-
-/// The program that mounts FUSE file systems for users who are not root.
-pub(crate) fn fusermount() -> Option<PathBuf> {
-    find("fusermount3").or_else(|| find("fusermount"))
 }
 
 /// A command for a program of this package. Its messages are in English and are captured for the error.
@@ -72,7 +67,7 @@ pub(crate) fn finish(mut command: Command) -> Result<String> {
 }
 
 /// Waits for a process. If the caller is interrupted ([`interrupt`]), the process gets SIGTERM, and SIGKILL if it does not end.
-fn interruptible<T: Send + 'static>(
+pub(crate) fn interruptible<T: Send + 'static>(
     child: Child,
     wait: impl FnOnce(Child) -> io::Result<T> + Send + 'static,
 ) -> Result<io::Result<T>> {
@@ -98,37 +93,23 @@ fn interruptible<T: Send + 'static>(
     }
 }
 
-/// Runs a program to its end, or until the caller is interrupted.
-pub(crate) fn run(command: Command) -> Result<String> {
-    run_or(ErrorClass::Io, command)
-}
-
-/// As [`run`], for a program that fails because of the user's request, such as a wrong option: [`ErrorClass::Config`].
-pub(crate) fn run_as_asked(command: Command) -> Result<String> {
-    run_or(ErrorClass::Config, command)
-}
-
-fn run_or(kind: ErrorClass, mut command: Command) -> Result<String> {
+/// Runs a program to its end, or until the caller is interrupted. If it fails because of the user's request, such as a wrong option, the
+/// error is [`ErrorClass::Config`].
+pub(crate) fn run(failure: ErrorClass, mut command: Command) -> Result<String> {
     let name = name(&command);
     let child = command.spawn().map_err(|error| Error::new(ErrorClass::Io, format!("{name}: {error}")))?;
-    check_output(&name, interruptible(child, Child::wait_with_output)?, kind)
-}
-
-/// Waits for a command of the user, to its end or until the caller is interrupted.
-pub(crate) fn wait_for_user(child: Child, program: &Path) -> Result<ExitStatus> {
-    interruptible(child, |mut child| child.wait())?.map_err(|error| Error::io(program, error))
+    check_output(&name, interruptible(child, Child::wait_with_output)?, failure)
 }
 
 /// Unmounts a FUSE file system that this user mounted.
 pub(crate) fn unmount_fuse(folder: &Path) -> Result<()> {
-    let mut command = if rustix::process::geteuid().is_root() {
-        tool("umount", "mount")?
-    } else {
-        let mut command = tool(if find("fusermount3").is_some() { "fusermount3" } else { "fusermount" }, "fuse3")?;
-        command.arg("-u");
-        command
+    let (name, package, arguments): (_, _, &[&str]) = match find("fusermount3") {
+        _ if rustix::process::geteuid().is_root() => ("umount", "mount", &[]),
+        Some(_) => ("fusermount3", "fuse3", &["-u"]),
+        None => ("fusermount", "fuse3", &["-u"]),
     };
-    command.arg(folder);
+    let mut command = tool(name, package)?;
+    command.args(arguments).arg(folder);
     finish(command).map(drop)
 }
 

@@ -21,8 +21,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// A listening unix socket; its file is removed when this is dropped.
 pub(crate) struct PrivateSocket {
-    socket: OwnedFd,
-    path: PathBuf,
+    pub socket: OwnedFd,
+    pub path: PathBuf,
     /// Device and inode of its file.
     identity: (u64, u64),
 }
@@ -58,14 +58,6 @@ impl PrivateSocket {
         }
         listen(&listener.socket, BACKLOG).map_err(io)?;
         Ok(listener)
-    }
-
-    pub fn socket(&self) -> &OwnedFd {
-        &self.socket
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Supervisor {
     child: Child,
     input: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// The control groups for commands and of this process, if there are any.
     groups: Option<(PathBuf, PathBuf)>,
 }
@@ -73,10 +73,6 @@ impl Supervisor {
         let mut line = String::new();
         self.answers.read_line(&mut line).map_err(|error| failed(&error))?;
         Ok(line.trim_end_matches('\n').to_owned())
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
     }
 
     /// Calls `start`, which starts the command: it and all processes that it starts are killed with the serving process. Without control

@@ -305,23 +305,6 @@ fn a_client_that_stops_in_a_message_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn a_socket_is_replaced_only_where_its_server_is_gone() {
-    let served = Served::start();
-    let path = served.export.path().to_owned();
-    let device = Arc::new(MemoryDevice::new(1 << 16));
-    let start = |path: &Path| SdhciExport::start(device.clone(), &CardSettings::default(), path, |_| ());
-    assert!(start(&path).is_err());
-    let left = served.folder.path().join("left");
-    drop(std::os::unix::net::UnixListener::bind(&left).unwrap());
-    start(&left).unwrap().stop();
-    let file = served.folder.path().join("file");
-    fs::write(&file, "data").unwrap();
-    assert!(start(&file).is_err());
-    assert_eq!(fs::read(&file).unwrap(), b"data");
-    assert!(start(&served.folder.path().join("missing/card")).is_err());
-}
-
-#[test]
 fn settings_that_no_register_can_state_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let good = CardSettings::default;

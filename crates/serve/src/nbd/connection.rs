@@ -57,7 +57,8 @@ struct NbdConnection {
 
 /// Serves a client until it or the server ends the connection.
 pub(super) fn serve(link: Arc<NbdLink>, export: Arc<NbdExport>) {
-    link.claim_ownership();
+    // The owner of the connection sends its replies itself, many at once.
+    link.owner.get_or_init(|| thread::current().id());
     send_greeting(&mut link.state().pending.output);
     let completions = Arc::clone(&link) as Arc<dyn CompletionReceiver>;
     let phase = NbdPhase::Negotiation(NbdNegotiation::default());
@@ -66,17 +67,20 @@ pub(super) fn serve(link: Arc<NbdLink>, export: Arc<NbdExport>) {
         NbdConnection { link, completions, export, buffer, phase, batch, eager: false, deadline: None };
     loop {
         let need = connection.work();
-        connection.link.send_all();
+        // The lock is released between two system calls.
+        while connection.link.state().pending.send(&connection.link.socket) {}
         if !connection.wait(need) {
             break;
         }
     }
 }
 
-/// The client sees the end of the connection even if the device panics.
+/// The client sees the end of the connection even if the device panics; later completions are dropped.
 impl Drop for NbdConnection {
     fn drop(&mut self) {
-        self.link.close();
+        self.link.state().pending.break_off();
+        // It fails if the client has already disconnected.
+        let _ = shutdown(&self.link.socket, Shutdown::Both);
     }
 }
 
@@ -257,25 +261,8 @@ impl NbdLink {
         Ok(Self { socket, wake, state, owner: OnceLock::new() })
     }
 
-    /// Makes this thread the owner of the connection. The owner sends its replies itself, many at once.
-    pub fn claim_ownership(&self) {
-        self.owner.get_or_init(|| thread::current().id());
-    }
-
     pub fn state(&self) -> MutexGuard<'_, NbdLinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sends until the socket accepts no more. The lock is released between two system calls.
-    pub fn send_all(&self) {
-        while self.state().pending.send(&self.socket) {}
-    }
-
-    /// Closes the connection; later completions are dropped.
-    pub fn close(&self) {
-        self.state().pending.break_off();
-        // It fails if the client has already disconnected.
-        let _ = shutdown(&self.socket, Shutdown::Both);
     }
 }
 

@@ -267,7 +267,7 @@ impl NbdListener {
 
     pub fn socket(&self) -> &OwnedFd {
         match self {
-            Self::Unix(listening) => listening.socket(),
+            Self::Unix(listening) => &listening.socket,
             Self::Tcp(socket, _) => socket,
         }
     }
@@ -275,7 +275,7 @@ impl NbdListener {
     /// The address, with the actual port.
     pub fn address(&self) -> ListenAddress {
         match self {
-            Self::Unix(listening) => ListenAddress::Unix(listening.path().to_owned()),
+            Self::Unix(listening) => ListenAddress::Unix(listening.path.clone()),
             Self::Tcp(_, address) => ListenAddress::Tcp(*address),
         }
     }

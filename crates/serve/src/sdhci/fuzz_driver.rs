@@ -32,20 +32,11 @@ impl GuestMemory for TestRam {
     }
 }
 
-/// Completions, in the order of their arrival.
-#[derive(Default)]
-pub(super) struct CollectedCompletions(Mutex<Vec<ServedCompletion>>);
-
-impl CollectedCompletions {
-    pub fn take(&self) -> Vec<ServedCompletion> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl CompletionReceiver for CollectedCompletions {
-    fn complete(&self, completed: &mut Vec<ServedCompletion>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).append(completed);
-    }
+/// Has the device complete these requests; returns their completions.
+pub(super) fn completions_of(device: &MemoryDevice, requests: &mut Vec<ServedRequest>) -> Vec<ServedCompletion> {
+    let collected = Arc::new(Mutex::<Vec<ServedCompletion>>::default());
+    device.submit(requests, &(collected.clone() as Arc<dyn CompletionReceiver>));
+    std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A driver with the controller, the memory and the block device.
@@ -93,10 +84,9 @@ impl TestMachine {
     }
 
     fn submit(&mut self) {
-        let collected = Arc::new(CollectedCompletions::default());
-        let completions: Arc<dyn CompletionReceiver> = collected.clone();
-        self.device.submit(&mut self.waiting, &completions);
-        collected.take().into_iter().for_each(|completion| self.controller.card.complete(completion));
+        for completion in completions_of(&self.device, &mut self.waiting) {
+            self.controller.card.complete(completion);
+        }
     }
 
     /// Completes the requests that wait.

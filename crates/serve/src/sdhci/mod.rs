@@ -11,7 +11,6 @@ pub mod fuzz_driver;
 mod vfio;
 
 use std::fmt;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -102,7 +101,7 @@ impl SdhciExport {
         let wake = Arc::new(ThreadWaker::new().map_err(refused)?);
         let listener = PrivateSocket::listen(path)?;
         // A client may disconnect before it is accepted.
-        rustix::io::ioctl_fionbio(listener.socket(), true).map_err(refused)?;
+        rustix::io::ioctl_fionbio(&listener.socket, true).map_err(refused)?;
         let card = EmmcCard::new(settings, Arc::clone(&device));
         let function = SdhciPciFunction::new(SdhciController::new(card), device, Arc::clone(&wake));
         let thread = {
@@ -142,15 +141,12 @@ fn accept_clients(
     news: &(impl Fn(SessionEvent) + Send + 'static),
 ) {
     while !wake.is_stopping() {
-        let mut files = [
-            PollFd::from_borrowed_fd(listener.socket().as_fd(), PollFlags::IN),
-            PollFd::new(&wake.event, PollFlags::IN),
-        ];
+        let mut files = [PollFd::new(&listener.socket, PollFlags::IN), PollFd::new(&wake.event, PollFlags::IN)];
         // A signal or a lack of memory does not end the loop.
         let _ = poll(&mut files, None);
         wake.clear();
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = match rustix::net::accept_with(listener.socket(), flags) {
+        let socket = match rustix::net::accept_with(&listener.socket, flags) {
             Ok(socket) => socket,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => continue,
             Err(_) => {
@@ -159,7 +155,7 @@ fn accept_clients(
                 continue;
             }
         };
-        let (lost, is_machine) = serve(&mut function, VfioLink { socket, wake }, listener.socket(), news);
+        let (lost, is_machine) = serve(&mut function, VfioLink { socket, wake }, &listener.socket, news);
         match lost {
             ConnectionLoss::Closed if is_machine => news(SessionEvent::Disconnected),
             ConnectionLoss::Closed => news(SessionEvent::Stranger),

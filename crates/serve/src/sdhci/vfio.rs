@@ -196,23 +196,16 @@ impl VfioHeader {
     }
 }
 
-fn encode(id: u16, command: u16, flags: u32, error: u32, payload: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(HEADER_BYTES + payload.len());
-    out.extend_from_slice(&id.to_ne_bytes());
-    out.extend_from_slice(&command.to_ne_bytes());
-    out.extend_from_slice(&((HEADER_BYTES + payload.len()) as u32).to_ne_bytes());
-    out.extend_from_slice(&flags.to_ne_bytes());
-    out.extend_from_slice(&error.to_ne_bytes());
-    out.extend_from_slice(payload);
-    out
-}
-
 /// The reply to a command, or the error reply.
 pub(super) fn reply(to: &VfioHeader, outcome: Result<&[u8], Errno>) -> Vec<u8> {
-    match outcome {
-        Ok(payload) => encode(to.id, to.command, REPLY, 0, payload),
-        Err(errno) => encode(to.id, to.command, REPLY | ERROR, errno.raw_os_error().unsigned_abs(), &[]),
-    }
+    let (flags, error, payload) = match outcome {
+        Ok(payload) => (REPLY, 0, payload),
+        Err(errno) => (REPLY | ERROR, errno.raw_os_error().unsigned_abs(), &[][..]),
+    };
+    let bytes = (HEADER_BYTES + payload.len()) as u32;
+    let [id, command] = [to.id, to.command].map(u16::to_ne_bytes);
+    let words = [bytes, flags, error].map(u32::to_ne_bytes);
+    [&id[..], &command, words.as_flattened(), payload].concat()
 }
 
 /// A message that was received.

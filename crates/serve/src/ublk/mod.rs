@@ -60,7 +60,7 @@ impl Default for UblkOptions {
 
 /// A ublk device with the threads that serve it. The kernel does not scan for partitions; `partx -a` adds them.
 pub(crate) struct UblkDevice {
-    supervisor: Supervisor,
+    pub(crate) supervisor: Supervisor,
     control: UblkControl,
     /// N in `/dev/ublkbN`.
     device: u32,
@@ -191,10 +191,6 @@ impl UblkDevice {
     /// The path of the block device, `/dev/ublkbN`.
     pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/dev/ublkb{}", self.device))
-    }
-
-    pub(crate) fn supervisor(&mut self) -> &mut Supervisor {
-        &mut self.supervisor
     }
 
     /// Removes the disk, even if processes use it, and deletes the device.

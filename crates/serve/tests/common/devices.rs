@@ -122,16 +122,6 @@ impl TestDevice {
     }
 }
 
-/// Completions of one request, caught.
-#[derive(Default)]
-struct Caught(Mutex<Vec<ServedCompletion>>);
-
-impl CompletionReceiver for Caught {
-    fn complete(&self, completed: &mut Vec<ServedCompletion>) {
-        self.0.lock().unwrap().append(completed);
-    }
-}
-
 impl BlockDevice for TestDevice {
     fn limits(&self) -> BlockDeviceLimits {
         self.limits
@@ -144,9 +134,9 @@ impl BlockDevice for TestDevice {
         for request in requests.drain(..) {
             match (self.fate)(&request) {
                 Fate::Done => {
-                    let caught = Arc::new(Caught::default());
+                    let caught = Arc::new(Mutex::<Vec<ServedCompletion>>::default());
                     self.memory.submit(&mut vec![request], &(Arc::clone(&caught) as Arc<dyn CompletionReceiver>));
-                    finished.append(&mut caught.0.lock().unwrap());
+                    finished.append(&mut caught.lock().unwrap());
                 }
                 Fate::Fails(failure) => finished.push(ServedCompletion { tag: request.tag, outcome: Err(failure) }),
                 Fate::Lost => {}

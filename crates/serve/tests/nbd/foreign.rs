@@ -13,12 +13,14 @@ use crate::support::{TestServer, memory, options, pattern};
 
 const SIZE: usize = 8 << 20;
 
-fn bench() -> TestServer {
-    TestServer::on(memory(SIZE as u64 / 512))
+/// A server for a test that needs this tool; `None` where it has to be skipped.
+fn bench(tool: &str) -> Option<TestServer> {
+    has_tools(&[tool]).then(|| TestServer::on(memory(SIZE as u64 / 512)))
 }
 
-fn late_bench(max_sectors: u32) -> TestServer {
-    TestServer::on(Arc::new(TestDevice::late(SIZE as u64 / 512, max_sectors)))
+/// As [`bench`], of a device that completes late and out of order.
+fn late_bench(tool: &str, max_sectors: u32) -> Option<TestServer> {
+    has_tools(&[tool]).then(|| TestServer::on(Arc::new(TestDevice::late(SIZE as u64 / 512, max_sectors))))
 }
 
 impl TestServer {
@@ -49,10 +51,7 @@ impl TestServer {
 
 #[test]
 fn nbdinfo_sees_what_is_offered() {
-    if !has_tools(&["nbdinfo"]) {
-        return;
-    }
-    let bench = bench();
+    let Some(bench) = bench("nbdinfo") else { return };
     let text = bench.run("nbdinfo", &[&bench.uri()]);
     for line in [
         "newstyle-fixed without TLS, using structured packets",
@@ -83,10 +82,7 @@ fn nbdinfo_sees_what_is_offered() {
 
 #[test]
 fn nbdcopy_there_and_back_is_identical() {
-    if !has_tools(&["nbdcopy"]) {
-        return;
-    }
-    for bench in [bench(), late_bench(100)] {
+    for bench in [bench("nbdcopy"), late_bench("nbdcopy", 100)].into_iter().flatten() {
         let image = bench.image("image");
         bench.run("nbdcopy", &["--flush", &image, &bench.uri()]);
         for (name, arguments) in [("a", &[][..]), ("b", &["--synchronous"]), ("c", &["--connections=4"])] {
@@ -136,7 +132,7 @@ def note(context, offset, entries, error):
 h.block_status(size, 0, note)
 assert seen == [("base:allocation", 0, [size, 3])], seen
 "#;
-    let bench = bench();
+    let bench = TestServer::on(memory(SIZE as u64 / 512));
     bench.run(python, &["-m", "nbd", "--base-allocation", "-u", &bench.uri(), "-c", script]);
     let tcp = NbdServer::start(memory(64), &ListenAddress::tcp("127.0.0.1:0").unwrap(), options()).unwrap();
     bench.run(python, &["-m", "nbd", "-u", &tcp.uri(), "-c", "h.pwrite(b'x' * 512, 0)", "-c", "h.flush()"]);
@@ -144,10 +140,7 @@ assert seen == [("base:allocation", 0, [size, 3])], seen
 
 #[test]
 fn qemu_img_converts_compares_and_maps() {
-    if !has_tools(&["qemu-img"]) {
-        return;
-    }
-    let bench = bench();
+    let Some(bench) = bench("qemu-img") else { return };
     let (image, uri) = (bench.image("image"), bench.uri());
     bench.run("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", &image, &uri]);
     bench.run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &image, &uri]);
@@ -165,10 +158,7 @@ fn qemu_img_converts_compares_and_maps() {
 
 #[test]
 fn qemu_io_reads_the_patterns_that_it_wrote() {
-    if !has_tools(&["qemu-io"]) {
-        return;
-    }
-    let bench = late_bench(64);
+    let Some(bench) = late_bench("qemu-io", 64) else { return };
     let commands = [
         "write -P 1 0 1M",
         "write -f -P 2 512k 64k",
@@ -194,15 +184,12 @@ fn qemu_io_reads_the_patterns_that_it_wrote() {
 
 #[test]
 fn fio_verifies_what_it_wrote() {
-    if !has_tools(&["fio"]) {
-        return;
-    }
     let engines = Command::new("fio").arg("--enghelp").output().unwrap().stdout;
     if !String::from_utf8_lossy(&engines).contains("nbd") {
         emmclab_testing::skip("a fio with an NBD engine", "apt-get install fio");
         return;
     }
-    let bench = late_bench(8);
+    let Some(bench) = late_bench("fio", 8) else { return };
     let uri = format!("--uri={}", bench.uri());
     let job = ["--name=job", "--ioengine=nbd", &uri, "--rw=randwrite", "--bs=4k", "--iodepth=32", "--size=4M"];
     let verify = ["--verify=crc32c", "--verify_fatal=1", "--fsync=64"];

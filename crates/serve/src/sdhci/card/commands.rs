@@ -110,7 +110,7 @@ impl EmmcCard {
             }
             (8, Selected) => {
                 self.ext_csd.report(self.device.health());
-                self.send(self.ext_csd.bytes().to_vec())
+                self.send(self.ext_csd.bytes.to_vec())
             }
             (9 | 10, StandBy) if addressed => {
                 CommandReply::Other(CardResponse::Long(if index == 9 { self.csd } else { self.cid }))
@@ -200,8 +200,11 @@ impl EmmcCard {
             }
             (35 | 36, Selected) => {
                 if let Some(sector) = self.locate(argument) {
-                    let taken = if index == 35 { self.erase.start(sector) } else { self.erase.end(sector) };
-                    self.errors |= taken;
+                    if index == 35 {
+                        (self.erase.start, self.erase.end) = (Some(sector), None);
+                    } else {
+                        self.errors |= self.erase.end(sector);
+                    }
                 }
                 CommandReply::R1
             }

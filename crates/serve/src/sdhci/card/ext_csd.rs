@@ -37,7 +37,7 @@ pub(super) enum SwitchAccess {
 }
 
 pub(super) struct CardExtCsd {
-    bytes: [u8; REGISTER_BYTES],
+    pub bytes: [u8; REGISTER_BYTES],
 }
 
 impl CardExtCsd {
@@ -96,10 +96,6 @@ impl CardExtCsd {
             field.put(&mut bytes, value);
         }
         Self { bytes }
-    }
-
-    pub fn bytes(&self) -> &[u8; REGISTER_BYTES] {
-        &self.bytes
     }
 
     /// Updates the fields that report the state of the flash.
@@ -305,7 +301,7 @@ mod tests {
     #[test]
     fn the_reader_of_registers_reads_what_the_card_states() {
         let register = CardExtCsd::new(&CardSettings::default(), 1 << 21);
-        let source = RegisterSource { path: Path::new("ext_csd"), bytes: register.bytes() };
+        let source = RegisterSource { path: Path::new("ext_csd"), bytes: &register.bytes };
         let report = emmclab_registers::read(&[source]).unwrap();
         assert_eq!((report.standard.as_str(), report.capacity.unwrap().bytes), ("eMMC 5.1", 1 << 30));
         let said = |topic| report.facts.iter().find(|fact| fact.topic == topic).unwrap().text.clone();

@@ -206,14 +206,10 @@ impl EmmcCard {
         Some(sector)
     }
 
-    fn tag(&mut self) -> u64 {
-        self.next_tag += 1;
-        self.next_tag
-    }
-
     /// Passes a request that changes data to the device; the card is busy until it is complete.
     fn request(&mut self, action: BlockAction, sector: u64, sectors: u32, modifiers: CommandFlags) {
-        let tag = self.tag();
+        self.next_tag += 1;
+        let tag = self.next_tag;
         self.programming.insert(tag);
         self.requests.push(ServedRequest { tag, action, sector, sectors, modifiers });
     }
@@ -352,11 +348,6 @@ impl EraseSequence {
     pub fn abort(&mut self) -> bool {
         self.end = None;
         self.start.take().is_some()
-    }
-
-    pub fn start(&mut self, sector: u64) -> CardStatus {
-        (self.start, self.end) = (Some(sector), None);
-        CardStatus::empty()
     }
 
     pub fn end(&mut self, sector: u64) -> CardStatus {

@@ -7,8 +7,8 @@ use emmclab_base::CommandFlags;
 use proptest::prelude::*;
 
 use super::*;
-use crate::device::{CompletionReceiver, MemoryDevice};
-use crate::sdhci::fuzz_driver::CollectedCompletions;
+use crate::device::MemoryDevice;
+use crate::sdhci::fuzz_driver::completions_of;
 
 const SECTORS: u64 = 8 << 20;
 
@@ -434,10 +434,7 @@ impl CardTestHost {
     pub fn complete(&mut self) {
         let mut requests = self.card.take_requests();
         self.requests.extend(requests.iter().cloned());
-        let collected = Arc::new(CollectedCompletions::default());
-        let completions: Arc<dyn CompletionReceiver> = collected.clone();
-        self.device.submit(&mut requests, &completions);
-        for completion in collected.take() {
+        for completion in completions_of(&self.device, &mut requests) {
             self.card.complete(completion);
         }
     }

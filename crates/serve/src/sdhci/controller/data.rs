@@ -31,7 +31,7 @@ pub(super) enum TransferPause {
 
 /// A data transfer.
 pub(super) struct ControllerTransfer {
-    reads: bool,
+    pub reads: bool,
     engine: TransferEngine,
     block_bytes: usize,
     /// Blocks that are left, without those in `data`; `None` for an open-ended transfer, until CMD12.
@@ -40,7 +40,7 @@ pub(super) struct ControllerTransfer {
     data: Vec<u8>,
     moved: usize,
     auto_stop: bool,
-    pause: TransferPause,
+    pub pause: TransferPause,
 }
 
 /// Why a transfer ends early.
@@ -54,14 +54,6 @@ enum TransferFault {
 }
 
 impl ControllerTransfer {
-    pub fn reads(&self) -> bool {
-        self.reads
-    }
-
-    pub fn paused(&self, pause: TransferPause) -> bool {
-        self.pause == pause
-    }
-
     pub fn waits_for_port(&self) -> bool {
         self.pause == TransferPause::Port
     }
@@ -147,13 +139,6 @@ impl SdhciController {
         if matches!(transfer.engine, TransferEngine::Port) {
             transfer.pause = TransferPause::Port;
             self.raise(if transfer.reads { interrupt::BUFFER_READ_READY } else { interrupt::BUFFER_WRITE_READY });
-        }
-    }
-
-    /// Continues after the driver has set the address of the next SDMA buffer.
-    pub(super) fn resume(&mut self) {
-        if let Some(transfer) = &mut self.transfer {
-            transfer.pause = TransferPause::None;
         }
     }
 
@@ -265,7 +250,7 @@ impl SdhciController {
                             Ok(Some(next)) => *segment = next,
                             Ok(None) => return Err(TransferFault::Adma(AdmaState::Transfer, true)),
                             Err(state) => {
-                                self.registers.adma_address = adma.address().into();
+                                self.registers.adma_address = adma.address.into();
                                 return Err(TransferFault::Adma(state, false));
                             }
                         }
@@ -294,7 +279,7 @@ impl SdhciController {
                     segment.address += bytes as u64;
                     segment.bytes -= bytes;
                     let asked = std::mem::take(&mut adma.interrupt);
-                    self.registers.adma_address = adma.address().into();
+                    self.registers.adma_address = adma.address.into();
                     if asked {
                         self.raise(interrupt::DMA);
                     }
@@ -347,6 +332,7 @@ pub(super) struct DmaSegment {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdmaTableReader {
+    /// The address of the descriptor after the last one that was read.
     address: u32,
     descriptors_read: u32,
     ended: bool,
@@ -357,11 +343,6 @@ pub(super) struct AdmaTableReader {
 impl AdmaTableReader {
     pub fn new(address: u32) -> Self {
         Self { address, descriptors_read: 0, ended: false, interrupt: false }
-    }
-
-    /// The address of the descriptor after the last one that was read.
-    pub fn address(&self) -> u32 {
-        self.address
     }
 
     /// The next piece of memory; `None` after the end of the table. An error if a descriptor cannot be read or is not valid.

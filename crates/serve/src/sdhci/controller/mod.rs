@@ -137,7 +137,7 @@ impl SdhciController {
             state |= present::DATA_INHIBIT | present::DATA_ACTIVE;
         }
         match &self.transfer {
-            Some(transfer) if transfer.reads() => {
+            Some(transfer) if transfer.reads => {
                 state |= present::READ_ACTIVE;
                 state |= if transfer.waits_for_port() { present::BUFFER_READ } else { 0 };
             }
@@ -157,8 +157,9 @@ impl SdhciController {
             word::SYSTEM_ADDRESS => {
                 registers.system_address = merged(registers.system_address);
                 // The upper byte resumes a transfer that stopped at a boundary.
-                if mask >> 24 != 0 && self.transfer.as_ref().is_some_and(|one| one.paused(TransferPause::Boundary)) {
-                    self.resume();
+                let paused = self.transfer.as_mut().filter(|one| one.pause == TransferPause::Boundary);
+                if let Some(transfer) = paused.filter(|_| mask >> 24 != 0) {
+                    transfer.pause = TransferPause::None;
                 }
             }
             word::BLOCK => {
