@@ -179,7 +179,7 @@ pub fn journal_blocks(image: &Path) -> Vec<usize> {
 
 impl Writer {
     /// A journal in an image of mke2fs, whose first transaction starts at a block of the log.
-    fn new(image: Vec<u8>, block_size: usize, map: Vec<usize>, form: Form, start: usize, sequence: u32) -> Self {
+    pub fn new(image: Vec<u8>, block_size: usize, map: Vec<usize>, form: Form, start: usize, sequence: u32) -> Self {
         let end = map.len() - if form.fast_commit { 256 } else { 0 };
         let start = 1 + start % (end - 1);
         Self {
