@@ -47,10 +47,7 @@ impl ProgramFiles {
     /// # Errors
     /// For a partition that does not exist, and if there is not enough space for the files.
     pub fn new(
-        program: &AppProgram,
-        seed: u64,
-        mount: impl Fn(&str) -> Option<MountId>,
-        store: &mut impl FileStore,
+        program: &AppProgram, seed: u64, mount: impl Fn(&str) -> Option<MountId>, store: &mut impl FileStore,
     ) -> Result<Self> {
         let mut out = Self { sets: Vec::new(), databases: Vec::new(), specs: Vec::new() };
         let mut draws = ThreadDraws::of_thread(seed, SIZES);
@@ -172,12 +169,7 @@ impl ProgramFiles {
     /// # Errors
     /// If no file of the set exists.
     pub fn access(
-        &mut self,
-        set: u32,
-        kind: FileAccessKind,
-        bytes: u64,
-        cursor: &mut FileCursor,
-        draws: &mut ThreadDraws,
+        &mut self, set: u32, kind: FileAccessKind, bytes: u64, cursor: &mut FileCursor, draws: &mut ThreadDraws,
     ) -> Result<Option<FileOp>> {
         self.exists(set, cursor, draws)?;
         let files = &mut self.sets[set as usize];
@@ -244,11 +236,7 @@ impl ProgramFiles {
     /// # Errors
     /// If no file of the set exists.
     pub fn truncate(
-        &mut self,
-        set: u32,
-        bytes: u64,
-        cursor: &mut FileCursor,
-        draws: &mut ThreadDraws,
+        &mut self, set: u32, bytes: u64, cursor: &mut FileCursor, draws: &mut ThreadDraws,
     ) -> Result<FileOp> {
         let file = self.current(set, cursor, draws)?;
         self.sets[set as usize].members[cursor.member as usize] = Some(bytes);
@@ -261,10 +249,7 @@ impl ProgramFiles {
     /// # Errors
     /// If no file of the first set exists.
     pub fn rename(
-        &mut self,
-        (from, to): (u32, u32),
-        cursors: &mut [FileCursor],
-        draws: &mut ThreadDraws,
+        &mut self, (from, to): (u32, u32), cursors: &mut [FileCursor], draws: &mut ThreadDraws,
     ) -> Result<FileOp> {
         let old = self.current(from, &mut cursors[from as usize], draws)?;
         let (source, target) = (cursors[from as usize].member, cursors[to as usize].member);

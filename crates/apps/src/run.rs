@@ -44,10 +44,7 @@ impl Default for ProgramRunOptions {
 /// [`ErrorClass::Config`] for partitions that do not fit the device, files that do not fit a partition, an unknown network, a deadlock (with the
 /// threads and what each waits for) and a run that exceeds its limit. Also for errors of the device.
 pub fn run<D: SimulatedBlockDevice>(
-    program: &AppProgram,
-    setup: &HostSetup,
-    device: &mut D,
-    options: &ProgramRunOptions,
+    program: &AppProgram, setup: &HostSetup, device: &mut D, options: &ProgramRunOptions,
 ) -> Result<AppResult> {
     run_in_detail(program, setup, device, options).map(|(result, _)| result)
 }
@@ -58,11 +55,7 @@ pub fn run<D: SimulatedBlockDevice>(
 /// # Errors
 /// As [`run`], and if the recorder cannot write.
 pub fn run_simulated(
-    program: &AppProgram,
-    setup: &HostSetup,
-    mut device: ClosedLoop,
-    options: &ProgramRunOptions,
-    about: Option<&str>,
+    program: &AppProgram, setup: &HostSetup, mut device: ClosedLoop, options: &ProgramRunOptions, about: Option<&str>,
 ) -> Result<(AppResult, SimulationResult)> {
     let (app, threads) = run_in_detail(program, setup, &mut device, options)?;
     let (mut result, mut recorder) = device.finish()?;
@@ -74,10 +67,7 @@ pub fn run_simulated(
 }
 
 fn run_in_detail<D: SimulatedBlockDevice>(
-    program: &AppProgram,
-    setup: &HostSetup,
-    device: &mut D,
-    options: &ProgramRunOptions,
+    program: &AppProgram, setup: &HostSetup, device: &mut D, options: &ProgramRunOptions,
 ) -> Result<(AppResult, ThreadTimes)> {
     let named = setup.mounts(device.sectors())?;
     let partitions: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
@@ -105,11 +95,7 @@ fn run_in_detail<D: SimulatedBlockDevice>(
 /// # Errors
 /// As [`run`], and if a file cannot be written.
 pub fn prepare_live(
-    program: &AppProgram,
-    setup: &HostSetup,
-    sectors: u64,
-    folders: &[PathBuf],
-    seed: u64,
+    program: &AppProgram, setup: &HostSetup, sectors: u64, folders: &[PathBuf], seed: u64,
 ) -> Result<()> {
     let named = setup.mounts(sectors)?;
     check_folders(&named, folders)?;
@@ -125,11 +111,7 @@ pub fn prepare_live(
 /// # Errors
 /// As [`run`], and if a file operation fails.
 pub fn run_live(
-    program: &AppProgram,
-    setup: &HostSetup,
-    sectors: u64,
-    folders: &[PathBuf],
-    options: &ProgramRunOptions,
+    program: &AppProgram, setup: &HostSetup, sectors: u64, folders: &[PathBuf], options: &ProgramRunOptions,
 ) -> Result<AppResult> {
     let named = setup.mounts(sectors)?;
     check_folders(&named, folders)?;
@@ -162,23 +144,15 @@ fn check_folders(named: &[(&str, Mount)], folders: &[PathBuf]) -> Result<()> {
 }
 
 fn files_of(
-    program: &AppProgram,
-    seed: u64,
-    named: &[(&str, Mount)],
-    store: &mut impl FileStore,
+    program: &AppProgram, seed: u64, named: &[(&str, Mount)], store: &mut impl FileStore,
 ) -> Result<ProgramFiles> {
     ProgramFiles::new(program, seed, |name| mount_of(named, name), store)
 }
 
 /// Runs a program on a storage, with the periodic work of a host; the result has neither requests nor work of the kernel.
 fn run_on<S: StorageBackend>(
-    program: &AppProgram,
-    periodic: &[PeriodicWork],
-    setup: &HostSetup,
-    options: &ProgramRunOptions,
-    partitions: &[&str],
-    files: ProgramFiles,
-    storage: &mut S,
+    program: &AppProgram, periodic: &[PeriodicWork], setup: &HostSetup, options: &ProgramRunOptions,
+    partitions: &[&str], files: ProgramFiles, storage: &mut S,
 ) -> Result<(AppResult, ThreadTimes)> {
     let own_threads = program.threads.len() as u32;
     let mut program = program.clone();

@@ -95,11 +95,7 @@ impl SqliteState {
 
     /// Appends the operations of a transaction that changes this many pages in addition to the first page, and adds new pages.
     pub(crate) fn transaction(
-        &mut self,
-        pages: u64,
-        new_pages: u64,
-        draws: &mut ThreadDraws,
-        out: &mut impl Extend<FileOp>,
+        &mut self, pages: u64, new_pages: u64, draws: &mut ThreadDraws, out: &mut impl Extend<FileOp>,
     ) {
         self.choose(pages, draws);
         if self.mode == SqliteJournalMode::Wal {

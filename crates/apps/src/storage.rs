@@ -336,10 +336,7 @@ impl RealFiles {
 
     /// Writes `bytes` in calls of at most the buffer size; the contents depend on the offset.
     fn pieces(
-        &self,
-        offset: u64,
-        bytes: u64,
-        mut write: impl FnMut(&[u8], u64) -> std::io::Result<()>,
+        &self, offset: u64, bytes: u64, mut write: impl FnMut(&[u8], u64) -> std::io::Result<()>,
     ) -> std::io::Result<u64> {
         let mut done = 0;
         while done < bytes {

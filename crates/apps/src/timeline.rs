@@ -155,9 +155,7 @@ pub(crate) struct CriticalPath<'a> {
 impl<'a> CriticalPath<'a> {
     /// Calls `found` for each part of the critical path of a thread up to `end`, in order of time.
     pub fn of(
-        threads: &'a [&'a ThreadTimeline],
-        thread: u32,
-        end: Nanos,
+        threads: &'a [&'a ThreadTimeline], thread: u32, end: Nanos,
         found: &'a mut dyn FnMut(Nanos, Nanos, ThreadActivity),
     ) {
         Self { threads, emit: found }.follow(thread, Nanos::ZERO, end, 0);
@@ -243,10 +241,7 @@ impl ThreadTimes {
     }
 
     fn part<W: Write>(
-        &self,
-        tracks: &mut TrackWriter<W>,
-        row: &mut SliceRow,
-        (begin, end, doing): (Nanos, Nanos, ThreadActivity),
+        &self, tracks: &mut TrackWriter<W>, row: &mut SliceRow, (begin, end, doing): (Nanos, Nanos, ThreadActivity),
     ) -> io::Result<()> {
         let Some(state) = doing.state() else { return Ok(()) };
         let text = |name, text| (name, ArgumentValue::Text(text));

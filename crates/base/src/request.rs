@@ -203,17 +203,7 @@ bitflags! {
 impl RequestFlags {
     /// Names in the order of the bits.
     pub const NAMES: [&'static str; 12] = [
-        "sync",
-        "fua",
-        "preflush",
-        "meta",
-        "readahead",
-        "packed",
-        "no_wait",
-        "no_wait_known",
-        "journal",
-        "reissued",
-        "failed",
-        "append",
+        "sync", "fua", "preflush", "meta", "readahead", "packed", "no_wait", "no_wait_known", "journal", "reissued",
+        "failed", "append",
     ];
 }

@@ -78,10 +78,7 @@ impl DeviceTiming {
     /// Name, unit and value of every parameter, in the order of [`DeviceTiming::values`]. Without `reads` those of reads have no value, and without
     /// `link` the time between host and device.
     pub(crate) fn named_values(
-        &self,
-        shape: &DeviceShape,
-        reads: bool,
-        link: bool,
+        &self, shape: &DeviceShape, reads: bool, link: bool,
     ) -> Vec<(String, &'static str, Option<f64>)> {
         let mut out = vec![
             ("read_overhead_us".to_owned(), "us", reads.then_some(self.read_overhead)),
@@ -111,9 +108,7 @@ const HOST_PER_KB: [f64; STARTS] = [10.0, 3.0, 20.0];
 
 /// The shape and timing of the least error; `link` is the time of a KB between host and device in us, if it is assumed.
 pub(crate) fn best_shape(
-    groups: &[SampleGroup],
-    link: Option<f64>,
-    random: &mut Pcg64,
+    groups: &[SampleGroup], link: Option<f64>, random: &mut Pcg64,
 ) -> Result<(DeviceShape, DeviceTiming)> {
     let mut best: Option<(f64, DeviceShape, DeviceTiming)> = None;
     for pages in 1..8u32 {
@@ -144,11 +139,7 @@ pub(crate) fn best_shape(
 
 /// The timing of a shape, refitted to other samples.
 pub(crate) fn refine(
-    shape: &DeviceShape,
-    from: &DeviceTiming,
-    groups: &[SampleGroup],
-    link: Option<f64>,
-    random: &mut Pcg64,
+    shape: &DeviceShape, from: &DeviceTiming, groups: &[SampleGroup], link: Option<f64>, random: &mut Pcg64,
 ) -> DeviceTiming {
     descend(shape, from.clone(), groups, (LATER_STEP, link), random)
 }
@@ -186,10 +177,7 @@ fn error(shape: &DeviceShape, timing: &DeviceTiming, groups: &[SampleGroup]) -> 
 }
 
 fn descend(
-    shape: &DeviceShape,
-    mut at: DeviceTiming,
-    groups: &[SampleGroup],
-    (step, link): (f64, Option<f64>),
+    shape: &DeviceShape, mut at: DeviceTiming, groups: &[SampleGroup], (step, link): (f64, Option<f64>),
     random: &mut Pcg64,
 ) -> DeviceTiming {
     let mut least = error(shape, &at, groups);

@@ -122,9 +122,7 @@ pub(crate) struct StallSummary {
 
 /// The stalls of an operation, by the time `predicted_us` of each size; `None` with too few requests or stalls.
 pub(crate) fn stalls_of(
-    op: Op,
-    groups: &[SampleGroup],
-    predicted_us: impl Fn(&SampleGroup) -> f64,
+    op: Op, groups: &[SampleGroup], predicted_us: impl Fn(&SampleGroup) -> f64,
 ) -> Option<StallSummary> {
     let mut beyond = Vec::new();
     let mut requests = 0;

@@ -15,8 +15,7 @@ macro_rules! line {
 }
 
 pub(crate) fn toml(
-    found: &Calibration,
-    (shape, fitted, stalls): (&DeviceShape, &FittedModel, &[StallSummary]),
+    found: &Calibration, (shape, fitted, stalls): (&DeviceShape, &FittedModel, &[StallSummary]),
     options: &CalibrateOptions,
 ) -> String {
     let mut out = String::new();

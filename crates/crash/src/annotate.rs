@@ -22,9 +22,7 @@ use crate::recovery::HostView;
 /// # Errors
 /// If the data of the log cannot be read, or the layers cannot be built.
 pub fn annotate(
-    run: &Arc<CrashLogIndex>,
-    port: CommandPort,
-    mut visit: impl FnMut(&LoggedCommand, &[BlockNote]),
+    run: &Arc<CrashLogIndex>, port: CommandPort, mut visit: impl FnMut(&LoggedCommand, &[BlockNote]),
 ) -> Result<AnnotatorStatus> {
     let header = run.header();
     // Without layers, the commands of the host are those of the device.

@@ -113,10 +113,7 @@ pub struct CrashDiskView {
 
 impl CrashDiskView {
     pub(crate) fn new(
-        run: &Arc<CrashLogIndex>,
-        base: &Arc<DiskContents>,
-        changes: &Arc<BTreeMap<u64, Block>>,
-        sectors: u64,
+        run: &Arc<CrashLogIndex>, base: &Arc<DiskContents>, changes: &Arc<BTreeMap<u64, Block>>, sectors: u64,
     ) -> Self {
         Self { run: run.clone(), base: base.clone(), changes: changes.clone(), sectors }
     }

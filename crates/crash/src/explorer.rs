@@ -406,10 +406,7 @@ impl Explorer {
 
     /// Adds a state, unless the same contents and acknowledgements were chosen before.
     fn keep(
-        &mut self,
-        cut: usize,
-        number: u32,
-        way: ChoiceMethod,
+        &mut self, cut: usize, number: u32, way: ChoiceMethod,
         (base, changes, levels): (Arc<DiskContents>, BTreeMap<u64, Block>, Option<Levels>),
         broken: Vec<PromiseViolation>,
     ) {
@@ -476,11 +473,7 @@ pub(crate) struct CutPlan {
 
 /// Chooses at most `most` moments from `from` on. Without `lines`, up to half of them follow a line of the workload, of any kind.
 pub(crate) fn choose_cuts(
-    run: &CrashLogIndex,
-    from: usize,
-    most: usize,
-    lines: Option<&CutLines>,
-    seed: u64,
+    run: &CrashLogIndex, from: usize, most: usize, lines: Option<&CutLines>, seed: u64,
 ) -> CutPlan {
     let possible = possible(run, from, lines.map_or(&[], |lines| &lines.idle));
     let mut places = vec![None; run.acknowledgements().len()];

@@ -228,12 +228,7 @@ impl JournalRuleChecker<'_> {
 
     /// Called when a block of the log is written.
     fn journaled(
-        &mut self,
-        moment: usize,
-        logged: &LoggedCommand,
-        version: Version,
-        (place, sector): (u64, u64),
-        bytes: &[u8],
+        &mut self, moment: usize, logged: &LoggedCommand, version: Version, (place, sector): (u64, u64), bytes: &[u8],
     ) -> Result<()> {
         if let Some((home, escaped, transaction)) = self.expected.remove(&place) {
             let mut whole = Cow::from(bytes);

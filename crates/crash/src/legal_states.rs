@@ -349,12 +349,8 @@ impl<'a> OrderingRules<'a> {
     /// preflush, each with the number of commands that were complete when it arrived. `promised` is the version of the newest
     /// promised data.
     pub fn new(
-        promises: &DurabilityPromises,
-        atoms: &'a BTreeMap<u64, Vec<UnpromisedWrite>>,
-        size: u64,
-        preflushes: &'a BTreeMap<Version, u32>,
-        promised: Version,
-        zoned: Option<Zoned<'_>>,
+        promises: &DurabilityPromises, atoms: &'a BTreeMap<u64, Vec<UnpromisedWrite>>, size: u64,
+        preflushes: &'a BTreeMap<Version, u32>, promised: Version, zoned: Option<Zoned<'_>>,
     ) -> Self {
         let zones = zoned.map_or_else(Vec::new, |zoned| zone_orders(zoned, atoms, size));
         let numbers: Vec<u64> = atoms.keys().copied().collect();

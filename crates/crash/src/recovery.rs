@@ -159,10 +159,7 @@ impl HostView {
     /// # Errors
     /// If the layers cannot be built, or cannot recover.
     pub fn recover(
-        view: CrashDiskView,
-        (layers, below): (&[LayerConfig], &DisksBelow),
-        sectors: u64,
-        cut_after: Option<usize>,
+        view: CrashDiskView, (layers, below): (&[LayerConfig], &DisksBelow), sectors: u64, cut_after: Option<usize>,
     ) -> Result<io::Result<Self>> {
         if layers.is_empty() {
             return Ok(Ok(Self { source: HostViewSource::Plain(view), sectors }));
@@ -374,11 +371,7 @@ impl StateJudge {
     /// # Errors
     /// If the state contains something that this tool does not support: then no level is at fault.
     pub fn recover(
-        &mut self,
-        explorer: &Explorer,
-        state: &CrashState,
-        wanted: &[&str],
-        tree: Option<&str>,
+        &mut self, explorer: &Explorer, state: &CrashState, wanted: &[&str], tree: Option<&str>,
         cut_after: Option<usize>,
     ) -> Result<RecoveredState> {
         let header = explorer.run().header();

@@ -95,9 +95,7 @@ impl Device {
     /// because one more copy of the device takes long to compile.
     #[inline(never)]
     fn act_unobserved(
-        &mut self,
-        work: DeviceOperation<'_>,
-        completed: &mut dyn FnMut(&RequestCompleted),
+        &mut self, work: DeviceOperation<'_>, completed: &mut dyn FnMut(&RequestCompleted),
     ) -> Result<Option<Nanos>> {
         let mut completions = CompletionObserver(completed);
         if cfg!(debug_assertions) {
@@ -109,10 +107,7 @@ impl Device {
 
     #[inline(never)]
     fn act_observed(
-        &mut self,
-        work: DeviceOperation<'_>,
-        observer: &mut dyn AnyObserver,
-        units: bool,
+        &mut self, work: DeviceOperation<'_>, observer: &mut dyn AnyObserver, units: bool,
     ) -> Result<Option<Nanos>> {
         if units {
             self.act_with(work, &mut DynObserver::<true>(observer))

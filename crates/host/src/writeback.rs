@@ -44,10 +44,7 @@ pub(crate) struct WritebackRemainder {
 
 /// Submits writes of dirty pages of a file.
 pub(crate) fn write_pages<F: FilesystemModel + ?Sized>(
-    core: &mut HostCore,
-    fs: &mut F,
-    inode: u32,
-    round: &WritebackRound,
+    core: &mut HostCore, fs: &mut F, inode: u32, round: &WritebackRound,
 ) -> WritebackRemainder {
     if let Some(task) = round.waiter {
         let HostCore { cache, queue, tasks, .. } = core;

@@ -171,11 +171,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
     /// # Errors
     /// Errors of the disks.
     pub fn write_noted(
-        &mut self,
-        sector: u64,
-        modifiers: CommandFlags,
-        notes: &[BlockNote],
-        data: &mut [u8],
+        &mut self, sector: u64, modifiers: CommandFlags, notes: &[BlockNote], data: &mut [u8],
     ) -> io::Result<()> {
         self.at_level(0, &request(Op::Write, sector, (data.len() / SECTOR) as u32, modifiers), notes, data)
     }
@@ -269,11 +265,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
     }
 
     fn at_level(
-        &mut self,
-        level: usize,
-        request: &HostRequest,
-        notes: &[BlockNote],
-        data: &mut [u8],
+        &mut self, level: usize, request: &HostRequest, notes: &[BlockNote], data: &mut [u8],
     ) -> io::Result<()> {
         let mut stuck = false;
         let mut running = loop {

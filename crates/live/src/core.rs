@@ -64,11 +64,8 @@ pub(crate) struct LiveCore {
 
 impl LiveCore {
     pub fn new(
-        (config, second): (&DeviceConfig, Option<&DeviceConfig>),
-        layers: &[LayerConfig],
-        stack: LiveStack,
-        clock: LiveClock,
-        (recording, log): (Option<LiveRecording>, Option<RunLog>),
+        (config, second): (&DeviceConfig, Option<&DeviceConfig>), layers: &[LayerConfig], stack: LiveStack,
+        clock: LiveClock, (recording, log): (Option<LiveRecording>, Option<RunLog>),
     ) -> Result<Self> {
         let naming = (stack.reads_notes() || recording.is_some()).then(|| LiveAnnotator::of(&stack, layers));
         let measure = RunMeasurement::starting_at(stack.next_request());

@@ -51,10 +51,7 @@ impl PendingLiveRequest {
     /// Begins a request and adds its first commands to `parts`; returns an error if the request is refused. If `by_discard` is set, whole
     /// units are zeroed by a discard.
     pub fn new(
-        request: ServedRequest,
-        limits: &BlockDeviceLimits,
-        by_discard: bool,
-        to: &Arc<dyn CompletionReceiver>,
+        request: ServedRequest, limits: &BlockDeviceLimits, by_discard: bool, to: &Arc<dyn CompletionReceiver>,
         parts: &mut Vec<StackCommand>,
     ) -> Result<Self, RequestFailure> {
         let end = request.end();

@@ -180,10 +180,7 @@ impl OpenedDevice<'_> {
 
 /// Opens a device in the state of its image. Without an image, or if it has no state, the device is made by `new`.
 fn open_one<'a>(
-    config: &'a DeviceConfig,
-    path: Option<&'a Path>,
-    layers: &[LayerConfig],
-    new: impl Fn() -> Result<Device>,
+    config: &'a DeviceConfig, path: Option<&'a Path>, layers: &[LayerConfig], new: impl Fn() -> Result<Device>,
     former: &mut ImageBackups,
 ) -> Result<OpenedDevice<'a>> {
     let Some(path) = path else {
@@ -233,10 +230,7 @@ fn open_one<'a>(
 
 /// Opens the devices and makes the stack for a live run.
 pub(crate) fn open(
-    config: &DeviceConfig,
-    layers: &[LayerConfig],
-    options: &LiveOptions,
-    store: Option<&ImageStore>,
+    config: &DeviceConfig, layers: &[LayerConfig], options: &LiveOptions, store: Option<&ImageStore>,
 ) -> Result<(LiveStack, PreviousRun, ImageBackups)> {
     let (paths, second) = ([options.image.as_deref(), options.second_image.as_deref()], options.second.as_ref());
     if paths[1].is_some() != (paths[0].is_some() && second.is_some()) {

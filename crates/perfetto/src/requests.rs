@@ -56,11 +56,7 @@ impl RequestTracks {
 
     /// Draws a request in the row of a sender, which is identified by a number; `name` is called only for its first request.
     pub fn draw<W: Write>(
-        &mut self,
-        tracks: &mut TrackWriter<W>,
-        sender: u32,
-        name: impl FnOnce() -> String,
-        request: &DrawnRequest<'_>,
+        &mut self, tracks: &mut TrackWriter<W>, sender: u32, name: impl FnOnce() -> String, request: &DrawnRequest<'_>,
     ) -> io::Result<()> {
         let group = self.group;
         let row = self.rows.entry(sender).or_insert_with(|| SliceRow::new(tracks, group, &name()));

@@ -184,11 +184,7 @@ impl<W: Write> TrackWriter<W> {
 
     /// Writes the beginning of a slice, or an instant.
     pub(crate) fn named(
-        &mut self,
-        track: TrackId,
-        at: Nanos,
-        kind: TrackEventType,
-        (name, category): (&'static str, &'static str),
+        &mut self, track: TrackId, at: Nanos, kind: TrackEventType, (name, category): (&'static str, &'static str),
         arguments: &[Argument<'_>],
     ) -> io::Result<()> {
         let Some(time) = self.time(at) else { return Ok(()) };

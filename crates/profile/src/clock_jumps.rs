@@ -46,10 +46,7 @@ impl<'a> ProfileClockJumps<'a> {
 
     /// The key figures without the jumps that are still in the trace; `None` if there are none.
     pub fn figures_without(
-        &self,
-        tables: &PaperTables,
-        arrivals: &ArrivalCounters,
-        queue: &QueueStatistics,
+        &self, tables: &PaperTables, arrivals: &ArrivalCounters, queue: &QueueStatistics,
     ) -> Option<KeyFigures> {
         if let Some(without_ns) = self.without_ns {
             if without_ns == 0 {
@@ -73,10 +70,7 @@ impl<'a> ProfileClockJumps<'a> {
 
 /// The key figures for a duration of `duration_s`, with the seconds in which the device is busy and idle.
 pub(crate) fn key_figures(
-    tables: &PaperTables,
-    duration_s: f64,
-    mean_inter_arrival_ms: Option<f64>,
-    busy_and_idle_s: Option<(f64, f64)>,
+    tables: &PaperTables, duration_s: f64, mean_inter_arrival_ms: Option<f64>, busy_and_idle_s: Option<(f64, f64)>,
 ) -> KeyFigures {
     let lasted = duration_s > 0.0;
     let per_s = |amount: f64| lasted.then(|| amount / duration_s);

@@ -290,11 +290,7 @@ impl Profile {
     }
 
     fn figures(
-        &self,
-        all: &OperationStatistics,
-        tables: &PaperTables,
-        waits: &WaitStatistics,
-        header: &TraceHeader,
+        &self, all: &OperationStatistics, tables: &PaperTables, waits: &WaitStatistics, header: &TraceHeader,
         ledger: &Ledger,
     ) -> FigureRows {
         let by_op = [
@@ -370,10 +366,7 @@ pub struct FixedBinHistogram {
 }
 
 fn histograms(
-    operations: &OperationTable,
-    arrivals: &ArrivalCounters,
-    queue: &QueueStatistics,
-    reuse: &ReuseDistances,
+    operations: &OperationTable, arrivals: &ArrivalCounters, queue: &QueueStatistics, reuse: &ReuseDistances,
 ) -> Vec<FixedBinHistogram> {
     let (reads, writes) = (operations.of(Op::Read), operations.of(Op::Write));
     let (reuse_edges_kb, touches) = reuse.histogram();
@@ -400,11 +393,7 @@ fn quarters(name: &'static str, about: &'static str, counts: &QuarterOctaveBins)
 }
 
 fn doubling<const UNIT: u64, const N: usize>(
-    name: &'static str,
-    about: &'static str,
-    unit: &'static str,
-    bins: &DoublingBins<UNIT, N>,
-    per_unit: f64,
+    name: &'static str, about: &'static str, unit: &'static str, bins: &DoublingBins<UNIT, N>, per_unit: f64,
 ) -> FixedBinHistogram {
     FixedBinHistogram {
         name,

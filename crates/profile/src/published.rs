@@ -162,11 +162,7 @@ pub fn inconsistencies(rows: &[PublishedRow]) -> Vec<Inconsistency> {
 }
 
 fn out_of_range(
-    row: &PublishedRow,
-    column: &'static str,
-    check: &'static str,
-    published: f64,
-    allowed: &RangeInclusive<f64>,
+    row: &PublishedRow, column: &'static str, check: &'static str, published: f64, allowed: &RangeInclusive<f64>,
 ) -> Inconsistency {
     let (low, high) = (allowed.start().ceil(), allowed.end().floor());
     Inconsistency {

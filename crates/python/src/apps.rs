@@ -188,19 +188,10 @@ impl RunOptionsInput {
 #[pyo3(signature = (program, host, config, options, replay, *, images=None, images_limit=None, layers=None, second=None, perfetto=None, events=None, about=None))]
 #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
 pub(crate) fn run_app(
-    py: Python<'_>,
-    program: &PyProgram,
-    host: &PyHostSetup,
-    config: &PyDeviceConfig,
-    options: OptionsFromPython<RunOptionsInput>,
-    replay: OptionsFromPython<ReplayOptions>,
-    images: Option<PathBuf>,
-    images_limit: Option<u64>,
-    layers: Option<LayerOptionList>,
-    second: Option<&PyDeviceConfig>,
-    perfetto: Option<PathBuf>,
-    events: Option<PathBuf>,
-    about: Option<String>,
+    py: Python<'_>, program: &PyProgram, host: &PyHostSetup, config: &PyDeviceConfig,
+    options: OptionsFromPython<RunOptionsInput>, replay: OptionsFromPython<ReplayOptions>, images: Option<PathBuf>,
+    images_limit: Option<u64>, layers: Option<LayerOptionList>, second: Option<&PyDeviceConfig>,
+    perfetto: Option<PathBuf>, events: Option<PathBuf>, about: Option<String>,
 ) -> PyResult<String> {
     let second = second.map(PyDeviceConfig::settings);
     run(py, || {
@@ -224,12 +215,7 @@ pub(crate) fn run_app(
 /// `capacity` bytes.
 #[pyfunction]
 pub(crate) fn prepare_app(
-    py: Python<'_>,
-    program: &PyProgram,
-    host: &PyHostSetup,
-    capacity: u64,
-    folders: Vec<PathBuf>,
-    seed: u64,
+    py: Python<'_>, program: &PyProgram, host: &PyHostSetup, capacity: u64, folders: Vec<PathBuf>, seed: u64,
 ) -> PyResult<()> {
     run(py, || prepare_live(&program.0, &host.0, capacity / SECTOR_BYTES, &folders, seed))
 }
@@ -237,11 +223,7 @@ pub(crate) fn prepare_app(
 /// Runs a program on this machine, in folders with the files that `prepare_app` wrote; the result as JSON.
 #[pyfunction]
 pub(crate) fn run_app_live(
-    py: Python<'_>,
-    program: &PyProgram,
-    host: &PyHostSetup,
-    capacity: u64,
-    folders: Vec<PathBuf>,
+    py: Python<'_>, program: &PyProgram, host: &PyHostSetup, capacity: u64, folders: Vec<PathBuf>,
     options: OptionsFromPython<RunOptionsInput>,
 ) -> PyResult<String> {
     run(py, || {
@@ -253,13 +235,8 @@ pub(crate) fn run_app_live(
 /// Learns a program from a recording of system calls; `partitions` are names with their folders. Returns the program and a report as JSON.
 #[pyfunction]
 pub(crate) fn learn_app(
-    py: Python<'_>,
-    path: PathBuf,
-    name: String,
-    partitions: Vec<(String, String)>,
-    user_waits_for: Option<String>,
-    keep_pauses: bool,
-    cpu_factor: f64,
+    py: Python<'_>, path: PathBuf, name: String, partitions: Vec<(String, String)>, user_waits_for: Option<String>,
+    keep_pauses: bool, cpu_factor: f64,
 ) -> PyResult<String> {
     run(py, || {
         let file = InputFile::open(&path).map_err(|error| Error::io(&path, error))?;

@@ -32,9 +32,7 @@ impl PyBatch {
 
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_array__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyCapsule>>,
+        &self, py: Python<'py>, requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let record = run(py, || self.0.to_record_batch(self.0.has_notes()))?;
         // The interface lets the consumer convert to the types that it prefers.

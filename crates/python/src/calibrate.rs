@@ -13,12 +13,7 @@ use crate::reader::PyReader;
 /// Fits a preset to the service times of a trace; the result as JSON.
 #[pyfunction]
 pub(crate) fn calibrate_trace(
-    py: Python<'_>,
-    reader: PyRef<'_, PyReader>,
-    name: String,
-    source: String,
-    capacity_gb: u32,
-    seed: u64,
+    py: Python<'_>, reader: PyRef<'_, PyReader>, name: String, source: String, capacity_gb: u32, seed: u64,
     skip_packed: bool,
 ) -> PyResult<String> {
     let inputs = PyReader::inputs_of_one_device(&[reader]);
@@ -31,13 +26,7 @@ pub(crate) fn calibrate_trace(
 /// Fits a preset to the text of `fio --output-format=json` that `path` holds; the result as JSON.
 #[pyfunction]
 pub(crate) fn calibrate_fio(
-    py: Python<'_>,
-    path: PathBuf,
-    text: &str,
-    name: String,
-    source: String,
-    capacity_gb: u32,
-    seed: u64,
+    py: Python<'_>, path: PathBuf, text: &str, name: String, source: String, capacity_gb: u32, seed: u64,
 ) -> PyResult<String> {
     run(py, || {
         let options = CalibrateOptions { name, source, capacity_gb, seed };

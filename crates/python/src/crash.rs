@@ -145,9 +145,7 @@ impl PyCrashRun {
     /// words, arrival and completion in nanoseconds.
     #[expect(clippy::type_complexity, reason = "a row of a table for Python")]
     fn commands(
-        &self,
-        from: usize,
-        to: usize,
+        &self, from: usize, to: usize,
     ) -> Vec<(u64, &'static str, u64, u32, Vec<&'static str>, i64, Option<i64>)> {
         let commands = self.run.commands(CommandPort::Device);
         let moments = self.run.moments().get(from..to.min(self.run.moments().len())).unwrap_or_default();
@@ -177,9 +175,7 @@ impl PyCrashRun {
     /// The violations of the rules of the journal by the commands: moment, rule, transaction, detail.
     #[pyo3(signature = (from_mark=None))]
     fn journal_rules(
-        &self,
-        py: Python<'_>,
-        from_mark: Option<&str>,
+        &self, py: Python<'_>, from_mark: Option<&str>,
     ) -> PyResult<Vec<(usize, &'static str, u32, String)>> {
         run(py, || {
             let from = from_mark.map_or(0, |mark| self.run.after_mark(mark));
@@ -302,11 +298,7 @@ impl PyExplorer {
     /// `tree`, and the number of writes by the layers' recovery.
     #[pyo3(signature = (wanted, *, tree=None, cut_after=None))]
     fn recover<'py>(
-        &mut self,
-        py: Python<'py>,
-        wanted: Vec<String>,
-        tree: Option<&str>,
-        cut_after: Option<usize>,
+        &mut self, py: Python<'py>, wanted: Vec<String>, tree: Option<&str>, cut_after: Option<usize>,
     ) -> PyResult<(Option<String>, FilesRead<'py>, TreeRead<'py>, usize)> {
         let Self { explorer, judge, state, .. } = self;
         let Some(state) = state else { return Ok((None, Vec::new(), None, 0)) };
@@ -387,14 +379,8 @@ impl PyExplorer {
     fn covered(&self) -> (u64, u64, f64, u64, u64, u64, u64, u64) {
         let covered = self.explorer.covered();
         (
-            covered.moments,
-            covered.cuts,
-            covered.legal_log10,
-            covered.chosen,
-            covered.equal,
-            covered.most_unpromised,
-            covered.lines,
-            covered.lines_cut,
+            covered.moments, covered.cuts, covered.legal_log10, covered.chosen, covered.equal, covered.most_unpromised,
+            covered.lines, covered.lines_cut,
         )
     }
 }

@@ -102,20 +102,10 @@ impl PyLive {
     #[pyo3(signature = (config, options, *, clock, think=false, layers=None, image=None, second=None, second_image=None, record=None, log=None, check=false, images=None, images_limit=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn new(
-        py: Python<'_>,
-        config: &PyDeviceConfig,
-        options: OptionsFromPython<ReplayOptions>,
-        clock: &str,
-        think: bool,
-        layers: Option<LayerOptionList>,
-        image: Option<PathBuf>,
-        second: Option<&PyDeviceConfig>,
-        second_image: Option<PathBuf>,
-        record: Option<PathBuf>,
-        log: Option<PathBuf>,
-        check: bool,
-        images: Option<PathBuf>,
-        images_limit: Option<u64>,
+        py: Python<'_>, config: &PyDeviceConfig, options: OptionsFromPython<ReplayOptions>, clock: &str, think: bool,
+        layers: Option<LayerOptionList>, image: Option<PathBuf>, second: Option<&PyDeviceConfig>,
+        second_image: Option<PathBuf>, record: Option<PathBuf>, log: Option<PathBuf>, check: bool,
+        images: Option<PathBuf>, images_limit: Option<u64>,
     ) -> PyResult<Self> {
         let second = second.map(|second| second.settings().clone());
         run(py, || {
@@ -234,11 +224,7 @@ impl PyLive {
     /// its path.
     #[pyo3(signature = (*, block_bytes=512, partitions=false, dirty_bytes=None))]
     fn serve_loop(
-        &self,
-        py: Python<'_>,
-        block_bytes: u32,
-        partitions: bool,
-        dirty_bytes: Option<u64>,
+        &self, py: Python<'_>, block_bytes: u32, partitions: bool, dirty_bytes: Option<u64>,
     ) -> PyResult<PathBuf> {
         run(py, || {
             let mut exports = self.exports();
@@ -279,12 +265,7 @@ impl PyLive {
     /// Makes a file system on the block device, or on a partition of it; `overwrite` allows existing contents to be lost.
     #[pyo3(signature = (name, *, options=None, overwrite=false, partition=None))]
     fn mkfs(
-        &self,
-        py: Python<'_>,
-        name: &str,
-        options: Option<Vec<String>>,
-        overwrite: bool,
-        partition: Option<u32>,
+        &self, py: Python<'_>, name: &str, options: Option<Vec<String>>, overwrite: bool, partition: Option<u32>,
     ) -> PyResult<()> {
         run(py, || {
             let options = options.unwrap_or_default().into_iter().map(Into::into).collect();

@@ -83,18 +83,9 @@ impl PyReader {
     #[pyo3(signature = (path, *, format=None, lenient=false, columns=None, time_unit=None, size_unit=None, reorder_window=None, mend_clock=None, reissue_window=None, drop_reissued=false, only=None, slice=None))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
-        py: Python<'_>,
-        path: PathBuf,
-        format: Option<String>,
-        lenient: bool,
-        columns: Option<String>,
-        time_unit: Option<String>,
-        size_unit: Option<String>,
-        reorder_window: Option<usize>,
-        mend_clock: Option<String>,
-        reissue_window: Option<String>,
-        drop_reissued: bool,
-        only: Option<Vec<String>>,
+        py: Python<'_>, path: PathBuf, format: Option<String>, lenient: bool, columns: Option<String>,
+        time_unit: Option<String>, size_unit: Option<String>, reorder_window: Option<usize>,
+        mend_clock: Option<String>, reissue_window: Option<String>, drop_reissued: bool, only: Option<Vec<String>>,
         slice: Option<PySlice>,
     ) -> PyResult<Self> {
         let mend_clock = run(py, || mend_clock.as_deref().map(MendClock::parse).transpose())?;

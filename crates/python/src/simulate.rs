@@ -135,9 +135,7 @@ pub(crate) fn replay_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 /// mode and the reason for it as JSON: that of the options or, if it is `auto`, the one that the traces allow.
 #[pyfunction]
 pub(crate) fn check_traces(
-    py: Python<'_>,
-    config: &PyDeviceConfig,
-    options: OptionsFromPython<ReplayOptions>,
+    py: Python<'_>, config: &PyDeviceConfig, options: OptionsFromPython<ReplayOptions>,
     readers: Vec<PyRef<'_, PyReader>>,
 ) -> PyResult<String> {
     let inputs = PyReader::inputs(&readers);
@@ -189,10 +187,7 @@ pub(crate) fn layer((name, settings): &(String, Vec<(String, String)>)) -> Layer
 
 /// A run with layers above its device, the first on top, and with a second device that is prepared in the same way.
 pub(crate) fn under_layers(
-    simulation: Simulation,
-    layers: Option<LayerOptionList>,
-    second: Option<&DeviceConfig>,
-    options: &ReplayOptions,
+    simulation: Simulation, layers: Option<LayerOptionList>, second: Option<&DeviceConfig>, options: &ReplayOptions,
     images: Option<&ImageStore>,
 ) -> emmclab_trace::Result<Simulation> {
     let beside = match second {
@@ -218,18 +213,10 @@ impl PySimulation {
     #[pyo3(signature = (config, options, *, images=None, images_limit=None, rows=None, aged_by=None, layers=None, second=None, victim=None, over_time=None, perfetto=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn new(
-        py: Python<'_>,
-        config: &PyDeviceConfig,
-        options: OptionsFromPython<ReplayOptions>,
-        images: Option<PathBuf>,
-        images_limit: Option<u64>,
-        rows: Option<PathBuf>,
-        aged_by: Option<Vec<PyRef<'_, PyReader>>>,
-        layers: Option<LayerOptionList>,
-        second: Option<&PyDeviceConfig>,
-        victim: Option<Py<PyAny>>,
-        over_time: Option<i64>,
-        perfetto: Option<PathBuf>,
+        py: Python<'_>, config: &PyDeviceConfig, options: OptionsFromPython<ReplayOptions>, images: Option<PathBuf>,
+        images_limit: Option<u64>, rows: Option<PathBuf>, aged_by: Option<Vec<PyRef<'_, PyReader>>>,
+        layers: Option<LayerOptionList>, second: Option<&PyDeviceConfig>, victim: Option<Py<PyAny>>,
+        over_time: Option<i64>, perfetto: Option<PathBuf>,
     ) -> PyResult<Self> {
         let over_time = over_time.map(|ns| RunOverTime::new(bin_width(ns)));
         let second = second.map(|second| &second.0);
@@ -282,11 +269,7 @@ impl PySimulation {
     /// the run in the file of rows.
     #[pyo3(signature = (ledger, header, about=None))]
     fn finish(
-        &mut self,
-        py: Python<'_>,
-        ledger: PyLedger,
-        header: PyHeader,
-        about: Option<String>,
+        &mut self, py: Python<'_>, ledger: PyLedger, header: PyHeader, about: Option<String>,
     ) -> PyResult<String> {
         let RunningSimulation { mut simulation, mut recorder, fault } =
             self.inner().take().ok_or_else(|| to_python(py, &ended()))?;
@@ -346,12 +329,8 @@ pub(crate) fn preconditioned_bytes() -> u64 {
 #[pyfunction]
 #[pyo3(signature = (config, options, images, *, images_limit=None, aged_by=None))]
 pub(crate) fn precondition(
-    py: Python<'_>,
-    config: &PyDeviceConfig,
-    options: OptionsFromPython<ReplayOptions>,
-    images: PathBuf,
-    images_limit: Option<u64>,
-    aged_by: Option<Vec<PyRef<'_, PyReader>>>,
+    py: Python<'_>, config: &PyDeviceConfig, options: OptionsFromPython<ReplayOptions>, images: PathBuf,
+    images_limit: Option<u64>, aged_by: Option<Vec<PyRef<'_, PyReader>>>,
 ) -> PyResult<bool> {
     let aging = aged_by.map(|readers| PyReader::inputs_of_one_device(&readers));
     run(py, || {

@@ -123,17 +123,8 @@ impl PyGeneratedTrace {
     #[pyo3(signature = (requests, *, seed, read_pct, bytes, span, random_pct, zipf, iops, poisson, flush_every))]
     #[expect(clippy::too_many_arguments, reason = "keywords, each a figure of the workload")]
     fn pattern(
-        py: Python<'_>,
-        requests: u64,
-        seed: u64,
-        read_pct: u64,
-        bytes: u64,
-        span: u64,
-        random_pct: u64,
-        zipf: Option<f64>,
-        iops: f64,
-        poisson: bool,
-        flush_every: u64,
+        py: Python<'_>, requests: u64, seed: u64, read_pct: u64, bytes: u64, span: u64, random_pct: u64,
+        zipf: Option<f64>, iops: f64, poisson: bool, flush_every: u64,
     ) -> PyResult<Self> {
         let pattern = WorkloadPattern { read_pct, bytes, span, random_pct, zipf, iops, poisson, flush_every };
         run(py, || Ok(Self::of_jobs("a pattern".to_owned(), pattern.trace(seed, requests)?)))
@@ -143,11 +134,7 @@ impl PyGeneratedTrace {
     #[staticmethod]
     #[pyo3(signature = (model, *, seed=0, requests=None, duration_ns=None, rate_pct=100))]
     fn synthesis(
-        py: Python<'_>,
-        model: &PyWorkloadModel,
-        seed: u64,
-        requests: Option<u64>,
-        duration_ns: Option<i64>,
+        py: Python<'_>, model: &PyWorkloadModel, seed: u64, requests: Option<u64>, duration_ns: Option<i64>,
         rate_pct: u64,
     ) -> PyResult<Self> {
         let options =

@@ -236,10 +236,7 @@ impl RecordPipeline {
     /// Returns a batch of sorted requests, if there are at least `at_least`. Requests of the recorder's own tasks (`is_own`) are omitted;
     /// the others are counted by `meter`.
     pub(crate) fn take_batch(
-        &mut self,
-        at_least: usize,
-        mut is_own: impl FnMut(i32) -> bool,
-        meter: &mut RecordMeter,
+        &mut self, at_least: usize, mut is_own: impl FnMut(i32) -> bool, meter: &mut RecordMeter,
     ) -> Option<Batch> {
         let oldest = self.matcher.oldest_open();
         while self.builder.len() < BATCH_ROWS

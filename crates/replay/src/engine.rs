@@ -63,10 +63,7 @@ impl ReplayEngine {
     /// # Errors
     /// For an unknown layer, invalid settings, and a second device without a layer that uses it.
     pub fn with_layers(
-        mut self,
-        layers: &[LayerConfig],
-        second: Option<SimulatedDisk>,
-        first_writes: u32,
+        mut self, layers: &[LayerConfig], second: Option<SimulatedDisk>, first_writes: u32,
     ) -> Result<Self> {
         if layers.is_empty() {
             if second.is_some() {
@@ -107,10 +104,7 @@ impl ReplayEngine {
     /// Submits a command, with notes on its blocks or without; returns false once a device has stopped.
     #[inline]
     pub fn submit<O: Observer>(
-        &mut self,
-        command: &DeviceCommand,
-        notes: &[BlockNote],
-        observer: &mut O,
+        &mut self, command: &DeviceCommand, notes: &[BlockNote], observer: &mut O,
     ) -> Result<bool> {
         if !self.is_bare {
             return self.submit_to_disks(command, notes, observer);
@@ -126,10 +120,7 @@ impl ReplayEngine {
 
     #[inline(never)]
     fn submit_to_disks<O: Observer>(
-        &mut self,
-        command: &DeviceCommand,
-        notes: &[BlockNote],
-        observer: &mut O,
+        &mut self, command: &DeviceCommand, notes: &[BlockNote], observer: &mut O,
     ) -> Result<bool> {
         if let Some(layers) = &mut self.layers {
             let second = self.second.as_deref_mut();

@@ -71,10 +71,7 @@ impl ImageStore {
     /// # Errors
     /// Those of `make`, and if the store cannot be read or written.
     pub(crate) fn device(
-        &self,
-        config: &DeviceConfig,
-        recipe: &str,
-        make: impl FnOnce() -> Result<Device>,
+        &self, config: &DeviceConfig, recipe: &str, make: impl FnOnce() -> Result<Device>,
     ) -> Result<Device> {
         let path = self.path(recipe);
         self.device_from_memory(&path, config, || self.device_from_disk(&path, config, make))
@@ -82,10 +79,7 @@ impl ImageStore {
 
     /// Returns a copy of the last device if it is the same one, else the device from `get`. Only a cache remembers the last device.
     fn device_from_memory(
-        &self,
-        path: &Path,
-        config: &DeviceConfig,
-        get: impl FnOnce() -> Result<Device>,
+        &self, path: &Path, config: &DeviceConfig, get: impl FnOnce() -> Result<Device>,
     ) -> Result<Device> {
         if self.limit.is_none() {
             return get();
@@ -108,10 +102,7 @@ impl ImageStore {
     }
 
     fn device_from_disk(
-        &self,
-        path: &Path,
-        config: &DeviceConfig,
-        make: impl FnOnce() -> Result<Device>,
+        &self, path: &Path, config: &DeviceConfig, make: impl FnOnce() -> Result<Device>,
     ) -> Result<Device> {
         if let Some(device) = self.load(path, config)? {
             return Ok(device);
@@ -135,10 +126,7 @@ impl ImageStore {
 
     /// Makes and stores the aged device if the store does not have it; returns false if another process is making it.
     pub(crate) fn keep(
-        &self,
-        config: &DeviceConfig,
-        recipe: &str,
-        make: impl FnOnce() -> Result<Device>,
+        &self, config: &DeviceConfig, recipe: &str, make: impl FnOnce() -> Result<Device>,
     ) -> Result<bool> {
         let path = self.path(recipe);
         if path.exists() {

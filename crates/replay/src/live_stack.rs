@@ -80,10 +80,7 @@ impl LiveStack {
     /// # Errors
     /// For unknown layers, invalid settings, a second device that no layer uses, and contents that cannot be read.
     pub fn new(
-        layers: &[LayerConfig],
-        main: StackDevice<'_>,
-        second: Option<StackDevice<'_>>,
-        (check, recover): (bool, bool),
+        layers: &[LayerConfig], main: StackDevice<'_>, second: Option<StackDevice<'_>>, (check, recover): (bool, bool),
     ) -> Result<Self> {
         let second_name = second.as_ref().map_or_else(String::new, |part| part.config.name().to_owned());
         let live = |part: StackDevice<'_>| SimulatedDisk::live(part.config.settings(), part.device, part.image, check);
@@ -230,11 +227,7 @@ impl LiveStack {
     /// # Errors
     /// For a request beyond the device, and for a broken invariant if there is a checker.
     pub fn submit<O: Observer>(
-        &mut self,
-        command: &DeviceCommand,
-        notes: Vec<BlockNote>,
-        data: Vec<u8>,
-        observer: &mut O,
+        &mut self, command: &DeviceCommand, notes: Vec<BlockNote>, data: Vec<u8>, observer: &mut O,
     ) -> Result<u64> {
         let id = self.next_id;
         self.next_id += 1;
@@ -281,10 +274,7 @@ impl LiveStack {
 
     /// Collects the requests that are complete by now, and starts those that waited for them.
     pub fn take_answers<O: Observer>(
-        &mut self,
-        now: Nanos,
-        observer: &mut O,
-        answers: &mut Vec<LiveCompletion>,
+        &mut self, now: Nanos, observer: &mut O, answers: &mut Vec<LiveCompletion>,
     ) -> Result<()> {
         // The start of requests can make further requests complete.
         while self.take_done(now, answers) {
@@ -407,10 +397,7 @@ fn image_error(disk: &SimulatedDisk, error: io::Error) -> Error {
 
 /// Creates layers above disks, restored from the disks if `recover`.
 fn build_or_recover(
-    configs: &[LayerConfig],
-    main: &mut SimulatedDisk,
-    second: Option<&mut SimulatedDisk>,
-    recover: bool,
+    configs: &[LayerConfig], main: &mut SimulatedDisk, second: Option<&mut SimulatedDisk>, recover: bool,
 ) -> Result<SimulatedStack> {
     let below = main.below(second.as_deref());
     let next = |disk: &SimulatedDisk| disk.device.next_command();

@@ -28,15 +28,8 @@ const RUN_KEY: &str = "emmclab.run";
 
 /// Names of the columns with times in nanoseconds.
 const TIMES: [&str; 9] = [
-    "arrival_ns",
-    "start_ns",
-    "complete_ns",
-    "wait_queue_ns",
-    "wait_controller_ns",
-    "wait_bus_ns",
-    "wait_array_ns",
-    "wait_gc_ns",
-    "wait_wake_up_ns",
+    "arrival_ns", "start_ns", "complete_ns", "wait_queue_ns", "wait_controller_ns", "wait_bus_ns", "wait_array_ns",
+    "wait_gc_ns", "wait_wake_up_ns",
 ];
 
 /// Process id, process, device and flags of a request, as in the trace.
@@ -215,8 +208,7 @@ fn flags_from_modifiers(modifiers: CommandFlags) -> RequestFlags {
 
 /// A dictionary column of names, with only the names that occur in it.
 fn name_column(
-    ids: &[Option<NameId>],
-    names: &NameTable,
+    ids: &[Option<NameId>], names: &NameTable,
 ) -> std::result::Result<DictionaryArray<UInt32Type>, ParquetError> {
     let mut places: HashMap<NameId, u32> = HashMap::new();
     let mut values = Vec::new();

@@ -269,10 +269,7 @@ impl Simulation {
 /// # Errors
 /// If a trace cannot be read, and as [`preflight`], [`Simulation::new`] and [`Simulation::feed`].
 pub fn simulate<O: Observer>(
-    config: &DeviceConfig,
-    traces: &mut TraceCombiner,
-    options: &ReplayOptions,
-    observer: &mut O,
+    config: &DeviceConfig, traces: &mut TraceCombiner, options: &ReplayOptions, observer: &mut O,
 ) -> Result<SimulationResult> {
     let options = preflight(config, options, traces.inputs())?.apply(options);
     let mut simulation = Simulation::new(config, &options, None)?;

@@ -278,11 +278,7 @@ impl DeviceTracks {
 
     /// Draws an operation on a plane; its bytes have passed the bus at `through`.
     fn operation<W: Write>(
-        &mut self,
-        tracks: &mut TrackWriter<W>,
-        plane: PlaneId,
-        slice: &TrackSlice<'_>,
-        (through, bytes): (Nanos, u64),
+        &mut self, tracks: &mut TrackWriter<W>, plane: PlaneId, slice: &TrackSlice<'_>, (through, bytes): (Nanos, u64),
     ) -> io::Result<()> {
         if bytes > 0 {
             let bus = &mut self.buses[(plane.0 / self.planes_per_channel) as usize];
@@ -310,9 +306,7 @@ impl DeviceTracks {
     }
 
     pub fn page_programmed<W: Write>(
-        &mut self,
-        tracks: &mut TrackWriter<W>,
-        event: &PageProgrammed<'_>,
+        &mut self, tracks: &mut TrackWriter<W>, event: &PageProgrammed<'_>,
     ) -> io::Result<()> {
         let &PageProgrammed { block, page, pages, bus_bytes, cause, begin, end, .. } = event;
         let name = match cause {
@@ -365,9 +359,7 @@ impl DeviceTracks {
     }
 
     pub fn idle_interrupted<W: Write>(
-        &mut self,
-        tracks: &mut TrackWriter<W>,
-        event: IdleInterrupted,
+        &mut self, tracks: &mut TrackWriter<W>, event: IdleInterrupted,
     ) -> io::Result<()> {
         self.power.instant(tracks, event.at, ("collection in idle time interrupted", COLLECTION), &[])
     }

@@ -181,9 +181,7 @@ impl MemoryDevice {
 }
 
 fn perform(
-    chunks: &mut BTreeMap<u64, Box<[u8]>>,
-    limits: &BlockDeviceLimits,
-    request: ServedRequest,
+    chunks: &mut BTreeMap<u64, Box<[u8]>>, limits: &BlockDeviceLimits, request: ServedRequest,
 ) -> ServedCompletion {
     let (tag, sector, end) = (request.tag, request.sector, request.end());
     if end > limits.sectors || request.sectors == 0 && request.action != BlockAction::Flush {

@@ -243,21 +243,9 @@ impl Filesystem for FuseFileSystem {
     }
 
     fn setattr(
-        &self,
-        _: &Request,
-        inode: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        _: Option<TimeOrNow>,
-        _: Option<TimeOrNow>,
-        _: Option<SystemTime>,
-        handle: Option<FileHandle>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<fuser::BsdFileFlags>,
+        &self, _: &Request, inode: INodeNo, mode: Option<u32>, uid: Option<u32>, gid: Option<u32>, size: Option<u64>,
+        _: Option<TimeOrNow>, _: Option<TimeOrNow>, _: Option<SystemTime>, handle: Option<FileHandle>,
+        _: Option<SystemTime>, _: Option<SystemTime>, _: Option<SystemTime>, _: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
         // O_TRUNC arrives as size 0 without a handle; it has no effect on a block device.
@@ -287,14 +275,7 @@ impl Filesystem for FuseFileSystem {
     }
 
     fn read(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        size: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
+        &self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, size: u32, _: OpenFlags, _: Option<LockOwner>,
         reply: ReplyData,
     ) {
         let bytes = u64::from(size).min(self.attributes.size.saturating_sub(offset));
@@ -306,16 +287,8 @@ impl Filesystem for FuseFileSystem {
     }
 
     fn write(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _: WriteFlags,
-        flags: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
+        &self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, data: &[u8], _: WriteFlags, flags: OpenFlags,
+        _: Option<LockOwner>, reply: ReplyWrite,
     ) {
         let room = self.attributes.size.saturating_sub(offset);
         let data = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
@@ -340,14 +313,7 @@ impl Filesystem for FuseFileSystem {
     }
 
     fn fallocate(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: i32,
-        reply: ReplyEmpty,
+        &self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, length: u64, mode: i32, reply: ReplyEmpty,
     ) {
         let mode = FallocateFlags::from_bits_retain(mode as u32);
         // Loop devices punch holes for discards, and for write-zeroes requests that need not keep the sectors allocated.
@@ -485,11 +451,7 @@ impl PendingFuseReplies {
     /// Sends the parts of one request to the device; the reply is sent when all parts are complete. `part_sectors` is the length of each
     /// part except the last.
     fn submit(
-        self: &Arc<Self>,
-        device: &dyn BlockDevice,
-        answer: FuseReply,
-        mut parts: Vec<ServedRequest>,
-        part_sectors: u32,
+        self: &Arc<Self>, device: &dyn BlockDevice, answer: FuseReply, mut parts: Vec<ServedRequest>, part_sectors: u32,
     ) {
         let part_bytes = part_sectors as usize * crate::SECTOR;
         let waiting = SplitFuseRequest { answer, parts_left: parts.len(), data: Vec::new(), part_bytes, failure: None };
@@ -612,9 +574,7 @@ impl FuseRequestSender {
 
     /// Sends the range and waits until it is complete; returns the data that was read.
     fn perform(
-        &self,
-        range: FuseSectorRange,
-        action: impl FnMut(u32) -> BlockAction,
+        &self, range: FuseSectorRange, action: impl FnMut(u32) -> BlockAction,
     ) -> Result<Vec<u8>, RequestFailure> {
         let (sender, receiver) = channel();
         self.submit(FuseReply::Waiter(sender), range, action);

@@ -68,8 +68,7 @@ pub(crate) fn finish(mut command: Command) -> Result<String> {
 
 /// Waits for a process. If the caller is interrupted ([`interrupt`]), the process gets SIGTERM, and SIGKILL if it does not end.
 pub(crate) fn interruptible<T: Send + 'static>(
-    child: Child,
-    wait: impl FnOnce(Child) -> io::Result<T> + Send + 'static,
+    child: Child, wait: impl FnOnce(Child) -> io::Result<T> + Send + 'static,
 ) -> Result<io::Result<T>> {
     // The process is not reaped yet, so its number cannot belong to another process.
     let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());

@@ -55,11 +55,7 @@ impl ChapterLayout {
     /// Distributes `quota` over the pieces of `chapter`; in each piece, at most `smallest` writes become commit blocks.
     /// Each step of `lengthen` halves the number of rounds in which a request waits.
     pub(crate) fn new(
-        model: &WorkloadModel,
-        quota: &ChapterQuota,
-        chapter: &LoadChapter,
-        smallest: &[usize],
-        lengthen: u32,
+        model: &WorkloadModel, quota: &ChapterQuota, chapter: &LoadChapter, smallest: &[usize], lengthen: u32,
         dice: &mut SynthesisRng,
     ) -> Self {
         let requests = (quota.reads + quota.writes) as usize;
@@ -92,11 +88,7 @@ impl ChapterLayout {
 
     /// Sets the beginnings of the bursts of each piece; returns the index after each burst.
     fn deal_bursts(
-        &mut self,
-        model: &WorkloadModel,
-        quota: &ChapterQuota,
-        chapter: &LoadChapter,
-        dice: &mut SynthesisRng,
+        &mut self, model: &WorkloadModel, quota: &ChapterQuota, chapter: &LoadChapter, dice: &mut SynthesisRng,
     ) -> Vec<usize> {
         let pieces: Vec<_> = self.pieces().collect();
         for (piece, load) in pieces.into_iter().zip(&chapter.pieces) {
@@ -139,11 +131,7 @@ impl ChapterLayout {
     }
 
     fn deal_commits(
-        &mut self,
-        model: &WorkloadModel,
-        quota: &ChapterQuota,
-        bursts: &[usize],
-        smallest: &[usize],
+        &mut self, model: &WorkloadModel, quota: &ChapterQuota, bursts: &[usize], smallest: &[usize],
         dice: &mut SynthesisRng,
     ) {
         let mut begin = 0;

@@ -70,12 +70,7 @@ impl ServiceTimeSampler {
 
     /// Service times of a chapter that add up to `total`, and the part of each that the device needs to wake up.
     pub(crate) fn deal(
-        &self,
-        ops: &[Op],
-        sectors: &[u64],
-        idle: &[u64],
-        total: u64,
-        dice: &mut SynthesisRng,
+        &self, ops: &[Op], sectors: &[u64], idle: &[u64], total: u64, dice: &mut SynthesisRng,
     ) -> (Vec<u64>, Vec<u64>) {
         let mut woken: Vec<u64> =
             idle.iter().map(|gap| if *gap > self.wake_after { self.wake_up } else { 0 }).collect();

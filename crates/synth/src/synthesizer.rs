@@ -227,11 +227,7 @@ impl SynthesisPlan {
 
     /// Makes the requests of `chapter`; `clock` is the time at which all requests before it were complete.
     pub(crate) fn make(
-        &self,
-        chapter: &LoadChapter,
-        clock: &mut u64,
-        space: &mut AddressSpace,
-        dice: &mut SynthesisRng,
+        &self, chapter: &LoadChapter, clock: &mut u64, space: &mut AddressSpace, dice: &mut SynthesisRng,
     ) -> Vec<Request> {
         let quota = self.quota(chapter);
         let writes = || chapter.sizes.iter().map(|[_, writes]| writes);
@@ -270,11 +266,7 @@ impl SynthesisPlan {
 
     /// Deals out idle, service and waiting times; `Err` with the best ones if the waiting times cannot be as long as they should.
     fn time(
-        &self,
-        chapter: &LoadChapter,
-        quota: &ChapterQuota,
-        layout: &ChapterLayout,
-        sectors: &[u64],
+        &self, chapter: &LoadChapter, quota: &ChapterQuota, layout: &ChapterLayout, sectors: &[u64],
         dice: &mut SynthesisRng,
     ) -> std::result::Result<ChapterTimes, ChapterTimes> {
         let requests = layout.op.len() as u64;
@@ -319,12 +311,7 @@ impl SynthesisPlan {
     /// The idle time before each request, 0 before those that wait and before the very first. Each piece of the load
     /// has its own duration, less the time for which the device is busy.
     fn deal_idle(
-        &self,
-        chapter: &LoadChapter,
-        layout: &ChapterLayout,
-        busy: &[u64],
-        total: u64,
-        dice: &mut SynthesisRng,
+        &self, chapter: &LoadChapter, layout: &ChapterLayout, busy: &[u64], total: u64, dice: &mut SynthesisRng,
     ) -> Vec<u64> {
         let durations = chapter.pieces.iter().map(|piece| piece.duration);
         // No idle time is before the very first request, nor before those that wait.

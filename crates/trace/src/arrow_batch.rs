@@ -69,10 +69,7 @@ impl Batch {
     /// [`ErrorClass::Syntax`] if a column is missing or of another type, [`ErrorClass::Value`] if an operation or role
     /// is unknown or the lists of notes of a row differ in length.
     pub fn from_record_batch(
-        record: &RecordBatch,
-        before: u64,
-        processes: &mut GrowingNameTable,
-        devices: &mut GrowingNameTable,
+        record: &RecordBatch, before: u64, processes: &mut GrowingNameTable, devices: &mut GrowingNameTable,
     ) -> Result<Self> {
         // Other tools give a column without values a type of their own: pandas writes numbers as Float64 and names as Null.
         let has_values = |array: &ArrayRef| array.logical_null_count() < array.len();
@@ -183,9 +180,7 @@ fn used(column: &ScalarBuffer<u32>, names: &NameTable) -> (ScalarBuffer<u32>, St
 }
 
 fn names_from_arrow(
-    column: TraceColumn,
-    array: Option<&ArrayRef>,
-    names: &mut GrowingNameTable,
+    column: TraceColumn, array: Option<&ArrayRef>, names: &mut GrowingNameTable,
 ) -> Result<ScalarBuffer<u32>> {
     let Some(dictionary) = array.and_then(|array| array.as_dictionary_opt::<UInt32Type>()) else {
         return Ok(Vec::new().into());
@@ -476,8 +471,7 @@ impl<'a, T: ArrowPrimitiveType> NumberListColumn<'a, T> {
     /// Finds the column; `None` if it is missing. `numbers` returns the values of the lists as numbers; `None` if they are of
     /// another type.
     fn find(
-        record: &'a RecordBatch,
-        column: TraceColumn,
+        record: &'a RecordBatch, column: TraceColumn,
         numbers: impl FnOnce(&'a dyn Array) -> Option<&'a PrimitiveArray<T>>,
     ) -> Result<Option<Self>> {
         let Some(array) = column_of(record, column) else { return Ok(None) };

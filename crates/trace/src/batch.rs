@@ -264,11 +264,7 @@ fn push<T: Copy>(column: &mut Vec<T>, rows: usize, value: Option<T>, none: T) {
 /// As [`push`], for many rows at once.
 #[inline]
 fn extend<T: Copy>(
-    column: &mut Vec<T>,
-    rows: usize,
-    requests: &[Request],
-    value: impl Fn(&Request) -> Option<T>,
-    none: T,
+    column: &mut Vec<T>, rows: usize, requests: &[Request], value: impl Fn(&Request) -> Option<T>, none: T,
 ) {
     if column.is_empty() {
         // The fold has no branch per request.

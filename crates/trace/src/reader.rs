@@ -84,11 +84,8 @@ impl TraceReader {
 
     /// A reader of an open source; `path` is named in errors.
     pub(crate) fn of_source(
-        path: &Path,
-        source: Box<dyn TraceSource>,
-        guard: formats::UnitGuard,
-        (recognised, recorded): (RecognisedFormat, RecordedFeatures),
-        options: &ReadOptions,
+        path: &Path, source: Box<dyn TraceSource>, guard: formats::UnitGuard,
+        (recognised, recorded): (RecognisedFormat, RecordedFeatures), options: &ReadOptions,
     ) -> Self {
         let in_file_order = source.in_file_order();
         let mending = options.mend_clock.map(|mend| match mend {

@@ -22,11 +22,7 @@ const MOST_STEPS: usize = 1 << 20;
 /// # Errors
 /// [`ErrorClass::Value`] if it has too many steps.
 pub(super) fn program(
-    recording: &CallRecording,
-    options: &LearnOptions,
-    about: &str,
-    source: &str,
-    waited: &str,
+    recording: &CallRecording, options: &LearnOptions, about: &str, source: &str, waited: &str,
 ) -> Result<String> {
     let names = LearnedNames::of(recording, options);
     let mut out = String::new();

@@ -321,10 +321,7 @@ fn busy_behind(thread: &RecordedThread, at: i64) -> i64 {
 /// Returns an error if the thread was not requested and ends before most of the work is done, such as a shell with children in the
 /// background: the program would end with it.
 fn refuse_early_end(
-    recording: &CallRecording,
-    time: &UserThreadTime,
-    thread: &RecordedThread,
-    other: &RecordedThread,
+    recording: &CallRecording, time: &UserThreadTime, thread: &RecordedThread, other: &RecordedThread,
 ) -> Result<()> {
     let busy = time.lasted_ns - time.asleep_ns - time.unexplained_ns;
     if time.behind_ns <= LEAST_REFUSED_NS || time.behind_ns <= busy {

@@ -501,22 +501,8 @@ const USUAL: &[&str] =
     &["execve", "brk", "mmap", "mmap2", "munmap", "mprotect", "mremap", "madvise", "clone", "clone3", "fork", "vfork"];
 /// Calls that write, or through which writes are not seen.
 const WRITES: &[&str] = &[
-    "write",
-    "writev",
-    "pwrite64",
-    "pwritev",
-    "pwritev2",
-    "sendfile",
-    "sendfile64",
-    "copy_file_range",
-    "splice",
-    "fallocate",
-    "truncate",
-    "truncate64",
-    "ftruncate",
-    "ftruncate64",
-    "io_submit",
-    "io_uring_enter",
+    "write", "writev", "pwrite64", "pwritev", "pwritev2", "sendfile", "sendfile64", "copy_file_range", "splice",
+    "fallocate", "truncate", "truncate64", "ftruncate", "ftruncate64", "io_submit", "io_uring_enter",
 ];
 const SYNCS: &[&str] = &["fsync", "fdatasync", "sync_file_range", "sync", "syncfs", "msync"];
 

@@ -421,13 +421,10 @@ impl<'a> DeclaredNames<'a> {
 
 /// Calls `check` with each step and the name of its thread or procedure.
 fn each_step<'a>(
-    program: &'a AppProgram,
-    check: &mut impl FnMut(&'a str, &'a ProgramStep) -> CheckResult,
+    program: &'a AppProgram, check: &mut impl FnMut(&'a str, &'a ProgramStep) -> CheckResult,
 ) -> CheckResult {
     fn walk<'a>(
-        inside: &'a str,
-        steps: &'a [ProgramStep],
-        check: &mut impl FnMut(&'a str, &'a ProgramStep) -> CheckResult,
+        inside: &'a str, steps: &'a [ProgramStep], check: &mut impl FnMut(&'a str, &'a ProgramStep) -> CheckResult,
     ) -> CheckResult {
         for step in steps {
             check(inside, step)?;
@@ -454,11 +451,7 @@ fn check_name_exists(key: &'static str, name: &str, names: &[&str]) -> CheckResu
 }
 
 fn amount<T: DrawableQuantity>(
-    key: &'static str,
-    inside: &str,
-    name: &str,
-    amount: &Amount<T>,
-    range: std::ops::RangeInclusive<u64>,
+    key: &'static str, inside: &str, name: &str, amount: &Amount<T>, range: std::ops::RangeInclusive<u64>,
 ) -> CheckResult {
     if let Some((problem, hint)) = amount.fault() {
         return fault(key, inside, problem, hint);

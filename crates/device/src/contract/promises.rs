@@ -236,9 +236,7 @@ impl DurabilityPromises {
 
     /// The writes of these versions that are not promised and that no discard revoked, and that were complete by then: first, end, version.
     pub(super) fn unpromised_writes(
-        &self,
-        versions: Range<Version>,
-        complete_by: Option<Nanos>,
+        &self, versions: Range<Version>, complete_by: Option<Nanos>,
     ) -> impl Iterator<Item = (u64, u64, Version)> {
         let counts =
             move |write: &VolatileWrite| complete_by.is_none_or(|by| write.complete.is_some_and(|at| at <= by));

@@ -126,11 +126,7 @@ impl BackgroundScheduler {
 
     /// Executes the work that begins before `until`, on a device whose host work is done at `idle_from`.
     pub fn work_until<L: CountingObserver>(
-        &mut self,
-        until: Nanos,
-        idle_from: Nanos,
-        mut buffer: Option<&mut WriteBuffer>,
-        below: &mut LowerLayers<'_, L>,
+        &mut self, until: Nanos, idle_from: Nanos, mut buffer: Option<&mut WriteBuffer>, below: &mut LowerLayers<'_, L>,
     ) {
         if self.gap.is_none() && self.touched {
             self.pools.fill(PoolWork::default());
@@ -146,11 +142,7 @@ impl BackgroundScheduler {
 
     /// Ends the gap when a command arrives at `at`, after urgent collection. Returns the time that it takes to interrupt collection.
     pub fn interrupt<L: CountingObserver>(
-        &mut self,
-        at: Nanos,
-        idle_from: Nanos,
-        mut buffer: Option<&mut WriteBuffer>,
-        below: &mut LowerLayers<'_, L>,
+        &mut self, at: Nanos, idle_from: Nanos, mut buffer: Option<&mut WriteBuffer>, below: &mut LowerLayers<'_, L>,
     ) -> Nanos {
         self.work_until(at, idle_from, buffer.as_deref_mut(), below);
         if below.ftl.core.stop.is_none() && self.is_urgent(below) {
@@ -173,10 +165,7 @@ impl BackgroundScheduler {
     /// is not examined: most gaps are too short for folding and collection, which examine every pool.
     #[inline]
     fn next<L: CountingObserver>(
-        &mut self,
-        until: Nanos,
-        buffer: Option<&WriteBuffer>,
-        below: &mut LowerLayers<'_, L>,
+        &mut self, until: Nanos, buffer: Option<&WriteBuffer>, below: &mut LowerLayers<'_, L>,
     ) -> Option<(Nanos, BackgroundTask)> {
         let gap = self.gap?;
         let mut soonest = EarliestTask { before: until, task: None };
@@ -224,10 +213,7 @@ impl BackgroundScheduler {
 
     /// Considers idle collection, which may begin at `from`.
     fn consider_collection<L: CountingObserver>(
-        &self,
-        from: Nanos,
-        soonest: &mut EarliestTask,
-        below: &LowerLayers<'_, L>,
+        &self, from: Nanos, soonest: &mut EarliestTask, below: &LowerLayers<'_, L>,
     ) {
         for pool in (0..self.pools.len() as u32).map(PoolId) {
             let due = below.ftl.free_blocks(pool) <= self.free && !below.ftl.core.is_skipped(pool);
@@ -255,11 +241,7 @@ impl BackgroundScheduler {
     }
 
     fn step<L: CountingObserver>(
-        &mut self,
-        at: Nanos,
-        task: BackgroundTask,
-        buffer: Option<&mut WriteBuffer>,
-        below: &mut LowerLayers<'_, L>,
+        &mut self, at: Nanos, task: BackgroundTask, buffer: Option<&mut WriteBuffer>, below: &mut LowerLayers<'_, L>,
     ) {
         if self.fold_after.is_some() {
             // Decided before the step, because the step may fill the cache.

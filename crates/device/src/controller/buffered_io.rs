@@ -18,10 +18,7 @@ impl DeviceController {
     /// A write after the transfer of its data, on a device with RAM for data or with flags that promise durability.
     #[inline(never)]
     pub(super) fn write_modified<L: CountingObserver>(
-        &mut self,
-        request: &mut RequestState,
-        modifiers: CommandFlags,
-        below: &mut LowerLayers<'_, L>,
+        &mut self, request: &mut RequestState, modifiers: CommandFlags, below: &mut LowerLayers<'_, L>,
     ) {
         if modifiers.contains(CommandFlags::PREFLUSH) {
             let end = self.flush_command(request.ready, below);
@@ -133,9 +130,7 @@ impl DeviceController {
     /// Flushes only the sectors of `request` (SYNCHRONIZE CACHE with a range); returns when the flush is complete. If the range has more
     /// units than the buffer, or if data leaves only in order, everything is flushed.
     pub(super) fn flush_range<L: CountingObserver>(
-        &mut self,
-        request: &RequestState,
-        below: &mut LowerLayers<'_, L>,
+        &mut self, request: &RequestState, below: &mut LowerLayers<'_, L>,
     ) -> Nanos {
         let (ready, (first, units)) = (request.ready, below.units_of(request));
         let (skips, from) = (self.skips_flush(), self.leaves_from(first));
@@ -156,10 +151,7 @@ impl DeviceController {
     /// Writes all data in the buffer to the flash from `ready` on, for a flush of the host or at power-off. Returns when it and all earlier
     /// data is on the flash.
     pub(super) fn flush_from<L: CountingObserver>(
-        &mut self,
-        ready: Nanos,
-        asked_for: bool,
-        below: &mut LowerLayers<'_, L>,
+        &mut self, ready: Nanos, asked_for: bool, below: &mut LowerLayers<'_, L>,
     ) -> Nanos {
         if let Some(buffer) = &mut self.write_buffer {
             below.log.cache_flushed(&CacheFlushed { units: buffer.units, at: ready, asked_for });
@@ -182,10 +174,7 @@ impl DeviceController {
     /// Reads units from RAM if they are there, otherwise from the flash.
     #[inline(never)]
     pub(super) fn read_through<L: CountingObserver>(
-        &mut self,
-        request: &mut RequestState,
-        (first, end): (Lpn, Lpn),
-        below: &mut LowerLayers<'_, L>,
+        &mut self, request: &mut RequestState, (first, end): (Lpn, Lpn), below: &mut LowerLayers<'_, L>,
     ) {
         let (span, unit_sectors) = (span_of(request), below.ftl.core.geometry.unit_sectors);
         let mut missed = first;
@@ -234,9 +223,7 @@ impl DeviceController {
 
     /// Executes a packed command that was checked. Returns the completion of all entries, or `None` if the device has stopped.
     pub fn submit_packed<L: CountingObserver>(
-        &mut self,
-        entries: &[DeviceCommand],
-        below: &mut LowerLayers<'_, L>,
+        &mut self, entries: &[DeviceCommand], below: &mut LowerLayers<'_, L>,
     ) -> Option<Nanos> {
         let head = entries.first()?;
         if below.ftl.core.stop.is_some() {
@@ -352,11 +339,7 @@ impl WriteBuffer {
 
     /// Programs the written data of the units `from..to`.
     fn write_units_back<L: CountingObserver>(
-        &mut self,
-        from: Lpn,
-        to: Lpn,
-        ready: Nanos,
-        below: &mut LowerLayers<'_, L>,
+        &mut self, from: Lpn, to: Lpn, ready: Nanos, below: &mut LowerLayers<'_, L>,
     ) {
         let mut at = from;
         while at < to

@@ -98,10 +98,7 @@ impl DeviceController {
 
     /// Executes a command of the host for a zone.
     pub fn manage_zone<L: CountingObserver>(
-        &mut self,
-        zone: u32,
-        action: ZoneAction,
-        below: &mut LowerLayers<'_, L>,
+        &mut self, zone: u32, action: ZoneAction, below: &mut LowerLayers<'_, L>,
     ) -> Result<()> {
         let Some(zones) = &mut self.zones else {
             return Err(Error::new(ErrorClass::Value, "the device has no zones").hint("set zones.blocks"));
@@ -193,11 +190,7 @@ impl DeviceController {
 
     /// Replaces the settings at the time `at`; queues, buffers and their contents stay.
     pub fn reconfigure(
-        &mut self,
-        settings: &DeviceSettings,
-        geometry: &Geometry,
-        fold_after: Option<Nanos>,
-        at: Nanos,
+        &mut self, settings: &DeviceSettings, geometry: &Geometry, fold_after: Option<Nanos>, at: Nanos,
     ) {
         let idle_from = self.idle_from().max(at);
         self.commands.reconfigure(settings);
@@ -258,9 +251,7 @@ impl DeviceController {
     /// Executes a command that was checked. Returns its completion, or `None` if that is not known yet or the device has stopped.
     #[inline]
     pub fn submit<L: CountingObserver>(
-        &mut self,
-        command: &DeviceCommand,
-        below: &mut LowerLayers<'_, L>,
+        &mut self, command: &DeviceCommand, below: &mut LowerLayers<'_, L>,
     ) -> Option<Nanos> {
         if below.ftl.core.stop.is_some() {
             return None;
@@ -484,10 +475,7 @@ impl DeviceController {
     }
 
     fn flush<L: CountingObserver>(
-        &mut self,
-        request: &mut RequestState,
-        modifiers: CommandFlags,
-        below: &mut LowerLayers<'_, L>,
+        &mut self, request: &mut RequestState, modifiers: CommandFlags, below: &mut LowerLayers<'_, L>,
     ) {
         self.dispatch_until(Nanos::MAX, below);
         request.spend(self.commands.before_write(0));

@@ -84,13 +84,7 @@ impl FtlCore {
     }
 
     fn start_victim<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        pool: PoolId,
-        block: BlockId,
-        collection: CollectionPurpose,
-        at: Nanos,
-        log: &mut L,
+        &mut self, nand: &mut Nand, pool: PoolId, block: BlockId, collection: CollectionPurpose, at: Nanos, log: &mut L,
     ) {
         self.tables.unlist(block);
         nand.begin_collecting(block);
@@ -103,12 +97,7 @@ impl FtlCore {
 
     /// Ends the collection of a victim without valid units: erases it.
     pub(super) fn finish_victim<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        pool: PoolId,
-        victim: VictimProgress,
-        ready: Nanos,
-        log: &mut L,
+        &mut self, nand: &mut Nand, pool: PoolId, victim: VictimProgress, ready: Nanos, log: &mut L,
     ) {
         self.tables.pool_mut(pool).victim = None;
         let at = self.erase(nand, victim.block, ready, log);

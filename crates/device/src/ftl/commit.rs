@@ -154,12 +154,7 @@ impl ProgrammedPages {
     /// The next page of a block, after it was programmed for a stream; `bytes` crossed the bus.
     #[inline(always)]
     pub fn next(
-        block: BlockId,
-        group: u8,
-        next: &PageProgramResult,
-        bytes: u32,
-        cause: OperationCause,
-        stream: WriteStream,
+        block: BlockId, group: u8, next: &PageProgramResult, bytes: u32, cause: OperationCause, stream: WriteStream,
     ) -> Self {
         let PageProgramResult { page, full, op } = *next;
         Self {

@@ -105,12 +105,7 @@ impl FtlCore {
 
     /// The pool that `count` units are folded into: in the same plane if it has room, otherwise in another one.
     pub(super) fn fold_destination<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        plane: PlaneId,
-        count: u32,
-        ready: Nanos,
-        log: &mut L,
+        &mut self, nand: &mut Nand, plane: PlaneId, count: u32, ready: Nanos, log: &mut L,
     ) -> Option<PoolId> {
         let (best, _) = next_page(&self.geometry, count);
         for crowded in [false, true] {
@@ -138,12 +133,7 @@ impl FtlCore {
     /// Moves valid data of a victim, at most `pages` destination pages, and erases the victim when no data is left; returns false after the
     /// erase.
     pub fn move_pages<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        pool: PoolId,
-        pages: u32,
-        ready: Nanos,
-        log: &mut L,
+        &mut self, nand: &mut Nand, pool: PoolId, pages: u32, ready: Nanos, log: &mut L,
     ) -> bool {
         let Some(mut victim) = self.tables.pool(pool).victim else { return false };
         let (plane, group) = self.geometry.of_pool(pool);
@@ -187,12 +177,7 @@ impl FtlCore {
 
     /// The pool that `count` units of a victim go to; `None` if no plane has room.
     fn destination<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        source: &MoveSource,
-        count: u32,
-        ready: Nanos,
-        log: &mut L,
+        &mut self, nand: &mut Nand, source: &MoveSource, count: u32, ready: Nanos, log: &mut L,
     ) -> Option<PoolId> {
         if self.slc.folds(source.group) {
             self.fold_destination(nand, source.plane, count, ready, log)
@@ -223,14 +208,8 @@ impl FtlCore {
     /// Moves units into one page.
     #[expect(clippy::too_many_arguments, reason = "a victim, its destination, and what every operation needs")]
     fn move_page<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        source: &MoveSource,
-        victim: &mut VictimProgress,
-        (to, block): (PoolId, BlockId),
-        found: &[(Ppn, Lpn)],
-        ready: Nanos,
-        log: &mut L,
+        &mut self, nand: &mut Nand, source: &MoveSource, victim: &mut VictimProgress, (to, block): (PoolId, BlockId),
+        found: &[(Ppn, Lpn)], ready: Nanos, log: &mut L,
     ) {
         let (_, group) = self.geometry.of_pool(to);
         let kind = &self.geometry.groups[usize::from(group)];
@@ -271,13 +250,8 @@ impl FtlCore {
 
     /// Moves at most `most` whole pages into a block of the same pool and reports them as one event. Returns their number.
     fn move_run<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        source: &MoveSource,
-        victim: &mut VictimProgress,
-        (block, most): (BlockId, u32),
-        ready: Nanos,
-        log: &mut L,
+        &mut self, nand: &mut Nand, source: &MoveSource, victim: &mut VictimProgress, (block, most): (BlockId, u32),
+        ready: Nanos, log: &mut L,
     ) -> u32 {
         let page = nand.next_page(block);
         let room = self.geometry.groups[usize::from(source.group)].pages_per_block - page;

@@ -108,11 +108,7 @@ impl Ftl {
     /// Writes the data of a request, which has been transferred.
     #[inline(always)]
     pub fn write<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        span: RequestSectors,
-        log: &mut L,
+        &mut self, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, log: &mut L,
     ) {
         self.scheme.write(&mut self.core, nand, request, span, log);
     }
@@ -120,11 +116,7 @@ impl Ftl {
     /// Looks up the locations of units before they are read.
     #[inline]
     pub fn look_up<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        units: (Lpn, u32),
-        log: &mut L,
+        &mut self, nand: &mut Nand, request: &mut RequestState, units: (Lpn, u32), log: &mut L,
     ) {
         self.scheme.look_up(&mut self.core, nand, request, units, log);
     }
@@ -193,11 +185,7 @@ impl Ftl {
     /// Moves up to one page of valid data of the victim of a pool, and chooses a victim first if none is in progress. Returns `None` if
     /// no block is worth collecting, otherwise whether the victim is still in progress.
     pub fn collect_step<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        pool: PoolId,
-        ready: Nanos,
-        log: &mut L,
+        &mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L,
     ) -> Option<bool> {
         if self.core.stop.is_some() || !self.core.begin_victim(nand, pool, ready, log) {
             return None;

@@ -14,13 +14,7 @@ impl FtlCore {
     /// Reads the page with this location; `bytes` cross the bus.
     #[inline]
     pub fn read_page<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        ppn: Ppn,
-        ready: Nanos,
-        bytes: u32,
-        cause: OperationCause,
-        log: &mut L,
+        &mut self, nand: &mut Nand, ppn: Ppn, ready: Nanos, bytes: u32, cause: OperationCause, log: &mut L,
     ) -> PageOperationTimes {
         let block = self.geometry.block_of(ppn);
         let group = nand.group(block);
@@ -34,12 +28,7 @@ impl FtlCore {
     /// Reads a page of a plane that no block of the model holds; `bytes` cross the bus.
     #[inline]
     pub fn read_unplaced<L: Observer>(
-        nand: &mut Nand,
-        (plane, group): (PlaneId, u8),
-        ready: Nanos,
-        bytes: u32,
-        cause: OperationCause,
-        log: &mut L,
+        nand: &mut Nand, (plane, group): (PlaneId, u8), ready: Nanos, bytes: u32, cause: OperationCause, log: &mut L,
     ) -> PageOperationTimes {
         let op = nand.read_somewhere(plane, group, 0, ready, bytes);
         let (bus_bytes, begin, end) = (u64::from(bytes), op.begin, op.end);
@@ -50,11 +39,7 @@ impl FtlCore {
     /// Reads the units `first..end` of a request's span from the flash.
     #[inline]
     pub fn read_units<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        span: RequestSectors,
-        (first, end): (Lpn, Lpn),
+        &mut self, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, (first, end): (Lpn, Lpn),
         log: &mut L,
     ) {
         let mut at = first;
@@ -91,11 +76,7 @@ impl FtlCore {
 
     /// Reads data that was never written: in the same way as written data, or without any cost.
     fn read_unwritten<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        span: RequestSectors,
-        (from, to): (Lpn, Lpn),
+        &mut self, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, (from, to): (Lpn, Lpn),
         log: &mut L,
     ) {
         let count = to.0 - from.0;

@@ -208,11 +208,7 @@ fn restore(tables: &mut FtlTables, nand: &Nand, open_elsewhere: bool, image: &mu
 }
 
 fn restore_pool(
-    tables: &mut FtlTables,
-    pool: PoolId,
-    nand: &Nand,
-    open_elsewhere: bool,
-    image: &mut WordReader<'_>,
+    tables: &mut FtlTables, pool: PoolId, nand: &Nand, open_elsewhere: bool, image: &mut WordReader<'_>,
 ) -> Result<()> {
     let (first, blocks) = (tables.pool(pool).block_at(0).0, tables.pool(pool).blocks);
     let mut claims = RestoredBlocks { range: first..first + blocks, placed: vec![false; blocks as usize] };
@@ -254,11 +250,7 @@ fn restore_pool(
 }
 
 fn restore_lists(
-    tables: &mut FtlTables,
-    pool: PoolId,
-    nand: &Nand,
-    claims: &mut RestoredBlocks,
-    image: &mut WordReader<'_>,
+    tables: &mut FtlTables, pool: PoolId, nand: &Nand, claims: &mut RestoredBlocks, image: &mut WordReader<'_>,
 ) -> Result<()> {
     let listed = image.word()?;
     let full = |block: &u32| nand.state(BlockId(*block)) == BlockState::Full;

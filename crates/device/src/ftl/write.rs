@@ -31,11 +31,7 @@ impl FtlCore {
     /// Writes the span of a request page by page.
     #[inline]
     pub fn write_pages<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        span: RequestSectors,
-        log: &mut L,
+        &mut self, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, log: &mut L,
     ) {
         let (sectors, command) = (request.event.sectors, request.command());
         let hot = self.is_hot(sectors);
@@ -62,11 +58,7 @@ impl FtlCore {
     /// if the device is full.
     #[inline(always)]
     pub fn program_host<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        ready: Nanos,
-        write: PageWrite,
-        log: &mut L,
+        &mut self, nand: &mut Nand, ready: Nanos, write: PageWrite, log: &mut L,
     ) -> Option<(PageOperationTimes, u32)> {
         let PageWrite { first, units, group, span, whole_units: whole, hot, command } = write;
         let mut stream = if hot { WriteStream::Hot } else { WriteStream::Host };
@@ -106,13 +98,8 @@ impl FtlCore {
     /// the data is read, and the waits for it.
     #[cold]
     pub fn read_rest<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        span: RequestSectors,
-        (first, units): (Lpn, u32),
-        ready: Nanos,
-        waits_to_be_written: impl Fn(Lpn) -> bool,
-        log: &mut L,
+        &mut self, nand: &mut Nand, span: RequestSectors, (first, units): (Lpn, u32), ready: Nanos,
+        waits_to_be_written: impl Fn(Lpn) -> bool, log: &mut L,
     ) -> (Nanos, LatencyBreakdown) {
         let mut done = (ready, LatencyBreakdown::default());
         let unit_sectors = self.geometry.unit_sectors;
@@ -138,11 +125,7 @@ impl FtlCore {
     /// is full.
     #[inline(always)]
     pub fn allocate<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        page: PageRequest,
-        stream: WriteStream,
-        log: &mut L,
+        &mut self, nand: &mut Nand, page: PageRequest, stream: WriteStream, log: &mut L,
     ) -> Option<ProgramTarget> {
         let plane = self.allocator.next_plane(&self.geometry, nand, page);
         let pool = self.geometry.pool(plane, page.group);
@@ -161,11 +144,7 @@ impl FtlCore {
     /// Tries every plane of the group, then every plane of the other groups; planes that hold more than their share come last.
     #[cold]
     fn allocate_anywhere<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        page: PageRequest,
-        stream: WriteStream,
-        log: &mut L,
+        &mut self, nand: &mut Nand, page: PageRequest, stream: WriteStream, log: &mut L,
     ) -> Option<ProgramTarget> {
         for crowded in [false, true] {
             for turn in 0..=self.geometry.by_size.len() {
@@ -198,12 +177,7 @@ impl FtlCore {
     /// The open block of a stream. If there is none, opens a new one, and collects first if free blocks are few.
     #[inline]
     pub fn open_block<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        pool: PoolId,
-        stream: WriteStream,
-        ready: Nanos,
-        log: &mut L,
+        &mut self, nand: &mut Nand, pool: PoolId, stream: WriteStream, ready: Nanos, log: &mut L,
     ) -> Option<BlockId> {
         if let Some(open) = self.tables.pool(pool).open(stream) {
             return Some(open);
@@ -213,12 +187,7 @@ impl FtlCore {
 
     #[inline(never)]
     fn new_open_block<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        pool: PoolId,
-        stream: WriteStream,
-        ready: Nanos,
-        log: &mut L,
+        &mut self, nand: &mut Nand, pool: PoolId, stream: WriteStream, ready: Nanos, log: &mut L,
     ) -> Option<BlockId> {
         let collects = stream != WriteStream::Gc && self.collector.policy.is_some();
         if collects && !self.reclaim(nand, pool, ready, log) {
@@ -284,12 +253,7 @@ impl FtlCore {
 
     /// Programs one page; returns how many of the pieces it holds, or `None` if the device is full.
     fn program_pieces<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        entries: &mut [RequestState],
-        pieces: &[PackedUnit],
-        group: u8,
-        log: &mut L,
+        &mut self, nand: &mut Nand, entries: &mut [RequestState], pieces: &[PackedUnit], group: u8, log: &mut L,
     ) -> Option<usize> {
         let (unit_sectors, unit_shift) = (self.geometry.unit_sectors, self.geometry.unit_shift);
         let head = entries[pieces[0].entry];

@@ -351,23 +351,12 @@ pub fn presets() -> &'static [DevicePreset] {
 /// Settings that never affect the contents, as patterns of [`fits`].
 const WITHOUT_INFLUENCE: &[&str] = &[
     // They name the device.
-    "name",
-    "about",
-    "fitted_to",
+    "name", "about", "fitted_to",
     // They affect only commands that wait for each other, and flags that plain writes do not have.
-    "host.",
-    "features.",
-    "controller.queue_depth",
-    "controller.reliable_write_us",
-    "interface.fua_us",
+    "host.", "features.", "controller.queue_depth", "controller.reliable_write_us", "interface.fua_us",
     // They affect only the duration of host reads and flushes: the next command arrives when the previous one is complete.
-    "cache.read_kb",
-    "controller.read_overhead_us",
-    "cache.flush_us",
-    // Energy is computed from counters.
-    "_uj",
-    "_uj_per_kb",
-    "_mw",
+    "cache.read_kb", "controller.read_overhead_us", "cache.flush_us", // Energy is computed from counters.
+    "_uj", "_uj_per_kb", "_mw",
 ];
 /// Settings that affect the contents only if the device had pauses.
 const INFLUENCE_IN_PAUSES: &[&str] = &["gc.idle_after_us", "gc.hpi", "gc.hpi_us", "power."];

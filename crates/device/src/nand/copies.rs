@@ -83,10 +83,7 @@ pub(super) struct InPlaceCopies<'a> {
 
 impl<'a> InPlaceCopies<'a> {
     pub fn new(
-        timelines: &'a mut FlashTimelines,
-        plane: PlaneId,
-        groups: (&GroupGeometry, &GroupGeometry),
-        ready: Nanos,
+        timelines: &'a mut FlashTimelines, plane: PlaneId, groups: (&GroupGeometry, &GroupGeometry), ready: Nanos,
     ) -> Self {
         let (from, to) = groups;
         let interface = &timelines.interface;
@@ -191,11 +188,8 @@ impl GeneralCopies<'_> {
 impl<'a> PageCopies<'a> {
     /// Prepares moves from the plane `planes.0` into the pages of block `to`, from `page` on.
     pub(super) fn new(
-        timelines: &'a mut FlashTimelines,
-        planes: (PlaneId, PlaneId),
-        groups: (&'a GroupGeometry, &'a GroupGeometry),
-        (to, page): (&'a mut EraseBlock, u32),
-        ready: Nanos,
+        timelines: &'a mut FlashTimelines, planes: (PlaneId, PlaneId), groups: (&'a GroupGeometry, &'a GroupGeometry),
+        (to, page): (&'a mut EraseBlock, u32), ready: Nanos,
     ) -> Self {
         let interface = &timelines.interface;
         let overlaps = interface.cache_read || interface.cache_program;

@@ -161,12 +161,7 @@ impl Nand {
     /// Reads a page of a plane that no block of the model holds; `bytes` cross the bus.
     #[inline]
     pub fn read_somewhere(
-        &mut self,
-        plane: PlaneId,
-        group: u8,
-        page: u32,
-        ready: Nanos,
-        bytes: u32,
+        &mut self, plane: PlaneId, group: u8, page: u32, ready: Nanos, bytes: u32,
     ) -> PageOperationTimes {
         self.timelines.read(plane, &self.groups[usize::from(group)], page, ready, bytes)
     }

@@ -232,12 +232,7 @@ impl FlashTimelines {
     /// Programs a page: its data crosses the bus, then the array is programmed.
     #[inline(always)]
     pub fn program(
-        &mut self,
-        plane: PlaneId,
-        group: &GroupGeometry,
-        page: u32,
-        ready: Nanos,
-        bytes: u32,
+        &mut self, plane: PlaneId, group: &GroupGeometry, page: u32, ready: Nanos, bytes: u32,
     ) -> PageOperationTimes {
         let bus = self.interface.command + self.interface.write_time(bytes);
         let cache = self.interface.cache_program;
@@ -260,12 +255,7 @@ impl FlashTimelines {
     /// Reads a page: the array is sensed, then the data crosses the bus.
     #[inline]
     pub fn read(
-        &mut self,
-        plane: PlaneId,
-        group: &GroupGeometry,
-        page: u32,
-        ready: Nanos,
-        bytes: u32,
+        &mut self, plane: PlaneId, group: &GroupGeometry, page: u32, ready: Nanos, bytes: u32,
     ) -> PageOperationTimes {
         let bus = self.interface.read_time(bytes);
         let (command, cache) = (self.interface.command, self.interface.cache_read);

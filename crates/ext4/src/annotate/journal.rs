@@ -149,11 +149,7 @@ impl JournalFollower {
 
     /// Classifies sectors of a block that is not complete yet. For a superblock, the first 1,024 bytes are enough.
     fn partial_block(
-        &mut self,
-        block: u32,
-        within: usize,
-        bytes: &[u8],
-        header: Option<JournalBlockHeader>,
+        &mut self, block: u32, within: usize, bytes: &[u8], header: Option<JournalBlockHeader>,
     ) -> BlockNote {
         if block == self.superblock_block {
             if within == 0 && bytes.len() >= JOURNAL_SUPERBLOCK_BYTES {
@@ -269,12 +265,7 @@ impl JournalFollower {
 
     /// Stores a copy in place of the previous one.
     fn put_copy(
-        &mut self,
-        key: u64,
-        transaction: u32,
-        escaped: bool,
-        bytes: &[u8],
-        layout: &mut MetadataLayout,
+        &mut self, key: u64, transaction: u32, escaped: bool, bytes: &[u8], layout: &mut MetadataLayout,
     ) -> Option<SectorSet> {
         let updated = self.copies.update(key, transaction, escaped, true, bytes);
         if let Some(dropped) = updated.dropped {

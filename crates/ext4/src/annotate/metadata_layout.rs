@@ -348,10 +348,7 @@ impl MetadataLayout {
 /// Returns the structures of `size` bytes that are completely inside the given sectors, which start at sector `within` of a block;
 /// with their numbers in the block. Structures without a sector in `changed` are left out.
 fn records(
-    within: usize,
-    bytes: &[u8],
-    size: usize,
-    changed: Option<SectorSet>,
+    within: usize, bytes: &[u8], size: usize, changed: Option<SectorSet>,
 ) -> impl Iterator<Item = (usize, &[u8])> {
     let start = within * SECTOR;
     (start.div_ceil(size)..)

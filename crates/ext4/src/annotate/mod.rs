@@ -529,9 +529,7 @@ impl Annotator {
 
 /// Reads the layout from the inodes of a group that are in use.
 fn learn_inodes<B: DiskReader>(
-    layout: &mut MetadataLayout,
-    filesystem: &Ext4Filesystem<B>,
-    group: &GroupDescriptor,
+    layout: &mut MetadataLayout, filesystem: &Ext4Filesystem<B>, group: &GroupDescriptor,
 ) -> Result<()> {
     // If the bitmap is damaged, all inodes are read.
     let used = match filesystem.inode_bitmap(group) {

@@ -147,10 +147,7 @@ impl FastCommitReplayer<'_> {
 
     /// Calls `visit` with each entry of a block: its offset, its length, and the length of its name. Also checks the block.
     fn each_entry(
-        folder: &Inode,
-        bytes: &[u8],
-        block: u64,
-        mut visit: impl FnMut(usize, usize, usize) -> bool,
+        folder: &Inode, bytes: &[u8], block: u64, mut visit: impl FnMut(usize, usize, usize) -> bool,
     ) -> Result<()> {
         let mut at = 0;
         while at < bytes.len() {

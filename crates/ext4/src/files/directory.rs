@@ -96,9 +96,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     /// # Errors
     /// Not a directory; an encrypted one; damaged blocks, with their offsets.
     pub fn entries(
-        &self,
-        directory: &Inode,
-        mut visit: impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+        &self, directory: &Inode, mut visit: impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let structure = DiskStructure::Directory(directory.number);
         if directory.kind() != Ext4FileKind::Directory {
@@ -163,10 +161,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 
     fn inline_entries(
-        &self,
-        directory: &Inode,
-        bytes: &[u8],
-        visit: &mut impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+        &self, directory: &Inode, bytes: &[u8], visit: &mut impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let structure = DiskStructure::Directory(directory.number);
         let kind = Ext4FileKind::Directory;
@@ -187,10 +182,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 
     fn block_entries(
-        &self,
-        bytes: &[u8],
-        structure: DiskStructure,
-        offset: u64,
+        &self, bytes: &[u8], structure: DiskStructure, offset: u64,
         visit: &mut impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         let has_types = self.superblock().incompat.contains(Incompat::FILETYPE);

@@ -177,10 +177,7 @@ fn partition(entries: usize, holds: impl Fn(usize) -> bool) -> usize {
 
 /// Reads and checks the block below `level`, unless it is the block that was read last at that level.
 fn descend<B: DiskReader>(
-    mapper: &mut BlockMapper<'_, B>,
-    level: usize,
-    block: u64,
-    depth: u16,
+    mapper: &mut BlockMapper<'_, B>, level: usize, block: u64, depth: u16,
 ) -> Result<ExtentHeader> {
     let structure = DiskStructure::ExtentBlock(mapper.inode.number);
     let offset = mapper.filesystem.offset_of(block, structure)?;

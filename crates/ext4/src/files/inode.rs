@@ -248,9 +248,7 @@ const SYSTEM: u8 = 7;
 
 /// Returns the contents of an inode whose attributes start at byte `at`; on an error, the offset and a description.
 pub(crate) fn inline_contents(
-    bytes: &[u8],
-    map: &[u8; MAP_BYTES],
-    at: usize,
+    bytes: &[u8], map: &[u8; MAP_BYTES], at: usize,
 ) -> std::result::Result<Vec<u8>, (usize, &'static str)> {
     let mut out = map.to_vec();
     if le32(bytes, at) != ATTRIBUTE_MAGIC {
@@ -279,14 +277,7 @@ pub(crate) fn inline_contents(
 const BLOCK_HEAD: usize = 32;
 /// The name prefixes, by their number.
 const PREFIXES: [&str; 9] = [
-    "",
-    "user.",
-    "system.posix_acl_access",
-    "system.posix_acl_default",
-    "trusted.",
-    "",
-    "security.",
-    "system.",
+    "", "user.", "system.posix_acl_access", "system.posix_acl_default", "trusted.", "", "security.", "system.",
     "system.richacl",
 ];
 
@@ -323,11 +314,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
 
     /// Reads entries from `at` on. Offsets of values count from the start of `bytes`, which are at byte `offset` of the disk.
     fn read_attributes(
-        structure: DiskStructure,
-        bytes: &[u8],
-        mut at: usize,
-        offset: u64,
-        out: &mut Vec<Attribute>,
+        structure: DiskStructure, bytes: &[u8], mut at: usize, offset: u64, out: &mut Vec<Attribute>,
     ) -> Result<()> {
         while bytes.len() >= at + 4 && le32(bytes, at) != 0 {
             let beyond = || structure.fault(offset + at as u64, "an entry extends beyond the end");

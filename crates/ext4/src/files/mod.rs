@@ -280,12 +280,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 
     fn bitmap(
-        &self,
-        group: &GroupDescriptor,
-        structure: DiskStructure,
-        block: u64,
-        bits: u32,
-        stored: u32,
+        &self, group: &GroupDescriptor, structure: DiskStructure, block: u64, bits: u32, stored: u32,
     ) -> Result<Vec<u8>> {
         let offset = self.offset_of(block, structure)?;
         let mut bytes = vec![0; bits.div_ceil(8) as usize];

@@ -104,9 +104,7 @@ impl JournalRecovery {
     /// # Errors
     /// As for [`Self::replay`]; not a journal device, or the journal of another file system.
     pub fn replay_external<'a>(
-        &'a mut self,
-        disk: &'a dyn DiskReader,
-        journal: &'a dyn DiskReader,
+        &'a mut self, disk: &'a dyn DiskReader, journal: &'a dyn DiskReader,
     ) -> Result<ReplayedDisk<'a>> {
         let filesystem = Ext4Filesystem::open(disk)?;
         let location = JournalLocation::external(journal, filesystem.superblock())?;
@@ -124,10 +122,7 @@ impl JournalRecovery {
     }
 
     fn replay_log<'a, B: DiskReader>(
-        &'a mut self,
-        disk: &'a dyn DiskReader,
-        journal: &'a dyn DiskReader,
-        location: &JournalLocation,
+        &'a mut self, disk: &'a dyn DiskReader, journal: &'a dyn DiskReader, location: &JournalLocation,
         filesystem: &Ext4Filesystem<B>,
     ) -> Result<ReplayedDisk<'a>> {
         let superblock = location.superblock(journal)?;

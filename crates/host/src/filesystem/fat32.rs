@@ -332,12 +332,7 @@ impl FilesystemModel for Fat32 {
     }
 
     fn rename(
-        &mut self,
-        core: &mut HostCore,
-        task: TaskId,
-        inode: u32,
-        to: FolderId,
-        replaced: Option<u32>,
+        &mut self, core: &mut HostCore, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>,
     ) -> StepOutcome {
         let old = self.files[inode as usize].name;
         if !self.buffers.make_ready(core, task, &[old]) {

@@ -367,12 +367,7 @@ impl FilesystemModel for Lfs {
     }
 
     fn rename(
-        &mut self,
-        core: &mut HostCore,
-        task: TaskId,
-        inode: u32,
-        to: FolderId,
-        replaced: Option<u32>,
+        &mut self, core: &mut HostCore, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>,
     ) -> StepOutcome {
         if !self.has_free(core, task) {
             return StepOutcome::Wait(WaitReason::Journal);

@@ -45,12 +45,7 @@ pub(crate) trait FilesystemModel {
 
     /// Renames a file from one folder to another. The file is already in the new folder; a file of the same name there is replaced.
     fn rename(
-        &mut self,
-        core: &mut HostCore,
-        task: TaskId,
-        inode: u32,
-        to: FolderId,
-        replaced: Option<u32>,
+        &mut self, core: &mut HostCore, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>,
     ) -> StepOutcome;
 
     /// Called when the last descriptor of the file was closed.
@@ -285,12 +280,7 @@ impl MetadataBufferTable {
 
     /// As `write_all`, for a range of blocks.
     pub fn write_range(
-        &mut self,
-        core: &mut HostCore,
-        blocks: Range<u64>,
-        until: Nanos,
-        cause: IoCause,
-        waiter: Option<TaskId>,
+        &mut self, core: &mut HostCore, blocks: Range<u64>, until: Nanos, cause: IoCause, waiter: Option<TaskId>,
     ) {
         let old: Vec<u64> =
             self.dirty.range(blocks).filter(|(_, since)| **since <= until).map(|(block, _)| *block).collect();

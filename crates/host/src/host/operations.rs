@@ -489,12 +489,7 @@ impl SimulatedHost {
     }
 
     pub(super) fn rename_step(
-        &mut self,
-        task: TaskId,
-        inode: u32,
-        replaced: u32,
-        from: FileId,
-        to: FileId,
+        &mut self, task: TaskId, inode: u32, replaced: u32, from: FileId, to: FileId,
     ) -> StepOutcome {
         let mut files = [inode, replaced];
         // All renames lock files in the same order, so that two of them do not wait for each other.

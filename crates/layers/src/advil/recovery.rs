@@ -324,10 +324,7 @@ impl Advil {
     /// Calls `visit` with each intact record of a region; returns the place after the last one. Records of an epoch before the
     /// epoch of the section's head are skipped: they belong to an attempt at this generation whose head was lost.
     fn read_region(
-        &self,
-        window: &mut AreaReader<'_>,
-        region: &LogRegion,
-        mut visit: impl FnMut(AdvilRecord<'static>),
+        &self, window: &mut AreaReader<'_>, region: &LogRegion, mut visit: impl FnMut(AdvilRecord<'static>),
     ) -> io::Result<u32> {
         let LogRegion { epoch, generation, end, .. } = *region;
         let mut place = region.from;
@@ -358,10 +355,7 @@ impl Advil {
 
     /// Returns the header at a place before `end`, with its bytes; `None` if there is none, or it is damaged or inconsistent.
     fn read_sector(
-        &self,
-        window: &mut AreaReader<'_>,
-        place: u32,
-        end: u32,
+        &self, window: &mut AreaReader<'_>, place: u32, end: u32,
     ) -> io::Result<Option<(AdvilRecord<'static>, [u8; SECTOR])>> {
         let mut header = [0; SECTOR];
         header.copy_from_slice(window.at(place, 1, end)?);

@@ -124,10 +124,7 @@ impl JournalLog {
     /// With `one_more`, the same segment must also have room for another record of one block. With `delta`, the record holds only
     /// sectors of logged blocks that changed since their last copy, and only sectors of other blocks that are not zero.
     pub fn place(
-        &mut self,
-        transaction: u32,
-        blocks: &[(u64, BufferedBlock)],
-        (delta, one_more): (bool, bool),
+        &mut self, transaction: u32, blocks: &[(u64, BufferedBlock)], (delta, one_more): (bool, bool),
     ) -> Option<RecordPlacement> {
         let superblock = self.superblock?;
         let block_sectors = blocks.first()?.1.sectors;

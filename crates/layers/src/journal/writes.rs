@@ -249,11 +249,7 @@ impl JournalLayer {
 
     /// Plans a write to its own address, with the flags that this mode needs; its data starts `offset` sectors into the payload.
     pub(super) fn write_in_place(
-        &mut self,
-        request: &HostRequest,
-        offset: u32,
-        notes: &[BlockNote],
-        plan: &mut CommandPlan,
+        &mut self, request: &HostRequest, offset: u32, notes: &[BlockNote], plan: &mut CommandPlan,
     ) {
         let has = |role: BlockRole| notes.iter().any(|note| note.role == role);
         let JournalModeFeatures { barriers, durable_writes, .. } = self.features;

@@ -334,10 +334,7 @@ impl LfsLayer {
 
     /// Plans a write that is durable when it is complete.
     pub(super) fn write_durably(
-        &mut self,
-        request: &HostRequest,
-        (first, end): (u32, u32),
-        plan: &mut CommandPlan,
+        &mut self, request: &HostRequest, (first, end): (u32, u32), plan: &mut CommandPlan,
     ) -> RequestDecision {
         let flushes = request.modifiers.contains(CommandFlags::PREFLUSH);
         let why = if flushes {
@@ -377,10 +374,7 @@ impl LfsLayer {
     /// Plans records of the runs in `self.runs`, and of the data of a request if there is one. The data to which the runs refer was
     /// complete before, so the preceding flush of the disk makes it durable.
     pub(super) fn plan_records(
-        &mut self,
-        data: Option<(&HostRequest, BlockRemainder)>,
-        flags: CommandFlags,
-        flight: &mut LfsRequest,
+        &mut self, data: Option<(&HostRequest, BlockRemainder)>, flags: CommandFlags, flight: &mut LfsRequest,
         plan: &mut CommandPlan,
     ) {
         let runs = std::mem::take(&mut self.runs);

@@ -226,10 +226,7 @@ impl LfsLayer {
 
     /// Reads the log of records from the place that a pack names.
     fn read_records(
-        &self,
-        pack: &CheckpointPack,
-        found: &mut RecoveredTail,
-        disks: &mut dyn RecoveryReader,
+        &self, pack: &CheckpointPack, found: &mut RecoveredTail, disks: &mut dyn RecoveryReader,
     ) -> io::Result<()> {
         let (mut segment, mut offset, mut next) = (pack.segment, pack.offset, pack.next);
         loop {
@@ -250,10 +247,7 @@ impl LfsLayer {
 
     /// Reads the records of a segment; returns the segment that the last one names as the next.
     fn read_segment(
-        &self,
-        pack: &CheckpointPack,
-        (segment, mut offset): (u32, u32),
-        found: &mut RecoveredTail,
+        &self, pack: &CheckpointPack, (segment, mut offset): (u32, u32), found: &mut RecoveredTail,
         disks: &mut dyn RecoveryReader,
     ) -> io::Result<Option<u32>> {
         let start = segment * self.shape.segment;

@@ -117,10 +117,7 @@ impl Model {
     }
 
     fn write(
-        disk: &mut ImmediateStack<CutDisk>,
-        block: u64,
-        modifiers: CommandFlags,
-        parts: &[(BlockNote, Block)],
+        disk: &mut ImmediateStack<CutDisk>, block: u64, modifiers: CommandFlags, parts: &[(BlockNote, Block)],
     ) -> io::Result<()> {
         let notes: Vec<BlockNote> = parts.iter().map(|(note, _)| *note).collect();
         let mut data: Vec<u8> = parts.iter().flat_map(|(_, data)| data.iter().copied()).collect();
@@ -322,11 +319,7 @@ impl Model {
 
 /// Runs a mode with cuts; what was lost, if anything. Adds the layer's counters until the first cut to `counters`.
 fn explore(
-    mode: &str,
-    seed: u64,
-    road: Road,
-    log_kb: u32,
-    counters: &mut BTreeMap<&'static str, u64>,
+    mode: &str, seed: u64, road: Road, log_kb: u32, counters: &mut BTreeMap<&'static str, u64>,
 ) -> Option<String> {
     let config = LayerConfig::named("journal").with("mode", mode).with("log", &format!("{log_kb}KB"));
     let sectors = SECTORS + u64::from(log_kb) * 2;

@@ -12,11 +12,7 @@ fn commands(config: &LayerConfig, op: Op, sector: u64, sectors: u32) -> Vec<(Op,
 }
 
 fn commands_below(
-    config: &LayerConfig,
-    below: &DisksBelow,
-    op: Op,
-    sector: u64,
-    sectors: u32,
+    config: &LayerConfig, below: &DisksBelow, op: Op, sector: u64, sectors: u32,
 ) -> Vec<(Op, u8, u64, u32)> {
     let mut layers = build_stack(std::slice::from_ref(config), below).unwrap();
     let mut plan = CommandPlan::default();

@@ -86,11 +86,7 @@ impl Model {
 
     /// Drives requests, up to `beside` of them at once, until power is cut; false if it never was.
     fn drive(
-        &mut self,
-        executor: &mut ImmediateStack<CutDisk>,
-        requests: usize,
-        beside: usize,
-        die: &mut SeededRandom,
+        &mut self, executor: &mut ImmediateStack<CutDisk>, requests: usize, beside: usize, die: &mut SeededRandom,
     ) -> bool {
         let mut active: Vec<Active> = Vec::new();
         for _ in 0..requests {

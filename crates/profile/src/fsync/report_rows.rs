@@ -400,9 +400,7 @@ pub(super) fn step_in(wait: &Range<i64>, piece: &OverlappingRequest, last_commit
 
 /// Divides a wait. `commits` are those of its file system, `each` is called with each stretch of time and its part.
 pub(super) fn split(
-    wait: &Range<i64>,
-    pieces: &[OverlappingRequest],
-    commits: &[Range<i64>],
+    wait: &Range<i64>, pieces: &[OverlappingRequest], commits: &[Range<i64>],
     mut each: impl FnMut(Range<i64>, WaitPart),
 ) -> (WaitSplit, Option<i64>) {
     let last = last_commit(wait, pieces, commits);

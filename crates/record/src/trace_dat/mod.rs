@@ -176,10 +176,7 @@ fn event_names(files: &Files) -> BTreeMap<u16, String> {
 
 /// The index of the first buffer with a block event; the first buffer if none has one.
 fn choose(
-    parser: &mut TraceDatParser<File>,
-    contents: &TraceDatContents,
-    kernel: &KernelFormat,
-    page: &mut [u8],
+    parser: &mut TraceDatParser<File>, contents: &TraceDatContents, kernel: &KernelFormat, page: &mut [u8],
 ) -> Result<usize> {
     if contents.buffers.is_empty() {
         return Err(
@@ -232,10 +229,7 @@ impl CpuPageReader {
 
     /// Reads the next page; false if less than a page is left.
     fn page(
-        &mut self,
-        parser: &mut TraceDatParser<File>,
-        compression: TraceDatCompression,
-        page: &mut [u8],
+        &mut self, parser: &mut TraceDatParser<File>, compression: TraceDatCompression, page: &mut [u8],
     ) -> Result<bool> {
         if compression == TraceDatCompression::None {
             parser.input.seek(SeekFrom::Start(self.at)).map_err(|error| damaged(&error))?;

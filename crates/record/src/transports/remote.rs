@@ -69,9 +69,7 @@ impl RemoteTransport {
 
     /// Reads the texts that the helper sends first.
     pub(crate) fn connect(
-        output: Box<dyn Read + Send>,
-        input: Box<dyn Write + Send>,
-        child: Option<Child>,
+        output: Box<dyn Read + Send>, input: Box<dyn Write + Send>, child: Option<Child>,
     ) -> Result<Self> {
         let mut remote = Self {
             stream: HelperStream::new(output),

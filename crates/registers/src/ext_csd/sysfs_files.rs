@@ -20,11 +20,7 @@ struct CardFile {
 }
 
 const fn part(
-    file: &'static str,
-    register: &'static str,
-    name: &'static str,
-    place: &'static str,
-    meaning: &'static str,
+    file: &'static str, register: &'static str, name: &'static str, place: &'static str, meaning: &'static str,
 ) -> CardFile {
     CardFile { file, register, name, place, meaning }
 }

@@ -181,11 +181,7 @@ impl UfsDescriptors {
 
 /// Fields that are checked for impossible values.
 const IMPOSSIBLE: [&str; 6] = [
-    "wSpecVersion",
-    "bLogicalBlockSize",
-    "qTotalRawDeviceCapacity",
-    "bPreEOLInfo",
-    "bDeviceLifeTimeEstA",
+    "wSpecVersion", "bLogicalBlockSize", "qTotalRawDeviceCapacity", "bPreEOLInfo", "bDeviceLifeTimeEstA",
     "bDeviceLifeTimeEstB",
 ];
 

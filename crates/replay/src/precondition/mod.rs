@@ -23,9 +23,7 @@ const HIBERNATION: Nanos = Nanos(3_600_000_000_000);
 
 /// Makes the device that the options describe, or reads it from the store if it has been made before.
 pub(crate) fn precondition(
-    config: &DeviceConfig,
-    options: &ReplayOptions,
-    store: Option<&ImageStore>,
+    config: &DeviceConfig, options: &ReplayOptions, store: Option<&ImageStore>,
 ) -> Result<Device> {
     if options.precondition == Precondition::None {
         return Ok(Device::new(config));

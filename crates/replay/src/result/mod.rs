@@ -232,11 +232,8 @@ pub struct ComputeCost {
 impl SimulationResult {
     /// Sums up a run. Power states and utilisation include `drain`, the time in which layers moved data after the last request.
     pub(crate) fn new(
-        config: &DeviceConfig,
-        device: &Device,
-        (measure, recorded): (&RunMeasurement, &RecordedTotals),
-        (options, mode): (&ReplayOptions, ReplayMode),
-        drain: Option<Nanos>,
+        config: &DeviceConfig, device: &Device, (measure, recorded): (&RunMeasurement, &RecordedTotals),
+        (options, mode): (&ReplayOptions, ReplayMode), drain: Option<Nanos>,
     ) -> Self {
         let settings = config.settings();
         let counters = device.counters();

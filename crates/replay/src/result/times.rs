@@ -249,10 +249,7 @@ pub struct RecordedComparison {
 
 impl RecordedComparison {
     pub(super) fn new(
-        measure: &RunMeasurement,
-        recorded: &RecordedTotals,
-        options: &ReplayOptions,
-        mode: ReplayMode,
+        measure: &RunMeasurement, recorded: &RecordedTotals, options: &ReplayOptions, mode: ReplayMode,
     ) -> Self {
         let as_recorded = mode != ReplayMode::BackToBack && options.rate == crate::RateFactor::default();
         let all = measure.timed();

@@ -128,10 +128,7 @@ impl SimulatedStack {
 
     /// Simulates up to the arrival of a request of the workload, then submits it; returns its number ([`WorkloadCompletion::id`]).
     pub fn submit<O: Observer>(
-        &mut self,
-        command: &DeviceCommand,
-        notes: Vec<BlockNote>,
-        disks: &mut DiskPair<'_, O>,
+        &mut self, command: &DeviceCommand, notes: Vec<BlockNote>, disks: &mut DiskPair<'_, O>,
     ) -> Result<u64> {
         if !self.started {
             self.start(command.arrival - START, disks)?;
@@ -141,10 +138,7 @@ impl SimulatedStack {
 
     /// As [`SimulatedStack::submit`], with the data of the request; the layers must have started.
     pub fn submit_data<O: Observer>(
-        &mut self,
-        command: &DeviceCommand,
-        (notes, data): (Vec<BlockNote>, Vec<u8>),
-        disks: &mut DiskPair<'_, O>,
+        &mut self, command: &DeviceCommand, (notes, data): (Vec<BlockNote>, Vec<u8>), disks: &mut DiskPair<'_, O>,
     ) -> Result<u64> {
         while self.step(command.arrival, disks)? {}
         self.now = self.now.max(command.arrival);
@@ -379,11 +373,7 @@ impl SimulatedStack {
     /// Moves the data of a command between a plan and a disk. Commands take effect in the order in which the disk gets them, so a read at
     /// submission returns the same data as one at completion.
     fn exchange<O: Observer>(
-        &mut self,
-        task: u32,
-        disk: usize,
-        command: &emmclab_layers::PlanCommand,
-        disks: &mut DiskPair<'_, O>,
+        &mut self, task: u32, disk: usize, command: &emmclab_layers::PlanCommand, disks: &mut DiskPair<'_, O>,
     ) {
         let level = self.tasks[task].level;
         let held = &mut self.levels[level].layer_memory;

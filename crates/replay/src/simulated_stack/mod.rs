@@ -298,12 +298,8 @@ impl IndexMut<u32> for PlanTaskTable {
 impl SimulatedStack {
     /// Handles a request that arrives at a level, with notes on the blocks of a write and its data.
     pub(super) fn enter<O: Observer>(
-        &mut self,
-        level: usize,
-        command: &DeviceCommand,
-        parent: Option<ParentCommand>,
-        (notes, data): (Vec<BlockNote>, Vec<u8>),
-        disks: &mut DiskPair<'_, O>,
+        &mut self, level: usize, command: &DeviceCommand, parent: Option<ParentCommand>,
+        (notes, data): (Vec<BlockNote>, Vec<u8>), disks: &mut DiskPair<'_, O>,
     ) -> Result<()> {
         let &DeviceCommand { arrival, op, sector, sectors, modifiers } = command;
         let request = HostRequest { id: self.next_id, op, sector, sectors, modifiers };
@@ -334,11 +330,7 @@ impl SimulatedStack {
 
     /// Asks a layer for the plan of a request and runs it. If the layer defers the request, returns it with the reason.
     fn ask<O: Observer>(
-        &mut self,
-        level: usize,
-        arrived: ArrivedRequest,
-        at: Nanos,
-        disks: &mut DiskPair<'_, O>,
+        &mut self, level: usize, arrived: ArrivedRequest, at: Nanos, disks: &mut DiskPair<'_, O>,
     ) -> Result<Option<(ArrivedRequest, DeferReason)>> {
         let mut plan = self.tasks.plan();
         let SimulatedLevel { layer, in_flight, deferred_time: deferred_for, .. } = &mut self.levels[level];

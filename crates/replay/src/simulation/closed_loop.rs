@@ -89,11 +89,7 @@ impl ClosedLoop {
 impl Simulation {
     /// Submits a request at time `at`; returns false once a device has stopped.
     fn submit<O: Observer>(
-        &mut self,
-        at: Nanos,
-        request: &Request,
-        notes: &[BlockNote],
-        observer: &mut O,
+        &mut self, at: Nanos, request: &Request, notes: &[BlockNote], observer: &mut O,
     ) -> Result<bool> {
         let command = self.commands.command(request, at)?;
         let notes = if self.engine.reads_notes() { notes } else { &[] };

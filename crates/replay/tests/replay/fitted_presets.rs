@@ -34,9 +34,7 @@ fn the_card_of_advil_stays_within_ten_percent_in_all_figures() {
 #[test]
 fn the_cached_emmc_51_meets_the_four_write_rates_and_the_flush() {
     let off_by_reads = [
-        "sequential reads, FUA on",
-        "random reads, 4 KB, FUA on",
-        "sequential reads, FUA off",
+        "sequential reads, FUA on", "random reads, 4 KB, FUA on", "sequential reads, FUA off",
         "random reads, 4 KB, FUA off",
     ];
     // The commands of another device of the class than the rates.

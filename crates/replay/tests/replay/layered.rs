@@ -69,9 +69,7 @@ fn queued(settings: &[(&str, &str)]) -> DeviceConfig {
 }
 
 fn reported(
-    config: &DeviceConfig,
-    layers: &[LayerConfig],
-    requests: &[Request],
+    config: &DeviceConfig, layers: &[LayerConfig], requests: &[Request],
 ) -> (SimulationResult, Vec<RequestCompleted>) {
     let options = ReplayOptions { check: true, ..ReplayOptions::default() };
     completed(Simulation::new(config, &options, None).unwrap().with_layers(layers, None).unwrap(), requests)

@@ -40,10 +40,7 @@ fn requests(count: i64, gap_us: i64) -> Vec<Request> {
 
 /// A run under the checker; completions in order of arrival.
 fn run(
-    layers: &[LayerConfig],
-    second: Option<&DeviceConfig>,
-    options: &ReplayOptions,
-    requests: &[Request],
+    layers: &[LayerConfig], second: Option<&DeviceConfig>, options: &ReplayOptions, requests: &[Request],
 ) -> (SimulationResult, Vec<RequestCompleted>) {
     let options = ReplayOptions { check: true, ..options.clone() };
     let config = reordering();

@@ -57,11 +57,7 @@ pub(super) fn send_greeting(output: &mut NbdOutputQueue) {
 impl NbdNegotiation {
     /// Processes the client's flags or one option. If `refuse` is set, options are answered with `ERR_SHUTDOWN`.
     pub fn step(
-        &mut self,
-        input: &[u8],
-        export: &NbdExport,
-        refuse: bool,
-        output: &mut NbdOutputQueue,
+        &mut self, input: &[u8], export: &NbdExport, refuse: bool, output: &mut NbdOutputQueue,
     ) -> NegotiationStep {
         let mut fields = NbdFieldReader(input);
         let Some(client) = self.client else {
@@ -135,11 +131,7 @@ impl NbdNegotiation {
 
     /// Answers an option, except for the final reply. Returns a session if the transmission phase begins.
     fn answer(
-        &mut self,
-        kind: u32,
-        data: &[u8],
-        export: &NbdExport,
-        output: &mut NbdOutputQueue,
+        &mut self, kind: u32, data: &[u8], export: &NbdExport, output: &mut NbdOutputQueue,
     ) -> Result<Option<NbdSession>, OptionRefusal> {
         match kind {
             option::LIST | option::STARTTLS | option::STRUCTURED_REPLY if !data.is_empty() => {
@@ -177,11 +169,7 @@ impl NbdNegotiation {
 
     /// Sends the information of `INFO` and `GO`; returns the requested export name.
     fn describe<'a>(
-        &self,
-        kind: u32,
-        data: &'a [u8],
-        export: &NbdExport,
-        output: &mut NbdOutputQueue,
+        &self, kind: u32, data: &'a [u8], export: &NbdExport, output: &mut NbdOutputQueue,
     ) -> Result<&'a [u8], OptionRefusal> {
         let mut fields = NbdFieldReader(data);
         let name = fields.string().ok_or(MALFORMED)?;
@@ -211,10 +199,7 @@ impl NbdNegotiation {
 
     /// Whether the queries match `base:allocation`, and for which export name.
     fn contexts<'a>(
-        &self,
-        data: &'a [u8],
-        export: &NbdExport,
-        listing: bool,
+        &self, data: &'a [u8], export: &NbdExport, listing: bool,
     ) -> Result<(&'a [u8], bool), OptionRefusal> {
         if !self.structured {
             return Err((option_reply::ERR_INVALID, "structured replies have to be negotiated first"));

@@ -113,11 +113,7 @@ impl NbdRequestParser {
 
     /// Parses the received bytes into requests. If `refuse` is set, all new requests are answered with `ESHUTDOWN`.
     pub fn parse(
-        &mut self,
-        buffer: &mut ReceiveBuffer,
-        export: &NbdExport,
-        refuse: bool,
-        pending: &mut PendingNbdRequests,
+        &mut self, buffer: &mut ReceiveBuffer, export: &NbdExport, refuse: bool, pending: &mut PendingNbdRequests,
         batch: &mut Vec<ServedRequest>,
     ) -> ParserPause {
         let most = export.part_sectors();

@@ -362,10 +362,7 @@ impl SdhciPciFunction {
 /// client uses the protocol, and once when the guest uses memory that the client does not share. Also returns whether the client used the
 /// protocol: a program that only checks whether the socket is alive does not.
 pub(super) fn serve(
-    function: &mut SdhciPciFunction,
-    mut link: VfioLink<'_>,
-    listener: &OwnedFd,
-    news: impl Fn(SessionEvent),
+    function: &mut SdhciPciFunction, mut link: VfioLink<'_>, listener: &OwnedFd, news: impl Fn(SessionEvent),
 ) -> (ConnectionLoss, bool) {
     (function.unshared, function.greeted) = (false, false);
     let lost = loop {

@@ -91,9 +91,7 @@ impl SdhciExport {
     ///
     /// If a setting does not fit into the card's registers, if `path` is in use, or if others could reach it.
     pub fn start(
-        device: Arc<dyn BlockDevice>,
-        settings: &CardSettings,
-        path: &Path,
+        device: Arc<dyn BlockDevice>, settings: &CardSettings, path: &Path,
         news: impl Fn(SessionEvent) + Send + 'static,
     ) -> Result<Self> {
         settings.check(&device.limits())?;
@@ -135,9 +133,7 @@ impl Drop for SdhciExport {
 }
 
 fn accept_clients(
-    mut function: SdhciPciFunction,
-    listener: &PrivateSocket,
-    wake: &ThreadWaker,
+    mut function: SdhciPciFunction, listener: &PrivateSocket, wake: &ThreadWaker,
     news: &(impl Fn(SessionEvent) + Send + 'static),
 ) {
     while !wake.is_stopping() {

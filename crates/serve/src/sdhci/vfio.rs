@@ -319,10 +319,7 @@ impl GuestDma<'_> {
     /// Splits an access at mappings and at partial transfers of the system. `each` is called with the file, the offset in it, and a range
     /// of the bytes; it returns the number of bytes that it moved.
     fn parts(
-        &mut self,
-        address: u64,
-        bytes: usize,
-        flag: u32,
+        &mut self, address: u64, bytes: usize, flag: u32,
         mut each: impl FnMut(&OwnedFd, u64, Range<usize>) -> rustix::io::Result<usize>,
     ) -> Result<(), UnmappedAccess> {
         let mut done = 0;

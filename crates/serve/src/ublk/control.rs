@@ -64,11 +64,7 @@ impl UblkControl {
     /// TIMEDOUT.
     #[expect(unsafe_code, reason = "the kernel is given the address of the buffer")]
     fn send(
-        &mut self,
-        command: UblkControlCommand,
-        device: u32,
-        buffer: Option<&mut [u8]>,
-        value: u64,
+        &mut self, command: UblkControlCommand, device: u32, buffer: Option<&mut [u8]>, value: u64,
         mut gives_up: impl FnMut() -> bool,
     ) -> UblkResult<()> {
         let bounded = buffer.is_none();

@@ -166,11 +166,7 @@ impl UblkDevice {
 
     /// Starts the thread of a queue and waits until it accepts requests.
     fn start_queue(
-        &mut self,
-        file: &Arc<File>,
-        device: &Arc<dyn BlockDevice>,
-        info: &UblkDeviceInfo,
-        queue: u16,
+        &mut self, file: &Arc<File>, device: &Arc<dyn BlockDevice>, info: &UblkDeviceInfo, queue: u16,
     ) -> Result<()> {
         let failed = |error: io::Error| Error::io(Path::new(PATH), error);
         let inbox = Arc::new(UblkCompletionInbox::new().map_err(failed)?);
@@ -250,11 +246,7 @@ fn give_up_administration() -> rustix::io::Result<()> {
 
 /// Runs the thread of a queue.
 fn run_queue(
-    file: Arc<File>,
-    info: &UblkDeviceInfo,
-    queue: u16,
-    device: &dyn BlockDevice,
-    inbox: &Arc<UblkCompletionInbox>,
+    file: Arc<File>, info: &UblkDeviceInfo, queue: u16, device: &dyn BlockDevice, inbox: &Arc<UblkCompletionInbox>,
     opened: &Sender<io::Result<()>>,
 ) {
     match give_up_administration()

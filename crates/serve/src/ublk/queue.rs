@@ -65,9 +65,7 @@ impl CompletionReceiver for UblkCompletionInbox {
 
 /// Serves the queue until the kernel sends no more requests.
 pub(super) fn serve(
-    mut channel: UblkQueue,
-    device: &dyn BlockDevice,
-    inbox: &Arc<UblkCompletionInbox>,
+    mut channel: UblkQueue, device: &dyn BlockDevice, inbox: &Arc<UblkCompletionInbox>,
 ) -> io::Result<()> {
     let completions = Arc::clone(inbox) as Arc<dyn CompletionReceiver>;
     let (mut events, mut requests, mut completed) = (Vec::new(), Vec::new(), Vec::new());

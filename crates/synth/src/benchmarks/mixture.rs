@@ -96,15 +96,7 @@ impl ThinnedStream {
 
 /// Applications that a script can drive.
 pub(super) const APPLICATIONS: &[&str] = &[
-    "Facebook",
-    "WebBrowsing",
-    "Twitter",
-    "GoogleMaps",
-    "Email",
-    "AngryBirds",
-    "Messaging",
-    "CameraVideo",
-    "Amazon",
+    "Facebook", "WebBrowsing", "Twitter", "GoogleMaps", "Email", "AngryBirds", "Messaging", "CameraVideo", "Amazon",
     "Installing",
 ];
 /// Web browsing alone, for so long that small random writes fill the reserved area of 256 MB of Kim & Kim nearly twice: logged data is

@@ -52,10 +52,7 @@ impl FioJobs {
     /// # Errors
     /// If an option is not supported, a value is invalid, or a job has no end.
     pub fn new(
-        text: &str,
-        seed: u64,
-        requests: Option<u64>,
-        variable: &dyn Fn(&str) -> Option<String>,
+        text: &str, seed: u64, requests: Option<u64>, variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self> {
         let jobs = options::jobs(text, variable)?;
         Self::of_jobs(&jobs, seed, requests, note(&jobs))

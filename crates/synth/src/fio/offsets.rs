@@ -64,10 +64,7 @@ impl OffsetSampler {
     /// # Errors
     /// [`ErrorClass::Config`] if a random map would have too many blocks.
     pub fn new(
-        distribution: &OffsetDistribution,
-        blocks: u64,
-        coverage: BlockCoverage,
-        dice: &mut SynthesisRng,
+        distribution: &OffsetDistribution, blocks: u64, coverage: BlockCoverage, dice: &mut SynthesisRng,
     ) -> Result<Self> {
         let blocks = blocks.max(1);
         let ranks = match *distribution {

@@ -234,15 +234,8 @@ fn every_fault_of_a_model_is_named_with_a_cure() {
     let error = model.check().unwrap_err();
     let text = error.to_string();
     for key in [
-        "duration_s",
-        "address_space_gb",
-        "reads.sequential_pct",
-        "writes.reaccess_pct",
-        "writes.sizes_kb",
-        "bursts.rounds",
-        "bursts.idle_ms",
-        "service.mean_response_ms",
-        "service.round_requests",
+        "duration_s", "address_space_gb", "reads.sequential_pct", "writes.reaccess_pct", "writes.sizes_kb",
+        "bursts.rounds", "bursts.idle_ms", "service.mean_response_ms", "service.round_requests",
     ] {
         assert!(text.contains(&format!("`{key}`")), "{key} in {text}");
     }

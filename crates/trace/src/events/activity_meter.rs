@@ -269,9 +269,7 @@ impl ActivityMeter {
     /// The activity so far. `name_of` returns the names of tasks that had no name when they were counted; `tasks` are all names
     /// by id.
     pub(super) fn activity<'a>(
-        &self,
-        name_of: impl Fn(i32) -> Option<String>,
-        tasks: impl Iterator<Item = (i32, &'a [u8])>,
+        &self, name_of: impl Fn(i32) -> Option<String>, tasks: impl Iterator<Item = (i32, &'a [u8])>,
     ) -> RecordedActivity {
         let host = |(name, host): (&[u8; 16], &HostCommandCounters)| HostActivity {
             host: String::from_utf8_lossy(unfilled(name)).into_owned(),

@@ -158,13 +158,8 @@ impl EventMatcher {
     /// this sector. Without block events, the command becomes a request itself, of a device that is named after its host in
     /// `devices`.
     pub fn command(
-        &mut self,
-        time: Nanos,
-        event: &CommandEvent,
-        disk: Option<NameId>,
-        devices: &mut NameTable,
-        ledger: &mut Ledger,
-        out: &mut Vec<Request>,
+        &mut self, time: Nanos, event: &CommandEvent, disk: Option<NameId>, devices: &mut NameTable,
+        ledger: &mut Ledger, out: &mut Vec<Request>,
     ) {
         if event.host.starts_with(SCSI_HOST) {
             // The commands of a UFS are counted from its controller's events, and block events contain more.
@@ -191,12 +186,7 @@ impl EventMatcher {
 
     /// Sets the times at which the device got and ended the request of a command.
     fn submit(
-        &mut self,
-        time: Nanos,
-        event: &CommandEvent,
-        disk: Option<NameId>,
-        ledger: &mut Ledger,
-        out: &mut Vec<Request>,
+        &mut self, time: Nanos, event: &CommandEvent, disk: Option<NameId>, ledger: &mut Ledger, out: &mut Vec<Request>,
     ) {
         let command = (event.host, event.id);
         let CommandStep::Start { kind, bytes, target, .. } = event.step else {
@@ -227,12 +217,7 @@ impl EventMatcher {
 
     /// Finds the disk and first sector of the issued request of a command; `None` if there is none.
     fn find_request(
-        &mut self,
-        host: [u8; 16],
-        target: CommandTarget,
-        op: Op,
-        disk: Option<NameId>,
-        ledger: &mut Ledger,
+        &mut self, host: [u8; 16], target: CommandTarget, op: Op, disk: Option<NameId>, ledger: &mut Ledger,
     ) -> Option<(NameId, u64)> {
         /// Sectors of a logical block of UFS.
         const LONG_BLOCK: u64 = 8;

@@ -69,24 +69,8 @@ fn is_fio_log(head: &FileHead) -> bool {
 /// Whether this is the text of a program: a script that names its interpreter, or lines of a programming language.
 fn is_source(head: &FileHead) -> bool {
     const WORDS: [&str; 18] = [
-        "import ",
-        "from ",
-        "def ",
-        "class ",
-        "#include ",
-        "#define ",
-        "use ",
-        "mod ",
-        "fn ",
-        "pub ",
-        "impl ",
-        "func ",
-        "function ",
-        "package ",
-        "static ",
-        "typedef ",
-        "struct ",
-        "if __name__",
+        "import ", "from ", "def ", "class ", "#include ", "#define ", "use ", "mod ", "fn ", "pub ", "impl ", "func ",
+        "function ", "package ", "static ", "typedef ", "struct ", "if __name__",
     ];
     let is_code = |line: &[u8]| {
         let names_file = line.starts_with(b"import ")

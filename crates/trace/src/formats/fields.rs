@@ -201,9 +201,7 @@ pub(crate) fn sector_span(offset: u64, bytes: u64, (field, name, column): (&[u8]
 /// ranges stay sequential and a stream keeps its length. The result has at least one sector.
 #[inline]
 pub(crate) fn stream_span(
-    offset: u64,
-    bytes: u64,
-    (field, name, column): (&[u8], &str, u64),
+    offset: u64, bytes: u64, (field, name, column): (&[u8], &str, u64),
 ) -> Result<(Sector, u32, bool)> {
     if bytes == 0 {
         return Err(Error::new(ErrorClass::Value, "is a request without data").of_field(name, column, field));
@@ -235,10 +233,7 @@ impl NameIdCache {
     /// The id of the name into which `label` converts `raw`.
     #[inline]
     pub(crate) fn id<'a>(
-        &mut self,
-        raw: &'a [u8],
-        names: &mut NameTable,
-        label: impl FnOnce(&'a [u8]) -> Result<Cow<'a, str>>,
+        &mut self, raw: &'a [u8], names: &mut NameTable, label: impl FnOnce(&'a [u8]) -> Result<Cow<'a, str>>,
     ) -> Result<NameId> {
         match self.id {
             Some(id) if self.raw == raw => Ok(id),

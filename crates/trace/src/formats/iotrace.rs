@@ -34,14 +34,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
 };
 
 const NAMES: [&str; 9] = [
-    "device.name",
-    "header.timestamp",
-    "io.error",
-    "io.flush",
-    "io.fua",
-    "io.latency",
-    "io.lba",
-    "io.len",
+    "device.name", "header.timestamp", "io.error", "io.flush", "io.fua", "io.latency", "io.lba", "io.len",
     "io.operation",
 ];
 const JSON: &[u8] = b"{\"header\":{\"sid\":";

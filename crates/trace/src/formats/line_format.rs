@@ -52,9 +52,7 @@ impl ParseContext {
     /// The id of the device whose name `label` makes of `raw`.
     #[inline]
     pub(crate) fn device_named<'a>(
-        &mut self,
-        raw: &'a [u8],
-        label: impl FnOnce(&'a [u8]) -> Result<Cow<'a, str>>,
+        &mut self, raw: &'a [u8], label: impl FnOnce(&'a [u8]) -> Result<Cow<'a, str>>,
     ) -> Result<NameId> {
         self.last_device.id(raw, &mut self.devices, label)
     }
@@ -98,11 +96,7 @@ pub(crate) trait LineFormat: Send + 'static {
     /// has `goal` requests. Returns the remaining lines. The loop is compiled for each format, so that many lines cost one call
     /// through a pointer.
     fn parse_fast_run<'a>(
-        &mut self,
-        mut lines: &'a [u8],
-        goal: usize,
-        context: &mut ParseContext,
-        out: &mut Vec<Request>,
+        &mut self, mut lines: &'a [u8], goal: usize, context: &mut ParseContext, out: &mut Vec<Request>,
     ) -> &'a [u8] {
         while out.len() < goal
             && let Some((request, rest)) = self.parse_fast(lines, context)
@@ -193,20 +187,14 @@ fn times_of(request: &Request) -> RequestSpan {
 impl LineSource {
     /// Reads the lines of a file of the format of this name.
     pub(crate) fn open(
-        format_name: &'static str,
-        format: impl LineFormat,
-        input: DecompressedInput,
-        options: &ReadOptions,
+        format_name: &'static str, format: impl LineFormat, input: DecompressedInput, options: &ReadOptions,
     ) -> Result<Box<dyn TraceSource>> {
         Ok(Box::new(Self::over(format_name, Box::new(format), input, options, |bytes| bytes)))
     }
 
     /// Reads the lines of the text into which `text` converts the bytes of the file.
     pub(crate) fn over(
-        format_name: &'static str,
-        format: Box<dyn LineFormat>,
-        input: DecompressedInput,
-        options: &ReadOptions,
+        format_name: &'static str, format: Box<dyn LineFormat>, input: DecompressedInput, options: &ReadOptions,
         text: impl FnOnce(Box<dyn Read + Send>) -> Box<dyn Read + Send>,
     ) -> Self {
         Self {

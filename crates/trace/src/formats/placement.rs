@@ -65,11 +65,7 @@ impl PartAddresses {
 
     /// The sectors of a range of an object, from the fields of its offset and size in bytes.
     fn span(
-        &mut self,
-        object: u64,
-        offset: LineField,
-        size: LineField,
-        context: &mut ParseContext,
+        &mut self, object: u64, offset: LineField, size: LineField, context: &mut ParseContext,
     ) -> Result<(Sector, u32)> {
         let begin = offset.unsigned()?;
         if begin.checked_add(size.unsigned()?).is_none() {
@@ -188,14 +184,8 @@ pub(super) static THESIOS: TraceFormat = TraceFormat {
 };
 
 const THESIOS_COLUMNS: [&str; 8] = [
-    "filename",
-    "file_offset",
-    "application",
-    "op_type",
-    "request_io_size_bytes",
-    "start_time",
-    "simulated_disk_start_time",
-    "simulated_latency",
+    "filename", "file_offset", "application", "op_type", "request_io_size_bytes", "start_time",
+    "simulated_disk_start_time", "simulated_latency",
 ];
 /// Size of the parts of files within which addresses stay in order: larger than any request.
 const THESIOS_PART_BYTES: u64 = 64 << 20;
@@ -325,11 +315,7 @@ fn is_plausible(head: &[u8]) -> bool {
 }
 
 fn open(
-    input: DecompressedInput,
-    options: &ReadOptions,
-    format: &'static str,
-    before: usize,
-    layout: LcsRecordLayout,
+    input: DecompressedInput, options: &ReadOptions, format: &'static str, before: usize, layout: LcsRecordLayout,
 ) -> Result<Box<dyn TraceSource>> {
     let records = LibCacheSimFormat { format, layout, objects: ObjectAddresses::default(), tenant: String::new() };
     Ok(Box::new(RecordSource::new(records, input, options, before, layout.size)?))

@@ -270,11 +270,8 @@ impl SnoopTable {
                 SnoopColumn::Clock => {
                     let now = time_of_day(field.bytes).ok_or_else(|| {
                         let seconds = field.bytes.rsplit(|byte| *byte == b':').next().unwrap_or_default();
-                        bad_number(seconds, "is not a time of day such as 23:59:59.000").of_field(
-                            field.name,
-                            field.column,
-                            field.bytes,
-                        )
+                        bad_number(seconds, "is not a time of day such as 23:59:59.000")
+                            .of_field(field.name, field.column, field.bytes)
                     })?;
                     // Lines of about the same time may be out of order; a time half a day or more earlier is of the next day.
                     if now < self.time_of_day - DAY_NS / 2 {

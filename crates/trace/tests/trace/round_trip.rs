@@ -57,8 +57,7 @@ fn requests(names: &'static str) -> impl Strategy<Value = (Vec<Request>, NameTab
 }
 
 fn written(
-    name: &str,
-    (requests, processes, devices): &(Vec<Request>, NameTable, NameTable),
+    name: &str, (requests, processes, devices): &(Vec<Request>, NameTable, NameTable),
 ) -> (crate::support::Trace, WriteLosses) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);

@@ -218,12 +218,7 @@ impl CallRecording {
     }
 
     fn insert(
-        &mut self,
-        thread: usize,
-        number: i64,
-        file: usize,
-        append: bool,
-        durable: Option<SyncWriteScope>,
+        &mut self, thread: usize, number: i64, file: usize, append: bool, durable: Option<SyncWriteScope>,
     ) -> Rc<OpenFileDescription> {
         let description =
             Rc::new(OpenFileDescription { file: Cell::new(file), position: Cell::new(0), append, durable });

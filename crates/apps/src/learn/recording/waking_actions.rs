@@ -188,11 +188,7 @@ impl CallRecording {
 
     /// Records an action that others may wait for; returns its position.
     pub(super) fn wakes(
-        &mut self,
-        thread: usize,
-        call: &SystemCall,
-        place: Option<ItemIndex>,
-        channel: Option<u32>,
+        &mut self, thread: usize, call: &SystemCall, place: Option<ItemIndex>, channel: Option<u32>,
     ) -> Option<ItemIndex> {
         let (name, at) = (call.name.as_str(), call.started_ns);
         let wakes = name.starts_with("futex")

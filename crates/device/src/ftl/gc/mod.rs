@@ -28,11 +28,7 @@ pub struct VictimView<'a> {
 
 impl<'a> VictimView<'a> {
     pub(super) fn new(
-        pool: PoolId,
-        tables: &'a FtlTables,
-        nand: &'a Nand,
-        units_per_block: u32,
-        decision: u64,
+        pool: PoolId, tables: &'a FtlTables, nand: &'a Nand, units_per_block: u32, decision: u64,
     ) -> Self {
         Self { pool: tables.pool(pool), tables, nand, units_per_block, decision }
     }

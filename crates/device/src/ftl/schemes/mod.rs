@@ -148,12 +148,7 @@ impl MappingScheme {
     /// Writes the span of a request.
     #[inline(always)]
     pub fn write<L: Observer>(
-        &mut self,
-        core: &mut FtlCore,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        span: RequestSectors,
-        log: &mut L,
+        &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, log: &mut L,
     ) {
         match self {
             MappingScheme::Page => core.write_pages(nand, request, span, log),
@@ -166,12 +161,7 @@ impl MappingScheme {
     /// Looks up the locations of units before they are read.
     #[inline]
     pub fn look_up<L: Observer>(
-        &mut self,
-        core: &mut FtlCore,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        units: (Lpn, u32),
-        log: &mut L,
+        &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, units: (Lpn, u32), log: &mut L,
     ) {
         match self {
             MappingScheme::Page | MappingScheme::Zones(_) => {}
@@ -191,12 +181,7 @@ impl MappingScheme {
     /// Handles a discard of units: writes pages of a map on the flash that it made stale, and erases the blocks of zones that are entirely
     /// discarded.
     pub fn discarded<L: Observer>(
-        &mut self,
-        core: &mut FtlCore,
-        nand: &mut Nand,
-        units: (Lpn, u32),
-        ready: Nanos,
-        log: &mut L,
+        &mut self, core: &mut FtlCore, nand: &mut Nand, units: (Lpn, u32), ready: Nanos, log: &mut L,
     ) {
         match self {
             MappingScheme::Page | MappingScheme::Blocks(_) => {}

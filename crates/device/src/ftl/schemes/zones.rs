@@ -33,10 +33,7 @@ struct FlashZone {
 /// Adds a page program to a request, after `waits`. If completion promises that data is durable, the request is complete only when all
 /// earlier pages are programmed, because the page survives a cut only with them.
 fn absorb(
-    core: &FtlCore,
-    request: &mut RequestState,
-    (op, ready): (&PageOperationTimes, Nanos),
-    waits: LatencyBreakdown,
+    core: &FtlCore, request: &mut RequestState, (op, ready): (&PageOperationTimes, Nanos), waits: LatencyBreakdown,
 ) {
     let modifiers = request.event.modifiers;
     let own = core.completion(op, modifiers);
@@ -125,12 +122,7 @@ impl ZonedMapping {
 
     /// Writes the span of a request: whole units of one zone, at its write pointer, or units of the conventional zones.
     pub fn write<L: Observer>(
-        &mut self,
-        core: &mut FtlCore,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        span: RequestSectors,
-        log: &mut L,
+        &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, log: &mut L,
     ) {
         let (first, units) = span.units(core.geometry.unit_shift);
         let Some(zone) = self.layout.zone_of(first.0) else {
@@ -181,11 +173,7 @@ impl ZonedMapping {
 
     /// Programs the page that ends with the units `at..end`, which the host writes; the units before them are read from pages in SLC mode.
     fn program_page<L: Observer>(
-        &self,
-        core: &mut FtlCore,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        (block, at, end): (BlockId, u32, u32),
+        &self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, (block, at, end): (BlockId, u32, u32),
         log: &mut L,
     ) -> Option<()> {
         let start = end - (1 << self.page_shift);
@@ -222,11 +210,7 @@ impl ZonedMapping {
 
     /// Programs units in SLC mode that do not end their page, or for which the blocks of their zone have no room.
     fn program_part<L: Observer>(
-        core: &mut FtlCore,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        span: RequestSectors,
-        (at, to): (u32, u32),
+        core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, (at, to): (u32, u32),
         log: &mut L,
     ) -> Option<()> {
         let page = PageWrite {
@@ -246,12 +230,7 @@ impl ZonedMapping {
 
     /// Handles a discard: resets the zones that are entirely discarded, and erases their blocks.
     pub fn reset<L: Observer>(
-        &mut self,
-        core: &mut FtlCore,
-        nand: &mut Nand,
-        (first, count): (Lpn, u32),
-        ready: Nanos,
-        log: &mut L,
+        &mut self, core: &mut FtlCore, nand: &mut Nand, (first, count): (Lpn, u32), ready: Nanos, log: &mut L,
     ) {
         let first_zone = first.0.saturating_sub(self.layout.first_unit).div_ceil(self.layout.units);
         let end_zone = (first.0 + count).saturating_sub(self.layout.first_unit) / self.layout.units;

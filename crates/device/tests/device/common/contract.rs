@@ -52,10 +52,7 @@ impl Contract {
     }
 
     fn is_promised(
-        &self,
-        sector: u64,
-        (version, command, complete): (Version, &DeviceCommand, Nanos),
-        at: Nanos,
+        &self, sector: u64, (version, command, complete): (Version, &DeviceCommand, Nanos), at: Nanos,
     ) -> bool {
         let reaches = |flush: &DeviceCommand| {
             let ranged = self.rules.interface == InterfaceKind::Ufs && flush.op == Op::Flush && flush.sectors > 0;

@@ -69,11 +69,7 @@ impl<'a> Client<'a> {
     }
 
     pub fn ask(
-        &self,
-        action: BlockAction,
-        sector: u64,
-        sectors: u32,
-        modifiers: CommandFlags,
+        &self, action: BlockAction, sector: u64, sectors: u32, modifiers: CommandFlags,
     ) -> Result<Vec<u8>, RequestFailure> {
         self.send(vec![ServedRequest { tag: 7, action, sector, sectors, modifiers }]);
         let mut completed = self.take(1);

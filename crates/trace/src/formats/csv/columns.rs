@@ -138,10 +138,7 @@ const CODES: &[&str] = &["_read0", "_read1", "_scsi", "_nvme", "_mmc"];
 /// Every name that a column can have.
 pub static NAMES: [ColumnName; 17] = {
     const fn name(
-        name: &'static str,
-        units: &'static [&'static str],
-        needed: &'static str,
-        about: &'static str,
+        name: &'static str, units: &'static [&'static str], needed: &'static str, about: &'static str,
     ) -> ColumnName {
         ColumnName { name, units, needed, about }
     }

@@ -346,8 +346,7 @@ struct CsvRequestRange {
 
 /// `None` for a command without data.
 fn request_range(
-    operation: RwbsOperation,
-    (offset_value, offset, column, unit): ScaledField,
+    operation: RwbsOperation, (offset_value, offset, column, unit): ScaledField,
     (length_value, length, length_column, length_unit): ScaledField,
 ) -> Result<Option<CsvRequestRange>> {
     let in_bytes = |value: u64, unit: u64, field: &[u8], column| {

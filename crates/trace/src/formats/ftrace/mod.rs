@@ -113,8 +113,7 @@ pub(super) fn device_name(field: &[u8], column: u64) -> Result<Cow<'_, str>> {
 
 /// Parses `sector + sectors`, or `sector / new sector` of a split, from the fields after the operation.
 pub(super) fn range<'a>(
-    fields: &mut impl Iterator<Item = &'a [u8]>,
-    kind: BlockEventKind,
+    fields: &mut impl Iterator<Item = &'a [u8]>, kind: BlockEventKind,
 ) -> Result<(u64, u32, BlockEventKind)> {
     let sector = unsigned(need(fields, "sector", 0)?, "sector", 0)?;
     let sign = need(fields, "+", 0)?;
@@ -187,11 +186,7 @@ impl FtraceFormat {
     /// Reads an event of the block layer; false if the line seems to be a part of one. `accounted` is true for `block_io_start`
     /// and `block_io_done`.
     fn block(
-        &mut self,
-        kind: BlockEventKind,
-        accounted: bool,
-        line: &FtraceLine,
-        context: &mut ParseContext,
+        &mut self, kind: BlockEventKind, accounted: bool, line: &FtraceLine, context: &mut ParseContext,
         out: &mut Vec<Request>,
     ) -> Result<bool> {
         if let Some(named) = payload::NamedBlockEvent::read(kind, line.payload)? {
@@ -283,12 +278,7 @@ impl FtraceFormat {
 
     #[inline]
     fn action(
-        &mut self,
-        line: &FtraceLine,
-        device: NameId,
-        action: BlkAction,
-        accounted: bool,
-        context: &mut ParseContext,
+        &mut self, line: &FtraceLine, device: NameId, action: BlkAction, accounted: bool, context: &mut ParseContext,
         out: &mut Vec<Request>,
     ) -> Result<()> {
         let BlkAction { kind, op, flags, sector, sectors, zeroes } = action;
@@ -309,11 +299,7 @@ impl FtraceFormat {
 
     /// Reads an event of a driver or file system; false if the line seems to be a part of one.
     fn driver_or_fs_event(
-        &mut self,
-        event: KernelEvent,
-        line: &FtraceLine,
-        context: &mut ParseContext,
-        out: &mut Vec<Request>,
+        &mut self, event: KernelEvent, line: &FtraceLine, context: &mut ParseContext, out: &mut Vec<Request>,
     ) -> Result<bool> {
         let (time, (name, id)) = (line.time()?, line.task()?);
         let id = id.unwrap_or(0);

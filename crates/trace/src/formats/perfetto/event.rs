@@ -298,9 +298,7 @@ impl FtraceDecoder {
 
     /// Reads a `GenericFtraceEvent`, which names its fields; `None` if it is not used.
     fn generic_event<'a>(
-        &mut self,
-        message: &'a [u8],
-        values: &mut EventFieldValues<'a>,
+        &mut self, message: &'a [u8], values: &mut EventFieldValues<'a>,
     ) -> Result<Option<FtraceEventKind>> {
         let mut event = None;
         for field in WireFields::of(message) {

@@ -190,11 +190,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
     /// Programs the part of a logical page that the host writes, together with the rest of its old data. Returns the waits, the start of
     /// the first operation, and the completion.
     fn program_page(
-        &mut self,
-        (block, page): Place,
-        logical: u32,
-        span: RequestSectors,
-        request: &RequestState,
+        &mut self, (block, page): Place, logical: u32, span: RequestSectors, request: &RequestState,
     ) -> (LatencyBreakdown, Nanos, Nanos) {
         let unit_sectors = self.core.geometry.unit_sectors;
         let mut units = PageUnits::new();
@@ -247,11 +243,7 @@ const ENTRY_BYTES: u32 = 4;
 impl BlockMapping {
     /// Reads the page maps of these units that are not in memory.
     pub fn fetch_maps<L: Observer>(
-        &mut self,
-        core: &mut FtlCore,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        (first, units): (Lpn, u32),
+        &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, (first, units): (Lpn, u32),
         log: &mut L,
     ) {
         if self.cache.most == 0 || units == 0 {
@@ -280,12 +272,7 @@ impl BlockMapping {
 
     /// Writes the span of a request.
     pub fn write<L: Observer>(
-        &mut self,
-        core: &mut FtlCore,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        span: RequestSectors,
-        log: &mut L,
+        &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, log: &mut L,
     ) {
         let (first, units) = span.units(core.geometry.unit_shift);
         self.fetch_maps(core, nand, request, (first, units), log);

@@ -128,12 +128,7 @@ impl DemandMapping {
 
     /// Writes the span of a request.
     pub fn write<L: Observer>(
-        &mut self,
-        core: &mut FtlCore,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        span: RequestSectors,
-        log: &mut L,
+        &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, log: &mut L,
     ) {
         let units = span.units(core.geometry.unit_shift);
         self.look_up(core, nand, request, units, Some(span), log);
@@ -146,12 +141,7 @@ impl DemandMapping {
 
     /// Loads the entries of units that are to be read into the cache.
     pub fn look_up_to_read<L: Observer>(
-        &mut self,
-        core: &mut FtlCore,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        units: (Lpn, u32),
-        log: &mut L,
+        &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, units: (Lpn, u32), log: &mut L,
     ) {
         self.look_up(core, nand, request, units, None, log);
         self.settle(core, nand, request.ready, log);
@@ -195,13 +185,8 @@ impl DemandMapping {
 
     /// Looks up the entries of units that are to be read or, if `writes` is given, written.
     fn look_up<L: Observer>(
-        &mut self,
-        core: &mut FtlCore,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        (first, units): (Lpn, u32),
-        writes: Option<RequestSectors>,
-        log: &mut L,
+        &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, (first, units): (Lpn, u32),
+        writes: Option<RequestSectors>, log: &mut L,
     ) {
         let changes = writes.is_some();
         let mut fetched = FetchedMapPages::default();
@@ -250,13 +235,8 @@ impl DemandMapping {
     /// Uses the entry of a unit, which may point to a wrong page.
     #[inline]
     fn use_entry<L: Observer>(
-        &mut self,
-        core: &FtlCore,
-        nand: &mut Nand,
-        request: &RequestState,
-        (unit, writes): (Lpn, Option<RequestSectors>),
-        wrong: &mut MispredictedReads,
-        log: &mut L,
+        &mut self, core: &FtlCore, nand: &mut Nand, request: &RequestState,
+        (unit, writes): (Lpn, Option<RequestSectors>), wrong: &mut MispredictedReads, log: &mut L,
     ) {
         if writes.is_some()
             && let Some(hints) = &mut self.hints
@@ -270,13 +250,8 @@ impl DemandMapping {
 
     /// Loads an entry into the cache.
     fn fetch<L: Observer>(
-        &mut self,
-        core: &mut FtlCore,
-        nand: &mut Nand,
-        request: &mut RequestState,
-        wanted: MapMiss,
-        (changes, fetched): (bool, &mut FetchedMapPages),
-        log: &mut L,
+        &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, wanted: MapMiss,
+        (changes, fetched): (bool, &mut FetchedMapPages), log: &mut L,
     ) {
         let page = self.layout.page(wanted.unit);
         while let Some(evicted) = self.cache.make_room(core, Some(wanted)) {
@@ -302,12 +277,7 @@ impl DemandMapping {
 
     /// Reads the page that the map entry of a unit points to, if that is the wrong page.
     fn read_wrong_page<L: Observer>(
-        &self,
-        core: &FtlCore,
-        nand: &mut Nand,
-        request: &RequestState,
-        unit: Lpn,
-        wrong: &mut MispredictedReads,
+        &self, core: &FtlCore, nand: &mut Nand, request: &RequestState, unit: Lpn, wrong: &mut MispredictedReads,
         log: &mut L,
     ) {
         let Some((ppn, found)) = core.tables.lookup(unit).zip(self.cache.wrong_page(core, unit)) else { return };
@@ -337,12 +307,7 @@ impl DemandMapping {
 
     /// Rewrites a page of the map with all changed entries; `None` if the device is full.
     fn write_page<L: Observer>(
-        &mut self,
-        core: &mut FtlCore,
-        nand: &mut Nand,
-        page: u32,
-        ready: Nanos,
-        log: &mut L,
+        &mut self, core: &mut FtlCore, nand: &mut Nand, page: u32, ready: Nanos, log: &mut L,
     ) -> Option<PageOperationTimes> {
         let first = self.home(page);
         let mut at = ready;
@@ -395,11 +360,7 @@ fn reads(core: &FtlCore, unit: Lpn, writes: Option<RequestSectors>) -> bool {
 }
 
 fn read_map_page<L: Observer>(
-    core: &mut FtlCore,
-    nand: &mut Nand,
-    ppn: Ppn,
-    ready: Nanos,
-    log: &mut L,
+    core: &mut FtlCore, nand: &mut Nand, ppn: Ppn, ready: Nanos, log: &mut L,
 ) -> PageOperationTimes {
     let group = nand.block(core.geometry.block_of(ppn)).group;
     let bytes = core.geometry.groups[usize::from(group)].page_bytes;

@@ -426,13 +426,8 @@ impl Default for SegmentVec {
 fn packed(segment: LearnedSegment) -> Option<Packed> {
     let place = segment.place(segment.start);
     let [a, b, c, d] = place.to_le_bytes();
-    (segment.length == 0 && segment == LearnedSegment::point((segment.start, place))).then_some([
-        segment.start,
-        a,
-        b,
-        c,
-        d,
-    ])
+    (segment.length == 0 && segment == LearnedSegment::point((segment.start, place)))
+        .then_some([segment.start, a, b, c, d])
 }
 
 #[inline]
