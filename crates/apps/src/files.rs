@@ -43,9 +43,7 @@ pub(crate) struct ProgramFiles {
 
 impl ProgramFiles {
     /// Creates the files that exist when a program begins, in a store. Each set and each database has its own folder.
-    ///
-    /// # Errors
-    /// For a partition that does not exist, and if there is not enough space for the files.
+    /// Errors: for a partition that does not exist, and if there is not enough space for the files.
     pub fn new(
         program: &AppProgram, seed: u64, mount: impl Fn(&str) -> Option<MountId>, store: &mut impl FileStore,
     ) -> Result<Self> {
@@ -115,9 +113,7 @@ impl ProgramFiles {
     }
 
     /// Selects another file of a set.
-    ///
-    /// # Errors
-    /// If no file of the set exists.
+    /// Errors: if no file of the set exists.
     pub fn pick(&self, set: u32, pick: FilePickOrder, cursor: &mut FileCursor, draws: &mut ThreadDraws) -> Result<()> {
         let files = &self.sets[set as usize];
         let count = files.members.len() as u32;
@@ -165,9 +161,7 @@ impl ProgramFiles {
     }
 
     /// The operation of an access of `bytes`; `None` if there is nothing to read.
-    ///
-    /// # Errors
-    /// If no file of the set exists.
+    /// Errors: if no file of the set exists.
     pub fn access(
         &mut self, set: u32, kind: FileAccessKind, bytes: u64, cursor: &mut FileCursor, draws: &mut ThreadDraws,
     ) -> Result<Option<FileOp>> {
@@ -211,18 +205,14 @@ impl ProgramFiles {
     }
 
     /// The current file of a thread in a set.
-    ///
-    /// # Errors
-    /// If no file of the set exists.
+    /// Errors: if no file of the set exists.
     pub fn current(&self, set: u32, cursor: &mut FileCursor, draws: &mut ThreadDraws) -> Result<FileId> {
         self.exists(set, cursor, draws)?;
         Ok(self.sets[set as usize].file(cursor.member))
     }
 
     /// Deletes the current file of a thread in a set.
-    ///
-    /// # Errors
-    /// If no file of the set exists.
+    /// Errors: if no file of the set exists.
     pub fn delete(&mut self, set: u32, cursor: &mut FileCursor, draws: &mut ThreadDraws) -> Result<FileOp> {
         let file = self.current(set, cursor, draws)?;
         let files = &mut self.sets[set as usize];
@@ -232,9 +222,7 @@ impl ProgramFiles {
     }
 
     /// Truncates or extends the current file of a thread in a set.
-    ///
-    /// # Errors
-    /// If no file of the set exists.
+    /// Errors: if no file of the set exists.
     pub fn truncate(
         &mut self, set: u32, bytes: u64, cursor: &mut FileCursor, draws: &mut ThreadDraws,
     ) -> Result<FileOp> {
@@ -245,9 +233,7 @@ impl ProgramFiles {
     }
 
     /// Renames the current file of a thread in one set so that it replaces that of another set.
-    ///
-    /// # Errors
-    /// If no file of the first set exists.
+    /// Errors: if no file of the first set exists.
     pub fn rename(
         &mut self, (from, to): (u32, u32), cursors: &mut [FileCursor], draws: &mut ThreadDraws,
     ) -> Result<FileOp> {

@@ -143,17 +143,13 @@ impl HostSetup {
     }
 
     /// A built-in host.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if there is no such host; the hint lists them.
+    /// Errors: [`ErrorClass::Config`] if there is no such host; the hint lists them.
     pub fn preset(name: &str) -> Result<Self> {
         Self::from_toml(toml_files::preset("host", PRESETS, name)?)
     }
 
     /// Parses a host from the text of a TOML file.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] with line and hint for a syntax error, an unknown key and an impossible value.
+    /// Errors: [`ErrorClass::Config`] with line and hint for a syntax error, an unknown key and an impossible value.
     pub fn from_toml(text: &str) -> Result<Self> {
         let host: Self = toml_files::from_toml(text, "see presets/hosts for the form")?;
         host.check()?;
@@ -161,9 +157,7 @@ impl HostSetup {
     }
 
     /// Reads a host from a TOML file.
-    ///
-    /// # Errors
-    /// As [`HostSetup::from_toml`], and if the file cannot be read.
+    /// Errors: as [`HostSetup::from_toml`], and if the file cannot be read.
     pub fn from_file(path: &Path) -> Result<Self> {
         let text = emmclab_base::read_settings(path)?;
         Self::from_toml(&text).map_err(|error| error.in_file(path))
@@ -203,17 +197,13 @@ impl HostSetup {
     }
 
     /// Whether its kernel flushes the cache of a device; without that, nothing in a volatile cache is durable.
-    ///
-    /// # Errors
-    /// As [`HostSetup::kernel`].
+    /// Errors: as [`HostSetup::kernel`].
     pub fn sends_flushes(&self) -> Result<bool> {
         Ok(self.kernel()?.barrier == BarrierMode::Flush)
     }
 
     /// The settings of the kernel: those of its era, overridden by those of the host.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] for an unknown era, and for settings that it does not have.
+    /// Errors: [`ErrorClass::Config`] for an unknown era, and for settings that it does not have.
     pub fn kernel(&self) -> Result<HostConfig> {
         fn put(into: &mut toml::Table, from: &toml::Table) {
             for (key, value) in from {
@@ -240,9 +230,7 @@ impl HostSetup {
     }
 
     /// The network with this name.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if there is none; the hint lists them.
+    /// Errors: [`ErrorClass::Config`] if there is none; the hint lists them.
     pub fn network(&self, name: &str) -> Result<&NetworkSettings> {
         self.networks.iter().find(|network| network.name == name).ok_or_else(|| {
             let known: Vec<_> = self.networks.iter().map(|network| network.name.as_str()).collect();
@@ -252,9 +240,7 @@ impl HostSetup {
     }
 
     /// Names and locations of the mounted partitions on a device of this many sectors, in order.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if they do not fit.
+    /// Errors: [`ErrorClass::Config`] if they do not fit.
     pub fn partition_extents(&self, sectors: u64) -> Result<Vec<PartitionExtent>> {
         let mounts = self.mounts(sectors)?;
         let place = |(name, mount): (&str, Mount)| PartitionExtent {
@@ -268,9 +254,8 @@ impl HostSetup {
 
     /// Changes the file system of partitions: of one with `data=lfs`, of all mounted ones with `lfs`. Options are set to the defaults of
     /// its tools.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] for an unknown file system, and for a partition that does not exist or is not mounted.
+    /// Errors: [`ErrorClass::Config`] for an unknown file system, and for a partition that does not exist or is not
+    /// mounted.
     pub fn set_filesystem(&mut self, choice: &str) -> Result<()> {
         let refused = |problem: &str, hint: String| {
             Err(Error::new(ErrorClass::Config, problem).of_field("filesystem", 0, choice.as_bytes()).hint(hint))
@@ -299,9 +284,7 @@ impl HostSetup {
     }
 
     /// Makes the host execute only syncs of files of these classes; `none` for no syncs at all.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] for an unknown class of files.
+    /// Errors: [`ErrorClass::Config`] for an unknown class of files.
     pub fn keep_syncs(&mut self, names: &[String]) -> Result<()> {
         let mut classes = Vec::new();
         for name in names.iter().filter(|_| names != ["none"]) {
@@ -320,9 +303,7 @@ impl HostSetup {
     }
 
     /// The mounted partitions on a device of this many sectors with their names, in order.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if they do not fit.
+    /// Errors: [`ErrorClass::Config`] if they do not fit.
     pub(crate) fn mounts(&self, sectors: u64) -> Result<Vec<(&str, Mount)>> {
         let mut out = Vec::new();
         let mut at = ALIGNMENT;

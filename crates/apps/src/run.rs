@@ -39,10 +39,9 @@ impl Default for ProgramRunOptions {
 
 /// Runs a program until the end of the thread that its user waits for. The state of the device is kept. Files that exist at the begin are
 /// on the device, and not in the page cache.
-///
-/// # Errors
-/// [`ErrorClass::Config`] for partitions that do not fit the device, files that do not fit a partition, an unknown network, a deadlock (with the
-/// threads and what each waits for) and a run that exceeds its limit. Also for errors of the device.
+/// Errors: [`ErrorClass::Config`] for partitions that do not fit the device, files that do not fit a partition, an
+/// unknown network, a deadlock (with the threads and what each waits for) and a run that exceeds its limit. Also for
+/// errors of the device.
 pub fn run<D: SimulatedBlockDevice>(
     program: &AppProgram, setup: &HostSetup, device: &mut D, options: &ProgramRunOptions,
 ) -> Result<AppResult> {
@@ -51,9 +50,7 @@ pub fn run<D: SimulatedBlockDevice>(
 
 /// Runs a program on a simulated device with its layers, and finishes the device; returns the results of both. If the device's recorder
 /// draws a picture, it includes the threads; `about` is JSON about the run for its rows.
-///
-/// # Errors
-/// As [`run`], and if the recorder cannot write.
+/// Errors: as [`run`], and if the recorder cannot write.
 pub fn run_simulated(
     program: &AppProgram, setup: &HostSetup, mut device: ClosedLoop, options: &ProgramRunOptions, about: Option<&str>,
 ) -> Result<(AppResult, SimulationResult)> {
@@ -91,9 +88,7 @@ fn run_in_detail<D: SimulatedBlockDevice>(
 }
 
 /// Writes the initial files of a program into folders of this machine: one folder for each mounted partition of the host, in order.
-///
-/// # Errors
-/// As [`run`], and if a file cannot be written.
+/// Errors: as [`run`], and if a file cannot be written.
 pub fn prepare_live(
     program: &AppProgram, setup: &HostSetup, sectors: u64, folders: &[PathBuf], seed: u64,
 ) -> Result<()> {
@@ -107,9 +102,7 @@ pub fn prepare_live(
 /// CPU.
 ///
 /// The result has neither requests nor work of the kernel, since these are properties of the device. The time of a call counts as waiting.
-///
-/// # Errors
-/// As [`run`], and if a file operation fails.
+/// Errors: as [`run`], and if a file operation fails.
 pub fn run_live(
     program: &AppProgram, setup: &HostSetup, sectors: u64, folders: &[PathBuf], options: &ProgramRunOptions,
 ) -> Result<AppResult> {

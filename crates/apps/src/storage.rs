@@ -25,39 +25,29 @@ use crate::result::WhatIfTarget;
 /// Creates the initial files of a program.
 pub(crate) trait FileStore {
     /// Declares the location and the contents of a file; the file need not exist.
-    ///
-    /// # Errors
-    /// For an unknown mount.
+    /// Errors: for an unknown mount.
     fn declare(&mut self, file: FileId, spec: FileSpec) -> Result<()>;
 
     /// Creates a declared file with this many bytes.
-    ///
-    /// # Errors
-    /// For a full file system.
+    /// Errors: for a full file system.
     fn preload(&mut self, file: FileId, bytes: u64) -> Result<()>;
 }
 
 /// Executes file operations, with its own clock.
 pub(crate) trait StorageBackend {
     /// Begins an operation of a caller. The operation may already have ended when this returns.
-    ///
-    /// # Errors
-    /// For an operation that is not possible.
+    /// Errors: for an operation that is not possible.
     fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()>;
 
     /// The time of the next event, if it is known in advance.
     fn next_event(&self) -> Option<Nanos>;
 
     /// Waits for the next event; the engine's own next event is at `next`. Returns its time, or `None` if nothing will ever happen.
-    ///
-    /// # Errors
-    /// If the caller is interrupted.
+    /// Errors: if the caller is interrupted.
     fn wait(&mut self, next: Option<Nanos>) -> Result<Option<Nanos>>;
 
     /// Processes everything that happens up to and including this time.
-    ///
-    /// # Errors
-    /// For an operation that failed, and if the device has stopped.
+    /// Errors: for an operation that failed, and if the device has stopped.
     fn advance(&mut self, now: Nanos) -> Result<()>;
 
     /// Appends operations that have ended. The sum of the waits of each is the time from its begin until now.
@@ -409,9 +399,7 @@ pub(crate) struct RealStorage {
 
 impl RealStorage {
     /// Starts this many threads, one for each caller; time begins now.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if the machine cannot run this many threads.
+    /// Errors: [`ErrorClass::Config`] if the machine cannot run this many threads.
     pub fn start(files: &Arc<RealFiles>, callers: u32) -> Result<Self> {
         let (tell, done) = channel();
         let mut all = Vec::with_capacity(callers as usize);

@@ -58,8 +58,8 @@ pub(crate) struct ProgramCode {
 }
 
 impl ProgramCode {
-    /// # Errors
-    /// [`ErrorClass::Config`] for a procedure that calls itself, and for a program that becomes too large by inlining.
+    /// Errors: [`ErrorClass::Config`] for a procedure that calls itself, and for a program that becomes too large by
+    /// inlining.
     pub fn of(program: &AppProgram) -> Result<Self> {
         let mut compiler = ProgramCompiler::new(program);
         let mut threads = Vec::with_capacity(program.threads.len());

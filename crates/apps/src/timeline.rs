@@ -217,9 +217,7 @@ pub struct ThreadTimes {
 
 impl ThreadTimes {
     /// Draws the program as a process: first the critical path, then its threads.
-    ///
-    /// # Errors
-    /// As the output of `tracks`.
+    /// Errors: as the output of `tracks`.
     pub fn draw<W: Write>(&self, tracks: &mut TrackWriter<W>) -> io::Result<()> {
         let process = tracks.process(PID, &self.program)?;
         let mut path = SliceRow::new(tracks, process, "critical path");

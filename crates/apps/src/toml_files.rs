@@ -4,9 +4,7 @@ use emmclab_base::{Error, ErrorClass, Result};
 use serde::de::DeserializeOwned;
 
 /// Parses a value from the text of a TOML file.
-///
-/// # Errors
-/// [`ErrorClass::Config`] with the line and `hint`.
+/// Errors: [`ErrorClass::Config`] with the line and `hint`.
 pub(crate) fn from_toml<T: DeserializeOwned>(text: &str, hint: &str) -> Result<T> {
     toml::from_str(text).map_err(|error| {
         let fault =
@@ -19,9 +17,7 @@ pub(crate) fn from_toml<T: DeserializeOwned>(text: &str, hint: &str) -> Result<T
 }
 
 /// The text of a built-in file, by its name in any case. `sort` is the kind of thing that it describes, for the error.
-///
-/// # Errors
-/// [`ErrorClass::Config`] if there is none; the hint lists them.
+/// Errors: [`ErrorClass::Config`] if there is none; the hint lists them.
 pub(crate) fn preset(sort: &str, known: &[(&str, &'static str)], name: &str) -> Result<&'static str> {
     let found = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     found.map(|(_, text)| *text).ok_or_else(|| {

@@ -24,9 +24,7 @@ struct FioJobTimes {
 }
 
 /// Collects the samples of a file of `fio --output-format=json`.
-///
-/// # Errors
-/// If the text is no fio result, or the latencies of a job are not those of single requests to a device.
+/// Errors: if the text is no fio result, or the latencies of a job are not those of single requests to a device.
 pub fn samples_of_fio(text: &str) -> Result<ServiceSamples> {
     let (mut jobs, mut direct) = (Vec::new(), true);
     for result in results(text)? {
@@ -107,9 +105,7 @@ fn job(entry: FioJobResult<'_>, key: &str, op: Op) -> Result<Option<FioJobTimes>
 }
 
 /// The results in a text. If there are several of the same jobs, only the last one is returned.
-///
-/// # Errors
-/// If there is none, or one is incomplete.
+/// Errors: if there is none, or one is incomplete.
 pub(crate) fn results(text: &str) -> Result<Vec<Value>> {
     let json = text.lines().filter(|line| !is_note(line)).collect::<Vec<_>>().join("\n");
     let mut found: Vec<Value> = Vec::new();
@@ -217,9 +213,7 @@ impl<'a> FioJobResult<'a> {
 }
 
 /// Checks every job of a result.
-///
-/// # Errors
-/// With the name of the first job whose latencies are not those of single requests, and the cause.
+/// Errors: with the name of the first job whose latencies are not those of single requests, and the cause.
 pub(crate) fn check(entries: &[FioJobResult<'_>], version: &str) -> Result<()> {
     let beside = jobs_at_once(entries);
     for (entry, jobs) in entries.iter().zip(beside) {
@@ -403,9 +397,7 @@ fn several_sizes(entry: FioJobResult<'_>, field: &str, value: &str) -> Error {
 }
 
 /// The bytes of each request of a side that did I/O.
-///
-/// # Errors
-/// If they cannot all have the same size: that of the options, or a whole number of sectors.
+/// Errors: if they cannot all have the same size: that of the options, or a whole number of sectors.
 pub(crate) fn request_bytes(entry: FioJobResult<'_>, side: &str) -> Result<u64> {
     let (count, bytes) = (entry.count(side), entry.value[side]["io_bytes"].as_u64().unwrap_or(0));
     let asked = entry.option(&["bs", "blocksize"]).and_then(|sizes| {

@@ -15,9 +15,7 @@ use crate::samples::{SampleGroup, ServiceSamples, median};
 const RESAMPLES: usize = 40;
 
 /// Fits a preset.
-///
-/// # Errors
-/// [`ErrorClass::Value`] if there are no writes, or fewer than three sizes.
+/// Errors: [`ErrorClass::Value`] if there are no writes, or fewer than three sizes.
 pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result<Calibration> {
     let (all, half, rest) = (samples.groups(), samples.fitted_half(), samples.held_out());
     let writes = all.iter().filter(|group| group.op == Op::Write).count();

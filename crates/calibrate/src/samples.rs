@@ -281,9 +281,7 @@ impl ServiceSamples {
 
 /// Collects the samples of traces. With `skip_packed` those of packed commands are left out of the fit: a device may
 /// program their entries one by one, which takes longer than one command of the same size.
-///
-/// # Errors
-/// If a trace cannot be read or has no service times.
+/// Errors: if a trace cannot be read or has no service times.
 pub fn samples_of_traces(traces: &mut TraceCombiner, skip_packed: bool) -> Result<ServiceSamples> {
     let mut samples = ServiceSamples::new(skip_packed);
     while let Some(batch) = traces.next_batch()? {

@@ -18,9 +18,7 @@ use crate::recovery::HostView;
 ///
 /// The file system is the one on the disk when the log began, or one that is made later. Returns how well the file system was known
 /// at the end.
-///
-/// # Errors
-/// If the data of the log cannot be read, or the layers cannot be built.
+/// Errors: if the data of the log cannot be read, or the layers cannot be built.
 pub fn annotate(
     run: &Arc<CrashLogIndex>, port: CommandPort, mut visit: impl FnMut(&LoggedCommand, &[BlockNote]),
 ) -> Result<AnnotatorStatus> {
@@ -59,9 +57,7 @@ pub fn annotate(
 ///
 /// A layer that knows the journal need not keep the promises of a disk for these blocks, but the file system must recover
 /// correctly. The result is computed once for a run.
-///
-/// # Errors
-/// As [`annotate`].
+/// Errors: as [`annotate`].
 pub(crate) fn metadata_blocks(run: &Arc<CrashLogIndex>) -> Result<Arc<FxHashSet<u64>>> {
     if let Some(blocks) = run.metadata_blocks().get() {
         return Ok(blocks.clone());

@@ -132,9 +132,7 @@ impl CrashDiskView {
     }
 
     /// Fills `buffer` with whole sectors from `sector` on.
-    ///
-    /// # Errors
-    /// A range beyond the end of the disk; errors of the file with the data.
+    /// Errors: a range beyond the end of the disk; errors of the file with the data.
     pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         let end = sector.saturating_add(buffer.len() as u64 / SECTOR_BYTES);
         if end > self.sectors {

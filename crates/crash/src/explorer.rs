@@ -146,9 +146,7 @@ pub struct Explorer {
 
 impl Explorer {
     /// Begins an exploration.
-    ///
-    /// # Errors
-    /// If the run has no moments at which power could be cut, or the options do not fit it.
+    /// Errors: if the run has no moments at which power could be cut, or the options do not fit it.
     pub fn new(run: &Arc<CrashLogIndex>, options: &ExploreOptions) -> Result<Self> {
         let from = options.from.as_deref().map_or(0, |mark| run.after_mark(mark));
         let all = run.moments().len();

@@ -88,9 +88,7 @@ fn precedes(one: u32, other: u32) -> bool {
 ///
 /// Returns an empty list if there is no journal inside the file system. A mark `data=ordered` states that the file system is
 /// mounted in this mode, unless its superblock specifies another one.
-///
-/// # Errors
-/// If the file system at that moment cannot be read.
+/// Errors: if the file system at that moment cannot be read.
 pub fn journal_rules(run: &Arc<CrashLogIndex>, from: usize) -> Result<Vec<RuleViolation>> {
     let layered = !run.header().layers.is_empty();
     let port = if layered { CommandPort::Host } else { CommandPort::Device };
@@ -442,9 +440,7 @@ pub(crate) struct OrderedDataChecker {
 
 impl OrderedDataChecker {
     /// Creates the judge for a file system; `None` if its default mode is not `data=ordered`.
-    ///
-    /// # Errors
-    /// If it cannot be read.
+    /// Errors: if it cannot be read.
     pub fn new(base: HostView) -> Result<Option<Self>> {
         let filesystem = Ext4Filesystem::open(&base)?;
         let (mut mode, mut text) = ([0; 1], [0; 64]);

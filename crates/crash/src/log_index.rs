@@ -102,9 +102,7 @@ pub(crate) struct CrashLogIndexBuilder {
 
 impl CrashLogIndex {
     /// Reads a log of a live device.
-    ///
-    /// # Errors
-    /// If it cannot be read, is damaged, or is inconsistent.
+    /// Errors: if it cannot be read, is damaged, or is inconsistent.
     pub fn open(path: &Path) -> Result<Self> {
         let mut reader = CrashLogReader::open(path)?;
         Self::read(&mut reader).map_err(|error| error.in_file(path))
@@ -112,17 +110,13 @@ impl CrashLogIndex {
 
     /// Reads a log of `dm-log-writes` for a device of `sectors` sectors, whose contents at the start of the log are in the file
     /// `base`.
-    ///
-    /// # Errors
-    /// As [`CrashLogIndex::open`].
+    /// Errors: as [`CrashLogIndex::open`].
     pub fn open_dm(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Self> {
         dm_log_writes::read(path, sectors, base)
     }
 
     /// Whether the file is a log of `dm-log-writes`.
-    ///
-    /// # Errors
-    /// If it cannot be read.
+    /// Errors: if it cannot be read.
     pub fn is_dm(path: &Path) -> Result<bool> {
         let mut first = [0; 8];
         let mut file = open_seekable(path).map_err(|error| Error::io(path, error))?;
@@ -447,9 +441,6 @@ impl Spool {
     }
 
     /// Fills `buffer` with the contents of `sources`, one sector each.
-    ///
-    /// # Errors
-    /// Errors of the file.
     pub fn read(&self, sources: &[SectorSource], buffer: &mut [u8]) -> std::io::Result<()> {
         let mut at = 0;
         while at < sources.len() {

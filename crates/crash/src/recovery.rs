@@ -155,9 +155,7 @@ enum HostViewSource {
 impl HostView {
     /// Lets the layers recover from a state. With `cut_after`, an earlier attempt to recover was interrupted by a power cut after
     /// this many writes.
-    ///
-    /// # Errors
-    /// If the layers cannot be built, or cannot recover.
+    /// Errors: if the layers cannot be built, or cannot recover.
     pub fn recover(
         view: CrashDiskView, (layers, below): (&[LayerConfig], &DisksBelow), sectors: u64, cut_after: Option<usize>,
     ) -> Result<io::Result<Self>> {
@@ -204,9 +202,7 @@ impl HostView {
     }
 
     /// Fills `buffer` with whole sectors from `sector` on.
-    ///
-    /// # Errors
-    /// A range beyond the end; errors of reading the state.
+    /// Errors: a range beyond the end; errors of reading the state.
     pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         if sector.saturating_add((buffer.len() / SECTOR) as u64) > self.sectors {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -242,9 +238,7 @@ impl HostView {
     }
 
     /// Writes all data that is not zero to its place in a file, which must be empty. The file gets the length of the disk.
-    ///
-    /// # Errors
-    /// Errors of the file, and of reading the state.
+    /// Errors: Errors of the file, and of reading the state.
     pub fn write_to(&self, file: &File) -> io::Result<()> {
         file.set_len(self.sectors * SECTOR_BYTES)?;
         let mut buffer = Vec::new();
@@ -367,9 +361,7 @@ pub struct StateJudge {
 impl StateJudge {
     /// Lets the layers and the journal recover a state of the current cut of `explorer`, and reads files and a folder. With
     /// `cut_after`, power is lost again after this many writes of the layers' recovery.
-    ///
-    /// # Errors
-    /// If the state contains something that this tool does not support: then no level is at fault.
+    /// Errors: if the state contains something that this tool does not support: then no level is at fault.
     pub fn recover(
         &mut self, explorer: &Explorer, state: &CrashState, wanted: &[&str], tree: Option<&str>,
         cut_after: Option<usize>,
@@ -394,9 +386,7 @@ impl StateJudge {
     }
 
     /// Replays the journal of a disk and reads files from it.
-    ///
-    /// # Errors
-    /// If structures of the file system are damaged or not supported.
+    /// Errors: if structures of the file system are damaged or not supported.
     pub fn files(&mut self, disk: &dyn DiskReader, wanted: &[&str], tree: Option<&str>) -> Result<RecoveredState> {
         let replayed = self.recovery.replay(disk)?;
         let replay = replayed.replay();

@@ -65,9 +65,8 @@ impl Device {
     }
 
     /// Restores a device from an image ([`Device::to_image`]).
-    ///
-    /// # Errors
-    /// [`ErrorClass::Truncated`](emmclab_base::ErrorClass::Truncated) if the image is damaged or is of another device.
+    /// Errors: [`ErrorClass::Truncated`](emmclab_base::ErrorClass::Truncated) if the image is damaged or is of another
+    /// device.
     pub fn from_image(config: &DeviceConfig, image: &[u8]) -> Result<Self> {
         let mut device = Self::new(config);
         image::restore(&mut device.ftl, &mut device.nand, image)?;
@@ -144,10 +143,8 @@ impl Device {
 
     /// Submits a request. Returns its completion time, or `None` if that is not known yet (it is a write, and reads have priority) or the
     /// device has stopped ([`Device::stop`]).
-    ///
-    /// # Errors
-    /// [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) for a request beyond the end of the device, [`ErrorClass::Order`](emmclab_base::ErrorClass::Order)
-    /// for one that arrives before its predecessor.
+    /// Errors: [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) for a request beyond the end of the device,
+    /// [`ErrorClass::Order`](emmclab_base::ErrorClass::Order) for one that arrives before its predecessor.
     #[inline]
     pub fn submit<O: Observer>(&mut self, command: &DeviceCommand, observer: &mut O) -> Result<Option<Nanos>> {
         self.act(DeviceOperation::Submit(command), observer)
@@ -155,9 +152,7 @@ impl Device {
 
     /// Submits a request without an observer and executes everything until it is complete. Returns the completion time. Meant for many
     /// consecutive writes, such as filling a device.
-    ///
-    /// # Errors
-    /// As [`Device::submit`].
+    /// Errors: as [`Device::submit`].
     pub fn complete(&mut self, command: &DeviceCommand) -> Result<Nanos> {
         self.submit(command, &mut NullObserver)?;
         Ok(self.settle(&mut NullObserver))
@@ -179,9 +174,8 @@ impl Device {
 
     /// Submits a packed command: requests of one operation, read or write, that all arrive at the same time. A single request is submitted
     /// as an ordinary command. Returns the completion time of the whole command, or `None` if the device has stopped.
-    ///
-    /// # Errors
-    /// As [`Device::submit`]; [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) also for entries that cannot be packed.
+    /// Errors: as [`Device::submit`]; [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) also for entries that
+    /// cannot be packed.
     pub fn submit_packed<O: Observer>(&mut self, entries: &[DeviceCommand], observer: &mut O) -> Result<Option<Nanos>> {
         if let [single] = entries {
             return self.submit(single, observer);
@@ -190,10 +184,8 @@ impl Device {
     }
 
     /// Opens, closes or finishes a zone at the arrival time of the last command, in no time. A zone is reset by a discard of its sectors.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) if there is no such zone, or if its state or the limits of open and active zones do not
-    /// allow the action.
+    /// Errors: [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) if there is no such zone, or if its state or the
+    /// limits of open and active zones do not allow the action.
     pub fn manage_zone<O: Observer>(&mut self, zone: u32, action: ZoneAction, observer: &mut O) -> Result<()> {
         self.act(DeviceOperation::Zone(zone, action), observer).map(|_| ())
     }
@@ -267,9 +259,8 @@ impl Device {
 
     /// Replaces the victim policy of the settings. On a device with data, the full blocks are sorted into the order that the policy needs.
     /// An image of the device does not contain the policy.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`](emmclab_base::ErrorClass::Config) if the device does not collect or its mapping scheme maps blocks.
+    /// Errors: [`ErrorClass::Config`](emmclab_base::ErrorClass::Config) if the device does not collect or its mapping
+    /// scheme maps blocks.
     pub fn set_victim_policy(&mut self, policy: Box<dyn VictimPolicy>) -> Result<()> {
         self.ftl.set_victim_policy(policy)
     }
@@ -387,9 +378,7 @@ impl Device {
 
     /// Adds `erases` to the blocks in use, given for each block group and spread evenly within a group, as if the workload had continued.
     /// Wear does become even if no data stays in place for ever.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if a block would reach its erase limit; the device is then unchanged.
+    /// Errors: [`ErrorClass::Config`] if a block would reach its erase limit; the device is then unchanged.
     pub fn wear_on(&mut self, erases: &[u64]) -> Result<()> {
         let mut worn: Vec<(BlockId, u32)> = Vec::new();
         for (group, more) in erases.iter().enumerate().filter(|(_, more)| **more > 0) {

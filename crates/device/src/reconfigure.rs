@@ -100,9 +100,7 @@ pub fn is_changeable(key: &str) -> bool {
 
 impl DeviceConfig {
     /// Returns the settings in which `to` differs. All of them must be changeable in a device in use. `at` is the time of the change.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] for the first setting that cannot change in a device in use, with the reason.
+    /// Errors: [`ErrorClass::Config`] for the first setting that cannot change in a device in use, with the reason.
     pub fn changes(&self, to: &Self, at: Nanos) -> Result<Vec<SettingChange>> {
         // The settings of a policy exist only with this policy.
         let mut values: BTreeMap<String, [String; 2]> = BTreeMap::new();
@@ -130,9 +128,7 @@ impl DeviceConfig {
 impl Device {
     /// Replaces the settings `from` of the device by `to` at the time `at`. Everything that begins before `at` must have been executed
     /// ([`Device::advance`]). Programs and erases in progress keep their times; idle times restart at `at`. Returns the changed settings.
-    ///
-    /// # Errors
-    /// As [`DeviceConfig::changes`]; then nothing has changed.
+    /// Errors: as [`DeviceConfig::changes`]; then nothing has changed.
     pub fn reconfigure(&mut self, from: &DeviceConfig, to: &DeviceConfig, at: Nanos) -> Result<Vec<SettingChange>> {
         let changes = from.changes(to, at)?;
         if !changes.is_empty() {

@@ -12,13 +12,11 @@ use emmclab_base::{Error, ErrorClass, Result};
 /// The bytes of a disk, which can be read at any offset and are never written.
 pub trait DiskReader {
     /// The size in bytes.
-    /// # Errors
-    /// If the operating system cannot determine it.
+    /// Errors: if the operating system cannot determine it.
     fn size(&self) -> io::Result<u64>;
 
     /// Fills `buffer` from byte `offset` on.
-    /// # Errors
-    /// If the range exceeds the disk, or the read fails.
+    /// Errors: if the range exceeds the disk, or the read fails.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
     /// Identifies the contents of the `length` bytes at `offset`. Equal values mean equal bytes, on every disk that is passed to

@@ -136,8 +136,7 @@ pub(crate) fn clear_recover(bytes: &mut [u8; BYTES]) {
 
 impl Ext4Superblock {
     /// Reads and checks the superblock of a file system.
-    /// # Errors
-    /// A bad magic number, checksum or size; unsupported features, which are named.
+    /// Errors: a bad magic number, checksum or size; unsupported features, which are named.
     pub fn read(disk: &(impl DiskReader + ?Sized)) -> Result<Self> {
         let mut bytes = [0; BYTES];
         DiskStructure::Superblock.read(disk, OFFSET, &mut bytes)?;

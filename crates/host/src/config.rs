@@ -189,9 +189,7 @@ impl HostConfig {
     }
 
     /// The settings of an era.
-    ///
-    /// # Errors
-    /// For a name that is not among [`HostConfig::eras`].
+    /// Errors: for a name that is not among [`HostConfig::eras`].
     pub fn era(name: &str) -> Result<Self> {
         let found = ERAS.iter().find(|(known, _)| *known == name);
         found.map(|(_, config)| config.clone()).ok_or_else(|| {
@@ -203,9 +201,7 @@ impl HostConfig {
     }
 
     /// Checks every value.
-    ///
-    /// # Errors
-    /// For a value that is out of range.
+    /// Errors: for a value that is out of range.
     pub fn validate(&self) -> Result<()> {
         let ranges = [
             ("page_cache_mb", self.page_cache_mb, 1, 1 << 20),

@@ -11,9 +11,6 @@ use crate::records::SECTOR;
 /// A disk of sectors.
 pub trait SectorDisk {
     /// Fills `buffer` from `sector` on.
-    ///
-    /// # Errors
-    /// Errors of the disk; the same holds for all methods.
     fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()>;
     /// Writes `data` from `sector` on; the data is durable on return if the flags demand it.
     fn write(&mut self, sector: u64, data: &[u8], modifiers: CommandFlags) -> io::Result<()>;
@@ -23,9 +20,6 @@ pub trait SectorDisk {
     fn flush(&mut self) -> io::Result<()>;
 
     /// Returns the write pointer of the zone that starts at `sector`; `None` if there is no such zone.
-    ///
-    /// # Errors
-    /// Errors of the disk.
     fn write_pointer(&mut self, _sector: u64) -> io::Result<Option<u64>> {
         Ok(None)
     }
@@ -82,9 +76,6 @@ impl<D: SectorDisk> RecoveryReader for LevelDisks<'_, D> {
 
 impl<D: SectorDisk> ImmediateStack<D> {
     /// Starts `layers`, the first on top, on `disks`: after a power cut with `recover`, otherwise on new disks.
-    ///
-    /// # Errors
-    /// Errors of the disks.
     pub fn start(layers: Vec<Box<dyn Layer>>, disks: Vec<D>, recover: bool) -> io::Result<Self> {
         let mut executor = Self::stopped(layers, disks);
         executor.wake(recover)?;
@@ -103,9 +94,6 @@ impl<D: SectorDisk> ImmediateStack<D> {
     }
 
     /// Starts the layers from the bottom up: after a power cut with `recover`, otherwise on new disks.
-    ///
-    /// # Errors
-    /// Errors of the disks.
     pub fn wake(&mut self, recover: bool) -> io::Result<()> {
         let executor = self;
         for level in (0..executor.levels.len()).rev() {
@@ -123,9 +111,6 @@ impl<D: SectorDisk> ImmediateStack<D> {
     /// Restores layers from the disks that they ran on before, without writing; the first layer is the top one.
     ///
     /// Returns the layers and the number of their next request. [`Layer::start`] must follow.
-    ///
-    /// # Errors
-    /// Errors of the disks.
     pub fn recover(layers: Vec<Box<dyn Layer>>, disks: Vec<D>) -> io::Result<(Vec<Box<dyn Layer>>, u64)> {
         let mut executor = Self::stopped(layers, disks);
         for level in (0..executor.levels.len()).rev() {
@@ -159,17 +144,11 @@ impl<D: SectorDisk> ImmediateStack<D> {
     }
 
     /// Executes a request; `data` holds the data of a write, or receives the data of a read.
-    ///
-    /// # Errors
-    /// Errors of the disks.
     pub fn submit(&mut self, op: Op, sector: u64, data: &mut [u8]) -> io::Result<()> {
         self.at_level(0, &request(op, sector, (data.len() / SECTOR) as u32, CommandFlags::empty()), &[], data)
     }
 
     /// Writes data; `notes` describe its blocks.
-    ///
-    /// # Errors
-    /// Errors of the disks.
     pub fn write_noted(
         &mut self, sector: u64, modifiers: CommandFlags, notes: &[BlockNote], data: &mut [u8],
     ) -> io::Result<()> {
@@ -177,9 +156,6 @@ impl<D: SectorDisk> ImmediateStack<D> {
     }
 
     /// Discards or securely erases `sectors`, or flushes with 0 sectors.
-    ///
-    /// # Errors
-    /// Errors of the disks.
     pub fn submit_bare(&mut self, op: Op, sector: u64, sectors: u32) -> io::Result<()> {
         self.at_level(0, &request(op, sector, sectors, CommandFlags::empty()), &[], &mut [])
     }
@@ -191,9 +167,6 @@ impl<D: SectorDisk> ImmediateStack<D> {
     }
 
     /// Runs the next stage of a request that was begun; returns true when it is complete.
-    ///
-    /// # Errors
-    /// Errors of the disks.
     pub fn advance(&mut self, running: &mut RunningPlan, data: &mut [u8]) -> io::Result<bool> {
         let complete = self.stage(running, data)?;
         if complete && let Some((level, id)) = running.request {
@@ -205,9 +178,6 @@ impl<D: SectorDisk> ImmediateStack<D> {
     }
 
     /// Runs the next stage of a level's background work; false if there is nothing to do now.
-    ///
-    /// # Errors
-    /// Errors of the disks.
     pub fn background(&mut self, level: usize) -> io::Result<bool> {
         let mut running = if let Some(running) = self.levels[level].background.take() {
             running
@@ -230,9 +200,6 @@ impl<D: SectorDisk> ImmediateStack<D> {
     }
 
     /// Makes the layers move all data that they keep aside to its own place, from the top down. No request may be in flight.
-    ///
-    /// # Errors
-    /// Errors of the disks.
     pub fn drain(&mut self) -> io::Result<()> {
         for level in 0..self.levels.len() {
             self.levels[level].layer.drain();

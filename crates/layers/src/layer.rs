@@ -119,16 +119,10 @@ impl DisksBelow {
 /// Reads the disks below a layer when it recovers from a power cut.
 pub trait RecoveryReader {
     /// Fills `buffer` (whole sectors) from `sector` of a disk below.
-    ///
-    /// # Errors
-    /// Errors of the disk.
     fn read_at(&mut self, disk: u8, sector: u64, buffer: &mut [u8]) -> io::Result<()>;
 
     /// Returns the write pointer of the zone that starts at `sector` of a disk below; for a full zone, the sector after its last
     /// one. `None` if the disk has no zones or does not report write pointers.
-    ///
-    /// # Errors
-    /// Errors of the disk.
     fn write_pointer(&mut self, _disk: u8, _sector: u64) -> io::Result<Option<u64>> {
         Ok(None)
     }
@@ -165,9 +159,6 @@ pub trait Layer: Send {
     }
 
     /// Restores its state from the disks. Called before [`Layer::start`], and only for disks that it ran on before.
-    ///
-    /// # Errors
-    /// Errors of the disk.
     fn recover(&mut self, _disks: &mut dyn RecoveryReader) -> io::Result<()> {
         Ok(())
     }

@@ -112,10 +112,8 @@ impl LayerConfig {
 }
 
 /// Builds a stack of layers on the disks at the bottom; the first layer is on top.
-///
-/// # Errors
-/// [`ErrorClass::Config`] for an unknown layer or setting, an invalid value, areas that overlap, and a layer that reads notes but is not
-/// the top one.
+/// Errors: [`ErrorClass::Config`] for an unknown layer or setting, an invalid value, areas that overlap, and a layer
+/// that reads notes but is not the top one.
 pub fn build_stack(configs: &[LayerConfig], bottom: &DisksBelow) -> Result<Vec<Box<dyn Layer>>> {
     let mut layers: Vec<Box<dyn Layer>> = Vec::new();
     let mut below = *bottom;

@@ -73,10 +73,8 @@ pub struct LiveDevice {
 impl LiveDevice {
     /// Opens a device in the state of its image. Without an image, it is new or preconditioned (with the preconditioned state kept in
     /// `store`, if given).
-    ///
-    /// # Errors
-    /// For an impossible device, layer or preconditioning; for an image of another device or layers, of another size, or in use; and if a
-    /// file cannot be made.
+    /// Errors: for an impossible device, layer or preconditioning; for an image of another device or layers, of another
+    /// size, or in use; and if a file cannot be made.
     pub fn new(config: &DeviceConfig, options: &LiveOptions, store: Option<&ImageStore>) -> Result<Self> {
         let layers = state::recoverable(&options.layers)?;
         let (mut stack, found, mut former) = state::open(config, &layers, options, store)?;
@@ -106,9 +104,7 @@ impl LiveDevice {
     }
 
     /// Cuts the power: requests in progress fail, and so do all others until [`LiveDevice::restore`]. Data that was not programmed is lost.
-    ///
-    /// # Errors
-    /// If the image cannot be written, or a layer cannot recover.
+    /// Errors: if the image cannot be written, or a layer cannot recover.
     pub fn cut(&self) -> Result<()> {
         self.with_core(LiveCore::cut)
     }
@@ -120,9 +116,7 @@ impl LiveDevice {
 
     /// Logs each line that a workload prints, before the next request: data about which the workload was told that it is safe. The
     /// lines are read from `input`, and each is answered by a byte to `answers`.
-    ///
-    /// # Errors
-    /// If `input` cannot be read without waiting.
+    /// Errors: if `input` cannot be read without waiting.
     pub fn follow(&self, input: OwnedFd, answers: Option<OwnedFd>) -> Result<()> {
         let lines = WorkloadLines::new(input, answers).map_err(|error| {
             Error::new(ErrorClass::Io, format!("the lines of the workload cannot be read: {error}"))
@@ -142,9 +136,7 @@ impl LiveDevice {
     }
 
     /// Ends the log, if there is one; the device continues to run.
-    ///
-    /// # Errors
-    /// If the log cannot be written, now or before.
+    /// Errors: if the log cannot be written, now or before.
     pub fn end_log(&self) -> Result<()> {
         self.shared.core().end_log()
     }
@@ -161,9 +153,7 @@ impl LiveDevice {
     }
 
     /// Changes a setting of the device; the change is recorded in status, result and state.
-    ///
-    /// # Errors
-    /// As [`emmclab_device::Device::reconfigure`], and for settings of layers.
+    /// Errors: as [`emmclab_device::Device::reconfigure`], and for settings of layers.
     pub fn set(&self, key: &str, value: &str) -> Result<()> {
         self.with_core(|core| core.set(key, value))
     }
@@ -176,18 +166,14 @@ impl LiveDevice {
     /// Makes the layers move all data to its final place; returns the result of the run, including the time for this.
     ///
     /// A later [`LiveDevice::result`] includes that time only if no request arrived in between.
-    ///
-    /// # Errors
-    /// On a clock that follows the host's, or with requests in progress.
+    /// Errors: On a clock that follows the host's, or with requests in progress.
     pub fn drain(&self) -> Result<SimulationResult> {
         self.with_core(LiveCore::drain)
     }
 
     /// Makes the layers move all data to its final place, for an image that is to be served without layers from now on. Afterwards only
     /// [`LiveDevice::stop`] may be called.
-    ///
-    /// # Errors
-    /// As [`LiveDevice::drain`].
+    /// Errors: as [`LiveDevice::drain`].
     pub fn make_plain(&self) -> Result<()> {
         self.with_core(LiveCore::make_plain)
     }
@@ -219,9 +205,7 @@ impl LiveDevice {
     }
 
     /// Ends a run whose start failed. An existing trace stays as it was, as do images that no request has changed; new images are removed.
-    ///
-    /// # Errors
-    /// If a changed image or its state cannot be written.
+    /// Errors: if a changed image or its state cannot be written.
     pub fn abort(&self) -> Result<()> {
         self.end_clock();
         let mut core = self.shared.core();
@@ -242,9 +226,7 @@ impl LiveDevice {
 
     /// Shuts down in an orderly way: requests in progress are finished, cached data is programmed, image and state are saved, and the trace
     /// is completed. Returns the result of the run. Later requests fail.
-    ///
-    /// # Errors
-    /// For a violated invariant, or if a file cannot be written.
+    /// Errors: for a violated invariant, or if a file cannot be written.
     pub fn stop(&self) -> Result<SimulationResult> {
         self.end_clock();
         self.end(true)

@@ -39,9 +39,7 @@ pub struct RawImage {
 
 impl RawImage {
     /// Creates an image without a name, which is deleted when it is closed.
-    ///
-    /// # Errors
-    /// If no temporary file can be created.
+    /// Errors: if no temporary file can be created.
     pub fn temporary(sectors: u64) -> Result<Self> {
         let folder = std::env::temp_dir();
         let fail = |error| Error::io(&folder, error).hint("set TMPDIR, or name an image");
@@ -51,9 +49,7 @@ impl RawImage {
     }
 
     /// Opens the image at `path`, or creates it; also returns whether it was created.
-    ///
-    /// # Errors
-    /// If it cannot be opened, has another size than the device, or is open in another process.
+    /// Errors: if it cannot be opened, has another size than the device, or is open in another process.
     pub fn open(path: &Path, sectors: u64) -> Result<(Self, bool)> {
         let fail = |error| Error::io(path, error);
         let (mut file, mut made) = (OpenOptions::new().read(true).write(true).open(path).map_err(fail), false);
@@ -106,25 +102,17 @@ impl RawImage {
     }
 
     /// Fills `buffer` from `sector` on.
-    ///
-    /// # Errors
-    /// Errors of the file.
     pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buffer, sector * SECTOR_BYTES)
     }
 
     /// Writes whole sectors from `sector` on.
-    ///
-    /// # Errors
-    /// Errors of the file; [`ErrorKind::StorageFull`] on a full disk.
+    /// Errors: Errors of the file; [`ErrorKind::StorageFull`] on a full disk.
     pub fn write(&self, sector: u64, data: &[u8]) -> io::Result<()> {
         self.file.write_all_at(data, sector * SECTOR_BYTES)
     }
 
     /// Punches a hole: the sectors read as zeros from now on and need no space.
-    ///
-    /// # Errors
-    /// Errors of the file.
     pub fn discard(&self, sector: u64, sectors: u64) -> io::Result<()> {
         let (from, length) = (sector * SECTOR_BYTES, sectors * SECTOR_BYTES);
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -144,9 +132,6 @@ impl RawImage {
 
     /// Calls `found` with each run of data or hole in `sector..end`, in order, until it returns false. If the file system does not
     /// support holes, everything is data.
-    ///
-    /// # Errors
-    /// Errors of the file.
     pub fn runs(&self, sector: u64, end: u64, mut found: impl FnMut(DataRun) -> bool) -> io::Result<()> {
         let end = end.min(self.sectors);
         let mut at = sector;
@@ -184,9 +169,6 @@ impl RawImage {
     }
 
     /// Syncs the file, so that its contents survive a power loss of the host.
-    ///
-    /// # Errors
-    /// Errors of the file.
     pub fn sync(&self) -> io::Result<()> {
         match self.file.sync_data() {
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),

@@ -155,9 +155,6 @@ impl DeviceContents {
     }
 
     /// Fills `buffer` with the contents of sectors, durable or not.
-    ///
-    /// # Errors
-    /// Errors of the image.
     pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         let end = sector + buffer.len() as u64 / SECTOR_BYTES;
         let mut found = self.newest.find(sector, end).peekable();
@@ -175,9 +172,6 @@ impl DeviceContents {
 
     /// Calls `found` with each run of data or hole in `sector..end`, until it returns false. Runs are those of the image; data that
     /// is not in the image yet counts as data.
-    ///
-    /// # Errors
-    /// Errors of the image.
     pub fn runs(&self, sector: u64, end: u64, mut found: impl FnMut(DataRun) -> bool) -> io::Result<()> {
         let (mut at, mut goes_on) = (sector, true);
         self.image.runs(sector, end, |run| {
@@ -201,10 +195,8 @@ impl DeviceContents {
     }
 
     /// Moves data that is programmed by the time `now` to the image.
-    ///
-    /// # Errors
-    /// Errors of the image, [`io::ErrorKind::StorageFull`] on a full disk. Data that could not be moved stays in memory, and the
-    /// next call tries again.
+    /// Errors: Errors of the image, [`io::ErrorKind::StorageFull`] on a full disk. Data that could not be moved stays
+    /// in memory, and the next call tries again.
     pub fn apply_durable(&mut self, now: Nanos) -> io::Result<()> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -225,9 +217,7 @@ impl DeviceContents {
 
     /// Simulates a power loss at the time `at`: everything that was not programmed is lost. A device that lies keeps the first half
     /// of programs in progress ([`CacheLie::Tear`]), or repeats discards ([`CacheLie::LateTrim`]).
-    ///
-    /// # Errors
-    /// As [`DeviceContents::apply_durable`].
+    /// Errors: as [`DeviceContents::apply_durable`].
     pub fn cut(&mut self, at: Nanos, lies: CacheLie) -> io::Result<()> {
         self.apply_durable(at)?;
         if lies == CacheLie::LateTrim {

@@ -145,9 +145,7 @@ impl Profile {
     ///
     /// [`MergeRelation::Separate`]: `other` is another recording. Counts, times and durations are added; addresses, gaps and sequences do not
     /// continue; figures over time are overlaid from a common start.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Order`] if the next piece begins before this one ends.
+    /// Errors: [`ErrorClass::Order`] if the next piece begins before this one ends.
     pub fn merge(&mut self, other: Self, join: MergeRelation) -> Result<()> {
         if let (MergeRelation::Consecutive, Some(last), Some(first)) =
             (join, self.arrivals.last(), other.arrivals.first())

@@ -75,9 +75,7 @@ pub fn rows() -> Result<Vec<PublishedRow>> {
 }
 
 /// Parses the text of the two tables (CSV with the columns of `presets/published`).
-///
-/// # Errors
-/// [`ErrorClass::Syntax`] if a column or row is missing, [`ErrorClass::Value`] if a value is not a number.
+/// Errors: [`ErrorClass::Syntax`] if a column or row is missing, [`ErrorClass::Value`] if a value is not a number.
 pub fn parse(table_3: &str, table_4: &str) -> Result<Vec<PublishedRow>> {
     let timing = CsvTable::new(table_4)?;
     let sizes = CsvTable::new(table_3)?;

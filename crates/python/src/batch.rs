@@ -88,18 +88,14 @@ const ARRAY: &CStr = c"arrow_array";
 const STREAM: &CStr = c"arrow_array_stream";
 
 /// Exports a schema, for `__arrow_c_schema__`.
-///
-/// # Errors
-/// `ValueError` if Arrow's C interface cannot express the schema.
+/// Errors: `ValueError` if Arrow's C interface cannot express the schema.
 pub(crate) fn export_schema<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyCapsule>> {
     let schema = FFI_ArrowSchema::try_from(schema).map_err(value_error)?;
     PyCapsule::new_with_value(py, schema, SCHEMA)
 }
 
 /// Exports a record batch as a struct array, for `__arrow_c_array__`: its schema and its data.
-///
-/// # Errors
-/// `ValueError` if Arrow's C interface cannot express the schema.
+/// Errors: `ValueError` if Arrow's C interface cannot express the schema.
 pub(crate) fn export_batch(py: Python<'_>, record: RecordBatch) -> PyResult<Bound<'_, PyTuple>> {
     let array = StructArray::from(record);
     let field = Field::new("", array.data_type().clone(), false);

@@ -114,9 +114,7 @@ impl TargetDisks {
 
     /// The disks on which `name` is stored. It is a disk, a partition, a mapped device (with or without `/dev/`), `MAJOR:MINOR`, or a mount
     /// point.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if there is no such device; the error lists the names.
+    /// Errors: [`ErrorClass::Config`] if there is no such device; the error lists the names.
     pub fn resolve(&self, name: &str) -> Result<Vec<TargetDisk>> {
         let source = self.mounts.get(name).map_or(name, String::as_str);
         let short = source.rsplit('/').next().unwrap_or(source);

@@ -113,9 +113,7 @@ pub struct EventFormat {
 
 impl EventFormat {
     /// Parses a `format` file.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Syntax`] if name or number are missing or a field is malformed.
+    /// Errors: [`ErrorClass::Syntax`] if name or number are missing or a field is malformed.
     pub fn parse(text: &str) -> Result<Self> {
         let mut name = None;
         let mut id = None;
@@ -149,9 +147,7 @@ impl EventFormat {
     }
 
     /// The field with this name, without which the event cannot be used.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Unsupported`] if the event of the recorded kernel has no such field.
+    /// Errors: [`ErrorClass::Unsupported`] if the event of the recorded kernel has no such field.
     pub fn required(&self, name: &str) -> Result<&EventFormatField> {
         self.field(name).ok_or_else(|| {
             Error::new(ErrorClass::Unsupported, format!("this kernel's event `{}` has no field `{name}`", self.name))

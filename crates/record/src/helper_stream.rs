@@ -85,9 +85,7 @@ impl<R: Read> HelperStream<R> {
     }
 
     /// Reads the texts up to the mark `@@until`. Lines before the helper's first line are output of the login shell.
-    ///
-    /// # Errors
-    /// If the helper cannot record, the connection is lost, or the output is not that of the helper.
+    /// Errors: if the helper cannot record, the connection is lost, or the output is not that of the helper.
     pub fn texts(&mut self, until: &str) -> Result<Files> {
         let mut files = Files::new();
         let mut name: Option<String> = None;
@@ -119,9 +117,7 @@ impl<R: Read> HelperStream<R> {
     }
 
     /// Reads the next frame.
-    ///
-    /// # Errors
-    /// If the connection is lost or the stream is damaged.
+    /// Errors: if the connection is lost or the stream is damaged.
     pub fn frame(&mut self) -> Result<HelperFrame> {
         let line = self.line()?.ok_or_else(link_lost)?;
         let mut words = line.split(' ');
@@ -137,9 +133,7 @@ impl<R: Read> HelperStream<R> {
     }
 
     /// Reads a page into `page`, which must have the length of a page.
-    ///
-    /// # Errors
-    /// If the connection is lost before the page is complete.
+    /// Errors: if the connection is lost before the page is complete.
     pub fn page(&mut self, page: &mut [u8]) -> Result<()> {
         self.input.read_exact(page).map_err(|error| failed(&error))
     }

@@ -59,17 +59,13 @@ impl KernelFormat {
     /// Reads the layout from `events/header_page`, `events/header_event`, the `format` files of the block events, those of MMC, UFS and
     /// file system events if there are any, and `byte_order` (the byte 1 = lowest first, 2 = highest first, from the ELF header of the
     /// machine's programs).
-    ///
-    /// # Errors
-    /// [`ErrorClass::Unsupported`] if a required file is missing or describes another layout.
+    /// Errors: [`ErrorClass::Unsupported`] if a required file is missing or describes another layout.
     pub fn from_files(files: &Files) -> Result<Self> {
         Self::read(files, true)
     }
 
     /// As [`KernelFormat::from_files`], for recordings by other tools: block events may be missing.
-    ///
-    /// # Errors
-    /// As [`KernelFormat::from_files`].
+    /// Errors: as [`KernelFormat::from_files`].
     pub fn of_any_events(files: &Files) -> Result<Self> {
         Self::read(files, false)
     }
@@ -144,9 +140,8 @@ impl KernelFormat {
     }
 
     /// Decodes a page and calls `event` with each event and its time, in order. Never panics, whatever the bytes are.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Truncated`] if the page is too short; other damage is reported by [`RingPageSummary::damaged`].
+    /// Errors: [`ErrorClass::Truncated`] if the page is too short; other damage is reported by
+    /// [`RingPageSummary::damaged`].
     pub fn decode(&self, page: &[u8], mut event: impl FnMut(u64, TracedEvent)) -> Result<RingPageSummary> {
         let records = self.layout.open(page)?;
         let mut summary = RingPageSummary::default();

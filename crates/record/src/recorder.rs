@@ -98,9 +98,7 @@ pub struct TracefsRecorder {
 
 impl TracefsRecorder {
     /// Starts recording; returns when the kernel is recording.
-    ///
-    /// # Errors
-    /// If the machine cannot be reached, does not allow tracing, or has no such device.
+    /// Errors: if the machine cannot be reached, does not allow tracing, or has no such device.
     pub fn start(options: &RecordOptions) -> Result<Self> {
         let mut transport = transports::open(&options.target)?;
         let files = transport.files();
@@ -183,9 +181,7 @@ impl TracefsRecorder {
     }
 
     /// Ends the recording. `batch` is called with the remaining batches; then the tracefs instance is removed.
-    ///
-    /// # Errors
-    /// The first error of `batch` (for example a full disk); the recording is ended even then.
+    /// Errors: the first error of `batch` (for example a full disk); the recording is ended even then.
     pub fn stop(mut self, mut batch: impl FnMut(Batch) -> Result<()>) -> Result<RecordOutcome> {
         self.shared.stop.store(true, Ordering::Relaxed);
         let mut result = Ok(());

@@ -38,9 +38,8 @@ pub struct RingPageLayout {
 
 impl RingPageLayout {
     /// Parses `events/header_page`, and checks that `events/header_event` describes the records known here.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Syntax`] for text of another form, [`ErrorClass::Unsupported`] for another layout of records.
+    /// Errors: [`ErrorClass::Syntax`] for text of another form, [`ErrorClass::Unsupported`] for another layout of
+    /// records.
     pub fn parse(header_page: &str, header_event: &str, order: KernelByteOrder) -> Result<Self> {
         let mut fields = Vec::new();
         for (number, line) in (1..).zip(header_page.lines()) {
@@ -85,9 +84,7 @@ impl RingPageLayout {
     }
 
     /// Starts reading a page.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Truncated`] if the page is shorter than its header states.
+    /// Errors: [`ErrorClass::Truncated`] if the page is shorter than its header states.
     pub fn open<'a>(&self, page: &'a [u8]) -> Result<RingPage<'a>> {
         let short = || {
             Error::new(ErrorClass::Truncated, format!("a ring-buffer page of {} bytes is cut short", page.len()))

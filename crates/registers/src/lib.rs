@@ -17,9 +17,7 @@ pub use report::{DerivedSetting, FieldRow, RegisterCapacity, RegisterFact, Regis
 pub use ufs::{is_ufs, is_ufs_file};
 
 /// Reads the registers of one device from one file, or from the files of a tree.
-///
-/// # Errors
-/// If the files have none of the known forms, are damaged, are not of a device, or contradict each other.
+/// Errors: if the files have none of the known forms, are damaged, are not of a device, or contradict each other.
 pub fn read(sources: &[RegisterSource<'_>]) -> Result<RegisterReport> {
     let is_register = |source: &&RegisterSource<'_>| {
         source.path.file_name().is_some_and(|name| name == "ext_csd") || is_ext_csd(source.bytes)

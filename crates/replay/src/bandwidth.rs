@@ -101,9 +101,7 @@ pub struct UsedDevice {
 
 impl UsedDevice {
     /// A device that was written once from the first sector to the last.
-    ///
-    /// # Errors
-    /// If the device is full before its end.
+    /// Errors: if the device is full before its end.
     pub fn full(config: &DeviceConfig) -> Result<Self> {
         Self::of(config, &DirectIo::filled(config)?)
     }
@@ -129,9 +127,7 @@ impl UsedDevice {
     }
 
     /// MB/s of transfers over a file of `file_bytes`, or of half the data if that is smaller.
-    ///
-    /// # Errors
-    /// If a transfer is empty or longer than half the data, and if the device stops.
+    /// Errors: if a transfer is empty or longer than half the data, and if the device stops.
     pub fn rate(&self, transfers: &TransferPattern, file_bytes: u64) -> Result<f64> {
         let mut io = self.start();
         let TransferPattern { op, unit_kb, random, sync } = *transfers;
@@ -282,9 +278,7 @@ impl DirectIo {
     }
 
     /// A device that was written once from the first sector to the last.
-    ///
-    /// # Errors
-    /// If the device is full before its end.
+    /// Errors: if the device is full before its end.
     pub fn filled(config: &DeviceConfig) -> Result<Self> {
         Self::filled_to(config, u64::MAX)
     }
@@ -314,9 +308,7 @@ impl DirectIo {
     }
 
     /// Executes a transfer of any length; returns its time.
-    ///
-    /// # Errors
-    /// For a transfer beyond the device, and if the device has stopped.
+    /// Errors: for a transfer beyond the device, and if the device has stopped.
     pub fn transfer(&mut self, op: Op, sector: u64, sectors: u64) -> Result<Nanos> {
         self.transfer_with(CommandFlags::empty(), op, sector, sectors)
     }

@@ -59,9 +59,7 @@ impl ReplayEngine {
 
     /// Adds layers above the device, the first on top, and a second device beside it. The first `first_writes` writes that the layers send
     /// to the device are recorded.
-    ///
-    /// # Errors
-    /// For an unknown layer, invalid settings, and a second device without a layer that uses it.
+    /// Errors: for an unknown layer, invalid settings, and a second device without a layer that uses it.
     pub fn with_layers(
         mut self, layers: &[LayerConfig], second: Option<SimulatedDisk>, first_writes: u32,
     ) -> Result<Self> {

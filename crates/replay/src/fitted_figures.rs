@@ -144,9 +144,8 @@ impl PublishedTable {
 }
 
 /// Compares a preset, identified by its name, with every published figure that it was fitted to.
-///
-/// # Errors
-/// [`ErrorClass::Config`] for a device without published figures; other errors if the device is full before its end.
+/// Errors: [`ErrorClass::Config`] for a device without published figures; other errors if the device is full before its
+/// end.
 pub fn fitted_figures(config: &DeviceConfig) -> Result<Vec<FittedFigure>> {
     let Some((_, measure, row)) = PRESETS.iter().find(|(name, ..)| *name == config.name()) else {
         let names: Vec<_> = PRESETS.iter().map(|(name, ..)| *name).collect();

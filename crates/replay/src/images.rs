@@ -67,9 +67,7 @@ impl ImageStore {
     }
 
     /// Returns the aged device: from the store, or else made and stored. Waits if another process is making it.
-    ///
-    /// # Errors
-    /// Those of `make`, and if the store cannot be read or written.
+    /// Errors: those of `make`, and if the store cannot be read or written.
     pub(crate) fn device(
         &self, config: &DeviceConfig, recipe: &str, make: impl FnOnce() -> Result<Device>,
     ) -> Result<Device> {

@@ -76,9 +76,8 @@ pub struct LiveStack {
 
 impl LiveStack {
     /// Creates a stack of layers, the first on top, above devices at time 0. With `recover`, the layers have run on these contents before.
-    ///
-    /// # Errors
-    /// For unknown layers, invalid settings, a second device that no layer uses, and contents that cannot be read.
+    /// Errors: for unknown layers, invalid settings, a second device that no layer uses, and contents that cannot be
+    /// read.
     pub fn new(
         layers: &[LayerConfig], main: StackDevice<'_>, second: Option<StackDevice<'_>>, (check, recover): (bool, bool),
     ) -> Result<Self> {
@@ -223,9 +222,7 @@ impl LiveStack {
 
     /// Submits a request at its arrival, which is not before that of the previous request; returns its number. `data` is the written
     /// data, and `notes` are the block notes, or empty.
-    ///
-    /// # Errors
-    /// For a request beyond the device, and for a broken invariant if there is a checker.
+    /// Errors: for a request beyond the device, and for a broken invariant if there is a checker.
     pub fn submit<O: Observer>(
         &mut self, command: &DeviceCommand, notes: Vec<BlockNote>, data: Vec<u8>, observer: &mut O,
     ) -> Result<u64> {
@@ -346,9 +343,7 @@ impl LiveStack {
 
     /// Cuts the power at `at` and restores it at once: requests in flight never complete, devices keep what was programmed, and the
     /// layers recover from it.
-    ///
-    /// # Errors
-    /// If an image cannot be written, or a layer cannot recover.
+    /// Errors: if an image cannot be written, or a layer cannot recover.
     pub fn cut(&mut self, at: Nanos) -> Result<()> {
         self.pass(at, &mut NullObserver)?;
         self.submitted.clear();
@@ -363,9 +358,7 @@ impl LiveStack {
 
     /// Shuts down cleanly at `now`, once no request is open: a flush makes the state of the layers durable, then the devices program
     /// the contents of their buffers.
-    ///
-    /// # Errors
-    /// For a broken invariant if there is a checker, and if an image cannot be written.
+    /// Errors: for a broken invariant if there is a checker, and if an image cannot be written.
     pub fn power_off<O: Observer>(&mut self, now: Nanos, observer: &mut O) -> Result<()> {
         self.pass(now, observer)?;
         let mut disks = DiskPair { main: &mut self.main, second: self.second.as_mut(), observer: &mut NullObserver };

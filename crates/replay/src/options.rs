@@ -54,9 +54,7 @@ impl From<RateFactor> for f64 {
 
 impl RateFactor {
     /// Creates a rate; for example, 2 halves the time between requests.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] outside 0.000001..=1000000.
+    /// Errors: [`ErrorClass::Config`] outside 0.000001..=1000000.
     pub fn new(factor: f64) -> Result<Self> {
         if !(1e-6..=1e6).contains(&factor) {
             return Err(Error::new(ErrorClass::Config, format!("a rate of {factor} is impossible"))
@@ -134,9 +132,7 @@ pub struct ReplayOptions {
 ///
 /// Often the footer of a Parquet file is sufficient; other files are read completely. Inputs that can be read only once (a pipe) are
 /// checked by the run, which also chooses their mode.
-///
-/// # Errors
-/// [`ErrorClass::Config`] with all errors of all traces, and errors in the files.
+/// Errors: [`ErrorClass::Config`] with all errors of all traces, and errors in the files.
 pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[TraceInput]) -> Result<ModeChoice> {
     let geometry = Geometry::new(config.settings());
     let need = TraceRequirements {

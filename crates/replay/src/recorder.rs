@@ -25,9 +25,7 @@ pub struct RunRecorder {
 impl RunRecorder {
     /// Simulates a batch; returns false once the device has stopped. The simulation is compiled here for each kind of observer, and not
     /// again in the callers.
-    ///
-    /// # Errors
-    /// Those of [`Simulation::feed`], and if rows or the picture could not be written.
+    /// Errors: those of [`Simulation::feed`], and if rows or the picture could not be written.
     pub fn feed(&mut self, simulation: &mut Simulation, batch: &Batch) -> Result<bool> {
         let batch = &*simulation.with_flushes(batch);
         if !self.is_on() {

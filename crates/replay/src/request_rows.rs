@@ -182,9 +182,7 @@ impl RequestRows {
     }
 
     /// Writes the last rows and `run`, a description in JSON, and moves the file into place.
-    ///
-    /// # Errors
-    /// If writing failed at any time; then no file is left.
+    /// Errors: if writing failed at any time; then no file is left.
     pub fn finish(mut self, run: Option<&str>) -> Result<()> {
         for event in std::mem::take(&mut self.in_order).into_remaining() {
             self.add(&event);

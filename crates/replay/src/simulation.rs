@@ -48,9 +48,7 @@ pub struct Simulation {
 impl Simulation {
     /// Creates a run with its device: new, or preconditioned as the options specify. If there is a store, an aged device is stored there,
     /// or read from there.
-    ///
-    /// # Errors
-    /// If preconditioning is impossible on this device, or the store cannot be read or written.
+    /// Errors: if preconditioning is impossible on this device, or the store cannot be read or written.
     pub fn new(config: &DeviceConfig, options: &ReplayOptions, store: Option<&ImageStore>) -> Result<Self> {
         let device = precondition(config, options, store)?;
         Ok(Self::on(config, options, device))
@@ -76,9 +74,7 @@ impl Simulation {
 
     /// Adds layers between the workload and the device, the first on top, and a second device beside it. The second device has its own host
     /// queue if its settings configure one, and a checker under `check`.
-    ///
-    /// # Errors
-    /// For an unknown layer, invalid settings, and a second device without a layer that uses it.
+    /// Errors: for an unknown layer, invalid settings, and a second device without a layer that uses it.
     pub fn with_layers(mut self, layers: &[LayerConfig], second: Option<(&DeviceConfig, Device)>) -> Result<Self> {
         self.second = second.as_ref().map(|(config, _)| config.name().to_owned());
         let check = self.options.check;
@@ -90,9 +86,7 @@ impl Simulation {
 
     /// Uses `policy` to choose victims of garbage collection during the run. It replaces the policy of the settings, with which the device
     /// was preconditioned. A second device keeps its own policy.
-    ///
-    /// # Errors
-    /// If the device has no garbage collection, or its mapping scheme maps blocks.
+    /// Errors: if the device has no garbage collection, or its mapping scheme maps blocks.
     pub fn with_victim_policy(mut self, policy: Box<dyn VictimPolicy>) -> Result<Self> {
         self.engine.main.device.set_victim_policy(policy)?;
         Ok(self)
@@ -124,10 +118,8 @@ impl Simulation {
     }
 
     /// Simulates a batch of requests; returns false once the device has stopped. Can be interrupted.
-    ///
-    /// # Errors
-    /// For a request beyond the device without wrapped addresses, closed loop without recorded completions, and a broken
-    /// invariant under `check`.
+    /// Errors: for a request beyond the device without wrapped addresses, closed loop without recorded completions, and
+    /// a broken invariant under `check`.
     #[inline(always)]
     pub fn feed<O: Observer>(&mut self, batch: &Batch, observer: &mut O) -> Result<bool> {
         self.feed_batch(batch, observer).map_err(|error| self.locate_error(error))
@@ -265,9 +257,7 @@ impl Simulation {
 }
 
 /// Simulates whole traces on a device.
-///
-/// # Errors
-/// If a trace cannot be read, and as [`preflight`], [`Simulation::new`] and [`Simulation::feed`].
+/// Errors: if a trace cannot be read, and as [`preflight`], [`Simulation::new`] and [`Simulation::feed`].
 pub fn simulate<O: Observer>(
     config: &DeviceConfig, traces: &mut TraceCombiner, options: &ReplayOptions, observer: &mut O,
 ) -> Result<SimulationResult> {

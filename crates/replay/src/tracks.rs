@@ -81,9 +81,7 @@ impl RunTracks {
     }
 
     /// Draws what is left and moves the file into place.
-    ///
-    /// # Errors
-    /// If writing failed at any time; then no file is left.
+    /// Errors: if writing failed at any time; then no file is left.
     pub fn finish(mut self) -> Result<()> {
         self.check()?;
         let Self { path, mut tracks, state: picture, .. } = self;

@@ -48,9 +48,7 @@ pub struct FuseFile {
 
 impl FuseFile {
     /// Serves the device as a file.
-    ///
-    /// # Errors
-    /// If the host has no FUSE, or if there is no `fusermount3` and the user is not root.
+    /// Errors: if the host has no FUSE, or if there is no `fusermount3` and the user is not root.
     pub fn start(device: Arc<dyn BlockDevice>) -> emmclab_base::Result<Self> {
         if !Path::new("/dev/fuse").exists() {
             return Err(
@@ -90,9 +88,7 @@ impl FuseFile {
 
     /// Unmounts the file and removes its folder. If other processes keep the file open, it is removed all the same, and they get errors
     /// from then on.
-    ///
-    /// # Errors
-    /// Names the processes that held the file. The file and its folder are removed even then.
+    /// Errors: Names the processes that held the file. The file and its folder are removed even then.
     pub fn stop(mut self) -> emmclab_base::Result<()> {
         self.end()
     }

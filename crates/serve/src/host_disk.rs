@@ -68,9 +68,7 @@ pub struct HostDisk {
 
 impl HostDisk {
     /// Attaches a free loop device to the file.
-    ///
-    /// # Errors
-    /// Without root, without loop devices, or if the kernel refuses direct I/O.
+    /// Errors: Without root, without loop devices, or if the kernel refuses direct I/O.
     pub fn on_loop(file: FuseFile, options: &LoopOptions) -> Result<Self> {
         check(&file, options)?;
         let limits = file.limits();
@@ -102,9 +100,7 @@ impl HostDisk {
     }
 
     /// Makes a ublk device.
-    ///
-    /// # Errors
-    /// Without root, without the driver `ublk_drv`, or if the driver refuses the options.
+    /// Errors: Without root, without the driver `ublk_drv`, or if the driver refuses the options.
     pub fn on_ublk(device: &Arc<dyn BlockDevice>, options: &UblkOptions) -> Result<Self> {
         let ublk = UblkDevice::start(device, options)?;
         let (device, patience) = (ublk.path(), options.patience);
@@ -131,9 +127,7 @@ impl HostDisk {
     }
 
     /// Makes the kernel present a range of the device as a partition, without a partition table on the device.
-    ///
-    /// # Errors
-    /// If the partition number or the range is already in use, or if the range is not on the device.
+    /// Errors: if the partition number or the range is already in use, or if the range is not on the device.
     pub fn add_partition(&self, number: u32, first_sector: u64, sectors: u64) -> Result<()> {
         let mut command = host_programs::tool("addpart", "util-linux")?;
         command.arg(&self.device).args([number.to_string(), first_sector.to_string(), sectors.to_string()]);
@@ -141,17 +135,13 @@ impl HostDisk {
     }
 
     /// Makes a file system.
-    ///
-    /// # Errors
-    /// If the tool is missing or fails, or if it would overwrite something without [`MkfsOptions::overwrite`].
+    /// Errors: if the tool is missing or fails, or if it would overwrite something without [`MkfsOptions::overwrite`].
     pub fn mkfs(&self, mkfs: &MkfsOptions) -> Result<()> {
         mkfs.make(&self.part(mkfs.partition)?)
     }
 
     /// Mounts a file system at a folder. A missing folder is made, and removed again at the end.
-    ///
-    /// # Errors
-    /// If `mount` fails.
+    /// Errors: if `mount` fails.
     pub fn mount(&mut self, options: &LinuxMountOptions) -> Result<()> {
         let device = self.part(options.partition)?;
         refuse_files(&options.folder()?)?;
@@ -167,9 +157,8 @@ impl HostDisk {
 
     /// Runs a command to its end, with its own choice of standard streams (by default those of this process). The environment variable
     /// `EMMCLAB_DEVICE` names the block device, `EMMCLAB_MOUNT` the last mount point.
-    ///
-    /// # Errors
-    /// If the command cannot be started, or if the caller is interrupted ([`emmclab_base::interrupt`]); the command is ended then.
+    /// Errors: if the command cannot be started, or if the caller is interrupted ([`emmclab_base::interrupt`]); the
+    /// command is ended then.
     pub fn run(&mut self, command: &mut Command) -> Result<ExitStatus> {
         command.env("EMMCLAB_DEVICE", &self.device);
         if let Some(folder) = self.mounts.last() {
@@ -182,9 +171,8 @@ impl HostDisk {
     }
 
     /// Unmounts the file systems in reverse order. Their data is written to the device before this returns.
-    ///
-    /// # Errors
-    /// Names the processes that keep a file system busy for longer than the patience of the options. The file system stays mounted then.
+    /// Errors: Names the processes that keep a file system busy for longer than the patience of the options. The file
+    /// system stays mounted then.
     pub fn unmount(&mut self) -> Result<()> {
         while let Some(folder) = self.mounts.last() {
             unmount(folder, self.patience)?;
@@ -195,9 +183,7 @@ impl HostDisk {
 
     /// Unmounts the file systems and removes the block device. A file system that stays busy is written back and detached; processes that
     /// use it get errors from then on.
-    ///
-    /// # Errors
-    /// Names those processes. The file systems and the device are removed even then.
+    /// Errors: Names those processes. The file systems and the device are removed even then.
     pub fn stop(mut self) -> Result<()> {
         self.end()
     }
@@ -261,9 +247,7 @@ impl LinuxFileSystem {
     }
 
     /// The file system with this name.
-    ///
-    /// # Errors
-    /// If there is no file system of this name; the error lists the names.
+    /// Errors: if there is no file system of this name; the error lists the names.
     pub fn named(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");

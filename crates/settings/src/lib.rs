@@ -111,9 +111,7 @@ pub struct DeviceSettings {
 // which the device that uses the settings could not be.
 impl DeviceSettings {
     /// Settings from TOML; a setting that is not given has its default.
-    ///
-    /// # Errors
-    /// At the first unknown key or value of a wrong type.
+    /// Errors: At the first unknown key or value of a wrong type.
     pub fn from_table(table: Table) -> Result<Self, toml::de::Error> {
         table.try_into()
     }

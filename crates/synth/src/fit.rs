@@ -59,10 +59,8 @@ impl WorkloadFitter {
     }
 
     /// The model of all requests added.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Empty`] if there was no read and no write, [`ErrorClass::Value`] if the trace has no duration or has values
-    /// beyond the range of a model.
+    /// Errors: [`ErrorClass::Empty`] if there was no read and no write, [`ErrorClass::Value`] if the trace has no
+    /// duration or has values beyond the range of a model.
     pub fn finish(self) -> Result<WorkloadModel> {
         let requests: u64 = self.sizes.iter().flat_map(BTreeMap::values).sum();
         if requests == 0 {

@@ -134,10 +134,8 @@ fn current_version() -> u32 {
 
 impl WorkloadModel {
     /// Reads a model from TOML and checks it.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if the text is no TOML, a key is unknown or missing, or values are impossible; then all of
-    /// these values are named.
+    /// Errors: [`ErrorClass::Config`] if the text is no TOML, a key is unknown or missing, or values are impossible;
+    /// then all of these values are named.
     pub fn from_toml(text: &str) -> Result<Self> {
         let model: Self = toml::from_str(text).map_err(|error| {
             let before = error.span().map_or(0, |span| span.start.min(text.len()));
@@ -151,9 +149,7 @@ impl WorkloadModel {
     }
 
     /// The model as TOML, without comments.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if the model is impossible; a checked one can always be written as TOML.
+    /// Errors: [`ErrorClass::Config`] if the model is impossible; a checked one can always be written as TOML.
     pub fn to_toml(&self) -> Result<String> {
         self.check()?;
         let text = toml::to_string(self).map_err(|error| Error::new(ErrorClass::Config, error.to_string()))?;
@@ -332,9 +328,7 @@ impl ModelFaults {
 
 impl WorkloadModel {
     /// Checks that a trace can be made from the model.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`], naming every fault with its key, its value and its remedy.
+    /// Errors: [`ErrorClass::Config`], naming every fault with its key, its value and its remedy.
     pub fn check(&self) -> Result<()> {
         let mut faults = ModelFaults::default();
         faults.require(

@@ -67,9 +67,7 @@ fn preset(name: &str) -> Result<(&'static str, &'static str)> {
 }
 
 /// The text of a preset, with its comments. Case does not matter.
-///
-/// # Errors
-/// [`ErrorClass::Config`] if there is no such preset; the hint lists all presets.
+/// Errors: [`ErrorClass::Config`] if there is no such preset; the hint lists all presets.
 pub fn text(name: &str) -> Result<&'static str> {
     preset(name).map(|(_, text)| text)
 }

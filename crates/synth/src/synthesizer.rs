@@ -27,10 +27,8 @@ pub struct Synthesizer {
 
 impl Synthesizer {
     /// Plans a trace of `model`.
-    ///
-    /// # Errors
-    /// [`emmclab_trace::ErrorClass::Config`] if the model or the options are impossible, or the device would be busy for
-    /// longer than the trace.
+    /// Errors: [`emmclab_trace::ErrorClass::Config`] if the model or the options are impossible, or the device would be
+    /// busy for longer than the trace.
     pub fn new(model: &WorkloadModel, options: &SynthOptions) -> Result<Self> {
         let mut model = model.clone();
         model.address_space_gb = options.address_space_gb.unwrap_or(model.address_space_gb);

@@ -11,9 +11,7 @@ use crate::timeline::ThreadActivity;
 
 impl<S: StorageBackend> ProgramEngine<'_, S> {
     /// Executes the next instruction of a running thread that has no work left; false if the thread leaves its core.
-    ///
-    /// # Errors
-    /// As [`ProgramEngine::run`].
+    /// Errors: as [`ProgramEngine::run`].
     pub(super) fn instruct(&mut self, number: u32) -> Result<bool> {
         self.at_once += 1;
         self.check_progress()?;

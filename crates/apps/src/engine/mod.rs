@@ -113,9 +113,8 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
     }
 
     /// Runs until the end of the thread that the user waits for.
-    ///
-    /// # Errors
-    /// For a deadlock, a run beyond its time limit, an operation that the storage refuses, and a device that stops.
+    /// Errors: for a deadlock, a run beyond its time limit, an operation that the storage refuses, and a device that
+    /// stops.
     pub fn run(mut self) -> Result<ProgramOutcome> {
         for (thread, written) in (0..).zip(&self.fixed.program.threads) {
             if written.at_begin {

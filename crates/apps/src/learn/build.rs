@@ -18,9 +18,7 @@ const SMALL_NS: i64 = 50_000;
 const MOST_STEPS: usize = 1 << 20;
 
 /// The program of a recording, as TOML. `source` is written to its header; `waited` is the name of the thread that the user waits for.
-///
-/// # Errors
-/// [`ErrorClass::Value`] if it has too many steps.
+/// Errors: [`ErrorClass::Value`] if it has too many steps.
 pub(super) fn program(
     recording: &CallRecording, options: &LearnOptions, about: &str, source: &str, waited: &str,
 ) -> Result<String> {

@@ -87,10 +87,9 @@ pub struct LearnedProgram {
 }
 
 /// Learns a program from a recording.
-///
-/// # Errors
-/// [`ErrorClass::Syntax`] with the line if the first lines are not a recording. [`ErrorClass::Value`] if there are no calls or too many, if there are
-/// syncs and no writes, or if a device cannot change most of the user's time. [`ErrorClass::Config`] for an unknown thread or an impossible CPU factor.
+/// Errors: [`ErrorClass::Syntax`] with the line if the first lines are not a recording. [`ErrorClass::Value`] if there
+/// are no calls or too many, if there are syncs and no writes, or if a device cannot change most of the user's time.
+/// [`ErrorClass::Config`] for an unknown thread or an impossible CPU factor.
 pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<LearnedProgram> {
     if !(options.cpu_factor > 0.0 && options.cpu_factor <= MOST_CPU_FACTOR) {
         return Err(Error::new(ErrorClass::Config, "is not a CPU factor")
@@ -267,10 +266,9 @@ pub struct UserThreadTime {
 }
 
 /// The thread that the user waits for: the requested one, else the first one.
-///
-/// # Errors
-/// [`ErrorClass::Config`] for an unknown thread. [`ErrorClass::Value`] if the recording has no threads, if the thread mostly sleeps or waits for
-/// something that is not recorded, or if the first thread ends before most of the work.
+/// Errors: [`ErrorClass::Config`] for an unknown thread. [`ErrorClass::Value`] if the recording has no threads, if the
+/// thread mostly sleeps or waits for something that is not recorded, or if the first thread ends before most of the
+/// work.
 fn judge_user_thread(recording: &CallRecording, options: &LearnOptions) -> Result<UserThreadTime> {
     let named: Vec<_> = recording.threads.iter().map(RecordedThread::name).collect();
     let found = match &options.user_waits_for {

@@ -507,9 +507,7 @@ const WRITES: &[&str] = &[
 const SYNCS: &[&str] = &["fsync", "fdatasync", "sync_file_range", "sync", "syncfs", "msync"];
 
 /// The kinds of calls of a recording, if it is of these only; empty for a recording of all calls.
-///
-/// # Errors
-/// [`ErrorClass::Value`] if such a recording holds syncs and no writes.
+/// Errors: [`ErrorClass::Value`] if such a recording holds syncs and no writes.
 pub(super) fn only_recorded_calls(calls: &BTreeMap<String, u64>) -> Result<Vec<String>> {
     let has = |names: &[&str]| names.iter().any(|name| calls.contains_key(*name));
     if has(USUAL) || calls.keys().any(|name| is_wait(name)) {

@@ -157,9 +157,8 @@ pub struct ThreadProgram {
 
 impl AppProgram {
     /// Parses a program from the text of a TOML file.
-    ///
-    /// # Errors
-    /// [`emmclab_base::ErrorClass::Config`] with line and hint for a syntax error, an unknown key, and an impossible name or value.
+    /// Errors: [`emmclab_base::ErrorClass::Config`] with line and hint for a syntax error, an unknown key, and an
+    /// impossible name or value.
     pub fn from_toml(text: &str) -> Result<Self> {
         let program: Self =
             toml_files::from_toml(text, "see docs/guides/apps.md; `emmclab apps show NAME` prints a program")?;
@@ -168,18 +167,14 @@ impl AppProgram {
     }
 
     /// Reads a program from a TOML file.
-    ///
-    /// # Errors
-    /// As [`AppProgram::from_toml`], and if the file cannot be read.
+    /// Errors: as [`AppProgram::from_toml`], and if the file cannot be read.
     pub fn from_file(path: &Path) -> Result<Self> {
         let text = emmclab_base::read_settings(path)?;
         Self::from_toml(&text).map_err(|error| error.in_file(path))
     }
 
     /// A built-in program.
-    ///
-    /// # Errors
-    /// [`emmclab_base::ErrorClass::Config`] if there is no such program; the hint lists them.
+    /// Errors: [`emmclab_base::ErrorClass::Config`] if there is no such program; the hint lists them.
     pub fn preset(name: &str) -> Result<Self> {
         Self::from_toml(preset_text(name)?)
     }
@@ -233,9 +228,7 @@ pub fn preset_names() -> impl ExactSizeIterator<Item = &'static str> {
 }
 
 /// The text of a built-in application, with its comments. The case of the name does not matter.
-///
-/// # Errors
-/// [`emmclab_base::ErrorClass::Config`] if there is no such application; the hint lists them.
+/// Errors: [`emmclab_base::ErrorClass::Config`] if there is no such application; the hint lists them.
 pub fn preset_text(name: &str) -> Result<&'static str> {
     toml_files::preset("application", PRESETS, name)
 }
@@ -243,9 +236,8 @@ pub fn preset_text(name: &str) -> Result<&'static str> {
 impl AppProgram {
     /// This program combined with others, which begin at the same time. Names of the others are prefixed with the name of their program,
     /// such as `email: mail.db`. The user waits only for this program: when it ends, all end.
-    ///
-    /// # Errors
-    /// As [`AppProgram::from_toml`], if all of them together exceed the limits of a program, or if two names are equal.
+    /// Errors: as [`AppProgram::from_toml`], if all of them together exceed the limits of a program, or if two names
+    /// are equal.
     pub fn combined_with(mut self, others: &[Self]) -> Result<Self> {
         let mut names = vec![self.name.clone()];
         for other in others {

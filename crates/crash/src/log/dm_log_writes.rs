@@ -64,9 +64,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// Reads such a log of a device of `sectors` sectors; marks also count as acknowledgements of the workload.
-///
-/// # Errors
-/// If the file cannot be read or is not such a log.
+/// Errors: if the file cannot be read or is not such a log.
 pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<CrashLogIndex> {
     let file = InputFile::open(path).map_err(|error| Error::io(path, error))?;
     let mut input = DmLogInput { file: BufReader::with_capacity(1 << 20, file), path, offset: 0 };
@@ -210,9 +208,7 @@ fn is_entry(run: &CrashLogIndex, what: &RunEvent) -> bool {
 }
 
 /// Writes the commands of a run at its device in this format, in the order of completion.
-///
-/// # Errors
-/// If the output cannot be written.
+/// Errors: if the output cannot be written.
 pub fn write(run: &CrashLogIndex, out: &mut impl Write) -> io::Result<()> {
     let entries = run.moments().iter().filter(|moment| is_entry(run, &moment.event)).count() as u64;
     let mut head = [MAGIC, VERSION, entries, SECTOR_BYTES].map(u64::to_le_bytes).concat();

@@ -267,18 +267,14 @@ impl CrashLogReader {
     }
 
     /// Opens a log and reads its header.
-    ///
-    /// # Errors
-    /// If the file cannot be read, is not a log, or was written by another version.
+    /// Errors: if the file cannot be read, is not a log, or was written by another version.
     pub fn open(path: &Path) -> Result<Self> {
         let file = InputFile::open(path).map_err(|error| Error::io(path, error))?;
         Self::new(Box::new(BufReader::with_capacity(1 << 20, file)), path)
     }
 
     /// Reads a log from bytes; `path` is used in error messages.
-    ///
-    /// # Errors
-    /// As [`CrashLogReader::open`].
+    /// Errors: as [`CrashLogReader::open`].
     pub fn new(mut input: Box<dyn Read>, path: &Path) -> Result<Self> {
         let mut start = [0; 12];
         let fail = |problem: &str| Error::new(ErrorClass::UnknownFormat, problem).in_file(path);
@@ -349,9 +345,7 @@ impl CrashLogReader {
     }
 
     /// Returns the records of the next block; `None` at the end.
-    ///
-    /// # Errors
-    /// If the file cannot be read, or a block is damaged; a log that is cut short is not an error.
+    /// Errors: if the file cannot be read, or a block is damaged; a log that is cut short is not an error.
     pub fn next_block(&mut self) -> Result<Option<CrashLogRecords<'_>>> {
         let offset = self.offset;
         if !self.read_block()? {
@@ -473,9 +467,6 @@ pub struct CrashLogWriter {
 
 impl CrashLogWriter {
     /// Creates a log; existing contents of the file are lost.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub fn create(path: &Path, header: &CrashLogHeader) -> Result<Self> {
         let fail = |error| Error::io(path, error);
         let json = serde_json::to_vec(header).map_err(|error| Error::new(ErrorClass::Value, error.to_string()))?;
@@ -489,9 +480,6 @@ impl CrashLogWriter {
     }
 
     /// Adds a record.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub fn add(&mut self, record: &CrashLogRecord<'_>) -> Result<()> {
         if self.block.is_empty() {
             self.since = Instant::now();
@@ -503,9 +491,6 @@ impl CrashLogWriter {
     }
 
     /// Writes all added records to the file.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub fn end_block(&mut self) -> Result<()> {
         if self.block.is_empty() {
             return Ok(());
@@ -525,9 +510,6 @@ impl CrashLogWriter {
     }
 
     /// Writes all records and the end of the log, and syncs the file; nothing may be added afterwards.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub fn finish(&mut self) -> Result<()> {
         self.end_block()?;
         let end = self.heads.add([0, 0, self.heads.blocks]);

@@ -116,9 +116,7 @@ impl DeviceChecker {
     }
 
     /// Checks the units of the last command; the whole device as often as the cost allows, on a small device always.
-    ///
-    /// # Errors
-    /// As [`DeviceChecker::verify`].
+    /// Errors: as [`DeviceChecker::verify`].
     pub fn verify_periodically(&mut self, device: &Device) -> Result<()> {
         self.since += 1;
         if self.since * 256 >= self.geometry.ppns() {
@@ -136,9 +134,8 @@ impl DeviceChecker {
     }
 
     /// Checks every rule over the whole device.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Value`] with the first rule that does not hold: a defect of this program, never of the input.
+    /// Errors: [`ErrorClass::Value`] with the first rule that does not hold: a defect of this program, never of the
+    /// input.
     pub fn verify(&mut self, device: &Device) -> Result<()> {
         if device.stop().is_none() {
             let lost = self.outstanding.len();

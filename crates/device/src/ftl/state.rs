@@ -45,9 +45,8 @@ impl Ftl {
     }
 
     /// Restores the state into new tables and new flash.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Truncated`](emmclab_base::ErrorClass::Truncated) if the image is damaged or of another device.
+    /// Errors: [`ErrorClass::Truncated`](emmclab_base::ErrorClass::Truncated) if the image is damaged or of another
+    /// device.
     pub fn restore(&mut self, nand: &mut Nand, image: &mut WordReader<'_>) -> Result<()> {
         for expected in self.sizes(nand) {
             if image.word()? != expected {

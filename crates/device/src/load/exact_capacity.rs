@@ -13,9 +13,7 @@ impl DeviceConfig {
     /// The same device with this capacity, rounded down to a map unit. Its blocks are scaled as by [`Self::with_capacity`]; what whole
     /// blocks hold beyond the capacity is over-provisioning. `slc_bytes` is the capacity of its blocks in SLC mode; `None` scales them too.
     /// `preserves` is whether `WriteBooster` uses nothing of the capacity; `None` keeps the setting. The name stays the same.
-    ///
-    /// # Errors
-    /// [`emmclab_base::ErrorClass::Config`] if no number of blocks gives such a device.
+    /// Errors: [`emmclab_base::ErrorClass::Config`] if no number of blocks gives such a device.
     pub fn sized(&self, bytes: u64, slc_bytes: Option<u64>, preserves: Option<bool>) -> Result<Self> {
         // A `WriteBooster` that uses nothing of the capacity has its own flash: the spare flash of a base device need not hold it.
         let preserves = preserves.unwrap_or(self.settings.slc.preserve_user_space);

@@ -36,9 +36,7 @@ pub struct DeviceConfig {
 
 impl DeviceConfig {
     /// A preset by name; see [`presets()`].
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if there is no such preset, with the names of all presets.
+    /// Errors: [`ErrorClass::Config`] if there is no such preset, with the names of all presets.
     pub fn preset(name: &str) -> Result<Self> {
         let Some(preset) = presets().iter().find(|preset| preset.name == name) else {
             let names: Vec<_> = presets().iter().map(|preset| preset.name).collect();
@@ -51,17 +49,13 @@ impl DeviceConfig {
     }
 
     /// Reads a device from the text of a TOML file; missing settings have their defaults.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] with every unknown key, wrong type and impossible value at once.
+    /// Errors: [`ErrorClass::Config`] with every unknown key, wrong type and impossible value at once.
     pub fn from_toml(text: &str) -> Result<Self> {
         Self::parse(text, "given")
     }
 
     /// Reads a device from a TOML file.
-    ///
-    /// # Errors
-    /// As [`DeviceConfig::from_toml`], and if the file cannot be read.
+    /// Errors: as [`DeviceConfig::from_toml`], and if the file cannot be read.
     pub fn from_file(path: &Path) -> Result<Self> {
         let text = read_settings(path)?;
         Self::parse(&text, &path.display().to_string()).map_err(|error| error.in_file(path))
@@ -114,17 +108,14 @@ impl DeviceConfig {
 
     /// Sets one value by its path, such as `timing.parallelism` or `geometry.block_groups.0.blocks`. The value is TOML; a word that is not
     /// TOML is used as a string.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if there is no such key (with the most similar one), or if the value or the combination of settings is impossible.
+    /// Errors: [`ErrorClass::Config`] if there is no such key (with the most similar one), or if the value or the
+    /// combination of settings is impossible.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         self.set_all(&[(key, value)])
     }
 
     /// Sets several values, then checks all settings once. If another policy is chosen, the settings of the previous policy are removed.
-    ///
-    /// # Errors
-    /// As [`DeviceConfig::set`].
+    /// Errors: as [`DeviceConfig::set`].
     pub fn set_all(&mut self, pairs: &[(&str, &str)]) -> Result<()> {
         let mut given = self.explicit.clone();
         let mut origins = self.origins.clone();
@@ -148,10 +139,8 @@ impl DeviceConfig {
     /// On a zoned device, the conventional zones and the blocks in SLC mode that hold them grow too. A small device has smaller blocks, so
     /// that over-provisioning still leaves the number of blocks that writing and collection need. Its zones are then smaller too, so that
     /// software that writes several zones at the same time finds enough of them.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if no number of blocks gives a possible device. The hint contains the present capacity, and a larger one than
-    /// `bytes` that is possible.
+    /// Errors: [`ErrorClass::Config`] if no number of blocks gives a possible device. The hint contains the present
+    /// capacity, and a larger one than `bytes` that is possible.
     pub fn with_capacity(&self, bytes: u64, label: &str) -> Result<Self> {
         self.scaled_to(bytes, label).map_err(|error| {
             let now = ByteCount(Geometry::new(&self.settings).capacity().0);
@@ -280,9 +269,7 @@ impl DeviceConfig {
     }
 
     /// Every setting in full as TOML; the same settings give the same text.
-    ///
-    /// # Errors
-    /// Never, for settings that were checked.
+    /// Errors: never, for settings that were checked.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string(&self.settings)
             .map_err(|error| Error::new(ErrorClass::Config, format!("the settings cannot be written as TOML: {error}")))
@@ -296,9 +283,7 @@ impl DeviceConfig {
     /// The settings, as lines `key = value`, that determine what a device holds after commands without flags that were executed one by one.
     /// `pauses` is whether there were pauses between them. A UFS always has one, because it hibernates at the end. Devices with the same
     /// text can share an image.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if settings cannot be written as TOML.
+    /// Errors: [`ErrorClass::Config`] if settings cannot be written as TOML.
     pub fn deciding_contents(&self, pauses: bool) -> Result<String> {
         let pauses = pauses || self.settings().interface.is_ufs();
         let all = Value::try_from(self.settings())

@@ -386,8 +386,8 @@ fn push_data(notes: &mut Vec<BlockNote>, sectors: u64) {
 impl Annotator {
     /// Forgets everything and reads the file system that is on a disk; a disk without one is not an error. Reads the group
     /// descriptors, the inodes in use, and the journal if it must be replayed.
-    /// # Errors
-    /// If the disk cannot be read. Damaged structures are not an error: they are not followed, and [`Self::status`] reports them.
+    /// Errors: if the disk cannot be read. Damaged structures are not an error: they are not followed, and
+    /// [`Self::status`] reports them.
     pub fn attach(&mut self, disk: &dyn DiskReader) -> Result<()> {
         let mut recovery = JournalRecovery::new();
         match recovery.replay(disk) {
@@ -405,8 +405,7 @@ impl Annotator {
     }
 
     /// Like [`Self::attach`], for a journal on a separate device; writes to that device are passed to [`Self::write_journal`].
-    /// # Errors
-    /// If a device cannot be read, or `journal` is not the journal of this file system.
+    /// Errors: if a device cannot be read, or `journal` is not the journal of this file system.
     pub fn attach_external(&mut self, disk: &dyn DiskReader, journal: &dyn DiskReader) -> Result<()> {
         let mut recovery = JournalRecovery::new();
         let end = match recovery.replay_external(disk, journal) {

@@ -93,8 +93,7 @@ pub struct DirectoryEntry<'a> {
 
 impl<B: DiskReader> Ext4Filesystem<B> {
     /// Calls `visit` with each name of a directory in the order of the disk, including `.` and `..`, until it breaks.
-    /// # Errors
-    /// Not a directory; an encrypted one; damaged blocks, with their offsets.
+    /// Errors: Not a directory; an encrypted one; damaged blocks, with their offsets.
     pub fn entries(
         &self, directory: &Inode, mut visit: impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
@@ -133,8 +132,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 
     /// Returns the names of a directory in the order of the disk, including `.` and `..`.
-    /// # Errors
-    /// As for [`Self::entries`].
+    /// Errors: as for [`Self::entries`].
     pub fn list(&self, directory: &Inode) -> Result<Vec<(Vec<u8>, u32, Ext4FileKind)>> {
         let mut out = Vec::new();
         self.entries(directory, |entry| {
@@ -279,8 +277,7 @@ pub struct TreeNode {
 impl<B: DiskReader> Ext4Filesystem<B> {
     /// Returns everything below a folder, sorted by path; `None` if there is no such folder. `limit` is the maximum size of each
     /// file in bytes, and `most` the maximum number of nodes.
-    /// # Errors
-    /// Damaged structures; more nodes than `most`.
+    /// Errors: Damaged structures; more nodes than `most`.
     pub fn tree(&self, folder: &str, limit: usize, most: usize) -> Result<Option<Vec<TreeNode>>> {
         let Some(top) = self.lookup(folder)?.filter(|top| top.kind() == Ext4FileKind::Directory) else {
             return Ok(None);

@@ -79,8 +79,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 
     /// Returns the blocks of a file in order, including holes; nothing if the contents are stored in the inode.
-    /// # Errors
-    /// Damaged extents or indirect blocks; the iterator ends there.
+    /// Errors: Damaged extents or indirect blocks; the iterator ends there.
     pub fn map<'a>(&'a self, inode: &'a Inode) -> impl Iterator<Item = Result<FileBlockRun>> + 'a {
         let block_size = u64::from(self.superblock().block_size);
         let end = if inode.has_map() { inode.size.div_ceil(block_size) } else { 0 };

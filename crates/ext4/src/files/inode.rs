@@ -108,8 +108,7 @@ impl InodeTable {
 
 impl<B: DiskReader> Ext4Filesystem<B> {
     /// Returns the locations of the inodes, group by group.
-    /// # Errors
-    /// A bad checksum of a group descriptor.
+    /// Errors: a bad checksum of a group descriptor.
     pub fn inode_tables(&self) -> Result<Vec<InodeTable>> {
         let superblock = self.superblock();
         let inodes = superblock.inodes_per_group;
@@ -124,8 +123,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 
     /// Reads the inode with this number; numbers start at 1.
-    /// # Errors
-    /// A number that the file system does not have; a bad checksum of the inode or of its group descriptor.
+    /// Errors: a number that the file system does not have; a bad checksum of the inode or of its group descriptor.
     pub fn inode(&self, number: u32) -> Result<Inode> {
         let structure = DiskStructure::Inode(number);
         let superblock = self.superblock();
@@ -286,8 +284,7 @@ pub type Attribute = (Vec<u8>, Vec<u8>);
 
 impl<B: DiskReader> Ext4Filesystem<B> {
     /// Returns the extended attributes of an inode, those in the inode first.
-    /// # Errors
-    /// Entries beyond the end of their block; values in a separate inode, which are not supported.
+    /// Errors: Entries beyond the end of their block; values in a separate inode, which are not supported.
     pub fn attributes(&self, inode: &Inode) -> Result<Vec<Attribute>> {
         let structure = DiskStructure::Attributes(inode.number);
         let mut out = Vec::new();

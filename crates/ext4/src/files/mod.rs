@@ -32,8 +32,7 @@ pub struct Ext4Filesystem<B> {
 
 impl<B: DiskReader> Ext4Filesystem<B> {
     /// Reads and checks the superblock.
-    /// # Errors
-    /// As for [`Ext4Superblock::read`].
+    /// Errors: as for [`Ext4Superblock::read`].
     pub fn open(disk: B) -> Result<Self> {
         let superblock = Ext4Superblock::read(&disk)?;
         Ok(Self { disk, superblock })
@@ -62,8 +61,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     ///
     /// Names are separated by `/`; `.`, `..` and empty names have the same meaning as in Linux. Symbolic links are not followed: if
     /// the path ends with one, its inode is returned; anywhere else it is an error.
-    /// # Errors
-    /// Damaged structures on the way; directories whose names cannot be compared (encrypted, or ignoring case).
+    /// Errors: Damaged structures on the way; directories whose names cannot be compared (encrypted, or ignoring case).
     pub fn lookup(&self, path: impl AsRef<[u8]>) -> Result<Option<Inode>> {
         let mut at = self.inode(ROOT)?;
         for name in path.as_ref().split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
@@ -84,8 +82,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
 
     /// Reads bytes of a file from `offset` on; returns how many were read, which is less than the buffer's length at the end of the
     /// file. Holes and unwritten extents read as zeros.
-    /// # Errors
-    /// Damaged mappings; files without contents (devices, pipes); encrypted files.
+    /// Errors: Damaged mappings; files without contents (devices, pipes); encrypted files.
     pub fn read(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         if inode.flags.contains(InodeFlags::ENCRYPT) && inode.kind() == Ext4FileKind::Regular {
             return Err(DiskStructure::Data(inode.number).unsupported(inode.offset, "the file is encrypted"));
@@ -128,8 +125,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 
     /// Reads a whole file of at most `limit` bytes.
-    /// # Errors
-    /// A longer file; otherwise as for [`Self::read`].
+    /// Errors: a longer file; otherwise as for [`Self::read`].
     pub fn contents(&self, inode: &Inode, limit: usize) -> Result<Vec<u8>> {
         let length = usize::try_from(inode.size).ok().filter(|length| *length <= limit).ok_or_else(|| {
             let problem = format!("the file has {} bytes, more than the limit of {limit}", inode.size);
@@ -141,8 +137,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 
     /// Returns the target of a symbolic link.
-    /// # Errors
-    /// Not a symbolic link, one longer than a block, or an encrypted one; damaged mappings.
+    /// Errors: Not a symbolic link, one longer than a block, or an encrypted one; damaged mappings.
     pub fn link(&self, inode: &Inode) -> Result<Vec<u8>> {
         let structure = DiskStructure::Data(inode.number);
         if inode.kind() != Ext4FileKind::Symlink {

@@ -83,8 +83,8 @@ pub struct JournalSuperblock {
 
 impl JournalSuperblock {
     /// Parses a journal superblock of 1,024 bytes or more, which is at byte `offset` of the disk.
-    /// # Errors
-    /// Journals that Linux refuses to mount: a bad magic number, checksum, size or start; unsupported features, which are named.
+    /// Errors: Journals that Linux refuses to mount: a bad magic number, checksum, size or start; unsupported features,
+    /// which are named.
     pub fn parse(bytes: &[u8], offset: u64) -> Result<Self> {
         let structure = DiskStructure::JournalSuperblock;
         let fault = |at: u64, problem: String| Err(structure.fault(offset + at, problem));

@@ -31,8 +31,7 @@ pub struct JournalLocation {
 
 impl JournalLocation {
     /// Locates the journal inside a file system; `None` if it has no journal, or one on another device.
-    /// # Errors
-    /// A damaged inode of the journal, or one with holes.
+    /// Errors: a damaged inode of the journal, or one with holes.
     pub fn inside<B: DiskReader>(filesystem: &Ext4Filesystem<B>) -> Result<Option<Self>> {
         let superblock = filesystem.superblock();
         if !superblock.compat.contains(Compat::HAS_JOURNAL) || superblock.journal_inode == 0 {
@@ -71,8 +70,7 @@ impl JournalLocation {
     }
 
     /// Locates the journal on a separate device; it must be the journal of `filesystem`.
-    /// # Errors
-    /// Not a journal device, or the journal of another file system.
+    /// Errors: Not a journal device, or the journal of another file system.
     pub fn external(device: &dyn DiskReader, filesystem: &Ext4Superblock) -> Result<Self> {
         let structure = DiskStructure::JournalDevice;
         let mut bytes = [0; crate::superblock::BYTES];
@@ -131,8 +129,7 @@ impl JournalLocation {
     }
 
     /// Reads and checks the journal superblock.
-    /// # Errors
-    /// As for [`JournalSuperblock::parse`]; also sizes that differ from those of the file system.
+    /// Errors: as for [`JournalSuperblock::parse`]; also sizes that differ from those of the file system.
     pub fn superblock(&self, disk: &dyn DiskReader) -> Result<JournalSuperblock> {
         let structure = DiskStructure::JournalSuperblock;
         let offset = self.offset(self.superblock).ok_or_else(|| structure.fault(0, "the journal is empty"))?;

@@ -83,9 +83,8 @@ impl JournalRecovery {
 
     /// Returns the disk as Linux leaves it after it has replayed the internal journal, if the superblock asks for a replay. A file
     /// system without a journal is returned unchanged.
-    /// # Errors
-    /// If Linux refuses to mount and nothing can be replayed: damaged superblocks, a damaged journal inode, a damaged log; fast
-    /// commits of which none is complete; unsupported features; a journal on another device.
+    /// Errors: if Linux refuses to mount and nothing can be replayed: damaged superblocks, a damaged journal inode, a
+    /// damaged log; fast commits of which none is complete; unsupported features; a journal on another device.
     pub fn replay<'a>(&'a mut self, disk: &'a dyn DiskReader) -> Result<ReplayedDisk<'a>> {
         let filesystem = Ext4Filesystem::open(disk)?;
         if let Some(location) = JournalLocation::inside(&filesystem)? {
@@ -101,8 +100,7 @@ impl JournalRecovery {
     }
 
     /// Like [`Self::replay`], for a journal on a separate device.
-    /// # Errors
-    /// As for [`Self::replay`]; not a journal device, or the journal of another file system.
+    /// Errors: as for [`Self::replay`]; not a journal device, or the journal of another file system.
     pub fn replay_external<'a>(
         &'a mut self, disk: &'a dyn DiskReader, journal: &'a dyn DiskReader,
     ) -> Result<ReplayedDisk<'a>> {
@@ -427,8 +425,7 @@ impl ReplayedDisk<'_> {
     }
 
     /// Calls `write` with each replayed home block in order: its location in bytes, and its contents.
-    /// # Errors
-    /// Errors of reading the journal, and of `write`.
+    /// Errors: Errors of reading the journal, and of `write`.
     pub fn write_to(&self, mut write: impl FnMut(u64, &[u8]) -> io::Result<()>) -> Result<()> {
         let size = self.overlay.block_size;
         let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];
@@ -443,8 +440,7 @@ impl ReplayedDisk<'_> {
 
     /// Returns the superblocks for a disk to which the replay was written: the location of each in bytes, and its bytes. That of
     /// the file system asks for no replay, and that of an internal journal states an empty log.
-    /// # Errors
-    /// Errors of reading the disk.
+    /// Errors: Errors of reading the disk.
     pub fn superblocks_after(&self) -> Result<Vec<(u64, Vec<u8>)>> {
         let mut bytes = [0; superblock::BYTES];
         DiskStructure::Superblock.read(self, superblock::OFFSET, &mut bytes)?;

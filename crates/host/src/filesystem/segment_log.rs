@@ -80,9 +80,7 @@ pub(super) struct SegmentLog {
 
 impl SegmentLog {
     /// Creates a log of segments of `pages` pages each, from page `first` of the partition on.
-    ///
-    /// # Errors
-    /// For a partition that is too small.
+    /// Errors: for a partition that is too small.
     pub fn new(number: u16, mount: &Mount, first: u64, pages: u64) -> Result<Self> {
         let count = (mount.sectors / PAGE_SECTORS).saturating_sub(first) / pages;
         let least = 4 * (SPARE + TURN.div_ceil(pages));

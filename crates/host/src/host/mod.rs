@@ -40,9 +40,7 @@ pub struct SimulatedHost {
 
 impl SimulatedHost {
     /// Creates a host with an empty page cache and new file systems.
-    ///
-    /// # Errors
-    /// For invalid settings or mounts.
+    /// Errors: for invalid settings or mounts.
     pub fn new(config: HostConfig, mounts: &[Mount]) -> Result<Self> {
         config.validate()?;
         check_mounts(mounts)?;
@@ -66,17 +64,13 @@ impl SimulatedHost {
     }
 
     /// Declares the location of a path and the class of its contents; the file need not exist.
-    ///
-    /// # Errors
-    /// For an unknown mount, and a path that was declared before.
+    /// Errors: for an unknown mount, and a path that was declared before.
     pub fn declare(&mut self, file: FileId, spec: FileSpec) -> Result<()> {
         self.names.declare(file, spec, self.mounts.len())
     }
 
     /// Creates a declared file that exists from the start, with this many bytes on the device and none in memory.
-    ///
-    /// # Errors
-    /// For an undeclared path, one that exists, and a full file system.
+    /// Errors: for an undeclared path, one that exists, and a full file system.
     pub fn preload(&mut self, file: FileId, bytes: u64) -> Result<()> {
         let name = self.names.get(file)?;
         if name.inode.is_some() {
@@ -125,10 +119,8 @@ impl SimulatedHost {
     }
 
     /// Begins an operation of a caller. The operation may already have ended when this returns.
-    ///
-    /// # Errors
-    /// For a caller that has an operation in progress, a file that is undeclared or missing, and a full file system. In these cases,
-    /// nothing is changed.
+    /// Errors: for a caller that has an operation in progress, a file that is undeclared or missing, and a full file
+    /// system. In these cases, nothing is changed.
     pub fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()> {
         if self.busy.contains(&caller) {
             return Err(Error::new(ErrorClass::Value, "the caller has an operation in progress")

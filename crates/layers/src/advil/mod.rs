@@ -65,9 +65,7 @@ pub struct Advil {
 
 impl Advil {
     /// Creates a layer called `name` on new disks.
-    ///
-    /// # Errors
-    /// [`emmclab_base::ErrorClass::Config`] that lists every invalid setting.
+    /// Errors: [`emmclab_base::ErrorClass::Config`] that lists every invalid setting.
     pub fn new(name: &'static str, settings: &AdvilSettings, below: &DisksBelow) -> Result<Self> {
         let shape = settings.shape(name, below)?;
         let heat = PageHeat::new(&shape);

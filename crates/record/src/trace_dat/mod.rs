@@ -310,9 +310,7 @@ impl TraceSource for TraceDatReader {
 pub static FORMATS: &[&TraceFormat] = &[&FORMAT];
 
 /// Opens a trace of any format: one of [`FORMATS`], or one that [`TraceReader::open`] supports by itself.
-///
-/// # Errors
-/// As [`TraceReader::open`].
+/// Errors: as [`TraceReader::open`].
 pub fn open_trace(path: &Path, options: &ReadOptions) -> Result<TraceReader> {
     TraceReader::open(path, &ReadOptions { further: FORMATS, ..options.clone() })
 }

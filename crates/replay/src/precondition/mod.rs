@@ -78,9 +78,7 @@ fn off(config: &DeviceConfig, mut device: Device) -> Device {
 
 /// A device that has executed traces, each request when the previous one is complete. It is read from the store if it has been made before
 /// with the same settings and trace files. Addresses beyond the device are wrapped.
-///
-/// # Errors
-/// If a trace cannot be read, the device stops on the way, or the store fails.
+/// Errors: if a trace cannot be read, the device stops on the way, or the store fails.
 pub fn age_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: Option<&ImageStore>) -> Result<Device> {
     match store {
         Some(store) => store.device(config, &recipe_of_traces(config, &inputs)?, || replay(config, inputs)),

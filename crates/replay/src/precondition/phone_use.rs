@@ -184,9 +184,7 @@ impl FileExtentPool {
 }
 
 /// Ages a device by use in a phone.
-///
-/// # Errors
-/// If the device is zoned, stops on the way, or would be worn out before the end.
+/// Errors: if the device is zoned, stops on the way, or would be worn out before the end.
 pub(super) fn live(age: &mut AgingDevice, usage: &PhoneUse) -> Result<()> {
     if age.device().zones().next().is_some() {
         return Err(bad(

@@ -39,9 +39,7 @@ impl ClosedLoop {
     }
 
     /// Submits a request. Its time must not be before that of the previous request. `notes` tells what its blocks contain, or is empty.
-    ///
-    /// # Errors
-    /// For a request beyond the device, once a device has stopped, and for a broken invariant under `check`.
+    /// Errors: for a request beyond the device, once a device has stopped, and for a broken invariant under `check`.
     pub fn submit(&mut self, at: Nanos, number: u64, request: &Request, notes: &[BlockNote]) -> Result<()> {
         self.numbers.push(number);
         let is_taken = if self.recorder.is_on() {

@@ -70,10 +70,8 @@ struct NbdClient {
 
 impl NbdServer {
     /// Listens and serves `device` in separate threads.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if other users could reach the socket, if the path is in use or too long, if the address is not loopback, or if the
-    /// export cannot be described; [`ErrorClass::Io`] for errors of the system.
+    /// Errors: [`ErrorClass::Config`] if other users could reach the socket, if the path is in use or too long, if the
+    /// address is not loopback, or if the export cannot be described; [`ErrorClass::Io`] for errors of the system.
     pub fn start(device: Arc<dyn BlockDevice>, listen: &ListenAddress, options: NbdExportOptions) -> Result<Self> {
         let export = Arc::new(NbdExport::new(device, options)?);
         let listener = NbdListener::new(listen)?;
@@ -133,9 +131,7 @@ impl Drop for NbdServer {
 }
 
 /// Serves one client on a connected stream socket, on this thread, until the client ends the connection.
-///
-/// # Errors
-/// As [`NbdServer::start`].
+/// Errors: as [`NbdServer::start`].
 pub fn serve_stream(device: Arc<dyn BlockDevice>, options: NbdExportOptions, stream: OwnedFd) -> Result<()> {
     let export = Arc::new(NbdExport::new(device, options)?);
     let link = NbdLink::new(stream, &NbdMemoryBudget::new()).map_err(no_resources)?;
@@ -208,9 +204,8 @@ pub enum ListenAddress {
 
 impl ListenAddress {
     /// Parses a TCP address, `127.0.0.1:10809` or `[::1]:10809`.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if the text is not an address with a port, or if other machines can reach the address.
+    /// Errors: [`ErrorClass::Config`] if the text is not an address with a port, or if other machines can reach the
+    /// address.
     pub fn tcp(text: &str) -> Result<Self> {
         let address = text.parse().map_err(|_| {
             Error::new(ErrorClass::Config, format!("`{text}` is not an address and a port"))

@@ -86,10 +86,7 @@ pub struct SdhciExport {
 
 impl SdhciExport {
     /// Listens on a new unix socket at `path`, to which only this user can connect. `news` is called from the export's thread.
-    ///
-    /// # Errors
-    ///
-    /// If a setting does not fit into the card's registers, if `path` is in use, or if others could reach it.
+    /// Errors: if a setting does not fit into the card's registers, if `path` is in use, or if others could reach it.
     pub fn start(
         device: Arc<dyn BlockDevice>, settings: &CardSettings, path: &Path,
         news: impl Fn(SessionEvent) + Send + 'static,

@@ -182,9 +182,7 @@ pub(super) fn unmount_all(device: u32) {
 
 /// Deletes the ublk devices that a killed process made with this token, and their mounts. The kernel itself only removes the disks. See
 /// [`crate::UblkOptions::cleaner`].
-///
-/// # Errors
-/// If the driver cannot be reached.
+/// Errors: if the driver cannot be reached.
 pub fn delete_left_ublk(token: u64) -> Result<()> {
     let devices = fs::read_dir("/sys/class/ublk-char").into_iter().flatten().flatten();
     let devices = devices.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("ublkc")?.parse().ok());

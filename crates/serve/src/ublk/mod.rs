@@ -190,9 +190,7 @@ impl UblkDevice {
     }
 
     /// Removes the disk, even if processes use it, and deletes the device.
-    ///
-    /// # Errors
-    /// Names the processes that held the disk. The device is deleted even then.
+    /// Errors: Names the processes that held the disk. The device is deleted even then.
     pub(crate) fn end(&mut self) -> Result<()> {
         if !std::mem::take(&mut self.started) {
             return Ok(());

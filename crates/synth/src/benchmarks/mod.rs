@@ -92,9 +92,7 @@ pub struct Benchmark {
 
 impl Benchmark {
     /// A benchmark by name, cut after `requests`.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] with the available names if there is no benchmark of this name.
+    /// Errors: [`ErrorClass::Config`] with the available names if there is no benchmark of this name.
     pub fn new(name: &str, seed: u64, requests: Option<u64>) -> Result<Self> {
         let entry = BENCHMARKS.iter().find(|entry| entry.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
             let names: Vec<_> = BENCHMARKS.iter().map(|entry| entry.name).collect();

@@ -365,9 +365,7 @@ impl Default for WorkloadPattern {
 
 impl WorkloadPattern {
     /// The trace of this many reads and writes.
-    ///
-    /// # Errors
-    /// If a figure is out of range.
+    /// Errors: if a figure is out of range.
     pub fn trace(&self, seed: u64, requests: u64) -> Result<FioJobs> {
         let job = self.job(requests)?;
         let note = "requests of one kind, which depend neither on each other nor on the time that a device needs";

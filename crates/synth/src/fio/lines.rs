@@ -31,9 +31,7 @@ impl FioOption {
     }
 
     /// The value, parsed by `read`.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] if `read` returns `None`; `what` names the expected kind of value.
+    /// Errors: [`ErrorClass::Config`] if `read` returns `None`; `what` names the expected kind of value.
     pub fn read<T>(&self, read: impl Fn(&str) -> Option<T>, what: &str) -> Result<T> {
         let error = || match self.text() {
             text if text.starts_with('(') => self
@@ -80,9 +78,7 @@ impl FioOption {
 }
 
 /// The sections of a job file; `variable` returns the value of `${NAME}`.
-///
-/// # Errors
-/// [`ErrorClass::Syntax`] and [`ErrorClass::Config`] with the line that cannot be read.
+/// Errors: [`ErrorClass::Syntax`] and [`ErrorClass::Config`] with the line that cannot be read.
 pub(super) fn sections(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<FioSection>> {
     let mut found: Vec<FioSection> = Vec::new();
     for (line, text) in (1_u64..).zip(text.lines()) {

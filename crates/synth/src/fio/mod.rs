@@ -48,9 +48,7 @@ pub struct FioJobs {
 
 impl FioJobs {
     /// Reads a job file. `requests` ends the trace after this number of requests; `variable` returns the value of a `${NAME}` in the file.
-    ///
-    /// # Errors
-    /// If an option is not supported, a value is invalid, or a job has no end.
+    /// Errors: if an option is not supported, a value is invalid, or a job has no end.
     pub fn new(
         text: &str, seed: u64, requests: Option<u64>, variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self> {

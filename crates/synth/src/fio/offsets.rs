@@ -61,8 +61,7 @@ const ROUNDS: usize = 4;
 const MOST_MAPPED: u64 = 1 << 32;
 
 impl OffsetSampler {
-    /// # Errors
-    /// [`ErrorClass::Config`] if a random map would have too many blocks.
+    /// Errors: [`ErrorClass::Config`] if a random map would have too many blocks.
     pub fn new(
         distribution: &OffsetDistribution, blocks: u64, coverage: BlockCoverage, dice: &mut SynthesisRng,
     ) -> Result<Self> {

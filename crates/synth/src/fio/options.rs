@@ -11,9 +11,7 @@ const SECOND: u64 = 1_000_000_000;
 const MOST_FILES: u64 = 1 << 16;
 
 /// The jobs of a file, each with the options of the `[global]` sections before it.
-///
-/// # Errors
-/// If an option is not supported, or a value is invalid.
+/// Errors: if an option is not supported, or a value is invalid.
 pub(super) fn jobs(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<FioJob>> {
     let mut global = FioJob::default();
     let mut jobs: Vec<FioJob> = Vec::new();

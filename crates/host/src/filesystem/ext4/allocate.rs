@@ -313,9 +313,7 @@ pub(super) struct Ext4Layout {
 
 impl Ext4Layout {
     /// The layout of a partition.
-    ///
-    /// # Errors
-    /// For a partition that is too small.
+    /// Errors: for a partition that is too small.
     pub fn new(mount: &Mount) -> Result<Self> {
         let blocks = mount.sectors / 8;
         let groups = blocks.div_ceil(GROUP_BLOCKS);
