@@ -44,11 +44,8 @@ fn main() {
             word.copy_from_slice(&dice.wrapping_mul(2 * place as u64 + 1).to_le_bytes());
         }
         let flush = flush_every > 0 && number % flush_every == flush_every - 1;
-        let (op, sector, sectors, data) = if flush {
-            (Op::Flush, 0, 0, &[][..])
-        } else {
-            (Op::Write, dice % (sectors / 8) * 8, BLOCK_SECTORS, &data[..])
-        };
+        let (op, sector, sectors, data) =
+            if flush { (Op::Flush, 0, 0, &[][..]) } else { (Op::Write, dice % (sectors / 8) * 8, BLOCK_SECTORS, &data[..]) };
         let (port, flags, packed_after) = (CommandPort::Device, 0, 0);
         let at = Nanos(now);
         log.add(&CrashLogRecord::Command { port, number, at, op, sector, sectors, flags, packed_after, data }).unwrap();

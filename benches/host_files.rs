@@ -126,8 +126,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let words: Vec<&str> = line.split_whitespace().collect();
-        let number =
-            |at: usize| words.get(at).ok_or("a number is missing")?.parse::<u64>().map_err(Box::<dyn Error>::from);
+        let number = |at: usize| words.get(at).ok_or("a number is missing")?.parse::<u64>().map_err(Box::<dyn Error>::from);
         let file = |at: usize| number(at).map(|number| FileId(number as u32));
         let operation = match *words.first().ok_or("an empty line")? {
             "file" => {

@@ -14,9 +14,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use emmclab_profile::{Profile, ProfileOptions};
-use emmclab_trace::{
-    BATCH_ROWS, Batch, BatchBuilder, Ledger, Nanos, Op, ReadOptions, Request, Sector, TraceHeader, TraceReader,
-};
+use emmclab_trace::{BATCH_ROWS, Batch, BatchBuilder, Ledger, Nanos, Op, ReadOptions, Request, Sector, TraceHeader, TraceReader};
 
 const REPEATED: u64 = 10_000_000;
 const DEVICE_SECTORS: u64 = 32 << 21;

@@ -157,8 +157,7 @@ impl RequestCounter {
     pub fn submit(&mut self, block: &HostBlockRequest, notes: &[BlockNote], now: Nanos) -> CountedRequest {
         let request = &block.request;
         let op = request.op;
-        self.sync_points +=
-            u64::from(op == Op::Flush || request.flags.intersects(RequestFlags::FUA | RequestFlags::PREFLUSH));
+        self.sync_points += u64::from(op == Op::Flush || request.flags.intersects(RequestFlags::FUA | RequestFlags::PREFLUSH));
         self.flushes += u64::from(op == Op::Flush);
         self.discards += u64::from(matches!(op, Op::Discard | Op::SecureErase));
         *self.causes.entry(block.cause.name()).or_default() += 1;

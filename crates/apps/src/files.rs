@@ -59,8 +59,7 @@ impl ProgramFiles {
         let mut folder = 0;
         for set in &program.files {
             folder += 1;
-            let spec =
-                FileSpec { mount: mounted(&set.name, &set.partition)?, folder: FolderId(folder), class: set.class };
+            let spec = FileSpec { mount: mounted(&set.name, &set.partition)?, folder: FolderId(folder), class: set.class };
             let sizes = set.size.as_ref().map(crate::random_draws::Amount::resolved);
             let first = out.specs.len() as u32;
             let mut members = Vec::with_capacity(set.count as usize);
@@ -223,9 +222,7 @@ impl ProgramFiles {
 
     /// Truncates or extends the current file of a thread in a set.
     /// Errors: if no file of the set exists.
-    pub fn truncate(
-        &mut self, set: u32, bytes: u64, cursor: &mut FileCursor, draws: &mut ThreadDraws,
-    ) -> Result<FileOp> {
+    pub fn truncate(&mut self, set: u32, bytes: u64, cursor: &mut FileCursor, draws: &mut ThreadDraws) -> Result<FileOp> {
         let file = self.current(set, cursor, draws)?;
         self.sets[set as usize].members[cursor.member as usize] = Some(bytes);
         cursor.position = cursor.position.min(bytes);
@@ -234,9 +231,7 @@ impl ProgramFiles {
 
     /// Renames the current file of a thread in one set so that it replaces that of another set.
     /// Errors: if no file of the first set exists.
-    pub fn rename(
-        &mut self, (from, to): (u32, u32), cursors: &mut [FileCursor], draws: &mut ThreadDraws,
-    ) -> Result<FileOp> {
+    pub fn rename(&mut self, (from, to): (u32, u32), cursors: &mut [FileCursor], draws: &mut ThreadDraws) -> Result<FileOp> {
         let old = self.current(from, &mut cursors[from as usize], draws)?;
         let (source, target) = (cursors[from as usize].member, cursors[to as usize].member);
         let size = self.sets[from as usize].members[source as usize].take();

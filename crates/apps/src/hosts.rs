@@ -67,10 +67,8 @@ pub struct PeriodicWork {
 
 impl PeriodicWork {
     pub(crate) fn thread(&self) -> ThreadProgram {
-        let steps = vec![
-            ProgramStep::Think { ms: Amount::Fixed(self.every_ms) },
-            ProgramStep::Cpu { ms: Amount::Fixed(self.cpu_ms) },
-        ];
+        let steps =
+            vec![ProgramStep::Think { ms: Amount::Fixed(self.every_ms) }, ProgramStep::Cpu { ms: Amount::Fixed(self.cpu_ms) }];
         ThreadProgram {
             name: format!("host: {}", self.name),
             at_begin: true,
@@ -220,9 +218,7 @@ impl HostSetup {
             return Ok(config);
         }
         let unreadable = |said: String| {
-            Error::new(ErrorClass::Config, said)
-                .in_field("kernel")
-                .hint("see presets/hosts for the settings of a kernel")
+            Error::new(ErrorClass::Config, said).in_field("kernel").hint("see presets/hosts for the settings of a kernel")
         };
         let mut table = toml::Table::try_from(&config).map_err(|error| unreadable(error.to_string()))?;
         put(&mut table, &self.kernel);
@@ -260,8 +256,7 @@ impl HostSetup {
         let refused = |problem: &str, hint: String| {
             Err(Error::new(ErrorClass::Config, problem).of_field("filesystem", 0, choice.as_bytes()).hint(hint))
         };
-        let (partition, name) =
-            choice.split_once('=').map_or((None, choice), |(partition, name)| (Some(partition), name));
+        let (partition, name) = choice.split_once('=').map_or((None, choice), |(partition, name)| (Some(partition), name));
         let kind = serde_json::from_value::<FilesystemKind>(name.into());
         let Ok(kind) = kind else {
             return refused("is not a file system", "use one of ext4, fat32, lfs, as data=lfs".to_owned());

@@ -23,8 +23,8 @@ pub use block_device::{ReadWriteCounts, RequestCounts, RequestGroup, RoleBytes, 
 pub use hosts::{HostPartition, HostSetup, NetworkSettings, PartitionExtent as PartitionPlace, PeriodicWork};
 pub use learn::{CallTimes, LearnOptions, LearnedProgram, UserThreadTime, learn};
 pub use program::{
-    AccessPattern, AppProgram, FileAccess, FilePickOrder, FileSelection, FileSet, ProgramStep, SqliteDatabase,
-    SqliteJournalMode, SqliteSyncCall, SqliteSynchronous, StepProcedure, ThreadProgram, preset_names, preset_text,
+    AccessPattern, AppProgram, FileAccess, FilePickOrder, FileSelection, FileSet, ProgramStep, SqliteDatabase, SqliteJournalMode,
+    SqliteSyncCall, SqliteSynchronous, StepProcedure, ThreadProgram, preset_names, preset_text,
 };
 pub use random_draws::{Amount, ValueDistribution};
 pub use result::{

@@ -164,8 +164,7 @@ impl TimeAttribution {
                 _ => (None, None),
             };
             let partition = place.map(|(_, mount)| partitions[usize::from(mount.0)].to_owned());
-            let spent =
-                UserWaitPart { state, wait, class: place.map(|(class, _)| class.name()), partition, ns: time.0 };
+            let spent = UserWaitPart { state, wait, class: place.map(|(class, _)| class.name()), partition, ns: time.0 };
             match out.iter_mut().find(|other| {
                 (other.state, other.wait, other.class, &other.partition)
                     == (spent.state, spent.wait, spent.class, &spent.partition)

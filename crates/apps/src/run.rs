@@ -89,9 +89,7 @@ fn run_in_detail<D: SimulatedBlockDevice>(
 
 /// Writes the initial files of a program into folders of this machine: one folder for each mounted partition of the host, in order.
 /// Errors: as [`run`], and if a file cannot be written.
-pub fn prepare_live(
-    program: &AppProgram, setup: &HostSetup, sectors: u64, folders: &[PathBuf], seed: u64,
-) -> Result<()> {
+pub fn prepare_live(program: &AppProgram, setup: &HostSetup, sectors: u64, folders: &[PathBuf], seed: u64) -> Result<()> {
     let named = setup.mounts(sectors)?;
     check_folders(&named, folders)?;
     files_of(program, seed, &named, &mut RealFiles::new(folders.to_vec(), true)).map(drop)
@@ -109,12 +107,9 @@ pub fn run_live(
     let named = setup.mounts(sectors)?;
     check_folders(&named, folders)?;
     if !options.what_if.is_empty() {
-        return Err(Error::new(
-            ErrorClass::Config,
-            "a live run measures a real device, no part of which can be infinitely fast",
-        )
-        .in_field("what_if")
-        .hint("leave out `what_if`, or simulate the program: `emmclab apps run`"));
+        return Err(Error::new(ErrorClass::Config, "a live run measures a real device, no part of which can be infinitely fast")
+            .in_field("what_if")
+            .hint("leave out `what_if`, or simulate the program: `emmclab apps run`"));
     }
     let partitions: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
     let mut store = RealFiles::new(folders.to_vec(), false);
@@ -136,16 +131,14 @@ fn check_folders(named: &[(&str, Mount)], folders: &[PathBuf]) -> Result<()> {
         .hint("give one for each mounted partition"))
 }
 
-fn files_of(
-    program: &AppProgram, seed: u64, named: &[(&str, Mount)], store: &mut impl FileStore,
-) -> Result<ProgramFiles> {
+fn files_of(program: &AppProgram, seed: u64, named: &[(&str, Mount)], store: &mut impl FileStore) -> Result<ProgramFiles> {
     ProgramFiles::new(program, seed, |name| mount_of(named, name), store)
 }
 
 /// Runs a program on a storage, with the periodic work of a host; the result has neither requests nor work of the kernel.
 fn run_on<S: StorageBackend>(
-    program: &AppProgram, periodic: &[PeriodicWork], setup: &HostSetup, options: &ProgramRunOptions,
-    partitions: &[&str], files: ProgramFiles, storage: &mut S,
+    program: &AppProgram, periodic: &[PeriodicWork], setup: &HostSetup, options: &ProgramRunOptions, partitions: &[&str],
+    files: ProgramFiles, storage: &mut S,
 ) -> Result<(AppResult, ThreadTimes)> {
     let own_threads = program.threads.len() as u32;
     let mut program = program.clone();

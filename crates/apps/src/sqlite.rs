@@ -94,9 +94,7 @@ impl SqliteState {
     }
 
     /// Appends the operations of a transaction that changes this many pages in addition to the first page, and adds new pages.
-    pub(crate) fn transaction(
-        &mut self, pages: u64, new_pages: u64, draws: &mut ThreadDraws, out: &mut impl Extend<FileOp>,
-    ) {
+    pub(crate) fn transaction(&mut self, pages: u64, new_pages: u64, draws: &mut ThreadDraws, out: &mut impl Extend<FileOp>) {
         self.choose(pages, draws);
         if self.mode == SqliteJournalMode::Wal {
             self.log_pages(new_pages, out);
@@ -315,8 +313,7 @@ mod tests {
         let normal = words(&mut sqlite("synchronous = \"normal\""), 2, 0);
         assert_eq!(
             normal,
-            first
-                .replace("10, sync journal, sync folder, write journal, sync journal", "11, sync journal, sync folder")
+            first.replace("10, sync journal, sync folder, write journal, sync journal", "11, sync journal, sync folder")
         );
         assert!(!words(&mut sqlite("synchronous = \"off\""), 2, 0).contains("sync"));
     }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use emmclab_base::{Error, ErrorClass, Nanos, Result, interrupt};
 use emmclab_host::{
-    BlockRequestId, CallerId, FileId, FileOp, FileSpec, FinishedOperation, FinishedOperations, FolderId,
-    HostBlockRequests, MountId, SimulatedHost, WaitBreakdown, WaitReason,
+    BlockRequestId, CallerId, FileId, FileOp, FileSpec, FinishedOperation, FinishedOperations, FolderId, HostBlockRequests,
+    MountId, SimulatedHost, WaitBreakdown, WaitReason,
 };
 use rustc_hash::FxHashMap;
 
@@ -325,9 +325,7 @@ impl RealFiles {
     }
 
     /// Writes `bytes` in calls of at most the buffer size; the contents depend on the offset.
-    fn pieces(
-        &self, offset: u64, bytes: u64, mut write: impl FnMut(&[u8], u64) -> std::io::Result<()>,
-    ) -> std::io::Result<u64> {
+    fn pieces(&self, offset: u64, bytes: u64, mut write: impl FnMut(&[u8], u64) -> std::io::Result<()>) -> std::io::Result<u64> {
         let mut done = 0;
         while done < bytes {
             let from = ((offset + done) % BUFFER as u64) as usize;
@@ -417,20 +415,12 @@ impl RealStorage {
                 }
             });
             spawned.map_err(|error| {
-                Error::new(ErrorClass::Config, format!("thread {number} of the program cannot start: {error}")).hint(
-                    "raise the limit of threads (`ulimit -u`): a live run needs one for each thread of the program",
-                )
+                Error::new(ErrorClass::Config, format!("thread {number} of the program cannot start: {error}"))
+                    .hint("raise the limit of threads (`ulimit -u`): a live run needs one for each thread of the program")
             })?;
             all.push(ask);
         }
-        Ok(Self {
-            callers: all,
-            completed: done,
-            under_way: 0,
-            ended: Vec::new(),
-            begun: Instant::now(),
-            now: Nanos::ZERO,
-        })
+        Ok(Self { callers: all, completed: done, under_way: 0, ended: Vec::new(), begun: Instant::now(), now: Nanos::ZERO })
     }
 
     fn clock(&self) -> Nanos {

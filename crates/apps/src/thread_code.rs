@@ -152,9 +152,9 @@ impl<'a> ProgramCompiler<'a> {
         match step {
             ProgramStep::Cpu { ms } => self.out.push(ThreadInstruction::Cpu(ms.resolved())),
             ProgramStep::Think { ms } => self.out.push(ThreadInstruction::Think(ms.resolved())),
-            ProgramStep::Network { size, round_trips } => self
-                .out
-                .push(ThreadInstruction::Network { bytes: size.resolved(), round_trips: round_trips.resolved() }),
+            ProgramStep::Network { size, round_trips } => {
+                self.out.push(ThreadInstruction::Network { bytes: size.resolved(), round_trips: round_trips.resolved() })
+            }
             ProgramStep::Create { file } => self.out.push(ThreadInstruction::Create { set: self.set(file) }),
             ProgramStep::Read(access) => {
                 self.access(access, FileAccessKind::Read(access.place.unwrap_or(AccessPattern::Sequential)));

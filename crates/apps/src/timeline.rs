@@ -155,8 +155,7 @@ pub(crate) struct CriticalPath<'a> {
 impl<'a> CriticalPath<'a> {
     /// Calls `found` for each part of the critical path of a thread up to `end`, in order of time.
     pub fn of(
-        threads: &'a [&'a ThreadTimeline], thread: u32, end: Nanos,
-        found: &'a mut dyn FnMut(Nanos, Nanos, ThreadActivity),
+        threads: &'a [&'a ThreadTimeline], thread: u32, end: Nanos, found: &'a mut dyn FnMut(Nanos, Nanos, ThreadActivity),
     ) {
         Self { threads, emit: found }.follow(thread, Nanos::ZERO, end, 0);
     }
@@ -167,9 +166,7 @@ impl<'a> CriticalPath<'a> {
             at = end;
             match doing {
                 // A chain of waits contains each thread at most once, and ends at a thread that does not wait for another.
-                ThreadActivity::Thread(other)
-                    if depth < self.threads.len() && (other as usize) < self.threads.len() =>
-                {
+                ThreadActivity::Thread(other) if depth < self.threads.len() && (other as usize) < self.threads.len() => {
                     self.follow(other, begin, end, depth + 1);
                 }
                 // The other thread has not started yet; it is not known here which thread will start it.
@@ -291,10 +288,8 @@ mod tests {
     #[test]
     fn a_wait_for_a_thread_is_what_that_thread_did() {
         let read = ThreadActivity::Storage(WaitReason::Read, None);
-        let user =
-            timeline(&[(10, ThreadActivity::Running), (50, ThreadActivity::Thread(1)), (60, ThreadActivity::Running)]);
-        let worker =
-            timeline(&[(20, ThreadActivity::Think), (30, ThreadActivity::Thread(2)), (50, ThreadActivity::Network)]);
+        let user = timeline(&[(10, ThreadActivity::Running), (50, ThreadActivity::Thread(1)), (60, ThreadActivity::Running)]);
+        let worker = timeline(&[(20, ThreadActivity::Think), (30, ThreadActivity::Thread(2)), (50, ThreadActivity::Network)]);
         let third = timeline(&[(25, read), (90, ThreadActivity::Running)]);
         assert_eq!(
             path(&[&user, &worker, &third], 60),

@@ -7,8 +7,7 @@ use serde::de::DeserializeOwned;
 /// Errors: [`ErrorClass::Config`] with the line and `hint`.
 pub(crate) fn from_toml<T: DeserializeOwned>(text: &str, hint: &str) -> Result<T> {
     toml::from_str(text).map_err(|error| {
-        let fault =
-            Error::new(ErrorClass::Config, error.message().replace("unknown variant", "unknown name")).hint(hint);
+        let fault = Error::new(ErrorClass::Config, error.message().replace("unknown variant", "unknown name")).hint(hint);
         match error.span().and_then(|span| text.get(..span.start)) {
             Some(before) => fault.at_line(before.matches('\n').count() as u64 + 1),
             None => fault,

@@ -80,10 +80,7 @@ impl BlockRole {
 
     /// Whether the block is in the journal.
     pub const fn in_journal(self) -> bool {
-        matches!(
-            self,
-            Self::JournalSuperblock | Self::Descriptor | Self::Logged | Self::Revoke | Self::Commit | Self::FastCommit
-        )
+        matches!(self, Self::JournalSuperblock | Self::Descriptor | Self::Logged | Self::Revoke | Self::Commit | Self::FastCommit)
     }
 
     /// Whether it is metadata at its place in the file system, which a journal may log.

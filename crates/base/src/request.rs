@@ -99,9 +99,7 @@ impl Request {
     #[inline]
     pub fn early_time(&self) -> Option<(&'static str, Nanos)> {
         let mut latest = self.arrival;
-        for (name, time) in
-            [("start", self.start), ("issue", self.issue), ("served", self.served), ("complete", self.complete)]
-        {
+        for (name, time) in [("start", self.start), ("issue", self.issue), ("served", self.served), ("complete", self.complete)] {
             let Some(time) = time else { continue };
             if time < latest {
                 return Some((name, time));
@@ -203,7 +201,7 @@ bitflags! {
 impl RequestFlags {
     /// Names in the order of the bits.
     pub const NAMES: [&'static str; 12] = [
-        "sync", "fua", "preflush", "meta", "readahead", "packed", "no_wait", "no_wait_known", "journal", "reissued",
-        "failed", "append",
+        "sync", "fua", "preflush", "meta", "readahead", "packed", "no_wait", "no_wait_known", "journal", "reissued", "failed",
+        "append",
     ];
 }

@@ -44,8 +44,7 @@ impl<T> SectorRangeMap<T> {
     pub fn find(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, u64, &T)> {
         let before = self.runs.range(..first).next_back();
         let runs = before.into_iter().chain(self.runs.range(first..end.max(first)));
-        runs.map(move |(from, (to, value))| ((*from).max(first), (*to).min(end), value))
-            .filter(|(from, to, _)| from < to)
+        runs.map(move |(from, (to, value))| ((*from).max(first), (*to).min(end), value)).filter(|(from, to, _)| from < to)
     }
 
     /// All of `first..end` in order: its runs, cut at its ends, and the gaps between them.

@@ -51,8 +51,7 @@ mod tests {
     fn only_a_word_that_may_have_been_meant_is_proposed() {
         let known = ["about", "gc.policy", "name", "p99_ms", "packed read", "precondition", "watermark"];
         let near = |word| closest(word, known);
-        for (word, meant) in [("gc.polcy", "gc.policy"), ("nam", "name"), ("p99", "p99_ms"), ("Watermrk", "watermark")]
-        {
+        for (word, meant) in [("gc.polcy", "gc.policy"), ("nam", "name"), ("p99", "p99_ms"), ("Watermrk", "watermark")] {
             assert_eq!(near(word), Some(meant), "{word}");
         }
         for word in ["retention", "enhanced area", "boot", "nand", "", "zzzz"] {

@@ -277,8 +277,7 @@ mod tests {
 
     #[test]
     fn sizes_are_read_and_written_the_same() {
-        for (text, bytes) in [("256MiB", 256 << 20), ("32 KB", 32 << 10), ("12GB", 12 << 30), ("4097", 4097), ("0", 0)]
-        {
+        for (text, bytes) in [("256MiB", 256 << 20), ("32 KB", 32 << 10), ("12GB", 12 << 30), ("4097", 4097), ("0", 0)] {
             let size: ByteSize = text.parse().unwrap();
             assert_eq!(size.0, bytes);
             assert_eq!(size.to_string().parse::<ByteSize>().unwrap(), size);

@@ -21,8 +21,7 @@ pub(crate) struct DurabilitySamples {
 impl DurabilitySamples {
     /// Adds such a request with its time from start to completion; returns false for other requests.
     pub fn add(&mut self, request: &Request, service_us: f64) -> bool {
-        let (preflush, fua) =
-            (request.flags.contains(RequestFlags::PREFLUSH), request.flags.contains(RequestFlags::FUA));
+        let (preflush, fua) = (request.flags.contains(RequestFlags::PREFLUSH), request.flags.contains(RequestFlags::FUA));
         if request.op == Op::Flush {
             self.flushes.push(service_us);
             return true;
@@ -49,8 +48,7 @@ impl DurabilitySamples {
     /// Median time by which FUA writes exceed plain ones, us. `plain_us` returns the time of a plain write by its sectors; `flush_us`
     /// is subtracted too if the time includes a flush before the data. `None` if there are too few FUA writes.
     pub fn reliable_us(&self, plain_us: impl Fn(u32) -> f64, flush_us: f64) -> Option<f64> {
-        let beyond =
-            |(sectors, us, flushes): &(u32, f64, bool)| us - plain_us(*sectors) - if *flushes { flush_us } else { 0.0 };
+        let beyond = |(sectors, us, flushes): &(u32, f64, bool)| us - plain_us(*sectors) - if *flushes { flush_us } else { 0.0 };
         let mut extra: Vec<f64> = self.fua.iter().map(beyond).collect();
         (extra.len() >= ENOUGH).then(|| median(&mut extra).max(0.0))
     }

@@ -314,11 +314,7 @@ fn requests_at_once(entry: FioJobResult<'_>, jobs: u64) -> Result<()> {
         return refused(&format!("ran {depth} requests at once{each}"), field, &value);
     }
     if jobs > 1 {
-        return refused(
-            &format!("ran {jobs} requests at once, one in each of {jobs} jobs"),
-            "numjobs",
-            &jobs.to_string(),
-        );
+        return refused(&format!("ran {jobs} requests at once, one in each of {jobs} jobs"), "numjobs", &jobs.to_string());
     }
     if let Some(mean) = mean_at_once(entry).filter(|mean| *mean > SEVERAL) {
         let problem = format!("ran {mean:.1} requests at once on average, by its latencies and its run time");
@@ -349,11 +345,7 @@ fn page_cache(entry: FioJobResult<'_>) -> Result<()> {
     };
     let engine = entry.option(&["ioengine"]).unwrap_or("");
     if let Some((name, what)) = NO_DEVICE.iter().find(|(name, _)| *name == engine) {
-        return refused(
-            &format!("used the engine {name}, {what}: its times are not those of a device"),
-            "ioengine",
-            name,
-        );
+        return refused(&format!("used the engine {name}, {what}: its times are not those of a device"), "ioengine", name);
     }
     let problem = "read and wrote through the page cache: its times are not those of a device";
     match (entry.option(&["direct"]), entry.option(&["buffered"])) {

@@ -20,18 +20,12 @@ pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result
     let (all, half, rest) = (samples.groups(), samples.fitted_half(), samples.held_out());
     let writes = all.iter().filter(|group| group.op == Op::Write).count();
     if writes == 0 || all.len() < 3 {
-        return Err(Error::new(
-            ErrorClass::Value,
-            format!("{} sizes, {writes} of them written, are too few", all.len()),
-        )
-        .hint("measure reads and writes of several sizes, 4 KB to 512 KB"));
+        return Err(Error::new(ErrorClass::Value, format!("{} sizes, {writes} of them written, are too few", all.len()))
+            .hint("measure reads and writes of several sizes, 4 KB to 512 KB"));
     }
     if !(1..=1024).contains(&options.capacity_gb) {
-        return Err(Error::new(
-            ErrorClass::Config,
-            format!("a capacity of {} GB is impossible here", options.capacity_gb),
-        )
-        .hint("give 1 to 1,024 GB"));
+        return Err(Error::new(ErrorClass::Config, format!("a capacity of {} GB is impossible here", options.capacity_gb))
+            .hint("give 1 to 1,024 GB"));
     }
     let mut random = Pcg64::new(u128::from(options.seed), 0x00CA_11B8);
     let tried = if half.len() < 3 { &all } else { &half };
@@ -42,8 +36,7 @@ pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result
     let reads = all.len() > writes;
     let fitted = |timing: DeviceTiming, durability: &DurabilitySamples, fetch_us, power| {
         let plain_us = |sectors: u32| timing.service_us(&shape, Op::Write, f64::from(sectors) / 2.0);
-        let (flush_us, discard_us) =
-            (durability.flush_us(timing.write_overhead), durability.discard_us(timing.write_overhead));
+        let (flush_us, discard_us) = (durability.flush_us(timing.write_overhead), durability.discard_us(timing.write_overhead));
         let reliable_us = durability.reliable_us(plain_us, flush_us.unwrap_or(0.0));
         FittedModel { timing, reads, link: link.is_none(), fetch_us, reliable_us, flush_us, discard_us, power }
     };
@@ -179,13 +172,7 @@ fn figures(shape: &DeviceShape, found: &FittedModel, refits: &[FittedModel]) -> 
             let index = (share * others.len().saturating_sub(1) as f64).round() as usize;
             others.get(index).copied().unwrap_or(value)
         };
-        FittedParameter {
-            name,
-            unit,
-            value: Some(value),
-            low: Some(at(0.05).min(value)),
-            high: Some(at(0.95).max(value)),
-        }
+        FittedParameter { name, unit, value: Some(value), low: Some(at(0.05).min(value)), high: Some(at(0.95).max(value)) }
     };
     found.named_values(shape).into_iter().enumerate().map(figure).collect()
 }

@@ -13,8 +13,8 @@ mod samples;
 
 pub use fio::samples_of_fio;
 pub use fit::{
-    CalibrateOptions, Calibration, CalibrationSizeRow, CalibrationStallRow, DurabilityRow, ENOUGH, FEW,
-    FittedParameter, calibrate,
+    CalibrateOptions, Calibration, CalibrationSizeRow, CalibrationStallRow, DurabilityRow, ENOUGH, FEW, FittedParameter,
+    calibrate,
 };
 pub use model::{DeviceShape, DeviceTiming};
 pub use power::PowerFit;

@@ -77,9 +77,7 @@ impl DeviceTiming {
 
     /// Name, unit and value of every parameter, in the order of [`DeviceTiming::values`]. Without `reads` those of reads have no value, and without
     /// `link` the time between host and device.
-    pub(crate) fn named_values(
-        &self, shape: &DeviceShape, reads: bool, link: bool,
-    ) -> Vec<(String, &'static str, Option<f64>)> {
+    pub(crate) fn named_values(&self, shape: &DeviceShape, reads: bool, link: bool) -> Vec<(String, &'static str, Option<f64>)> {
         let mut out = vec![
             ("read_overhead_us".to_owned(), "us", reads.then_some(self.read_overhead)),
             ("write_overhead_us".to_owned(), "us", Some(self.write_overhead)),
@@ -107,9 +105,7 @@ const STARTS: usize = 3;
 const HOST_PER_KB: [f64; STARTS] = [10.0, 3.0, 20.0];
 
 /// The shape and timing of the least error; `link` is the time of a KB between host and device in us, if it is assumed.
-pub(crate) fn best_shape(
-    groups: &[SampleGroup], link: Option<f64>, random: &mut Pcg64,
-) -> Result<(DeviceShape, DeviceTiming)> {
+pub(crate) fn best_shape(groups: &[SampleGroup], link: Option<f64>, random: &mut Pcg64) -> Result<(DeviceShape, DeviceTiming)> {
     let mut best: Option<(f64, DeviceShape, DeviceTiming)> = None;
     for pages in 1..8u32 {
         let page_kb: Vec<u32> = [16u32, 8, 4].into_iter().filter(|kb| pages & (kb / 4) != 0).collect();
@@ -177,8 +173,7 @@ fn error(shape: &DeviceShape, timing: &DeviceTiming, groups: &[SampleGroup]) -> 
 }
 
 fn descend(
-    shape: &DeviceShape, mut at: DeviceTiming, groups: &[SampleGroup], (step, link): (f64, Option<f64>),
-    random: &mut Pcg64,
+    shape: &DeviceShape, mut at: DeviceTiming, groups: &[SampleGroup], (step, link): (f64, Option<f64>), random: &mut Pcg64,
 ) -> DeviceTiming {
     let mut least = error(shape, &at, groups);
     let (mut step, mut failures) = (step, 0);

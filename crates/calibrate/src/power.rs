@@ -121,9 +121,7 @@ pub(crate) struct StallSummary {
 }
 
 /// The stalls of an operation, by the time `predicted_us` of each size; `None` with too few requests or stalls.
-pub(crate) fn stalls_of(
-    op: Op, groups: &[SampleGroup], predicted_us: impl Fn(&SampleGroup) -> f64,
-) -> Option<StallSummary> {
+pub(crate) fn stalls_of(op: Op, groups: &[SampleGroup], predicted_us: impl Fn(&SampleGroup) -> f64) -> Option<StallSummary> {
     let mut beyond = Vec::new();
     let mut requests = 0;
     for group in groups.iter().filter(|group| group.op == op) {

@@ -15,8 +15,7 @@ macro_rules! line {
 }
 
 pub(crate) fn toml(
-    found: &Calibration, (shape, fitted, stalls): (&DeviceShape, &FittedModel, &[StallSummary]),
-    options: &CalibrateOptions,
+    found: &Calibration, (shape, fitted, stalls): (&DeviceShape, &FittedModel, &[StallSummary]), options: &CalibrateOptions,
 ) -> String {
     let mut out = String::new();
     let timing = &fitted.timing;
@@ -37,14 +36,8 @@ pub(crate) fn toml(
     );
     line!(out, "#");
     let (requests, woken) = (found.requests, found.woken);
-    line!(
-        out,
-        "# Fitted to the median service times of {requests} requests by operation and size; {woken} that woke the device"
-    );
-    line!(
-        out,
-        "# after an idle gap are left out. Fitted to one half of them, it meets the requests of the other half within"
-    );
+    line!(out, "# Fitted to the median service times of {requests} requests by operation and size; {woken} that woke the device");
+    line!(out, "# after an idle gap are left out. Fitted to one half of them, it meets the requests of the other half within");
     let (each, size) = (found.held_out_request_error_pct, found.held_out_median_error_pct);
     line!(
         out,
@@ -76,24 +69,12 @@ pub(crate) fn toml(
             }
             _ => format!("{:>8}", "-"),
         };
-        line!(
-            out,
-            "# {:<5} {:>5} {:>7} {:>8.0} {:>8.0} {held}",
-            row.op,
-            row.kb,
-            row.requests,
-            row.measured_us,
-            row.predicted_us
-        );
+        line!(out, "# {:<5} {:>5} {:>7} {:>8.0} {:>8.0} {held}", row.op, row.kb, row.requests, row.measured_us, row.predicted_us);
     }
     line!(out, "name = {:?}", options.name);
     line!(out, "about = {:?}", format!("Calibrated from {}", options.source));
     line!(out, "fitted_to = {:?}", [&options.source]);
-    line!(
-        out,
-        "\n[geometry]\nchannels = 1\nchips_per_channel = 1\ndies_per_chip = {}\nplanes_per_die = 1",
-        shape.units
-    );
+    line!(out, "\n[geometry]\nchannels = 1\nchips_per_channel = 1\ndies_per_chip = {}\nplanes_per_die = 1", shape.units);
     let raw_kb = u64::from(options.capacity_gb) * (1 << 20) * u64::from(100 + OVER_PROVISIONING_PCT) / 100;
     let smaller = shape.page_kb.len() as u64 - 1;
     for (i, kb) in shape.page_kb.iter().enumerate().rev() {

@@ -92,13 +92,10 @@ impl DiskContents {
     /// Returns the sum of the contents if a block had other sources.
     pub fn sum_with(&self, spool: &Spool, sum: u128, block: u64, sources: &Block) -> u128 {
         let before = self.block(block);
-        (0..BLOCK).zip(before.iter().zip(sources)).filter(|(_, (old, new))| old != new).fold(
-            sum,
-            |sum, (i, (old, new))| {
-                let sector = block * BLOCK + i;
-                sum.wrapping_sub(term(spool, sector, *old)).wrapping_add(term(spool, sector, *new))
-            },
-        )
+        (0..BLOCK).zip(before.iter().zip(sources)).filter(|(_, (old, new))| old != new).fold(sum, |sum, (i, (old, new))| {
+            let sector = block * BLOCK + i;
+            sum.wrapping_sub(term(spool, sector, *old)).wrapping_add(term(spool, sector, *new))
+        })
     }
 }
 
@@ -354,9 +351,7 @@ impl DurableCells {
         let mut all: Vec<PromiseViolation> = Vec::new();
         let mut lost = Cow::Borrowed(&self.missing);
         let mut taken = BTreeSet::new();
-        for (late, range) in
-            self.repeated.iter().flat_map(|late| late.discarded_again(cut).map(move |range| (late, range)))
-        {
+        for (late, range) in self.repeated.iter().flat_map(|late| late.discarded_again(cut).map(move |range| (late, range))) {
             for (sector, promised) in late.fulfilled.range(range) {
                 lost.to_mut().entry(*sector).or_insert(*promised);
                 taken.insert(*sector);

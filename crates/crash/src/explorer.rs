@@ -166,11 +166,8 @@ impl Explorer {
         let cuts = match options.only {
             Some((cut, _)) if cut < all => [(cut..all).find(|place| is_cut(run, *place)).unwrap_or(cut)].into(),
             Some((cut, _)) => {
-                return Err(Error::new(
-                    ErrorClass::Config,
-                    format!("is beyond the moments of the log, 0 to {}", all - 1),
-                )
-                .of_field("cut", 0, cut.to_string().as_bytes()));
+                return Err(Error::new(ErrorClass::Config, format!("is beyond the moments of the log, 0 to {}", all - 1))
+                    .of_field("cut", 0, cut.to_string().as_bytes()));
             }
             None => chosen.into(),
         };
@@ -405,8 +402,7 @@ impl Explorer {
     /// Adds a state, unless the same contents and acknowledgements were chosen before.
     fn keep(
         &mut self, cut: usize, number: u32, way: ChoiceMethod,
-        (base, changes, levels): (Arc<DiskContents>, BTreeMap<u64, Block>, Option<Levels>),
-        broken: Vec<PromiseViolation>,
+        (base, changes, levels): (Arc<DiskContents>, BTreeMap<u64, Block>, Option<Levels>), broken: Vec<PromiseViolation>,
     ) {
         let only = self.options.only.and_then(|(_, number)| number);
         if only.is_some_and(|only| only != number) {
@@ -470,9 +466,7 @@ pub(crate) struct CutPlan {
 }
 
 /// Chooses at most `most` moments from `from` on. Without `lines`, up to half of them follow a line of the workload, of any kind.
-pub(crate) fn choose_cuts(
-    run: &CrashLogIndex, from: usize, most: usize, lines: Option<&CutLines>, seed: u64,
-) -> CutPlan {
+pub(crate) fn choose_cuts(run: &CrashLogIndex, from: usize, most: usize, lines: Option<&CutLines>, seed: u64) -> CutPlan {
     let possible = possible(run, from, lines.map_or(&[], |lines| &lines.idle));
     let mut places = vec![None; run.acknowledgements().len()];
     for (place, moment) in run.moments().iter().enumerate().skip(from) {

@@ -14,8 +14,8 @@ use emmclab_base::{Error, ErrorClass, Nanos, Op, Result, SECTOR_BYTES};
 use emmclab_device::CommandFlags;
 use emmclab_device::contract::{DurabilityPromises, Version, VolatileExtent};
 use emmclab_ext4::{
-    DiskReader, Ext4FileKind, Ext4Filesystem, InodeTable, JOURNAL_MAGIC, JournalFeatures, JournalLocation,
-    JournalRecordKind, JournalSuperblock, JournalTagFlags, LogFormat,
+    DiskReader, Ext4FileKind, Ext4Filesystem, InodeTable, JOURNAL_MAGIC, JournalFeatures, JournalLocation, JournalRecordKind,
+    JournalSuperblock, JournalTagFlags, LogFormat,
 };
 use emmclab_layers::DisksBelow;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -592,8 +592,7 @@ impl OrderedDataChecker {
     /// Whether an inode was never used: its bytes are zeros.
     fn is_blank(&self, inode: u32) -> bool {
         let Some(table) = self.tables.iter().find(|table| table.holds(inode)) else { return false };
-        let at =
-            table.blocks.start * self.metadata.block_bytes + u64::from(inode - table.first_inode) * self.inode_bytes;
+        let at = table.blocks.start * self.metadata.block_bytes + u64::from(inode - table.first_inode) * self.inode_bytes;
         let mut bytes = vec![0; self.inode_bytes as usize];
         self.metadata.read_at(at, &mut bytes).is_ok() && bytes.iter().all(|byte| *byte == 0)
     }

@@ -355,8 +355,7 @@ impl<'a> OrderingRules<'a> {
         let zones = zoned.map_or_else(Vec::new, |zoned| zone_orders(zoned, atoms, size));
         let numbers: Vec<u64> = atoms.keys().copied().collect();
         let places = |first: u64, end: u64| {
-            numbers.partition_point(|atom| *atom < first / size)
-                ..numbers.partition_point(|atom| *atom < end.div_ceil(size))
+            numbers.partition_point(|atom| *atom < first / size)..numbers.partition_point(|atom| *atom < end.div_ceil(size))
         };
         let atoms: Vec<&[UnpromisedWrite]> = atoms.values().map(Vec::as_slice).collect();
         let mut with: Vec<Vec<Version>> = atoms.iter().map(|writes| vec![Version::MAX; writes.len()]).collect();

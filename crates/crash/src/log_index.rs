@@ -189,8 +189,7 @@ impl CrashLogIndex {
 
     /// Returns the index of the moment after a mark; 0 if there is no such mark.
     pub fn after_mark(&self, name: &str) -> usize {
-        let is =
-            |moment: &RunMoment| matches!(moment.event, RunEvent::Mark(mark) if &*self.marks[mark as usize] == name);
+        let is = |moment: &RunMoment| matches!(moment.event, RunEvent::Mark(mark) if &*self.marks[mark as usize] == name);
         self.moments.iter().position(is).map_or(0, |place| place + 1)
     }
 }
@@ -252,8 +251,11 @@ impl CrashLogIndexBuilder {
                     || sector.saturating_add(u64::from(sectors)) > logged.end()
                     || begin > end
                 {
-                    return Err(Error::new(ErrorClass::Value, "a program writes what its command did not give")
-                        .of_field("number", 0, number.to_string().as_bytes()));
+                    return Err(Error::new(ErrorClass::Value, "a program writes what its command did not give").of_field(
+                        "number",
+                        0,
+                        number.to_string().as_bytes(),
+                    ));
                 }
                 if self.tears {
                     self.add_moment(begin, RunEvent::Begins { command, sector, sectors });
@@ -327,8 +329,11 @@ impl CrashLogIndexBuilder {
         match all.binary_search_by_key(&number, |logged| logged.number) {
             Ok(place) => Ok(Some(place as u32)),
             Err(0) => Ok(None),
-            Err(_) => Err(Error::new(ErrorClass::Value, "a record names a command that the log does not have")
-                .of_field("number", 0, number.to_string().as_bytes())),
+            Err(_) => Err(Error::new(ErrorClass::Value, "a record names a command that the log does not have").of_field(
+                "number",
+                0,
+                number.to_string().as_bytes(),
+            )),
         }
     }
 }

@@ -190,9 +190,7 @@ impl HostView {
     pub fn recovery_writes(&self) -> usize {
         match &self.source {
             HostViewSource::Plain(_) => 0,
-            HostViewSource::Layered(executor) => {
-                executor.borrow_mut().disks().iter().map(|disk| disk.changes.len()).sum()
-            }
+            HostViewSource::Layered(executor) => executor.borrow_mut().disks().iter().map(|disk| disk.changes.len()).sum(),
         }
     }
 
@@ -363,14 +361,11 @@ impl StateJudge {
     /// `cut_after`, power is lost again after this many writes of the layers' recovery.
     /// Errors: if the state contains something that this tool does not support: then no level is at fault.
     pub fn recover(
-        &mut self, explorer: &Explorer, state: &CrashState, wanted: &[&str], tree: Option<&str>,
-        cut_after: Option<usize>,
+        &mut self, explorer: &Explorer, state: &CrashState, wanted: &[&str], tree: Option<&str>, cut_after: Option<usize>,
     ) -> Result<RecoveredState> {
         let header = explorer.run().header();
         let view = explorer.view(state);
-        let broken = |promise, detail| {
-            Ok(RecoveredState::broken(StateViolation { level: PromiseLevel::Layer, promise, detail }))
-        };
+        let broken = |promise, detail| Ok(RecoveredState::broken(StateViolation { level: PromiseLevel::Layer, promise, detail }));
         let host = match HostView::recover(view, (&header.layers, &header.below()), header.sectors, cut_after)? {
             Ok(host) => host,
             Err(error) => return broken("recovery", format!("the layers do not recover: {error}")),

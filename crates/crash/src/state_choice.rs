@@ -162,9 +162,8 @@ pub(crate) fn choose(way: ChoiceMethod, most: usize, atoms: &[&[UnpromisedWrite]
 }
 
 fn boundary(atoms: &[&[UnpromisedWrite]], all: &dyn Fn() -> Levels, none: &dyn Fn() -> Levels) -> Vec<Levels> {
-    let complete = |writes: &&[UnpromisedWrite]| {
-        writes.iter().rposition(|write| write.complete > 0).map_or(0, |place| place as u16 + 1)
-    };
+    let complete =
+        |writes: &&[UnpromisedWrite]| writes.iter().rposition(|write| write.complete > 0).map_or(0, |place| place as u16 + 1);
     let newest = atoms.iter().filter_map(|writes| writes.last()).map(|write| write.version).max();
     let newest = newest.map(|newest| with_one_write(atoms, (newest, false)));
     let garbled = atoms.iter().flat_map(|writes| writes.iter()).filter(|write| write.garbled);
@@ -189,10 +188,8 @@ type Omission = Vec<(usize, u16)>;
 /// Returns the omission of each write of an atom, and of each command that writes several atoms. A write that may be garbled is
 /// garbled if only its data is omitted.
 fn omissions(atoms: &[&[UnpromisedWrite]]) -> Vec<Omission> {
-    let single = atoms
-        .iter()
-        .enumerate()
-        .flat_map(|(atom, writes)| (0..writes.len()).map(move |level| vec![(atom, level as u16)]));
+    let single =
+        atoms.iter().enumerate().flat_map(|(atom, writes)| (0..writes.len()).map(move |level| vec![(atom, level as u16)]));
     let mut by_key: Vec<(Key, usize, u16)> = Vec::new();
     for (atom, writes) in atoms.iter().enumerate() {
         by_key.extend(writes.iter().enumerate().map(|(level, write)| (key(write), atom, level as u16)));
@@ -218,9 +215,8 @@ fn with_omission(mut levels: Levels, omission: &Omission) -> Levels {
 }
 
 fn with_one_write(atoms: &[&[UnpromisedWrite]], wanted: Key) -> Levels {
-    let level = |writes: &&[UnpromisedWrite]| {
-        writes.iter().position(|write| key(write) == wanted).map_or(0, |place| place as u16 + 1)
-    };
+    let level =
+        |writes: &&[UnpromisedWrite]| writes.iter().position(|write| key(write) == wanted).map_or(0, |place| place as u16 + 1);
     atoms.iter().map(level).collect()
 }
 

@@ -3,11 +3,11 @@
 use emmclab_base::{Nanos, Op, SECTOR_BYTES};
 
 use crate::events::{
-    BlockErased, BlockRetired, BoosterNotice, BoosterNoticeKind, CacheFlushed, CacheRead, CollectionPurpose,
-    CommandFetched, DataMoved, GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapConsulted,
-    MapHinted, MapLookedUp, MapMispredicted, MapPrefetched, MergeKind, Observer, OperationCause, PackedCommandArrived,
-    PageProgrammed, PageRead, PartOverwritten, UnitCached, UnitsFolded, UnitsPinned, UnitsTrimmed, UnplacedRead,
-    UnwrittenUnits, WokeUp, ZoneBufferTaken, ZoneChanged,
+    BlockErased, BlockRetired, BoosterNotice, BoosterNoticeKind, CacheFlushed, CacheRead, CollectionPurpose, CommandFetched,
+    DataMoved, GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapConsulted, MapHinted, MapLookedUp,
+    MapMispredicted, MapPrefetched, MergeKind, Observer, OperationCause, PackedCommandArrived, PageProgrammed, PageRead,
+    PartOverwritten, UnitCached, UnitsFolded, UnitsPinned, UnitsTrimmed, UnplacedRead, UnwrittenUnits, WokeUp, ZoneBufferTaken,
+    ZoneChanged,
 };
 use crate::zones::ZoneState;
 

@@ -105,9 +105,7 @@ impl Device {
     }
 
     #[inline(never)]
-    fn act_observed(
-        &mut self, work: DeviceOperation<'_>, observer: &mut dyn AnyObserver, units: bool,
-    ) -> Result<Option<Nanos>> {
+    fn act_observed(&mut self, work: DeviceOperation<'_>, observer: &mut dyn AnyObserver, units: bool) -> Result<Option<Nanos>> {
         if units {
             self.act_with(work, &mut DynObserver::<true>(observer))
         } else {
@@ -345,8 +343,7 @@ impl Device {
 
     /// Sectors of written data that fit into the volatile cache; 0 without a cache.
     pub fn cache_sectors(&self) -> u64 {
-        u64::from(self.controller.write_buffer.as_ref().map_or(0, |buffer| buffer.room))
-            * u64::from(self.geometry().unit_sectors)
+        u64::from(self.controller.write_buffer.as_ref().map_or(0, |buffer| buffer.room)) * u64::from(self.geometry().unit_sectors)
     }
 
     /// The kind of its interface.
@@ -391,9 +388,7 @@ impl Device {
                 if limit > 0 && erases >= u64::from(limit) {
                     return Err(Error::new(
                         ErrorClass::Config,
-                        format!(
-                            "the device would be worn out: a block would have {erases} erases, and its limit is {limit}"
-                        ),
+                        format!("the device would be worn out: a block would have {erases} erases, and its limit is {limit}"),
                     ));
                 }
                 worn.push((*block, u32::try_from(erases).unwrap_or(u32::MAX)));

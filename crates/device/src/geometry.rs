@@ -167,9 +167,7 @@ impl Geometry {
         let planes_per_chip = given.dies_per_chip * given.planes_per_die;
         let planes = chips * planes_per_chip;
         let usable = |groups: &[GroupGeometry]| {
-            let units = |group: &GroupGeometry| {
-                u64::from(group.blocks - group.spare_blocks) * u64::from(group.units_per_block())
-            };
+            let units = |group: &GroupGeometry| u64::from(group.blocks - group.spare_blocks) * u64::from(group.units_per_block());
             groups.iter().map(units).sum::<u64>() * u64::from(planes)
         };
         let counted = if settings.slc.mode == SlcMode::Cache { ordinary } else { groups.len() };
@@ -199,14 +197,10 @@ impl Geometry {
             unit_sectors: unit_kb * 1024 / SECTOR_BYTES as u32,
             unit_shift: (unit_kb * 1024 / SECTOR_BYTES as u32).trailing_zeros(),
             stride_shift: largest.next_power_of_two().trailing_zeros(),
-            logical_units: zones.map_or_else(
-                || ((usable(&groups[..counted]) + taken) as f64 / share).floor() as u32,
-                |zones| zones.end(),
-            ),
-            slc_units: zones.map_or_else(
-                || (usable(&groups[ordinary..counted]) as f64 / share).floor() as u32,
-                |zones| zones.first_unit,
-            ),
+            logical_units: zones
+                .map_or_else(|| ((usable(&groups[..counted]) + taken) as f64 / share).floor() as u32, |zones| zones.end()),
+            slc_units: zones
+                .map_or_else(|| (usable(&groups[ordinary..counted]) as f64 / share).floor() as u32, |zones| zones.first_unit),
             zones,
             stripe: stripe(&given, settings.allocation.order),
             groups,
@@ -247,8 +241,7 @@ impl Geometry {
 
     /// Number of sectors that all planes together erase at a time, with the largest blocks.
     pub fn erase_sectors(&self) -> u32 {
-        let block =
-            self.groups.iter().map(|group| u64::from(group.pages_per_block) * u64::from(group.page_bytes)).max();
+        let block = self.groups.iter().map(|group| u64::from(group.pages_per_block) * u64::from(group.page_bytes)).max();
         (u64::from(self.planes) * block.unwrap_or(0) / SECTOR_BYTES) as u32
     }
 

@@ -90,10 +90,9 @@ pub struct SettingChange {
 /// Whether a setting can change in a device in use.
 pub fn is_changeable(key: &str) -> bool {
     CHANGEABLE.iter().any(|known| match known.split_once('*') {
-        Some((start, end)) => key
-            .strip_prefix(start)
-            .and_then(|rest| rest.strip_suffix(end))
-            .is_some_and(|number| number.parse::<u32>().is_ok()),
+        Some((start, end)) => {
+            key.strip_prefix(start).and_then(|rest| rest.strip_suffix(end)).is_some_and(|number| number.parse::<u32>().is_ok())
+        }
         None => key == *known,
     })
 }
@@ -118,8 +117,7 @@ impl DeviceConfig {
                 let reason = REASONS.iter().find(|(pattern, _)| fits(pattern, &key));
                 let reason = reason.map_or(OTHERWISE, |(_, reason)| reason);
                 let problem = format!("`{key}` cannot change from {from} to {to} in a device in use: {reason}");
-                Err(Error::new(ErrorClass::Config, problem)
-                    .hint(format!("change one of these: {}", CHANGEABLE.join(", "))))
+                Err(Error::new(ErrorClass::Config, problem).hint(format!("change one of these: {}", CHANGEABLE.join(", "))))
             })
             .collect()
     }

@@ -49,12 +49,12 @@ mod superblock;
 pub use annotate::{Annotator, AnnotatorStatus};
 pub use disk::DiskReader;
 pub use files::{
-    Attribute, DirectoryEntry, Ext4FileKind, Ext4Filesystem, FileBlockRun, Inode, InodeFlags, InodeTable, ROOT,
-    TreeNode, WalkSummary,
+    Attribute, DirectoryEntry, Ext4FileKind, Ext4Filesystem, FileBlockRun, Inode, InodeFlags, InodeTable, ROOT, TreeNode,
+    WalkSummary,
 };
 pub use journal::{
     CommitBlock, FastCommitRecord, FastCommitRecords, FastCommitTag, JOURNAL_MAGIC, JournalChecksums, JournalFeatures,
-    JournalLocation, JournalRecord, JournalRecordKind, JournalRecovery, JournalReplaySummary, JournalSuperblock,
-    JournalTag, JournalTagFlags, JournalTags, LogFormat, ReplayedDisk, RevokedBlocks,
+    JournalLocation, JournalRecord, JournalRecordKind, JournalRecovery, JournalReplaySummary, JournalSuperblock, JournalTag,
+    JournalTagFlags, JournalTags, LogFormat, ReplayedDisk, RevokedBlocks,
 };
 pub use superblock::{Compat, Ext4Superblock, Incompat, RoCompat};

@@ -141,9 +141,9 @@ impl Ext4Superblock {
         let mut bytes = [0; BYTES];
         DiskStructure::Superblock.read(disk, OFFSET, &mut bytes)?;
         let mut out = Self::parse(&bytes, DiskStructure::Superblock, OFFSET)?;
-        let size = disk.size().map_err(|error| {
-            DiskStructure::Superblock.fault(OFFSET, format!("the size of the disk is unknown: {error}"))
-        })?;
+        let size = disk
+            .size()
+            .map_err(|error| DiskStructure::Superblock.fault(OFFSET, format!("the size of the disk is unknown: {error}")))?;
         if out.incompat.contains(Incompat::JOURNAL_DEV) {
             let hint = "name the device of the file system, and this one as its journal";
             return Err(DiskStructure::Superblock.unsupported(OFFSET, "this is a journal device").hint(hint));
@@ -236,9 +236,7 @@ impl Ext4Superblock {
         if self.inodes_per_group == 0 || self.inodes_per_group > bits {
             return fault(0x28, format!("{} inodes in a group", self.inodes_per_group));
         }
-        if self.groups() > u64::from(u32::MAX)
-            || u64::from(self.inodes) > self.groups() * u64::from(self.inodes_per_group)
-        {
+        if self.groups() > u64::from(u32::MAX) || u64::from(self.inodes) > self.groups() * u64::from(self.inodes_per_group) {
             return fault(0x0, format!("{} inodes in {} groups", self.inodes, self.groups()));
         }
         let inode = u32::from(self.inode_size);

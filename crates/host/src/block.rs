@@ -125,8 +125,7 @@ impl BlockLayer {
         if asked.op != Op::Flush {
             asked.sector = self.device_sector(asked.mount, asked.sector);
         }
-        let drain = self.barrier == BarrierMode::Drain
-            && (asked.op == Op::Flush || asked.flags.contains(RequestFlags::PREFLUSH));
+        let drain = self.barrier == BarrierMode::Drain && (asked.op == Op::Flush || asked.flags.contains(RequestFlags::PREFLUSH));
         if self.barrier == BarrierMode::Drain {
             asked.flags -= RequestFlags::PREFLUSH | RequestFlags::FUA;
         }
@@ -214,10 +213,7 @@ impl BlockLayer {
         for pool in 0..2 {
             while let Some(&request) = self.held_back[pool].front() {
                 // A merged request does not count for the limit.
-                if self.behind_barrier.is_empty()
-                    && !self.entries[request as usize].drain
-                    && self.merge(request, tasks, now)
-                {
+                if self.behind_barrier.is_empty() && !self.entries[request as usize].drain && self.merge(request, tasks, now) {
                     self.held_back[pool].pop_front();
                     continue;
                 }
@@ -258,14 +254,7 @@ impl BlockLayer {
         let entry = &self.entries[request as usize];
         let (sector, end) = (entry.sector, entry.sector + u64::from(entry.sectors));
         let waits_for = entry.op == Op::Read || entry.flags.contains(RequestFlags::SYNC);
-        self.elevator.insert(WaitingRequest {
-            request,
-            id: entry.id,
-            sector,
-            end,
-            read: entry.op == Op::Read,
-            sync: waits_for,
-        });
+        self.elevator.insert(WaitingRequest { request, id: entry.id, sector, end, read: entry.op == Op::Read, sync: waits_for });
     }
 
     /// Issues the next barrier if all earlier requests are complete, and the requests after it once it is complete.

@@ -628,10 +628,7 @@ mod tests {
     fn a_page_behind_others_in_memory_is_read_with_as_many_more() {
         let mut ahead = FileReadAhead::default();
         ahead.record_use(3);
-        assert_eq!(
-            ahead.window_for_missing(100, 1, 2, 32),
-            ReadAheadWindow { first: 100, pages: 3, marker: Some(102) }
-        );
+        assert_eq!(ahead.window_for_missing(100, 1, 2, 32), ReadAheadWindow { first: 100, pages: 3, marker: Some(102) });
         ahead.record_use(500);
         assert_eq!(ahead.window_for_missing(8, 1, 8, 32).pages, 17);
     }

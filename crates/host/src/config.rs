@@ -169,13 +169,7 @@ const ERAS: [(&str, HostConfig); 2] = [
             elevator: ElevatorKind::Cfq,
             barrier: BarrierMode::Drain,
             folder_sync_commits: false,
-            cpu: CpuCosts {
-                operation_ns: 3_000,
-                page_ns: 2_000,
-                request_ns: 20_000,
-                poll_ns: 20_000,
-                poll_interval_ns: 100_000,
-            },
+            cpu: CpuCosts { operation_ns: 3_000, page_ns: 2_000, request_ns: 20_000, poll_ns: 20_000, poll_interval_ns: 100_000 },
             ..LINUX_6
         },
     ),
@@ -228,12 +222,9 @@ impl HostConfig {
             }
         }
         if self.dirty_background_pct >= self.dirty_pct {
-            return Err(Error::new(
-                ErrorClass::Config,
-                "background write-back would begin only when writers already wait",
-            )
-            .of_field("dirty_background_pct", 0, self.dirty_background_pct.to_string().as_bytes())
-            .hint(format!("use less than `dirty_pct`, which is {}", self.dirty_pct)));
+            return Err(Error::new(ErrorClass::Config, "background write-back would begin only when writers already wait")
+                .of_field("dirty_background_pct", 0, self.dirty_background_pct.to_string().as_bytes())
+                .hint(format!("use less than `dirty_pct`, which is {}", self.dirty_pct)));
         }
         Ok(())
     }

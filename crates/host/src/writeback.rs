@@ -205,12 +205,7 @@ impl Flusher {
                 return StepOutcome::Wait(wait);
             }
             let before = core.cache.dirty();
-            write_pages(
-                core,
-                &mut **fs,
-                inode,
-                &WritebackRound { pages: TURN, ..WritebackRound::all(IoCause::WriteBack) },
-            );
+            write_pages(core, &mut **fs, inode, &WritebackRound { pages: TURN, ..WritebackRound::all(IoCause::WriteBack) });
             if core.cache.dirty() < before {
                 self.progress = true;
                 if core.cache.next_dirty(inode, 0).is_some() {

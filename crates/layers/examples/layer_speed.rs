@@ -174,11 +174,7 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
         memory = memory.max(resident_bytes().saturating_sub(before));
         counters = layer.counters();
     }
-    println!(
-        "{what}: {:.2} million requests/s, {:.2} MB more resident",
-        requests as f64 / best / 1e6,
-        memory as f64 / 1e6
-    );
+    println!("{what}: {:.2} million requests/s, {:.2} MB more resident", requests as f64 / best / 1e6, memory as f64 / 1e6);
     for (name, count) in counters.iter().filter(|(name, _)| name.contains("map") || name.contains("memory")) {
         println!("    {name} {count}");
     }

@@ -84,12 +84,8 @@ impl<D: SectorDisk> ImmediateStack<D> {
 
     /// Layers on disks of which nothing was read or written yet; [`ImmediateStack::wake`] must follow.
     pub fn stopped(layers: Vec<Box<dyn Layer>>, disks: Vec<D>) -> Self {
-        let level = |layer| ImmediateLevel {
-            layer,
-            in_flight: InFlightRequests::default(),
-            background: None,
-            layer_memory: Vec::new(),
-        };
+        let level =
+            |layer| ImmediateLevel { layer, in_flight: InFlightRequests::default(), background: None, layer_memory: Vec::new() };
         Self { levels: layers.into_iter().map(level).collect(), disks, next_id: 1, spare: Vec::new() }
     }
 
@@ -149,9 +145,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
     }
 
     /// Writes data; `notes` describe its blocks.
-    pub fn write_noted(
-        &mut self, sector: u64, modifiers: CommandFlags, notes: &[BlockNote], data: &mut [u8],
-    ) -> io::Result<()> {
+    pub fn write_noted(&mut self, sector: u64, modifiers: CommandFlags, notes: &[BlockNote], data: &mut [u8]) -> io::Result<()> {
         self.at_level(0, &request(Op::Write, sector, (data.len() / SECTOR) as u32, modifiers), notes, data)
     }
 
@@ -231,9 +225,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
         }
     }
 
-    fn at_level(
-        &mut self, level: usize, request: &HostRequest, notes: &[BlockNote], data: &mut [u8],
-    ) -> io::Result<()> {
+    fn at_level(&mut self, level: usize, request: &HostRequest, notes: &[BlockNote], data: &mut [u8]) -> io::Result<()> {
         let mut stuck = false;
         let mut running = loop {
             if let Some(running) = self.begin_at(level, request, notes) {

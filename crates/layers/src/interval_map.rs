@@ -26,11 +26,7 @@ impl LoggedExtent {
     /// The part between two sectors; the run must overlap them.
     fn clip(self, sector: u64, end: u64) -> Self {
         let first = self.sector.max(sector);
-        Self {
-            sector: first,
-            sectors: (self.end().min(end) - first) as u32,
-            place: self.place + (first - self.sector) as u32,
-        }
+        Self { sector: first, sectors: (self.end().min(end) - first) as u32, place: self.place + (first - self.sector) as u32 }
     }
 }
 

@@ -104,15 +104,7 @@ pub struct DisksBelow {
 impl DisksBelow {
     /// Disks of these sizes without zones. Disk 0 has a cache of 256 KB and reliable writes, and programs 16 KB at a time.
     pub const fn new(main: u64, second: Option<u64>) -> Self {
-        Self {
-            main,
-            second,
-            durable_writes: true,
-            program_sectors: 32,
-            cache_sectors: 512,
-            erase_sectors: 0,
-            zones: None,
-        }
+        Self { main, second, durable_writes: true, program_sectors: 32, cache_sectors: 512, erase_sectors: 0, zones: None }
     }
 }
 

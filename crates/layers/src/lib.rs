@@ -20,8 +20,8 @@ mod ressd;
 pub use advil::{Advil, AdvilSettings, HotPolicy, InvalidationMeasure};
 pub use immediate_stack::{ImmediateStack, RunningPlan, SectorDisk};
 pub use layer::{
-    BackgroundDecision, DeferReason, DiskZones, DisksBelow, HostRequest, InFlightRequests, Layer, PassThrough,
-    RecoveryReader, RequestDecision, ReservedArea,
+    BackgroundDecision, DeferReason, DiskZones, DisksBelow, HostRequest, InFlightRequests, Layer, PassThrough, RecoveryReader,
+    RequestDecision, ReservedArea,
 };
 pub use plan::{CommandPlan, MemoryCopy, MemoryRange, PlanBuffers, PlanCommand, PlanMemory, PlanStep};
 pub use registry::{LayerConfig, LayerKind, LayerSetting, build_stack, layers};

@@ -116,17 +116,11 @@ fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
     let disks = [below.main, below.second.unwrap_or(0)];
     if given.routing == PairRouting::Striping && !given.wrap_addresses && stripes.capacity(disks) == 0 {
         let smaller = ByteSize(disks[0].min(disks[1]).saturating_mul(512));
-        return refuse(
-            format!("layer `pair`: `chunk` is {chunk}, the smaller disk has {smaller}"),
-            "give a smaller chunk",
-        );
+        return refuse(format!("layer `pair`: `chunk` is {chunk}, the smaller disk has {smaller}"), "give a smaller chunk");
     }
     let border = given.border.map_or(below.main, ByteSize::sectors);
     if given.routing == PairRouting::ByFile && border > below.main && !given.wrap_addresses {
-        return refuse(
-            "layer `pair`: `border` is beyond the end of the device".to_owned(),
-            "give a smaller one, or none",
-        );
+        return refuse("layer `pair`: `border` is beyond the end of the device".to_owned(), "give a smaller one, or none");
     }
     Ok(Box::new(PairLayer {
         routing: given.routing,

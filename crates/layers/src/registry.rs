@@ -128,9 +128,8 @@ pub fn build_stack(configs: &[LayerConfig], bottom: &DisksBelow) -> Result<Vec<B
         let layer = (kind.build)(&config.settings, &below)?;
         // Disk 0 differs for each layer; the second device is the same for all.
         for area in layer.areas().into_iter().filter(|area| area.disk == 1) {
-            let meets = |other: &ReservedArea| {
-                area.sector < other.sector + other.sectors && other.sector < area.sector + area.sectors
-            };
+            let meets =
+                |other: &ReservedArea| area.sector < other.sector + other.sectors && other.sector < area.sector + area.sectors;
             if let Some((_, other)) = taken.iter().find(|(other, _)| meets(other)) {
                 return Err(Error::new(
                     ErrorClass::Config,

@@ -44,10 +44,7 @@ impl Default for RessdSettings {
 /// Returns the settings of Advil that ReSSD has too; unit, default and meaning are the same.
 fn ressd_settings() -> Vec<LayerSetting> {
     let own = settings_of::<RessdSettings>();
-    settings_of::<AdvilSettings>()
-        .into_iter()
-        .filter(|setting| own.iter().any(|own| own.name == setting.name))
-        .collect()
+    settings_of::<AdvilSettings>().into_iter().filter(|setting| own.iter().any(|own| own.name == setting.name)).collect()
 }
 
 fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {

@@ -29,9 +29,8 @@ impl FromStr for ClockPace {
             _ => text.strip_prefix('x').and_then(|factor| factor.parse::<f64>().ok()),
         };
         factor.filter(|factor| (1e-6..=1e6).contains(factor)).map(Self::Scaled).ok_or_else(|| {
-            Error::new(ErrorClass::Config, format!("the clock `{text}` is unknown")).hint(
-                "use real, free, or x and a factor from 0.000001 to 1000000: x0.1 is ten times as fast as real time",
-            )
+            Error::new(ErrorClass::Config, format!("the clock `{text}` is unknown"))
+                .hint("use real, free, or x and a factor from 0.000001 to 1000000: x0.1 is ten times as fast as real time")
         })
     }
 }

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use emmclab_base::{DeviceHealth, Error, ErrorClass, Nanos, Op, Result};
-use emmclab_device::{
-    BlockState, Device, DeviceCommand, DeviceConfig, NullObserver, Observer, SettingChange, StopReason,
-};
+use emmclab_device::{BlockState, Device, DeviceCommand, DeviceConfig, NullObserver, Observer, SettingChange, StopReason};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{LiveCompletion, LiveStack, ReplayMode, ReplayOptions, RunMeasurement, SimulationResult};
 use emmclab_serve::{BlockDeviceLimits, CompletionReceiver, RequestFailure, ServedCompletion, ServedRequest};
@@ -64,8 +62,8 @@ pub(crate) struct LiveCore {
 
 impl LiveCore {
     pub fn new(
-        (config, second): (&DeviceConfig, Option<&DeviceConfig>), layers: &[LayerConfig], stack: LiveStack,
-        clock: LiveClock, (recording, log): (Option<LiveRecording>, Option<RunLog>),
+        (config, second): (&DeviceConfig, Option<&DeviceConfig>), layers: &[LayerConfig], stack: LiveStack, clock: LiveClock,
+        (recording, log): (Option<LiveRecording>, Option<RunLog>),
     ) -> Result<Self> {
         let naming = (stack.reads_notes() || recording.is_some()).then(|| LiveAnnotator::of(&stack, layers));
         let measure = RunMeasurement::starting_at(stack.next_request());
@@ -121,8 +119,7 @@ impl LiveCore {
             self.changing_requests += u64::from(changes && refused.is_ok());
             // A discard of a part of a zone would be refused.
             let by_discard = self.stack.is_plain() && self.stack.device().zones().next().is_none();
-            let taken =
-                refused.and_then(|()| PendingLiveRequest::new(request, &self.limits, by_discard, to, &mut self.parts));
+            let taken = refused.and_then(|()| PendingLiveRequest::new(request, &self.limits, by_discard, to, &mut self.parts));
             match taken {
                 Ok(pending) => {
                     let number = self.next;
@@ -145,11 +142,7 @@ impl LiveCore {
             return Some(RequestFailure::Io);
         }
         if let Some(stop) = self.stack.stop() {
-            return Some(if stop == StopReason::Full && changes {
-                RequestFailure::NoSpace
-            } else {
-                RequestFailure::Io
-            });
+            return Some(if stop == StopReason::Full && changes { RequestFailure::NoSpace } else { RequestFailure::Io });
         }
         self.image_error.as_ref().filter(|_| changes).map(failure_of)
     }
@@ -460,15 +453,10 @@ impl LiveCore {
 
     /// Changes a setting of the device.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        if let Some(layer) =
-            key.split_once('.').and_then(|(name, _)| self.layers.iter().find(|layer| layer.name == name))
-        {
-            let problem = format!(
-                "`{key}` cannot change in a device in use: it determines the layout of the state of `{}`",
-                layer.name
-            );
-            return Err(Error::new(ErrorClass::Config, problem)
-                .hint("serve the device again with other settings of its layers"));
+        if let Some(layer) = key.split_once('.').and_then(|(name, _)| self.layers.iter().find(|layer| layer.name == name)) {
+            let problem =
+                format!("`{key}` cannot change in a device in use: it determines the layout of the state of `{}`", layer.name);
+            return Err(Error::new(ErrorClass::Config, problem).hint("serve the device again with other settings of its layers"));
         }
         let mut config = self.config.clone();
         config.set(key, value)?;
@@ -506,11 +494,9 @@ impl LiveCore {
         self.go_on();
         let hint = "make sure that no client sends requests during this, and serve with the clock `free`";
         if self.clock.pace() != ClockPace::Free || self.stack.open() > 0 {
-            return Err(Error::new(
-                ErrorClass::Config,
-                "layers are drained on a free clock, without requests in progress",
-            )
-            .hint(hint));
+            return Err(
+                Error::new(ErrorClass::Config, "layers are drained on a free clock, without requests in progress").hint(hint)
+            );
         }
         let now = self.clock.now();
         let done = self.stack.drain(now, &mut NullObserver)?;

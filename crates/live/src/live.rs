@@ -118,9 +118,8 @@ impl LiveDevice {
     /// lines are read from `input`, and each is answered by a byte to `answers`.
     /// Errors: if `input` cannot be read without waiting.
     pub fn follow(&self, input: OwnedFd, answers: Option<OwnedFd>) -> Result<()> {
-        let lines = WorkloadLines::new(input, answers).map_err(|error| {
-            Error::new(ErrorClass::Io, format!("the lines of the workload cannot be read: {error}"))
-        })?;
+        let lines = WorkloadLines::new(input, answers)
+            .map_err(|error| Error::new(ErrorClass::Io, format!("the lines of the workload cannot be read: {error}")))?;
         self.shared.core().follow(lines);
         Ok(())
     }

@@ -98,10 +98,7 @@ impl RunLog {
         };
         let second_sectors = match stack.second() {
             Some(second) if !ContractRules::of(second).write_through => {
-                return Err(refused(
-                    "the second device has a cache",
-                    "name one without, for example --device2 pcm-16mb",
-                ));
+                return Err(refused("the second device has a cache", "name one without, for example --device2 pcm-16mb"));
             }
             Some(_) if rules.fifo => {
                 return Err(refused("the device has a cache that keeps the order of writes", "name another device"));
@@ -210,10 +207,8 @@ impl LoggingPort {
     /// Logs a record of a command with its number in the log; does nothing if the number is no longer known.
     fn add<'a>(&self, number: u64, record: impl FnOnce(u64) -> CrashLogRecord<'a>) {
         let mut shared = lock(&self.shared);
-        let known = shared
-            .numbers
-            .as_ref()
-            .map_or(Some(number), |numbers| numbers.log_numbers[self.device].get(&number).copied());
+        let known =
+            shared.numbers.as_ref().map_or(Some(number), |numbers| numbers.log_numbers[self.device].get(&number).copied());
         if let Some(number) = known {
             shared.add(&record(number));
         }

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use emmclab_base::{CommandFlags, Op, SECTOR_BYTES};
-use emmclab_serve::{
-    BlockAction, BlockDeviceLimits, CompletionReceiver, RequestFailure, ServedCompletion, ServedRequest,
-};
+use emmclab_serve::{BlockAction, BlockDeviceLimits, CompletionReceiver, RequestFailure, ServedCompletion, ServedRequest};
 
 /// Maximum number of zero sectors written at once (1 MB).
 const ZERO_SECTORS: u32 = 2048;
@@ -72,10 +70,7 @@ impl PendingLiveRequest {
                 parts.push(StackCommand { op: Op::Write, sector, sectors, modifiers: modifiers.of(Op::Write), data });
             }
             BlockAction::Flush => {
-                parts.push(StackCommand {
-                    modifiers: modifiers.of(Op::Flush),
-                    ..StackCommand::without_data(Op::Flush, 0, 0)
-                });
+                parts.push(StackCommand { modifiers: modifiers.of(Op::Flush), ..StackCommand::without_data(Op::Flush, 0, 0) });
             }
             BlockAction::Discard { secure } => {
                 let op = if secure { Op::SecureErase } else { Op::Discard };

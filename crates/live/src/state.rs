@@ -88,8 +88,7 @@ pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
         if given.as_bool() == Some(false) {
             let name = &layer.name;
             let problem = format!("`{name}.recovery` is false: the layer would lose all data at the end of the run");
-            return Err(Error::new(ErrorClass::Config, problem)
-                .hint("leave it out; a live layer keeps what it needs to recover"));
+            return Err(Error::new(ErrorClass::Config, problem).hint("leave it out; a live layer keeps what it needs to recover"));
         }
     }
     Ok(all)
@@ -207,21 +206,14 @@ fn open_one<'a>(
     let old = if made { None } else { load(&state, config, layers)? };
     if !made && old.is_none() && !layers.is_empty() {
         let problem = "the image has no state file next to it, so its layers cannot be restored";
-        return Err(Error::new(ErrorClass::Config, problem)
-            .in_file(&state)
-            .hint("serve it without layers, or name a new image"));
+        return Err(Error::new(ErrorClass::Config, problem).in_file(&state).hint("serve it without layers, or name a new image"));
     }
     let (head, device) = match old {
         Some((head, device)) => (Some(head), device),
         None => (None, fresh.map_or_else(new, Ok)?),
     };
-    let mut opened = OpenedDevice {
-        part: StackDevice { config, device, image },
-        path: Some(path),
-        is_new: made,
-        head,
-        units_entered: 0,
-    };
+    let mut opened =
+        OpenedDevice { part: StackDevice { config, device, image }, path: Some(path), is_new: made, head, units_entered: 0 };
     if !made && !opened.is_clean() {
         opened.units_entered = enter(&mut opened.part.device, &opened.part.image)?;
     }
@@ -234,11 +226,8 @@ pub(crate) fn open(
 ) -> Result<(LiveStack, PreviousRun, ImageBackups)> {
     let (paths, second) = ([options.image.as_deref(), options.second_image.as_deref()], options.second.as_ref());
     if paths[1].is_some() != (paths[0].is_some() && second.is_some()) {
-        return Err(Error::new(
-            ErrorClass::Config,
-            "the contents of one device would be stored without those of the other",
-        )
-        .hint("name an image for each of two devices, or none"));
+        return Err(Error::new(ErrorClass::Config, "the contents of one device would be stored without those of the other")
+            .hint("name an image for each of two devices, or none"));
     }
     let replay = ReplayOptions { check: false, ..options.replay.clone() };
     let mut former = ImageBackups { images: Vec::new(), is_needed: true };
@@ -342,9 +331,8 @@ fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Op
         return Err(damaged());
     }
     let content = zstd::decode_all(file).map_err(|_| damaged())?;
-    let parts = content
-        .split_first_chunk()
-        .and_then(|(length, rest)| rest.split_at_checked(u32::from_le_bytes(*length) as usize));
+    let parts =
+        content.split_first_chunk().and_then(|(length, rest)| rest.split_at_checked(u32::from_le_bytes(*length) as usize));
     let (head, tables) = parts.ok_or_else(damaged)?;
     let head: StateFileHeader = serde_json::from_slice(head).map_err(|_| damaged())?;
     // Settings that can change in a device in use may also be changed between two runs.

@@ -146,8 +146,7 @@ impl RefusalsByRule {
     /// Counts a request at `sector` that was refused with this error. Errors that differ only in their numbers belong to the same rule.
     pub fn count(&mut self, error: &Error, sector: u64) {
         let rule: String = error.problem().chars().filter(|character| !character.is_ascii_digit()).collect();
-        let first =
-            || RefusedRequests { requests: 0, first: format!("{} (request at sector {sector})", error.problem()) };
+        let first = || RefusedRequests { requests: 0, first: format!("{} (request at sector {sector})", error.problem()) };
         self.0.entry(rule).or_insert_with(first).requests += 1;
     }
 

@@ -139,8 +139,7 @@ impl LiveRecording {
             return Ok(false);
         }
         if let Some(note) = self.header.note.as_mut().filter(|_| !changes.is_empty()) {
-            let each =
-                changes.iter().map(|SettingChange { at_s, key, to, .. }| format!("{key} = {to} from {at_s:.3} s on"));
+            let each = changes.iter().map(|SettingChange { at_s, key, to, .. }| format!("{key} = {to} from {at_s:.3} s on"));
             note.push_str("; settings changed: ");
             note.push_str(&each.collect::<Vec<_>>().join(", "));
         }

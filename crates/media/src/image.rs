@@ -81,12 +81,9 @@ impl RawImage {
             made = true;
         } else if found != needed {
             let found = ByteCount(found);
-            return Err(Error::new(
-                ErrorClass::Config,
-                format!("the image holds {found} and the device {}", ByteCount(needed)),
-            )
-            .in_file(path)
-            .hint("name the device that the image was made with, or another image"));
+            return Err(Error::new(ErrorClass::Config, format!("the image holds {found} and the device {}", ByteCount(needed)))
+                .in_file(path)
+                .hint("name the device that the image was made with, or another image"));
         }
         Ok((Self { file, sectors, path: Some(path.to_owned()) }, made))
     }

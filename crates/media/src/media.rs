@@ -5,9 +5,7 @@ use std::collections::BinaryHeap;
 use std::io;
 
 use emmclab_base::{Nanos, SECTOR_BYTES, SectorRangeMap};
-use emmclab_device::{
-    CacheLie, Device, LateTrims, Lpn, Observer, OperationCause, PageProgrammed, UnitCached, UnitsTrimmed,
-};
+use emmclab_device::{CacheLie, Device, LateTrims, Lpn, Observer, OperationCause, PageProgrammed, UnitCached, UnitsTrimmed};
 use rustc_hash::FxHashMap;
 
 use crate::image::{DataRun, RawImage};

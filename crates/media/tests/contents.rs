@@ -67,10 +67,7 @@ fn sector_of(version: Version) -> [u8; SECTOR] {
     let mut sector = [0; SECTOR];
     for (i, word) in sector.chunks_exact_mut(4).enumerate() {
         word.copy_from_slice(
-            &(version as u32)
-                .wrapping_mul(2_654_435_761)
-                .wrapping_add(if version == 0 { 0 } else { i as u32 })
-                .to_le_bytes(),
+            &(version as u32).wrapping_mul(2_654_435_761).wrapping_add(if version == 0 { 0 } else { i as u32 }).to_le_bytes(),
         );
     }
     if version == 0 { [0; SECTOR] } else { sector }

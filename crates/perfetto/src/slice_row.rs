@@ -83,9 +83,7 @@ impl SliceRow {
     }
 
     #[cold]
-    fn crowded<W: Write>(
-        &mut self, tracks: &mut TrackWriter<W>, slice: &TrackSlice<'_>, length: Nanos,
-    ) -> io::Result<()> {
+    fn crowded<W: Write>(&mut self, tracks: &mut TrackWriter<W>, slice: &TrackSlice<'_>, length: Nanos) -> io::Result<()> {
         let mut arguments = slice.arguments.to_vec();
         arguments.push(("duration_ns", crate::ArgumentValue::Time(length)));
         self.instant(tracks, slice.begin, (slice.name, slice.category), &arguments)
@@ -94,8 +92,7 @@ impl SliceRow {
     /// Draws an event without a length, with its name and category. An instant before the last one of the row is drawn at the time of the
     /// last one.
     pub fn instant<W: Write>(
-        &mut self, tracks: &mut TrackWriter<W>, at: Nanos, name: (&'static str, &'static str),
-        arguments: &[Argument<'_>],
+        &mut self, tracks: &mut TrackWriter<W>, at: Nanos, name: (&'static str, &'static str), arguments: &[Argument<'_>],
     ) -> io::Result<()> {
         let lane = if let Some(lane) = &mut self.instants {
             lane

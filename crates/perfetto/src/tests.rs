@@ -10,9 +10,7 @@ use proptest::prelude::*;
 use prost::Message;
 
 use crate::messages::{CounterValue, TracePacket, TrackDescriptor, TrackEventType};
-use crate::{
-    ArgumentValue, DrawnRequest, MOST_LANES, RequestTracks, SliceRow, ThroughputCounter, TrackSlice, TrackWriter,
-};
+use crate::{ArgumentValue, DrawnRequest, MOST_LANES, RequestTracks, SliceRow, ThroughputCounter, TrackSlice, TrackWriter};
 
 #[derive(Clone, PartialEq, Message)]
 struct EncodedTrace {

@@ -8,9 +8,9 @@ use prost::Message;
 use rustc_hash::FxHashMap;
 
 use crate::messages::{
-    AnnotationValue, BOOT, ClockReading, ClockSnapshot, CounterDescriptor, CounterValue, DebugAnnotation, EXPLICIT,
-    InternedData, InternedName, MERGE_BY_KEY, MERGE_NONE, NEEDS_STATE, PACKET, ProcessDescriptor, REALTIME,
-    STATE_CLEARED, ThreadDescriptor, TracePacket, TrackDescriptor, TrackEvent, TrackEventType,
+    AnnotationValue, BOOT, ClockReading, ClockSnapshot, CounterDescriptor, CounterValue, DebugAnnotation, EXPLICIT, InternedData,
+    InternedName, MERGE_BY_KEY, MERGE_NONE, NEEDS_STATE, PACKET, ProcessDescriptor, REALTIME, STATE_CLEARED, ThreadDescriptor,
+    TracePacket, TrackDescriptor, TrackEvent, TrackEventType,
 };
 
 /// The one sequence of packets; 0 would be none.
@@ -86,11 +86,8 @@ impl<W: Write> TrackWriter<W> {
             categories: InternedNumbers::default(),
             arguments: InternedNumbers::default(),
         };
-        let first = TracePacket {
-            sequence_flags: Some(STATE_CLEARED),
-            first_packet_on_sequence: Some(true),
-            ..TracePacket::default()
-        };
+        let first =
+            TracePacket { sequence_flags: Some(STATE_CLEARED), first_packet_on_sequence: Some(true), ..TracePacket::default() };
         tracks.packet(first)?;
         Ok(tracks)
     }

@@ -158,13 +158,13 @@ pub(crate) fn rank_correlation(table: &[&[u64]]) -> Option<f64> {
         counts.iter().map(rank).collect::<Vec<_>>()
     };
     let (rows, columns) = (centred(&of_rows), centred(&of_columns));
-    let spread = |ranks: &[f64], counts: &[u64]| {
-        ranks.iter().zip(counts).map(|(rank, count)| rank * rank * *count as f64).sum::<f64>()
-    };
+    let spread =
+        |ranks: &[f64], counts: &[u64]| ranks.iter().zip(counts).map(|(rank, count)| rank * rank * *count as f64).sum::<f64>();
     let both = spread(&rows, &of_rows) * spread(&columns, &of_columns);
-    let together = table.iter().zip(&rows).map(|(counts, row)| {
-        row * counts.iter().zip(&columns).map(|(count, column)| column * *count as f64).sum::<f64>()
-    });
+    let together = table
+        .iter()
+        .zip(&rows)
+        .map(|(counts, row)| row * counts.iter().zip(&columns).map(|(count, column)| column * *count as f64).sum::<f64>());
     (both > 0.0).then(|| together.sum::<f64>() / both.sqrt())
 }
 

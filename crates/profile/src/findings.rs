@@ -241,9 +241,7 @@ fn served_at_once(context: &FindingInputs) -> Verdict {
         measured,
         measured >= NO_WAIT_PCT,
         format!("response time is mostly service time: a request finds {depth:.2} others on average"),
-        format!(
-            "requests wait for each other: one finds {depth:.2} others on average, so queueing and scheduling matter"
-        ),
+        format!("requests wait for each other: one finds {depth:.2} others on average, so queueing and scheduling matter"),
     ))
 }
 
@@ -384,8 +382,7 @@ fn fast_pages(context: &FindingInputs) -> Verdict {
     Some(either(
         measured,
         measured >= SMALL_PCT,
-        "a part of the flash in SLC mode for small writes speeds up most requests, at half that part's capacity"
-            .to_owned(),
+        "a part of the flash in SLC mode for small writes speeds up most requests, at half that part's capacity".to_owned(),
         "too few small requests for SLC-mode pages to be worth half their capacity".to_owned(),
     ))
 }

@@ -5,8 +5,7 @@ use emmclab_trace::{ByteCount, Nanos, Op, RecordedFeatures, Request, RequestFlag
 use crate::bins::{DoublingBins, HdrDistribution, QuarterOctaveBins, pct, rank_correlation, size_label, time_label};
 use crate::elapsed;
 use crate::report::{
-    AlignmentRow, FlagRow, LatencyRow, OperationPercentileRow, OperationRow, RequestSizeRow, ResponseBySizeRow,
-    ThroughputRow,
+    AlignmentRow, FlagRow, LatencyRow, OperationPercentileRow, OperationRow, RequestSizeRow, ResponseBySizeRow, ThroughputRow,
 };
 
 /// Sectors per KB; sizes are stored in sectors.
@@ -202,8 +201,7 @@ impl OperationStatistics {
                 mb_per_s: rate.sectors as f64 * SECTOR_BYTES as f64 / (rate.ns as f64 / 1e9) / MB,
                 mean_mb_per_s: mean(rate.bytes_per_s, rate.requests),
                 exact_requests: rate.exact_requests,
-                exact_mean_mb_per_s: (rate.exact_requests > 0)
-                    .then(|| mean(rate.exact_bytes_per_s, rate.exact_requests)),
+                exact_mean_mb_per_s: (rate.exact_requests > 0).then(|| mean(rate.exact_bytes_per_s, rate.exact_requests)),
             }
         })
     }
@@ -331,12 +329,10 @@ impl FlagCounters {
         if all == 0 {
             return Vec::new();
         }
-        let with = |bit: usize| -> u64 {
-            (0..COMBINATIONS).filter(|flags| flags >> bit & 1 == 1).map(|at| self.by_flags[at]).sum()
-        };
+        let with =
+            |bit: usize| -> u64 { (0..COMBINATIONS).filter(|flags| flags >> bit & 1 == 1).map(|at| self.by_flags[at]).sum() };
         let shown = RequestFlags::NAMES.into_iter().enumerate().filter(|(_, name)| !NOT_SHOWN.contains(name));
-        let named =
-            shown.map(|(bit, name)| (name, with(bit), recorded.map(|recorded| recorded.has(RequestFlags(1 << bit)))));
+        let named = shown.map(|(bit, name)| (name, with(bit), recorded.map(|recorded| recorded.has(RequestFlags(1 << bit)))));
         let flushes = (Op::Flush.name(), self.flushes, recorded.map(|recorded| recorded.has_op(Op::Flush)));
         std::iter::once(flushes)
             .chain(named)
@@ -398,8 +394,7 @@ impl AlignmentCounters {
     pub fn rows(&self) -> Vec<AlignmentRow> {
         let mut rows = Vec::new();
         for (op, way) in [Op::Read, Op::Write].into_iter().zip(&self.0) {
-            let count =
-                |start: usize, size: usize| -> u64 { way.classes[start..].iter().flat_map(|row| &row[size..]).sum() };
+            let count = |start: usize, size: usize| -> u64 { way.classes[start..].iter().flat_map(|row| &row[size..]).sum() };
             let requests = count(0, 0);
             for (shift, pages) in PAGE_SHIFTS.into_iter().zip(way.pages) {
                 let least = shift as usize;

@@ -37,14 +37,7 @@ pub struct GcCost {
 
 impl Default for GcCost {
     fn default() -> Self {
-        Self {
-            page_kb: 4,
-            pages_per_block: 1_024,
-            valid_pct: 50,
-            page_read_us: 160,
-            page_write_us: 1_385,
-            block_erase_us: 3_800,
-        }
+        Self { page_kb: 4, pages_per_block: 1_024, valid_pct: 50, page_read_us: 160, page_write_us: 1_385, block_erase_us: 3_800 }
     }
 }
 

@@ -398,9 +398,7 @@ impl PageTable {
 
     /// All allocated leaves with their device and number, in no particular order.
     pub fn leaves(&self) -> impl Iterator<Item = (u32, u64, &Leaf)> {
-        let near = (0..)
-            .zip(&self.near)
-            .flat_map(|(space, near)| (0..).zip(near).map(move |(number, id)| (space, number, *id)));
+        let near = (0..).zip(&self.near).flat_map(|(space, near)| (0..).zip(near).map(move |(number, id)| (space, number, *id)));
         let far = self.far.iter().map(|(&(space, number), &id)| (space, number, id));
         near.chain(far).filter(|(_, _, id)| *id > 0).map(|(space, number, id)| {
             let place = id as usize - 1;

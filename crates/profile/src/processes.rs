@@ -173,10 +173,8 @@ impl IoShare {
     }
 
     fn row(&self, all: &Self, times: &SparseHistogram, percentiles: &[f64]) -> ShareRow {
-        let percentile = |percentile: &f64| SharePercentile {
-            percentile: *percentile,
-            response_ms: times.percentile_ms(*percentile),
-        };
+        let percentile =
+            |percentile: &f64| SharePercentile { percentile: *percentile, response_ms: times.percentile_ms(*percentile) };
         ShareRow {
             reads: self.reads,
             writes: self.writes,

@@ -2,9 +2,7 @@
 
 use std::hint::black_box;
 
-use emmclab_trace::{
-    ArrivalGaps, Batch, Error, ErrorClass, Ledger, Nanos, Op, RecordedActivity, Request, Result, TraceHeader,
-};
+use emmclab_trace::{ArrivalGaps, Batch, Error, ErrorClass, Ledger, Nanos, Op, RecordedActivity, Request, Result, TraceHeader};
 use serde::Serialize;
 
 use crate::arrivals::ArrivalCounters;
@@ -59,12 +57,7 @@ pub struct Profile {
 impl Profile {
     /// An empty profile.
     pub fn new(options: ProfileOptions) -> Self {
-        Self {
-            queue: QueueStatistics::new(options.gc),
-            timeline: IoTimeline::new(options.bin),
-            options,
-            ..Self::default()
-        }
+        Self { queue: QueueStatistics::new(options.gc), timeline: IoTimeline::new(options.bin), options, ..Self::default() }
     }
 
     /// Also divides the waits for durability of this recording into parts. Such a profile is not merged with others.
@@ -147,8 +140,7 @@ impl Profile {
     /// continue; figures over time are overlaid from a common start.
     /// Errors: [`ErrorClass::Order`] if the next piece begins before this one ends.
     pub fn merge(&mut self, other: Self, join: MergeRelation) -> Result<()> {
-        if let (MergeRelation::Consecutive, Some(last), Some(first)) =
-            (join, self.arrivals.last(), other.arrivals.first())
+        if let (MergeRelation::Consecutive, Some(last), Some(first)) = (join, self.arrivals.last(), other.arrivals.first())
             && first < last
         {
             let message = format!("the next piece begins {} before this one ends", last - first);
@@ -288,14 +280,10 @@ impl Profile {
     }
 
     fn figures(
-        &self, all: &OperationStatistics, tables: &PaperTables, waits: &WaitStatistics, header: &TraceHeader,
-        ledger: &Ledger,
+        &self, all: &OperationStatistics, tables: &PaperTables, waits: &WaitStatistics, header: &TraceHeader, ledger: &Ledger,
     ) -> FigureRows {
-        let by_op = [
-            (Op::Read.name(), self.operations.of(Op::Read)),
-            (Op::Write.name(), self.operations.of(Op::Write)),
-            ("all", all),
-        ];
+        let by_op =
+            [(Op::Read.name(), self.operations.of(Op::Read)), (Op::Write.name(), self.operations.of(Op::Write)), ("all", all)];
         let origin = self.origin();
         let over_time = self.timeline.rows(origin, self.pages.working_set().unwrap_or_default());
         FigureRows {

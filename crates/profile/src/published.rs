@@ -214,15 +214,14 @@ impl<'a> CsvTable<'a> {
 impl CsvRecord<'_> {
     fn text(&self, column: &str) -> Result<&str> {
         let at = self.columns.iter().position(|name| *name == column);
-        at.and_then(|at| self.fields.get(at)).copied().ok_or_else(|| {
-            Error::new(ErrorClass::Syntax, format!("the table has no column `{column}`")).at_line(self.line)
-        })
+        at.and_then(|at| self.fields.get(at))
+            .copied()
+            .ok_or_else(|| Error::new(ErrorClass::Syntax, format!("the table has no column `{column}`")).at_line(self.line))
     }
 
     fn number(&self, column: &str) -> Result<f64> {
         let text = self.text(column)?;
-        text.parse().map_err(|_| {
-            Error::new(ErrorClass::Value, "is not a number").of_field(column, 0, text.as_bytes()).at_line(self.line)
-        })
+        text.parse()
+            .map_err(|_| Error::new(ErrorClass::Value, "is not a number").of_field(column, 0, text.as_bytes()).at_line(self.line))
     }
 }

@@ -104,8 +104,7 @@ impl ReissueCounters {
     /// Finds the first issue of a request that was issued again.
     fn add_second(&mut self, second: &Request) {
         let same = |first: &&FirstIssue| {
-            (first.sector, first.sectors, first.op, first.device)
-                == (second.sector, second.sectors, second.op, second.device)
+            (first.sector, first.sectors, first.op, first.device) == (second.sector, second.sectors, second.op, second.device)
         };
         if let Some(first) = self.recent.iter().rev().find(same) {
             self.reissues_by_bin[first.bin as usize] += 1;

@@ -364,8 +364,7 @@ mod tests {
         (0..3).for_each(|_| reuse.add(0, 0..pages));
         assert!(reuse.sampling() >= 16);
         let rows = reuse.rows();
-        let within: f64 =
-            rows.iter().filter(|row| row.low_kb >= 4 << 17 && row.high_kb.is_some()).map(|row| row.pct).sum();
+        let within: f64 = rows.iter().filter(|row| row.low_kb >= 4 << 17 && row.high_kb.is_some()).map(|row| row.pct).sum();
         // Two of three rounds have a distance of 399,999 pages.
         assert!((within - 66.7).abs() < 2.0, "{rows:?}");
     }

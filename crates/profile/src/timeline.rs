@@ -1,8 +1,6 @@
 //! I/O, queue depth and working set over time, and a picture of requests by time and address of at most 64 x 64 cells.
 
-use emmclab_timeline::{
-    BinContent, BinWidth, CoarseningBins, DataDirection, OverTimeBin, OverTimeRow, RequestsOverTime,
-};
+use emmclab_timeline::{BinContent, BinWidth, CoarseningBins, DataDirection, OverTimeBin, OverTimeRow, RequestsOverTime};
 use emmclab_trace::{Nanos, Op, Request};
 
 use crate::elapsed;

@@ -230,8 +230,7 @@ impl DelayHistograms {
         // A range may span the threshold. The bounds are the first range that is mostly delayed, and the last range before it that is
         // mostly not.
         let asleep = (0..GAP_BINS).find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct >= MOSTLY_PCT))?;
-        let awake =
-            (0..asleep).rev().find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct <= 100.0 - MOSTLY_PCT))?;
+        let awake = (0..asleep).rev().find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct <= 100.0 - MOSTLY_PCT))?;
         let edge_ms = |ns: u64| Some(ns as f64 / 1e6);
         Some(PowerSaving {
             found: true,

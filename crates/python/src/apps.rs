@@ -4,8 +4,8 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use emmclab_apps::{
-    AppProgram, HostSetup, LearnOptions, ProgramRunOptions, ThreadState, WhatIfTarget, learn, prepare_live,
-    preset_names, preset_text, run_live, run_simulated,
+    AppProgram, HostSetup, LearnOptions, ProgramRunOptions, ThreadState, WhatIfTarget, learn, prepare_live, preset_names,
+    preset_text, run_live, run_simulated,
 };
 use emmclab_replay::{ClosedLoop, ReplayOptions, RequestRows, RunRecorder, RunTracks, Simulation};
 use emmclab_trace::{Error, InputFile, Nanos, SECTOR_BYTES};
@@ -190,8 +190,8 @@ impl RunOptionsInput {
 pub(crate) fn run_app(
     py: Python<'_>, program: &PyProgram, host: &PyHostSetup, config: &PyDeviceConfig,
     options: OptionsFromPython<RunOptionsInput>, replay: OptionsFromPython<ReplayOptions>, images: Option<PathBuf>,
-    images_limit: Option<u64>, layers: Option<LayerOptionList>, second: Option<&PyDeviceConfig>,
-    perfetto: Option<PathBuf>, events: Option<PathBuf>, about: Option<String>,
+    images_limit: Option<u64>, layers: Option<LayerOptionList>, second: Option<&PyDeviceConfig>, perfetto: Option<PathBuf>,
+    events: Option<PathBuf>, about: Option<String>,
 ) -> PyResult<String> {
     let second = second.map(PyDeviceConfig::settings);
     run(py, || {

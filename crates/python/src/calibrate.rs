@@ -13,8 +13,7 @@ use crate::reader::PyReader;
 /// Fits a preset to the service times of a trace; the result as JSON.
 #[pyfunction]
 pub(crate) fn calibrate_trace(
-    py: Python<'_>, reader: PyRef<'_, PyReader>, name: String, source: String, capacity_gb: u32, seed: u64,
-    skip_packed: bool,
+    py: Python<'_>, reader: PyRef<'_, PyReader>, name: String, source: String, capacity_gb: u32, seed: u64, skip_packed: bool,
 ) -> PyResult<String> {
     let inputs = PyReader::inputs_of_one_device(&[reader]);
     run(py, || {

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use emmclab_crash::log::{CommandPort, dm_log_writes};
 use emmclab_crash::{
-    ChoiceMethods, CrashLogIndex, CrashState, CutLines, ExploreOptions, Explorer, HostView, PromiseLevel,
-    PromiseViolation, RecoveredState, RecoveryReadCache, RunEvent, StateJudge, StateViolation, journal_rules,
+    ChoiceMethods, CrashLogIndex, CrashState, CutLines, ExploreOptions, Explorer, HostView, PromiseLevel, PromiseViolation,
+    RecoveredState, RecoveryReadCache, RunEvent, StateJudge, StateViolation, journal_rules,
 };
 use emmclab_trace::{AtomicFile, Error, ErrorClass, SECTOR_BYTES, open_seekable};
 use pyo3::prelude::*;
@@ -78,8 +78,7 @@ impl PromiseBreach {
             found => format!("the data of command {}", number(*found)),
         };
         let promised = number(*version);
-        let detail =
-            format!("{sectors} sectors from {sector} on contain {held}; the data of command {promised} is promised");
+        let detail = format!("{sectors} sectors from {sector} on contain {held}; the data of command {promised} is promised");
         Self { level: PromiseLevel::Device.name(), promise: promise.name(), detail }
     }
 }
@@ -144,9 +143,7 @@ impl PyCrashRun {
     /// Commands that arrived at the device between two moments of the log, in order: number, operation, first sector, sectors, flags as
     /// words, arrival and completion in nanoseconds.
     #[expect(clippy::type_complexity, reason = "a row of a table for Python")]
-    fn commands(
-        &self, from: usize, to: usize,
-    ) -> Vec<(u64, &'static str, u64, u32, Vec<&'static str>, i64, Option<i64>)> {
+    fn commands(&self, from: usize, to: usize) -> Vec<(u64, &'static str, u64, u32, Vec<&'static str>, i64, Option<i64>)> {
         let commands = self.run.commands(CommandPort::Device);
         let moments = self.run.moments().get(from..to.min(self.run.moments().len())).unwrap_or_default();
         let mut rows = Vec::new();
@@ -174,9 +171,7 @@ impl PyCrashRun {
 
     /// The violations of the rules of the journal by the commands: moment, rule, transaction, detail.
     #[pyo3(signature = (from_mark=None))]
-    fn journal_rules(
-        &self, py: Python<'_>, from_mark: Option<&str>,
-    ) -> PyResult<Vec<(usize, &'static str, u32, String)>> {
+    fn journal_rules(&self, py: Python<'_>, from_mark: Option<&str>) -> PyResult<Vec<(usize, &'static str, u32, String)>> {
         run(py, || {
             let from = from_mark.map_or(0, |mark| self.run.after_mark(mark));
             let breaks = journal_rules(&self.run, from)?;
@@ -303,10 +298,8 @@ impl PyExplorer {
         let Self { explorer, judge, state, .. } = self;
         let Some(state) = state else { return Ok((None, Vec::new(), None, 0)) };
         let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-        let recovered =
-            judge.recover(explorer, state, &wanted, tree, cut_after).map_err(|error| to_python(py, &error))?;
-        let problem =
-            recovered.problem.map(|problem| run(py, || to_json(&PromiseBreach::from(problem)))).transpose()?;
+        let recovered = judge.recover(explorer, state, &wanted, tree, cut_after).map_err(|error| to_python(py, &error))?;
+        let problem = recovered.problem.map(|problem| run(py, || to_json(&PromiseBreach::from(problem)))).transpose()?;
         let files = recovered.files.into_iter().map(|file| file.map(|data| PyBytes::new(py, &data)));
         let tree = recovered.tree.map(|nodes| nodes.iter().map(|node| node_of(py, node)).collect());
         Ok((problem, files.collect(), tree, recovered.layer_writes))
@@ -433,9 +426,7 @@ fn read_image(image: &Path, wanted: &[String], tree: Option<&str>) -> Result<Rec
     let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
     let read = StateJudge::default().files(&file, &wanted, tree)?;
     match read.problem {
-        Some(problem) => {
-            Err(Error::new(ErrorClass::Value, format!("Linux does not mount the image: {}", problem.detail)))
-        }
+        Some(problem) => Err(Error::new(ErrorClass::Value, format!("Linux does not mount the image: {}", problem.detail))),
         None => Ok(read),
     }
 }

@@ -30,8 +30,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use crate::apps::{
-        PyHostSetup, PyProgram, app_presets, app_schema, app_states, app_text, host_presets, learn_app, prepare_app,
-        run_app, run_app_live,
+        PyHostSetup, PyProgram, app_presets, app_schema, app_states, app_text, host_presets, learn_app, prepare_app, run_app,
+        run_app_live,
     };
     #[pymodule_export]
     use crate::batch::PyBatch;
@@ -49,8 +49,7 @@ mod _core {
     use crate::profile::{PyJournalProfiler, PyProfiler, published_csv, published_tables};
     #[pymodule_export]
     use crate::reader::{
-        PyFrame, PyReader, PyUnpacked, check_parquet, csv_columns, file_kinds, formats, ledger_labels, row_groups,
-        trace_columns,
+        PyFrame, PyReader, PyUnpacked, check_parquet, csv_columns, file_kinds, formats, ledger_labels, row_groups, trace_columns,
     };
     #[pymodule_export]
     use crate::record::PyRecorder;
@@ -60,8 +59,8 @@ mod _core {
     use crate::schemas::schemas;
     #[pymodule_export]
     use crate::simulate::{
-        PyDeviceConfig, PyDirectIo, PyPrecondition, PySimulation, bandwidths, check_traces, device_presets,
-        device_schema, fitted_figures, layer_kinds, precondition, preconditioned_bytes, replay_defaults,
+        PyDeviceConfig, PyDirectIo, PyPrecondition, PySimulation, bandwidths, check_traces, device_presets, device_schema,
+        fitted_figures, layer_kinds, precondition, preconditioned_bytes, replay_defaults,
     };
     #[pymodule_export]
     use crate::synth::{PyFitter, PyGeneratedTrace, PyWorkloadModel, benchmark_names, workload_presets};

@@ -11,8 +11,8 @@ use emmclab_live::{ClockPace, LiveDevice, LiveOptions};
 use emmclab_replay::ReplayOptions;
 use emmclab_serve::nbd::{ListenAddress, NbdExportOptions, NbdServer};
 use emmclab_serve::{
-    BlockDevice, CardSettings, FuseFile, HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions, MkfsOptions,
-    SdhciExport, SessionEvent, UblkOptions, delete_left_ublk,
+    BlockDevice, CardSettings, FuseFile, HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions, MkfsOptions, SdhciExport,
+    SessionEvent, UblkOptions, delete_left_ublk,
 };
 use emmclab_trace::{Error, ErrorClass};
 use pyo3::prelude::*;
@@ -37,9 +37,7 @@ impl LiveExports {
     /// Refuses a second block device of this host.
     fn check_free(&self) -> Result<(), Error> {
         match &self.disk {
-            Some(disk) => {
-                Err(Error::new(ErrorClass::Config, "the device is a block device already").in_file(disk.path()))
-            }
+            Some(disk) => Err(Error::new(ErrorClass::Config, "the device is a block device already").in_file(disk.path())),
             None => Ok(()),
         }
     }
@@ -103,9 +101,8 @@ impl PyLive {
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn new(
         py: Python<'_>, config: &PyDeviceConfig, options: OptionsFromPython<ReplayOptions>, clock: &str, think: bool,
-        layers: Option<LayerOptionList>, image: Option<PathBuf>, second: Option<&PyDeviceConfig>,
-        second_image: Option<PathBuf>, record: Option<PathBuf>, log: Option<PathBuf>, check: bool,
-        images: Option<PathBuf>, images_limit: Option<u64>,
+        layers: Option<LayerOptionList>, image: Option<PathBuf>, second: Option<&PyDeviceConfig>, second_image: Option<PathBuf>,
+        record: Option<PathBuf>, log: Option<PathBuf>, check: bool, images: Option<PathBuf>, images_limit: Option<u64>,
     ) -> PyResult<Self> {
         let second = second.map(|second| second.settings().clone());
         run(py, || {
@@ -121,14 +118,7 @@ impl PyLive {
                 DeviceCapabilities::of(config.settings());
             let cache_bytes = u64::from(cache_kb) * 1024;
             let card = CardSettings { cache_bytes, cache_in_order, barrier, reliable_write, ..CardSettings::default() };
-            Ok(Self {
-                device,
-                exports: Mutex::default(),
-                name: config.name().to_owned(),
-                card,
-                is_emmc,
-                news: Arc::default(),
-            })
+            Ok(Self { device, exports: Mutex::default(), name: config.name().to_owned(), card, is_emmc, news: Arc::default() })
         })
     }
 
@@ -223,9 +213,7 @@ impl PyLive {
     /// Offers the device as a loop device, for which the host's page cache may hold at most `dirty_bytes` of dirty data; returns
     /// its path.
     #[pyo3(signature = (*, block_bytes=512, partitions=false, dirty_bytes=None))]
-    fn serve_loop(
-        &self, py: Python<'_>, block_bytes: u32, partitions: bool, dirty_bytes: Option<u64>,
-    ) -> PyResult<PathBuf> {
+    fn serve_loop(&self, py: Python<'_>, block_bytes: u32, partitions: bool, dirty_bytes: Option<u64>) -> PyResult<PathBuf> {
         run(py, || {
             let mut exports = self.exports();
             exports.check_free()?;

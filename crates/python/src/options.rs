@@ -15,9 +15,9 @@ impl<'a, 'py, T: DeserializeOwned> FromPyObject<'a, 'py> for OptionsFromPython<T
     type Error = PyErr;
 
     fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        depythonize(&given).map(Self).map_err(|error| {
-            to_python(given.py(), &Error::new(ErrorClass::Config, format!("an option is wrong: {error}")))
-        })
+        depythonize(&given)
+            .map(Self)
+            .map_err(|error| to_python(given.py(), &Error::new(ErrorClass::Config, format!("an option is wrong: {error}"))))
     }
 }
 

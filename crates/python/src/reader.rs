@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use emmclab_trace::formats::{CSV_COLUMNS, FORMATS};
 use emmclab_trace::{
-    DecompressedInput, Error, Ledger, MendClock, Nanos, ReadOptions, ReissueWindow, RequestFilter, TraceColumn,
-    TraceCombiner, TraceHeader, TraceInput, TraceReader, TraceSlice,
+    DecompressedInput, Error, Ledger, MendClock, Nanos, ReadOptions, ReissueWindow, RequestFilter, TraceColumn, TraceCombiner,
+    TraceHeader, TraceInput, TraceReader, TraceSlice,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -83,10 +83,9 @@ impl PyReader {
     #[pyo3(signature = (path, *, format=None, lenient=false, columns=None, time_unit=None, size_unit=None, reorder_window=None, mend_clock=None, reissue_window=None, drop_reissued=false, only=None, slice=None))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
-        py: Python<'_>, path: PathBuf, format: Option<String>, lenient: bool, columns: Option<String>,
-        time_unit: Option<String>, size_unit: Option<String>, reorder_window: Option<usize>,
-        mend_clock: Option<String>, reissue_window: Option<String>, drop_reissued: bool, only: Option<Vec<String>>,
-        slice: Option<PySlice>,
+        py: Python<'_>, path: PathBuf, format: Option<String>, lenient: bool, columns: Option<String>, time_unit: Option<String>,
+        size_unit: Option<String>, reorder_window: Option<usize>, mend_clock: Option<String>, reissue_window: Option<String>,
+        drop_reissued: bool, only: Option<Vec<String>>, slice: Option<PySlice>,
     ) -> PyResult<Self> {
         let mend_clock = run(py, || mend_clock.as_deref().map(MendClock::parse).transpose())?;
         let reissue_window = run(py, || reissue_window.as_deref().map(ReissueWindow::parse).transpose())?;
@@ -103,10 +102,8 @@ impl PyReader {
             drop_reissued,
             only,
             one_device: false,
-            slice: slice.map(|(origin_ns, groups)| TraceSlice {
-                origin: Nanos(origin_ns),
-                groups: groups.map(|(from, to)| from..to),
-            }),
+            slice: slice
+                .map(|(origin_ns, groups)| TraceSlice { origin: Nanos(origin_ns), groups: groups.map(|(from, to)| from..to) }),
             further: emmclab_record::FORMATS,
         };
         Self::open(py, vec![TraceInput { path, options, ..TraceInput::default() }], 1)

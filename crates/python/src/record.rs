@@ -38,8 +38,7 @@ impl PyRecorder {
     #[new]
     #[pyo3(signature = (devices, *, ssh=None, adb=None, buffer_kb=None))]
     fn new(
-        py: Python<'_>, devices: Vec<String>, ssh: Option<(String, Vec<String>)>, adb: Option<String>,
-        buffer_kb: Option<u32>,
+        py: Python<'_>, devices: Vec<String>, ssh: Option<(String, Vec<String>)>, adb: Option<String>, buffer_kb: Option<u32>,
     ) -> PyResult<Self> {
         let target = match (ssh, adb) {
             (Some((destination, options)), _) => RecordTarget::Ssh { destination, options },

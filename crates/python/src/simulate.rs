@@ -65,9 +65,9 @@ impl PyDeviceConfig {
     /// The same device scaled to a capacity, as `128GB`.
     fn with_capacity(&self, py: Python<'_>, capacity: &str) -> PyResult<Self> {
         run(py, || {
-            let bytes = capacity.parse::<ByteSize>().map_err(|problem| {
-                Error::new(ErrorClass::Config, problem).hint("write it as 128GB; 1 GB is 1,024 MB (GiB)")
-            })?;
+            let bytes = capacity
+                .parse::<ByteSize>()
+                .map_err(|problem| Error::new(ErrorClass::Config, problem).hint("write it as 128GB; 1 GB is 1,024 MB (GiB)"))?;
             self.0.with_capacity(bytes.0, capacity).map(Self)
         })
     }
@@ -135,8 +135,7 @@ pub(crate) fn replay_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 /// mode and the reason for it as JSON: that of the options or, if it is `auto`, the one that the traces allow.
 #[pyfunction]
 pub(crate) fn check_traces(
-    py: Python<'_>, config: &PyDeviceConfig, options: OptionsFromPython<ReplayOptions>,
-    readers: Vec<PyRef<'_, PyReader>>,
+    py: Python<'_>, config: &PyDeviceConfig, options: OptionsFromPython<ReplayOptions>, readers: Vec<PyRef<'_, PyReader>>,
 ) -> PyResult<String> {
     let inputs = PyReader::inputs(&readers);
     run(py, || to_json(&preflight(&config.0, &options.0, &inputs)?))
@@ -215,8 +214,8 @@ impl PySimulation {
     fn new(
         py: Python<'_>, config: &PyDeviceConfig, options: OptionsFromPython<ReplayOptions>, images: Option<PathBuf>,
         images_limit: Option<u64>, rows: Option<PathBuf>, aged_by: Option<Vec<PyRef<'_, PyReader>>>,
-        layers: Option<LayerOptionList>, second: Option<&PyDeviceConfig>, victim: Option<Py<PyAny>>,
-        over_time: Option<i64>, perfetto: Option<PathBuf>,
+        layers: Option<LayerOptionList>, second: Option<&PyDeviceConfig>, victim: Option<Py<PyAny>>, over_time: Option<i64>,
+        perfetto: Option<PathBuf>,
     ) -> PyResult<Self> {
         let over_time = over_time.map(|ns| RunOverTime::new(bin_width(ns)));
         let second = second.map(|second| &second.0);
@@ -268,9 +267,7 @@ impl PySimulation {
     /// Ends the run and returns the result as JSON. Moves the files of rows and of the picture to their places; `about` describes
     /// the run in the file of rows.
     #[pyo3(signature = (ledger, header, about=None))]
-    fn finish(
-        &mut self, py: Python<'_>, ledger: PyLedger, header: PyHeader, about: Option<String>,
-    ) -> PyResult<String> {
+    fn finish(&mut self, py: Python<'_>, ledger: PyLedger, header: PyHeader, about: Option<String>) -> PyResult<String> {
         let RunningSimulation { mut simulation, mut recorder, fault } =
             self.inner().take().ok_or_else(|| to_python(py, &ended()))?;
         let result = run(py, || {

@@ -6,9 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use emmclab_synth::benchmarks::{BENCHMARKS, Benchmark};
 use emmclab_synth::fio::{FioJobs, WorkloadPattern};
 use emmclab_synth::{SynthOptions, Synthesizer, WorkloadFitter, WorkloadModel, presets};
-use emmclab_trace::{
-    Batch, Error, ErrorClass, Ledger, Nanos, RecordedFeatures, RequestFlags, TraceHeader, read_settings,
-};
+use emmclab_trace::{Batch, Error, ErrorClass, Ledger, Nanos, RecordedFeatures, RequestFlags, TraceHeader, read_settings};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -123,8 +121,8 @@ impl PyGeneratedTrace {
     #[pyo3(signature = (requests, *, seed, read_pct, bytes, span, random_pct, zipf, iops, poisson, flush_every))]
     #[expect(clippy::too_many_arguments, reason = "keywords, each a figure of the workload")]
     fn pattern(
-        py: Python<'_>, requests: u64, seed: u64, read_pct: u64, bytes: u64, span: u64, random_pct: u64,
-        zipf: Option<f64>, iops: f64, poisson: bool, flush_every: u64,
+        py: Python<'_>, requests: u64, seed: u64, read_pct: u64, bytes: u64, span: u64, random_pct: u64, zipf: Option<f64>,
+        iops: f64, poisson: bool, flush_every: u64,
     ) -> PyResult<Self> {
         let pattern = WorkloadPattern { read_pct, bytes, span, random_pct, zipf, iops, poisson, flush_every };
         run(py, || Ok(Self::of_jobs("a pattern".to_owned(), pattern.trace(seed, requests)?)))
@@ -134,11 +132,9 @@ impl PyGeneratedTrace {
     #[staticmethod]
     #[pyo3(signature = (model, *, seed=0, requests=None, duration_ns=None, rate_pct=100))]
     fn synthesis(
-        py: Python<'_>, model: &PyWorkloadModel, seed: u64, requests: Option<u64>, duration_ns: Option<i64>,
-        rate_pct: u64,
+        py: Python<'_>, model: &PyWorkloadModel, seed: u64, requests: Option<u64>, duration_ns: Option<i64>, rate_pct: u64,
     ) -> PyResult<Self> {
-        let options =
-            SynthOptions { seed, requests, duration: duration_ns.map(Nanos), rate_pct, ..SynthOptions::default() };
+        let options = SynthOptions { seed, requests, duration: duration_ns.map(Nanos), rate_pct, ..SynthOptions::default() };
         let stream = run(py, || Synthesizer::new(&model.0, &options))?;
         let total = stream.requests();
         let what = format!("a synthetic trace of {total} requests");
@@ -204,7 +200,6 @@ impl PyFitter {
     /// The model of all batches added.
     fn finish(&mut self, py: Python<'_>) -> PyResult<PyWorkloadModel> {
         let fitter = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        run(py, || fitter.ok_or_else(|| Error::new(ErrorClass::Config, "this fit has ended"))?.finish())
-            .map(PyWorkloadModel)
+        run(py, || fitter.ok_or_else(|| Error::new(ErrorClass::Config, "this fit has ended"))?.finish()).map(PyWorkloadModel)
     }
 }

@@ -36,10 +36,7 @@ impl PyVictimView {
         let blocks: Vec<_> = view.by_age().map(|block| (block.0, full(block))).collect();
         Self {
             order: blocks.iter().map(|(block, _)| *block).collect(),
-            blocks: blocks
-                .into_iter()
-                .map(|(block, (valid, erases, age))| (block, FullBlock { valid, erases, age }))
-                .collect(),
+            blocks: blocks.into_iter().map(|(block, (valid, erases, age))| (block, FullBlock { valid, erases, age })).collect(),
             units_per_block: view.units_per_block(),
             most_erases: view.most_erases(),
             decision: view.decision(),

@@ -19,17 +19,14 @@ struct Job {
 fn parse() -> Result<Job> {
     let mut job = Job { options: RecordOptions::default(), seconds: None, out: String::new(), command: Vec::new() };
     let mut arguments = std::env::args().skip(1);
-    let bad = |name: &str| {
-        Error::new(ErrorClass::Config, "is unknown or lacks its value").of_field("option", 0, name.as_bytes())
-    };
+    let bad = |name: &str| Error::new(ErrorClass::Config, "is unknown or lacks its value").of_field("option", 0, name.as_bytes());
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or_else(|| bad(&argument));
         let number = |text: String| text.parse::<u64>().map_err(|_| bad(&text));
         match argument.as_str() {
             "--ssh" => job.options.target = RecordTarget::Ssh { destination: value()?, options: Vec::new() },
             "--adb" => {
-                job.options.target =
-                    RecordTarget::Adb { serial: Some(value()?).filter(|serial| serial != "-"), port: None }
+                job.options.target = RecordTarget::Adb { serial: Some(value()?).filter(|serial| serial != "-"), port: None }
             }
             "--via" => {
                 let mut command: Vec<String> = value()?.split(' ').map(str::to_owned).collect();

@@ -334,10 +334,8 @@ mod tests {
     #[test]
     fn without_a_name_a_phone_records_the_disk_behind_data_and_a_board_all_real_disks() {
         assert_eq!(names(&phone().default_disks()), ["mmcblk0"]);
-        let board = TargetDisks::parse(
-            "disk sda 8:0 5\ndisk zram0 252:0 9\ndisk loop0 7:0 0\ndisk md0 9:0 5\nslave sda md0\n",
-            "",
-        );
+        let board =
+            TargetDisks::parse("disk sda 8:0 5\ndisk zram0 252:0 9\ndisk loop0 7:0 0\ndisk md0 9:0 5\nslave sda md0\n", "");
         assert_eq!(names(&board.default_disks()), ["sda"]);
     }
 

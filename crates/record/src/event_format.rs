@@ -124,9 +124,7 @@ impl EventFormat {
             } else if let Some(value) = line.strip_prefix("ID:") {
                 let value = value.trim();
                 id = Some(value.parse().map_err(|_| {
-                    Error::new(ErrorClass::Syntax, "is not an event number")
-                        .of_field("ID", 0, value.as_bytes())
-                        .at_line(number)
+                    Error::new(ErrorClass::Syntax, "is not an event number").of_field("ID", 0, value.as_bytes()).at_line(number)
                 })?);
             } else if line.starts_with("print fmt:") {
                 break;
@@ -253,8 +251,7 @@ mod tests {
 
     #[test]
     fn a_relative_location_counts_from_behind_its_field() {
-        let field =
-            EventFormatField::parse("field:__rel_loc char[] s;\toffset:8;\tsize:4;\tsigned:0;").unwrap().unwrap();
+        let field = EventFormatField::parse("field:__rel_loc char[] s;\toffset:8;\tsize:4;\tsigned:0;").unwrap().unwrap();
         let mut record = vec![0; 8];
         record.extend(((3 << 16) | 1u32).to_le_bytes());
         record.extend(b"-xyz");

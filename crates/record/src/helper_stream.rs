@@ -64,8 +64,7 @@ impl<R: Read> HelperStream<R> {
     /// The next line without its end; `None` at the end of the stream.
     fn line(&mut self) -> Result<Option<&str>> {
         self.line.clear();
-        let read =
-            self.input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut self.line).map_err(|error| failed(&error))?;
+        let read = self.input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut self.line).map_err(|error| failed(&error))?;
         if read == 0 {
             return Ok(None);
         }
@@ -152,9 +151,9 @@ fn failed(error: &io::Error) -> Error {
 }
 
 fn foreign(line: &[u8]) -> Error {
-    Error::new(ErrorClass::Syntax, "does not come from the helper").of_field("stream", 0, line).hint(
-        "check that no login script on the recorded machine prints to the same output, and that its shell is a POSIX shell",
-    )
+    Error::new(ErrorClass::Syntax, "does not come from the helper")
+        .of_field("stream", 0, line)
+        .hint("check that no login script on the recorded machine prints to the same output, and that its shell is a POSIX shell")
 }
 
 /// Translates an error code of the helper into a text with a hint.
@@ -168,9 +167,7 @@ fn refused(word: &str) -> Error {
             "the recorded machine does not allow a tracefs instance",
             "run as root; on Android the su domain must be allowed to write to tracefs; kernel lockdown=confidentiality forbids tracing",
         ),
-        "buffer" => {
-            ("the recorded machine does not have enough memory for the trace buffer", "give a smaller --buffer-kb")
-        }
+        "buffer" => ("the recorded machine does not have enough memory for the trace buffer", "give a smaller --buffer-kb"),
         _ => (
             "the recorded machine refuses to record",
             "run `emmclab record` as root there; the value above is the helper's own error code",

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use emmclab_trace::{
-    BlockEventKind, DecodedEvent, Error, ErrorClass, EventField, EventFieldValues, KernelEvent, Result, fixed,
-};
+use emmclab_trace::{BlockEventKind, DecodedEvent, Error, ErrorClass, EventField, EventFieldValues, KernelEvent, Result, fixed};
 
 use crate::event_format::{EventFormat, EventFormatField, KernelByteOrder};
 use crate::ring_page::{LostEvents, RingPageLayout};
@@ -73,20 +71,15 @@ impl KernelFormat {
     fn read(files: &Files, needs_block: bool) -> Result<Self> {
         let file = |name: &str| {
             files.get(name).map(String::as_str).filter(|text| !text.trim().is_empty()).ok_or_else(|| {
-                Error::new(ErrorClass::Unsupported, format!("the recorded machine gave no `{name}`")).hint(
-                    "use a kernel with CONFIG_BLK_DEV_IO_TRACE or CONFIG_EVENT_TRACING, and make tracefs readable",
-                )
+                Error::new(ErrorClass::Unsupported, format!("the recorded machine gave no `{name}`"))
+                    .hint("use a kernel with CONFIG_BLK_DEV_IO_TRACE or CONFIG_EVENT_TRACING, and make tracefs readable")
             })
         };
         let order = match file("byte_order")?.trim() {
             "\u{1}" => KernelByteOrder::Little,
             "\u{2}" => KernelByteOrder::Big,
             other => {
-                return Err(Error::new(ErrorClass::Value, "is neither 1 nor 2").of_field(
-                    "byte_order",
-                    0,
-                    other.as_bytes(),
-                ));
+                return Err(Error::new(ErrorClass::Value, "is neither 1 nor 2").of_field("byte_order", 0, other.as_bytes()));
             }
         };
         let layout = RingPageLayout::parse(file("events/header_page")?, file("events/header_event")?, order)?;
@@ -344,8 +337,7 @@ mod tests {
 
     /// A decoder for an event with these fields: declaration, offset, size.
     fn decoder(event: &str, fields: &[(&str, usize, usize)]) -> Option<ExtraDecoder> {
-        let mut text =
-            format!("name: {event}\nID: 9\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n");
+        let mut text = format!("name: {event}\nID: 9\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n");
         for (declaration, offset, size) in fields {
             writeln!(text, "\tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:0;").unwrap();
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use emmclab_trace::formats::{RwbsMeaning, read_rwbs};
 use emmclab_trace::{
-    BATCH_ROWS, Batch, BatchBuilder, BlockLayerEvent, CpuStreamMerge, DecodedEvent, EventMatcher, GrowingNameTable,
-    Ledger, LostEventsGap, NameId, NameTable, Nanos, RecordedActivity, Request, unfilled,
+    BATCH_ROWS, Batch, BatchBuilder, BlockLayerEvent, CpuStreamMerge, DecodedEvent, EventMatcher, GrowingNameTable, Ledger,
+    LostEventsGap, NameId, NameTable, Nanos, RecordedActivity, Request, unfilled,
 };
 
 use crate::disks::WatchedDevices;
@@ -252,8 +252,7 @@ impl RecordPipeline {
         }
         meter.see_syncs(self.matcher.take_syncs());
         self.ledger.skipped += std::mem::take(&mut self.order.late);
-        (self.builder.len() >= at_least.max(1))
-            .then(|| self.builder.finish(self.processes.shared(), self.watched.shared_names()))
+        (self.builder.len() >= at_least.max(1)).then(|| self.builder.finish(self.processes.shared(), self.watched.shared_names()))
     }
 }
 
@@ -347,8 +346,7 @@ mod tests {
             (8, "ufs/ufshcd_command", sync),
         ] {
             let event = name.split('/').nth(1).unwrap();
-            files
-                .insert(format!("events/{name}/format"), format!("name: {event}\nID: {id}\nformat:\n{common}{fields}"));
+            files.insert(format!("events/{name}/format"), format!("name: {event}\nID: {id}\nformat:\n{common}{fields}"));
         }
         for (name, text) in [
             ("byte_order", "\u{1}\n"),
@@ -466,8 +464,7 @@ mod tests {
         pipeline.page(0, &page(&records));
         pipeline.finish();
         let batch = pipeline.take_batch(1, |_| false, &mut RecordMeter::default()).unwrap();
-        let rows: Vec<_> =
-            batch.iter().map(|row| (row.sector.0, row.sectors, row.arrival.0, row.complete.unwrap().0)).collect();
+        let rows: Vec<_> = batch.iter().map(|row| (row.sector.0, row.sectors, row.arrival.0, row.complete.unwrap().0)).collect();
         assert_eq!(rows, [(64, 8, 1_000, 2_000), (128, 8, 3_000, 6_000)]);
         assert_eq!(batch.devices().get(batch.get(0).device.unwrap()), Some("mmc0"));
         assert!(pipeline.note().unwrap().contains("no block events"));

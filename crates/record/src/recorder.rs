@@ -316,9 +316,7 @@ impl RecorderWorker {
 
     /// Whether a batch can be sent: the recording has ended, or the caller keeps up.
     fn has_room(&self) -> bool {
-        self.stopping
-            || self.shared.stop.load(Ordering::Relaxed)
-            || self.shared.waiting.load(Ordering::Relaxed) < WAITING_BATCHES
+        self.stopping || self.shared.stop.load(Ordering::Relaxed) || self.shared.waiting.load(Ordering::Relaxed) < WAITING_BATCHES
     }
 
     /// Sends batches of at least this many requests; returns whether there was one.

@@ -54,13 +54,8 @@ impl RingPageLayout {
             })
         };
         let (time, commit, data) = (field("timestamp")?, field("commit")?, field("data")?);
-        let layout = Self {
-            order,
-            commit_at: commit.offset,
-            commit_size: commit.size,
-            data_at: data.offset,
-            data_size: data.size,
-        };
+        let layout =
+            Self { order, commit_at: commit.offset, commit_size: commit.size, data_at: data.offset, data_size: data.size };
         let sane = (time.offset, time.size) == (0, 8)
             && matches!(commit.size, 4 | 8)
             && commit.offset + commit.size <= data.offset

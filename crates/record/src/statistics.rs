@@ -180,8 +180,7 @@ mod tests {
         let mut names = NameTable::default();
         let app = Some(names.intern("app"));
         let mut meter = RecordMeter::default();
-        for (arrival, complete, op) in
-            [(0, 100, Op::Write), (50, 200, Op::Write), (200, 260, Op::Read), (1260, 1300, Op::Write)]
+        for (arrival, complete, op) in [(0, 100, Op::Write), (50, 200, Op::Write), (200, 260, Op::Read), (1260, 1300, Op::Write)]
         {
             let request = Request::new(Nanos(arrival), op, Sector(0), 8);
             meter.see(&Request { complete: Some(Nanos(complete)), process: app, ..request });

@@ -19,18 +19,15 @@ pub use ufs::{is_ufs, is_ufs_file};
 /// Reads the registers of one device from one file, or from the files of a tree.
 /// Errors: if the files have none of the known forms, are damaged, are not of a device, or contradict each other.
 pub fn read(sources: &[RegisterSource<'_>]) -> Result<RegisterReport> {
-    let is_register = |source: &&RegisterSource<'_>| {
-        source.path.file_name().is_some_and(|name| name == "ext_csd") || is_ext_csd(source.bytes)
-    };
+    let is_register =
+        |source: &&RegisterSource<'_>| source.path.file_name().is_some_and(|name| name == "ext_csd") || is_ext_csd(source.bytes);
     let of_ufs = sources.iter().any(|source| is_ufs_file(source.path) || is_ufs(source.bytes));
     let mut registers = sources.iter().filter(is_register).peekable();
     let files: Vec<_> = sources.iter().filter(|source| is_card_file(source.path)).collect();
     match (registers.peek(), of_ufs, sources) {
-        (Some(first), true, _) => {
-            Err(Error::new(ErrorClass::Config, "there are an EXT_CSD register and descriptors of a UFS")
-                .in_file(first.path)
-                .hint("give the registers of one device"))
-        }
+        (Some(first), true, _) => Err(Error::new(ErrorClass::Config, "there are an EXT_CSD register and descriptors of a UFS")
+            .in_file(first.path)
+            .hint("give the registers of one device")),
         (_, true, _) => ufs::UfsDescriptors::read(sources).map(|found| found.report()),
         (Some(_), false, _) => {
             let register = common_register(registers)?;
@@ -39,15 +36,11 @@ pub fn read(sources: &[RegisterSource<'_>]) -> Result<RegisterReport> {
         (None, false, _) if !files.is_empty() => {
             ext_csd::ExtCsdRegister::unknown_register().with_files(&files).map(|found| found.report())
         }
-        (None, false, [only]) if ufs::may_be_raw(only.bytes) => {
-            ufs::UfsDescriptors::read(sources).map(|found| found.report())
-        }
+        (None, false, [only]) if ufs::may_be_raw(only.bytes) => ufs::UfsDescriptors::read(sources).map(|found| found.report()),
         // A single file is a register that is damaged, or something else; the reader reports what is wrong.
         (None, false, [only]) => ext_csd::ExtCsdRegister::read(only).map(|found| found.report()),
-        (None, false, _) => {
-            Err(Error::new(ErrorClass::UnknownFormat, "there is no EXT_CSD register and no descriptor of a UFS")
-                .hint("name the file ext_csd of debugfs, or the folder of a UFS in sysfs"))
-        }
+        (None, false, _) => Err(Error::new(ErrorClass::UnknownFormat, "there is no EXT_CSD register and no descriptor of a UFS")
+            .hint("name the file ext_csd of debugfs, or the folder of a UFS in sysfs")),
     }
 }
 

@@ -15,8 +15,7 @@ type Case = fn() -> Result<()>;
 
 fn main() -> Result<()> {
     let wanted = std::env::args().nth(1);
-    let cases: [(&str, Case); 4] =
-        [("new", start_up), ("trace", trace), ("random", random_writes), ("full", full_device)];
+    let cases: [(&str, Case); 4] = [("new", start_up), ("trace", trace), ("random", random_writes), ("full", full_device)];
     for (name, case) in cases {
         if wanted.as_deref().is_none_or(|wanted| wanted == name) {
             case()?;
@@ -160,8 +159,7 @@ fn random_writes() -> Result<()> {
 fn sized(gb: u32) -> Result<DeviceConfig> {
     let mut config = DeviceConfig::preset("small-1gb")?;
     let blocks = (f64::from(gb) * 274.0 / 4.0).ceil().to_string();
-    config
-        .set_all(&[("geometry.block_groups.0.pages_per_block", "1024"), ("geometry.block_groups.0.blocks", &blocks)])?;
+    config.set_all(&[("geometry.block_groups.0.pages_per_block", "1024"), ("geometry.block_groups.0.blocks", &blocks)])?;
     Ok(config)
 }
 

@@ -4,9 +4,7 @@
 use std::borrow::Cow;
 
 use emmclab_device::DeviceCommand;
-use emmclab_trace::{
-    Batch, BatchBuilder, ByteCount, Error, ErrorClass, Nanos, Op, Request, Result, SECTOR_BYTES, Sector,
-};
+use emmclab_trace::{Batch, BatchBuilder, ByteCount, Error, ErrorClass, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
 
 use crate::options::{ReplayMode, ReplayOptions};
 

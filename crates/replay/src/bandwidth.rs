@@ -236,9 +236,8 @@ impl UsedDevice {
 /// Measures the bandwidths of a full device for transfers of these sizes, without FUA or flushes.
 pub fn bandwidth(config: &DeviceConfig, units_kb: &[u64]) -> Result<Vec<BandwidthRow>> {
     let device = UsedDevice::full(config)?;
-    let run = |op, unit_kb: u64, random| {
-        device.rate(&TransferPattern { op, unit_kb, random, sync: SyncMethod::None }, FILE_BYTES)
-    };
+    let run =
+        |op, unit_kb: u64, random| device.rate(&TransferPattern { op, unit_kb, random, sync: SyncMethod::None }, FILE_BYTES);
     units_kb
         .iter()
         .map(|&unit_kb| {

@@ -60,9 +60,7 @@ impl ReplayEngine {
     /// Adds layers above the device, the first on top, and a second device beside it. The first `first_writes` writes that the layers send
     /// to the device are recorded.
     /// Errors: for an unknown layer, invalid settings, and a second device without a layer that uses it.
-    pub fn with_layers(
-        mut self, layers: &[LayerConfig], second: Option<SimulatedDisk>, first_writes: u32,
-    ) -> Result<Self> {
+    pub fn with_layers(mut self, layers: &[LayerConfig], second: Option<SimulatedDisk>, first_writes: u32) -> Result<Self> {
         if layers.is_empty() {
             if second.is_some() {
                 return Err(Error::new(ErrorClass::Config, "there is a second device, but no layer to use it"));
@@ -101,9 +99,7 @@ impl ReplayEngine {
 
     /// Submits a command, with notes on its blocks or without; returns false once a device has stopped.
     #[inline]
-    pub fn submit<O: Observer>(
-        &mut self, command: &DeviceCommand, notes: &[BlockNote], observer: &mut O,
-    ) -> Result<bool> {
+    pub fn submit<O: Observer>(&mut self, command: &DeviceCommand, notes: &[BlockNote], observer: &mut O) -> Result<bool> {
         if !self.is_bare {
             return self.submit_to_disks(command, notes, observer);
         }
@@ -117,9 +113,7 @@ impl ReplayEngine {
     }
 
     #[inline(never)]
-    fn submit_to_disks<O: Observer>(
-        &mut self, command: &DeviceCommand, notes: &[BlockNote], observer: &mut O,
-    ) -> Result<bool> {
+    fn submit_to_disks<O: Observer>(&mut self, command: &DeviceCommand, notes: &[BlockNote], observer: &mut O) -> Result<bool> {
         if let Some(layers) = &mut self.layers {
             let second = self.second.as_deref_mut();
             let disks = &mut DiskPair { main: &mut self.main, second, observer };
@@ -314,10 +308,7 @@ mod tests {
     }
 
     fn command(at_us: i64, op: Op, sector: u64, sectors: u32) -> DeviceCommand {
-        DeviceCommand {
-            modifiers: CommandFlags::empty(),
-            ..DeviceCommand::new(Nanos::from_micros(at_us), op, sector, sectors)
-        }
+        DeviceCommand { modifiers: CommandFlags::empty(), ..DeviceCommand::new(Nanos::from_micros(at_us), op, sector, sectors) }
     }
 
     #[test]
@@ -348,8 +339,7 @@ mod tests {
         let queued = config(&[("controller.queue_depth", "1"), ("host.merge_max_kb", "64")]);
         let layer = LayerConfig::named("pair").with("routing", "striping");
         let second = SimulatedDisk::for_run(queued.settings(), Device::new(&queued), true);
-        let engine =
-            ReplayEngine::for_run(&plain, Device::new(&plain), true).with_layers(&[layer], Some(second), 0).unwrap();
+        let engine = ReplayEngine::for_run(&plain, Device::new(&plain), true).with_layers(&[layer], Some(second), 0).unwrap();
         let second = engine.second.unwrap();
         assert!(engine.main.checker.is_some() && second.checker.is_some());
         assert!(engine.main.host_counts().is_none() && second.host_counts().is_some());

@@ -123,9 +123,7 @@ impl PublishedTable {
         })
     }
 
-    fn figure(
-        &self, row: &[&str], column: &str, (figure, unit): (&str, &'static str), here: f64,
-    ) -> Result<FittedFigure> {
+    fn figure(&self, row: &[&str], column: &str, (figure, unit): (&str, &'static str), here: f64) -> Result<FittedFigure> {
         Ok(self.compare(self.number(row, column)?, (figure, unit), here))
     }
 

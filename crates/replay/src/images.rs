@@ -68,17 +68,13 @@ impl ImageStore {
 
     /// Returns the aged device: from the store, or else made and stored. Waits if another process is making it.
     /// Errors: those of `make`, and if the store cannot be read or written.
-    pub(crate) fn device(
-        &self, config: &DeviceConfig, recipe: &str, make: impl FnOnce() -> Result<Device>,
-    ) -> Result<Device> {
+    pub(crate) fn device(&self, config: &DeviceConfig, recipe: &str, make: impl FnOnce() -> Result<Device>) -> Result<Device> {
         let path = self.path(recipe);
         self.device_from_memory(&path, config, || self.device_from_disk(&path, config, make))
     }
 
     /// Returns a copy of the last device if it is the same one, else the device from `get`. Only a cache remembers the last device.
-    fn device_from_memory(
-        &self, path: &Path, config: &DeviceConfig, get: impl FnOnce() -> Result<Device>,
-    ) -> Result<Device> {
+    fn device_from_memory(&self, path: &Path, config: &DeviceConfig, get: impl FnOnce() -> Result<Device>) -> Result<Device> {
         if self.limit.is_none() {
             return get();
         }
@@ -99,9 +95,7 @@ impl ImageStore {
         self.limit.is_some() && device.geometry().logical_units <= MOST_UNITS
     }
 
-    fn device_from_disk(
-        &self, path: &Path, config: &DeviceConfig, make: impl FnOnce() -> Result<Device>,
-    ) -> Result<Device> {
+    fn device_from_disk(&self, path: &Path, config: &DeviceConfig, make: impl FnOnce() -> Result<Device>) -> Result<Device> {
         if let Some(device) = self.load(path, config)? {
             return Ok(device);
         }
@@ -123,9 +117,7 @@ impl ImageStore {
     }
 
     /// Makes and stores the aged device if the store does not have it; returns false if another process is making it.
-    pub(crate) fn keep(
-        &self, config: &DeviceConfig, recipe: &str, make: impl FnOnce() -> Result<Device>,
-    ) -> Result<bool> {
+    pub(crate) fn keep(&self, config: &DeviceConfig, recipe: &str, make: impl FnOnce() -> Result<Device>) -> Result<bool> {
         let path = self.path(recipe);
         if path.exists() {
             return Ok(true);

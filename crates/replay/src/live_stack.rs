@@ -7,8 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use emmclab_device::{
-    CommandFlags, Device, DeviceCommand, DeviceConfig, NullObserver, Observer, RequestCompleted, SettingChange,
-    StopReason,
+    CommandFlags, Device, DeviceCommand, DeviceConfig, NullObserver, Observer, RequestCompleted, SettingChange, StopReason,
 };
 use emmclab_layers::{self as layers, ImmediateStack, Layer, LayerConfig, PassThrough};
 use emmclab_media::{DeviceContents, RawImage};
@@ -174,15 +173,13 @@ impl LiveStack {
     /// Returns the result of the run so far, with the completions that `measure` has collected.
     pub fn result(&self, config: &DeviceConfig, measure: &RunMeasurement, options: &ReplayOptions) -> SimulationResult {
         let measured = (measure, &RecordedTotals::default());
-        let mut result =
-            SimulationResult::new(config, &self.main.device, measured, (options, options.mode), self.drained);
+        let mut result = SimulationResult::new(config, &self.main.device, measured, (options, options.mode), self.drained);
         let requests = measure.requests();
         result.ledger = Ledger { seen: requests, kept: requests, ..Ledger::default() };
         result.run.stopped = self.stop().map(|stop| stop.reason().to_owned());
         result.layers = self.layers();
         let second = self.second.as_ref();
-        result.second_device =
-            second.map(|disk| SecondDevice::new(self.second_name.clone(), &disk.device, disk.host_counts()));
+        result.second_device = second.map(|disk| SecondDevice::new(self.second_name.clone(), &disk.device, disk.host_counts()));
         if !result.layers.is_empty() {
             result.requests.bytes_read = measure.reads.bytes();
             result.requests.bytes_written = measure.writes.bytes();
@@ -270,9 +267,7 @@ impl LiveStack {
     }
 
     /// Collects the requests that are complete by now, and starts those that waited for them.
-    pub fn take_answers<O: Observer>(
-        &mut self, now: Nanos, observer: &mut O, answers: &mut Vec<LiveCompletion>,
-    ) -> Result<()> {
+    pub fn take_answers<O: Observer>(&mut self, now: Nanos, observer: &mut O, answers: &mut Vec<LiveCompletion>) -> Result<()> {
         // The start of requests can make further requests complete.
         while self.take_done(now, answers) {
             for index in 0..self.submitted.len() {
@@ -290,9 +285,7 @@ impl LiveStack {
     fn take_done(&mut self, now: Nanos, answers: &mut Vec<LiveCompletion>) -> bool {
         self.simulated.take_done(&mut self.completed);
         let (taken, mut any) = (&mut self.submitted, false);
-        for WorkloadCompletion { id, event, data, failed } in
-            self.completed.extract_if(.., |done| done.event.complete <= now)
-        {
+        for WorkloadCompletion { id, event, data, failed } in self.completed.extract_if(.., |done| done.event.complete <= now) {
             any = true;
             let place = taken.iter().position(|taken| taken.engine_number == Some(id));
             let Some(SubmittedRequest { id, command, .. }) = place.and_then(|place| taken.remove(place)) else {

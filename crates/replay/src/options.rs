@@ -163,9 +163,7 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
                 geometry.capacity(),
                 ByteCount(found.largest_end.saturating_mul(SECTOR_BYTES)),
             ));
-            hints.push(
-                "take a larger device, or wrap the addresses into this one (--wrap-addresses; the ledger counts them)",
-            );
+            hints.push("take a larger device, or wrap the addresses into this one (--wrap-addresses; the ledger counts them)");
         }
         let why_open = match &found.coarse_clock {
             _ if need.all_complete => None,
@@ -175,9 +173,7 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
             _ => (found.incomplete > 0).then(|| found.incomplete_words()),
         };
         if let Some(words) = why_open {
-            missing.get_or_insert_with(|| {
-                ModeChoice::open(&if need.single_trace { words } else { format!("{name}: {words}") })
-            });
+            missing.get_or_insert_with(|| ModeChoice::open(&if need.single_trace { words } else { format!("{name}: {words}") }));
         } else if found.incomplete > 0 {
             faults.push(format!(
                 "{name}: {} of {} requests have no recorded completion (complete_ns), which closed-loop replay needs",

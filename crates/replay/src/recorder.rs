@@ -45,11 +45,7 @@ impl RunRecorder {
 
     /// Ends the run; files are moved into place by [`RunRecorder::finish`].
     pub fn end(&mut self, simulation: Simulation, ledger: Option<&Ledger>) -> Result<SimulationResult> {
-        if self.is_on() {
-            simulation.finish(ledger, &mut self.listeners())
-        } else {
-            simulation.finish(ledger, &mut NullObserver)
-        }
+        if self.is_on() { simulation.finish(ledger, &mut self.listeners()) } else { simulation.finish(ledger, &mut NullObserver) }
     }
 
     /// Whether any output is collected.
@@ -137,8 +133,7 @@ impl RunOverTime {
             let data = OverTimeRow::new(time_s, width_s, bin);
             let BackgroundWork { waits_ns, collections, collecting_ns, wake_ups } = bin.extra;
             let requests = data.reads + data.writes;
-            let [queue_ms, gc_ms, wake_up_ms] =
-                waits_ns.map(|ns| (requests > 0).then(|| ns as f64 / requests as f64 / 1e6));
+            let [queue_ms, gc_ms, wake_up_ms] = waits_ns.map(|ns| (requests > 0).then(|| ns as f64 / requests as f64 / 1e6));
             let collecting_ms = collecting_ns as f64 / 1e6;
             RunTimeRow { data, queue_ms, gc_ms, wake_up_ms, collections, collecting_ms, wake_ups }
         })

@@ -12,8 +12,8 @@ use arrow_array::{
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use emmclab_device::{CommandFlags, Observer, RequestCompleted};
 use emmclab_trace::{
-    AtomicFile, BATCH_ROWS, Batch, Error, NameId, NameTable, Op, RequestFlags, Result, SEALED_WRITER, SealedFile,
-    finish_sealed, parquet_error,
+    AtomicFile, BATCH_ROWS, Batch, Error, NameId, NameTable, Op, RequestFlags, Result, SEALED_WRITER, SealedFile, finish_sealed,
+    parquet_error,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -28,8 +28,8 @@ const RUN_KEY: &str = "emmclab.run";
 
 /// Names of the columns with times in nanoseconds.
 const TIMES: [&str; 9] = [
-    "arrival_ns", "start_ns", "complete_ns", "wait_queue_ns", "wait_controller_ns", "wait_bus_ns", "wait_array_ns",
-    "wait_gc_ns", "wait_wake_up_ns",
+    "arrival_ns", "start_ns", "complete_ns", "wait_queue_ns", "wait_controller_ns", "wait_bus_ns", "wait_array_ns", "wait_gc_ns",
+    "wait_wake_up_ns",
 ];
 
 /// Process id, process, device and flags of a request, as in the trace.
@@ -205,9 +205,7 @@ fn flags_from_modifiers(modifiers: CommandFlags) -> RequestFlags {
 }
 
 /// A dictionary column of names, with only the names that occur in it.
-fn name_column(
-    ids: &[Option<NameId>], names: &NameTable,
-) -> std::result::Result<DictionaryArray<UInt32Type>, ParquetError> {
+fn name_column(ids: &[Option<NameId>], names: &NameTable) -> std::result::Result<DictionaryArray<UInt32Type>, ParquetError> {
     let mut places: HashMap<NameId, u32> = HashMap::new();
     let mut values = Vec::new();
     let keys: UInt32Array = ids

@@ -1,8 +1,5 @@
 //! A run, batch by batch.
-#![expect(
-    clippy::inline_always,
-    reason = "a run lies on the stack of the loop that feeds it, where no pointer to it is needed"
-)]
+#![expect(clippy::inline_always, reason = "a run lies on the stack of the loop that feeds it, where no pointer to it is needed")]
 
 mod closed_loop;
 
@@ -14,8 +11,7 @@ use emmclab_device::gc::VictimPolicy;
 use emmclab_device::{Device, DeviceConfig, Observer, PREFETCHED};
 use emmclab_layers::LayerConfig;
 use emmclab_trace::{
-    Batch, BlockNote, Error, ErrorClass, Ledger, Nanos, Request, RequestIter, Result, TraceCombiner, TraceHeader,
-    interrupt,
+    Batch, BlockNote, Error, ErrorClass, Ledger, Nanos, Request, RequestIter, Result, TraceCombiner, TraceHeader, interrupt,
 };
 
 pub use self::closed_loop::ClosedLoop;

@@ -110,9 +110,7 @@ impl TimeHistogram {
     /// Counts by range of time, with 16 ranges per power of two: the longest time of the range, and the number of times in it.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         let ranges = self.0.chunks(RANGE).enumerate();
-        ranges
-            .map(|(index, classes)| (longest((index + 1) * RANGE - 1), classes.iter().sum()))
-            .filter(|(_, count)| *count > 0)
+        ranges.map(|(index, classes)| (longest((index + 1) * RANGE - 1), classes.iter().sum())).filter(|(_, count)| *count > 0)
     }
 }
 

@@ -8,8 +8,7 @@ use emmclab_device::{
     OperationCause, PageProgrammed, PageRead, PlaneId, RequestCompleted, UnitCached, UnplacedRead, WokeUp,
 };
 use emmclab_perfetto::{
-    Argument, ArgumentValue, DrawnRequest, RequestTracks, SliceRow, StepCounter, ThroughputCounter, TrackSlice,
-    TrackWriter,
+    Argument, ArgumentValue, DrawnRequest, RequestTracks, SliceRow, StepCounter, ThroughputCounter, TrackSlice, TrackWriter,
 };
 use emmclab_trace::{AtomicFile, Batch, Error, NameTable, Nanos, RequestSender, Result, SECTOR_BYTES, picture_file};
 
@@ -303,9 +302,7 @@ impl DeviceTracks {
         self.operation(tracks, plane, &slice, (end, bus_bytes))
     }
 
-    pub fn page_programmed<W: Write>(
-        &mut self, tracks: &mut TrackWriter<W>, event: &PageProgrammed<'_>,
-    ) -> io::Result<()> {
+    pub fn page_programmed<W: Write>(&mut self, tracks: &mut TrackWriter<W>, event: &PageProgrammed<'_>) -> io::Result<()> {
         let &PageProgrammed { block, page, pages, bus_bytes, cause, begin, end, .. } = event;
         let name = match cause {
             OperationCause::Host | OperationCause::ReadModifyWrite => "program",
@@ -321,8 +318,7 @@ impl DeviceTracks {
 
     pub fn block_erased<W: Write>(&mut self, tracks: &mut TrackWriter<W>, event: &BlockErased) -> io::Result<()> {
         let &BlockErased { block, erases, begin, end, .. } = event;
-        let arguments =
-            &[("block", ArgumentValue::Count(block.0.into())), ("erases", ArgumentValue::Count(erases.into()))];
+        let arguments = &[("block", ArgumentValue::Count(block.0.into())), ("erases", ArgumentValue::Count(erases.into()))];
         let slice = TrackSlice { name: "erase", category: COLLECTION, begin, end, arguments };
         self.operation(tracks, self.plane_of(block), &slice, (end, 0))
     }
@@ -349,16 +345,13 @@ impl DeviceTracks {
             CollectionPurpose::Fold => "SLC folding",
             CollectionPurpose::Wear => "wear levelling",
         };
-        let arguments =
-            &[("block", ArgumentValue::Count(block.0.into())), ("valid_units", ArgumentValue::Count(valid.into()))];
+        let arguments = &[("block", ArgumentValue::Count(block.0.into())), ("valid_units", ArgumentValue::Count(valid.into()))];
         let slice = TrackSlice { name, category: COLLECTION, begin, end, arguments };
         let plane = self.plane_of(block);
         self.planes[plane.index()].collection.slice(tracks, &slice)
     }
 
-    pub fn idle_interrupted<W: Write>(
-        &mut self, tracks: &mut TrackWriter<W>, event: IdleInterrupted,
-    ) -> io::Result<()> {
+    pub fn idle_interrupted<W: Write>(&mut self, tracks: &mut TrackWriter<W>, event: IdleInterrupted) -> io::Result<()> {
         self.power.instant(tracks, event.at, ("collection in idle time interrupted", COLLECTION), &[])
     }
 
@@ -406,6 +399,5 @@ fn read_name(cause: OperationCause) -> &'static str {
 }
 
 fn of_pages(block: BlockId, page: u32, pages: u32) -> [(&'static str, ArgumentValue<'static>); 3] {
-    [("block", block.0), ("page", page), ("pages", pages)]
-        .map(|(name, value)| (name, ArgumentValue::Count(value.into())))
+    [("block", block.0), ("page", page), ("pages", pages)].map(|(name, value)| (name, ArgumentValue::Count(value.into())))
 }

@@ -165,13 +165,8 @@ fn parts(sector: u64, end: u64) -> impl Iterator<Item = (u64, usize, usize)> {
 impl MemoryDevice {
     /// An empty device of `sectors` sectors. It reports a volatile cache, though it has none, so that clients send flushes.
     pub fn new(sectors: u64) -> Self {
-        let limits = BlockDeviceLimits {
-            sectors,
-            preferred_sectors: 8,
-            max_sectors: 1 << 16,
-            discard_sectors: 1,
-            write_cache: true,
-        };
+        let limits =
+            BlockDeviceLimits { sectors, preferred_sectors: 8, max_sectors: 1 << 16, discard_sectors: 1, write_cache: true };
         Self { limits, chunks: Mutex::default() }
     }
 
@@ -180,9 +175,7 @@ impl MemoryDevice {
     }
 }
 
-fn perform(
-    chunks: &mut BTreeMap<u64, Box<[u8]>>, limits: &BlockDeviceLimits, request: ServedRequest,
-) -> ServedCompletion {
+fn perform(chunks: &mut BTreeMap<u64, Box<[u8]>>, limits: &BlockDeviceLimits, request: ServedRequest) -> ServedCompletion {
     let (tag, sector, end) = (request.tag, request.sector, request.end());
     if end > limits.sectors || request.sectors == 0 && request.action != BlockAction::Flush {
         return ServedCompletion { tag, outcome: Err(RequestFailure::Invalid) };

@@ -10,15 +10,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use emmclab_base::{CommandFlags, Error, ErrorClass};
 use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty,
-    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Request, Session, TimeOrNow, WriteFlags,
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek,
+    ReplyOpen, ReplyStatfs, ReplyWrite, Request, Session, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{FallocateFlags, OFlags};
 
 use crate::device::{
-    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, RequestFailure,
-    ServedCompletion, ServedRequest,
+    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, RequestFailure, ServedCompletion,
+    ServedRequest,
 };
 use crate::supervisor::Supervisor;
 use crate::{SECTOR, host_programs};
@@ -51,9 +51,7 @@ impl FuseFile {
     /// Errors: if the host has no FUSE, or if there is no `fusermount3` and the user is not root.
     pub fn start(device: Arc<dyn BlockDevice>) -> emmclab_base::Result<Self> {
         if !Path::new("/dev/fuse").exists() {
-            return Err(
-                Error::new(ErrorClass::Unsupported, "there is no /dev/fuse").hint("run `modprobe fuse` as root")
-            );
+            return Err(Error::new(ErrorClass::Unsupported, "there is no /dev/fuse").hint("run `modprobe fuse` as root"));
         }
         let root = rustix::process::geteuid().is_root();
         if !root && host_programs::find("fusermount3").or_else(|| host_programs::find("fusermount")).is_none() {
@@ -218,9 +216,9 @@ impl Filesystem for FuseFileSystem {
         let _ = config.set_max_background(IN_FLIGHT);
         let _ = config.set_congestion_threshold(IN_FLIGHT);
         // Without this capability the requests of a loop device arrive one at a time.
-        config.add_capabilities(InitFlags::FUSE_ASYNC_DIO).map_err(|_| {
-            io::Error::new(io::ErrorKind::Unsupported, "this kernel's FUSE has no asynchronous direct I/O")
-        })
+        config
+            .add_capabilities(InitFlags::FUSE_ASYNC_DIO)
+            .map_err(|_| io::Error::new(io::ErrorKind::Unsupported, "this kernel's FUSE has no asynchronous direct I/O"))
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -240,9 +238,8 @@ impl Filesystem for FuseFileSystem {
 
     fn setattr(
         &self, _: &Request, inode: INodeNo, mode: Option<u32>, uid: Option<u32>, gid: Option<u32>, size: Option<u64>,
-        _: Option<TimeOrNow>, _: Option<TimeOrNow>, _: Option<SystemTime>, handle: Option<FileHandle>,
-        _: Option<SystemTime>, _: Option<SystemTime>, _: Option<SystemTime>, _: Option<fuser::BsdFileFlags>,
-        reply: ReplyAttr,
+        _: Option<TimeOrNow>, _: Option<TimeOrNow>, _: Option<SystemTime>, handle: Option<FileHandle>, _: Option<SystemTime>,
+        _: Option<SystemTime>, _: Option<SystemTime>, _: Option<fuser::BsdFileFlags>, reply: ReplyAttr,
     ) {
         // O_TRUNC arrives as size 0 without a handle; it has no effect on a block device.
         let resized = size.is_some_and(|size| size != self.attributes.size && (size != 0 || handle.is_some()));
@@ -308,9 +305,7 @@ impl Filesystem for FuseFileSystem {
         self.requests.flush(FuseReply::Done(reply));
     }
 
-    fn fallocate(
-        &self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, length: u64, mode: i32, reply: ReplyEmpty,
-    ) {
+    fn fallocate(&self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, length: u64, mode: i32, reply: ReplyEmpty) {
         let mode = FallocateFlags::from_bits_retain(mode as u32);
         // Loop devices punch holes for discards, and for write-zeroes requests that need not keep the sectors allocated.
         let action = if mode == FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE {
@@ -446,9 +441,7 @@ impl PendingFuseReplies {
 
     /// Sends the parts of one request to the device; the reply is sent when all parts are complete. `part_sectors` is the length of each
     /// part except the last.
-    fn submit(
-        self: &Arc<Self>, device: &dyn BlockDevice, answer: FuseReply, mut parts: Vec<ServedRequest>, part_sectors: u32,
-    ) {
+    fn submit(self: &Arc<Self>, device: &dyn BlockDevice, answer: FuseReply, mut parts: Vec<ServedRequest>, part_sectors: u32) {
         let part_bytes = part_sectors as usize * crate::SECTOR;
         let waiting = SplitFuseRequest { answer, parts_left: parts.len(), data: Vec::new(), part_bytes, failure: None };
         {
@@ -569,9 +562,7 @@ impl FuseRequestSender {
     }
 
     /// Sends the range and waits until it is complete; returns the data that was read.
-    fn perform(
-        &self, range: FuseSectorRange, action: impl FnMut(u32) -> BlockAction,
-    ) -> Result<Vec<u8>, RequestFailure> {
+    fn perform(&self, range: FuseSectorRange, action: impl FnMut(u32) -> BlockAction) -> Result<Vec<u8>, RequestFailure> {
         let (sender, receiver) = channel();
         self.submit(FuseReply::Waiter(sender), range, action);
         receiver.recv().unwrap_or(Err(RequestFailure::Io))

@@ -74,13 +74,8 @@ impl HostDisk {
         let limits = file.limits();
         let device = attach(&file.path(), options.block_bytes, options.partitions)?;
         let longest = file.longest_request();
-        let disk = Self {
-            driver: HostDiskDriver::Loop(file),
-            device,
-            mounts: Vec::new(),
-            patience: options.patience,
-            attached: true,
-        };
+        let disk =
+            Self { driver: HostDiskDriver::Loop(file), device, mounts: Vec::new(), patience: options.patience, attached: true };
         if !fs::read_to_string(attributes(&disk.device).join("loop/dio")).is_ok_and(|value| value.trim() == "1") {
             // Reads and writes would go through the page cache of the file.
             return Err(Error::new(ErrorClass::Unsupported, "the kernel refuses direct I/O on the loop device")
@@ -121,9 +116,9 @@ impl HostDisk {
         if path.exists() {
             return Ok(path);
         }
-        Err(Error::new(ErrorClass::Config, "there is no such partition").in_file(&path).hint(
-            "a loop device shows partitions only on request, and the kernel must support its kind of partition table",
-        ))
+        Err(Error::new(ErrorClass::Config, "there is no such partition")
+            .in_file(&path)
+            .hint("a loop device shows partitions only on request, and the kernel must support its kind of partition table"))
     }
 
     /// Makes the kernel present a range of the device as a partition, without a partition table on the device.
@@ -251,8 +246,7 @@ impl LinuxFileSystem {
     pub fn named(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            Error::new(ErrorClass::Config, format!("no file system is named `{name}`"))
-                .hint(format!("choose one of: {names}"))
+            Error::new(ErrorClass::Config, format!("no file system is named `{name}`")).hint(format!("choose one of: {names}"))
         })
     }
 
@@ -296,9 +290,7 @@ impl MkfsOptions {
             && let Some(found) = existing_signature(device)?
         {
             let problem = format!("the device holds {found}, which a new {} would overwrite", kind.name());
-            return Err(Error::new(ErrorClass::Config, problem)
-                .in_file(device)
-                .hint("allow it to be overwritten (--overwrite)"));
+            return Err(Error::new(ErrorClass::Config, problem).in_file(device).hint("allow it to be overwritten (--overwrite)"));
         }
         command.args(arguments).args(&self.options).arg(device);
         host_programs::run(ErrorClass::Config, command).map(drop)

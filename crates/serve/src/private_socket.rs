@@ -109,8 +109,7 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<()> {
         Ok(_) => {}
     }
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let probe =
-        socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).and_then(|probe| connect(&probe, address));
+    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).and_then(|probe| connect(&probe, address));
     if probe != Err(Errno::CONNREFUSED) {
         return taken("a program listens on this socket already", "stop it or choose another path");
     }

@@ -55,8 +55,7 @@ impl Supervisor {
         let Some(output) = child.stdout.take() else {
             return Err(Error::new(ErrorClass::Io, "the shell that cleans up has no output"));
         };
-        let mut supervisor =
-            Self { child, input, answers: BufReader::new(output), folder: PathBuf::new(), groups: None };
+        let mut supervisor = Self { child, input, answers: BufReader::new(output), folder: PathBuf::new(), groups: None };
         let folder = supervisor.answer()?;
         let groups = (PathBuf::from(supervisor.answer()?), PathBuf::from(supervisor.answer()?));
         supervisor.groups = Some(groups).filter(|(group, _)| !group.as_os_str().is_empty());

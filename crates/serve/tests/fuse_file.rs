@@ -257,8 +257,7 @@ fn holes_are_found_by_seeking() {
 /// A device that fails in the way that the sector says, or never completes.
 fn failing() -> TestDevice {
     let failures = [RequestFailure::Invalid, RequestFailure::NoSpace, RequestFailure::Io, RequestFailure::ReadOnly];
-    let fate =
-        move |request: &ServedRequest| failures.get(request.sector as usize).copied().map_or(Fate::Lost, Fate::Fails);
+    let fate = move |request: &ServedRequest| failures.get(request.sector as usize).copied().map_or(Fate::Lost, Fate::Fails);
     TestDevice::new(1000).with_fate(fate)
 }
 

@@ -45,10 +45,8 @@ fn helper_process_serves_until_killed() {
     // A process that does I/O until it fails.
     let script = r#"cd / && while dd if=/dev/zero of="$EMMCLAB_MOUNT/data" bs=64k count=200 conv=fsync 2>/dev/null
         do echo written; done"#;
-    let stubborn =
-        r#"cd / && while :; do echo written; (echo data >"$EMMCLAB_MOUNT/$$"; sleep 0.01) 2>/dev/null; done"#;
-    let without_a_trace =
-        format!(r#"exec env -i PATH="$PATH" EMMCLAB_MOUNT="$EMMCLAB_MOUNT" setsid sh -c '{stubborn}'"#);
+    let stubborn = r#"cd / && while :; do echo written; (echo data >"$EMMCLAB_MOUNT/$$"; sleep 0.01) 2>/dev/null; done"#;
+    let without_a_trace = format!(r#"exec env -i PATH="$PATH" EMMCLAB_MOUNT="$EMMCLAB_MOUNT" setsid sh -c '{stubborn}'"#);
     let script = match std::env::var(STUBBORN).as_deref() {
         Ok("env") => &without_a_trace,
         Ok(_) => stubborn,
@@ -95,8 +93,7 @@ impl Served {
         let (folder, temporary) = folder();
         let point = temporary.join("point");
         let mut command = again("helper_process_serves_until_killed", &temporary);
-        let mut process =
-            command.env(POINT, &point).envs(variables.iter().copied()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut process = command.env(POINT, &point).envs(variables.iter().copied()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let mut served = Self { process, lines, _folder: folder, temporary, point, connection: String::new() };
         served.wait_for("serving");
@@ -117,8 +114,7 @@ impl Served {
     /// Waits until all is undone. A connection without a mount would be one that was detached, but lives.
     fn everything_is_undone(&self) {
         wait_until(&format!("left: {:?}", left_in(&self.temporary)), || left_in(&self.temporary).is_empty());
-        let mounted =
-            || fs::read_to_string("/proc/self/mountinfo").unwrap().contains(&format!(" {} ", self.connection));
+        let mounted = || fs::read_to_string("/proc/self/mountinfo").unwrap().contains(&format!(" {} ", self.connection));
         let number = self.connection.trim_start_matches("0:");
         let control = Path::new("/sys/fs/fuse/connections").join(number);
         wait_until("the connection is closed", || mounted() || !control.exists());
@@ -159,8 +155,7 @@ fn killed_with_a_command_that_would_go_on_in_the_folder_of_the_host() {
         fs::create_dir(&served.point).unwrap();
         let owned = format!("EMMCLAB_SERVER={}", served.temporary.display());
         let goes_on = || {
-            let all =
-                fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read(entry.ok()?.path().join("environ")).ok());
+            let all = fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read(entry.ok()?.path().join("environ")).ok());
             all.into_iter().any(|environ| String::from_utf8_lossy(&environ).contains(&owned))
         };
         assert!(!goes_on());

@@ -13,8 +13,7 @@ use common::devices::TestDevice;
 use common::{attribute, folder, live, loops_below, mounts_below, run};
 use emmclab_base::{ErrorClass, interrupt::interruptible};
 use emmclab_serve::{
-    BlockAction, BlockDevice, FuseFile, HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions, MemoryDevice,
-    MkfsOptions,
+    BlockAction, BlockDevice, FuseFile, HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions, MemoryDevice, MkfsOptions,
 };
 
 const MIB: u64 = 2048;
@@ -128,11 +127,8 @@ fn keeps_files(kind: LinuxFileSystem, sectors: u64, check: &[&str]) {
     let device = Arc::new(MemoryDevice::new(sectors));
     let Some(mut disk) = served(device.clone(), &[&tool, check[0]]) else { return };
     disk.mkfs(&MkfsOptions::new(kind)).unwrap();
-    let options = LinuxMountOptions {
-        file_system: Some(kind),
-        options: Some("noatime".to_owned()),
-        ..LinuxMountOptions::at(&point)
-    };
+    let options =
+        LinuxMountOptions { file_system: Some(kind), options: Some("noatime".to_owned()), ..LinuxMountOptions::at(&point) };
     disk.mount(&options).unwrap();
     assert_eq!(disk.mounts(), std::slice::from_ref(&point));
     for number in 0..200_usize {
@@ -199,8 +195,7 @@ fn other_file_systems_can_be_made_where_their_tools_are() {
 #[test]
 fn options_reach_mkfs_and_a_second_file_system_needs_leave_to_overwrite() {
     let Some(disk) = served(Arc::new(MemoryDevice::new(64 * MIB)), &["mkfs.ext4", "blkid"]) else { return };
-    let mut mkfs =
-        MkfsOptions { options: ["-L", "first"].map(Into::into).to_vec(), ..MkfsOptions::new(LinuxFileSystem::Ext4) };
+    let mut mkfs = MkfsOptions { options: ["-L", "first"].map(Into::into).to_vec(), ..MkfsOptions::new(LinuxFileSystem::Ext4) };
     let label = || run("blkid", &["-p", "-o", "value", "-s", "LABEL", disk.path().to_str().unwrap()]);
     disk.mkfs(&mkfs).unwrap();
     assert_eq!(label(), "first");
@@ -220,10 +215,8 @@ fn partitions_are_found_and_mounted() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let options = LoopOptions { partitions: true, ..LoopOptions::default() };
     let Some(mut disk) = attach(device, &options, &["mkfs.ext4", "addpart"]) else { return };
-    let error = disk
-        .mkfs(&MkfsOptions { partition: Some(1), ..MkfsOptions::new(LinuxFileSystem::Ext4) })
-        .unwrap_err()
-        .to_string();
+    let error =
+        disk.mkfs(&MkfsOptions { partition: Some(1), ..MkfsOptions::new(LinuxFileSystem::Ext4) }).unwrap_err().to_string();
     assert!(error.contains("no such partition"), "{error}");
     for number in [1, 2_u32] {
         // Told to the kernel as they are; not every kernel reads every kind of table.
@@ -284,8 +277,7 @@ fn a_command_ends_when_the_caller_is_interrupted() {
 
 #[test]
 fn fio_reads_back_what_it_wrote_at_depth_32_from_a_device_that_answers_late_and_out_of_order() {
-    let devices: [Arc<dyn BlockDevice>; 2] =
-        [Arc::new(MemoryDevice::new(32 * MIB)), Arc::new(TestDevice::late(32 * MIB, 64))];
+    let devices: [Arc<dyn BlockDevice>; 2] = [Arc::new(MemoryDevice::new(32 * MIB)), Arc::new(TestDevice::late(32 * MIB, 64))];
     for device in devices {
         let Some(disk) = served(device, &["fio"]) else { return };
         let (_folder, at) = folder();

@@ -20,9 +20,7 @@ fn recorded(sectors: u64) -> TestDevice {
 const BOOTS: u32 = 3;
 
 /// What a guest said until it switched itself off, and what the device saw, which is new at each boot.
-fn run(
-    guest: &Parts, settings: &CardSettings, device: impl Fn() -> TestDevice, parameters: &str,
-) -> (Said, Vec<ServedRequest>) {
+fn run(guest: &Parts, settings: &CardSettings, device: impl Fn() -> TestDevice, parameters: &str) -> (Said, Vec<ServedRequest>) {
     let mut boots = 0;
     loop {
         boots += 1;

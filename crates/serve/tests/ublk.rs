@@ -17,8 +17,8 @@ use common::guest::{Guest, Parts};
 use common::{again, attribute, commits, folder, mounts_below, run, wait_until};
 use emmclab_base::{CommandFlags, ErrorClass};
 use emmclab_serve::{
-    BlockAction, BlockDevice, BlockDeviceLimits, HostDisk, LinuxFileSystem, LinuxMountOptions, MemoryDevice,
-    MkfsOptions, ServedRequest, UblkOptions, delete_left_ublk,
+    BlockAction, BlockDevice, BlockDeviceLimits, HostDisk, LinuxFileSystem, LinuxMountOptions, MemoryDevice, MkfsOptions,
+    ServedRequest, UblkOptions, delete_left_ublk,
 };
 use emmclab_testing::MachineLock;
 
@@ -63,10 +63,8 @@ fn devices() -> Vec<PathBuf> {
 
 fn nothing_is_left(disk: &Path) {
     let number = disk.to_str().unwrap().trim_start_matches("/dev/ublkb");
-    let left: Vec<_> = devices()
-        .into_iter()
-        .filter(|path| path.to_str().unwrap().trim_start_matches("/dev/ublk")[1..] == *number)
-        .collect();
+    let left: Vec<_> =
+        devices().into_iter().filter(|path| path.to_str().unwrap().trim_start_matches("/dev/ublk")[1..] == *number).collect();
     assert!(left.is_empty(), "{left:?}");
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!table.contains(&format!(" {} ", disk.display())), "{table}");
@@ -118,13 +116,8 @@ fn the_queue_of_the_ublk_device_has_the_limits_of_the_device() {
     for (max_sectors, longest_kb) in [(1 << 16, "512"), (256, "128")] {
         for (write_cache, mode, fua) in [(true, "write back", "1"), (false, "write through", "0")] {
             let mut device = TestDevice::new(64 * MIB);
-            device.limits = BlockDeviceLimits {
-                sectors: 64 * MIB,
-                preferred_sectors: 32,
-                max_sectors,
-                discard_sectors: 64,
-                write_cache,
-            };
+            device.limits =
+                BlockDeviceLimits { sectors: 64 * MIB, preferred_sectors: 32, max_sectors, discard_sectors: 64, write_cache };
             let disk = served(Arc::new(device));
             for (name, value) in [
                 ("size", "131072"),
@@ -259,10 +252,7 @@ fn file_systems_of_phones_are_made_mounted_and_found_clean() {
         run("sync", &[]);
         disk.unmount().unwrap();
         // Status 0: nothing to repair.
-        let said = run(
-            check,
-            &[if kind == LinuxFileSystem::F2fs { "--dry-run" } else { "-n" }, disk.path().to_str().unwrap()],
-        );
+        let said = run(check, &[if kind == LinuxFileSystem::F2fs { "--dry-run" } else { "-n" }, disk.path().to_str().unwrap()]);
         assert!(!said.contains("[Fail]"), "{said}");
         // What is there is not overwritten unasked.
         let error = disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Vfat)).unwrap_err();

@@ -81,12 +81,7 @@ pub struct AllocationSettings {
 
 impl Default for AllocationSettings {
     fn default() -> Self {
-        Self {
-            policy: "dynamic".into(),
-            order: StripeOrder::ChannelFirst,
-            hot_max_kb: 0,
-            options: PolicyOptions::new(),
-        }
+        Self { policy: "dynamic".into(), order: StripeOrder::ChannelFirst, hot_max_kb: 0, options: PolicyOptions::new() }
     }
 }
 

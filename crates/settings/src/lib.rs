@@ -13,13 +13,12 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 
 pub use controller::{
-    BusMode, CacheLie, CachePolicy, CacheSettings, ControllerSettings, LATE_TRIM_MS, PageScheduling, PowerSettings,
-    RECENT_MS, TimeQuantile, WriteBackMode,
+    BusMode, CacheLie, CachePolicy, CacheSettings, ControllerSettings, LATE_TRIM_MS, PageScheduling, PowerSettings, RECENT_MS,
+    TimeQuantile, WriteBackMode,
 };
 pub use flash::{
-    ALWAYS, BlockGroup, BoosterFlush, BoosterResize, CapacitySettings, CellMode, GeometrySettings, ParallelUnit,
-    PartialFlush, SlcMode, SlcSettings, TimingSettings, WHOLE, WearLevelling, WearSettings, WriteComplete,
-    ZoneSettings,
+    ALWAYS, BlockGroup, BoosterFlush, BoosterResize, CapacitySettings, CellMode, GeometrySettings, ParallelUnit, PartialFlush,
+    SlcMode, SlcSettings, TimingSettings, WHOLE, WearLevelling, WearSettings, WriteComplete, ZoneSettings,
 };
 pub use ftl::{AllocationSettings, GcMode, GcSettings, MappingSettings, PlaneClustering, StripeOrder, UnwrittenRead};
 pub use interface::{

@@ -196,9 +196,8 @@ impl AddressSpace {
     fn reused_start(&self, visit: &AddressRequest, dice: &mut SynthesisRng) -> Option<u64> {
         let own = &self.by_op[visit.op as usize];
         let other = &self.by_op[1 - visit.op as usize];
-        let allowed = |used: &AddressUse| {
-            u64::from(used.start) != self.end && u64::from(used.start) + visit.sectors <= self.sectors
-        };
+        let allowed =
+            |used: &AddressUse| u64::from(used.start) != self.end && u64::from(used.start) + visit.sectors <= self.sectors;
         let mut second_best = None;
         for look in 0..2 * LOOKS {
             // After this many failed searches, any use is accepted.

@@ -74,11 +74,11 @@ impl WorkloadFitter {
         let followed = self.load.finish();
         let timing = self.timeline.finish(requests, followed.op_mixing_pct);
         if timing.duration_s <= 0.0 {
-            return Err(Error::new(ErrorClass::Value, "all requests arrive at the same time")
-                .hint("give a trace with arrival times"));
+            return Err(
+                Error::new(ErrorClass::Value, "all requests arrive at the same time").hint("give a trace with arrival times")
+            );
         }
-        let operation =
-            |op: Op| OperationModel { sizes_kb: sizes_kb(&self.sizes[op as usize]), ..self.addresses.operation(op) };
+        let operation = |op: Op| OperationModel { sizes_kb: sizes_kb(&self.sizes[op as usize]), ..self.addresses.operation(op) };
         let largest = self.sizes.iter().filter_map(BTreeMap::last_key_value).map(|(sectors, _)| *sectors);
         let largest = largest.max().unwrap_or(0);
         let note = (self.others > 0).then(|| format!("{} flushes, discards and the like left out", self.others));

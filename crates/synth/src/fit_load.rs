@@ -152,10 +152,7 @@ impl LoadFitter {
             independent += 2.0 * reads * writes * sum.neighbours as f64;
         }
         let mixing = if independent > 0.0 { 100.0 * switches as f64 / independent } else { 0.0 };
-        FittedLoad {
-            load: curve.iter().any(|row| row[0] > 0).then_some(LoadModel { curve }),
-            op_mixing_pct: mixing.min(100.0),
-        }
+        FittedLoad { load: curve.iter().any(|row| row[0] > 0).then_some(LoadModel { curve }), op_mixing_pct: mixing.min(100.0) }
     }
 
     /// Numbers of the points at which pieces begin and end, ascending.

@@ -126,8 +126,7 @@ impl TimingFitter {
     }
 
     fn serve(&mut self, request: &Request, finds_idle: bool, gap: Nanos) {
-        let (Some(start), Some(service), Some(response)) = (request.start, request.service(), request.response())
-        else {
+        let (Some(start), Some(service), Some(response)) = (request.start, request.service(), request.response()) else {
             return;
         };
         let service = bounded(service, SLOWEST_NS);
@@ -179,9 +178,8 @@ impl TimingFitter {
         let known = self.complete == requests;
         let end = if known { self.end } else { self.last_arrival };
         let pct = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
-        let pairs = |counts: &BTreeMap<u64, u64>| {
-            join(&counts.iter().map(|(value, weight)| (*value, *weight)).collect::<Vec<_>>(), 2)
-        };
+        let pairs =
+            |counts: &BTreeMap<u64, u64>| join(&counts.iter().map(|(value, weight)| (*value, *weight)).collect::<Vec<_>>(), 2);
         let bursts = BurstModel {
             opens_pct: round(pct(self.bursts, requests), 1e4),
             rounds: pairs(&self.burst_rounds),

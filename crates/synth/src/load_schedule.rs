@@ -240,8 +240,7 @@ impl SizeSampler {
             let pairs = (0..).zip(pool.iter().map(|(size, left)| left.saturating_mul(weight(*size))));
             let pairs: Vec<(u64, u64)> = pairs.collect();
             let all: u128 = pairs.iter().map(|pair| u128::from(pair.1)).sum();
-            let sum: u128 =
-                pairs.iter().zip(pool).map(|(pair, (size, _))| u128::from(pair.1) * u128::from(*size)).sum();
+            let sum: u128 = pairs.iter().zip(pool).map(|(pair, (size, _))| u128::from(pair.1) * u128::from(*size)).sum();
             (WeightedSampler::new(&pairs), (sum / all.max(1)) as u64)
         };
         let ((plain, mean), (larger, high), (smaller, low)) =
@@ -282,8 +281,7 @@ mod tests {
         assert!(sum(&small).abs_diff(2_600) < 64, "{small:?}");
         let rest = draw(&mut pool, 490, 0, &mut dice);
         let all = [large, small, rest].concat();
-        let counts =
-            [8, 16, 64, 1_024].map(|size| all.iter().filter(|pair| pair.0 == size).map(|pair| pair.1).sum::<u64>());
+        let counts = [8, 16, 64, 1_024].map(|size| all.iter().filter(|pair| pair.0 == size).map(|pair| pair.1).sum::<u64>());
         assert_eq!(counts, [500, 200, 100, 20]);
     }
 }

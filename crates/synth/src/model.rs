@@ -223,9 +223,7 @@ impl ModelFaults {
         self.entries(key, pairs.len(), 1);
         self.require(
             pairs.is_sorted_by(|a, b| a.0 < b.0)
-                && pairs
-                    .iter()
-                    .all(|(value, weight)| (0.0..=largest).contains(value) && (1..=MOST_REQUESTS).contains(weight)),
+                && pairs.iter().all(|(value, weight)| (0.0..=largest).contains(value) && (1..=MOST_REQUESTS).contains(weight)),
             key,
             "out of order or range",
             &format!("give pairs of a value from 0 to {largest}, ascending, and a weight of at least 1"),
@@ -252,9 +250,7 @@ impl ModelFaults {
             self.require(
                 sizes.is_sorted_by(|a, b| a.0 < b.0)
                     && sizes.iter().all(|(kb, count)| {
-                        (0.5..=LARGEST_KB).contains(kb)
-                            && (kb * 2.0).fract() == 0.0
-                            && (1..=MOST_REQUESTS).contains(count)
+                        (0.5..=LARGEST_KB).contains(kb) && (kb * 2.0).fract() == 0.0 && (1..=MOST_REQUESTS).contains(count)
                     }),
                 &at(field),
                 "out of order or range",
@@ -312,9 +308,7 @@ impl ModelFaults {
             self.entries(key, points.len(), 1);
             self.require(
                 points.is_sorted_by(|a, b| a.0 < b.0)
-                    && points
-                        .iter()
-                        .all(|(kb, us)| (0.5..=LARGEST_KB).contains(kb) && (0.0..=SLOWEST_S * 1e6).contains(us)),
+                    && points.iter().all(|(kb, us)| (0.5..=LARGEST_KB).contains(kb) && (0.0..=SLOWEST_S * 1e6).contains(us)),
                 key,
                 "out of order or range",
                 "give pairs of a size in KB, ascending, and a time in microseconds",

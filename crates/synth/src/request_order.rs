@@ -131,8 +131,7 @@ impl ChapterLayout {
     }
 
     fn deal_commits(
-        &mut self, model: &WorkloadModel, quota: &ChapterQuota, bursts: &[usize], smallest: &[usize],
-        dice: &mut SynthesisRng,
+        &mut self, model: &WorkloadModel, quota: &ChapterQuota, bursts: &[usize], smallest: &[usize], dice: &mut SynthesisRng,
     ) {
         let mut begin = 0;
         let mut candidates = Vec::new();

@@ -29,9 +29,7 @@ pub(crate) struct ServiceTimeSampler {
 
 impl ModelTimes {
     pub(crate) fn new(model: &WorkloadModel) -> Self {
-        let list = |pairs: &[(f64, u64)], unit: f64| {
-            pairs.iter().map(|(time, weight)| (nanos(*time, unit), *weight)).collect()
-        };
+        let list = |pairs: &[(f64, u64)], unit: f64| pairs.iter().map(|(time, weight)| (nanos(*time, unit), *weight)).collect();
         Self {
             think: list(&model.bursts.think_us, 1e3),
             idle: list(&model.bursts.idle_ms, 1e6),
@@ -42,9 +40,7 @@ impl ModelTimes {
 
 impl ServiceTimeSampler {
     fn new(model: &ServiceModel) -> Self {
-        let points = |points: &[(f64, f64)]| {
-            points.iter().map(|(kb, us)| ((kb * 2.0).round() as u64, nanos(*us, 1e3))).collect()
-        };
+        let points = |points: &[(f64, f64)]| points.iter().map(|(kb, us)| ((kb * 2.0).round() as u64, nanos(*us, 1e3))).collect();
         Self {
             points: [points(&model.read_us), points(&model.write_us)],
             jitter: model.jitter_pct.iter().map(|(pct, weight)| (nanos(*pct, 1e4), *weight)).collect(),
@@ -72,8 +68,7 @@ impl ServiceTimeSampler {
     pub(crate) fn deal(
         &self, ops: &[Op], sectors: &[u64], idle: &[u64], total: u64, dice: &mut SynthesisRng,
     ) -> (Vec<u64>, Vec<u64>) {
-        let mut woken: Vec<u64> =
-            idle.iter().map(|gap| if *gap > self.wake_after { self.wake_up } else { 0 }).collect();
+        let mut woken: Vec<u64> = idle.iter().map(|gap| if *gap > self.wake_after { self.wake_up } else { 0 }).collect();
         let most = total / 10 * 9;
         if woken.iter().sum::<u64>() > most {
             scale_to(&mut woken, most);

@@ -128,8 +128,7 @@ impl SynthesisTotals {
             let problem = format!("that would be {requests} requests");
             return Err(config(problem, "choose requests, duration and rate so that there are 1 to 2^40"));
         }
-        let duration =
-            given_ns.unwrap_or_else(|| fraction(fraction(own_ns, requests, own_requests), 100, options.rate_pct));
+        let duration = given_ns.unwrap_or_else(|| fraction(fraction(own_ns, requests, own_requests), 100, options.rate_pct));
         if !(1..=LONGEST_NS).contains(&duration) {
             let problem = format!("that would last {} s", duration / 1_000_000_000);
             return Err(config(problem, "choose requests, duration and rate so that it lasts 1 ns to 36 years"));
@@ -230,8 +229,7 @@ impl SynthesisPlan {
         let quota = self.quota(chapter);
         let writes = || chapter.sizes.iter().map(|[_, writes]| writes);
         let smallest_write = writes().filter_map(|sizes| sizes.first()).min().copied().unwrap_or(0);
-        let smallest: Vec<usize> =
-            writes().map(|sizes| sizes.partition_point(|sectors| *sectors <= smallest_write)).collect();
+        let smallest: Vec<usize> = writes().map(|sizes| sizes.partition_point(|sectors| *sectors <= smallest_write)).collect();
         let mut lengthen = 0;
         let (layout, sectors, timing) = loop {
             let layout = ChapterLayout::new(&self.model, &quota, chapter, &smallest, lengthen, dice);
@@ -264,8 +262,7 @@ impl SynthesisPlan {
 
     /// Deals out idle, service and waiting times; `Err` with the best ones if the waiting times cannot be as long as they should.
     fn time(
-        &self, chapter: &LoadChapter, quota: &ChapterQuota, layout: &ChapterLayout, sectors: &[u64],
-        dice: &mut SynthesisRng,
+        &self, chapter: &LoadChapter, quota: &ChapterQuota, layout: &ChapterLayout, sectors: &[u64], dice: &mut SynthesisRng,
     ) -> std::result::Result<ChapterTimes, ChapterTimes> {
         let requests = layout.op.len() as u64;
         let service_total = self.part(self.totals.service, chapter);
@@ -295,10 +292,8 @@ impl SynthesisPlan {
     /// About how long the device is busy in each piece of the chapter.
     fn busy(&self, layout: &ChapterLayout, sectors: &[u64], fetch: u64, service_total: u64) -> Vec<u64> {
         let Some(times) = &self.times.service else { return vec![0; layout.ends.len()] };
-        let mut busy: Vec<u64> = layout
-            .pieces()
-            .map(|piece| piece.map(|i| times.expected(layout.op[i], sectors[i]).min(SLOWEST_NS)).sum())
-            .collect();
+        let mut busy: Vec<u64> =
+            layout.pieces().map(|piece| piece.map(|i| times.expected(layout.op[i], sectors[i]).min(SLOWEST_NS)).sum()).collect();
         scale_to(&mut busy, service_total);
         for (busy, piece) in busy.iter_mut().zip(layout.pieces()) {
             *busy += fetch * piece.filter(|i| !layout.waits[*i]).count() as u64;

@@ -229,9 +229,6 @@ mod tests {
         note(file.as_os_str(), "root", "run the tests with sudo");
         let lines = fs::read_to_string(&file);
         let _ = fs::remove_file(&file);
-        assert_eq!(
-            lines.unwrap_or_default(),
-            "fio is missing; apt-get install fio\nroot is missing; run the tests with sudo\n"
-        );
+        assert_eq!(lines.unwrap_or_default(), "fio is missing; apt-get install fio\nroot is missing; run the tests with sudo\n");
     }
 }

@@ -234,8 +234,7 @@ impl OverTimeRow {
     /// The row of a bin.
     pub fn new<X>(time_s: f64, width_s: f64, bin: &OverTimeBin<X>) -> Self {
         let (reads, writes) = (bin.requests(DataDirection::Read), bin.requests(DataDirection::Write));
-        let [read_kb, write_kb] =
-            [DataDirection::Read, DataDirection::Write].map(|side| bin.bytes(side) as f64 / 1_024.0);
+        let [read_kb, write_kb] = [DataDirection::Read, DataDirection::Write].map(|side| bin.bytes(side) as f64 / 1_024.0);
         let [read, write, all] = [bin.times(DataDirection::Read), bin.times(DataDirection::Write), &bin.all_times()];
         Self {
             time_s,

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use emmclab_trace::{
-    BATCH_ROWS, BatchBuilder, Ledger, NameTable, Nanos, Op, ReadOptions, Request, RequestFlags, Result, Sector,
-    TraceHeader, TraceReader, TraceWriter, WriteOptions,
+    BATCH_ROWS, BatchBuilder, Ledger, NameTable, Nanos, Op, ReadOptions, Request, RequestFlags, Result, Sector, TraceHeader,
+    TraceReader, TraceWriter, WriteOptions,
 };
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {

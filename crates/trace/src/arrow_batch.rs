@@ -8,9 +8,8 @@ use arrow_array::builder::StringDictionaryBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowDictionaryKeyType, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, DictionaryArray, Int64Array, ListArray, PrimitiveArray, RecordBatch,
-    StringArray, UInt16Array, UInt32Array, UInt64Array, downcast_dictionary_array, downcast_integer_array,
-    new_null_array,
+    Array, ArrayRef, ArrowPrimitiveType, DictionaryArray, Int64Array, ListArray, PrimitiveArray, RecordBatch, StringArray,
+    UInt16Array, UInt32Array, UInt64Array, downcast_dictionary_array, downcast_integer_array, new_null_array,
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -18,8 +17,8 @@ use arrow_select::take::take;
 
 use crate::batch::{BatchNotes, NO_NAME, NO_PID, NO_TIME};
 use crate::{
-    BATCH_ROWS, Batch, BlockNote, BlockRole, Error, ErrorClass, GrowingNameTable, NameId, NameTable, Op, Result,
-    SectorSet, TraceColumn,
+    BATCH_ROWS, Batch, BlockNote, BlockRole, Error, ErrorClass, GrowingNameTable, NameId, NameTable, Op, Result, SectorSet,
+    TraceColumn,
 };
 
 /// Maximum length of the name of a process or device, in bytes; paths have at most 4,096.
@@ -179,9 +178,7 @@ fn used(column: &ScalarBuffer<u32>, names: &NameTable) -> (ScalarBuffer<u32>, St
     (column.into(), StringArray::from_iter_values(values))
 }
 
-fn names_from_arrow(
-    column: TraceColumn, array: Option<&ArrayRef>, names: &mut GrowingNameTable,
-) -> Result<ScalarBuffer<u32>> {
+fn names_from_arrow(column: TraceColumn, array: Option<&ArrayRef>, names: &mut GrowingNameTable) -> Result<ScalarBuffer<u32>> {
     let Some(dictionary) = array.and_then(|array| array.as_dictionary_opt::<UInt32Type>()) else {
         return Ok(Vec::new().into());
     };
@@ -219,16 +216,17 @@ fn ops_from_arrow(array: &ArrayRef) -> Result<ScalarBuffer<u8>> {
     let dictionary = array.as_dictionary_opt::<UInt8Type>().ok_or_else(|| wrong_type("op", array.data_type()))?;
     let values = dictionary.values();
     let values = values.as_string_opt::<i32>().ok_or_else(|| wrong_type("op", values.data_type()))?;
-    let codes =
-        values
-            .iter()
-            .map(|value| {
-                let value = value.unwrap_or("");
-                Op::ALL.into_iter().find(|op| op.name() == value).map(|op| op as u8).ok_or_else(|| {
-                    Error::new(ErrorClass::Value, "is not an operation").of_field("op", 0, value.as_bytes())
-                })
-            })
-            .collect::<Result<Vec<u8>>>()?;
+    let codes = values
+        .iter()
+        .map(|value| {
+            let value = value.unwrap_or("");
+            Op::ALL
+                .into_iter()
+                .find(|op| op.name() == value)
+                .map(|op| op as u8)
+                .ok_or_else(|| Error::new(ErrorClass::Value, "is not an operation").of_field("op", 0, value.as_bytes()))
+        })
+        .collect::<Result<Vec<u8>>>()?;
     if codes.iter().enumerate().all(|(key, code)| key == *code as usize) {
         return Ok(dictionary.keys().values().clone());
     }
@@ -388,13 +386,10 @@ impl BatchNotes {
     /// if the lists of a row differ in length or an entry is not a valid note.
     pub fn from_arrow(record: &RecordBatch, before: u64) -> Result<Option<Self>> {
         let roles = RoleColumn::find(record)?;
-        let sectors =
-            NumberListColumn::<UInt32Type>::find(record, TraceColumn::RoleSectors, AsArray::as_primitive_opt)?;
+        let sectors = NumberListColumn::<UInt32Type>::find(record, TraceColumn::RoleSectors, AsArray::as_primitive_opt)?;
         let home = NumberListColumn::<UInt64Type>::find(record, TraceColumn::HomeSector, AsArray::as_primitive_opt)?;
-        let changed =
-            NumberListColumn::<UInt16Type>::find(record, TraceColumn::ChangedSectors, AsArray::as_primitive_opt)?;
-        let transaction =
-            NumberListColumn::<UInt32Type>::find(record, TraceColumn::Transaction, AsArray::as_primitive_opt)?;
+        let changed = NumberListColumn::<UInt16Type>::find(record, TraceColumn::ChangedSectors, AsArray::as_primitive_opt)?;
+        let transaction = NumberListColumn::<UInt32Type>::find(record, TraceColumn::Transaction, AsArray::as_primitive_opt)?;
         let (Some(roles), Some(sectors)) = (&roles, &sectors) else {
             if TraceColumn::ALL.into_iter().all(|column| !column.of_notes() || column_of(record, column).is_none()) {
                 return Ok(None);
@@ -471,8 +466,7 @@ impl<'a, T: ArrowPrimitiveType> NumberListColumn<'a, T> {
     /// Finds the column; `None` if it is missing. `numbers` returns the values of the lists as numbers; `None` if they are of
     /// another type.
     fn find(
-        record: &'a RecordBatch, column: TraceColumn,
-        numbers: impl FnOnce(&'a dyn Array) -> Option<&'a PrimitiveArray<T>>,
+        record: &'a RecordBatch, column: TraceColumn, numbers: impl FnOnce(&'a dyn Array) -> Option<&'a PrimitiveArray<T>>,
     ) -> Result<Option<Self>> {
         let Some(array) = column_of(record, column) else { return Ok(None) };
         let lists = array.as_list_opt::<i32>();
@@ -524,9 +518,7 @@ impl<'a> RoleColumn<'a> {
             }
             let names = BlockRole::ALL.map(BlockRole::name).join(", ");
             let error = Error::new(ErrorClass::Value, "is not a role of a block");
-            error
-                .of_field(TraceColumn::Role.name(), 0, self.names.value(key).as_bytes())
-                .hint(format!("write one of: {names}"))
+            error.of_field(TraceColumn::Role.name(), 0, self.names.value(key).as_bytes()).hint(format!("write one of: {names}"))
         })
     }
 }

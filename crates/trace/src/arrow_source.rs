@@ -16,8 +16,8 @@ use arrow_schema::{DataType, Schema};
 use crate::arrow_batch::{UnconvertibleRow, converted};
 use crate::formats::{FormatTimes, UnitGuard};
 use crate::{
-    BATCH_ROWS, Batch, Error, ErrorClass, GrowingNameTable, Ledger, NameTable, Op, ReadOptions, ReadProgress,
-    RecognisedFormat, RecordedFeatures, Request, Result, TraceColumn, TraceHeader, TraceReader, TraceSource,
+    BATCH_ROWS, Batch, Error, ErrorClass, GrowingNameTable, Ledger, NameTable, Op, ReadOptions, ReadProgress, RecognisedFormat,
+    RecordedFeatures, Request, Result, TraceColumn, TraceHeader, TraceReader, TraceSource,
 };
 
 /// The format name in headers of traces from Arrow; no file has this format.
@@ -58,11 +58,7 @@ impl ArrowSource {
             source: name.to_owned(),
             format: FORMAT.to_owned(),
             clock: "relative".to_owned(),
-            block_notes: records
-                .schema()
-                .field_with_name(TraceColumn::Role.name())
-                .ok()
-                .map(|_| TraceHeader::EXT4.to_owned()),
+            block_notes: records.schema().field_with_name(TraceColumn::Role.name()).ok().map(|_| TraceHeader::EXT4.to_owned()),
             note: (!left_out.is_empty()).then(|| format!("columns left out: {}", left_out.join(", "))),
             ..TraceHeader::default()
         };
@@ -118,24 +114,19 @@ fn check_columns(schema: &Schema) -> Result<Vec<String>> {
     for column in TraceColumn::ALL {
         let Ok(field) = schema.field_with_name(column.name()) else {
             if let Some(near) = unknown.iter().find(|name| is_meant(name, column)) {
-                return Err(Error::new(
-                    ErrorClass::Syntax,
-                    format!("is not a column of a trace; `{}` is", column.name()),
-                )
-                .in_field(near)
-                .hint(format!("rename it to `{}`: {}", column.name(), meaning(column))));
+                return Err(Error::new(ErrorClass::Syntax, format!("is not a column of a trace; `{}` is", column.name()))
+                    .in_field(near)
+                    .hint(format!("rename it to `{}`: {}", column.name(), meaning(column))));
             }
             if column.optional() {
                 continue;
             }
             let there: Vec<&str> = names().collect();
-            return Err(Error::new(ErrorClass::Syntax, "this column is missing").in_field(column.name()).hint(
-                format!(
-                    "give {}; needed are arrival_ns, sector, sectors and op, and these are there: {}",
-                    meaning(column),
-                    there.join(", ")
-                ),
-            ));
+            return Err(Error::new(ErrorClass::Syntax, "this column is missing").in_field(column.name()).hint(format!(
+                "give {}; needed are arrival_ns, sector, sectors and op, and these are there: {}",
+                meaning(column),
+                there.join(", ")
+            )));
         };
         if !takes(column, field.data_type()) {
             let found = field.data_type().to_string();
@@ -151,8 +142,7 @@ fn check_columns(schema: &Schema) -> Result<Vec<String>> {
 fn is_meant(name: &str, column: TraceColumn) -> bool {
     let word = column.name().trim_end_matches("_ns");
     let name = name.to_ascii_lowercase();
-    name == word
-        || (column.name() != word && ["_s", "_ms", "_us", "_time"].iter().any(|unit| name == format!("{word}{unit}")))
+    name == word || (column.name() != word && ["_s", "_ms", "_us", "_time"].iter().any(|unit| name == format!("{word}{unit}")))
 }
 
 /// The type of a column, for hints.
@@ -256,10 +246,7 @@ fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)>
         codes[*key as usize].ok_or_else(|| {
             let names = Op::ALL.map(Op::name).join(", ");
             let error = Error::new(ErrorClass::Value, "is not an operation");
-            (
-                row,
-                error.of_field("op", 0, values.value(*key as usize).as_bytes()).hint(format!("write one of: {names}")),
-            )
+            (row, error.of_field("op", 0, values.value(*key as usize).as_bytes()).hint(format!("write one of: {names}")))
         })
     });
     let codes = UInt8Array::from(codes.collect::<std::result::Result<Vec<u8>, _>>()?);

@@ -77,11 +77,7 @@ impl AtomicFile {
             create_locked(folder, if there.is_some() { 0o600 } else { 0o666 }).map(OutputTarget::Aside)
         };
         let out = out.map_err(|error| Error::io(path, error))?;
-        Ok(Self {
-            path: path.to_owned(),
-            target,
-            out: CompressingWriter::Plain(BufWriter::with_capacity(1 << 18, out)),
-        })
+        Ok(Self { path: path.to_owned(), target, out: CompressingWriter::Plain(BufWriter::with_capacity(1 << 18, out)) })
     }
 
     /// Starts writing to the standard output, which is written directly even if it is a file. Fails if the standard

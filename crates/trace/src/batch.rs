@@ -263,9 +263,7 @@ fn push<T: Copy>(column: &mut Vec<T>, rows: usize, value: Option<T>, none: T) {
 
 /// As [`push`], for many rows at once.
 #[inline]
-fn extend<T: Copy>(
-    column: &mut Vec<T>, rows: usize, requests: &[Request], value: impl Fn(&Request) -> Option<T>, none: T,
-) {
+fn extend<T: Copy>(column: &mut Vec<T>, rows: usize, requests: &[Request], value: impl Fn(&Request) -> Option<T>, none: T) {
     if column.is_empty() {
         // The fold has no branch per request.
         if !requests.iter().fold(false, |any, request| any | value(request).is_some()) {
@@ -412,8 +410,8 @@ impl Batch {
         // A missing time is not far.
         #[allow(clippy::needless_bitwise_bool, reason = "as above")]
         let is_far = |time: &i64| (time.unsigned_abs() > FARTHEST_NS) & (*time != NO_TIME);
-        let far = times.iter().any(|times| times.iter().fold(false, |far, time| far | is_far(time)))
-            || self.arrival.contains(&NO_TIME);
+        let far =
+            times.iter().any(|times| times.iter().fold(false, |far, time| far | is_far(time))) || self.arrival.contains(&NO_TIME);
         if !early && !empty && !far && !self.has_notes() {
             return None;
         }
@@ -506,8 +504,7 @@ pub(crate) fn fault_of_notes(request: &Request, notes: &[BlockNote]) -> Option<E
     }
     if request.op != Op::Write {
         let error = Error::new(ErrorClass::Value, "belongs to a request that is not a write");
-        let error =
-            error.of_field(TraceColumn::Role.name(), TraceColumn::Role as u64 + 1, notes[0].role.name().as_bytes());
+        let error = error.of_field(TraceColumn::Role.name(), TraceColumn::Role as u64 + 1, notes[0].role.name().as_bytes());
         return Some(error.hint("only writes have block notes; leave the lists of other requests empty"));
     }
     for note in notes {

@@ -124,11 +124,9 @@ impl TraceColumn {
         let text = |key| DataType::Dictionary(Box::new(key), Box::new(DataType::Utf8));
         let list = |item| DataType::new_list(item, true);
         match self {
-            TraceColumn::Arrival
-            | TraceColumn::Start
-            | TraceColumn::Issue
-            | TraceColumn::Served
-            | TraceColumn::Complete => DataType::Int64,
+            TraceColumn::Arrival | TraceColumn::Start | TraceColumn::Issue | TraceColumn::Served | TraceColumn::Complete => {
+                DataType::Int64
+            }
             TraceColumn::Sector => DataType::UInt64,
             TraceColumn::Sectors => DataType::UInt32,
             TraceColumn::Op => text(DataType::UInt8),

@@ -134,8 +134,7 @@ fn is_of_storage(name: &str) -> bool {
 
 /// Lists events with their counts, those of storage first, and then those of the two needed events that are missing.
 fn list(tally: &EventTally, vocabulary: &RecorderEventNames) -> String {
-    let (mut first, others): (Vec<_>, Vec<_>) =
-        tally.counts().iter().partition::<Vec<_>, _>(|(name, _)| is_of_storage(name));
+    let (mut first, others): (Vec<_>, Vec<_>) = tally.counts().iter().partition::<Vec<_>, _>(|(name, _)| is_of_storage(name));
     let room = MOST_LISTED.max(first.len());
     let further = (first.len() + others.len()).saturating_sub(room);
     first.extend(others);
@@ -276,12 +275,8 @@ mod tests {
 
     #[test]
     fn events_of_requests_are_listed_first_and_missing_ones_named() {
-        let (problem, hint) =
-            message_and_hint(&[("sched_switch", 755), ("block_rq_complete", 840)], &Ledger::default());
-        assert_eq!(
-            problem,
-            "the trace holds no request, but 840 block_rq_complete, 755 sched_switch, no block_rq_issue"
-        );
+        let (problem, hint) = message_and_hint(&[("sched_switch", 755), ("block_rq_complete", 840)], &Ledger::default());
+        assert_eq!(problem, "the trace holds no request, but 840 block_rq_complete, 755 sched_switch, no block_rq_issue");
         assert!(hint.contains("both block_rq_issue and block_rq_complete"), "{hint}");
     }
 

@@ -43,9 +43,9 @@ pub use emmclab_base::{
     SECTOR_BYTES, Sector, SectorSet, closest, interrupt, open_seekable, read_settings,
 };
 pub use events::{
-    CommandCounts, CommandEvent, CommandKind, CommandStep, CommandTarget, DecodedEvent, EraseKind, EventField,
-    EventFieldValues, EventMatcher, FsEvent, FsStep, FsWriterThreads, HostActivity, JournalCounts, KernelEvent,
-    LostEventsGap, RecordedActivity, SyncCounts, SyncWait, UnfinishedWait,
+    CommandCounts, CommandEvent, CommandKind, CommandStep, CommandTarget, DecodedEvent, EraseKind, EventField, EventFieldValues,
+    EventMatcher, FsEvent, FsStep, FsWriterThreads, HostActivity, JournalCounts, KernelEvent, LostEventsGap, RecordedActivity,
+    SyncCounts, SyncWait, UnfinishedWait,
 };
 pub use formats::{
     DecompressedInput, ReadOptions, RequestSender, TraceSlice, check_parquet, parquet_error, picture_file, row_groups,

@@ -6,8 +6,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use crate::{
-    Batch, Error, ErrorClass, Ledger, ReadOptions, ReadProgress, RecognisedFormat, Result, TraceHeader, TraceReader,
-    interrupt,
+    Batch, Error, ErrorClass, Ledger, ReadOptions, ReadProgress, RecognisedFormat, Result, TraceHeader, TraceReader, interrupt,
 };
 
 /// Maximum number of batches read ahead: enough that neither thread waits for a slow batch of the other.
@@ -58,12 +57,7 @@ struct ReaderThread {
 
 impl ReaderSnapshot {
     fn of(reader: &TraceReader) -> Self {
-        Self {
-            ledger: reader.ledger(),
-            header: reader.header(),
-            progress: reader.progress(),
-            devices: reader.devices(),
-        }
+        Self { ledger: reader.ledger(), header: reader.header(), progress: reader.progress(), devices: reader.devices() }
     }
 }
 
@@ -108,8 +102,7 @@ impl TraceReadAhead {
     }
 
     fn start(&mut self) -> Result<()> {
-        let TraceReadAheadState::Waiting(mut reader) = std::mem::replace(&mut self.state, TraceReadAheadState::Ended)
-        else {
+        let TraceReadAheadState::Waiting(mut reader) = std::mem::replace(&mut self.state, TraceReadAheadState::Ended) else {
             return Ok(());
         };
         let (sender, batches) = channel();
@@ -132,11 +125,11 @@ impl TraceReadAhead {
                 }
             }
         };
-        let thread = Builder::new().name("read-ahead".to_owned()).spawn(read).map_err(|error| {
-            Error::new(ErrorClass::Io, format!("a thread to read the trace could not be started: {error}"))
-        })?;
-        self.state =
-            TraceReadAheadState::Reading(ReaderThread { batches, thread, read_permits: room, consumed_batches: 0 });
+        let thread = Builder::new()
+            .name("read-ahead".to_owned())
+            .spawn(read)
+            .map_err(|error| Error::new(ErrorClass::Io, format!("a thread to read the trace could not be started: {error}")))?;
+        self.state = TraceReadAheadState::Reading(ReaderThread { batches, thread, read_permits: room, consumed_batches: 0 });
         Ok(())
     }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::clock::{ClockMender, CoarseClock, FileClock, JUDGED};
 use crate::{
-    ArrivalGaps, BATCH_ROWS, Batch, BatchBuilder, ClockJump, ClockJumps, Error, ErrorClass, JumpDirection, Ledger,
-    MOST_JUMPS, MendClock, NameTable, Nanos, ReadOptions, ReadProgress, RecognisedFormat, RecordedFeatures, Request,
-    Result, TraceExtent, TraceHeader, TraceSource, diagnosis, formats, interrupt, request_screen::RequestScreen,
+    ArrivalGaps, BATCH_ROWS, Batch, BatchBuilder, ClockJump, ClockJumps, Error, ErrorClass, JumpDirection, Ledger, MOST_JUMPS,
+    MendClock, NameTable, Nanos, ReadOptions, ReadProgress, RecognisedFormat, RecordedFeatures, Request, Result, TraceExtent,
+    TraceHeader, TraceSource, diagnosis, formats, interrupt, request_screen::RequestScreen,
 };
 
 /// Default size of the reorder window: requests that are held back to sort them by arrival.
@@ -134,8 +134,7 @@ impl TraceReader {
             self.kept_requests += batch.len() as u64;
             self.clock.gaps.extend(batch.arrivals());
         } else if self.kept_requests == 0 && self.needs_requests {
-            let error =
-                diagnosis::no_request(&self.source.tally(), &self.ledger(), &self.source.header(), self.lenient);
+            let error = diagnosis::no_request(&self.source.tally(), &self.ledger(), &self.source.header(), self.lenient);
             return Err(error.in_file(&self.path));
         }
         Ok(batch)
@@ -211,10 +210,8 @@ impl TraceReader {
                 .hint(format!("give a larger --reorder-window (now {window})")));
         };
         let back = Nanos(jump.length_ns.min(i64::MAX as u64).cast_signed());
-        let message = format!(
-            "the clock jumps back at request {}, after which no request can be sorted into its place",
-            jump.request
-        );
+        let message =
+            format!("the clock jumps back at request {}, after which no request can be sorted into its place", jump.request);
         Ok(Error::new(ErrorClass::Order, message).of_field("arrival", 0, format!("{back} back").as_bytes()).hint(format!(
             "give --mend-clock to put them after the earlier ones, or a larger --reorder-window (now {window}) if they \
              belong between them"

@@ -199,8 +199,7 @@ impl TraceCombiner {
 
     /// The header of the combined trace, which names all sources.
     pub fn header(&self) -> TraceHeader {
-        let headers: Vec<TraceHeader> =
-            self.streams.iter().map(|stream| stream.reader.snapshot.header.clone()).collect();
+        let headers: Vec<TraceHeader> = self.streams.iter().map(|stream| stream.reader.snapshot.header.clone()).collect();
         if let ([only], true) = (headers.as_slice(), self.plain) {
             return only.clone();
         }
@@ -209,8 +208,7 @@ impl TraceCombiner {
             parts.dedup();
             parts.join(" + ")
         };
-        let device =
-            headers[0].device.clone().filter(|_| headers.iter().all(|header| header.device == headers[0].device));
+        let device = headers[0].device.clone().filter(|_| headers.iter().all(|header| header.device == headers[0].device));
         let reissue_window = headers[0]
             .reissue_window
             .clone()
@@ -246,8 +244,7 @@ impl TraceCombiner {
 
     /// The start offsets of the traces, as text.
     fn offsets(&self) -> String {
-        let seconds: Vec<_> =
-            self.inputs.iter().map(|input| format!("{} s", input.start_offset.0 as f64 / 1e9)).collect();
+        let seconds: Vec<_> = self.inputs.iter().map(|input| format!("{} s", input.start_offset.0 as f64 / 1e9)).collect();
         format!("from {}", seconds.join(", "))
     }
 

@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use crate::formats::{self, FormatCapabilities};
-use crate::{
-    AtomicFile, Batch, BatchBuilder, Error, ErrorClass, Ledger, OutputCompression, Result, TraceColumn, TraceHeader,
-};
+use crate::{AtomicFile, Batch, BatchBuilder, Error, ErrorClass, Ledger, OutputCompression, Result, TraceColumn, TraceHeader};
 
 /// Options of writing a trace.
 #[derive(Clone, Debug, Default)]

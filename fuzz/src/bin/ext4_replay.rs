@@ -3,8 +3,7 @@
 #![no_main]
 
 use emmclab_ext4::{
-    Ext4Filesystem, FastCommitRecords, JournalLocation, JournalRecordKind, JournalRecovery, JournalSuperblock,
-    LogFormat,
+    Ext4Filesystem, FastCommitRecords, JournalLocation, JournalRecordKind, JournalRecovery, JournalSuperblock, LogFormat,
 };
 use emmclab_fuzz::Patched;
 use libfuzzer_sys::fuzz_target;

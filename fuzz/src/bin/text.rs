@@ -7,8 +7,7 @@ use emmclab_trace::formats;
 use libfuzzer_sys::fuzz_target;
 
 /// Formats that have a target of their own.
-const OTHERS: [&str; 9] =
-    ["parquet", "blktrace", "perfetto", "lcs", "oracle-general", "vscsi", "systrace", "ftrace", "blkparse"];
+const OTHERS: [&str; 9] = ["parquet", "blktrace", "perfetto", "lcs", "oracle-general", "vscsi", "systrace", "ftrace", "blkparse"];
 
 static FORMATS: LazyLock<Vec<&str>> =
     LazyLock::new(|| formats::FORMATS.iter().map(|format| format.name).filter(|name| !OTHERS.contains(name)).collect());

@@ -289,8 +289,7 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
                     format!("waits for signal `{}`", self.fixed.code.signals[signal as usize])
                 }
                 ThreadStatus::Lock(lock) => {
-                    let holder =
-                        self.locks[lock as usize].holder().map(|holder| format!(", which `{}` has", name(holder)));
+                    let holder = self.locks[lock as usize].holder().map(|holder| format!(", which `{}` has", name(holder)));
                     let lock = &self.fixed.code.locks[lock as usize];
                     format!("waits for lock `{lock}`{}", holder.unwrap_or_default())
                 }

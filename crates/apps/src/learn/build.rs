@@ -24,9 +24,7 @@ pub(super) fn program(
 ) -> Result<String> {
     let names = LearnedNames::of(recording, options);
     let mut out = String::new();
-    for (key, value) in
-        [("name", options.name.as_str()), ("about", about), ("source", source), ("user_waits_for", waited)]
-    {
+    for (key, value) in [("name", options.name.as_str()), ("about", about), ("source", source), ("user_waits_for", waited)] {
         let _ = writeln!(out, "{key} = {}", toml::Value::String(value.to_owned()));
     }
     for (number, file) in recording.files.all.iter().enumerate().filter(|(number, _)| names.used[*number]) {
@@ -176,8 +174,7 @@ impl LearnedNames {
             pick: FilePickOrder::Same,
         };
         let picked = || FileSelection { file: name.clone(), pick: FilePickOrder::Same };
-        let random =
-            |sequential: bool| Some(if sequential { AccessPattern::Sequential } else { AccessPattern::Random });
+        let random = |sequential: bool| Some(if sequential { AccessPattern::Sequential } else { AccessPattern::Random });
         Some(match operation {
             RecordedFileOp::Read { bytes, sequential } => ProgramStep::Read(access(bytes, random(sequential))),
             RecordedFileOp::Write { bytes } => ProgramStep::Write(access(bytes, None)),
@@ -187,11 +184,9 @@ impl LearnedNames {
             RecordedFileOp::OpenOrCreate => ProgramStep::Create { file: name.clone() },
             RecordedFileOp::Delete => ProgramStep::Delete(picked()),
             RecordedFileOp::Rename { to } => ProgramStep::Rename { file: name.clone(), to: self.files[to].clone() },
-            RecordedFileOp::Truncate { bytes } => ProgramStep::Truncate {
-                file: name.clone(),
-                size: Amount::Fixed(ByteSize(bytes)),
-                pick: FilePickOrder::Same,
-            },
+            RecordedFileOp::Truncate { bytes } => {
+                ProgramStep::Truncate { file: name.clone(), size: Amount::Fixed(ByteSize(bytes)), pick: FilePickOrder::Same }
+            }
             RecordedFileOp::Fsync { data_only: false } => ProgramStep::Fsync(picked()),
             RecordedFileOp::Fsync { data_only: true } => ProgramStep::Fdatasync(picked()),
         })
@@ -201,8 +196,7 @@ impl LearnedNames {
 /// Appends a step. If the last step is the same kind of access, they are combined; a small amount of work between them is moved before
 /// both.
 fn merge(steps: &mut Vec<ProgramStep>, step: ProgramStep) {
-    let small =
-        |step: &ProgramStep| matches!(step, ProgramStep::Cpu { ms: Amount::Fixed(ms) } if *ms * 1e6 <= SMALL_NS as f64);
+    let small = |step: &ProgramStep| matches!(step, ProgramStep::Cpu { ms: Amount::Fixed(ms) } if *ms * 1e6 <= SMALL_NS as f64);
     let behind = usize::from(steps.last().is_some_and(small));
     let at = steps.len().checked_sub(1 + behind);
     let alike = at.is_some_and(|at| alike(&steps[at], &step));
@@ -218,10 +212,7 @@ fn merge(steps: &mut Vec<ProgramStep>, step: ProgramStep) {
     if behind == 1 {
         let work = steps.pop();
         match (at.checked_sub(1).map(|before| &mut steps[before]), work) {
-            (
-                Some(ProgramStep::Cpu { ms: Amount::Fixed(known) }),
-                Some(ProgramStep::Cpu { ms: Amount::Fixed(more) }),
-            ) => {
+            (Some(ProgramStep::Cpu { ms: Amount::Fixed(known) }), Some(ProgramStep::Cpu { ms: Amount::Fixed(more) })) => {
                 *known = rounded(*known + more);
             }
             (_, Some(work)) => steps.insert(at, work),
@@ -232,10 +223,9 @@ fn merge(steps: &mut Vec<ProgramStep>, step: ProgramStep) {
 
 fn access_of(step: &mut ProgramStep) -> Option<&mut FileAccess> {
     match step {
-        ProgramStep::Read(access)
-        | ProgramStep::Write(access)
-        | ProgramStep::Overwrite(access)
-        | ProgramStep::Append(access) => Some(access),
+        ProgramStep::Read(access) | ProgramStep::Write(access) | ProgramStep::Overwrite(access) | ProgramStep::Append(access) => {
+            Some(access)
+        }
         _ => None,
     }
 }

@@ -65,11 +65,7 @@ impl CallClock {
 /// The time at the beginning of a text, and the rest of the text. `-r` beside another form puts `(+ 0.000012)` after that.
 pub(super) fn stamp_of(text: &str) -> Option<(CallTimestamp, &str)> {
     let (word, rest) = text.split_once(' ')?;
-    let stamp = if word.contains(':') {
-        CallTimestamp::OfDay(of_day(word)?)
-    } else {
-        CallTimestamp::Seconds(since_epoch(word)?)
-    };
+    let stamp = if word.contains(':') { CallTimestamp::OfDay(of_day(word)?) } else { CallTimestamp::Seconds(since_epoch(word)?) };
     let rest = rest.trim_start();
     let rest = match rest.strip_prefix("(+") {
         Some(between) => between.split_once(')')?.1.trim_start(),

@@ -94,7 +94,9 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
     if !(options.cpu_factor > 0.0 && options.cpu_factor <= MOST_CPU_FACTOR) {
         return Err(Error::new(ErrorClass::Config, "is not a CPU factor")
             .of_field("cpu_factor", 0, options.cpu_factor.to_string().as_bytes())
-            .hint("give a number above 0 and up to 1000, for example 0.25 for a core four times as fast as one of 1 GHz of 2010"));
+            .hint(
+                "give a number above 0 and up to 1000, for example 0.25 for a core four times as fast as one of 1 GHz of 2010",
+            ));
     }
     let head = reader.fill_buf().map_err(|error| Error::new(ErrorClass::Io, error.to_string()))?;
     let (mut strace, mut ftrace) = (StraceParser::new(&String::from_utf8_lossy(head)), FtraceCallParser::default());
@@ -311,8 +313,7 @@ fn judge_user_thread(recording: &CallRecording, options: &LearnOptions) -> Resul
 /// How long a thread neither slept nor waited for an unknown cause after a time, in ns.
 fn busy_behind(thread: &RecordedThread, at: i64) -> i64 {
     let from = thread.started_ns.max(at);
-    let idle =
-        |waits: &CallWaits| waits.between(from, thread.at).iter().map(|(begun, ended)| ended - begun).sum::<i64>();
+    let idle = |waits: &CallWaits| waits.between(from, thread.at).iter().map(|(begun, ended)| ended - begun).sum::<i64>();
     (thread.at - from).max(0) - idle(&thread.asleep) - idle(&thread.unexplained)
 }
 

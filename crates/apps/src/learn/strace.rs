@@ -220,16 +220,7 @@ impl StraceParser {
         // The duration counts from the begin of the call, not from the line in which it is resumed.
         let ended = took.map_or(at, |took| begun.started_ns.saturating_add(took));
         let (begun, name) = (begun.started_ns, begun.name);
-        StraceLine::Call(SystemCall {
-            thread,
-            started_ns: begun,
-            ended_ns: ended,
-            name,
-            arguments,
-            result,
-            timed: true,
-            opened,
-        })
+        StraceLine::Call(SystemCall { thread, started_ns: begun, ended_ns: ended, name, arguments, result, timed: true, opened })
     }
 }
 
@@ -332,11 +323,8 @@ fn ending(text: &str) -> Option<StraceCallEnding<'_>> {
     })?;
     let said = &text[at + 2..];
     let word = said.split(' ').next()?;
-    let result = if word == "?" {
-        said.contains("ERESTART").then_some(-1)
-    } else {
-        Some(CallArgument::Word(word.to_owned()).number()?)
-    };
+    let result =
+        if word == "?" { said.contains("ERESTART").then_some(-1) } else { Some(CallArgument::Word(word.to_owned()).number()?) };
     let opened = annotation_of(said).filter(|path| path.starts_with('/')).map(str::to_owned);
     Some(StraceCallEnding { arguments: &text[..close], result, opened, took })
 }
@@ -387,9 +375,8 @@ fn escape(rest: &[u8]) -> (Option<u8>, usize) {
     let Some(first) = rest.first() else { return (None, 0) };
     let digits = |radix: u32, skip: usize, most: usize| {
         let count = rest[skip..].iter().take(most).take_while(|c| char::from(**c).is_digit(radix)).count();
-        let value = rest[skip..skip + count]
-            .iter()
-            .fold(0_u32, |value, c| value * radix + char::from(*c).to_digit(radix).unwrap_or(0));
+        let value =
+            rest[skip..skip + count].iter().fold(0_u32, |value, c| value * radix + char::from(*c).to_digit(radix).unwrap_or(0));
         ((count > 0).then_some(value as u8), skip + count)
     };
     match first {
@@ -501,8 +488,8 @@ const USUAL: &[&str] =
     &["execve", "brk", "mmap", "mmap2", "munmap", "mprotect", "mremap", "madvise", "clone", "clone3", "fork", "vfork"];
 /// Calls that write, or through which writes are not seen.
 const WRITES: &[&str] = &[
-    "write", "writev", "pwrite64", "pwritev", "pwritev2", "sendfile", "sendfile64", "copy_file_range", "splice",
-    "fallocate", "truncate", "truncate64", "ftruncate", "ftruncate64", "io_submit", "io_uring_enter",
+    "write", "writev", "pwrite64", "pwritev", "pwritev2", "sendfile", "sendfile64", "copy_file_range", "splice", "fallocate",
+    "truncate", "truncate64", "ftruncate", "ftruncate64", "io_submit", "io_uring_enter",
 ];
 const SYNCS: &[&str] = &["fsync", "fdatasync", "sync_file_range", "sync", "syncfs", "msync"];
 
@@ -515,8 +502,7 @@ pub(super) fn only_recorded_calls(calls: &BTreeMap<String, u64>) -> Result<Vec<S
     }
     let names: Vec<_> = calls.keys().cloned().collect();
     if has(SYNCS) && !has(WRITES) {
-        let problem =
-            format!("the recording holds syncs and no writes: it is of these calls only: {}", names.join(", "));
+        let problem = format!("the recording holds syncs and no writes: it is of these calls only: {}", names.join(", "));
         return Err(Error::new(ErrorClass::Value, problem).hint(format!("{HOW}, without -e, which leaves calls out")));
     }
     Ok(names)
@@ -574,13 +560,8 @@ mod own_tests {
         }
         assert_eq!(reader.line(" > /usr/lib/libc.so.6(read+0x10) [0x1]"), StraceLine::Other(STACKS));
         assert_eq!(reader.line("read(3, \"\", 5) = 0"), StraceLine::Unreadable(NO_TIME));
-        assert_eq!(
-            reader.line("% time     seconds  usecs/call     calls    errors syscall"),
-            StraceLine::Unreadable(SUMMARY)
-        );
-        for text in
-            ["", " ", "[pid", "7", "7 1.", "7 1.0 (", "7 1.0 read", "7 1.0 read(\"\\", "7 1.0 <... read resumed>"]
-        {
+        assert_eq!(reader.line("% time     seconds  usecs/call     calls    errors syscall"), StraceLine::Unreadable(SUMMARY));
+        for text in ["", " ", "[pid", "7", "7 1.", "7 1.0 (", "7 1.0 read", "7 1.0 read(\"\\", "7 1.0 <... read resumed>"] {
             assert!(!matches!(reader.line(text), StraceLine::Call(_)), "{text}");
         }
     }
@@ -631,8 +612,7 @@ mod own_tests {
         let again = call(&mut reader, "5 1.1 wait4(-1, 0x7f, 0, NULL) = ? ERESTARTSYS (To be restarted) <0.5>");
         assert_eq!((again.result, again.ended_ns), (-1, 1_600_000_000));
         assert!(matches!(reader.line("5 1.2 read(3, <unfinished ...>) = ?"), StraceLine::CutOff(_)));
-        let poll =
-            call(&mut reader, "5 1.3 poll([{fd=3, events=POLLIN}], 1, -1) = 1 ([{fd=3, revents=POLLIN}]) <0.05>");
+        let poll = call(&mut reader, "5 1.3 poll([{fd=3, events=POLLIN}], 1, -1) = 1 ([{fd=3, revents=POLLIN}]) <0.05>");
         assert_eq!((poll.result, poll.ended_ns), (1, 1_350_000_000));
         let deleted = call(&mut reader, "5 1.4 fsync(3</data/x>(deleted)) = 0 <0.01>");
         assert_eq!(deleted.arguments[0].path(), Some("/data/x"));
@@ -652,8 +632,7 @@ mod ftrace_tests {
             "    my app-x-3021    [001] ..... 812.000200: sched_switch: prev_comm=x",
         ];
         assert!(lines.iter().all(|line| reader.line(line) == FtraceCallLine::Other));
-        let FtraceCallLine::Call(call) = reader.line("my app-x-3021 [001] ..... 812.000350: sys_pwrite64 -> 0x1000")
-        else {
+        let FtraceCallLine::Call(call) = reader.line("my app-x-3021 [001] ..... 812.000350: sys_pwrite64 -> 0x1000") else {
             panic!("no call")
         };
         assert_eq!((call.thread, call.name.as_str(), call.result), (3021, "pwrite64", 4096));
@@ -665,9 +644,7 @@ mod ftrace_tests {
     fn an_end_without_its_begin_is_left_out() {
         let mut reader = FtraceCallParser::default();
         assert_eq!(reader.line("a-1 [000] .... 1.000001: sys_read -> 0x10"), FtraceCallLine::Other);
-        for text in
-            ["nonsense", "a-1 [000", "a-1 [000] .... x: sys_read -> 0x10", "a-b [000] .... 1.0: sys_read(fd: 1)"]
-        {
+        for text in ["nonsense", "a-1 [000", "a-1 [000] .... x: sys_read -> 0x10", "a-b [000] .... 1.0: sys_read(fd: 1)"] {
             assert_eq!(reader.line(text), FtraceCallLine::Unreadable, "{text}");
         }
     }

@@ -160,8 +160,7 @@ impl AppProgram {
     /// Errors: [`emmclab_base::ErrorClass::Config`] with line and hint for a syntax error, an unknown key, and an
     /// impossible name or value.
     pub fn from_toml(text: &str) -> Result<Self> {
-        let program: Self =
-            toml_files::from_toml(text, "see docs/guides/apps.md; `emmclab apps show NAME` prints a program")?;
+        let program: Self = toml_files::from_toml(text, "see docs/guides/apps.md; `emmclab apps show NAME` prints a program")?;
         program.check(text)?;
         Ok(program)
     }

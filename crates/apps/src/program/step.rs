@@ -394,12 +394,8 @@ impl<'a> DeclaredNames<'a> {
             ProgramStep::Wait { name } if !self.signalled.contains(name.as_str()) => {
                 fault("wait.name", name, "no thread sends this signal", "add `{ signal = { name = ... } }`")
             }
-            ProgramStep::Start { thread } | ProgramStep::Join { thread } => {
-                check_name_exists("thread", thread, &self.threads)
-            }
-            ProgramStep::Repeat { times: Some(times), .. } => {
-                amount("repeat.times", inside, "times", times, 0..=u64::MAX)
-            }
+            ProgramStep::Start { thread } | ProgramStep::Join { thread } => check_name_exists("thread", thread, &self.threads),
+            ProgramStep::Repeat { times: Some(times), .. } => amount("repeat.times", inside, "times", times, 0..=u64::MAX),
             ProgramStep::Repeat { times: None, .. } if inside == program.user_waits_for => {
                 let problem = "the thread that the user waits for repeats steps for ever";
                 fault("thread.name", inside, problem, "give `times`")
@@ -420,18 +416,13 @@ impl<'a> DeclaredNames<'a> {
 }
 
 /// Calls `check` with each step and the name of its thread or procedure.
-fn each_step<'a>(
-    program: &'a AppProgram, check: &mut impl FnMut(&'a str, &'a ProgramStep) -> CheckResult,
-) -> CheckResult {
+fn each_step<'a>(program: &'a AppProgram, check: &mut impl FnMut(&'a str, &'a ProgramStep) -> CheckResult) -> CheckResult {
     fn walk<'a>(
         inside: &'a str, steps: &'a [ProgramStep], check: &mut impl FnMut(&'a str, &'a ProgramStep) -> CheckResult,
     ) -> CheckResult {
         for step in steps {
             check(inside, step)?;
-            if let ProgramStep::Lock { steps, .. }
-            | ProgramStep::Repeat { steps, .. }
-            | ProgramStep::Maybe { steps, .. } = step
-            {
+            if let ProgramStep::Lock { steps, .. } | ProgramStep::Repeat { steps, .. } | ProgramStep::Maybe { steps, .. } = step {
                 walk(inside, steps, check)?;
             }
         }

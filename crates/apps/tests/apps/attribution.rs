@@ -34,8 +34,7 @@ fn step(kind: u8, value: u8) -> String {
 
 /// A program of three threads; the user's one waits at its end for the signals that a worker gives for sure.
 fn random_program(steps: &[Vec<(u8, u8)>; 3]) -> String {
-    let list =
-        |steps: &[(u8, u8)]| steps.iter().map(|(kind, value)| step(*kind, *value)).collect::<Vec<_>>().join(", ");
+    let list = |steps: &[(u8, u8)]| steps.iter().map(|(kind, value)| step(*kind, *value)).collect::<Vec<_>>().join(", ");
     let [ui, worker, third] = steps;
     let join = |steps: String| if steps.is_empty() { steps } else { format!("{steps}, ") };
     format!(
@@ -98,8 +97,7 @@ proptest! {
 
 #[test]
 fn the_files_and_partitions_of_waits_are_named() {
-    let steps =
-        format!("{FILES}[[thread]]\nname = \"ui\"\nsteps = [{{ transaction = {{ database = \"d\", pages = 2 }} }}]");
+    let steps = format!("{FILES}[[thread]]\nname = \"ui\"\nsteps = [{{ transaction = {{ database = \"d\", pages = 2 }} }}]");
     let result = outcome(&steps, 1);
     let sync: Vec<_> = result.spent.iter().filter(|spent| spent.state == ThreadState::Fsync).collect();
     assert!(!sync.is_empty());

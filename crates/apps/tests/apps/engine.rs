@@ -95,8 +95,7 @@ fn a_deadlock_names_the_threads_and_what_each_waits_for() {
     assert!(said.contains("deadlock at 1.00 ms"), "{said}");
     assert!(said.contains("thread `ui` waits for lock `b`, which `other` has"), "{said}");
     assert!(said.contains("thread `other` waits for lock `a`, which `ui` has"), "{said}");
-    let alone =
-        failure("[[thread]]\nname = \"ui\"\nsteps = [{ wait = { name = \"s\" } }, { signal = { name = \"s\" } }]");
+    let alone = failure("[[thread]]\nname = \"ui\"\nsteps = [{ wait = { name = \"s\" } }, { signal = { name = \"s\" } }]");
     assert!(alone.contains("thread `ui` waits for signal `s`"), "{alone}");
 }
 

@@ -27,8 +27,7 @@ fn line() -> impl Strategy<Value = (u32, String)> {
             format!("openat(AT_FDCWD, \"{path}\", {flags}, 0600) = {fd}")
         }),
         (fd.clone(), bytes.clone()).prop_map(|(fd, n)| format!("read({fd}, \"\"..., {n}) = {n}")),
-        (fd.clone(), bytes.clone(), bytes.clone())
-            .prop_map(|(fd, n, at)| format!("pwrite64({fd}, \"\"..., {n}, {at}) = {n}")),
+        (fd.clone(), bytes.clone(), bytes.clone()).prop_map(|(fd, n, at)| format!("pwrite64({fd}, \"\"..., {n}, {at}) = {n}")),
         (fd.clone(), bytes).prop_map(|(fd, n)| format!("write({fd}, \"\"..., {n}) = {n}")),
         fd.clone().prop_map(|fd| format!("fsync({fd}) = 0")),
         fd.clone().prop_map(|fd| format!("close({fd}) = 0")),

@@ -42,22 +42,12 @@ fn a_fault_is_named_with_its_line() {
         ("", "{ maybe = { pct = 120, steps = [] } }", "must be 0 to 100", None),
         ("", "{ repeat = { steps = [{ cpu = { ms = 1 } }] } }", "repeats steps for ever", Some(6)),
         (file, "{ read = { file = \"f\", size = 0 } }", "must be at least 1", Some(11)),
-        (
-            file,
-            "{ append = { file = \"f\", size = 1, place = \"random\" } }",
-            "only for `read` and `overwrite`",
-            Some(11),
-        ),
+        (file, "{ append = { file = \"f\", size = 1, place = \"random\" } }", "only for `read` and `overwrite`", Some(11)),
         (file, "{ rename = { file = \"f\", to = \"f\" } }", "of its own set", Some(11)),
         ("[[file]]\nname = \"f\"\npartition = \"data\"\nclass = \"metadata\"\n", "", "of the file system", Some(6)),
         ("[[file]]\nname = \"f\"\npartition = \"data\"\ncount = 0\n", "", "`count` must be 1", Some(6)),
         ("[[file]]\nname = \"f\"\npartition = \"data\"\ncount = 4000000000\n", "", "`count` must be 1", Some(6)),
-        (
-            "[[database]]\nname = \"d\"\npartition = \"data\"\nsize = \"1MB\"\npage_size = 1000\n",
-            "",
-            "power of two",
-            Some(6),
-        ),
+        ("[[database]]\nname = \"d\"\npartition = \"data\"\nsize = \"1MB\"\npage_size = 1000\n", "", "power of two", Some(6)),
         ("[[database]]\nname = \"d\"\npartition = \"data\"\nsize = 5\n", "", "at least two pages", Some(6)),
     ] {
         let (said, at) = refused(rest, steps);
@@ -102,9 +92,8 @@ fn a_file_that_is_used_before_it_exists_is_named() {
 
 #[test]
 fn a_partition_that_the_host_does_not_have_is_named() {
-    let said = crate::support::failure(
-        "[[file]]\nname = \"f\"\npartition = \"elsewhere\"\n[[thread]]\nname = \"ui\"\nsteps = []",
-    );
+    let said =
+        crate::support::failure("[[file]]\nname = \"f\"\npartition = \"elsewhere\"\n[[thread]]\nname = \"ui\"\nsteps = []");
     assert!(said.contains("`elsewhere`") && said.contains("`f`"), "{said}");
 }
 

@@ -26,10 +26,8 @@ fn alone(config: &DeviceConfig, op: Op, kb: u32) -> f64 {
 }
 
 fn preset(shape: &DeviceShape, timing: &DeviceTiming) -> DeviceConfig {
-    let mut text = format!(
-        "[geometry]\nchannels = 1\nchips_per_channel = 1\ndies_per_chip = {}\nplanes_per_die = 1\n",
-        shape.units
-    );
+    let mut text =
+        format!("[geometry]\nchannels = 1\nchips_per_channel = 1\ndies_per_chip = {}\nplanes_per_die = 1\n", shape.units);
     for (i, kb) in shape.page_kb.iter().enumerate() {
         write!(
             text,
@@ -89,13 +87,8 @@ fn fio(times: &[(&str, u32, f64)]) -> String {
 #[test]
 fn a_known_device_is_found_from_fio_results() {
     let shape = DeviceShape { page_kb: vec![8], units: 2 };
-    let timing = DeviceTiming {
-        read_overhead: 60.0,
-        write_overhead: 40.0,
-        host_per_kb: 5.0,
-        read: vec![70.0],
-        program: vec![900.0],
-    };
+    let timing =
+        DeviceTiming { read_overhead: 60.0, write_overhead: 40.0, host_per_kb: 5.0, read: vec![70.0], program: vec![900.0] };
     let mut times = Vec::new();
     for kb in [4, 8, 16, 24, 32, 48, 64, 96, 128, 256] {
         for (name, op) in [("read", Op::Read), ("write", Op::Write)] {
@@ -149,10 +142,7 @@ fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
         "{wake:?}"
     );
     let quantiles = |config: &DeviceConfig| config.settings().power.wake_quantiles.clone();
-    assert_eq!(
-        quantiles(&DeviceConfig::from_toml(&found.toml).unwrap()),
-        quantiles(&DeviceConfig::preset("nexus5").unwrap())
-    );
+    assert_eq!(quantiles(&DeviceConfig::from_toml(&found.toml).unwrap()), quantiles(&DeviceConfig::preset("nexus5").unwrap()));
     // The preset is the result of this calibration; its last digits may depend on the machine's logarithm.
     let (again, preset) = (DeviceConfig::from_toml(&found.toml).unwrap(), DeviceConfig::preset("nexus5").unwrap());
     for row in &found.sizes {

@@ -41,8 +41,7 @@ fn refused(text: &str, parts: &[&str]) {
 
 #[test]
 fn the_depth_that_fio_counted_decides_and_not_the_one_asked_for() {
-    let read =
-        |changes: &[(&str, Value)]| samples_of_fio(&result("fio-3.33", &json!({}), &[changed(changes)])).map(|_| ());
+    let read = |changes: &[(&str, Value)]| samples_of_fio(&result("fio-3.33", &json!({}), &[changed(changes)])).map(|_| ());
     read(&[]).unwrap();
     read(&[("job options/iodepth", json!("8")), ("job options/ioengine", json!("psync"))]).unwrap();
     for (changes, parts) in [
@@ -50,10 +49,7 @@ fn the_depth_that_fio_counted_decides_and_not_the_one_asked_for() {
         (&[("job options", json!({})), ("iodepth_level", json!({">=64": 100.0}))], &["ran 64 requests"]),
         (&[("iodepth_level", Value::Null), ("job options/iodepth", json!("32"))], &["ran 32 requests", "iodepth"]),
         (&[("job options/numjobs", json!("4"))], &["ran 4 requests at once", "numjobs"]),
-        (
-            &[("job options", json!({})), ("read/lat_ns", json!({"mean": 400e3}))],
-            &["ran 3.9 requests at once on average"],
-        ),
+        (&[("job options", json!({})), ("read/lat_ns", json!({"mean": 400e3}))], &["ran 3.9 requests at once on average"]),
     ] {
         refused(&result("fio-3.33", &json!({}), &[changed(changes)]), parts);
     }
@@ -80,11 +76,8 @@ fn jobs_of_one_group_run_together_unless_they_wait() {
 #[test]
 fn the_page_cache_is_refused_and_an_unknown_one_is_a_warning() {
     for (option, value) in [("direct", "0"), ("ioengine", "mmap"), ("ioengine", "null")] {
-        let text = result(
-            "fio-3.33",
-            &json!({"ioengine": "psync"}),
-            &[changed(&[(&format!("job options/{option}"), json!(value))])],
-        );
+        let text =
+            result("fio-3.33", &json!({"ioengine": "psync"}), &[changed(&[(&format!("job options/{option}"), json!(value))])]);
         refused(&text, &["not those of a device", option, value]);
     }
     let buffered = changed(&[("job options", json!({"buffered": "1"}))]);
@@ -102,8 +95,7 @@ fn the_page_cache_is_refused_and_an_unknown_one_is_a_warning() {
             .collect()
     };
     let warned = |direct| {
-        let found =
-            calibrate(&samples_of_fio(&result("fio-3.33", &json!({}), &sizes(direct))).unwrap(), &options).unwrap();
+        let found = calibrate(&samples_of_fio(&result("fio-3.33", &json!({}), &sizes(direct))).unwrap(), &options).unwrap();
         found.warnings.iter().any(|warning| warning.contains("page cache"))
     };
     assert!(warned("none") && !warned("direct"));
@@ -139,8 +131,7 @@ fn the_units_of_fio_2_are_named() {
 
 #[test]
 fn a_job_with_an_error_is_refused_by_name() {
-    let text =
-        |field: &str| result("fio-3.33", &json!({}), &[changed(&[(field, json!(5)), ("first_error", json!(5))])]);
+    let text = |field: &str| result("fio-3.33", &json!({}), &[changed(&[(field, json!(5)), ("first_error", json!(5))])]);
     refused(&text("error"), &["job `r` ended with error 5: Input/output error"]);
     refused(&text("total_err"), &["job `r` had 5 failed requests, the first with error 5"]);
 }

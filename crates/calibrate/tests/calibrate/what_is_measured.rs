@@ -33,8 +33,7 @@ impl Recording {
         self.free = complete;
         let ns = |us: u64| us * 1000;
         let sector = self.rows.len() * 4096;
-        let row =
-            format!("{},{},{},{},{sector},{},{op},{flags}", ns(arrival), ns(start), ns(issue), ns(complete), kb * 2);
+        let row = format!("{},{},{},{},{sector},{},{op},{flags}", ns(arrival), ns(start), ns(issue), ns(complete), kb * 2);
         self.rows.push((arrival, row));
     }
 
@@ -86,8 +85,7 @@ fn without_reads_no_figure_of_reads_is_given_and_the_preset_still_loads() {
 }
 
 /// Figures of behaviour that plain writes with short gaps do not show.
-const UNSEEN: [&str; 6] =
-    ["host_us_per_kb", "reliable_write_us", "flush_us", "discard_us", "sleep_after_us", "wake_us"];
+const UNSEEN: [&str; 6] = ["host_us_per_kb", "reliable_write_us", "flush_us", "discard_us", "sleep_after_us", "wake_us"];
 
 #[test]
 fn service_begins_when_the_command_before_is_complete() {
@@ -211,9 +209,7 @@ fn four_flushes_are_too_few_and_flushes_before_data_stand_in_for_them() {
     assert_eq!(value(&few, "flush_us"), None);
     assert!(few.durability.iter().all(|row| row.setting.is_none()) && !few.toml.contains("flush_us ="));
     let stand_in = with(4, 20);
-    assert!(
-        (value(&stand_in, "flush_us").unwrap() + value(&stand_in, "write_overhead_us").unwrap() - 4_000.0).abs() < 1.0
-    );
+    assert!((value(&stand_in, "flush_us").unwrap() + value(&stand_in, "write_overhead_us").unwrap() - 4_000.0).abs() < 1.0);
     assert!(stand_in.toml.contains("of 20 requests"), "{}", stand_in.toml);
 }
 
@@ -252,8 +248,7 @@ fn a_share_of_requests_that_took_far_longer_is_drawn_on_the_device() {
     let mut times: Vec<i64> = (0..4_000)
         .map(|_| {
             let arrival = Nanos(device.idle_from().0.max(0) + 1_000_000);
-            device.submit(&DeviceCommand::new(arrival, Op::Write, 0, 8), &mut NullObserver).unwrap().unwrap().0
-                - arrival.0
+            device.submit(&DeviceCommand::new(arrival, Op::Write, 0, 8), &mut NullObserver).unwrap().unwrap().0 - arrival.0
         })
         .collect();
     times.sort_unstable();

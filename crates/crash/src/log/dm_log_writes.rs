@@ -83,11 +83,7 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Cra
         return Err(input.wrong("is not a version that can be read", "version", version));
     }
     if !sector_bytes.is_power_of_two() || !(SECTOR_BYTES..=1 << 16).contains(&sector_bytes) {
-        return Err(input.wrong(
-            "is not a sector size: a power of two from 512 to 65,536 bytes is",
-            "sector size",
-            sector_bytes,
-        ));
+        return Err(input.wrong("is not a sector size: a power of two from 512 to 65,536 bytes is", "sector size", sector_bytes));
     }
     if !input.fill(&mut vec![0; (sector_bytes - SECTOR_BYTES) as usize])? {
         return Err(short());
@@ -151,17 +147,7 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Cra
         let (port, flags) = (CommandPort::Device, modifiers.bits());
         let length = length as u32;
         builder
-            .add(&CrashLogRecord::Command {
-                port,
-                number,
-                at,
-                op,
-                sector,
-                sectors: length,
-                flags,
-                packed_after: 0,
-                data: &data,
-            })
+            .add(&CrashLogRecord::Command { port, number, at, op, sector, sectors: length, flags, packed_after: 0, data: &data })
             .map_err(|error| error.in_file(path).at_offset(input.offset))?;
         builder.add(&CrashLogRecord::Complete { port, number, at: done })?;
     }

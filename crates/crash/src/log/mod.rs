@@ -290,11 +290,7 @@ impl CrashLogReader {
         if start[8..] != VERSION.to_le_bytes() {
             return Err(fail("the crash log is of another version")
                 .at_offset(8)
-                .of_field(
-                    "version",
-                    0,
-                    u32::from_le_bytes([start[8], start[9], start[10], start[11]]).to_string().as_bytes(),
-                )
+                .of_field("version", 0, u32::from_le_bytes([start[8], start[9], start[10], start[11]]).to_string().as_bytes())
                 .hint("explore it with the emmclab that wrote it, or run the workload again"));
         }
         let mut reader = Self {
@@ -378,8 +374,8 @@ impl CrashLogReader {
         if crc32c::crc32c(&self.stored) != crc {
             return Err(self.damaged("a block has a wrong checksum"));
         }
-        self.block = zstd::bulk::decompress(&self.stored, raw as usize)
-            .map_err(|_| self.damaged("a block cannot be decompressed"))?;
+        self.block =
+            zstd::bulk::decompress(&self.stored, raw as usize).map_err(|_| self.damaged("a block cannot be decompressed"))?;
         if self.block.len() != raw as usize {
             return Err(self.damaged("a block has another length than its head states"));
         }

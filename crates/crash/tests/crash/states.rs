@@ -5,9 +5,7 @@ use std::sync::Arc;
 use crate::support::{Toy, filled, header};
 use emmclab_base::{Op, SECTOR_BYTES};
 use emmclab_crash::log::{CommandPort, CrashLogHeader};
-use emmclab_crash::{
-    ChoiceMethod, CrashLogIndex, ExploreOptions, Explorer, HostView, RecoveryReadCache, RunEvent, TearMode,
-};
+use emmclab_crash::{ChoiceMethod, CrashLogIndex, ExploreOptions, Explorer, HostView, RecoveryReadCache, RunEvent, TearMode};
 use emmclab_device::CommandFlags;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -115,9 +113,7 @@ fn allowed(run: &CrashLogIndex, cut: usize) -> Vec<Vec<u8>> {
                 let discards = logged.command.op == Op::Discard;
                 let durable = complete(place).is_some_and(|own| {
                     let flushed = (0..commands.len() as u32).any(|flush| {
-                        commands[flush as usize].command.op == Op::Flush
-                            && arrived(flush) > own
-                            && complete(flush).is_some()
+                        commands[flush as usize].command.op == Op::Flush && arrived(flush) > own && complete(flush).is_some()
                     });
                     !discards && (logged.command.modifiers.durable() || flushed)
                 });
@@ -358,8 +354,7 @@ fn a_plain_write_in_flight_is_garbled_in_each_way_and_the_same_again_and_a_relia
         let run = toy.run(file.path());
         for way in ["boundary", "omit1:99", "only1", "random:99"] {
             let states = || {
-                let options =
-                    ExploreOptions { ways: way.parse().unwrap(), tear: TearMode::Inside, ..ExploreOptions::default() };
+                let options = ExploreOptions { ways: way.parse().unwrap(), tear: TearMode::Inside, ..ExploreOptions::default() };
                 let mut explorer = Explorer::new(&run, &options).unwrap();
                 let mut all = Vec::new();
                 while let Some(state) = explorer.next_state() {

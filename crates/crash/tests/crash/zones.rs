@@ -42,8 +42,7 @@ fn start(zone: u64) -> u64 {
     1 + zone * ZONE_BLOCKS
 }
 
-const ZONES: DiskZones =
-    DiskZones { first: 8, sectors: ZONE_BLOCKS * 8, count: 2, write_sectors: 8, max_open: 0, max_active: 0 };
+const ZONES: DiskZones = DiskZones { first: 8, sectors: ZONE_BLOCKS * 8, count: 2, write_sectors: 8, max_open: 0, max_active: 0 };
 
 fn zoned(zones: DiskZones) -> CrashLogHeader {
     let header = header(BLOCKS * 8);

@@ -19,8 +19,7 @@ use rustc_hash::FxHashMap;
 
 use crate::device::{Device, DeviceCommand};
 use crate::events::{
-    BlockErased, Observer, OperationCause, PageProgrammed, PageRead, RequestCompleted, UnitCached, UnitsTrimmed,
-    UnplacedRead,
+    BlockErased, Observer, OperationCause, PageProgrammed, PageRead, RequestCompleted, UnitCached, UnitsTrimmed, UnplacedRead,
 };
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
@@ -218,24 +217,18 @@ impl DeviceChecker {
             for (ppn, unit) in tables.reverse.valid(first..end) {
                 valid += 1;
                 let back = device.lookup(unit);
-                self.require(back == Some(ppn), || {
-                    format!("place {ppn} belongs to unit {unit} but that is mapped to {back:?}")
-                });
+                self.require(back == Some(ppn), || format!("place {ppn} belongs to unit {unit} but that is mapped to {back:?}"));
                 self.require(ppn.0 - first.0 < reach, || format!("place {ppn} is valid but not programmed"));
             }
             valid_places += valid as usize;
             let written = self.programmed[number.index()];
-            self.require(valid == block.valid, || {
-                format!("block {number} counts {} valid units but has {valid}", block.valid)
-            });
+            self.require(valid == block.valid, || format!("block {number} counts {} valid units but has {valid}", block.valid));
             self.require(written == block.written, || {
                 format!("block {number} counts {} pages but {written} were programmed", block.written)
             });
         }
         let mapped = tables.mapped();
-        self.require(mapped == valid_places, || {
-            format!("{mapped} units are mapped but {valid_places} places are valid")
-        });
+        self.require(mapped == valid_places, || format!("{mapped} units are mapped but {valid_places} places are valid"));
     }
 
     fn verify_pools(&mut self, device: &Device) {
@@ -258,9 +251,7 @@ impl DeviceChecker {
                 format!("pool {index} lists {} blocks, counts {}, has {full} full ones", listed.len(), pool.full)
             });
             let valid: u32 = blocks().map(|block| block.valid).sum();
-            self.require(valid == pool.valid, || {
-                format!("pool {index} counts {} valid units but has {valid}", pool.valid)
-            });
+            self.require(valid == pool.valid, || format!("pool {index} counts {} valid units but has {valid}", pool.valid));
             if let Some(least) = pool.least_valid() {
                 let true_least = listed.iter().map(|block| device.block(*block).valid).min();
                 let found = device.block(least).valid;
@@ -274,11 +265,10 @@ impl DeviceChecker {
 
 impl Observer for DeviceChecker {
     fn request_completed(&mut self, event: &RequestCompleted) {
-        let ordered =
-            self.last_arrival <= event.arrival && event.arrival <= event.start && event.start <= event.complete;
+        let ordered = self.last_arrival <= event.arrival && event.arrival <= event.start && event.start <= event.complete;
         self.require(ordered, || format!("time goes back in {event:?}"));
-        let adds_up = event.waits.total() == event.complete - event.arrival
-            && event.waits.parts().iter().all(|part| *part >= Nanos::ZERO);
+        let adds_up =
+            event.waits.total() == event.complete - event.arrival && event.waits.parts().iter().all(|part| *part >= Nanos::ZERO);
         self.require(adds_up, || format!("the parts of the response time do not add up in {event:?}"));
         self.last_arrival = event.arrival;
     }

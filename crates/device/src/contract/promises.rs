@@ -174,9 +174,9 @@ impl DurabilityPromises {
     /// of an eMMC.
     pub fn leaves_undefined(&self, version: Version) -> bool {
         let atomic = self.rules.interface == InterfaceKind::Emmc;
-        self.in_flight.get(&version).is_some_and(|command| {
-            command.op == Op::Write && !(atomic && command.modifiers.contains(CommandFlags::RELIABLE))
-        })
+        self.in_flight
+            .get(&version)
+            .is_some_and(|command| command.op == Op::Write && !(atomic && command.modifiers.contains(CommandFlags::RELIABLE)))
     }
 
     /// The promised sectors, in order: first, end, oldest version allowed.
@@ -238,8 +238,7 @@ impl DurabilityPromises {
     pub(super) fn unpromised_writes(
         &self, versions: Range<Version>, complete_by: Option<Nanos>,
     ) -> impl Iterator<Item = (u64, u64, Version)> {
-        let counts =
-            move |write: &VolatileWrite| complete_by.is_none_or(|by| write.complete.is_some_and(|at| at <= by));
+        let counts = move |write: &VolatileWrite| complete_by.is_none_or(|by| write.complete.is_some_and(|at| at <= by));
         let writes = self.writes.range(versions).filter(move |(_, write)| counts(write));
         writes.flat_map(move |(version, write)| {
             let version = *version;

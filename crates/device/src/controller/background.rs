@@ -212,9 +212,7 @@ impl BackgroundScheduler {
     }
 
     /// Considers idle collection, which may begin at `from`.
-    fn consider_collection<L: CountingObserver>(
-        &self, from: Nanos, soonest: &mut EarliestTask, below: &LowerLayers<'_, L>,
-    ) {
+    fn consider_collection<L: CountingObserver>(&self, from: Nanos, soonest: &mut EarliestTask, below: &LowerLayers<'_, L>) {
         for pool in (0..self.pools.len() as u32).map(PoolId) {
             let due = below.ftl.free_blocks(pool) <= self.free && !below.ftl.core.is_skipped(pool);
             if due && !self.pools[pool.index()].exhausted {

@@ -129,13 +129,10 @@ impl DeviceController {
 
     /// Flushes only the sectors of `request` (SYNCHRONIZE CACHE with a range); returns when the flush is complete. If the range has more
     /// units than the buffer, or if data leaves only in order, everything is flushed.
-    pub(super) fn flush_range<L: CountingObserver>(
-        &mut self, request: &RequestState, below: &mut LowerLayers<'_, L>,
-    ) -> Nanos {
+    pub(super) fn flush_range<L: CountingObserver>(&mut self, request: &RequestState, below: &mut LowerLayers<'_, L>) -> Nanos {
         let (ready, (first, units)) = (request.ready, below.units_of(request));
         let (skips, from) = (self.skips_flush(), self.leaves_from(first));
-        let Some(buffer) = self.write_buffer.as_mut().filter(|buffer| units <= buffer.units && !buffer.keeps_order)
-        else {
+        let Some(buffer) = self.write_buffer.as_mut().filter(|buffer| units <= buffer.units && !buffer.keeps_order) else {
             return self.flush_command(ready, below);
         };
         if !skips {
@@ -338,9 +335,7 @@ impl WriteBuffer {
     }
 
     /// Programs the written data of the units `from..to`.
-    fn write_units_back<L: CountingObserver>(
-        &mut self, from: Lpn, to: Lpn, ready: Nanos, below: &mut LowerLayers<'_, L>,
-    ) {
+    fn write_units_back<L: CountingObserver>(&mut self, from: Lpn, to: Lpn, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         let mut at = from;
         while at < to
             && let Some((first, end)) = self.run(at, to)

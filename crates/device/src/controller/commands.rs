@@ -38,11 +38,7 @@ impl CommandPath {
                 None => (controller.host_us_per_kb * 1000.0 * 1024.0 / 2.0).round() as i64,
             },
             fetch: settings.host.fetch(),
-            reliable: nanos(if settings.interface.is_ufs() {
-                settings.interface.fua_us
-            } else {
-                controller.reliable_write_us
-            }),
+            reliable: nanos(if settings.interface.is_ufs() { settings.interface.fua_us } else { controller.reliable_write_us }),
             flush: nanos(settings.cache.flush_us),
             discard: nanos(settings.controller.discard_us),
             read_stalls: TimeSampler::new(&controller.read_stalls, mix(settings.power.seed ^ u64::from(b'r'))),

@@ -130,12 +130,7 @@ impl DeviceController {
                 PageScheduling::Fifo => None,
                 PageScheduling::ReadFirst => Some(Box::default()),
             },
-            background: BackgroundScheduler::new(
-                settings,
-                geometry,
-                ftl.core.slc.folds_after(),
-                write_buffer.is_some(),
-            ),
+            background: BackgroundScheduler::new(settings, geometry, ftl.core.slc.folds_after(), write_buffer.is_some()),
             write_buffer,
             read_cache: ReadCache::new(settings, geometry).map(Box::new),
             zones: ZoneTable::new(settings, geometry).map(Box::new),
@@ -189,9 +184,7 @@ impl DeviceController {
     }
 
     /// Replaces the settings at the time `at`; queues, buffers and their contents stay.
-    pub fn reconfigure(
-        &mut self, settings: &DeviceSettings, geometry: &Geometry, fold_after: Option<Nanos>, at: Nanos,
-    ) {
+    pub fn reconfigure(&mut self, settings: &DeviceSettings, geometry: &Geometry, fold_after: Option<Nanos>, at: Nanos) {
         let idle_from = self.idle_from().max(at);
         self.commands.reconfigure(settings);
         self.power.reconfigure(settings);
@@ -250,9 +243,7 @@ impl DeviceController {
 
     /// Executes a command that was checked. Returns its completion, or `None` if that is not known yet or the device has stopped.
     #[inline]
-    pub fn submit<L: CountingObserver>(
-        &mut self, command: &DeviceCommand, below: &mut LowerLayers<'_, L>,
-    ) -> Option<Nanos> {
+    pub fn submit<L: CountingObserver>(&mut self, command: &DeviceCommand, below: &mut LowerLayers<'_, L>) -> Option<Nanos> {
         if below.ftl.core.stop.is_some() {
             return None;
         }
@@ -296,9 +287,7 @@ impl DeviceController {
     /// Whether a write has no flags that need more than its data to be written, on a device without RAM for data.
     #[inline]
     fn is_plain_write(&self, command: &DeviceCommand) -> bool {
-        self.write_buffer.is_none()
-            && self.read_cache.is_none()
-            && !command.modifiers.intersects(CommandFlags::PROMISES)
+        self.write_buffer.is_none() && self.read_cache.is_none() && !command.modifiers.intersects(CommandFlags::PROMISES)
     }
 
     /// Advances the clock to the arrival of a command: background work until then, wake-up, a slot of the queue.
@@ -314,17 +303,8 @@ impl DeviceController {
         let DeviceCommand { op, modifiers, sector, sectors, .. } = *command;
         let (id, queue_limited) = (self.clock.next_id, self.commands.is_limited());
         let fetch = self.commands.fetch;
-        let mut request = RequestState::new(AcceptedRequest {
-            id,
-            op,
-            modifiers,
-            sector,
-            sectors,
-            arrival,
-            fetch,
-            start,
-            queue_limited,
-        });
+        let mut request =
+            RequestState::new(AcceptedRequest { id, op, modifiers, sector, sectors, arrival, fetch, start, queue_limited });
         if interruption > Nanos::ZERO {
             request.before.gc += interruption;
             request.ready += interruption;
@@ -510,12 +490,9 @@ fn invalid_command(command: DeviceCommand) -> Error {
 #[cold]
 fn out_of_range(command: DeviceCommand, geometry: &Geometry) -> Error {
     let end = command.sector.saturating_add(u64::from(command.sectors));
-    Error::new(
-        ErrorClass::Value,
-        format!("the request ends after the last sector of the {} device", geometry.capacity()),
-    )
-    .of_field("sector", 0, end.to_string().as_bytes())
-    .hint("use a larger device, or wrap the addresses into this one")
+    Error::new(ErrorClass::Value, format!("the request ends after the last sector of the {} device", geometry.capacity()))
+        .of_field("sector", 0, end.to_string().as_bytes())
+        .hint("use a larger device, or wrap the addresses into this one")
 }
 
 /// The layers below the controller, borrowed for one call.

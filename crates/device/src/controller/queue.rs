@@ -133,9 +133,7 @@ impl WriteQueue {
         let mut best: Option<(Nanos, usize)> = None;
         for (i, page) in self.pages.iter().enumerate() {
             let begin = page.ready.max(free);
-            if best.is_none_or(|(best, _)| begin < best)
-                && !self.pages.iter().take(i).any(|earlier| earlier.overlaps(page))
-            {
+            if best.is_none_or(|(best, _)| begin < best) && !self.pages.iter().take(i).any(|earlier| earlier.overlaps(page)) {
                 best = Some((begin, i));
                 if begin == free {
                     break;
@@ -149,9 +147,7 @@ impl WriteQueue {
 impl DeviceController {
     /// Divides a write into pages, the largest first, which wait in the queue. If it covers a unit only in part, the rest of the unit is
     /// read at once.
-    pub(super) fn enqueue_pages<L: CountingObserver>(
-        &mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>,
-    ) {
+    pub(super) fn enqueue_pages<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         let Some(queue) = &mut self.queue else { return };
         let (span, id, sectors) = (span_of(request), request.event.id, request.event.sectors);
         let (unit_sectors, unit_shift) = {
@@ -175,9 +171,7 @@ impl DeviceController {
 
     /// Dispatches pages until none of these units is waiting.
     #[inline]
-    pub(super) fn dispatch_units<L: CountingObserver>(
-        &mut self, (first, units): (Lpn, u32), below: &mut LowerLayers<'_, L>,
-    ) {
+    pub(super) fn dispatch_units<L: CountingObserver>(&mut self, (first, units): (Lpn, u32), below: &mut LowerLayers<'_, L>) {
         while self.queue.as_ref().is_some_and(|queue| queue.holds(first, units)) && below.ftl.core.stop.is_none() {
             self.dispatch_next(Nanos::MAX, below);
         }

@@ -129,10 +129,8 @@ impl ZoneTable {
             return Err(zone_error(command, format!("zone {number} is full")));
         }
         if first != found.write_pointer {
-            let problem = format!(
-                "zone {number} is written in order, and its write pointer is at sector {}",
-                found.write_pointer
-            );
+            let problem =
+                format!("zone {number} is written in order, and its write pointer is at sector {}", found.write_pointer);
             return Err(zone_error(command, problem));
         }
         if end > found.start + found.sectors {
@@ -144,9 +142,7 @@ impl ZoneTable {
         if !end.is_multiple_of(unit) {
             return Err(zone_error(
                 command,
-                format!(
-                    "zone {number} is written in whole blocks of {unit} sectors, but the write ends at sector {end}"
-                ),
+                format!("zone {number} is written in whole blocks of {unit} sectors, but the write ends at sector {end}"),
             ));
         }
         self.no_open(zone, false).map_or(Ok(()), |problem| Err(zone_error(command, problem)))
@@ -170,10 +166,7 @@ impl ZoneTable {
             return None;
         }
         if state == ZoneState::Empty && self.active >= self.max_active {
-            return Some(format!(
-                "zone {number} cannot be opened: {} zones are active, which is the maximum",
-                self.active
-            ));
+            return Some(format!("zone {number} cannot be opened: {} zones are active, which is the maximum", self.active));
         }
         let closes = || self.entries.iter().any(|entry| entry.state == ZoneState::ImplicitlyOpen);
         if self.open >= self.max_open && !closes() {
@@ -243,8 +236,7 @@ impl ZoneTable {
 
     /// Executes a command of the host for a zone, at `at`.
     pub fn manage<L: Observer>(&mut self, zone: u32, action: ZoneAction, at: Nanos, log: &mut L) -> Result<()> {
-        let wrong =
-            |problem: String| Error::new(ErrorClass::Value, problem).of_field("zone", 0, zone.to_string().as_bytes());
+        let wrong = |problem: String| Error::new(ErrorClass::Value, problem).of_field("zone", 0, zone.to_string().as_bytes());
         let Some(entry) = self.entries.get(zone as usize).copied() else {
             return Err(wrong(format!("there are {} zones, numbered from 0", self.layout.count)));
         };

@@ -32,13 +32,8 @@ pub enum OperationCause {
 
 impl OperationCause {
     /// All causes, in the order of their codes.
-    pub const ALL: [OperationCause; 5] = [
-        OperationCause::Host,
-        OperationCause::ReadModifyWrite,
-        OperationCause::Gc,
-        OperationCause::Wear,
-        OperationCause::Map,
-    ];
+    pub const ALL: [OperationCause; 5] =
+        [OperationCause::Host, OperationCause::ReadModifyWrite, OperationCause::Gc, OperationCause::Wear, OperationCause::Map];
 
     /// Name of the cause in results.
     pub const fn name(self) -> &'static str {

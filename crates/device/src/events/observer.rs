@@ -1,11 +1,10 @@
 //! Observers receive the events of a device.
 
 use super::{
-    BlockErased, BlockRetired, BoosterNotice, CacheFlushed, CacheRead, CommandFetched, DataMoved, GcFinished,
-    GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapConsulted, MapHinted, MapLookedUp,
-    MapMispredicted, MapPrefetched, PackedCommandArrived, PageProgrammed, PageRead, PartOverwritten, RequestCompleted,
-    UnitCached, UnitsFolded, UnitsPinned, UnitsTrimmed, UnplacedRead, UnwrittenUnits, WokeUp, ZoneBufferTaken,
-    ZoneChanged,
+    BlockErased, BlockRetired, BoosterNotice, CacheFlushed, CacheRead, CommandFetched, DataMoved, GcFinished, GcStarted,
+    IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapConsulted, MapHinted, MapLookedUp, MapMispredicted,
+    MapPrefetched, PackedCommandArrived, PageProgrammed, PageRead, PartOverwritten, RequestCompleted, UnitCached, UnitsFolded,
+    UnitsPinned, UnitsTrimmed, UnplacedRead, UnwrittenUnits, WokeUp, ZoneBufferTaken, ZoneChanged,
 };
 
 /// Declares the methods of an observer once: for the trait, and for all types that pass events on.

@@ -309,9 +309,7 @@ impl FtlCore {
             let units = self.tables.reverse.valid(first..first.plus(1 << self.geometry.stride_shift));
             let foreign = units.map(|(_, unit)| unit).find(|unit| !booster.pins(*unit));
             match foreign {
-                _ if !self.slc.folds(nand.group(block)) => {
-                    Some(format!("block {block} is pinned outside WriteBooster"))
-                }
+                _ if !self.slc.folds(nand.group(block)) => Some(format!("block {block} is pinned outside WriteBooster")),
                 Some(unit) => Some(format!("block {block} is pinned, but holds unit {unit}, which is not")),
                 None => None,
             }

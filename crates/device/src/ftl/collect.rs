@@ -90,8 +90,7 @@ impl FtlCore {
         nand.begin_collecting(block);
         let valid = self.tables.valid(block);
         let wear = collection == CollectionPurpose::Wear;
-        self.tables.pool_mut(pool).victim =
-            Some(VictimProgress { block, cursor: 0, in_register: u32::MAX, valid, wear });
+        self.tables.pool_mut(pool).victim = Some(VictimProgress { block, cursor: 0, in_register: u32::MAX, valid, wear });
         log.gc_started(&GcStarted { block, valid, collection, at });
     }
 

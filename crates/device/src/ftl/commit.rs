@@ -186,8 +186,7 @@ impl FtlCore {
             _ => end,
         };
         let durable = if cause == OperationCause::Host { durable + self.counts_after } else { durable };
-        let event =
-            PageProgrammed { block, page, pages, group, bytes, bus_bytes, cause, units: &[], begin, end, durable };
+        let event = PageProgrammed { block, page, pages, group, bytes, bus_bytes, cause, units: &[], begin, end, durable };
         if L::UNITS {
             let units = units.report(&self.tables);
             log.page_programmed(&PageProgrammed { units: &units, ..event });

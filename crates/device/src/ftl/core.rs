@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use emmclab_base::{CommandFlags, Nanos};
-use emmclab_settings::{
-    BoosterFlush, CacheLie, DeviceSettings, RECENT_MS, SlcMode, UnwrittenRead, WearLevelling, WriteComplete,
-};
+use emmclab_settings::{BoosterFlush, CacheLie, DeviceSettings, RECENT_MS, SlcMode, UnwrittenRead, WearLevelling, WriteComplete};
 
 use super::allocation::PageAllocator;
 use super::booster::WriteBooster;
@@ -105,11 +103,7 @@ impl FtlCore {
     /// The next page for units of a request of this many sectors: its block group, and the number of units that it takes.
     #[inline]
     pub fn page_for(&self, first: Lpn, units: u32, sectors: u32) -> (u8, u32) {
-        if self.slc.mode == SlcMode::Off {
-            next_page(&self.geometry, units)
-        } else {
-            self.page_for_slc(first, units, sectors)
-        }
+        if self.slc.mode == SlcMode::Off { next_page(&self.geometry, units) } else { self.page_for_slc(first, units, sectors) }
     }
 
     /// The page, in its block, of a physical location.

@@ -132,9 +132,7 @@ impl FtlCore {
 
     /// Moves valid data of a victim, at most `pages` destination pages, and erases the victim when no data is left; returns false after the
     /// erase.
-    pub fn move_pages<L: Observer>(
-        &mut self, nand: &mut Nand, pool: PoolId, pages: u32, ready: Nanos, log: &mut L,
-    ) -> bool {
+    pub fn move_pages<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, pages: u32, ready: Nanos, log: &mut L) -> bool {
         let Some(mut victim) = self.tables.pool(pool).victim else { return false };
         let (plane, group) = self.geometry.of_pool(pool);
         let kind = &self.geometry.groups[usize::from(group)];

@@ -107,17 +107,13 @@ impl Ftl {
 
     /// Writes the data of a request, which has been transferred.
     #[inline(always)]
-    pub fn write<L: Observer>(
-        &mut self, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, log: &mut L,
-    ) {
+    pub fn write<L: Observer>(&mut self, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, log: &mut L) {
         self.scheme.write(&mut self.core, nand, request, span, log);
     }
 
     /// Looks up the locations of units before they are read.
     #[inline]
-    pub fn look_up<L: Observer>(
-        &mut self, nand: &mut Nand, request: &mut RequestState, units: (Lpn, u32), log: &mut L,
-    ) {
+    pub fn look_up<L: Observer>(&mut self, nand: &mut Nand, request: &mut RequestState, units: (Lpn, u32), log: &mut L) {
         self.scheme.look_up(&mut self.core, nand, request, units, log);
     }
 
@@ -184,9 +180,7 @@ impl Ftl {
 
     /// Moves up to one page of valid data of the victim of a pool, and chooses a victim first if none is in progress. Returns `None` if
     /// no block is worth collecting, otherwise whether the victim is still in progress.
-    pub fn collect_step<L: Observer>(
-        &mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L,
-    ) -> Option<bool> {
+    pub fn collect_step<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) -> Option<bool> {
         if self.core.stop.is_some() || !self.core.begin_victim(nand, pool, ready, log) {
             return None;
         }
@@ -239,8 +233,7 @@ impl Ftl {
         self.core.tables.unmap(lpn);
         let stays = |from: &Ppn| {
             let block = self.core.geometry.block_of(*from);
-            matches!(nand.state(block), BlockState::Open | BlockState::Full)
-                && self.core.tables.reverse.get(*from).is_none()
+            matches!(nand.state(block), BlockState::Open | BlockState::Full) && self.core.tables.reverse.get(*from).is_none()
         };
         // The tables of a block-mapped scheme have one location for each page, so that they cannot find the version before.
         if let Some(from) = from.filter(stays).filter(|_| !self.scheme.maps_blocks()) {

@@ -109,11 +109,7 @@ impl BlockPool {
             blocks: group.blocks,
             used: 0,
             usable: group.blocks - group.spare_blocks,
-            recycled: if by_wear {
-                RecycledBlocks::Heap(BinaryHeap::new())
-            } else {
-                RecycledBlocks::Queue(VecDeque::new())
-            },
+            recycled: if by_wear { RecycledBlocks::Heap(BinaryHeap::new()) } else { RecycledBlocks::Queue(VecDeque::new()) },
             open: [BlockId::NONE; STREAMS],
             valid: 0,
             valid_limit: u32::MAX,
@@ -295,9 +291,7 @@ impl BlockPool {
 
     /// All full blocks, in order of their numbers.
     pub fn full_blocks<'a>(&self, nand: &'a Nand) -> impl Iterator<Item = BlockId> + use<'a> {
-        (self.first_block..self.first_block + self.used)
-            .map(BlockId)
-            .filter(|block| nand.state(*block) == BlockState::Full)
+        (self.first_block..self.first_block + self.used).map(BlockId).filter(|block| nand.state(*block) == BlockState::Full)
     }
 
     /// All blocks, including spares.

@@ -39,8 +39,7 @@ impl FtlCore {
     /// Reads the units `first..end` of a request's span from the flash.
     #[inline]
     pub fn read_units<L: Observer>(
-        &mut self, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, (first, end): (Lpn, Lpn),
-        log: &mut L,
+        &mut self, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, (first, end): (Lpn, Lpn), log: &mut L,
     ) {
         let mut at = first;
         while at < end {
@@ -76,8 +75,7 @@ impl FtlCore {
 
     /// Reads data that was never written: in the same way as written data, or without any cost.
     fn read_unwritten<L: Observer>(
-        &mut self, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, (from, to): (Lpn, Lpn),
-        log: &mut L,
+        &mut self, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, (from, to): (Lpn, Lpn), log: &mut L,
     ) {
         let count = to.0 - from.0;
         let bytes = span.bytes_between(from, to, self.geometry.unit_shift);

@@ -82,11 +82,7 @@ impl RequestState {
                 subrequests: 0,
                 waits: LatencyBreakdown::default(),
             },
-            before: LatencyBreakdown {
-                queue: start - arrival - fetch,
-                controller: fetch,
-                ..LatencyBreakdown::default()
-            },
+            before: LatencyBreakdown { queue: start - arrival - fetch, controller: fetch, ..LatencyBreakdown::default() },
             ready: start,
             outstanding: 0,
             started: false,

@@ -75,9 +75,7 @@ impl Ftl {
         self.core.restore_booster(nand, image)?;
         self.check(nand)?;
         let mut words = std::iter::from_fn(|| image.word().ok());
-        self.scheme
-            .restore(&self.core.geometry, &mut words)
-            .ok_or_else(|| damaged("the tables of the map are damaged"))?;
+        self.scheme.restore(&self.core.geometry, &mut words).ok_or_else(|| damaged("the tables of the map are damaged"))?;
         match self.fault(nand) {
             Some(fault) => Err(damaged(&fault)),
             None => Ok(()),
@@ -89,8 +87,7 @@ impl Ftl {
             let (valid, written, erases) = (image.word()?, image.word()?, image.word()?);
             let packed = image.word()?;
             let (plane, group) = (u32::from(packed as u16), (packed >> 16) as u8);
-            let state = BlockState::from_code((packed >> 24) as u8)
-                .ok_or_else(|| damaged("the state of a block is unknown"))?;
+            let state = BlockState::from_code((packed >> 24) as u8).ok_or_else(|| damaged("the state of a block is unknown"))?;
             let view = nand.block(block);
             let in_place = (plane, group) == (view.plane.0, view.group);
             let unused = (plane, group) == (0, 0) && state == BlockState::Free && valid == 0;
@@ -133,12 +130,11 @@ impl Ftl {
         let (_, group) = geometry.of_pool(self.core.tables.pool_of(pool.block_at(0)));
         let kind = &geometry.groups[usize::from(group)];
         let open = pool.open.iter().all(|block| {
-            *block == BlockId::NONE
-                || nand.state(*block) == BlockState::Open && nand.next_page(*block) < kind.pages_per_block
+            *block == BlockId::NONE || nand.state(*block) == BlockState::Open && nand.next_page(*block) < kind.pages_per_block
         });
-        let victim = pool.victim.is_none_or(|victim| {
-            nand.state(victim.block) == BlockState::Collecting && victim.cursor <= kind.units_per_block()
-        });
+        let victim = pool
+            .victim
+            .is_none_or(|victim| nand.state(victim.block) == BlockState::Collecting && victim.cursor <= kind.units_per_block());
         let free = pool.recycled().iter().all(|block| nand.state(*block) == BlockState::Free);
         if !(open && victim && free) {
             return Err(damaged("the state of a block does not match its list"));

@@ -30,9 +30,7 @@ pub(crate) struct PageWrite {
 impl FtlCore {
     /// Writes the span of a request page by page.
     #[inline]
-    pub fn write_pages<L: Observer>(
-        &mut self, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, log: &mut L,
-    ) {
+    pub fn write_pages<L: Observer>(&mut self, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, log: &mut L) {
         let (sectors, command) = (request.event.sectors, request.command());
         let hot = self.is_hot(sectors);
         let whole = span.is_whole(self.geometry.unit_sectors);

@@ -48,8 +48,7 @@ impl DeviceConfig {
         let pages = group.pages_per_block / settings.pages_for_one_of_slc(group.cell_mode);
         let block = u64::from(pages) * u64::from(group.page_kb) * 1024;
         let needed = bytes.div_ceil((block * planes(settings)).max(1));
-        let needed =
-            u32::try_from(needed).unwrap_or(u32::MAX).max(crate::load::validate_interface::working_blocks(settings));
+        let needed = u32::try_from(needed).unwrap_or(u32::MAX).max(crate::load::validate_interface::working_blocks(settings));
         let blocks = group.blocks.saturating_sub(slc.blocks).saturating_add(needed);
         let key = format!("geometry.block_groups.{}.blocks", slc.group);
         self.set_all(&[(&key, &blocks.to_string()), ("slc.blocks", &needed.to_string())])

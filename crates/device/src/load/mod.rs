@@ -102,8 +102,7 @@ impl DeviceConfig {
             [one] => one.clone(),
             many => format!("there are {} faults:\n  - {}", many.len(), many.join("\n  - ")),
         };
-        Err(Error::new(ErrorClass::Config, problem)
-            .hint("`emmclab explain PRESET` prints every key with its unit and default"))
+        Err(Error::new(ErrorClass::Config, problem).hint("`emmclab explain PRESET` prints every key with its unit and default"))
     }
 
     /// Sets one value by its path, such as `timing.parallelism` or `geometry.block_groups.0.blocks`. The value is TOML; a word that is not
@@ -158,8 +157,7 @@ impl DeviceConfig {
     fn scaled_to(&self, bytes: u64, label: &str) -> Result<Self> {
         let now = Geometry::new(&self.settings).capacity().0;
         let groups = &self.settings.geometry.block_groups;
-        let impossible =
-            |problem: String| Error::new(ErrorClass::Config, problem).of_field("capacity", 0, label.as_bytes());
+        let impossible = |problem: String| Error::new(ErrorClass::Config, problem).of_field("capacity", 0, label.as_bytes());
         if bytes == 0 {
             return Err(impossible("is not a capacity".to_owned()));
         }
@@ -242,9 +240,9 @@ impl DeviceConfig {
             0.0
         };
         let can_shrink = |smaller: u32| {
-            groups.iter().all(|group| {
-                group.pages_per_block.is_multiple_of(smaller) && group.pages_per_block / smaller >= LEAST_PAGES
-            })
+            groups
+                .iter()
+                .all(|group| group.pages_per_block.is_multiple_of(smaller) && group.pages_per_block / smaller >= LEAST_PAGES)
         };
         let mut smaller = 1;
         while blocks * f64::from(smaller) < least && can_shrink(2 * smaller) {
@@ -296,8 +294,7 @@ impl DeviceConfig {
 
 /// Sets the value at the dotted `path`; arrays are indexed by number.
 fn put(table: &mut Table, path: &str, value: Value) -> Result<()> {
-    let no_key =
-        |hint: &str| Error::new(ErrorClass::Config, format!("there is no setting `{path}`")).hint(hint.to_owned());
+    let no_key = |hint: &str| Error::new(ErrorClass::Config, format!("there is no setting `{path}`")).hint(hint.to_owned());
     let (parents, leaf) = path.rsplit_once('.').map_or((None, path), |(parents, leaf)| (Some(parents), leaf));
     let mut place = table;
     let mut parts = parents.into_iter().flat_map(|parents| parents.split('.')).peekable();

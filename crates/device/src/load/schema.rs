@@ -118,18 +118,12 @@ fn check(path: &str, value: &mut Value, node: &Json, root: &Json, faults: &mut V
             }
         }
         ("integer", Value::Integer(number)) => {
-            let most = if node.get("format").and_then(Json::as_str) == Some("uint64") {
-                i64::MAX
-            } else {
-                i64::from(u32::MAX)
-            };
+            let most = if node.get("format").and_then(Json::as_str) == Some("uint64") { i64::MAX } else { i64::from(u32::MAX) };
             if !(0..=most).contains(&*number) {
                 faults.push(format!("`{path}` is {number}; it must be {}", range(0, most.cast_unsigned())));
             }
         }
-        ("number", Value::Integer(_) | Value::Float(_))
-        | ("boolean", Value::Boolean(_))
-        | ("string", Value::String(_)) => {}
+        ("number", Value::Integer(_) | Value::Float(_)) | ("boolean", Value::Boolean(_)) | ("string", Value::String(_)) => {}
         (wanted, value) => {
             let wanted = match wanted {
                 "object" => "a section",
@@ -166,18 +160,14 @@ pub struct SettingExplanation {
 /// Whether a pattern fits the dotted path of a setting: it is the whole path, or its start if it ends with a dot (`host.`), or its end
 /// if it starts with an underscore (`_uj`).
 pub(crate) fn fits(pattern: &str, key: &str) -> bool {
-    key == pattern
-        || (pattern.ends_with('.') && key.starts_with(pattern))
-        || (pattern.starts_with('_') && key.ends_with(pattern))
+    key == pattern || (pattern.ends_with('.') && key.starts_with(pattern)) || (pattern.starts_with('_') && key.ends_with(pattern))
 }
 
 /// All values with their dotted paths, in the order of the file.
 pub(super) fn leaves(value: &Value) -> Vec<(String, Value)> {
     let inner: Vec<(String, &Value)> = match value {
         Value::Table(table) => table.iter().map(|(key, value)| (key.clone(), value)).collect(),
-        Value::Array(items) if !items.is_empty() => {
-            items.iter().enumerate().map(|(i, value)| (i.to_string(), value)).collect()
-        }
+        Value::Array(items) if !items.is_empty() => items.iter().enumerate().map(|(i, value)| (i.to_string(), value)).collect(),
         leaf => return vec![(String::new(), leaf.clone())],
     };
     let mut out = Vec::new();
@@ -347,8 +337,7 @@ pub(super) fn remove_stale_options(given: &mut Table, before: &DeviceSettings, s
 /// Whether there are options that no policy has.
 pub(super) fn has_unknown_options(settings: &DeviceSettings) -> bool {
     registries(settings).iter().any(|registry| {
-        let known =
-            |option: &String| registry.kinds.iter().flat_map(|kind| kind.settings).any(|setting| setting.key == option);
+        let known = |option: &String| registry.kinds.iter().flat_map(|kind| kind.settings).any(|setting| setting.key == option);
         !registry.options.keys().all(known)
     })
 }

@@ -78,10 +78,7 @@ fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
         }
         // Collection packs the units of a victim into whole pages: with one page in a block, it would program as many pages as it frees.
         if collects && group.pages_per_block == 1 {
-            faults.add(format!(
-                "`{}` is 1; collection frees no page of such a block: give at least 2",
-                key("pages_per_block")
-            ));
+            faults.add(format!("`{}` is 1; collection frees no page of such a block: give at least 2", key("pages_per_block")));
         }
         blocks += u64::from(group.blocks);
         // One block for each stream, and one more than the low watermark.
@@ -141,9 +138,7 @@ fn timing(settings: &DeviceSettings, faults: &mut SettingFaults) {
         faults.amount(key, value);
     }
     if timing.same_offset && !matches!(timing.parallelism, ParallelUnit::MultiPlane | ParallelUnit::Both) {
-        faults.add(
-            "`timing.same_offset` is a rule of multi-plane commands; set timing.parallelism to multi_plane or both",
-        );
+        faults.add("`timing.same_offset` is a rule of multi-plane commands; set timing.parallelism to multi_plane or both");
     }
     let endless = !settings.interface.is_ufs();
     if controller.scheduling == PageScheduling::ReadFirst && controller.queue_depth > 0 && endless {
@@ -195,12 +190,9 @@ fn policies(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
 fn zones(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let ZoneSettings { blocks, max_open, max_active, conventional, write_buffers } = settings.zones;
     if !settings.zones.is_zoned() {
-        for (key, value) in [
-            ("max_open", max_open),
-            ("max_active", max_active),
-            ("conventional", conventional),
-            ("write_buffers", write_buffers),
-        ] {
+        for (key, value) in
+            [("max_open", max_open), ("max_active", max_active), ("conventional", conventional), ("write_buffers", write_buffers)]
+        {
             if value > 0 {
                 faults.add(format!("`zones.{key}` is {value}, but the device has no zones: set zones.blocks"));
             }
@@ -208,9 +200,8 @@ fn zones(settings: &DeviceSettings, faults: &mut SettingFaults) {
         return;
     }
     if !settings.interface.is_ufs() {
-        faults.add(format!(
-            "`zones.blocks` is {blocks}, but an eMMC has no zones: set interface.kind = \"ufs\", or leave it out"
-        ));
+        faults
+            .add(format!("`zones.blocks` is {blocks}, but an eMMC has no zones: set interface.kind = \"ufs\", or leave it out"));
     }
     if max_active > 0 && (max_open == 0 || max_open > max_active) {
         faults.add(format!("`zones.max_open` is {max_open}, but open zones count as active, and `zones.max_active` is {max_active}: set it to 1 to {max_active}"));
@@ -223,7 +214,9 @@ fn zones(settings: &DeviceSettings, faults: &mut SettingFaults) {
     }
     let scheme = settings.mapping.scheme.as_str();
     if scheme != "page" {
-        faults.add(format!("`mapping.scheme` is \"{scheme}\", but zones have their own map: set it to \"page\", which the conventional zones use"));
+        faults.add(format!(
+            "`mapping.scheme` is \"{scheme}\", but zones have their own map: set it to \"page\", which the conventional zones use"
+        ));
     }
     if settings.slc.mode != SlcMode::Region {
         faults.add("`slc.mode` must be \"region\" with zones: blocks in SLC mode hold the conventional zones, and data that a flush writes before it fills a page");
@@ -232,7 +225,9 @@ fn zones(settings: &DeviceSettings, faults: &mut SettingFaults) {
         faults.add("`geometry.block_groups` has several groups, but zones need one kind of block");
     }
     if settings.controller.scheduling == PageScheduling::ReadFirst {
-        faults.add("`controller.scheduling` = \"read_first\" changes the order of writes, which zones must keep: set it to \"fifo\"");
+        faults.add(
+            "`controller.scheduling` = \"read_first\" changes the order of writes, which zones must keep: set it to \"fifo\"",
+        );
     }
     if settings.cache.lies == CacheLie::LateTrim {
         faults.add("`cache.lies` = \"late_trim\" repeats discards, but zones are reset instead: take another lie");

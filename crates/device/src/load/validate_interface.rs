@@ -1,9 +1,9 @@
 //! Checks of the controller and the cache, of idle collection, SLC mode and waking, and of what only one of the interfaces has.
 
 use emmclab_settings::{
-    ALWAYS, BoosterFlush, BoosterResize, BusMode, CacheLie, CachePolicy, ControllerSettings, DeviceSettings,
-    FeatureSettings, InterfaceSettings, KernelEra, LinkGear, MOST_PACKED, PageScheduling, PartialFlush, SlcMode,
-    SlcSettings, TimeQuantile, WHOLE, WriteBackMode,
+    ALWAYS, BoosterFlush, BoosterResize, BusMode, CacheLie, CachePolicy, ControllerSettings, DeviceSettings, FeatureSettings,
+    InterfaceSettings, KernelEra, LinkGear, MOST_PACKED, PageScheduling, PartialFlush, SlcMode, SlcSettings, TimeQuantile, WHOLE,
+    WriteBackMode,
 };
 
 use super::validate::SettingFaults;
@@ -29,10 +29,8 @@ pub(super) fn both_interfaces(settings: &DeviceSettings, collects: bool, faults:
 fn controller(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let controller = &settings.controller;
     if controller.queue_depth > MOST_QUEUED && !settings.interface.is_ufs() {
-        faults.add(format!(
-            "`controller.queue_depth` is {}; a command queue holds at most {MOST_QUEUED}",
-            controller.queue_depth
-        ));
+        faults
+            .add(format!("`controller.queue_depth` is {}; a command queue holds at most {MOST_QUEUED}", controller.queue_depth));
     }
     if controller.bus_mode != BusMode::Given && controller.host_us_per_kb > 0.0 {
         faults.add("`controller.host_us_per_kb` contradicts `controller.bus_mode`; set one of them to 0 or \"given\"");
@@ -57,9 +55,7 @@ fn host(settings: &DeviceSettings, faults: &mut SettingFaults) {
     ] {
         for (section, most) in [("host", asked), ("features", taken)] {
             if most == 1 || most > MOST_PACKED {
-                faults.add(format!(
-                    "`{section}.{name}` is {most}; a packed command has 2 to {MOST_PACKED} entries, 0 is off"
-                ));
+                faults.add(format!("`{section}.{name}` is {most}; a packed command has 2 to {MOST_PACKED} entries, 0 is off"));
             }
         }
         if asked > taken {
@@ -136,20 +132,18 @@ fn cache(settings: &DeviceSettings, faults: &mut SettingFaults) {
     }
     faults.amount("cache.idle_after_us", cache.idle_after_us);
     if cache.idle_after_us > 0.0 && (cache.size_kb == 0 || cache.write_back != WriteBackMode::Idle) {
-        faults.add("`cache.idle_after_us` is given but nothing waits for idle time: set cache.size_kb and cache.write_back = \"idle\"");
+        faults.add(
+            "`cache.idle_after_us` is given but nothing waits for idle time: set cache.size_kb and cache.write_back = \"idle\"",
+        );
     }
     faults.amount("cache.flush_us", cache.flush_us);
-    if matches!(
-        cache.lies,
-        CacheLie::Flush | CacheLie::EarlyFlush | CacheLie::Reorder | CacheLie::Fua | CacheLie::Barrier
-    ) && cache.size_kb == 0
+    if matches!(cache.lies, CacheLie::Flush | CacheLie::EarlyFlush | CacheLie::Reorder | CacheLie::Fua | CacheLie::Barrier)
+        && cache.size_kb == 0
     {
         faults.add("`cache.lies` is about data that a cache holds back: set cache.size_kb");
     }
     if (cache.size_kb > 0 || cache.read_kb > 0) && settings.controller.scheduling == PageScheduling::ReadFirst {
-        faults.add(
-            "`cache` contradicts controller.scheduling = \"read_first\", which holds writes in a queue of its own",
-        );
+        faults.add("`cache` contradicts controller.scheduling = \"read_first\", which holds writes in a queue of its own");
     }
     if (cache.size_kb > 0 || cache.read_kb > 0) && settings.mapping.scheme != "page" {
         faults.add("`cache` writes back by the page map: set mapping.scheme = \"page\"");
@@ -184,8 +178,7 @@ fn idle_collection(settings: &DeviceSettings, collects: bool, faults: &mut Setti
             gc.urgent_free_blocks, gc.low_watermark
         ));
     }
-    for (key, free) in [("gc.idle_free_blocks", gc.idle_free_blocks), ("gc.urgent_free_blocks", gc.urgent_free_blocks)]
-    {
+    for (key, free) in [("gc.idle_free_blocks", gc.idle_free_blocks), ("gc.urgent_free_blocks", gc.urgent_free_blocks)] {
         let least = settings.geometry.block_groups.iter().map(|group| group.blocks).min().unwrap_or(0);
         if free >= least && free > 0 {
             faults.add(format!("`{key}` is {free} but a block group has only {least} blocks in a plane"));
@@ -386,10 +379,7 @@ fn booster(settings: &DeviceSettings, faults: &mut SettingFaults) {
         faults.add(format!("`slc.size_pct` is {}; it must be 1 to {WHOLE}", slc.size_pct));
     }
     if slc.life_limit_pct > 0 && slc.erase_limit == 0 {
-        faults.add(format!(
-            "`slc.life_limit_pct` is {}, but its blocks never wear out: set slc.erase_limit",
-            slc.life_limit_pct
-        ));
+        faults.add(format!("`slc.life_limit_pct` is {}, but its blocks never wear out: set slc.erase_limit", slc.life_limit_pct));
     }
     let resized = slc.size_pct != WHOLE || slc.resize != BoosterResize::Off;
     for (key, given) in [
@@ -415,9 +405,7 @@ fn booster(settings: &DeviceSettings, faults: &mut SettingFaults) {
     }
     if slc.flush == BoosterFlush::Event {
         if slc.fold_after_us > 0.0 {
-            faults.add(
-                "`slc.fold_after_us` contradicts slc.flush = \"event\", which begins with the event: set one of them",
-            );
+            faults.add("`slc.fold_after_us` contradicts slc.flush = \"event\", which begins with the event: set one of them");
         }
         if slc.flush_at_pct >= ALWAYS {
             faults.add(format!(
@@ -440,10 +428,7 @@ fn partial_flush(slc: &SlcSettings, faults: &mut SettingFaults) {
     let (from, to) = (slc.pinned_from_mb, slc.pinned_to_mb);
     if slc.partial_flush == PartialFlush::None {
         if slc.keep_pct > 0 {
-            faults.add(format!(
-                "`slc.keep_pct` is {}, but a full flush keeps no data: set slc.partial_flush",
-                slc.keep_pct
-            ));
+            faults.add(format!("`slc.keep_pct` is {}, but a full flush keeps no data: set slc.partial_flush", slc.keep_pct));
         }
     } else if !(1..=ALWAYS).contains(&slc.keep_pct) {
         faults.add(format!("`slc.keep_pct` is {}; a partial flush keeps 1 to {ALWAYS} of the buffer", slc.keep_pct));
@@ -494,9 +479,7 @@ fn link(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let (depth, most) = (settings.controller.queue_depth, if queues > 0 { MOST_SHARED_TAGS } else { MOST_TAGS });
     if !(1..=most).contains(&depth) {
         let cure = if queues == 0 { ", or interface.queues for the queues of UFSHCI 4" } else { "" };
-        faults.add(format!(
-            "`controller.queue_depth` is {depth}; the tags of this UFS are 1 to {most}: set one of these{cure}"
-        ));
+        faults.add(format!("`controller.queue_depth` is {depth}; the tags of this UFS are 1 to {most}: set one of these{cure}"));
     }
 }
 
@@ -530,12 +513,7 @@ fn functions_of_emmc(settings: &DeviceSettings, faults: &mut SettingFaults) {
         ("features.packed_writes", packed_writes.to_string(), packed_writes > 0, "its commands have tags: set it to 0"),
         ("features.packed_reads", packed_reads.to_string(), packed_reads > 0, "its commands have tags: set it to 0"),
         ("gc.hpi", gc.hpi.to_string(), !gc.hpi, "any command interrupts its background operations: set it to true"),
-        (
-            "gc.hpi_us",
-            gc.hpi_us.to_string(),
-            gc.hpi_us > 0.0,
-            "any command interrupts its background operations: set it to 0",
-        ),
+        ("gc.hpi_us", gc.hpi_us.to_string(), gc.hpi_us > 0.0, "any command interrupts its background operations: set it to 0"),
         (
             "cache.policy",
             "\"fifo\"".to_owned(),

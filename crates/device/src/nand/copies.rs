@@ -153,8 +153,7 @@ pub(super) struct GeneralCopies<'a> {
 impl GeneralCopies<'_> {
     #[inline(never)]
     fn page(&mut self, reads: u32, page: u32) -> (Nanos, Nanos) {
-        let (begin, end) =
-            if self.planes.0 == self.planes.1 { self.inside(reads, page) } else { self.across(reads, page) };
+        let (begin, end) = if self.planes.0 == self.planes.1 { self.inside(reads, page) } else { self.across(reads, page) };
         self.took += end - begin;
         (begin, end)
     }

@@ -78,8 +78,7 @@ impl Nand {
         let mut blocks = Vec::with_capacity(geometry.blocks() as usize);
         for plane in 0..geometry.planes {
             for (index, group) in (0u8..).zip(&geometry.groups) {
-                let block =
-                    EraseBlock { written: 0, erases: 0, plane: plane as u16, group: index, state: BlockState::Free };
+                let block = EraseBlock { written: 0, erases: 0, plane: plane as u16, group: index, state: BlockState::Free };
                 blocks.extend(std::iter::repeat_n(block, group.blocks as usize));
             }
         }
@@ -160,9 +159,7 @@ impl Nand {
 
     /// Reads a page of a plane that no block of the model holds; `bytes` cross the bus.
     #[inline]
-    pub fn read_somewhere(
-        &mut self, plane: PlaneId, group: u8, page: u32, ready: Nanos, bytes: u32,
-    ) -> PageOperationTimes {
+    pub fn read_somewhere(&mut self, plane: PlaneId, group: u8, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
         self.timelines.read(plane, &self.groups[usize::from(group)], page, ready, bytes)
     }
 

@@ -56,11 +56,8 @@ impl FlashInterface {
 
     #[inline(always)]
     fn bus_time(&self, bytes: u32, byte_time: i64) -> Nanos {
-        let bytes = if self.clustered_channels > 1 {
-            bytes.min(self.real_page).max(bytes / self.clustered_channels)
-        } else {
-            bytes
-        };
+        let bytes =
+            if self.clustered_channels > 1 { bytes.min(self.real_page).max(bytes / self.clustered_channels) } else { bytes };
         Nanos((i64::from(bytes) * byte_time) >> 10)
     }
 
@@ -231,9 +228,7 @@ impl FlashTimelines {
 
     /// Programs a page: its data crosses the bus, then the array is programmed.
     #[inline(always)]
-    pub fn program(
-        &mut self, plane: PlaneId, group: &GroupGeometry, page: u32, ready: Nanos, bytes: u32,
-    ) -> PageOperationTimes {
+    pub fn program(&mut self, plane: PlaneId, group: &GroupGeometry, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
         let bus = self.interface.command + self.interface.write_time(bytes);
         let cache = self.interface.cache_program;
         let mut resources = self.resources(plane);
@@ -254,9 +249,7 @@ impl FlashTimelines {
 
     /// Reads a page: the array is sensed, then the data crosses the bus.
     #[inline]
-    pub fn read(
-        &mut self, plane: PlaneId, group: &GroupGeometry, page: u32, ready: Nanos, bytes: u32,
-    ) -> PageOperationTimes {
+    pub fn read(&mut self, plane: PlaneId, group: &GroupGeometry, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
         let bus = self.interface.read_time(bytes);
         let (command, cache) = (self.interface.command, self.interface.cache_read);
         let mut resources = self.resources(plane);

@@ -3,9 +3,9 @@
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::DeviceChecker;
 use emmclab_device::{
-    BlockErased, BlockRetired, CacheFlushed, CacheRead, DataMoved, Device, DeviceCommand, DeviceConfig, GcFinished,
-    GcStarted, IdleCollected, IdleInterrupted, MapLookedUp, Observer, PageProgrammed, PageRead, PartOverwritten,
-    RequestCompleted, UnitCached, UnitsTrimmed, UnplacedRead, UnwrittenUnits, WokeUp,
+    BlockErased, BlockRetired, CacheFlushed, CacheRead, DataMoved, Device, DeviceCommand, DeviceConfig, GcFinished, GcStarted,
+    IdleCollected, IdleInterrupted, MapLookedUp, Observer, PageProgrammed, PageRead, PartOverwritten, RequestCompleted,
+    UnitCached, UnitsTrimmed, UnplacedRead, UnwrittenUnits, WokeUp,
 };
 use proptest::prelude::*;
 

@@ -3,8 +3,7 @@
 use emmclab_base::Op::{Flush, Read, Write};
 use emmclab_base::{Nanos, Op};
 use emmclab_device::{
-    BlockId, CacheFlushed, CommandFlags, Device, DeviceCommand, DeviceConfig, Lpn, NullObserver, Observer,
-    RequestCompleted,
+    BlockId, CacheFlushed, CommandFlags, Device, DeviceCommand, DeviceConfig, Lpn, NullObserver, Observer, RequestCompleted,
 };
 
 use crate::common::{command, config, responses_us, run};
@@ -30,8 +29,7 @@ fn a_burst_queues_on_one_chip_and_spreads_over_two() {
 fn parallelism_decides_what_runs_beside_what() {
     let pages = [command(0, Write, 0, 16)];
     let time = |parallelism: &str| {
-        let settings =
-            [("geometry.dies_per_chip", "2"), ("geometry.planes_per_die", "2"), ("timing.parallelism", parallelism)];
+        let settings = [("geometry.dies_per_chip", "2"), ("geometry.planes_per_die", "2"), ("timing.parallelism", parallelism)];
         responses_us(&run(&config(&settings), &pages).1)[0]
     };
     // Four pages on one chip of two dies of two planes.
@@ -43,8 +41,7 @@ fn parallelism_decides_what_runs_beside_what() {
 
 #[test]
 fn under_the_same_offset_rule_planes_join_only_on_equal_pages() {
-    let settings =
-        [("geometry.planes_per_die", "2"), ("timing.parallelism", "multi_plane"), ("timing.same_offset", "true")];
+    let settings = [("geometry.planes_per_die", "2"), ("timing.parallelism", "multi_plane"), ("timing.same_offset", "true")];
     // Pages 0 and 0 of both planes, then 1 and 1.
     let (_, events) = run(&config(&settings), &[command(0, Write, 0, 16)]);
     assert_eq!(responses_us(&events), [2000.0]);
@@ -76,10 +73,8 @@ fn the_way_to_the_flash_may_be_slower_than_the_way_out() {
 #[test]
 fn a_short_transfer_slips_into_a_gap_of_the_bus() {
     // A read of chip 1 senses for 100 us; meanwhile a page for chip 0 crosses the same bus (41 us).
-    let settings =
-        [("geometry.chips_per_channel", "2"), ("timing.bus_ns_per_byte", "10"), ("allocation.policy", "static")];
-    let (_, events) =
-        run(&config(&settings), &[command(0, Write, 4, 4), command(5000, Read, 4, 4), command(5010, Write, 0, 4)]);
+    let settings = [("geometry.chips_per_channel", "2"), ("timing.bus_ns_per_byte", "10"), ("allocation.policy", "static")];
+    let (_, events) = run(&config(&settings), &[command(0, Write, 4, 4), command(5000, Read, 4, 4), command(5010, Write, 0, 4)]);
     assert_eq!(responses_us(&events)[1..], [140.96, 1040.96]);
 }
 
@@ -96,15 +91,13 @@ fn cache_program_hides_the_bus_behind_the_array() {
 #[test]
 fn transferred_writes_are_done_before_the_cells_but_the_next_one_waits() {
     let settings = [("timing.bus_ns_per_byte", "10"), ("timing.write_complete", "transferred")];
-    let (_, events) =
-        run(&config(&settings), &[command(0, Write, 0, 4), command(0, Write, 4, 4), command(0, Flush, 0, 0)]);
+    let (_, events) = run(&config(&settings), &[command(0, Write, 0, 4), command(0, Write, 4, 4), command(0, Flush, 0, 0)]);
     assert_eq!(responses_us(&events), [40.96, 1081.92, 2081.92]);
 }
 
 #[test]
 fn reads_go_before_writes_that_have_not_begun() {
-    let commands =
-        [command(0, Write, 0, 4), command(2000, Write, 4, 4), command(2000, Write, 8, 4), command(2100, Read, 0, 4)];
+    let commands = [command(0, Write, 0, 4), command(2000, Write, 4, 4), command(2000, Write, 8, 4), command(2100, Read, 0, 4)];
     let (_, events) = run(&config(&[]), &commands);
     assert_eq!(responses_us(&events), [1000.0, 1000.0, 2000.0, 2000.0]);
     let (_, events) = run(&config(&[("controller.scheduling", "read_first")]), &commands);
@@ -120,8 +113,7 @@ fn a_read_of_data_that_waits_gets_the_new_data_after_it_is_written() {
 
 #[test]
 fn a_queue_of_depth_one_takes_one_request_at_a_time() {
-    let settings =
-        [("geometry.channels", "2"), ("controller.queue_depth", "1"), ("controller.write_overhead_us", "10")];
+    let settings = [("geometry.channels", "2"), ("controller.queue_depth", "1"), ("controller.write_overhead_us", "10")];
     let (_, events) = run(&config(&settings), &[command(0, Write, 0, 4), command(5, Write, 4, 4)]);
     assert_eq!(responses_us(&events), [1010.0, 2015.0]);
     assert_eq!(events[1].complete - events[1].start, Nanos::from_micros(1010));
@@ -131,10 +123,8 @@ fn a_queue_of_depth_one_takes_one_request_at_a_time() {
 #[test]
 fn whoever_comes_after_a_pause_waits_for_the_device_to_wake() {
     let settings = [("power.sleep_after_us", "200000"), ("power.wake_us", "3000")];
-    let (device, events) = run(
-        &config(&settings),
-        &[command(0, Write, 0, 4), command(200_000, Write, 4, 4), command(402_000, Write, 8, 4)],
-    );
+    let (device, events) =
+        run(&config(&settings), &[command(0, Write, 0, 4), command(200_000, Write, 4, 4), command(402_000, Write, 8, 4)]);
     assert_eq!(responses_us(&events), [1000.0, 1000.0, 4000.0]);
     assert_eq!(events[2].waits.wake_up, Nanos::from_millis(3));
     assert_eq!((device.counters().wake_ups, device.counters().asleep_ns), (1, 1_000_000));
@@ -155,8 +145,7 @@ fn a_partial_overwrite_reads_the_rest_first() {
 
 #[test]
 fn collection_is_felt_by_the_write_that_needs_the_space() {
-    let settings =
-        [("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "50"), ("geometry.block_groups.0.blocks", "6")];
+    let settings = [("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "50"), ("geometry.block_groups.0.blocks", "6")];
     // 24 pages, 16 of them logical. Five blocks of writes to one page leave blocks without valid pages.
     let commands: Vec<_> = (0..21).map(|i| command(i * 10_000, Write, 0, 4)).collect();
     let (device, events) = run(&config(&settings), &commands);
@@ -276,8 +265,7 @@ fn a_reliable_write_pays_its_own_time() {
 
 #[test]
 fn a_flush_and_a_discard_pay_their_own_time_also_without_a_cache() {
-    let settings =
-        [("cache.flush_us", "3000"), ("controller.discard_us", "12000"), ("controller.write_overhead_us", "50")];
+    let settings = [("cache.flush_us", "3000"), ("controller.discard_us", "12000"), ("controller.write_overhead_us", "50")];
     let commands = [command(0, Write, 0, 4), command(2_000, Flush, 0, 0), command(10_000, Op::Discard, 0, 4)];
     assert_eq!(responses_us(&run(&config(&settings), &commands).1), [1050.0, 3050.0, 12_050.0]);
 }
@@ -322,8 +310,7 @@ fn where_reliable_writes_and_barriers_are_missing_a_flush_takes_their_place() {
 #[test]
 fn an_eager_cache_writes_back_while_the_next_write_is_transferred() {
     let last_us = |write_back| {
-        let cached =
-            config(&[("cache.size_kb", "8"), ("cache.write_back", write_back), ("controller.host_us_per_kb", "250")]);
+        let cached = config(&[("cache.size_kb", "8"), ("cache.write_back", write_back), ("controller.host_us_per_kb", "250")]);
         let commands: Vec<_> = (0..4).map(|i| command(i * 2000, Write, i as u64 * 8, 8)).collect();
         responses_us(&run(&cached, &commands).1)[3]
     };
@@ -515,10 +502,7 @@ fn an_slc_cache_is_folded_in_idle_time_or_passed_by_when_full() {
     assert!(device.counters().folds >= 4);
     // Without idle folding, a full cache is folded while the write waits.
     let (device, events) = run(&slc(&[("slc.mode", "cache")]), &writes(0));
-    assert!(
-        device.counters().folds > 0
-            && events.iter().any(|event| event.waits.queue + event.waits.gc > Nanos::from_millis(5))
-    );
+    assert!(device.counters().folds > 0 && events.iter().any(|event| event.waits.queue + event.waits.gc > Nanos::from_millis(5)));
 }
 
 #[test]

@@ -65,8 +65,7 @@ fn unknown_keys_do_not_hide_impossible_values() {
         .set_all(&[("geometry.channels", "0"), ("gc.polic", "fifo"), ("foo", "1"), ("timing.command_ns", "-5")])
         .unwrap_err()
         .to_string();
-    for part in ["4 faults", "`geometry.channels` is 0", "`gc.policy`", "no setting `foo`", "`timing.command_ns` is -5"]
-    {
+    for part in ["4 faults", "`geometry.channels` is 0", "`gc.policy`", "no setting `foo`", "`timing.command_ns` is -5"] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
 }
@@ -79,10 +78,7 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("geometry.channels", "0")], "at least one"),
         (&[("geometry.block_groups.0.blocks", "2")], "to write and collect"),
         (&[("geometry.block_groups.0.page_kb", "5")], "4, 8 or 16"),
-        (
-            &[("geometry.block_groups.0.pages_per_block", "65536"), ("geometry.block_groups.0.blocks", "4000000000")],
-            "at most",
-        ),
+        (&[("geometry.block_groups.0.pages_per_block", "65536"), ("geometry.block_groups.0.blocks", "4000000000")], "at most"),
         (&[("mapping.unit_kb", "8")], "must fit into a page"),
         (&[("geometry.block_groups.0.program_us", "nan")], "must be 0 to 100,000,000"),
         (&[("geometry.block_groups.0.program_us", "-1")], "must be 0 to 100,000,000"),
@@ -110,10 +106,7 @@ fn contradictions_and_impossible_values_are_refused() {
             &[("host.packed_writes", "8"), ("features.packed_writes", "4"), ("controller.queue_depth", "1")],
             "the device accepts 4",
         ),
-        (
-            &[("host.kernel", "linux_5.10"), ("host.packed_writes", "8"), ("controller.queue_depth", "1")],
-            "packs no commands",
-        ),
+        (&[("host.kernel", "linux_5.10"), ("host.packed_writes", "8"), ("controller.queue_depth", "1")], "packs no commands"),
         (
             &[("host.kernel", "linux_4.9"), ("host.packed_reads", "8"), ("controller.queue_depth", "1")],
             "no version of Linux packs reads",
@@ -141,18 +134,12 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("slc.mode", "cache"), ("slc.blocks", "16"), ("slc.group", "3")], "counted from 0"),
         (&[("slc.mode", "region"), ("slc.blocks", "16"), ("slc.fold_after_us", "3")], "slc.mode = \"cache\""),
         (&[("slc.mode", "cache"), ("slc.blocks", "16"), ("gc.policy", "none")], "none"),
-        (
-            &[("slc.mode", "region"), ("slc.blocks", "16"), ("geometry.block_groups.0.pages_per_block", "3")],
-            "at least 4",
-        ),
+        (&[("slc.mode", "region"), ("slc.blocks", "16"), ("geometry.block_groups.0.pages_per_block", "3")], "at least 4"),
         (&[("geometry.block_groups.0.pages_per_block", "1")], "frees no page"),
         (&[("power.sleep_after_us", "9"), ("power.wake_quantiles", "[{up_to_pct=50, us=1}]")], "end at"),
         (&[("power.wake_quantiles", "[{up_to_pct=100, us=1}]")], "never sleeps"),
         (&[("controller.write_stalls", "[{up_to_pct=50, us=1}]")], "`controller.write_stalls` must rise"),
-        (
-            &[("power.sleep_after_us", "9"), ("power.wake_quantiles", "[{up_to_pct=60, us=9}, {up_to_pct=100, us=8}]")],
-            "rise",
-        ),
+        (&[("power.sleep_after_us", "9"), ("power.wake_quantiles", "[{up_to_pct=60, us=9}, {up_to_pct=100, us=8}]")], "rise"),
     ];
     for (settings, part) in cases {
         let mut config = DeviceConfig::preset("small-1gb").unwrap();

@@ -25,9 +25,7 @@ fn written(config: &DeviceConfig, writes: u64) -> Device {
     for write in 0..writes {
         let sector = write * 7 % units * u64::from(device.geometry().unit_sectors);
         let sectors = device.geometry().unit_sectors;
-        device
-            .submit(&DeviceCommand::new(Nanos(write as i64 * 1_000), Op::Write, sector, sectors), &mut NullObserver)
-            .unwrap();
+        device.submit(&DeviceCommand::new(Nanos(write as i64 * 1_000), Op::Write, sector, sectors), &mut NullObserver).unwrap();
     }
     device.settle(&mut NullObserver);
     device

@@ -7,11 +7,7 @@ use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver};
 use proptest::prelude::*;
 
 fn collecting() -> DeviceConfig {
-    config(&[
-        ("gc.policy", "greedy"),
-        ("capacity.over_provisioning_pct", "60"),
-        ("geometry.block_groups.0.page_kb", "8"),
-    ])
+    config(&[("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "60"), ("geometry.block_groups.0.page_kb", "8")])
 }
 
 fn requests() -> impl Iterator<Item = DeviceCommand> {
@@ -56,11 +52,7 @@ fn an_image_with_two_units_in_one_place_is_refused() {
 fn mapped(scheme: &str) -> DeviceConfig {
     let mut config = config(&[("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "150")]);
     config.set_all(&[("geometry.block_groups.0.blocks", "24")]).unwrap();
-    let own = if on_demand(scheme) {
-        little_memory(scheme)
-    } else {
-        [("mapping.scheme", scheme), ("mapping.log_blocks", "4")]
-    };
+    let own = if on_demand(scheme) { little_memory(scheme) } else { [("mapping.scheme", scheme), ("mapping.log_blocks", "4")] };
     config.set_all(&own).unwrap();
     config
 }

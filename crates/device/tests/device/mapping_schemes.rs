@@ -57,8 +57,7 @@ fn a_sequential_overwrite_is_switched_and_copies_nothing() {
 #[test]
 fn random_overwrites_are_ruinous_where_a_log_block_has_one_owner() {
     let waf = |scheme| overwrite(&device(scheme, &[]), random(5000)).waf();
-    let (page, block, bast, fast, superblock) =
-        (waf("page"), waf("block"), waf("bast"), waf("fast"), waf("superblock"));
+    let (page, block, bast, fast, superblock) = (waf("page"), waf("block"), waf("bast"), waf("fast"), waf("superblock"));
     println!("page {page:.2} superblock {superblock:.2} fast {fast:.2} bast {bast:.2} block {block:.2}");
     // Every replacement block and nearly every log block is given up after a page or two, for which a whole block is written.
     assert!(block > 10.0 && bast > 8.0, "block {block}, bast {bast}");
@@ -93,8 +92,7 @@ fn the_kinds_of_merges_are_told_apart() {
 fn a_part_of_a_page_is_read_modified_and_written() {
     let config = device("superblock", &[("geometry.block_groups.0.page_kb", "16")]);
     // 16 KB pages of four units: a write of 4 KB over old data reads the page once; without old data it does not.
-    let (device, told) =
-        run(&config, &[command(0, Write, 0, 16), command(10_000, Write, 4, 4), command(20_000, Write, 16, 4)]);
+    let (device, told) = run(&config, &[command(0, Write, 0, 16), command(10_000, Write, 4, 4), command(20_000, Write, 16, 4)]);
     assert_eq!(device.counters().read_modify_writes, 1);
     assert_eq!(device.counters().page_programs[OperationCause::Host as usize], 3);
     let took: Vec<i64> = told.iter().map(|event| (event.complete - event.arrival).0 / 1000).collect();
@@ -267,10 +265,8 @@ fn discarded_data_is_not_merged() {
 #[test]
 fn worn_blocks_end_the_life_of_every_scheme() {
     for scheme in ["block", "bast", "fast", "superblock", "dftl", "tpftl", "leaftl", "rqftl"] {
-        let config = device(
-            scheme,
-            &[("geometry.block_groups.0.erase_limit", "5"), ("geometry.block_groups.0.spare_blocks", "2")],
-        );
+        let config =
+            device(scheme, &[("geometry.block_groups.0.erase_limit", "5"), ("geometry.block_groups.0.spare_blocks", "2")]);
         let mut device = Device::new(&config);
         let mut told = Completions::default();
         for (i, page) in random(100_000).enumerate() {

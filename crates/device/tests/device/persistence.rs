@@ -171,10 +171,7 @@ fn no_older_version_returns_after_a_secure_erase() {
             DeviceCommand::new(Nanos::from_micros(3001), Op::SecureErase, 0, 12),
         ];
         let (persistence, done) = run(&settings, &commands);
-        assert_eq!(
-            [0, 8].map(|sector| persistence.promised(sector, done[2])),
-            [3, persistence.promised(8, done[2] - MOMENT)]
-        );
+        assert_eq!([0, 8].map(|sector| persistence.promised(sector, done[2])), [3, persistence.promised(8, done[2] - MOMENT)]);
         for at in done.iter().copied().chain(persistence.moments()) {
             assert_eq!(persistence.broken(at), None);
         }
@@ -189,8 +186,7 @@ fn no_older_version_returns_after_a_secure_erase() {
 
 #[test]
 fn a_gigabyte_that_is_discarded_costs_a_few_ranges() {
-    let large =
-        config(&[("geometry.block_groups.0.blocks", "1024"), ("geometry.block_groups.0.pages_per_block", "256")]);
+    let large = config(&[("geometry.block_groups.0.blocks", "1024"), ("geometry.block_groups.0.pages_per_block", "256")]);
     let mut device = Device::new(&large);
     let sectors = device.geometry().sectors() as u32;
     assert_eq!(sectors, 2 << 20, "1 GB");
@@ -350,13 +346,7 @@ impl Rig {
             prop_assert_eq!(in_ranges.get(sector), content.as_ref(), "sector {} at {}", sector, at);
             let survives = if let Some(SectorContent::Data(version)) = content { *version } else { 0 };
             prop_assert_eq!(self.persistence.survives(sector, at), survives);
-            prop_assert_eq!(
-                promises.promised(sector),
-                self.contract.promised(sector, at),
-                "sector {} at {}",
-                sector,
-                at
-            );
+            prop_assert_eq!(promises.promised(sector), self.contract.promised(sector, at), "sector {} at {}", sector, at);
         }
         let (broken, retired) = (self.persistence.broken(at), self.retired.broken(at));
         prop_assert_eq!(broken.map(|broken| broken.first), self.contract.broken(&left, at), "at {}", at);
@@ -368,16 +358,12 @@ impl Rig {
 
     /// Cuts power at and just before each completion and each time that may matter, up to the end.
     pub fn end(mut self) -> Result<(), TestCaseError> {
-        self.device.settle(&mut (
-            &mut (&mut self.persistence, &mut self.retired),
-            &mut (&mut self.facts, &mut self.completions),
-        ));
+        self.device.settle(&mut (&mut (&mut self.persistence, &mut self.retired), &mut (&mut self.facts, &mut self.completions)));
         for (event, command) in self.completions.0.iter().zip(&mut self.contract.commands) {
             command.1 = Some(event.complete);
         }
         let completions = self.completions.0.iter().map(|event| event.complete);
-        let mut moments: Vec<_> =
-            completions.chain(self.persistence.moments()).flat_map(|at| [at - MOMENT, at]).collect();
+        let mut moments: Vec<_> = completions.chain(self.persistence.moments()).flat_map(|at| [at - MOMENT, at]).collect();
         moments.sort_unstable();
         moments.dedup();
         if self.honest {

@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use crate::common::command;
 use crate::common::contract::Contract;
 use emmclab_base::{Nanos, Op, SectorRangeMap};
-use emmclab_device::contract::{
-    BrokenPromise, ContractRules, DurabilityOrder, DurabilityPromises, SectorContent, Version,
-};
+use emmclab_device::contract::{BrokenPromise, ContractRules, DurabilityOrder, DurabilityPromises, SectorContent, Version};
 use emmclab_device::{CommandFlags, DeviceCommand, InterfaceKind};
 use proptest::prelude::*;
 
@@ -125,10 +123,7 @@ fn after_a_secure_erase_no_older_version_returns_and_after_a_discard_any_may() {
         promises.completed(erase, Nanos::from_micros(2));
         let broken = BrokenPromise { first: 8, end: 16, actual: 1, promised: erase };
         assert_eq!(promises.broken(&old), (!returns).then_some(broken), "{op:?}");
-        assert_eq!(
-            promises.broken(&left(&[(0, 8, SectorContent::Data(1)), (8, 16, SectorContent::Nothing(erase))])),
-            None
-        );
+        assert_eq!(promises.broken(&left(&[(0, 8, SectorContent::Data(1)), (8, 16, SectorContent::Nothing(erase))])), None);
         let newer = done(&mut promises, &command(3, Op::Write, 4, 4));
         assert_eq!(promises.broken(&held(&[(0, 8, 1), (8, 16, newer)])), None);
     }

@@ -4,8 +4,8 @@ use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::DeviceChecker;
 use emmclab_device::persistence::PersistenceTracker;
 use emmclab_device::{
-    BlockErased, BlockId, CommandFlags, Device, DeviceCommand, DeviceConfig, Geometry, NullObserver, Observer,
-    OperationCause, PageProgrammed, UndoLog, ZoneAction, ZoneDescriptor, ZoneState,
+    BlockErased, BlockId, CommandFlags, Device, DeviceCommand, DeviceConfig, Geometry, NullObserver, Observer, OperationCause,
+    PageProgrammed, UndoLog, ZoneAction, ZoneDescriptor, ZoneState,
 };
 use proptest::prelude::*;
 
@@ -489,10 +489,9 @@ fn without_a_cache_what_is_complete_in_a_conventional_zone_is_there_while_zones_
     let mut device = Device::new(&zoned(&[("cache.size_kb", "0")]));
     let mut persistence = PersistenceTracker::of(&device);
     let start = zones(&device)[5].start;
-    for command in [
-        DeviceCommand::new(Nanos::ZERO, Op::Write, start, 144),
-        DeviceCommand::new(Nanos::from_micros(10), Op::Write, 205, 1),
-    ] {
+    for command in
+        [DeviceCommand::new(Nanos::ZERO, Op::Write, start, 144), DeviceCommand::new(Nanos::from_micros(10), Op::Write, 205, 1)]
+    {
         persistence.expect(&command);
         let done = device.submit(&command, &mut persistence).unwrap().unwrap();
         assert_eq!(persistence.broken(done), None, "{command:?}");

@@ -148,9 +148,7 @@ impl JournalFollower {
     }
 
     /// Classifies sectors of a block that is not complete yet. For a superblock, the first 1,024 bytes are enough.
-    fn partial_block(
-        &mut self, block: u32, within: usize, bytes: &[u8], header: Option<JournalBlockHeader>,
-    ) -> BlockNote {
+    fn partial_block(&mut self, block: u32, within: usize, bytes: &[u8], header: Option<JournalBlockHeader>) -> BlockNote {
         if block == self.superblock_block {
             if within == 0 && bytes.len() >= JOURNAL_SUPERBLOCK_BYTES {
                 return self.superblock_written(bytes);
@@ -181,10 +179,8 @@ impl JournalFollower {
     }
 
     fn superblock_written(&mut self, bytes: &[u8]) -> BlockNote {
-        let mut note = BlockNote {
-            changed: Some(not_zero(bytes)),
-            ..BlockNote::new(BlockRole::JournalSuperblock, sectors_of(bytes))
-        };
+        let mut note =
+            BlockNote { changed: Some(not_zero(bytes)), ..BlockNote::new(BlockRole::JournalSuperblock, sectors_of(bytes)) };
         match JournalSuperblock::parse(bytes, 0) {
             Ok(superblock) if superblock.block_size as usize == self.block_bytes => {
                 note.transaction = Some(superblock.sequence);
@@ -287,9 +283,8 @@ impl JournalFollower {
     }
 
     fn is_fast_commit(&self, block: u32) -> bool {
-        self.superblock().is_some_and(|superblock| {
-            superblock.features.contains(JournalFeatures::FAST_COMMIT) && block >= superblock.end
-        })
+        self.superblock()
+            .is_some_and(|superblock| superblock.features.contains(JournalFeatures::FAST_COMMIT) && block >= superblock.end)
     }
 
     /// The block of the log that follows a block.
@@ -314,9 +309,7 @@ fn record_note(header: JournalBlockHeader, bytes: &[u8]) -> BlockNote {
         JournalBlockKind::Descriptor => BlockRole::Descriptor,
         JournalBlockKind::Revoke => BlockRole::Revoke,
         JournalBlockKind::Commit => BlockRole::Commit,
-        JournalBlockKind::SuperblockV1 | JournalBlockKind::SuperblockV2 | JournalBlockKind::Unknown => {
-            BlockRole::Logged
-        }
+        JournalBlockKind::SuperblockV1 | JournalBlockKind::SuperblockV2 | JournalBlockKind::Unknown => BlockRole::Logged,
     };
     let transaction = (role != BlockRole::Logged).then_some(header.sequence);
     BlockNote { transaction, changed: Some(not_zero(bytes)), ..BlockNote::new(role, sectors_of(bytes)) }

@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 
 use crate::disk::{DiskStructure, le16, le32, wide};
 use crate::files::{
-    EXTENT_BYTES, EXTENT_MAGIC, Ext4FileKind, FileBlockRun, GroupDescriptor, InodeFlags, MAP_AT, MAP_BYTES,
-    extent_length, record_length,
+    EXTENT_BYTES, EXTENT_MAGIC, Ext4FileKind, FileBlockRun, GroupDescriptor, InodeFlags, MAP_AT, MAP_BYTES, extent_length,
+    record_length,
 };
 use crate::superblock::{BYTES, Compat, Ext4Superblock, Incompat, OFFSET};
 
@@ -285,8 +285,7 @@ impl MetadataLayout {
     /// Forgets the groups beyond the last one.
     fn drop_groups(&mut self) {
         let (count, table_blocks) = (self.superblock.groups(), self.table_blocks());
-        for (_, [block_bitmap, inode_bitmap, table]) in self.groups.extract_if(|number, _| u64::from(*number) >= count)
-        {
+        for (_, [block_bitmap, inode_bitmap, table]) in self.groups.extract_if(|number, _| u64::from(*number) >= count) {
             self.runs.remove(block_bitmap, block_bitmap + 1);
             self.runs.remove(inode_bitmap, inode_bitmap + 1);
             self.runs.remove(table, table + table_blocks);
@@ -347,9 +346,7 @@ impl MetadataLayout {
 
 /// Returns the structures of `size` bytes that are completely inside the given sectors, which start at sector `within` of a block;
 /// with their numbers in the block. Structures without a sector in `changed` are left out.
-fn records(
-    within: usize, bytes: &[u8], size: usize, changed: Option<SectorSet>,
-) -> impl Iterator<Item = (usize, &[u8])> {
+fn records(within: usize, bytes: &[u8], size: usize, changed: Option<SectorSet>) -> impl Iterator<Item = (usize, &[u8])> {
     let start = within * SECTOR;
     (start.div_ceil(size)..)
         .map_while(move |slot| {

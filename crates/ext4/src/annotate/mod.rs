@@ -540,9 +540,8 @@ fn learn_inodes<B: DiskReader>(
     let per_block = superblock.block_size / u32::from(superblock.inode_size);
     let mut bytes = vec![0; size];
     for at in 0..superblock.inodes_per_group.div_ceil(per_block) {
-        let bit = |bit: u32| {
-            used.as_ref().is_none_or(|used| used.get(bit as usize / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1))
-        };
+        let bit =
+            |bit: u32| used.as_ref().is_none_or(|used| used.get(bit as usize / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1));
         if !(at * per_block..(at + 1) * per_block).any(bit) {
             continue;
         }

@@ -76,8 +76,7 @@ impl RecentWrites {
 
     /// Returns the chunks in the order of the disk, each with its offset in bytes.
     pub fn chunks(&self) -> Vec<(u64, &[u8])> {
-        let mut all: Vec<(u64, &[u8])> =
-            self.chunks.iter().map(|(chunk, bytes)| (chunk * CHUNK as u64, &**bytes)).collect();
+        let mut all: Vec<(u64, &[u8])> = self.chunks.iter().map(|(chunk, bytes)| (chunk * CHUNK as u64, &**bytes)).collect();
         all.sort_unstable_by_key(|(offset, _)| *offset);
         all
     }

@@ -64,8 +64,7 @@ impl FastCommitReplayer<'_> {
         let superblock = self.files.superblock();
         let in_range = (superblock.first_inode..=superblock.inodes).contains(&number);
         let structure = DiskStructure::Inode(number);
-        let fault =
-            |problem: &str| structure.fault(0, format!("a fast commit names {problem}: Linux does not mount this"));
+        let fault = |problem: &str| structure.fault(0, format!("a fast commit names {problem}: Linux does not mount this"));
         if !in_range {
             return Err(fault("an inode that the file system does not have"));
         }
@@ -146,9 +145,7 @@ impl FastCommitReplayer<'_> {
     }
 
     /// Calls `visit` with each entry of a block: its offset, its length, and the length of its name. Also checks the block.
-    fn each_entry(
-        folder: &Inode, bytes: &[u8], block: u64, mut visit: impl FnMut(usize, usize, usize) -> bool,
-    ) -> Result<()> {
+    fn each_entry(folder: &Inode, bytes: &[u8], block: u64, mut visit: impl FnMut(usize, usize, usize) -> bool) -> Result<()> {
         let mut at = 0;
         while at < bytes.len() {
             let length = record_length(le16(bytes, at + 4), bytes.len() as u32);

@@ -9,8 +9,8 @@ use emmclab_base::Result;
 use super::FastCommitReplayer;
 use crate::disk::{DiskStructure, crc32c, le16, le32, wide};
 use crate::files::{
-    EXTENT_BYTES, EXTENT_MAGIC, Ext4FileKind, FileBlockRun, GroupDescriptor, Inode, InodeFlags, MAP_AT, MAP_BYTES,
-    ROOT, extent_length,
+    EXTENT_BYTES, EXTENT_MAGIC, Ext4FileKind, FileBlockRun, GroupDescriptor, Inode, InodeFlags, MAP_AT, MAP_BYTES, ROOT,
+    extent_length,
 };
 use crate::superblock::{Incompat, RoCompat};
 
@@ -507,11 +507,7 @@ impl FastCommitReplayer<'_> {
             let within = number % each;
             return u64::from(copy) + u64::from(within < 2 || within == each - 1);
         }
-        let tables = if is_meta {
-            u64::from(superblock.first_meta_group)
-        } else {
-            superblock.groups().div_ceil(u64::from(each))
-        };
+        let tables = if is_meta { u64::from(superblock.first_meta_group) } else { superblock.groups().div_ceil(u64::from(each)) };
         if copy { 1 + tables + u64::from(superblock.spare_descriptor_blocks) } else { 0 }
     }
 

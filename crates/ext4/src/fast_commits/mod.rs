@@ -95,13 +95,7 @@ pub(crate) struct FastCommitScanner {
 
 impl FastCommitScanner {
     pub fn new(expected: u32, inode_size: u16) -> Self {
-        Self {
-            expected,
-            inode_size: usize::from(inode_size),
-            crc: 0,
-            scan: FastCommitScan::default(),
-            complete_lengths: (0, 0),
-        }
+        Self { expected, inode_size: usize::from(inode_size), crc: 0, scan: FastCommitScan::default(), complete_lengths: (0, 0) }
     }
 
     /// Scans the next block: number `block` of the journal, at byte `offset` of the disk. Returns true if fast commits end here.
@@ -116,8 +110,7 @@ impl FastCommitScanner {
             let tag = fast_commit_tag(le16(bytes, at)).filter(|tag| self.is_length(*tag, length));
             let place = offset + at as u64;
             let end = |problem: String| self.end(structure.fault(place, problem));
-            let (Some(tag), Some(value)) = (tag, bytes.get(at + FAST_COMMIT_HEAD..at + FAST_COMMIT_HEAD + length))
-            else {
+            let (Some(tag), Some(value)) = (tag, bytes.get(at + FAST_COMMIT_HEAD..at + FAST_COMMIT_HEAD + length)) else {
                 let (number, length) = (le16(bytes, at), length);
                 return end(format!(
                     "no fast commit is complete before record {number} of {length} bytes, which is not valid: Linux does not mount this"
@@ -127,9 +120,7 @@ impl FastCommitScanner {
                 FastCommitTag::Head => {
                     let features = le32(value, 0);
                     if features != 0 {
-                        return Err(
-                            structure.unsupported(place, format!("unknown features {features:#x} of fast commits"))
-                        );
+                        return Err(structure.unsupported(place, format!("unknown features {features:#x} of fast commits")));
                     }
                     if le32(value, 4) != self.expected {
                         return Ok(true);
@@ -175,9 +166,7 @@ impl FastCommitScanner {
         match tag {
             FastCommitTag::AddRange => length == 16,
             FastCommitTag::DeleteRange => length == 12,
-            FastCommitTag::Create | FastCommitTag::Link | FastCommitTag::Unlink => {
-                (9..=8 + LONGEST_NAME).contains(&length)
-            }
+            FastCommitTag::Create | FastCommitTag::Link | FastCommitTag::Unlink => (9..=8 + LONGEST_NAME).contains(&length),
             FastCommitTag::Inode => (4 + 128..=4 + self.inode_size).contains(&length),
             FastCommitTag::Pad => true,
             FastCommitTag::Tail => length >= 8,

@@ -94,9 +94,7 @@ pub struct DirectoryEntry<'a> {
 impl<B: DiskReader> Ext4Filesystem<B> {
     /// Calls `visit` with each name of a directory in the order of the disk, including `.` and `..`, until it breaks.
     /// Errors: Not a directory; an encrypted one; damaged blocks, with their offsets.
-    pub fn entries(
-        &self, directory: &Inode, mut visit: impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
+    pub fn entries(&self, directory: &Inode, mut visit: impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>) -> Result<()> {
         let structure = DiskStructure::Directory(directory.number);
         if directory.kind() != Ext4FileKind::Directory {
             return Err(structure.fault(directory.offset, "not a directory"));
@@ -180,8 +178,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 
     fn block_entries(
-        &self, bytes: &[u8], structure: DiskStructure, offset: u64,
-        visit: &mut impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+        &self, bytes: &[u8], structure: DiskStructure, offset: u64, visit: &mut impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         let has_types = self.superblock().incompat.contains(Incompat::FILETYPE);
         let mut at = 0;
@@ -189,18 +186,11 @@ impl<B: DiskReader> Ext4Filesystem<B> {
             let length = record_length(le16(bytes, at + 4), self.superblock().block_size);
             let rest = &bytes[at..];
             // If entries have no types, the length of a name has two bytes.
-            let name_length =
-                if has_types { usize::from(rest.get(6).copied().unwrap_or(0)) } else { usize::from(le16(rest, 6)) };
+            let name_length = if has_types { usize::from(rest.get(6).copied().unwrap_or(0)) } else { usize::from(le16(rest, 6)) };
             let used = HEAD + name_length;
-            if length < TAIL.min(rest.len()).max(HEAD)
-                || !length.is_multiple_of(4)
-                || length > rest.len()
-                || used > length
-            {
-                let problem = format!(
-                    "an entry of {length} bytes with a name of {name_length}, but {} bytes are left",
-                    rest.len()
-                );
+            if length < TAIL.min(rest.len()).max(HEAD) || !length.is_multiple_of(4) || length > rest.len() || used > length {
+                let problem =
+                    format!("an entry of {length} bytes with a name of {name_length}, but {} bytes are left", rest.len());
                 return Err(structure.fault(offset + at as u64, problem));
             }
             let inode = le32(rest, 0);

@@ -44,11 +44,7 @@ pub(super) struct MapLevel {
 
 impl<B: DiskReader> BlockMapper<'_, B> {
     pub fn at(&mut self, logical: u64) -> Result<FileBlockRun> {
-        if self.inode.flags.contains(InodeFlags::EXTENTS) {
-            extent_at(self, logical)
-        } else {
-            indirect_at(self, logical)
-        }
+        if self.inode.flags.contains(InodeFlags::EXTENTS) { extent_at(self, logical) } else { indirect_at(self, logical) }
     }
 }
 
@@ -126,9 +122,7 @@ pub(super) fn extent_at<B: DiskReader>(mapper: &mut BlockMapper<'_, B>, logical:
         if after < header.entries {
             hole_end = hole_end.min(keys(after));
         }
-        let Some(entry) =
-            after.checked_sub(1).map(|entry| &bytes[EXTENT_BYTES * (entry + 1)..EXTENT_BYTES * (entry + 2)])
-        else {
+        let Some(entry) = after.checked_sub(1).map(|entry| &bytes[EXTENT_BYTES * (entry + 1)..EXTENT_BYTES * (entry + 2)]) else {
             return hole(mapper, logical, hole_end);
         };
         if header.depth == 0 {
@@ -175,9 +169,7 @@ fn partition(entries: usize, holds: impl Fn(usize) -> bool) -> usize {
 }
 
 /// Reads and checks the block below `level`, unless it is the block that was read last at that level.
-fn descend<B: DiskReader>(
-    mapper: &mut BlockMapper<'_, B>, level: usize, block: u64, depth: u16,
-) -> Result<ExtentHeader> {
+fn descend<B: DiskReader>(mapper: &mut BlockMapper<'_, B>, level: usize, block: u64, depth: u16) -> Result<ExtentHeader> {
     let structure = DiskStructure::ExtentBlock(mapper.inode.number);
     let offset = mapper.filesystem.offset_of(block, structure)?;
     if mapper.levels.len() == level {
@@ -185,14 +177,11 @@ fn descend<B: DiskReader>(
     }
     let known = &mut mapper.levels[level];
     if known.block == Some(block) {
-        return Ok(ExtentHeader { entries: usize::from(le16(&known.bytes, 2)), depth: le16(&known.bytes, 6) })
-            .and_then(|header| {
-                if header.depth == depth {
-                    Ok(header)
-                } else {
-                    Err(wrong_depth(structure, offset, header.depth, depth))
-                }
-            });
+        return Ok(ExtentHeader { entries: usize::from(le16(&known.bytes, 2)), depth: le16(&known.bytes, 6) }).and_then(
+            |header| {
+                if header.depth == depth { Ok(header) } else { Err(wrong_depth(structure, offset, header.depth, depth)) }
+            },
+        );
     }
     known.block = None;
     known.bytes.resize(mapper.filesystem.superblock().block_size as usize, 0);

@@ -188,8 +188,8 @@ impl<B: DiskReader> Ext4Filesystem<B> {
             }
         }
         let mode = le16(bytes, 0x0);
-        let has_high_size = Ext4FileKind::of_mode(mode) == Ext4FileKind::Regular
-            || self.superblock().incompat.contains(Incompat::LARGEDIR);
+        let has_high_size =
+            Ext4FileKind::of_mode(mode) == Ext4FileKind::Regular || self.superblock().incompat.contains(Incompat::LARGEDIR);
         let size = wide(if has_high_size { le32(bytes, 0x6C) } else { 0 }, le32(bytes, 0x4));
         // Two bits of the extra field extend the seconds beyond 2038.
         let more = if extra >= 0x8C - PLAIN_BYTES { le32(bytes, 0x88) } else { 0 };
@@ -275,8 +275,7 @@ pub(crate) fn inline_contents(
 const BLOCK_HEAD: usize = 32;
 /// The name prefixes, by their number.
 const PREFIXES: [&str; 9] = [
-    "", "user.", "system.posix_acl_access", "system.posix_acl_default", "trusted.", "", "security.", "system.",
-    "system.richacl",
+    "", "user.", "system.posix_acl_access", "system.posix_acl_default", "trusted.", "", "security.", "system.", "system.richacl",
 ];
 
 /// An extended attribute: its full name, and its value.

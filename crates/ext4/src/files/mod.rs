@@ -260,8 +260,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
             return Ok(None);
         }
         let bits = self.superblock().blocks_per_group / self.superblock().blocks_per_cluster;
-        self.bitmap(group, DiskStructure::BlockBitmap(group.number), group.block_bitmap, bits, group.block_checksum)
-            .map(Some)
+        self.bitmap(group, DiskStructure::BlockBitmap(group.number), group.block_bitmap, bits, group.block_checksum).map(Some)
     }
 
     /// The bitmap of used inodes of a group; `None` if it was never written; then no inode is in use.
@@ -270,13 +269,10 @@ impl<B: DiskReader> Ext4Filesystem<B> {
             return Ok(None);
         }
         let bits = self.superblock().inodes_per_group;
-        self.bitmap(group, DiskStructure::InodeBitmap(group.number), group.inode_bitmap, bits, group.inode_checksum)
-            .map(Some)
+        self.bitmap(group, DiskStructure::InodeBitmap(group.number), group.inode_bitmap, bits, group.inode_checksum).map(Some)
     }
 
-    fn bitmap(
-        &self, group: &GroupDescriptor, structure: DiskStructure, block: u64, bits: u32, stored: u32,
-    ) -> Result<Vec<u8>> {
+    fn bitmap(&self, group: &GroupDescriptor, structure: DiskStructure, block: u64, bits: u32, stored: u32) -> Result<Vec<u8>> {
         let offset = self.offset_of(block, structure)?;
         let mut bytes = vec![0; bits.div_ceil(8) as usize];
         structure.read(&self.disk, offset, &mut bytes)?;

@@ -216,10 +216,7 @@ impl<B: DiskReader> FilesystemWalker<'_, B> {
         let twice = *word & mask != 0;
         *word |= mask;
         if twice {
-            self.fault(
-                structure
-                    .fault(offset, format!("block {block} is also part of another file, or used twice by this one")),
-            );
+            self.fault(structure.fault(offset, format!("block {block} is also part of another file, or used twice by this one")));
         }
     }
 

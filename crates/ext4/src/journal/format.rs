@@ -97,14 +97,12 @@ impl JournalSuperblock {
         let (compat, incompat, ro_compat) = (feature_word(0x24), feature_word(0x28), feature_word(0x2C));
         let unknown = incompat & !JournalFeatures::all().bits();
         if unknown != 0 || ro_compat != 0 {
-            let problem =
-                format!("unknown features of the journal: incompatible {unknown:#x}, read-only {ro_compat:#x}");
+            let problem = format!("unknown features of the journal: incompatible {unknown:#x}, read-only {ro_compat:#x}");
             return Err(structure.unsupported(offset + 0x28, problem));
         }
         let features = JournalFeatures::from_bits_retain(incompat);
         let v1 = compat & 1 != 0;
-        let checksums = match (features.contains(JournalFeatures::CSUM_V2), features.contains(JournalFeatures::CSUM_V3))
-        {
+        let checksums = match (features.contains(JournalFeatures::CSUM_V2), features.contains(JournalFeatures::CSUM_V3)) {
             (false, false) if v1 => JournalChecksums::V1,
             (false, false) => JournalChecksums::None,
             (true, false) if !v1 => JournalChecksums::V2,
@@ -156,10 +154,7 @@ impl JournalSuperblock {
         if out.start >= out.blocks {
             return fault(
                 0x1C,
-                format!(
-                    "the first transaction starts at block {}, but the journal has {} blocks",
-                    out.start, out.blocks
-                ),
+                format!("the first transaction starts at block {}, but the journal has {} blocks", out.start, out.blocks),
             );
         }
         Ok(out)
@@ -389,8 +384,7 @@ impl Iterator for JournalTags<'_> {
         let size = self.format.tag_bytes();
         let bytes = self.bytes.get(self.at..)?.get(..size)?;
         let flags = JournalTagFlags::from_bits_retain(be16(bytes, 6));
-        let checksum =
-            if self.format.checksums == JournalChecksums::V3 { be32(bytes, 12) } else { be16(bytes, 4).into() };
+        let checksum = if self.format.checksums == JournalChecksums::V3 { be32(bytes, 12) } else { be16(bytes, 4).into() };
         let high = if self.format.wide { be32(bytes, 8) } else { 0 };
         self.at += size + if flags.contains(JournalTagFlags::SAME_UUID) { 0 } else { 16 };
         if flags.contains(JournalTagFlags::LAST) {

@@ -10,12 +10,9 @@ use crate::files::{Ext4FileKind, Ext4Filesystem, FileBlockRun, Inode, InodeFlags
 use crate::superblock::{Compat, Ext4Superblock, Incompat, OFFSET};
 pub use format::{
     CommitBlock, FastCommitRecord, FastCommitRecords, FastCommitTag, JOURNAL_MAGIC, JournalChecksums, JournalFeatures,
-    JournalRecord, JournalRecordKind, JournalSuperblock, JournalTag, JournalTagFlags, JournalTags, LogFormat,
-    RevokedBlocks,
+    JournalRecord, JournalRecordKind, JournalSuperblock, JournalTag, JournalTagFlags, JournalTags, LogFormat, RevokedBlocks,
 };
-pub(crate) use format::{
-    FAST_COMMIT_HEAD, JOURNAL_SUPERBLOCK_BYTES, JournalBlockHeader, JournalBlockKind, fast_commit_tag,
-};
+pub(crate) use format::{FAST_COMMIT_HEAD, JOURNAL_SUPERBLOCK_BYTES, JournalBlockHeader, JournalBlockKind, fast_commit_tag};
 pub(crate) use recovery::is_before;
 pub use recovery::{JournalRecovery, JournalReplaySummary, ReplayedDisk};
 
@@ -84,10 +81,8 @@ impl JournalLocation {
             return Err(structure.fault(OFFSET + 0x68, problem));
         }
         if superblock.block_size != filesystem.block_size {
-            let problem = format!(
-                "blocks of {} bytes, those of the file system have {}",
-                superblock.block_size, filesystem.block_size
-            );
+            let problem =
+                format!("blocks of {} bytes, those of the file system have {}", superblock.block_size, filesystem.block_size);
             return Err(structure.fault(OFFSET + 0x18, problem));
         }
         let block_size = u64::from(superblock.block_size);
@@ -122,8 +117,7 @@ impl JournalLocation {
     /// The block of the journal that holds a byte of the disk; `None` outside of the journal.
     pub fn block_at(&self, offset: u64) -> Option<u64> {
         let block = offset / self.block_size.max(1);
-        let holds =
-            |run: &&FileBlockRun| run.physical.is_some_and(|start| (start..start + run.blocks).contains(&block));
+        let holds = |run: &&FileBlockRun| run.physical.is_some_and(|start| (start..start + run.blocks).contains(&block));
         let run = self.runs.iter().find(holds)?;
         Some(run.logical + block - run.physical?)
     }
@@ -137,8 +131,7 @@ impl JournalLocation {
         structure.read(disk, offset, &mut bytes)?;
         let out = JournalSuperblock::parse(&bytes, offset)?;
         if u64::from(out.block_size) != self.block_size {
-            let problem =
-                format!("blocks of {} bytes, those of the file system have {}", out.block_size, self.block_size);
+            let problem = format!("blocks of {} bytes, those of the file system have {}", out.block_size, self.block_size);
             return Err(structure.fault(offset + 0xC, problem));
         }
         if u64::from(out.blocks) > self.blocks {

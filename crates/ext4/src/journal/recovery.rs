@@ -101,9 +101,7 @@ impl JournalRecovery {
 
     /// Like [`Self::replay`], for a journal on a separate device.
     /// Errors: as for [`Self::replay`]; not a journal device, or the journal of another file system.
-    pub fn replay_external<'a>(
-        &'a mut self, disk: &'a dyn DiskReader, journal: &'a dyn DiskReader,
-    ) -> Result<ReplayedDisk<'a>> {
+    pub fn replay_external<'a>(&'a mut self, disk: &'a dyn DiskReader, journal: &'a dyn DiskReader) -> Result<ReplayedDisk<'a>> {
         let filesystem = Ext4Filesystem::open(disk)?;
         let location = JournalLocation::external(journal, filesystem.superblock())?;
         self.replay_log(disk, journal, &location, &filesystem)
@@ -125,11 +123,8 @@ impl JournalRecovery {
     ) -> Result<ReplayedDisk<'a>> {
         let superblock = location.superblock(journal)?;
         self.clear(superblock.block_size as usize);
-        let mut replay = JournalReplaySummary {
-            first: superblock.sequence,
-            end: superblock.sequence,
-            ..JournalReplaySummary::default()
-        };
+        let mut replay =
+            JournalReplaySummary { first: superblock.sequence, end: superblock.sequence, ..JournalReplaySummary::default() };
         if superblock.start != 0 && filesystem.superblock().incompat.contains(Incompat::RECOVER) {
             let format = LogFormat::new(&superblock);
             let home_blocks = filesystem.superblock().disk_blocks;
@@ -139,16 +134,14 @@ impl JournalRecovery {
             let fast = self.scan_fast_commits(&log, scanned.end, filesystem.superblock().inode_size)?;
             self.collect_revokes(&log, scanned.end, &mut replay)?;
             replay.refused = scanned.failed_commit.map(|(sequence, block)| {
-                let problem = format!(
-                    "the commit block of transaction {sequence} has a bad checksum, and the log ends before it"
-                );
+                let problem =
+                    format!("the commit block of transaction {sequence} has a bad checksum, and the log ends before it");
                 DiskStructure::JournalBlock(block).fault(location.offset(block).unwrap_or_default(), problem)
             });
             self.take_blocks(&log, scanned.end, &mut replay)?;
             if replay.refused.is_none() && fast.commits > 0 {
                 replay.fast_commits = fast.commits;
-                let logged =
-                    ReplayedDisk { disk, journal, overlay: &self.overlay, replay: JournalReplaySummary::default() };
+                let logged = ReplayedDisk { disk, journal, overlay: &self.overlay, replay: JournalReplaySummary::default() };
                 let (edits, refused) = fast_commits::replay(&logged, fast)?;
                 self.overlay.edits = edits;
                 replay.refused = refused;
@@ -344,10 +337,8 @@ impl RecoveryLog<'_> {
     }
 
     fn outside(&self, block: u64) -> Error {
-        let problem = format!(
-            "a transaction refers to a block after the end of the journal of {} blocks",
-            self.superblock.blocks
-        );
+        let problem =
+            format!("a transaction refers to a block after the end of the journal of {} blocks", self.superblock.blocks);
         DiskStructure::JournalBlock(block).fault(0, problem)
     }
 
@@ -432,8 +423,7 @@ impl ReplayedDisk<'_> {
         for block in self.home_blocks() {
             let structure = DiskStructure::HomeBlock(block);
             structure.read(self, block * size, &mut bytes)?;
-            write(block * size, &bytes)
-                .map_err(|error| structure.fault(block * size, format!("not written: {error}")))?;
+            write(block * size, &bytes).map_err(|error| structure.fault(block * size, format!("not written: {error}")))?;
         }
         Ok(())
     }

@@ -168,9 +168,8 @@ impl Model {
                     role: if copy.is_some() { BlockRole::Metadata } else { BlockRole::Data },
                     home: None,
                     transaction: copy.map(|copy| copy.transaction),
-                    changed: copy.map(|copy| {
-                        copy.bytes[range.clone()] != in_journal[range] || within == 0 && copy.escaped != escaped
-                    }),
+                    changed: copy
+                        .map(|copy| copy.bytes[range.clone()] != in_journal[range] || within == 0 && copy.escaped != escaped),
                 };
                 assert_eq!(found, wanted, "home block {home}, sector {within}");
             }
@@ -191,8 +190,7 @@ type Round = (Transaction, Vec<(u64, Option<Fill>)>);
 
 fn round() -> impl Strategy<Value = Round> {
     let count = prop_oneof![9 => 0_usize..8, 1 => 60_usize..150];
-    let blocks =
-        count.prop_flat_map(|count| prop::collection::hash_map(0..HOMES, fill(), 0..=count.min(HOMES as usize)));
+    let blocks = count.prop_flat_map(|count| prop::collection::hash_map(0..HOMES, fill(), 0..=count.min(HOMES as usize)));
     let homes = prop::collection::vec((0..HOMES, prop::option::weighted(0.3, fill())), 0..6);
     (blocks, prop::collection::vec(0..HOMES, 0..4), prop::bool::weighted(0.1), homes).prop_map(
         |(blocks, revokes, uuids, homes)| {
@@ -215,13 +213,8 @@ fn check(number: usize, form: Form, start: usize, sequence: u32, rounds: &[Round
     let mut annotator = Annotator::new();
     annotator.attach(&base.bytes).unwrap();
     assert_eq!(annotator.status(), AnnotatorStatus::Following);
-    let mut model = Model {
-        annotator,
-        notes: Vec::new(),
-        block_size: base.block_size,
-        copies: HashMap::new(),
-        dice: Numbers(dice),
-    };
+    let mut model =
+        Model { annotator, notes: Vec::new(), block_size: base.block_size, copies: HashMap::new(), dice: Numbers(dice) };
     let superblock = journal_superblock(&base.writer(form, start, sequence).finish());
     let first = base.map[0] as u64 * model.sectors();
     let found = model.write(first, &superblock);
@@ -325,8 +318,7 @@ proptest! {
 
 fn covers(notes: &[BlockNote], sectors: usize) -> bool {
     let sum: u32 = notes.iter().map(|note| note.sectors).sum();
-    let within = |note: &BlockNote| {
-        note.sectors > 0 && note.changed.is_none_or(|set| set.0 & !SectorSet::first(note.sectors).0 == 0)
-    };
+    let within =
+        |note: &BlockNote| note.sectors > 0 && note.changed.is_none_or(|set| set.0 & !SectorSet::first(note.sectors).0 == 0);
     sum as usize == sectors && notes.iter().all(within)
 }

@@ -8,8 +8,8 @@ use crate::support::{Images, run, text, tree, try_run};
 use emmclab_base::{BlockNote, BlockRole, SectorSet};
 use emmclab_ext4::{Annotator, AnnotatorStatus, Ext4Filesystem, JournalLocation};
 use emmclab_serve::{
-    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, FuseFile, HostDisk,
-    LinuxFileSystem, LinuxMountOptions, LoopOptions, MemoryDevice, MkfsOptions, ServedRequest,
+    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, FuseFile, HostDisk, LinuxFileSystem,
+    LinuxMountOptions, LoopOptions, MemoryDevice, MkfsOptions, ServedRequest,
 };
 
 const SECTOR: usize = 512;
@@ -65,8 +65,7 @@ impl Session {
         let images = Images::if_possible(true, tools)?;
         let requests = Requests::default();
         let serve = |(number, bytes): (usize, &Vec<u8>)| {
-            let device =
-                Recorder { number, memory: MemoryDevice::new((BYTES / SECTOR) as u64), requests: requests.clone() };
+            let device = Recorder { number, memory: MemoryDevice::new((BYTES / SECTOR) as u64), requests: requests.clone() };
             let chunks = bytes.chunks(1 << 20).zip((0..).step_by((1 << 20) / SECTOR));
             let mut load = chunks.map(|(chunk, sector)| fill(chunk, sector)).collect();
             device.memory.submit(&mut load, &(Arc::new(Ignored) as Arc<dyn CompletionReceiver>));
@@ -359,8 +358,7 @@ fn round(session: &mut Session, block: usize, options: &[&str], mount: &str) -> 
         for run in files.map(&log).map(Result::unwrap) {
             let at = run.physical.unwrap() * sectors;
             let end = at + run.blocks * sectors;
-            let holds =
-                |written: &&Written| written.sector < end && written.sector + u64::from(written.note.sectors) > at;
+            let holds = |written: &&Written| written.sector < end && written.sector + u64::from(written.note.sectors) > at;
             let last = session.written.iter().rfind(holds).unwrap();
             assert_eq!(last.note.role, BlockRole::Data, "{about}");
         }
@@ -404,8 +402,7 @@ fn the_tail_of_a_fast_commit_names_its_transaction() {
     session.disks[0].unmount().unwrap();
     session.play();
     assert_eq!(session.annotator.status(), AnnotatorStatus::Following);
-    let fast: Vec<&Written> =
-        session.written.iter().filter(|written| written.note.role == BlockRole::FastCommit).collect();
+    let fast: Vec<&Written> = session.written.iter().filter(|written| written.note.role == BlockRole::FastCommit).collect();
     let sum = |role| session.written.iter().filter(|written| written.note.role == role).count();
     assert!(fast.len() >= 30, "{} fast commits, {} commits", fast.len(), sum(BlockRole::Commit));
     // Each of these fits into a block, which so holds the tail; it goes on top of the last commit.

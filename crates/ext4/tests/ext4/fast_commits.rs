@@ -67,8 +67,7 @@ fn ours(image: &Path) -> Result<(Tree, u64), String> {
     let files = Ext4Filesystem::open(&replayed).unwrap();
     let faults = files.walk(10).faults;
     // Linux counts no links of directories in fast commits.
-    let others: Vec<_> =
-        faults.iter().map(ToString::to_string).filter(|fault| !fault.contains(" links, and ")).collect();
+    let others: Vec<_> = faults.iter().map(ToString::to_string).filter(|fault| !fault.contains(" links, and ")).collect();
     assert!(others.is_empty(), "{}: {others:?}", image.display());
     Ok((tree::without_folder_times(tree::of_filesystem(&files)), replayed.replay().fast_commits))
 }
@@ -193,8 +192,7 @@ impl Written {
         fs::create_dir_all(folder.join("folder")).unwrap();
         fs::write(folder.join("folder/one"), vec![1; 5000]).unwrap();
         fs::write(folder.join("two"), vec![2; 3000]).unwrap();
-        let path =
-            images.make("image", 8 << 20, &["-b", "1024", "-J", "size=2", "-O", "fast_commit", "-d", text(&folder)]);
+        let path = images.make("image", 8 << 20, &["-b", "1024", "-J", "size=2", "-O", "fast_commit", "-d", text(&folder)]);
         Some(Self { image: fs::read(&path).unwrap(), map: journal_blocks(&path) })
     }
 
@@ -287,18 +285,13 @@ fn records_of_any_contents_are_replayed_or_refused_and_never_a_panic() {
                     1 => (2, words(&[inode, small(70), small(40)])),
                     kind @ 2..=4 => (
                         kind as u16 + 1,
-                        [
-                            words(&[inode, other]),
-                            [&b"two"[..], b"folder", b"one", b"new"][small(4) as usize % 4].to_vec(),
-                        ]
-                        .concat(),
+                        [words(&[inode, other]), [&b"two"[..], b"folder", b"one", b"new"][small(4) as usize % 4].to_vec()]
+                            .concat(),
                     ),
                     5 => {
-                        let mut bytes: Vec<u8> =
-                            (0..160).map(|_| if small(4) == 0 { small(256) as u8 } else { 0 }).collect();
+                        let mut bytes: Vec<u8> = (0..160).map(|_| if small(4) == 0 { small(256) as u8 } else { 0 }).collect();
                         bytes[..2].copy_from_slice(&[0xA4, [0x81, 0x41, 0xA1, 0][small(4) as usize % 4]]);
-                        (bytes[0x1A], bytes[0x1B], bytes[0x22], bytes[0x80], bytes[0x81]) =
-                            (small(3) as u8, 0, 8, 32, 0);
+                        (bytes[0x1A], bytes[0x1B], bytes[0x22], bytes[0x80], bytes[0x81]) = (small(3) as u8, 0, 8, 32, 0);
                         (6, [words(&[inode]), bytes].concat())
                     }
                     _ => (7, vec![0; small(30) as usize % 30]),

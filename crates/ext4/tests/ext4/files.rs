@@ -247,10 +247,7 @@ fn a_folder_is_read_with_all_below_it_and_extended_attributes_in_inode_and_block
         let [file, inner, same, link] = &nodes[..] else { panic!("{nodes:?}") };
         assert_eq!((file.kind, &file.data[..], file.links), (Ext4FileKind::Regular, &b"contents"[..], 2));
         assert_eq!((file.inode, &file.attributes), (same.inode, &same.attributes));
-        assert_eq!(
-            (inner.kind, link.kind, &link.data[..]),
-            (Ext4FileKind::Directory, Ext4FileKind::Symlink, &b"file"[..])
-        );
+        assert_eq!((inner.kind, link.kind, &link.data[..]), (Ext4FileKind::Directory, Ext4FileKind::Symlink, &b"file"[..]));
         let found: Vec<_> = file.attributes.iter().map(|(key, value)| (&key[..], value.len())).collect();
         assert_eq!(found, [(&b"trusted.t"[..], 0), (b"user.large", 700), (b"user.small", 1)], "{inode_bytes}");
         assert!(files.tree("/nowhere", 1, 1).unwrap().is_none());

@@ -277,9 +277,7 @@ fn with_async_commit_a_later_bad_commit_moves_the_end_of_the_log() {
     let Some(base) = base(0) else { return };
     for (checksums, replayed) in [(1, 1), (2, 3), (3, 3)] {
         let mut writer = base.writer(Form { checksums, is_async: true, ..V3 }, 3, 9);
-        for (number, fault) in
-            [(1, Fault::None), (2, Fault::Commit), (3, Fault::None), (4, Fault::Commit), (5, Fault::None)]
-        {
+        for (number, fault) in [(1, Fault::None), (2, Fault::Commit), (3, Fault::None), (4, Fault::Commit), (5, Fault::None)] {
             writer.transaction(&Transaction { fault, ..plain(base, &[number], number as u8) });
         }
         let image = writer.finish();

@@ -165,9 +165,9 @@ impl Fat32 {
             file.pages += length;
             if let Some(now) = logged {
                 // The entry of the previous cluster points to the new one.
-                let before = first.checked_sub(1).and_then(|page| {
-                    file.extents.get(page).map(|delta| ((page as i64 + delta) as u64 - self.data) / length)
-                });
+                let before = first
+                    .checked_sub(1)
+                    .and_then(|page| file.extents.get(page).map(|delta| ((page as i64 + delta) as u64 - self.data) / length));
                 self.change_table(now, cluster..cluster + 1);
                 if let Some(before) = before {
                     self.change_table(now, before..before + 1);
@@ -331,9 +331,7 @@ impl FilesystemModel for Fat32 {
         StepOutcome::Done
     }
 
-    fn rename(
-        &mut self, core: &mut HostCore, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>,
-    ) -> StepOutcome {
+    fn rename(&mut self, core: &mut HostCore, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>) -> StepOutcome {
         let old = self.files[inode as usize].name;
         if !self.buffers.make_ready(core, task, &[old]) {
             return StepOutcome::Wait(WaitReason::Read);
@@ -425,8 +423,7 @@ impl FilesystemModel for Fat32 {
     }
 
     fn write_back(&mut self, core: &mut HostCore, until: Nanos) {
-        let old: Vec<u32> =
-            self.changed.iter().filter(|(_, since)| **since <= until).map(|(inode, _)| *inode).collect();
+        let old: Vec<u32> = self.changed.iter().filter(|(_, since)| **since <= until).map(|(inode, _)| *inode).collect();
         for inode in old {
             self.write_entry(inode, core.now);
         }

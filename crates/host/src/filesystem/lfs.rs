@@ -165,8 +165,7 @@ impl Lfs {
         if self.checkpoint_task.is_some() {
             return false;
         }
-        self.checkpoint_task =
-            Some(core.tasks.begin(TaskWork::Filesystem(self.mount, FilesystemJob::Commit), core.now));
+        self.checkpoint_task = Some(core.tasks.begin(TaskWork::Filesystem(self.mount, FilesystemJob::Commit), core.now));
         true
     }
 
@@ -238,8 +237,7 @@ impl Lfs {
             }
             2 => {
                 let last = self.packs + self.checkpoints.0 % 2 * PACK + PACK - 1;
-                let flags =
-                    if self.barrier { RequestFlags::PREFLUSH | RequestFlags::FUA } else { RequestFlags::empty() };
+                let flags = if self.barrier { RequestFlags::PREFLUSH | RequestFlags::FUA } else { RequestFlags::empty() };
                 self.write_page(core, task, last, BlockRole::Superblock, flags);
             }
             _ => {
@@ -366,9 +364,7 @@ impl FilesystemModel for Lfs {
         StepOutcome::Done
     }
 
-    fn rename(
-        &mut self, core: &mut HostCore, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>,
-    ) -> StepOutcome {
+    fn rename(&mut self, core: &mut HostCore, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>) -> StepOutcome {
         if !self.has_free(core, task) {
             return StepOutcome::Wait(WaitReason::Journal);
         }

@@ -44,9 +44,7 @@ pub(crate) trait FilesystemModel {
     fn truncate(&mut self, core: &mut HostCore, task: TaskId, inode: u32, pages: u64) -> StepOutcome;
 
     /// Renames a file from one folder to another. The file is already in the new folder; a file of the same name there is replaced.
-    fn rename(
-        &mut self, core: &mut HostCore, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>,
-    ) -> StepOutcome;
+    fn rename(&mut self, core: &mut HostCore, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>) -> StepOutcome;
 
     /// Called when the last descriptor of the file was closed.
     fn file_closed(&mut self, _: u32) {}
@@ -189,8 +187,7 @@ impl MetadataBufferTable {
             let home = core.await_bio(buffer.home, task);
             return !core.await_bio(buffer.copy, task) && !home;
         }
-        let home =
-            core.submit_for(BioRequest::read(self.mount, self.sector(block), self.sectors, core.cause(task)), task);
+        let home = core.submit_for(BioRequest::read(self.mount, self.sector(block), self.sectors, core.cause(task)), task);
         self.blocks.insert(block, MetadataBuffer { home, ..MetadataBuffer::new(BlockRole::Metadata) });
         false
     }
@@ -279,11 +276,8 @@ impl MetadataBufferTable {
     }
 
     /// As `write_all`, for a range of blocks.
-    pub fn write_range(
-        &mut self, core: &mut HostCore, blocks: Range<u64>, until: Nanos, cause: IoCause, waiter: Option<TaskId>,
-    ) {
-        let old: Vec<u64> =
-            self.dirty.range(blocks).filter(|(_, since)| **since <= until).map(|(block, _)| *block).collect();
+    pub fn write_range(&mut self, core: &mut HostCore, blocks: Range<u64>, until: Nanos, cause: IoCause, waiter: Option<TaskId>) {
+        let old: Vec<u64> = self.dirty.range(blocks).filter(|(_, since)| **since <= until).map(|(block, _)| *block).collect();
         for block in old {
             self.write_home(core, block, cause, waiter);
         }
@@ -327,11 +321,7 @@ impl FreeBlocks {
 
     /// Number of contiguous free blocks from `block` on, at most `most`.
     pub fn free_at(&self, block: u64, most: u64) -> u64 {
-        self.runs
-            .find(block, block + most)
-            .next()
-            .filter(|(from, ..)| *from == block)
-            .map_or(0, |(from, to, ())| to - from)
+        self.runs.find(block, block + most).next().filter(|(from, ..)| *from == block).map_or(0, |(from, to, ())| to - from)
     }
 
     /// The first block of the smallest buddy in `low..high` that holds `want` blocks; the lowest if there are several. Buddies are aligned

@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use emmclab_base::{
-    BlockNote, BlockRole, CleaningCandidate, CleaningPolicy, Error, ErrorClass, Result, SectorRangeMap,
-};
+use emmclab_base::{BlockNote, BlockRole, CleaningCandidate, CleaningPolicy, Error, ErrorClass, Result, SectorRangeMap};
 
 use crate::block::{BioRequest, NONE};
 use crate::cache::PAGE_SECTORS;

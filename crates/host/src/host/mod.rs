@@ -44,8 +44,7 @@ impl SimulatedHost {
     pub fn new(config: HostConfig, mounts: &[Mount]) -> Result<Self> {
         config.validate()?;
         check_mounts(mounts)?;
-        let built: Result<Vec<_>> =
-            (0..).zip(mounts).map(|(number, mount)| filesystem::build(number, mount, &config)).collect();
+        let built: Result<Vec<_>> = (0..).zip(mounts).map(|(number, mount)| filesystem::build(number, mount, &config)).collect();
         let queue = BlockLayer::new(&config, mounts.iter().map(|mount| mount.first_sector).collect());
         let cache = PageCache::new(config.cache_pages());
         let core = HostCore { config, now: Nanos::ZERO, cache, queue, tasks: TaskTable::default() };
@@ -74,11 +73,7 @@ impl SimulatedHost {
     pub fn preload(&mut self, file: FileId, bytes: u64) -> Result<()> {
         let name = self.names.get(file)?;
         if name.inode.is_some() {
-            return Err(Error::new(ErrorClass::Value, "the file exists").of_field(
-                "file",
-                0,
-                file.0.to_string().as_bytes(),
-            ));
+            return Err(Error::new(ErrorClass::Value, "the file exists").of_field("file", 0, file.0.to_string().as_bytes()));
         }
         let mount = usize::from(name.spec.mount.0);
         self.check_room(mount, bytes.div_ceil(PAGE_BYTES))?;
@@ -285,11 +280,8 @@ impl SimulatedHost {
 
     fn full(&self, mount: usize, pages: u64) -> Error {
         let free = self.mounts[mount].free_pages() * 4;
-        Error::new(
-            ErrorClass::Value,
-            format!("no space: mount {mount} has {free} KB free, and {} KB are needed", pages * 4),
-        )
-        .hint("use a larger partition, or less data")
+        Error::new(ErrorClass::Value, format!("no space: mount {mount} has {free} KB free, and {} KB are needed", pages * 4))
+            .hint("use a larger partition, or less data")
     }
 }
 
@@ -308,8 +300,7 @@ fn check_mounts(mounts: &[Mount]) -> Result<()> {
         if first.checked_add(mount.sectors).is_none_or(|end| end > 1 << 40 || mount.sectors > 1 << 31) {
             return fault("sectors", mount.sectors, format!("mount {number} is too large"), "use at most 1 TB");
         }
-        let meets =
-            |other: &Mount| first < other.first_sector + other.sectors && other.first_sector < first + mount.sectors;
+        let meets = |other: &Mount| first < other.first_sector + other.sectors && other.first_sector < first + mount.sectors;
         if let Some(other) = mounts[..number].iter().position(meets) {
             let problem = format!("mount {number} overlaps mount {other}");
             return fault("first_sector", first, problem, "give each mount its own sectors");

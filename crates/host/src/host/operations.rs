@@ -44,8 +44,7 @@ impl SimulatedHost {
                 match name.inode.filter(|inode| self.core.cache.inode(*inode).linked) {
                     Some(inode) => Ok(of(inode)),
                     None if name.inode.is_some() => {
-                        Err(fault("the file was removed, and is open", file)
-                            .hint("close it before its path is used again"))
+                        Err(fault("the file was removed, and is open", file).hint("close it before its path is used again"))
                     }
                     None if create => {
                         self.check_room(usize::from(name.spec.mount.0), 1)?;
@@ -87,8 +86,7 @@ impl SimulatedHost {
                     return Err(removed_file(from));
                 }
                 if source.spec.mount != target.spec.mount || from == to {
-                    return Err(fault("the file cannot be renamed to this path", to)
-                        .hint("name another path on the same mount"));
+                    return Err(fault("the file cannot be renamed to this path", to).hint("name another path on the same mount"));
                 }
                 if let Some(replaced) = target.inode {
                     self.usable(to)?;
@@ -98,11 +96,9 @@ impl SimulatedHost {
                 }
                 Ok(CheckedOperation { replaced: target.inode.unwrap_or(NONE), ..of(inode) })
             }
-            FileOp::FsyncFolder { mount, .. } if usize::from(mount.0) >= self.mounts.len() => Err(Error::new(
-                ErrorClass::Value,
-                "there is no such mount",
-            )
-            .of_field("mount", 0, mount.0.to_string().as_bytes())),
+            FileOp::FsyncFolder { mount, .. } if usize::from(mount.0) >= self.mounts.len() => {
+                Err(Error::new(ErrorClass::Value, "there is no such mount").of_field("mount", 0, mount.0.to_string().as_bytes()))
+            }
             FileOp::FsyncFolder { folder, .. } => check_folder(folder).map(|()| of(NONE)),
             FileOp::Sync => Ok(of(NONE)),
         }
@@ -205,9 +201,7 @@ impl SimulatedHost {
             FileOp::Append { bytes, .. } => self.locked_write_step(task, inode, None, bytes),
             FileOp::Fsync { .. } | FileOp::FsyncFolder { .. } if !self.is_synced(operation, inode) => StepOutcome::Done,
             FileOp::Fsync { data_only, .. } => self.fsync_step(task, inode, data_only),
-            FileOp::FsyncFolder { mount, folder } => {
-                self.mounts[usize::from(mount.0)].sync_folder(&mut self.core, task, folder)
-            }
+            FileOp::FsyncFolder { mount, folder } => self.mounts[usize::from(mount.0)].sync_folder(&mut self.core, task, folder),
             FileOp::Truncate { bytes, .. } => self.truncate_step(task, inode, bytes),
             FileOp::Unlink { file } => self.unlink_step(task, inode, file),
             FileOp::Rename { from, to } => self.rename_step(task, inode, replaced, from, to),
@@ -488,9 +482,7 @@ impl SimulatedHost {
         StepOutcome::Done
     }
 
-    pub(super) fn rename_step(
-        &mut self, task: TaskId, inode: u32, replaced: u32, from: FileId, to: FileId,
-    ) -> StepOutcome {
+    pub(super) fn rename_step(&mut self, task: TaskId, inode: u32, replaced: u32, from: FileId, to: FileId) -> StepOutcome {
         let mut files = [inode, replaced];
         // All renames lock files in the same order, so that two of them do not wait for each other.
         files.sort_unstable();

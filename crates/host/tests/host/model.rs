@@ -100,11 +100,8 @@ impl Model {
         let mut bench = Bench::new(config, &mounts(kind), plain);
         let classes = [FileClass::Database, FileClass::DatabaseJournal, FileClass::Cache, FileClass::Other];
         for file in 0..FILES {
-            let spec = FileSpec {
-                mount: MountId(u16::from(file >= 3)),
-                folder: FolderId(file % 2),
-                class: classes[file as usize % 4],
-            };
+            let spec =
+                FileSpec { mount: MountId(u16::from(file >= 3)), folder: FolderId(file % 2), class: classes[file as usize % 4] };
             bench.host.declare(FileId(file), spec).unwrap();
         }
         bench.host.preload(FileId(0), 300_000).unwrap();
@@ -142,9 +139,7 @@ impl Model {
     /// Where an append begins: behind writes under way.
     fn end(&self, file: FileId) -> u64 {
         let ends = self.under_way.values().filter_map(|(operation, from, _)| match *operation {
-            FileOp::Write { file: one, bytes, .. } | FileOp::Append { file: one, bytes } if one == file => {
-                Some(from + bytes)
-            }
+            FileOp::Write { file: one, bytes, .. } | FileOp::Append { file: one, bytes } if one == file => Some(from + bytes),
             _ => None,
         });
         ends.chain(self.bench.host.size(file)).max().unwrap_or(0)
@@ -152,9 +147,7 @@ impl Model {
 
     fn touches(operation: &FileOp, file: FileId) -> bool {
         match *operation {
-            FileOp::Truncate { file: one, .. } | FileOp::Unlink { file: one } | FileOp::Close { file: one } => {
-                one == file
-            }
+            FileOp::Truncate { file: one, .. } | FileOp::Unlink { file: one } | FileOp::Close { file: one } => one == file,
             FileOp::Rename { from, to } => from == file || to == file,
             _ => false,
         }
@@ -240,8 +233,7 @@ impl Model {
             let place = places.get(page);
             // A log writes a page that changed once more elsewhere; until that is durable, an older place counts.
             let older = known.places.get(page).filter(|_| self.moves).into_iter().flatten();
-            let durable =
-                place.into_iter().chain(older).any(|sector| self.bench.device.is_durable_since(*sector, *event));
+            let durable = place.into_iter().chain(older).any(|sector| self.bench.device.is_durable_since(*sector, *event));
             assert!(durable, "page {page} of {file:?} is not durable at {place:?}");
         }
     }

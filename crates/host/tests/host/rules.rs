@@ -2,8 +2,8 @@
 
 use emmclab_base::{BlockRole, Nanos, Op, RequestFlags};
 use emmclab_host::{
-    BarrierMode, CallerId, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FolderId, HostConfig, IoCause, Mount,
-    MountId, MountOptions, SimulatedHost, SyncedClasses, WaitCategory, WaitReason,
+    BarrierMode, CallerId, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FolderId, HostConfig, IoCause, Mount, MountId,
+    MountOptions, SimulatedHost, SyncedClasses, WaitCategory, WaitReason,
 };
 
 use crate::support::Bench;
@@ -286,8 +286,7 @@ fn space_comes_back_when_the_transaction_that_freed_it_is_durable() {
 
 #[test]
 fn the_limit_of_requests_holds_a_sync_back_and_counts_as_such() {
-    let config =
-        HostConfig { nr_requests: 2, device_depth: 1, max_request_kb: 4, ..HostConfig::era("linux-6").unwrap() };
+    let config = HostConfig { nr_requests: 2, device_depth: 1, max_request_kb: 4, ..HostConfig::era("linux-6").unwrap() };
     let mut bench = bench_with(config, mount(FilesystemKind::Ext4, 1024, MountOptions::default()));
     make(&mut bench, FILE, 40_960);
     let done = bench.perform(&fsync(FILE));
@@ -365,11 +364,7 @@ fn settings_and_mounts_that_cannot_be_are_refused_by_name() {
         (era(|_| {}), vec![Mount { sectors: 1 << 30, filesystem: FilesystemKind::Lfs, ..good }], "too large"),
         (
             era(|_| {}),
-            vec![mount(
-                FilesystemKind::Ext4,
-                1024,
-                MountOptions { journal_mb: Some(2_000), ..MountOptions::default() },
-            )],
+            vec![mount(FilesystemKind::Ext4, 1024, MountOptions { journal_mb: Some(2_000), ..MountOptions::default() })],
             "sectors",
         ),
     ];
@@ -398,9 +393,7 @@ fn what_changes_on_its_way_to_the_device_is_written_once_more_by_a_sync() {
         // Background write-back begins; the second write comes while the first one is under way.
         let pages = |bench: &Bench| bench.device.log.iter().filter(|(_, op, ..)| *op == Op::Write).count();
         bench.begin(CallerId(1), &FileOp::Write { file: FILE, offset: 0, bytes: 40 * 4096 }).unwrap();
-        while bench.is_busy(CallerId(1))
-            || !bench.device.under_way.iter().any(|one| one.request.class == FileClass::Database)
-        {
+        while bench.is_busy(CallerId(1)) || !bench.device.under_way.iter().any(|one| one.request.class == FileClass::Database) {
             assert!(!bench.device.under_way.is_empty(), "{kind:?}: write-back is under way");
             bench.complete(0, Nanos::from_micros(10));
         }

@@ -129,9 +129,7 @@ impl PageHeat {
     /// Returns them in the order in which they are copied, with the size of the hot region of the next section in sectors.
     /// `section` is the length of a section in sectors. `cost` is the number of bytes that the mover read and wrote since the last
     /// switch for each KB logged.
-    pub fn choose(
-        &mut self, mut candidates: Vec<HotPageCandidate>, section: u32, cost: u64,
-    ) -> (Vec<HotPageCandidate>, u32) {
+    pub fn choose(&mut self, mut candidates: Vec<HotPageCandidate>, section: u32, cost: u64) -> (Vec<HotPageCandidate>, u32) {
         // Sectors in one unit of the region's size: a clustered page or a sector.
         let by_pages = self.policy == HotPolicy::Paper && self.by == InvalidationMeasure::Pages;
         let unit = if by_pages { self.page as u32 } else { 1 };

@@ -69,8 +69,7 @@ impl Advil {
     pub fn new(name: &'static str, settings: &AdvilSettings, below: &DisksBelow) -> Result<Self> {
         let shape = settings.shape(name, below)?;
         let heat = PageHeat::new(&shape);
-        let mut sections =
-            [0, 1].map(|i| ReservedSection::new(shape.before + i * shape.section, shape.section, shape.reach()));
+        let mut sections = [0, 1].map(|i| ReservedSection::new(shape.before + i * shape.section, shape.section, shape.reach()));
         let hot = heat.first_region(shape.section);
         sections[0].open(1, shape.header, hot);
         Ok(Self {

@@ -130,8 +130,7 @@ impl Advil {
     fn cost(&mut self) -> u64 {
         let counts = &self.counters;
         let work = 2 * (counts.moved_bytes + counts.padded_bytes + counts.hot_bytes);
-        let (work_before, logged_before) =
-            std::mem::replace(&mut self.moving.switch_totals, (work, counts.logged_bytes));
+        let (work_before, logged_before) = std::mem::replace(&mut self.moving.switch_totals, (work, counts.logged_bytes));
         (work - work_before) * 1024 / (self.moving.switch_totals.1 - logged_before).max(1)
     }
 

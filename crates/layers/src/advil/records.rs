@@ -140,9 +140,7 @@ impl AdvilRecord<'_> {
         let body = match bytes[44] {
             1 => AdvilRecordBody::Section { hot: four(ENTRIES)? },
             2 => AdvilRecordBody::Data(
-                (0..count)
-                    .map(|i| Some((eight(ENTRIES + 12 * i)?, four(ENTRIES + 12 * i + 8)?)))
-                    .collect::<Option<_>>()?,
+                (0..count).map(|i| Some((eight(ENTRIES + 12 * i)?, four(ENTRIES + 12 * i + 8)?))).collect::<Option<_>>()?,
             ),
             3 => AdvilRecordBody::Tombstones(
                 (0..count)
@@ -158,11 +156,7 @@ impl AdvilRecord<'_> {
                     .collect::<Option<_>>()?,
             ),
             4 => AdvilRecordBody::Released { through: eight(ENTRIES)? },
-            5 => AdvilRecordBody::Start {
-                capacity: eight(ENTRIES)?,
-                reserved: eight(ENTRIES + 8)?,
-                slot: four(ENTRIES + 16)?,
-            },
+            5 => AdvilRecordBody::Start { capacity: eight(ENTRIES)?, reserved: eight(ENTRIES + 8)?, slot: four(ENTRIES + 16)? },
             6 => AdvilRecordBody::Checkpoint(LogPoint {
                 sequence: eight(ENTRIES)?,
                 released: eight(ENTRIES + 8)?,
@@ -344,13 +338,7 @@ mod tests {
             AdvilRecordBody::Tombstones((0..MOST_TOMBSTONES).map(tombstone).collect()),
             AdvilRecordBody::Released { through: 12 },
             AdvilRecordBody::Start { capacity: 1 << 40, reserved: 5, slot: 16 },
-            AdvilRecordBody::Checkpoint(LogPoint {
-                sequence: 1 << 50,
-                released: 9,
-                hot_next: 1,
-                log_next: 2,
-                runs: None,
-            }),
+            AdvilRecordBody::Checkpoint(LogPoint { sequence: 1 << 50, released: 9, hot_next: 1, log_next: 2, runs: None }),
             AdvilRecordBody::Checkpoint(LogPoint { runs: Some(77), ..LogPoint::default() }),
         ] {
             let record = AdvilRecord { epoch: 3, generation: 1 << 33, place: 99, sectors: 8, body };
@@ -358,8 +346,7 @@ mod tests {
         }
         assert_eq!(AdvilRecord::parse(&[0; SECTOR]), None);
         let mut cut =
-            AdvilRecord { epoch: 0, generation: 0, place: 0, sectors: 0, body: AdvilRecordBody::Section { hot: 0 } }
-                .bytes();
+            AdvilRecord { epoch: 0, generation: 0, place: 0, sectors: 0, body: AdvilRecordBody::Section { hot: 0 } }.bytes();
         cut[44..46].copy_from_slice(&[2, 255]);
         assert_eq!(AdvilRecord::parse(&cut), None);
     }

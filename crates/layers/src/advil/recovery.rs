@@ -203,11 +203,8 @@ impl Advil {
         }
         let checkpoint = self.read_checkpoint(&mut window, newest)?;
         let known = checkpoint.as_ref().map(|checkpoint| (checkpoint.generation, checkpoint.point));
-        let mark = known.map(|(generation, point)| CheckpointId {
-            sequence: point.sequence,
-            generation,
-            log_next: point.log_next,
-        });
+        let mark =
+            known.map(|(generation, point)| CheckpointId { sequence: point.sequence, generation, log_next: point.log_next });
         self.checkpoints = AdvilCheckpointState::after(mark.unwrap_or_default());
         // A checkpoint that does not list the runs of the map is no base for the recovery: all sections are read. Only its number
         // counts, for the checkpoints that follow.
@@ -283,10 +280,7 @@ impl Advil {
         let mut heads = Vec::new();
         for sequence in 0..2 {
             let head = self.read_sector(window, self.slot(sequence), self.shape.before)?;
-            if let Some((
-                AdvilRecord { generation, sectors, place, body: AdvilRecordBody::Checkpoint(point), .. },
-                header,
-            )) = head
+            if let Some((AdvilRecord { generation, sectors, place, body: AdvilRecordBody::Checkpoint(point), .. }, header)) = head
                 && generation <= newest
                 && generation + 1 >= newest
             {
@@ -330,9 +324,9 @@ impl Advil {
         let mut place = region.from;
         let mut next = place;
         while place < end {
-            let read = self.read_sector(window, place, end)?.filter(|(record, _)| {
-                record.generation == generation && record.epoch >= epoch && record.sectors < end - place
-            });
+            let read = self
+                .read_sector(window, place, end)?
+                .filter(|(record, _)| record.generation == generation && record.epoch >= epoch && record.sectors < end - place);
             let Some((record, header)) = read else {
                 place += 1;
                 continue;

@@ -187,9 +187,7 @@ impl AdvilSettings {
         let read_through = self.read_through.unwrap_or(page);
         need(
             self.read_through.is_none() || (read_through.0.is_multiple_of(512) && read_through.0 <= block.0),
-            format!(
-                "`read_through` is {read_through}; it must be a multiple of 512 bytes up to the clustered block, {block}"
-            ),
+            format!("`read_through` is {read_through}; it must be a multiple of 512 bytes up to the clustered block, {block}"),
         );
         let Self { hot_start_pct: start, hot_step_pct: step, hot_most_pct: most, .. } = *self;
         need(
@@ -230,9 +228,7 @@ impl AdvilSettings {
         let fill_over = self.block_padding_over.unwrap_or((pages / 2) as u32);
         need(
             self.block_padding_over.is_none() || !self.block_padding || u64::from(fill_over) < pages,
-            format!(
-                "`block_padding_over` is {fill_over}; it must be less than the {pages} clustered pages of a clustered block"
-            ),
+            format!("`block_padding_over` is {fill_over}; it must be less than the {pages} clustered pages of a clustered block"),
         );
 
         let size = if self.second_device { below.second } else { Some(below.main) };
@@ -244,10 +240,7 @@ impl AdvilSettings {
             None => size.saturating_sub(reserved.sectors()) / 8 * 8,
         };
         let at = ByteSize(first.saturating_mul(512));
-        need(
-            aligned(self.reserved_at.unwrap_or_default()),
-            format!("`reserved_at` is {at}; it must be a multiple of 4KB"),
-        );
+        need(aligned(self.reserved_at.unwrap_or_default()), format!("`reserved_at` is {at}; it must be a multiple of 4KB"));
         need(
             first.saturating_add(reserved.sectors()) <= size,
             format!(

@@ -365,13 +365,7 @@ struct JournalModeFeatures {
 
 impl JournalMode {
     const fn features(self) -> JournalModeFeatures {
-        let legacy = JournalModeFeatures {
-            barriers: true,
-            journal: true,
-            durable_writes: false,
-            delta: false,
-            one_write: false,
-        };
+        let legacy = JournalModeFeatures { barriers: true, journal: true, durable_writes: false, delta: false, one_write: false };
         match self {
             Self::Legacy => legacy,
             Self::NoBarrier => JournalModeFeatures { barriers: false, ..legacy },

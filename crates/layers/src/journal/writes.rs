@@ -23,8 +23,8 @@ impl JournalLayer {
             matches!(note.role, BlockRole::Descriptor | BlockRole::Logged | BlockRole::Revoke | BlockRole::Commit)
         };
         // Blocks may be kept in memory until the commit only if the write itself need not be durable on completion.
-        let promises = request.modifiers.intersects(CommandFlags::PROMISES)
-            && !notes.iter().any(|note| note.role == BlockRole::Commit);
+        let promises =
+            request.modifiers.intersects(CommandFlags::PROMISES) && !notes.iter().any(|note| note.role == BlockRole::Commit);
         if !ready || promises || !notes.iter().any(logged) {
             self.write_past_log(request, 0, notes, plan);
             return self.void_emptied(notes, plan);
@@ -83,9 +83,8 @@ impl JournalLayer {
     /// If the journal's superblock states that the journal is empty, plans to void all records: another journal may use the same
     /// transaction numbers.
     fn void_emptied(&mut self, notes: &[BlockNote], plan: &mut CommandPlan) {
-        let empties = |note: &BlockNote| {
-            note.role == BlockRole::JournalSuperblock && note.transaction.is_some() && note.home.is_none()
-        };
+        let empties =
+            |note: &BlockNote| note.role == BlockRole::JournalSuperblock && note.transaction.is_some() && note.home.is_none();
         if let Some(log) = self.log.as_mut().filter(|log| !log.is_empty() && notes.iter().any(empties)) {
             plan.wait();
             write_void(log, plan);
@@ -248,9 +247,7 @@ impl JournalLayer {
     }
 
     /// Plans a write to its own address, with the flags that this mode needs; its data starts `offset` sectors into the payload.
-    pub(super) fn write_in_place(
-        &mut self, request: &HostRequest, offset: u32, notes: &[BlockNote], plan: &mut CommandPlan,
-    ) {
+    pub(super) fn write_in_place(&mut self, request: &HostRequest, offset: u32, notes: &[BlockNote], plan: &mut CommandPlan) {
         let has = |role: BlockRole| notes.iter().any(|note| note.role == role);
         let JournalModeFeatures { barriers, durable_writes, .. } = self.features;
         let mut flush = self.needs_preflush(request);

@@ -238,16 +238,7 @@ pub(super) struct SyncLog {
 impl Default for SyncLog {
     fn default() -> Self {
         let waiting = Vec::new();
-        Self {
-            head: OpenSegment::NONE,
-            next: 0,
-            life: 0,
-            number: 0,
-            opened: 0,
-            confirmed: true,
-            durable_write: 0,
-            waiting,
-        }
+        Self { head: OpenSegment::NONE, next: 0, life: 0, number: 0, opened: 0, confirmed: true, durable_write: 0, waiting }
     }
 }
 
@@ -483,8 +474,7 @@ mod tests {
     fn what_is_not_sealed_is_neither_a_record_nor_a_pack() {
         let record = LfsRecord { life: 1, number: 2, place: 3, data: 4, next: 5, runs: 1 };
         assert!(LfsRecord::parse(&record.head()).is_none());
-        let pack =
-            CheckpointPack { number: 1, life: 1, write: 1, record: 1, segment: 0, offset: 0, next: 1, shape: [1; 3] };
+        let pack = CheckpointPack { number: 1, life: 1, write: 1, record: 1, segment: 0, offset: 0, next: 1, shape: [1; 3] };
         assert!(CheckpointPack::parse(&pack.head()).is_none());
         assert!(CheckpointPack::parse(&[0; 3]).is_none());
     }

@@ -92,11 +92,8 @@ impl LfsLayer {
 
     /// Begins a checkpoint, unless a request in progress is its own record.
     pub(super) fn begin_checkpoint(&mut self, plan: &mut CommandPlan) -> bool {
-        self.checkpoints.waits = self
-            .flights
-            .all
-            .iter()
-            .any(|flight| matches!(flight.effect, RequestEffect::Recorded | RequestEffect::Erased));
+        self.checkpoints.waits =
+            self.flights.all.iter().any(|flight| matches!(flight.effect, RequestEffect::Recorded | RequestEffect::Erased));
         if self.checkpoints.waits {
             self.checkpoints.is_wanted = true;
             return false;
@@ -225,9 +222,7 @@ impl LfsLayer {
     }
 
     /// Reads the log of records from the place that a pack names.
-    fn read_records(
-        &self, pack: &CheckpointPack, found: &mut RecoveredTail, disks: &mut dyn RecoveryReader,
-    ) -> io::Result<()> {
+    fn read_records(&self, pack: &CheckpointPack, found: &mut RecoveredTail, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let (mut segment, mut offset, mut next) = (pack.segment, pack.offset, pack.next);
         loop {
             if segment >= self.shape.segments || found.chain.contains(&segment) {

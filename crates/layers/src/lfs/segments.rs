@@ -94,11 +94,8 @@ impl SegmentTable {
 
     /// Number of segments that are clean, or can become so without another checkpoint.
     pub fn free(&self) -> u32 {
-        (self.clean.len()
-            + self.unknown.len()
-            + self.in_checkpoint.len()
-            + self.awaiting_readers.len()
-            + self.resettable.len()) as u32
+        (self.clean.len() + self.unknown.len() + self.in_checkpoint.len() + self.awaiting_readers.len() + self.resettable.len())
+            as u32
     }
 
     /// Number of segments that need only a checkpoint before they can be reset.
@@ -186,11 +183,8 @@ impl SegmentTable {
         let most = self.blocks - least;
         let is_worth = |one: &LfsSegment| one.state == SegmentState::Closed && one.pending == 0 && one.live <= most;
         let closed = (0..).zip(&self.all).filter(|(_, one)| is_worth(one));
-        let candidates = closed.map(|(segment, one)| CleaningCandidate {
-            segment,
-            live: one.live,
-            age: now.saturating_sub(one.closed),
-        });
+        let candidates =
+            closed.map(|(segment, one)| CleaningCandidate { segment, live: one.live, age: now.saturating_sub(one.closed) });
         policy.choose(candidates, self.blocks)
     }
 

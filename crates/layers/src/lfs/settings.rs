@@ -217,24 +217,13 @@ impl LfsSettings {
         let spare = (count * u64::from(self.spare_pct)).div_ceil(100).max(least + burst);
         need(
             count >= 2 * least && spare < count,
-            format!(
-                "the disk holds {count} segments of {}; there must be {} or more",
-                ByteSize(segment * 4096),
-                2 * least
-            ),
+            format!("the disk holds {count} segments of {}; there must be {} or more", ByteSize(segment * 4096), 2 * least),
         );
         need(
             count * segment <= MOST_BLOCKS,
             format!("the log would have {}; the maximum is 4TB", ByteSize(count * segment * 4096)),
         );
-        DiskLayout {
-            segments: count as u32,
-            segment: segment as u32,
-            log_sector,
-            align: align as u32,
-            pack,
-            spare: spare as u32,
-        }
+        DiskLayout { segments: count as u32, segment: segment as u32, log_sector, align: align as u32, pack, spare: spare as u32 }
     }
 }
 

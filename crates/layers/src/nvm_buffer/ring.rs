@@ -194,8 +194,7 @@ impl NvmBuffer {
             let newer = head.filter(|head| newest.is_none_or(|known| head.sequence > known.sequence));
             newest = newer.filter(|head| matches!(head.body, NvmRecordBody::Head { .. })).or(newest);
         }
-        let Some(NvmRecord { sequence: number, sectors, body: NvmRecordBody::Head { oldest, capacity }, .. }) = newest
-        else {
+        let Some(NvmRecord { sequence: number, sectors, body: NvmRecordBody::Head { oldest, capacity }, .. }) = newest else {
             return Ok(());
         };
         if (capacity, u64::from(sectors)) != (self.shape.capacity, area.sectors) {
@@ -208,8 +207,7 @@ impl NvmBuffer {
         while place < end {
             let mut head = [0; SECTOR];
             head.copy_from_slice(window.at(place, 1, end)?);
-            let record =
-                sealed_record(&head, place).filter(|record| record.sequence >= oldest && self.is_sane(record, end));
+            let record = sealed_record(&head, place).filter(|record| record.sequence >= oldest && self.is_sane(record, end));
             let Some(record) = record else {
                 place += 1;
                 continue;
@@ -247,9 +245,8 @@ impl NvmBuffer {
 
     /// Whether lengths and addresses are inside the disks.
     fn is_sane(&self, record: &NvmRecord, end: u32) -> bool {
-        let inside = |sector: u64, sectors: u64| {
-            sectors > 0 && sector.checked_add(sectors).is_some_and(|end| end <= self.shape.capacity)
-        };
+        let inside =
+            |sector: u64, sectors: u64| sectors > 0 && sector.checked_add(sectors).is_some_and(|end| end <= self.shape.capacity);
         record.sequence < u64::MAX
             && record.sectors < end - record.place
             && match record.body {

@@ -2,8 +2,8 @@
 
 use emmclab_base::{ByteSize, CommandFlags, Op};
 use emmclab_layers::{
-    Advil, AdvilSettings, BackgroundDecision, CommandPlan, DeferReason, DisksBelow, HostRequest, HotPolicy,
-    InFlightRequests, InvalidationMeasure, Layer, PlanStep, RequestDecision,
+    Advil, AdvilSettings, BackgroundDecision, CommandPlan, DeferReason, DisksBelow, HostRequest, HotPolicy, InFlightRequests,
+    InvalidationMeasure, Layer, PlanStep, RequestDecision,
 };
 
 /// The paper's areas: 12 GB, and 256 MB on the card.
@@ -85,20 +85,11 @@ fn reads_are_put_together_from_both_areas() {
     host.write(1040 + 8, 8);
     assert_eq!(
         host.ask(Op::Read, 1000, 48).unwrap(),
-        [
-            (0, Op::Read, 1000, 8),
-            (1, Op::Read, 0, 8),
-            (0, Op::Read, 1016, 16),
-            (1, Op::Read, 8, 8),
-            (0, Op::Read, 1040, 8),
-        ]
+        [(0, Op::Read, 1000, 8), (1, Op::Read, 0, 8), (0, Op::Read, 1016, 16), (1, Op::Read, 8, 8), (0, Op::Read, 1040, 8),]
     );
     // A large write over the log makes the pieces void, where it covers them.
     host.write(1000, 36);
-    assert_eq!(
-        host.ask(Op::Read, 1000, 48).unwrap(),
-        [(0, Op::Read, 1000, 36), (1, Op::Read, 12, 4), (0, Op::Read, 1040, 8)]
-    );
+    assert_eq!(host.ask(Op::Read, 1000, 48).unwrap(), [(0, Op::Read, 1000, 36), (1, Op::Read, 12, 4), (0, Op::Read, 1040, 8)]);
     assert_eq!(host.count("voided_bytes"), 12 * 512);
 }
 

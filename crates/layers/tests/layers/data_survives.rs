@@ -55,8 +55,8 @@ fn event() -> impl Strategy<Value = Event> {
 
 fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
     let hot = prop_oneof![Just("paper"), Just("rewritten"), Just("none")];
-    let one = (hot, any::<[bool; 6]>(), 0..layers().len()).prop_map(
-        |(hot, [page, block, recovery, idle, through, data], kind)| {
+    let one =
+        (hot, any::<[bool; 6]>(), 0..layers().len()).prop_map(|(hot, [page, block, recovery, idle, through, data], kind)| {
             // Any layer that there is, those with a reserved area with a small one.
             let name = layers()[kind].name;
             let layer = match name {
@@ -96,8 +96,7 @@ fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
             };
             let mover = if idle { "idle" } else { "thread" };
             layer.with("recovery", if recovery { "true" } else { "false" }).with("mover", mover)
-        },
-    );
+        });
     let routing = prop_oneof![Just("striping"), Just("by_file")];
     (proptest::collection::vec(one, 1..4), any::<bool>(), routing).prop_map(|(mut stack, second, routing)| {
         // One that reads notes stands on top.

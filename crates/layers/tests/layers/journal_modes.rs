@@ -151,11 +151,8 @@ impl Model {
         }
         let first = self.head;
         let mut blocks = Vec::new();
-        let note = |role, changed| BlockNote {
-            transaction: Some(transaction),
-            changed: Some(changed),
-            ..BlockNote::new(role, 8)
-        };
+        let note =
+            |role, changed| BlockNote { transaction: Some(transaction), changed: Some(changed), ..BlockNote::new(role, 8) };
         let named = descriptor(*b"DESC", transaction, &homes);
         blocks.push((self.take_block(), note(BlockRole::Descriptor, changed(&named, &vec![0; BLOCK])), named));
         for home in &homes {
@@ -171,8 +168,7 @@ impl Model {
         // Neighbours come as one request or as several.
         let mut at = 0;
         while at < blocks.len() {
-            let together =
-                blocks[at..].iter().zip(blocks[at].0..).take_while(|(block, wanted)| block.0 == *wanted).count();
+            let together = blocks[at..].iter().zip(blocks[at].0..).take_while(|(block, wanted)| block.0 == *wanted).count();
             let together = 1 + self.die.below(together);
             let parts: Vec<_> = blocks[at..at + together].iter().map(|(_, note, data)| (*note, data.clone())).collect();
             let block = blocks[at].0;
@@ -232,10 +228,7 @@ impl Model {
         self.live.drain(..count);
         let start = self.live.front().map_or(0, |(_, first, _)| *first as u32);
         self.write_superblock(disk, start)?;
-        let left = self
-            .live
-            .front()
-            .map_or(0, |(_, first, _)| (self.head + LOG.end - LOG.start - first) % (LOG.end - LOG.start));
+        let left = self.live.front().map_or(0, |(_, first, _)| (self.head + LOG.end - LOG.start - first) % (LOG.end - LOG.start));
         self.used = left;
         if left == 0 && !self.live.is_empty() {
             self.used = LOG.end - LOG.start;
@@ -318,9 +311,7 @@ impl Model {
 }
 
 /// Runs a mode with cuts; what was lost, if anything. Adds the layer's counters until the first cut to `counters`.
-fn explore(
-    mode: &str, seed: u64, road: Road, log_kb: u32, counters: &mut BTreeMap<&'static str, u64>,
-) -> Option<String> {
+fn explore(mode: &str, seed: u64, road: Road, log_kb: u32, counters: &mut BTreeMap<&'static str, u64>) -> Option<String> {
     let config = LayerConfig::named("journal").with("mode", mode).with("log", &format!("{log_kb}KB"));
     let sectors = SECTORS + u64::from(log_kb) * 2;
     // Few sectors to a program have writes forced, many have them left to flushes.
@@ -372,8 +363,7 @@ proptest! {
 #[test]
 fn a_mode_without_barriers_or_journal_is_caught() {
     for mode in ["no_barrier", "no_journal"] {
-        let caught =
-            (0..200).filter(|seed| explore(mode, *seed, Road::Fua, 1024, &mut BTreeMap::new()).is_some()).count();
+        let caught = (0..200).filter(|seed| explore(mode, *seed, Road::Fua, 1024, &mut BTreeMap::new()).is_some()).count();
         assert!(caught > 50, "{mode}: {caught} of 200");
     }
 }

@@ -96,10 +96,7 @@ fn random_writes_are_cleaned_for_and_none_is_lost() {
     let all = log.count("log_blocks");
     assert_eq!(
         all,
-        log.count("host_blocks")
-            + log.count("cleaned_blocks")
-            + log.count("record_blocks")
-            + log.count("padded_blocks")
+        log.count("host_blocks") + log.count("cleaned_blocks") + log.count("record_blocks") + log.count("padded_blocks")
     );
     assert!(log.count("cleaned_blocks") > 0 && log.count("resets") > 100);
     log.flush();

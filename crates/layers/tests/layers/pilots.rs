@@ -2,18 +2,14 @@
 
 use crate::support::{BELOW, MemDisk, SECTOR, stamp, version};
 use emmclab_base::{CommandFlags, ErrorClass, Op};
-use emmclab_layers::{
-    CommandPlan, DisksBelow, HostRequest, ImmediateStack, LayerConfig, PlanStep, RequestDecision, build_stack,
-};
+use emmclab_layers::{CommandPlan, DisksBelow, HostRequest, ImmediateStack, LayerConfig, PlanStep, RequestDecision, build_stack};
 
 /// Operation, disk, sector and sectors of each command of a request.
 fn commands(config: &LayerConfig, op: Op, sector: u64, sectors: u32) -> Vec<(Op, u8, u64, u32)> {
     commands_below(config, &BELOW, op, sector, sectors)
 }
 
-fn commands_below(
-    config: &LayerConfig, below: &DisksBelow, op: Op, sector: u64, sectors: u32,
-) -> Vec<(Op, u8, u64, u32)> {
+fn commands_below(config: &LayerConfig, below: &DisksBelow, op: Op, sector: u64, sectors: u32) -> Vec<(Op, u8, u64, u32)> {
     let mut layers = build_stack(std::slice::from_ref(config), below).unwrap();
     let mut plan = CommandPlan::default();
     let request = HostRequest { id: 1, op, sector, sectors, modifiers: CommandFlags::empty() };
@@ -42,8 +38,7 @@ fn stripes_send_one_command_to_each_disk_that_a_request_touches() {
 
 #[test]
 fn stripes_offer_twice_the_whole_stripes_of_the_smaller_disk_and_refuse_less_than_one() {
-    let capacity =
-        |chunk: &str, below: &DisksBelow| build_stack(&[striping(chunk)], below).map(|layers| layers[0].capacity());
+    let capacity = |chunk: &str, below: &DisksBelow| build_stack(&[striping(chunk)], below).map(|layers| layers[0].capacity());
     assert_eq!(capacity("64KB", &DisksBelow::new(1000, Some(5000))).unwrap(), 7 * 128 * 2);
     assert_eq!(capacity("64KB", &DisksBelow::new(5000, Some(1000))).unwrap(), 7 * 128 * 2);
     for (chunk, below, said) in [

@@ -44,15 +44,7 @@ struct Model {
 impl Model {
     fn new(drains: bool, discards: bool) -> Self {
         let (none, empty) = (vec![0; SPAN as usize], vec![Vec::new(); SPAN as usize]);
-        Self {
-            flushed: none.clone(),
-            since: empty,
-            complete: none,
-            clock: 0,
-            drains,
-            discards,
-            discarded: HashSet::new(),
-        }
+        Self { flushed: none.clone(), since: empty, complete: none, clock: 0, drains, discards, discarded: HashSet::new() }
     }
 
     /// A request is complete.
@@ -85,9 +77,7 @@ impl Model {
     }
 
     /// Drives requests, up to `beside` of them at once, until power is cut; false if it never was.
-    fn drive(
-        &mut self, executor: &mut ImmediateStack<CutDisk>, requests: usize, beside: usize, die: &mut SeededRandom,
-    ) -> bool {
+    fn drive(&mut self, executor: &mut ImmediateStack<CutDisk>, requests: usize, beside: usize, die: &mut SeededRandom) -> bool {
         let mut active: Vec<Active> = Vec::new();
         for _ in 0..requests {
             let roll = die.below(20);

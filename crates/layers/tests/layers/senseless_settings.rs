@@ -136,8 +136,7 @@ fn of_the_layer_below_a_journal() {
 
 #[test]
 fn a_log_that_does_not_fit_its_disk_is_refused() {
-    let zones =
-        DiskZones { first: 1 << 16, sectors: 1 << 12, count: 500, write_sectors: 8, max_open: 6, max_active: 6 };
+    let zones = DiskZones { first: 1 << 16, sectors: 1 << 12, count: 500, write_sectors: 8, max_open: 6, max_active: 6 };
     let plain = DisksBelow { erase_sectors: 1 << 13, ..BELOW };
     let zoned = |zones| DisksBelow { zones: Some(zones), ..BELOW };
     for (below, key, value, said) in [

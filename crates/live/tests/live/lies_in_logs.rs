@@ -158,8 +158,7 @@ fn each_lie_is_caught_as_the_promise_that_it_breaks() {
     let barrier = [Ask::Write(800, 8, plain), Ask::Barrier, Ask::Write(808, 8, CommandFlags::RELIABLE)];
     let early = [Ask::Flush, Ask::Write(0, 8, plain), Ask::Flush, Ask::Write(8, 8, plain)];
     let erased = [Ask::Write(0, 8, plain), Ask::Flush, Ask::SecureErase(0, 8), Ask::Write(8, 8, plain), Ask::Flush];
-    let late =
-        [Ask::Write(0, 8, plain), Ask::Discard(0, 8), Ask::Write(0, 8, plain), Ask::Flush, Ask::Write(8, 8, plain)];
+    let late = [Ask::Write(0, 8, plain), Ask::Discard(0, 8), Ask::Write(0, 8, plain), Ask::Flush, Ask::Write(8, 8, plain)];
     let cases: [(&str, &[Ask], DevicePromise); 9] = [
         ("late_trim", &late, DevicePromise::Flush),
         ("early_flush", &early, DevicePromise::Flush),

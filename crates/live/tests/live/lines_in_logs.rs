@@ -34,8 +34,7 @@ fn order(log: &std::path::Path, port: CommandPort) -> Vec<String> {
 fn a_line_is_in_the_log_before_the_next_request_and_is_answered() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("run.log");
-    for (layers, port) in [(vec![], CommandPort::Device), (vec![LayerConfig::named("pass-through")], CommandPort::Host)]
-    {
+    for (layers, port) in [(vec![], CommandPort::Device), (vec![LayerConfig::named("pass-through")], CommandPort::Host)] {
         let options = LiveOptions { layers, log: Some(log.clone()), ..options() };
         let device = LiveDevice::new(&DeviceConfig::preset("small-1gb").unwrap(), &options, None).unwrap();
         let (lines, mut program) = std::io::pipe().unwrap();

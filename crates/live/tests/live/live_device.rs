@@ -38,12 +38,7 @@ fn layers() -> impl Strategy<Value = Vec<LayerConfig>> {
         vec![small("ressd")],
         beside(),
         vec![LayerConfig::named("pair").with("routing", "striping").with("chunk", "8KB")],
-        vec![
-            LayerConfig::named("nvm-buffer")
-                .with("size", "256KB")
-                .with("longest", "16KB")
-                .with("second_device", "true"),
-        ],
+        vec![LayerConfig::named("nvm-buffer").with("size", "256KB").with("longest", "16KB").with("second_device", "true")],
     ])
 }
 
@@ -330,9 +325,7 @@ fn the_trace_of_a_run_has_every_request_with_its_times() {
         // One at a time on a free clock: each comes when its predecessor is complete.
         assert_eq!(one.complete.unwrap(), next.arrival);
     }
-    assert!(
-        requests[0].flags.contains(emmclab_trace::RequestFlags::FUA) && requests[0].response().unwrap().0 == 1_000_000
-    );
+    assert!(requests[0].flags.contains(emmclab_trace::RequestFlags::FUA) && requests[0].response().unwrap().0 == 1_000_000);
 }
 
 #[test]
@@ -514,9 +507,7 @@ fn what_zones_do_not_allow_fails_alone_and_the_service_goes_on() {
     };
     assert_eq!(erased(8), Err(RequestFailure::Io));
     // Zeros are written, as a discard has to cover a zone.
-    assert!(
-        client.ask(BlockAction::WriteZeroes { keep_allocated: false }, zone + 16, 16, CommandFlags::empty()).is_ok()
-    );
+    assert!(client.ask(BlockAction::WriteZeroes { keep_allocated: false }, zone + 16, 16, CommandFlags::empty()).is_ok());
     assert!(client.write(zone + 32, stamp(3, 8)).is_ok());
     assert_eq!(client.read(zone, 16), stamp(1, 16));
     assert_eq!(client.read(zone + 32, 8), stamp(3, 8));
@@ -550,8 +541,7 @@ fn below_a_layer_what_zones_do_not_allow_fails_alone_too() {
 
 #[test]
 fn a_zone_is_not_written_where_a_request_to_it_is_under_way() {
-    let device =
-        LiveDevice::new(&zoned(), &LiveOptions { pace: ClockPace::Scaled(1000.0), ..options() }, None).unwrap();
+    let device = LiveDevice::new(&zoned(), &LiveOptions { pace: ClockPace::Scaled(1000.0), ..options() }, None).unwrap();
     let client = Client::of(&device);
     let write = |tag, version| ServedRequest {
         tag,

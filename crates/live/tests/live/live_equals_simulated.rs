@@ -141,8 +141,7 @@ fn config() -> DeviceConfig {
 /// Serves the requests, each once the one before it is complete, on a clock that gives the host no time.
 fn serve(layers: &[LayerConfig], asked: &[Asked], folder: &Path) -> (PathBuf, PathBuf, SimulationResult) {
     let (trace, log) = (folder.join("live.parquet"), folder.join("live.log"));
-    let options =
-        LiveOptions { layers: layers.to_vec(), record: Some(trace.clone()), log: Some(log.clone()), ..options() };
+    let options = LiveOptions { layers: layers.to_vec(), record: Some(trace.clone()), log: Some(log.clone()), ..options() };
     let device = LiveDevice::new(&config(), &options, None).unwrap();
     let client = Client::of(&device);
     for one in asked.iter().cloned() {
@@ -167,9 +166,7 @@ fn writes_of(log: &Path) -> Vec<(u64, u32)> {
     let mut found = Vec::new();
     while let Some(records) = reader.next_block().unwrap() {
         for record in records {
-            if let CrashLogRecord::Command { port: CommandPort::Device, op: Op::Write, sector, sectors, .. } =
-                record.unwrap()
-            {
+            if let CrashLogRecord::Command { port: CommandPort::Device, op: Op::Write, sector, sectors, .. } = record.unwrap() {
                 found.push((sector, sectors));
             }
         }
@@ -198,8 +195,7 @@ fn responses_of(trace: &Path) -> Vec<i64> {
 
 /// Replays the trace of a host, each request once the one before it is complete.
 fn simulate(layers: &[LayerConfig], trace: &Path) -> (SimulationResult, Responses) {
-    let options =
-        ReplayOptions { mode: ReplayMode::Closed, check: true, first_writes: u32::MAX, ..ReplayOptions::default() };
+    let options = ReplayOptions { mode: ReplayMode::Closed, check: true, first_writes: u32::MAX, ..ReplayOptions::default() };
     let mut simulation = Simulation::new(&config(), &options, None).unwrap().with_layers(layers, None).unwrap();
     let mut responses = Responses::default();
     let mut reader = TraceReader::open(trace, &ReadOptions::default()).unwrap();

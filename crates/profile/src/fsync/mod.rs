@@ -100,8 +100,7 @@ impl FsyncProfile {
             .iter()
             .map(|journal| {
                 let spans = journal.commit_starts.iter().zip(&journal.commit_times);
-                let mut spans: Vec<_> =
-                    spans.map(|(start, time)| start.0..start.0.saturating_add(time.0.max(0))).collect();
+                let mut spans: Vec<_> = spans.map(|(start, time)| start.0..start.0.saturating_add(time.0.max(0))).collect();
                 spans.sort_by_key(|span| (span.start, span.end));
                 spans
             })
@@ -191,8 +190,7 @@ impl FsyncProfile {
         while let Some(wait) = self.waits.get(self.next)
             && wait.time.start <= time
         {
-            let mut active =
-                ActiveWait { index: self.next, overlapping: Vec::new(), details: Vec::new(), is_abandoned: false };
+            let mut active = ActiveWait { index: self.next, overlapping: Vec::new(), details: Vec::new(), is_abandoned: false };
             for open in &self.open {
                 self.in_flight += active.add(wait, open, self.in_flight < MOST_PIECES);
             }

@@ -105,8 +105,7 @@ impl FsyncProfile {
             unknown: unknown.into_iter().map(|(cause, calls)| UnknownCauseRow { cause, calls }).collect(),
             journals_without_thread: self.journals(|writers| writers.pids.is_empty()),
             journals_without_times: self.journals(|writers| {
-                let is_timed =
-                    |journal: &JournalCounts| journal.device == writers.device && !journal.commit_starts.is_empty();
+                let is_timed = |journal: &JournalCounts| journal.device == writers.device && !journal.commit_starts.is_empty();
                 !writers.pids.is_empty() && !self.activity.journals.iter().any(is_timed)
             }),
             unqueued: ledger.unqueued,
@@ -293,9 +292,7 @@ impl WaitStep {
         match owner {
             RequestOwner::Own if is_flush => Self::OwnFlush,
             // The metadata of f2fs, if the task writes the checkpoint itself.
-            RequestOwner::Own if request.op == Op::Write && request.flags.contains(RequestFlags::META) => {
-                Self::OwnCommit
-            }
+            RequestOwner::Own if request.op == Op::Write && request.flags.contains(RequestFlags::META) => Self::OwnCommit,
             RequestOwner::Own => Self::OwnData,
             RequestOwner::Writer if is_flush => Self::WriterFlush,
             RequestOwner::Writer => Self::WriterCommit,
@@ -400,8 +397,7 @@ pub(super) fn step_in(wait: &Range<i64>, piece: &OverlappingRequest, last_commit
 
 /// Divides a wait. `commits` are those of its file system, `each` is called with each stretch of time and its part.
 pub(super) fn split(
-    wait: &Range<i64>, pieces: &[OverlappingRequest], commits: &[Range<i64>],
-    mut each: impl FnMut(Range<i64>, WaitPart),
+    wait: &Range<i64>, pieces: &[OverlappingRequest], commits: &[Range<i64>], mut each: impl FnMut(Range<i64>, WaitPart),
 ) -> (WaitSplit, Option<i64>) {
     let last = last_commit(wait, pieces, commits);
     let mut changes: Vec<(i64, i32, u32, ActivityChange)> = Vec::with_capacity(4 * pieces.len());

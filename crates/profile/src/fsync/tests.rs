@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use emmclab_testing::cases;
 use emmclab_trace::{
-    BatchBuilder, FsWriterThreads, JournalCounts, Ledger, LostEventsGap, NameId, NameTable, Nanos, Op, Request,
-    RequestFlags, Sector, SyncCounts, SyncWait, TraceHeader, UnfinishedWait,
+    BatchBuilder, FsWriterThreads, JournalCounts, Ledger, LostEventsGap, NameId, NameTable, Nanos, Op, Request, RequestFlags,
+    Sector, SyncCounts, SyncWait, TraceHeader, UnfinishedWait,
 };
 use proptest::prelude::*;
 
@@ -138,8 +138,7 @@ fn a_request_waits_in_the_queue_while_the_device_works_for_others() {
 
 #[test]
 fn two_processes_that_wait_for_one_commit_both_have_its_time() {
-    let requests =
-        [write(1, [0, 0, 10]), write(2, [15, 15, 30]), write(JBD2, [20, 20, 40]), durable(write(JBD2, [40, 40, 90]))];
+    let requests = [write(1, [0, 0, 10]), write(2, [15, 15, 30]), write(JBD2, [20, 20, 40]), durable(write(JBD2, [40, 40, 90]))];
     let waits = vec![wait(1, 0, 95), wait(2, 12, 97)];
     assert_eq!(parts(waits, &[], &requests), [[10, 20, 50, 0, 15], [15, 10, 50, 0, 10]]);
 }
@@ -255,11 +254,8 @@ fn the_three_longest_are_explained_and_unfinished_ones_named() {
         device: "sda1".into(),
         start: Nanos(9_000_000_000),
     }];
-    let requests = [
-        durable(write(APP, [4_010, 4_015, 4_030])),
-        write(OTHER, [4_020, 4_020, 4_025]),
-        write(OTHER, [4_040, 4_040, 4_050]),
-    ];
+    let requests =
+        [durable(write(APP, [4_010, 4_015, 4_030])), write(OTHER, [4_020, 4_020, 4_025]), write(OTHER, [4_040, 4_040, 4_050])];
     let report = report(all, &requests, &Ledger::default());
     assert_eq!(report.longest.iter().map(|wait| wait.start_s).collect::<Vec<_>>(), [4e-6, 3e-6, 2e-6]);
     let rows: Vec<_> = report.longest[0].requests.iter().map(|row| (row.at_ms, row.part, &*row.what)).collect();
@@ -369,10 +365,8 @@ fn waits_stand_on_the_time_line_of_the_requests_unless_its_jumps_were_taken_out(
     assert_eq!(stall_rows(&header, &mended, Nanos::ZERO), []);
     let shorter = |time| SyncWait { time: Nanos(time), ..wait.clone() };
     let waits = (0..2 * MOST as i64).map(shorter).collect();
-    let many = TraceHeader {
-        activity: RecordedActivity { waits, ..RecordedActivity::default() }.to_json(),
-        ..TraceHeader::default()
-    };
+    let many =
+        TraceHeader { activity: RecordedActivity { waits, ..RecordedActivity::default() }.to_json(), ..TraceHeader::default() };
     let rows = stall_rows(&many, &Ledger::default(), Nanos::ZERO);
     assert!(rows.len() == MOST && rows.iter().all(|row| row.wait_ms >= MOST as f64 / 1e6));
     for damaged in [None, Some("{".to_owned())] {

@@ -155,11 +155,7 @@ impl RoleCounters {
     pub fn changed_rows(&self) -> Vec<ChangedSectorsRow> {
         let most = self.changed.iter().rposition(|blocks| *blocks > 0).map_or(0, |most| most + 1);
         let row = |(changed, blocks): (usize, &u64)| {
-            Some(ChangedSectorsRow {
-                changed_sectors: changed as u32,
-                blocks: *blocks,
-                pct: pct(*blocks, self.logged.blocks)?,
-            })
+            Some(ChangedSectorsRow { changed_sectors: changed as u32, blocks: *blocks, pct: pct(*blocks, self.logged.blocks)? })
         };
         self.changed[..most].iter().enumerate().filter_map(row).collect()
     }

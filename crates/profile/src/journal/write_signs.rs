@@ -20,10 +20,7 @@ const RECENT: usize = 64;
 const SIGNS: [(&str, &str); 5] = [
     ("journal", "written by the thread of the journal"),
     ("fua or preflush", "a commit block, or another write that has to be durable"),
-    (
-        "before a durable write",
-        "ends where that write begins: descriptors and logged blocks lie so before their commit block",
-    ),
+    ("before a durable write", "ends where that write begins: descriptors and logged blocks lie so before their commit block"),
     ("meta", "metadata at its home"),
     ("none", "data, or writes that no flag marks"),
 ];

@@ -29,10 +29,8 @@ fn sequential_means_the_next_address_of_the_same_device() {
 
 #[test]
 fn the_same_sector_of_another_device_is_no_re_use() {
-    let on = |device, arrival, sector| Request {
-        device: Some(NameId(device)),
-        ..request(Op::Write, arrival, [0, 0, 1], sector, 8)
-    };
+    let on =
+        |device, arrival, sector| Request { device: Some(NameId(device)), ..request(Op::Write, arrival, [0, 0, 1], sector, 8) };
     let report = report_of(&[on(0, 0, 8), on(1, 1, 8), on(0, 2, 8), on(0, 3, 3), on(1, 4, 3), on(1, 5, 3)]);
     assert_eq!(report.locality.address_hits, 2);
 }
@@ -75,12 +73,8 @@ fn without_completion_times_nothing_is_said_about_waiting() {
         .collect();
     let reason = "unknown: the trace has no completion times";
     let or_gaps = "unknown: the trace has no completion times, or too few idle gaps";
-    let expected = [
-        ("characteristic-3", reason),
-        ("characteristic-4", or_gaps),
-        ("implication-1", reason),
-        ("implication-2", reason),
-    ];
+    let expected =
+        [("characteristic-3", reason), ("characteristic-4", or_gaps), ("implication-1", reason), ("implication-2", reason)];
     assert_eq!(unknown, expected);
     let gaps = report.findings.iter().find(|finding| finding.id == "characteristic-6").unwrap();
     assert_eq!((gaps.measured, gaps.shown), (Some(450.0), FindingVerdict::Yes));

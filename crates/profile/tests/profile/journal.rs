@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use emmclab_profile::{JournalProfile, JournalReport, MergeRelation, Profile, ProfileOptions};
 use emmclab_trace::{
-    Batch, BatchBuilder, BlockNote, BlockRole, Ledger, Nanos, Op, RecordedFeatures, Request, RequestFlags, Sector,
-    SectorSet, TraceHeader,
+    Batch, BatchBuilder, BlockNote, BlockRole, Ledger, Nanos, Op, RecordedFeatures, Request, RequestFlags, Sector, SectorSet,
+    TraceHeader,
 };
 use proptest::prelude::*;
 
@@ -108,8 +108,7 @@ fn roles_commits_and_changes_are_counted() {
 #[test]
 fn flushes_and_fua_have_their_share_in_the_time_of_synchronous_writes() {
     let found = report(&two_commits(), &TraceHeader::default());
-    let rows: Vec<_> =
-        found.synchronous.iter().map(|row| (row.kind, row.requests, row.per_commit, row.time_ms)).collect();
+    let rows: Vec<_> = found.synchronous.iter().map(|row| (row.kind, row.requests, row.per_commit, row.time_ms)).collect();
     assert_eq!(
         rows,
         [("flush", 1, Some(0.5), 3.0), ("fua", 2, Some(1.0), 6.0), ("other synchronous write", 4, Some(2.0), 11.0),]
@@ -123,11 +122,9 @@ fn flushes_and_fua_have_their_share_in_the_time_of_synchronous_writes() {
 #[test]
 fn commits_are_counted_over_time_and_by_their_rate() {
     let found = report(&two_commits(), &TraceHeader::default());
-    let bins: Vec<_> =
-        found.over_time.iter().map(|row| (row.time_s, row.commits, row.flushes, row.journal_kb)).collect();
+    let bins: Vec<_> = found.over_time.iter().map(|row| (row.time_s, row.commits, row.flushes, row.journal_kb)).collect();
     assert_eq!(bins, [(0.0, 1, 1, 12.0), (1.0, 1, 0, 24.0)]);
-    let rates: Vec<_> =
-        found.by_commit_rate.iter().map(|row| (row.from_per_s, row.to_per_s, row.seconds, row.commits)).collect();
+    let rates: Vec<_> = found.by_commit_rate.iter().map(|row| (row.from_per_s, row.to_per_s, row.seconds, row.commits)).collect();
     assert_eq!(rates, [(0.0, Some(1.0), 2.0, 2)]);
 }
 
@@ -141,8 +138,7 @@ fn without_notes_flags_tell_of_the_journal() {
         plain(request(2, Op::Write, 816, 8, forced, 1)),
         plain(request(3, Op::Write, 64, 8, RequestFlags::META, 1)),
     ];
-    let found =
-        report(&rows, &TraceHeader { recorded: Some(RecordedFeatures::BLOCK_EVENTS), ..TraceHeader::default() });
+    let found = report(&rows, &TraceHeader { recorded: Some(RecordedFeatures::BLOCK_EVENTS), ..TraceHeader::default() });
     assert_eq!((found.known_by, found.journal_pct), ("flags", Some(60.0)));
     let signs: Vec<_> = found.by_sign.iter().map(|row| (row.sign, row.requests, row.kb)).collect();
     assert_eq!(signs, [("journal", 2, 12.0), ("meta", 1, 4.0), ("none", 1, 4.0)]);
@@ -150,11 +146,8 @@ fn without_notes_flags_tell_of_the_journal() {
     assert_eq!((commits.counted_by, commits.commits), ("writes with fua or preflush", 1));
     assert_eq!((found.by_role.len(), found.by_kind.len(), found.logged), (0, 0, None));
     let activity = r#"{"journals":[{"device":"sda","commits":4,"handles":9,"blocks":12}]}"#;
-    let header = TraceHeader {
-        recorded: Some(RecordedFeatures::BLOCK_EVENTS),
-        activity: Some(activity.into()),
-        ..TraceHeader::default()
-    };
+    let header =
+        TraceHeader { recorded: Some(RecordedFeatures::BLOCK_EVENTS), activity: Some(activity.into()), ..TraceHeader::default() };
     let commits = report(&rows, &header).commits.unwrap();
     assert_eq!((commits.counted_by, commits.commits), ("events of the journal", 4));
 }

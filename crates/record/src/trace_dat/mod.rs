@@ -10,13 +10,11 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use contents::{
-    CpuPages, MAGIC, TraceBuffer, TraceDatCompression, TraceDatContents, TraceDatParser, damaged, nonsense,
-};
+use contents::{CpuPages, MAGIC, TraceBuffer, TraceDatCompression, TraceDatContents, TraceDatParser, damaged, nonsense};
 use emmclab_trace::formats::{DecompressedInput, FormatTimes, TimeUnit, TraceFormat};
 use emmclab_trace::{
-    BATCH_ROWS, Batch, Error, ErrorClass, EventTally, Ledger, NameTable, ReadOptions, ReadProgress, RecordedFeatures,
-    Request, Result, TraceColumn, TraceHeader, TraceReader, TraceSource,
+    BATCH_ROWS, Batch, Error, ErrorClass, EventTally, Ledger, NameTable, ReadOptions, ReadProgress, RecordedFeatures, Request,
+    Result, TraceColumn, TraceHeader, TraceReader, TraceSource,
 };
 
 use crate::disks::WatchedDevices;
@@ -179,9 +177,7 @@ fn choose(
     parser: &mut TraceDatParser<File>, contents: &TraceDatContents, kernel: &KernelFormat, page: &mut [u8],
 ) -> Result<usize> {
     if contents.buffers.is_empty() {
-        return Err(
-            Error::new(ErrorClass::Empty, "the file holds no event").hint("record again while the device has I/O")
-        );
+        return Err(Error::new(ErrorClass::Empty, "the file holds no event").hint("record again while the device has I/O"));
     }
     if contents.buffers.len() > 1 {
         for (number, buffer) in contents.buffers.iter().enumerate() {
@@ -228,9 +224,7 @@ impl CpuPageReader {
     }
 
     /// Reads the next page; false if less than a page is left.
-    fn page(
-        &mut self, parser: &mut TraceDatParser<File>, compression: TraceDatCompression, page: &mut [u8],
-    ) -> Result<bool> {
+    fn page(&mut self, parser: &mut TraceDatParser<File>, compression: TraceDatCompression, page: &mut [u8]) -> Result<bool> {
         if compression == TraceDatCompression::None {
             parser.input.seek(SeekFrom::Start(self.at)).map_err(|error| damaged(&error))?;
             parser.input.read_exact(page).map_err(|error| damaged(&error).at_offset(self.at))?;

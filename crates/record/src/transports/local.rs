@@ -57,30 +57,19 @@ impl LocalTransport {
         }
         let order = if KernelByteOrder::NATIVE == KernelByteOrder::Little { "\u{1}" } else { "\u{2}" };
         files.insert("byte_order".to_owned(), order.to_owned());
-        for (name, path) in
-            [("release", "/proc/sys/kernel/osrelease"), ("host", "/proc/sys/kernel/hostname"), ("mounts", MOUNTS)]
+        for (name, path) in [("release", "/proc/sys/kernel/osrelease"), ("host", "/proc/sys/kernel/hostname"), ("mounts", MOUNTS)]
         {
             files.insert(name.to_owned(), fs::read_to_string(path).unwrap_or_default());
         }
         files.insert("disks".to_owned(), disks());
-        Ok(Self {
-            pipes: Vec::new(),
-            instance,
-            files,
-            page: Vec::new(),
-            interval: Duration::ZERO,
-            idle: false,
-            stopping: false,
-        })
+        Ok(Self { pipes: Vec::new(), instance, files, page: Vec::new(), interval: Duration::ZERO, idle: false, stopping: false })
     }
 
     fn cpus(&self) -> Result<Vec<usize>> {
         let path = self.instance.file("per_cpu");
         let entries = fs::read_dir(&path).map_err(|error| denied(&path, &error))?;
-        let mut cpus: Vec<usize> = entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("cpu")?.parse().ok())
-            .collect();
+        let mut cpus: Vec<usize> =
+            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.strip_prefix("cpu")?.parse().ok()).collect();
         cpus.sort_unstable();
         Ok(cpus)
     }
@@ -222,9 +211,8 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 
 /// The folder of tracefs: its own mount point, or below debugfs on kernels before 4.1. If it is not mounted, it is mounted.
 pub(crate) fn tracefs() -> Result<&'static Path> {
-    let mounted = || {
-        [TRACEFS, "/sys/kernel/debug/tracing"].map(Path::new).into_iter().find(|path| path.join("instances").is_dir())
-    };
+    let mounted =
+        || [TRACEFS, "/sys/kernel/debug/tracing"].map(Path::new).into_iter().find(|path| path.join("instances").is_dir());
     if let Some(path) = mounted() {
         return Ok(path);
     }
@@ -331,9 +319,7 @@ impl Drop for TracefsInstance {
 /// The error if the kernel denies access to a tracefs file, with a hint.
 pub(crate) fn denied(path: &Path, error: &io::Error) -> Error {
     let hint = match error.kind() {
-        io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
-            "recording needs root: run it with sudo"
-        }
+        io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => "recording needs root: run it with sudo",
         io::ErrorKind::PermissionDenied => {
             "the kernel forbids tracing: /sys/kernel/security/lockdown must not be [confidentiality], and a container needs tracefs writable"
         }

@@ -53,13 +53,11 @@ impl RemoteTransport {
             .split_first()
             .ok_or_else(|| Error::new(ErrorClass::Config, "there is no command to reach the recorded machine with"))?;
         let mut child =
-            Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(
-                |error| {
-                    Error::new(ErrorClass::Io, format!("cannot run it: {error}"))
-                        .of_field("command", 0, program.as_bytes())
-                        .hint(format!("install `{program}`, or check its path"))
-                },
-            )?;
+            Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| {
+                Error::new(ErrorClass::Io, format!("cannot run it: {error}"))
+                    .of_field("command", 0, program.as_bytes())
+                    .hint(format!("install `{program}`, or check its path"))
+            })?;
         let (Some(output), Some(input)) = (child.stdout.take(), child.stdin.take()) else {
             return Err(Error::new(ErrorClass::Io, "the command has no input or output"));
         };
@@ -68,9 +66,7 @@ impl RemoteTransport {
     }
 
     /// Reads the texts that the helper sends first.
-    pub(crate) fn connect(
-        output: Box<dyn Read + Send>, input: Box<dyn Write + Send>, child: Option<Child>,
-    ) -> Result<Self> {
+    pub(crate) fn connect(output: Box<dyn Read + Send>, input: Box<dyn Write + Send>, child: Option<Child>) -> Result<Self> {
         let mut remote = Self {
             stream: HelperStream::new(output),
             answer: Some(input),
@@ -99,8 +95,7 @@ impl RemoteTransport {
                     }
                     None => format!("the command to the recorded machine was ended: {status}"),
                 };
-                Error::new(ErrorClass::Io, problem)
-                    .hint("the message of the command is above; try the same connection by hand")
+                Error::new(ErrorClass::Io, problem).hint("the message of the command is above; try the same connection by hand")
             }
             _ => error,
         }
@@ -151,8 +146,7 @@ impl RecordTransport for RemoteTransport {
 
     fn counters(&self) -> Vec<(usize, String)> {
         let cpu = |name: &str| name.strip_prefix("per_cpu/cpu")?.strip_suffix("/stats")?.parse().ok();
-        let mut all: Vec<_> =
-            self.counters.iter().filter_map(|(name, text)| Some((cpu(name)?, text.clone()))).collect();
+        let mut all: Vec<_> = self.counters.iter().filter_map(|(name, text)| Some((cpu(name)?, text.clone()))).collect();
         all.sort_unstable();
         all
     }
@@ -218,11 +212,8 @@ fn connect(port: u16) -> Result<TcpStream> {
     if let Ok(server) = TcpStream::connect(address) {
         return Ok(server);
     }
-    let started = Command::new("adb")
-        .args(["-P", &port.to_string(), "start-server"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status();
+    let started =
+        Command::new("adb").args(["-P", &port.to_string(), "start-server"]).stdin(Stdio::null()).stdout(Stdio::null()).status();
     if let Err(error) = started {
         return Err(Error::new(ErrorClass::Io, format!("no adb server runs and `adb` cannot be started: {error}"))
             .hint("install Android's platform tools (Debian: `apt install adb`)"));

@@ -243,11 +243,7 @@ const OWN: [(&str, u32, Fields); 13] = [
     ("block_split", 131, &[("dev", 1), ("sector", 2), ("new_sector", 3), ("rwbs", 4), ("comm", 5)]),
     ("f2fs_sync_file_enter", 255, &[("dev", 1), ("ino", 2), ("size", 5), ("blocks", 7)]),
     ("f2fs_sync_file_exit", 256, &[("dev", 1), ("ino", 2), ("datasync", 4), ("ret", 5), ("cp_reason", 6)]),
-    (
-        "ufshcd_command",
-        406,
-        &[("dev_name", 1), ("opcode", 5), ("str", 6), ("tag", 7), ("transfer_len", 8), ("str_t", 10)],
-    ),
+    ("ufshcd_command", 406, &[("dev_name", 1), ("opcode", 5), ("str", 6), ("tag", 7), ("transfer_len", 8), ("str_t", 10)]),
 ];
 
 /// How events that Perfetto does not know are written.
@@ -341,8 +337,7 @@ pub fn perfetto_trace(files: &Files, cpus: &[Vec<u8>], unknown: Unknown, period:
     }
     events.sort_by_key(|(time, ..)| *time);
     let mut packets = Vec::new();
-    let descriptions =
-        formats.values().fold(Message::default(), |bundle, format| bundle.bytes(11, description(format)));
+    let descriptions = formats.values().fold(Message::default(), |bundle, format| bundle.bytes(11, description(format)));
     packets.push(descriptions);
     for round in events.chunks(period) {
         for cpu in (0u64..).take(cpus.len()) {

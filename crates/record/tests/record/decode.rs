@@ -150,8 +150,7 @@ proptest! {
 fn the_fuzz_corpus_never_panics() {
     let (mut files, _, _) = capture("host.stream.zst");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/ring");
-    let pages: Vec<_> =
-        std::fs::read_dir(folder).unwrap().map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
+    let pages: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
     assert!(pages.len() >= 2, "the corpus is missing");
     for order in ["\u{1}", "\u{2}"] {
         files.insert("byte_order".to_owned(), order.to_owned());
@@ -300,7 +299,8 @@ fn a_record_that_leaves_its_page_ends_it_with_its_offset() {
 
 #[test]
 fn another_layout_is_refused() {
-    let header = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n";
+    let header =
+        "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n";
     assert!(RingPageLayout::parse(header, HEADER_EVENT, KernelByteOrder::Little).is_err());
     let huge = format!("{header}\tfield: char data;\toffset:16;\tsize:65000000;\tsigned:1;\n");
     let error = RingPageLayout::parse(&huge, HEADER_EVENT, KernelByteOrder::Little);

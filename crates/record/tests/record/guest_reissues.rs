@@ -65,9 +65,7 @@ fn issues(text: &str) -> Vec<Issue> {
             "complete" => {
                 let end = sector + sectors;
                 let ends = |one: &Place| {
-                    one.write == place.write
-                        && one.sector <= sector
-                        && (sector + 1..=end).contains(&(one.sector + one.sectors))
+                    one.write == place.write && one.sector <= sector && (sector + 1..=end).contains(&(one.sector + one.sectors))
                 };
                 open.retain(|one, numbers| {
                     if ends(one) {
@@ -131,11 +129,7 @@ fn judge(issues: &[Issue], completions: bool, window: Option<&str>) -> Judgement
     assert_eq!(marks.len(), issues.len());
     let known = issues.iter().map(|issue| issue.again_after_ns.is_some());
     known.zip(marks).fold(Judgement::default(), |sum, (known, marked)| {
-        sum.add(Judgement {
-            known: usize::from(known),
-            marked: usize::from(marked),
-            right: usize::from(known && marked),
-        })
+        sum.add(Judgement { known: usize::from(known), marked: usize::from(marked), right: usize::from(known && marked) })
     })
 }
 
@@ -162,8 +156,7 @@ fn judged(guest: &Guest, command_ns: u32) -> [Judgement; 3] {
         let by_workers = again.iter().filter(by_worker).count();
         let mut after_ms: Vec<_> = again.iter().filter_map(|issue| Some(issue.again_after_ns? as f64 / 1e6)).collect();
         after_ms.sort_by(f64::total_cmp);
-        let quartiles: Vec<_> =
-            (0..5).map(|part| format!("{:.2}", after_ms[part * (after_ms.len() - 1) / 4])).collect();
+        let quartiles: Vec<_> = (0..5).map(|part| format!("{:.2}", after_ms[part * (after_ms.len() - 1) / 4])).collect();
         eprintln!(
             "{scheduler}, commands of {} ms: {} of {} issues are second ones, {by_workers} by workers for another \
              process, after {} ms (quartiles)",

@@ -39,9 +39,8 @@ fn a_sqlite_workload_is_recorded_without_loss_as_the_kernel_counts_it() {
         assert!(request.arrival <= start && start <= issue && issue <= complete, "{request:?}");
     }
     // Each insertion syncs: rollback mode several times, write-ahead mode once.
-    let flushes = |recorded: &&Recorded| {
-        recorded.request.op == Op::Flush || recorded.request.flags.contains(RequestFlags::PREFLUSH)
-    };
+    let flushes =
+        |recorded: &&Recorded| recorded.request.op == Op::Flush || recorded.request.flags.contains(RequestFlags::PREFLUSH);
     assert!(requests.iter().filter(flushes).count() >= 40);
     let by_sqlite = requests.iter().filter(|recorded| recorded.process == "sqlite3").count();
     assert!(by_sqlite > 40, "{by_sqlite}");
@@ -314,8 +313,7 @@ fn disks_that_come_or_go_are_named_at_the_end() {
 /// Runs one job of fio on a file and gives its report; `json+` holds the histograms.
 fn fio(folder: &Path, options: &[&str]) -> Value {
     let file = format!("--filename={}/data", folder.display());
-    let fixed =
-        ["--name=job", &file, "--size=16m", "--randseed=1", "--output-format=json+", "--clocksource=clock_gettime"];
+    let fixed = ["--name=job", &file, "--size=16m", "--randseed=1", "--output-format=json+", "--clocksource=clock_gettime"];
     let report = run("fio", &[&fixed[..], options].concat());
     let report: Value = serde_json::from_str(&report).unwrap();
     report["jobs"][0].clone()
@@ -364,8 +362,7 @@ fn syncs_by_process_are_those_that_fio_made_and_the_journal_is_marked() {
     // A file system of this size has blocks of 1 KB; each commit is ended by a block of its own, made durable.
     let written: u64 = requests.iter().filter(|it| journal(it)).map(|it| it.request.bytes().0 / 1024).sum();
     assert!(written >= outcome.activity.journals[0].blocks, "{written} blocks, {:?}", outcome.activity);
-    let commits =
-        requests.iter().filter(|it| journal(it) && it.request.flags.contains(RequestFlags::FUA)).count() as u64;
+    let commits = requests.iter().filter(|it| journal(it) && it.request.flags.contains(RequestFlags::FUA)).count() as u64;
     assert_eq!(commits, outcome.activity.journals[0].commits);
 }
 
@@ -403,8 +400,7 @@ fn no_response_is_longer_than_fio_saw_it() {
         times
     };
     let bins = job["read"]["clat_ns"]["bins"].as_object().unwrap();
-    let theirs: BTreeMap<i64, u64> =
-        bins.iter().map(|(time, count)| (time.parse().unwrap(), count.as_u64().unwrap())).collect();
+    let theirs: BTreeMap<i64, u64> = bins.iter().map(|(time, count)| (time.parse().unwrap(), count.as_u64().unwrap())).collect();
     for (name, ours) in [("response", count(Request::response)), ("service", count(Request::service))] {
         assert_eq!((ours.values().sum::<u64>(), theirs.values().sum::<u64>()), (3000, 3000));
         // fio's time encloses the block layer's, request by request; its bins are 1/64 wide, and named by their middle.

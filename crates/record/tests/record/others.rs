@@ -93,11 +93,7 @@ fn trace_cmd_and_perfetto_say_the_same() {
 #[test]
 fn the_kernels_own_text_says_the_same_to_the_microsecond() {
     let text = fixture("debian-6.12-card.trace.zst");
-    let page = [
-        b"<!DOCTYPE html>\n<html>\n<script class=\"trace-data\" type=\"application/text\">\n",
-        &text[..],
-        b"</script>\n",
-    ];
+    let page = [b"<!DOCTYPE html>\n<html>\n<script class=\"trace-data\" type=\"application/text\">\n", &text[..], b"</script>\n"];
     let mut expected = trace_dat();
     for time in times(&mut expected) {
         // The kernel rounds to the nearest microsecond.
@@ -106,9 +102,7 @@ fn the_kernels_own_text_says_the_same_to_the_microsecond() {
     for (bytes, format) in [(text.clone(), "ftrace"), (page.concat(), "systrace")] {
         let mut found = read(&bytes, format);
         assert_eq!(found.ledger, expected.ledger, "{format}");
-        for ((found, expected), process) in
-            found.requests.iter().zip(&expected.requests).map(|(a, b)| ((&a.0, &b.0), &a.1))
-        {
+        for ((found, expected), process) in found.requests.iter().zip(&expected.requests).map(|(a, b)| ((&a.0, &b.0), &a.1)) {
             assert_eq!(found, expected, "{format}: {process}");
         }
         assert_eq!(found.requests, expected.requests, "{format}");

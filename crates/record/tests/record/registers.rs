@@ -142,8 +142,7 @@ fn a_disk_that_has_no_such_registers_is_no_gap() {
     // A memory card has no EXT_CSD.
     let there = card(&disk, &[]);
     fs::write(there.root.path().join(CARD).join("type"), "SD\n").unwrap();
-    let options =
-        RecordOptions { target: there.target("sh"), devices: vec![there.disk.to_owned()], ..RecordOptions::default() };
+    let options = RecordOptions { target: there.target("sh"), devices: vec![there.disk.to_owned()], ..RecordOptions::default() };
     let (_, outcome) = record_elsewhere(&options, || {});
     assert_eq!(outcome.header.registers, None);
     assert!(!outcome.header.note.unwrap().contains("registers"));

@@ -182,8 +182,7 @@ fn ssh_records_as_the_kernel_counts_and_its_end_removes_the_instance() {
     assert!(outcome.header.note.unwrap().contains("loop"));
 
     // A recorder that goes away without a word.
-    let options =
-        RecordOptions { target: server.target(), devices: vec![disk.device.clone()], ..RecordOptions::default() };
+    let options = RecordOptions { target: server.target(), devices: vec![disk.device.clone()], ..RecordOptions::default() };
     let recorder = TracefsRecorder::start(&options).unwrap();
     assert_eq!(disk.instances(), 1);
     drop(recorder);
@@ -222,13 +221,8 @@ struct Service {
 
 fn open_service(shell: &[String], link: &Arc<Mutex<TcpStream>>, local: u32, remote: u32, name: &str) -> Service {
     let command = name.trim_end_matches('\0').strip_prefix("exec:").unwrap();
-    let mut child = Command::new(&shell[0])
-        .args(&shell[1..])
-        .arg(command)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        Command::new(&shell[0]).args(&shell[1..]).arg(command).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (acknowledged, ready) = channel();
     let mut output = child.stdout.take().unwrap();
     let link = link.clone();

@@ -61,8 +61,7 @@ fn sd_card(name: &str, release: &str, expected: Counted) {
     let busy: i64 = host.commands.iter().map(|row| row.time.0).sum();
     assert!(0 < host.busy.0 && host.busy.0 <= busy, "{host:?}");
 
-    let syncs: Vec<_> =
-        outcome.activity.syncs.iter().map(|row| (&*row.process, &*row.file_system, row.calls)).collect();
+    let syncs: Vec<_> = outcome.activity.syncs.iter().map(|row| (&*row.process, &*row.file_system, row.calls)).collect();
     assert_eq!(syncs, [("dd", "ext4", 5), ("dd", "f2fs", 5)]);
     let [journal] = &outcome.activity.journals[..] else { unreachable!("{:?}", outcome.activity) };
     assert_eq!((&*journal.device, journal.commits, journal.blocks), ("mmcblk0p1", 5, 41));

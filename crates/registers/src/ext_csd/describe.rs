@@ -3,8 +3,8 @@
 use super::fields::{self, FIELDS, RegisterField};
 use super::{ExtCsdRegister, NEWEST};
 use crate::report::{
-    DerivedSetting, FactCollector, FieldRow, RegisterCapacity, RegisterReport, RegisterValue, end_of_life, grouped,
-    hex_number, life_used, size, yes_or_no,
+    DerivedSetting, FactCollector, FieldRow, RegisterCapacity, RegisterReport, RegisterValue, end_of_life, grouped, hex_number,
+    life_used, size, yes_or_no,
 };
 
 /// Bytes of the units in which the register counts.
@@ -50,9 +50,7 @@ impl ExtCsdRegister {
             return;
         };
         if revision > NEWEST {
-            notes.push(format!(
-                "revision {revision}: fields beyond those of revision {NEWEST} (eMMC 5.1) are not known"
-            ));
+            notes.push(format!("revision {revision}: fields beyond those of revision {NEWEST} (eMMC 5.1) are not known"));
         }
         for field in FIELDS.iter().filter(|field| field.since > revision && field.byte >= 192) {
             if self.number(*field).is_some_and(|value| value != 0) {
@@ -101,8 +99,8 @@ impl ExtCsdRegister {
     }
 
     fn sizes(&self, facts: &mut FactCollector) {
-        let capacity = sectors(self)
-            .map(|sectors| format!("{} ({} sectors of 512 bytes)", size(sectors * SECTOR), grouped(sectors)));
+        let capacity =
+            sectors(self).map(|sectors| format!("{} ({} sectors of 512 bytes)", size(sectors * SECTOR), grouped(sectors)));
         facts.add("capacity", capacity, &["SEC_COUNT"]);
         let enhanced = enhanced_bytes(self)
             .map(|bytes| if bytes == 0 { "none".to_owned() } else { format!("{} of the user area", size(bytes)) });
@@ -155,12 +153,11 @@ impl ExtCsdRegister {
         };
         facts.add("packed writes", most(fields::MAX_PACKED_WRITES), &["MAX_PACKED_WRITES"]);
         facts.add("packed reads", most(fields::MAX_PACKED_READS), &["MAX_PACKED_READS"]);
-        let queue =
-            self.supported_value(fields::CMDQ_SUPPORT).map(|support| match self.supported_value(fields::CMDQ_DEPTH) {
-                _ if support & 1 == 0 => "none".to_owned(),
-                Some(depth) => format!("{} commands", (depth & 0x1f) + 1),
-                None => "yes".to_owned(),
-            });
+        let queue = self.supported_value(fields::CMDQ_SUPPORT).map(|support| match self.supported_value(fields::CMDQ_DEPTH) {
+            _ if support & 1 == 0 => "none".to_owned(),
+            Some(depth) => format!("{} commands", (depth & 0x1f) + 1),
+            None => "yes".to_owned(),
+        });
         facts.add("command queue", queue, &["CMDQ_SUPPORT", "CMDQ_DEPTH"]);
         facts.add("bus modes", self.bus_modes(), &["DEVICE_TYPE"]);
         let interrupt = self.supported_value(fields::HPI_FEATURES).map(|value| yes_or_no(value & 1 == 1));
@@ -251,8 +248,7 @@ fn enhanced_bytes(register: &ExtCsdRegister) -> Option<u64> {
     if attribute & 1 == 0 || !is_set || size == 0 {
         return Some(0);
     }
-    let group =
-        register.supported_value(fields::HC_WP_GRP_SIZE)? * register.supported_value(fields::HC_ERASE_GRP_SIZE)?;
+    let group = register.supported_value(fields::HC_WP_GRP_SIZE)? * register.supported_value(fields::HC_ERASE_GRP_SIZE)?;
     Some(size * group * (512 << 10))
 }
 
@@ -374,8 +370,7 @@ fn enhanced_area(settings: &mut SettingCollector<'_>) {
     settings.set("slc.mode", "\"region\"", &[fields::PARTITIONS_ATTRIBUTE]);
     settings.set("slc.fold_after_us", "0.0", &[fields::PARTITIONS_ATTRIBUTE]);
     if register.supported_value(fields::ENH_START_ADDR).is_some_and(|begin| begin > 0) {
-        settings
-            .note(fields::ENH_START_ADDR, "the enhanced area of the model is at the beginning of the address space");
+        settings.note(fields::ENH_START_ADDR, "the enhanced area of the model is at the beginning of the address space");
     }
 }
 

@@ -190,9 +190,11 @@ fn register_of(HexDump { mut bytes, end }: HexDump<'_>) -> Result<[u8; REGISTER_
     let problem = format!("the dump has {found} bytes, and the register {REGISTER_BYTES}");
     let hint = "dump the register again, as a whole";
     Err(match end {
-        Some((line, content)) => Error::new(ErrorClass::Syntax, format!("no row of digits; {problem}"))
-            .at_line(line)
-            .of_field("row", 0, content.as_bytes()),
+        Some((line, content)) => Error::new(ErrorClass::Syntax, format!("no row of digits; {problem}")).at_line(line).of_field(
+            "row",
+            0,
+            content.as_bytes(),
+        ),
         None if found < REGISTER_BYTES => Error::new(ErrorClass::Truncated, problem).at_offset(found as u64),
         None => Error::new(ErrorClass::Syntax, problem),
     }
@@ -201,10 +203,9 @@ fn register_of(HexDump { mut bytes, end }: HexDump<'_>) -> Result<[u8; REGISTER_
 
 /// Refuses bytes that no device sent.
 fn check_answer(bytes: &[u8; REGISTER_BYTES]) -> Result<()> {
-    for (value, problem) in [
-        (0, "every byte is 0: nothing was read from the device"),
-        (0xff, "every byte is 0xff: nothing answered on the bus"),
-    ] {
+    for (value, problem) in
+        [(0, "every byte is 0: nothing was read from the device"), (0xff, "every byte is 0xff: nothing answered on the bus")]
+    {
         if bytes.iter().all(|byte| *byte == value) {
             return Err(Error::new(ErrorClass::Value, problem).at_offset(0).hint(HINT));
         }
@@ -216,7 +217,8 @@ fn check_answer(bytes: &[u8; REGISTER_BYTES]) -> Result<()> {
 }
 
 /// How a register is obtained.
-const HINT: &str = "take /sys/kernel/debug/mmc0/mmc0:0001/ext_csd, `mmc extcsd read /dev/mmcblk0` or `mmc reg read extcsd all` of U-Boot";
+const HINT: &str =
+    "take /sys/kernel/debug/mmc0/mmc0:0001/ext_csd, `mmc extcsd read /dev/mmcblk0` or `mmc reg read extcsd all` of U-Boot";
 
 /// Whether the first bytes of a file are a register in one of the forms.
 pub fn is_ext_csd(head: &[u8]) -> bool {
@@ -242,8 +244,7 @@ pub fn fault_of_ext_csd(head: &[u8]) -> Option<Error> {
 fn is_register(bytes: &[u8; REGISTER_BYTES]) -> bool {
     let Ok((bytes, _)) = check_answer(bytes).and_then(|()| in_order(bytes)) else { return false };
     let [revision, structure, sets, sectors] =
-        [fields::EXT_CSD_REV, fields::CSD_STRUCTURE, fields::S_CMD_SET, fields::SEC_COUNT]
-            .map(|field| field.get(&bytes));
+        [fields::EXT_CSD_REV, fields::CSD_STRUCTURE, fields::S_CMD_SET, fields::SEC_COUNT].map(|field| field.get(&bytes));
     matches!(revision, 1..=9)
         && matches!(structure, 0..=2)
         && matches!(sets, 1..=31)
@@ -275,19 +276,15 @@ fn in_order(bytes: &[u8; REGISTER_BYTES]) -> Result<([u8; REGISTER_BYTES], Optio
     if let [sign] = &*signs {
         return Ok((*bytes, Some(format!("{sign}: the dump may be damaged"))));
     }
-    Err(Error::new(
-        ErrorClass::Value,
-        format!("{shown}: the bytes are damaged, in another order, or of something else"),
-    )
-    .at_offset(0)
-    .hint(HINT))
+    Err(Error::new(ErrorClass::Value, format!("{shown}: the bytes are damaged, in another order, or of something else"))
+        .at_offset(0)
+        .hint(HINT))
 }
 
 /// What contradicts that these bytes are a register in the order of the standard.
 fn order_signs(bytes: &[u8; REGISTER_BYTES]) -> Vec<String> {
     let [revision, structure, sets, sectors] =
-        [fields::EXT_CSD_REV, fields::CSD_STRUCTURE, fields::S_CMD_SET, fields::SEC_COUNT]
-            .map(|field| field.get(bytes));
+        [fields::EXT_CSD_REV, fields::CSD_STRUCTURE, fields::S_CMD_SET, fields::SEC_COUNT].map(|field| field.get(bytes));
     let is_reserved = |at| !FIELDS.iter().any(|field| field.range().contains(&at));
     let reserved = bytes.iter().enumerate().find(|(at, byte)| **byte != 0 && is_reserved(*at));
     let signs = [
@@ -320,9 +317,7 @@ fn read_sentences(text: &str) -> Result<Vec<FieldLine>> {
 
 /// Whether a text has the sentences of mmc-utils.
 fn has_sentences(text: &str) -> bool {
-    ["Extended CSD rev", "[EXT_CSD_", "[S_CMD_SET:", "[CACHE_SIZE", "[SEC_COUNT:"]
-        .iter()
-        .any(|mark| text.contains(mark))
+    ["Extended CSD rev", "[EXT_CSD_", "[S_CMD_SET:", "[CACHE_SIZE", "[SEC_COUNT:"].iter().any(|mark| text.contains(mark))
 }
 
 /// The field that has this name in mmc-utils.
@@ -340,8 +335,7 @@ fn field_by_name(name: &str) -> Option<RegisterField> {
 }
 
 fn sentence(content: &str) -> Result<Option<FieldLine>> {
-    let of =
-        |field: RegisterField, value: u64| number(field, value).map(|value| Some(FieldLine { field, value, line: 0 }));
+    let of = |field: RegisterField, value: u64| number(field, value).map(|value| Some(FieldLine { field, value, line: 0 }));
     if let Some(rest) = content.strip_prefix("Extended CSD rev 1.") {
         let digits = rest.split_whitespace().next().unwrap_or_default();
         let revision = digits.parse().map_err(|_| unreadable(fields::EXT_CSD_REV, digits))?;
@@ -354,8 +348,7 @@ fn sentence(content: &str) -> Result<Option<FieldLine>> {
         value.resize(width, 0);
         return Ok(is_field.then_some(FieldLine { field: fields::FIRMWARE_VERSION, value, line: 0 }));
     }
-    let Some((_, (inside, behind))) =
-        content.split_once('[').and_then(|(before, rest)| Some((before, rest.split_once(']')?)))
+    let Some((_, (inside, behind))) = content.split_once('[').and_then(|(before, rest)| Some((before, rest.split_once(']')?)))
     else {
         return Ok(None);
     };

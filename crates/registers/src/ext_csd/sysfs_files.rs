@@ -36,8 +36,7 @@ const PARTS: [CardFile; 7] = [
 ];
 
 /// Files with fields of `EXT_CSD`; `size` is the length of the disk in sectors.
-const OF_EXT_CSD: [&str; 7] =
-    ["rev", "life_time", "pre_eol_info", "fwrev", "raw_rpmb_size_mult", "rel_sectors", "size"];
+const OF_EXT_CSD: [&str; 7] = ["rev", "life_time", "pre_eol_info", "fwrev", "raw_rpmb_size_mult", "rel_sectors", "size"];
 
 const HINT: &str = "read the files of /sys/block/mmcblk0/device again";
 
@@ -124,18 +123,14 @@ impl CardRegisters {
     /// Whether the digits are a valid register: its checksum is right, or 0 because the host has left it out. If not, a note is added.
     fn is_whole(&mut self, name: &'static str, text: &str) -> Result<bool> {
         if text.len() != 32 {
-            return Err(Error::new(
-                ErrorClass::Truncated,
-                format!("has {} digits, but the register has 32", text.len()),
-            )
-            .of_field(name, 0, text.as_bytes())
-            .hint(HINT));
+            return Err(Error::new(ErrorClass::Truncated, format!("has {} digits, but the register has 32", text.len()))
+                .of_field(name, 0, text.as_bytes())
+                .hint(HINT));
         }
         let bytes = bytes_of(text).ok_or_else(|| unreadable(name, text, "is no row of hexadecimal digits"))?;
-        for (value, problem) in [
-            (0, "every byte is 0: nothing was read from the device"),
-            (0xff, "every byte is 0xff: nothing answered on the bus"),
-        ] {
+        for (value, problem) in
+            [(0, "every byte is 0: nothing was read from the device"), (0xff, "every byte is 0xff: nothing answered on the bus")]
+        {
             if bytes.iter().all(|byte| *byte == value) {
                 return Err(unreadable(name, text, problem));
             }

@@ -4,8 +4,8 @@ use super::fields::FIELDS;
 use super::forms::DescriptorValue;
 use super::{NEWEST, UfsDescriptors, format_value};
 use crate::report::{
-    DerivedSetting, FactCollector, FieldRow, RegisterCapacity, RegisterFact, RegisterReport, RegisterValue,
-    end_of_life, life_used, size, yes_or_no,
+    DerivedSetting, FactCollector, FieldRow, RegisterCapacity, RegisterFact, RegisterReport, RegisterValue, end_of_life,
+    life_used, size, yes_or_no,
 };
 
 /// Bit of `WriteBooster` in `dExtendedUFSFeaturesSupport`.
@@ -18,10 +18,8 @@ impl UfsDescriptors {
     pub fn report(&self) -> RegisterReport {
         let mut notes: Vec<_> = self.order.clone().into_iter().collect();
         match self.version() {
-            Some((major, _)) if major > NEWEST => notes.push(format!(
-                "{}: fields beyond those of UFS {NEWEST} are not known",
-                self.field_with_value("wSpecVersion")
-            )),
+            Some((major, _)) if major > NEWEST => notes
+                .push(format!("{}: fields beyond those of UFS {NEWEST} are not known", self.field_with_value("wSpecVersion"))),
             Some(_) => {}
             None => {
                 notes.push("wSpecVersion is not given: the fields are read as those of UFS 3.1".to_owned());
@@ -217,10 +215,7 @@ fn capacity(descriptors: &UfsDescriptors) -> Option<RegisterCapacity> {
         return Some(RegisterCapacity { bytes, from });
     }
     let raw = descriptors.number("qTotalRawDeviceCapacity").filter(|sectors| *sectors > 0)?;
-    Some(RegisterCapacity {
-        bytes: raw.checked_mul(512)?,
-        from: descriptors.field_with_value("qTotalRawDeviceCapacity"),
-    })
+    Some(RegisterCapacity { bytes: raw.checked_mul(512)?, from: descriptors.field_with_value("qTotalRawDeviceCapacity") })
 }
 
 /// The queue depth of the device, and the fields from which it was read.

@@ -188,12 +188,9 @@ fn value(field: &'static DescriptorField, text: &str) -> Result<Option<Descripto
         text => number(text).ok_or_else(|| unreadable(field.name, text))?,
     };
     if field.bytes < 8 && value >> (8 * field.bytes) != 0 {
-        return Err(Error::new(
-            ErrorClass::Value,
-            format!("does not fit into the {} byte(s) of the field", field.bytes),
-        )
-        .of_field(field.name, 0, text.as_bytes())
-        .hint("read the descriptor again"));
+        return Err(Error::new(ErrorClass::Value, format!("does not fit into the {} byte(s) of the field", field.bytes))
+            .of_field(field.name, 0, text.as_bytes())
+            .hint("read the descriptor again"));
     }
     Ok(Some(DescriptorValue::Number(value)))
 }

@@ -77,11 +77,8 @@ impl UfsDescriptors {
                 Some(line) => format!("{}:{line}", path.display()),
                 None => path.display().to_string(),
             });
-            let problem = format!(
-                "contradicts {}, which {} has",
-                format_value(other),
-                place.as_deref().unwrap_or("another file")
-            );
+            let problem =
+                format!("contradicts {}, which {} has", format_value(other), place.as_deref().unwrap_or("another file"));
             let error = Error::new(ErrorClass::Value, problem)
                 .in_file(path)
                 .of_field(found.field.name, 0, format_value(&found.value).as_bytes())
@@ -180,10 +177,8 @@ impl UfsDescriptors {
 }
 
 /// Fields that are checked for impossible values.
-const IMPOSSIBLE: [&str; 6] = [
-    "wSpecVersion", "bLogicalBlockSize", "qTotalRawDeviceCapacity", "bPreEOLInfo", "bDeviceLifeTimeEstA",
-    "bDeviceLifeTimeEstB",
-];
+const IMPOSSIBLE: [&str; 6] =
+    ["wSpecVersion", "bLogicalBlockSize", "qTotalRawDeviceCapacity", "bPreEOLInfo", "bDeviceLifeTimeEstA", "bDeviceLifeTimeEstB"];
 
 /// The reason why a value is impossible; `None` if it is possible.
 fn impossible(name: &str, value: u64) -> Option<&'static str> {

@@ -72,7 +72,9 @@ fn a_damaged_row_is_named_with_its_line() {
 
 #[test]
 fn sentences_that_contradict_each_other_are_refused_with_their_line() {
-    let said = refused(b"  Extended CSD rev 1.8 (MMC 5.1)\nSector Count [SEC_COUNT: 0x00e90000]\nSector Count [SEC_COUNT: 0x00e90001]\n");
+    let said = refused(
+        b"  Extended CSD rev 1.8 (MMC 5.1)\nSector Count [SEC_COUNT: 0x00e90000]\nSector Count [SEC_COUNT: 0x00e90001]\n",
+    );
     assert!(said.contains("dump:3") && said.contains("SEC_COUNT") && said.contains("0x00e90000"), "{said}");
     let wide = refused(b"  Extended CSD rev 1.8 (MMC 5.1)\nBackground operations support [BKOPS_SUPPORT: 0x101]\n");
     assert!(wide.contains("dump:2") && wide.contains("BKOPS_SUPPORT"), "{wide}");
@@ -82,8 +84,7 @@ fn sentences_that_contradict_each_other_are_refused_with_their_line() {
 
 #[test]
 fn the_summary_of_u_boot_is_refused_by_name() {
-    let said =
-        refused(b"Device: FSL_SDHC\nManufacturer ID: 15\nBus Speed: 52000000\nHigh Capacity: Yes\nCapacity: 7.3 GiB\n");
+    let said = refused(b"Device: FSL_SDHC\nManufacturer ID: 15\nBus Speed: 52000000\nHigh Capacity: Yes\nCapacity: 7.3 GiB\n");
     assert!(said.contains("mmc info"), "{said}");
 }
 

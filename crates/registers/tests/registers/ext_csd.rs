@@ -73,10 +73,7 @@ fn the_sentences_of_mmc_utils_give_only_what_they_name() {
                 eMMC Life Time Estimation A [EXT_CSD_DEVICE_LIFE_TIME_EST_TYP_A]: 0x0b\n";
     let report = read_one(text.as_bytes()).unwrap();
     assert_eq!(fact(&report, "capacity"), "7,456 MB (15,269,888 sectors of 512 bytes)");
-    assert_eq!(
-        (fact(&report, "volatile cache"), fact(&report, "command queue")),
-        ("8 MB".into(), "16 commands".into())
-    );
+    assert_eq!((fact(&report, "volatile cache"), fact(&report, "command queue")), ("8 MB".into(), "16 commands".into()));
     assert_eq!(fact(&report, "firmware"), "AB01");
     assert_eq!(fact(&report, "life used, type A (mostly SLC)"), "beyond the estimated life");
     assert_eq!(fact(&report, "life used, type B (mostly MLC, TLC)"), "");
@@ -104,11 +101,7 @@ fn the_base_preset_follows_from_revision_and_cache() {
 fn fields_that_a_revision_does_not_have_are_named_and_left_out() {
     let report = with(&[(fields::EXT_CSD_REV, 5)]);
     assert_eq!((fact(&report, "volatile cache"), setting(&report, "cache.size_kb")), (String::new(), None));
-    assert!(
-        report.notes.iter().any(|note| note.contains("CACHE_SIZE") && note.contains("revision 5")),
-        "{:?}",
-        report.notes
-    );
+    assert!(report.notes.iter().any(|note| note.contains("CACHE_SIZE") && note.contains("revision 5")), "{:?}", report.notes);
     assert_eq!(setting(&report, "controller.queue_depth").as_deref(), Some("1"));
 }
 
@@ -159,11 +152,7 @@ fn a_register_in_another_order_of_its_bytes_is_turned_with_a_note() {
         for (form, text) in forms(&turned) {
             assert!(is_ext_csd(&text), "{form} in words of {size}");
             let report = read_one(&text).unwrap();
-            assert_eq!(
-                (&report.facts, &report.fields),
-                (&expected.facts, &expected.fields),
-                "{form} in words of {size}"
-            );
+            assert_eq!((&report.facts, &report.fields), (&expected.facts, &expected.fields), "{form} in words of {size}");
             assert!(has_note(&report, "the register was turned"), "{form} in words of {size}: {:?}", report.notes);
         }
     }

@@ -64,8 +64,7 @@ fn starred(bytes: &[u8], offset: impl Fn(usize) -> String, row: impl Fn(&[u8]) -
 pub fn forms(bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let rows = |size: usize| bytes.chunks(size).enumerate().map(move |(row, part)| (row * size, part));
     let u_boot: String = rows(10).map(|(at, part)| format!("{at:03}: {}\n", columns(part))).collect();
-    let md: String =
-        rows(16).map(|(at, part)| format!("{:08x}: {}    ab..\n", 0x4000_0000 + at, words(part, 4))).collect();
+    let md: String = rows(16).map(|(at, part)| format!("{:08x}: {}    ab..\n", 0x4000_0000 + at, words(part, 4))).collect();
     let esp: String = rows(32).map(|(_, part)| words(part, 4) + "\n").collect();
     let xxd: String = rows(16)
         .map(|(at, part)| {
@@ -83,8 +82,7 @@ pub fn forms(bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
         ("debugfs, folded", folded.into_bytes()),
         (
             "U-Boot",
-            format!("=> mmc dev 1\nManufacturer ID: 15\nOEM: 100\n=> mmc reg read extcsd all\n{u_boot}=> \n")
-                .into_bytes(),
+            format!("=> mmc dev 1\nManufacturer ID: 15\nOEM: 100\n=> mmc reg read extcsd all\n{u_boot}=> \n").into_bytes(),
         ),
         ("U-Boot md", format!("=> md 0x40000000 80\n{md}").into_bytes()),
         ("esp-idf", esp.into_bytes()),
@@ -122,8 +120,7 @@ pub fn has_note(report: &RegisterReport, part: &str) -> bool {
 
 /// Bytes in each form that shows them as a whole.
 pub fn hex_forms(bytes: &[u8]) -> [(&'static str, Vec<u8>); 4] {
-    let rows: String =
-        bytes.chunks(16).enumerate().map(|(row, part)| format!("{:04x}: {}\n", 16 * row, columns(part))).collect();
+    let rows: String = bytes.chunks(16).enumerate().map(|(row, part)| format!("{:04x}: {}\n", 16 * row, columns(part))).collect();
     [
         ("raw", bytes.to_vec()),
         ("a run of digits", (hex(bytes) + "\n").into_bytes()),

@@ -119,8 +119,7 @@ fn ufs_utils_gives_the_same_values() {
 #[test]
 fn a_device_without_write_booster_has_none_in_its_preset() {
     let report =
-        read_one(b"device_descriptor/ext_feature_sup:0x00000000\ndevice_descriptor/specification_version:0x0300\n")
-            .unwrap();
+        read_one(b"device_descriptor/ext_feature_sup:0x00000000\ndevice_descriptor/specification_version:0x0300\n").unwrap();
     assert_eq!((fact(&report, "WriteBooster").as_str(), report.slc.as_ref()), ("none", None));
     assert_eq!(setting(&report, "slc.mode").as_deref(), Some("\"off\""));
     assert_eq!(report.capacity, None);
@@ -156,8 +155,7 @@ fn contradictions_and_impossible_values_are_named_with_their_place() {
             assert!(error.to_string().contains(part), "{error} names {part}");
         }
     }
-    let zeros: Vec<_> =
-        FILES.iter().filter(|(_, text)| text.starts_with("0x")).map(|(path, _)| (*path, "0x00")).collect();
+    let zeros: Vec<_> = FILES.iter().filter(|(_, text)| text.starts_with("0x")).map(|(path, _)| (*path, "0x00")).collect();
     assert!(tree(&zeros).unwrap_err().to_string().contains("every value is 0"));
 }
 
@@ -213,8 +211,7 @@ fn words_that_are_printed_as_the_processor_loads_them_are_turned_together() {
 #[test]
 fn every_version_of_the_standard_is_read_in_both_orders_and_no_other_is() {
     let known = [0x100, 0x110, 0x200, 0x210, 0x220, 0x300, 0x310, 0x400, 0x410, 0x500_u16];
-    let standard =
-        |version: u16| read_one(format!("wSpecVersion = {version:#x}\n").as_bytes()).map(|report| report.standard);
+    let standard = |version: u16| read_one(format!("wSpecVersion = {version:#x}\n").as_bytes()).map(|report| report.standard);
     for version in known {
         let expected = format!("UFS {}.{}", version >> 8, version >> 4 & 0xf);
         assert_eq!(standard(version).unwrap(), expected);
@@ -248,11 +245,7 @@ fn raw_descriptors_are_read_in_each_form() {
     for (form, text) in hex_forms(&all) {
         assert!(is_ufs(&text), "{form}");
         let report = read_one(&text).unwrap_or_else(|error| panic!("{form}: {error}"));
-        assert_eq!(
-            (report.standard.as_str(), report.capacity.as_ref().unwrap().bytes),
-            ("UFS 3.1", 0x003b_9000 << 12),
-            "{form}"
-        );
+        assert_eq!((report.standard.as_str(), report.capacity.as_ref().unwrap().bytes), ("UFS 3.1", 0x003b_9000 << 12), "{form}");
         assert_eq!(fact(&report, "manufacturer"), "0x01ad, SK hynix");
         assert_eq!(fact(&report, "life used, type B (mostly MLC, TLC)"), "beyond the estimated life");
         assert_eq!(value(&report, "qTotalRawDeviceCapacity"), Some(RegisterValue::Number(0x0ee6_4000)));

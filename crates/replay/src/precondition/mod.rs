@@ -22,9 +22,7 @@ pub use self::phone_use::PhoneUse;
 const HIBERNATION: Nanos = Nanos(3_600_000_000_000);
 
 /// Makes the device that the options describe, or reads it from the store if it has been made before.
-pub(crate) fn precondition(
-    config: &DeviceConfig, options: &ReplayOptions, store: Option<&ImageStore>,
-) -> Result<Device> {
+pub(crate) fn precondition(config: &DeviceConfig, options: &ReplayOptions, store: Option<&ImageStore>) -> Result<Device> {
     if options.precondition == Precondition::None {
         return Ok(Device::new(config));
     }
@@ -164,12 +162,10 @@ impl Precondition {
             Self::Sequential(share) | Self::Random(share) if !(0.0..=100.0).contains(share) => {
                 Err(bad(format!("{share} % of the capacity cannot be filled"), "give 0 to 100 %"))
             }
-            Self::SteadyState { most_capacities } if !(*most_capacities > 0.0 && *most_capacities <= 1000.0) => {
-                Err(bad(
-                    format!("a limit of {most_capacities} capacities is impossible"),
-                    "give more than 0, and at most 1000 times the capacity",
-                ))
-            }
+            Self::SteadyState { most_capacities } if !(*most_capacities > 0.0 && *most_capacities <= 1000.0) => Err(bad(
+                format!("a limit of {most_capacities} capacities is impossible"),
+                "give more than 0, and at most 1000 times the capacity",
+            )),
             Self::None | Self::Sequential(_) | Self::Random(_) | Self::SteadyState { .. } => Ok(()),
             Self::Used(usage) => usage.check(),
         }
@@ -183,9 +179,9 @@ impl FromStr for Precondition {
         let (word, amount) = text.split_once(':').map_or((text, None), |(word, amount)| (word, Some(amount)));
         let number = |default: f64, example: &str| match amount {
             None => Ok(default),
-            Some(amount) => amount
-                .parse()
-                .map_err(|_| bad(format!("`{amount}` is not a number"), &format!("write it as `{word}:{example}`"))),
+            Some(amount) => {
+                amount.parse().map_err(|_| bad(format!("`{amount}` is not a number"), &format!("write it as `{word}:{example}`")))
+            }
         };
         let found = match (word, amount) {
             ("none", None) => Self::None,

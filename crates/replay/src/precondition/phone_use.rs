@@ -15,8 +15,7 @@ use super::bad;
 /// Units of time, in days.
 const DAYS: [(&str, f64); 4] = [("mo", 365.0 / 12.0), ("y", 365.0), ("w", 7.0), ("d", 1.0)];
 /// Units of size, in bytes.
-const BYTES: [(&str, f64); 4] =
-    [("KB", 1024.0), ("MB", 1_048_576.0), ("GB", 1_073_741_824.0), ("TB", 1_099_511_627_776.0)];
+const BYTES: [(&str, f64); 4] = [("KB", 1024.0), ("MB", 1_048_576.0), ("GB", 1_073_741_824.0), ("TB", 1_099_511_627_776.0)];
 /// The largest age and daily volume that are accepted; more is regarded as a typing error.
 const MOST_DAYS: f64 = 100.0 * 365.0;
 const MOST_DAILY: f64 = 100.0 * 1_099_511_627_776.0;
@@ -187,10 +186,7 @@ impl FileExtentPool {
 /// Errors: if the device is zoned, stops on the way, or would be worn out before the end.
 pub(super) fn live(age: &mut AgingDevice, usage: &PhoneUse) -> Result<()> {
     if age.device().zones().next().is_some() {
-        return Err(bad(
-            "a zoned device is not overwritten in place".into(),
-            "take sequential:PCT, or age it by a trace",
-        ));
+        return Err(bad("a zoned device is not overwritten in place".into(), "take sequential:PCT, or age it by a trace"));
     }
     let chunk = age.chunk();
     let (count, unit_bytes) = (age.units() / chunk, f64::from(age.device().geometry().unit_bytes));

@@ -131,8 +131,7 @@ impl WaitTimes {
     pub(super) fn new(measure: &RunMeasurement) -> Self {
         let [read, write] = measure.timed();
         let requests = (read.count + write.count).max(1) as f64;
-        let [queue_ms, controller_ms, bus_ms, array_ms, gc_ms, wake_up_ms] =
-            measure.waits().map(|ns| ns as f64 / requests / 1e6);
+        let [queue_ms, controller_ms, bus_ms, array_ms, gc_ms, wake_up_ms] = measure.waits().map(|ns| ns as f64 / requests / 1e6);
         Self { queue_ms, controller_ms, bus_ms, array_ms, gc_ms, wake_up_ms }
     }
 }
@@ -152,8 +151,7 @@ impl ResponsePercentileRow {
     /// These percentiles (percent, ascending) of each operation that occurs.
     pub(super) fn all(measure: &RunMeasurement, percentiles: &[f64]) -> Vec<Self> {
         let [read, write] = measure.timed();
-        let kinds: [(&'static str, &[&OperationTotals]); 3] =
-            [("all", &[read, write]), ("read", &[read]), ("write", &[write])];
+        let kinds: [(&'static str, &[&OperationTotals]); 3] = [("all", &[read, write]), ("read", &[read]), ("write", &[write])];
         let mut rows = Vec::new();
         for (op, kinds) in kinds {
             let times = OperationTotals::response_percentiles(kinds, percentiles).unwrap_or_default();
@@ -248,9 +246,7 @@ pub struct RecordedComparison {
 }
 
 impl RecordedComparison {
-    pub(super) fn new(
-        measure: &RunMeasurement, recorded: &RecordedTotals, options: &ReplayOptions, mode: ReplayMode,
-    ) -> Self {
+    pub(super) fn new(measure: &RunMeasurement, recorded: &RecordedTotals, options: &ReplayOptions, mode: ReplayMode) -> Self {
         let as_recorded = mode != ReplayMode::BackToBack && options.rate == crate::RateFactor::default();
         let all = measure.timed();
         let kinds = [&all[..], &all[..1], &all[1..]];
@@ -262,9 +258,7 @@ impl RecordedComparison {
         let p99 = |i, times| simulated(i, times, |times| times.p99_ms);
         Self {
             response: of_operations(|i| time(was[i].response_ms, mean(i, OperationTotals::response), as_recorded)),
-            response_p99: of_operations(|i| {
-                time(was[i].response_p99_ms, p99(i, OperationTotals::response), as_recorded)
-            }),
+            response_p99: of_operations(|i| time(was[i].response_p99_ms, p99(i, OperationTotals::response), as_recorded)),
             service: of_operations(|i| time(was[i].service_ms, mean(i, OperationTotals::service), as_recorded)),
             no_wait: of_operations(|i| {
                 let simulated_pct = any(kinds[i]).then_some(measure.no_wait_pct()[i]);

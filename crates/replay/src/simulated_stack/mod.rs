@@ -17,8 +17,8 @@ use std::ops::{Index, IndexMut};
 
 use emmclab_device::{CommandFlags, DeviceCommand, LatencyBreakdown, Observer, RequestCompleted};
 use emmclab_layers::{
-    BackgroundDecision, CommandPlan, DeferReason, HostRequest, InFlightRequests, Layer, MemoryCopy, PlanBuffers,
-    PlanCommand, PlanStep, RequestDecision,
+    BackgroundDecision, CommandPlan, DeferReason, HostRequest, InFlightRequests, Layer, MemoryCopy, PlanBuffers, PlanCommand,
+    PlanStep, RequestDecision,
 };
 use emmclab_trace::{BlockNote, Nanos, Op, Result, SECTOR_BYTES};
 

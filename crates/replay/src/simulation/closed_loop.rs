@@ -86,9 +86,7 @@ impl ClosedLoop {
 
 impl Simulation {
     /// Submits a request at time `at`; returns false once a device has stopped.
-    fn submit<O: Observer>(
-        &mut self, at: Nanos, request: &Request, notes: &[BlockNote], observer: &mut O,
-    ) -> Result<bool> {
+    fn submit<O: Observer>(&mut self, at: Nanos, request: &Request, notes: &[BlockNote], observer: &mut O) -> Result<bool> {
         let command = self.commands.command(request, at)?;
         let notes = if self.engine.reads_notes() { notes } else { &[] };
         self.engine.submit(&command, notes, &mut (&mut self.measure, observer))

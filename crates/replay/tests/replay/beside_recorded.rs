@@ -87,9 +87,7 @@ fn without_recorded_times_nothing_is_put_beside_the_simulated_ones() {
 fn a_run_at_another_pace_than_the_recording_has_no_error() {
     let requests = [request(Op::Write, 0, Some(0), Some(900)), request(Op::Write, 5_000, Some(5_000), Some(5_900))];
     let twice = ReplayOptions { rate: RateFactor::new(2.0).unwrap(), ..in_mode(ReplayMode::Open) };
-    for (options, comparable) in
-        [(in_mode(ReplayMode::Open), true), (in_mode(ReplayMode::BackToBack), false), (twice, false)]
-    {
+    for (options, comparable) in [(in_mode(ReplayMode::Open), true), (in_mode(ReplayMode::BackToBack), false), (twice, false)] {
         let beside = run(&device(), &options, &requests).recorded.response.all;
         assert_eq!((beside.recorded_ms, beside.error_pct.is_some()), (Some(0.9), comparable), "{options:?}");
     }
@@ -105,10 +103,7 @@ fn the_request_at_which_a_device_stops_is_neither_recorded_nor_simulated() {
     .unwrap();
     // The response of request i is i us.
     let requests: Vec<_> = (0..1_000)
-        .map(|i| Request {
-            sector: Sector(i as u64 % 16 * 8),
-            ..request(Op::Write, i * 2_000, Some(i * 2_000), Some(i * 2_001))
-        })
+        .map(|i| Request { sector: Sector(i as u64 % 16 * 8), ..request(Op::Write, i * 2_000, Some(i * 2_000), Some(i * 2_001)) })
         .collect();
     let result = run(&config, &in_mode(ReplayMode::Open), &requests);
     let count = result.requests.total as f64;

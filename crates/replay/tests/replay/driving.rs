@@ -6,8 +6,7 @@ use std::io::Write;
 use crate::common::{Reported, parts_ms};
 use emmclab_device::{DeviceConfig, NullObserver};
 use emmclab_replay::{
-    ComputeCost, ImageStore, Precondition, RateFactor, ReplayMode, ReplayOptions, RequestRows, Simulation,
-    SimulationResult,
+    ComputeCost, ImageStore, Precondition, RateFactor, ReplayMode, ReplayOptions, RequestRows, Simulation, SimulationResult,
 };
 use emmclab_trace::{Nanos, Op, Request, Sector, TraceInput};
 
@@ -30,9 +29,7 @@ fn config() -> DeviceConfig {
 
 fn small() -> DeviceConfig {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
-    config
-        .set_all(&[("geometry.block_groups.0.pages_per_block", "16"), ("geometry.block_groups.0.blocks", "64")])
-        .unwrap();
+    config.set_all(&[("geometry.block_groups.0.pages_per_block", "16"), ("geometry.block_groups.0.blocks", "64")]).unwrap();
     config
 }
 
@@ -63,11 +60,8 @@ fn open_loop_keeps_recorded_times_scaled_and_moved() {
     assert_eq!(arrivals, [0, 200, 1000]);
     assert!((result.response.mean_response_ms - 1.6).abs() < 1e-12);
     assert_eq!(result.response.all().mean_ms, result.response.mean_response_ms);
-    let options = ReplayOptions {
-        rate: RateFactor::new(2.0).unwrap(),
-        start_offset: Nanos::from_micros(50),
-        ..Default::default()
-    };
+    let options =
+        ReplayOptions { rate: RateFactor::new(2.0).unwrap(), start_offset: Nanos::from_micros(50), ..Default::default() };
     assert_eq!(run(&config(), &options, &requests).1, [50, 150, 550]);
     assert!(RateFactor::new(0.0).is_err() && RateFactor::new(f64::NAN).is_err());
 }
@@ -155,11 +149,8 @@ fn parts_of_waf_and_of_the_response_time_add_up() {
 fn the_same_input_gives_the_same_result_and_options_count() {
     let config = small();
     let run_once = |seed| {
-        let options = ReplayOptions {
-            precondition: Precondition::SteadyState { most_capacities: 4.0 },
-            seed,
-            ..Default::default()
-        };
+        let options =
+            ReplayOptions { precondition: Precondition::SteadyState { most_capacities: 4.0 }, seed, ..Default::default() };
         let requests: Vec<_> = (0..2000).map(|i| recorded(i * 500, i * 500 + 1, (i * 31 % 3800) as u64)).collect();
         let mut result = run(&config, &options, &requests).0;
         result.computing = ComputeCost::default();

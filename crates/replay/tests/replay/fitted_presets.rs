@@ -33,10 +33,8 @@ fn the_card_of_advil_stays_within_ten_percent_in_all_figures() {
 
 #[test]
 fn the_cached_emmc_51_meets_the_four_write_rates_and_the_flush() {
-    let off_by_reads = [
-        "sequential reads, FUA on", "random reads, 4 KB, FUA on", "sequential reads, FUA off",
-        "random reads, 4 KB, FUA off",
-    ];
+    let off_by_reads =
+        ["sequential reads, FUA on", "random reads, 4 KB, FUA on", "sequential reads, FUA off", "random reads, 4 KB, FUA off"];
     // The commands of another device of the class than the rates.
     let of_the_other = ["a write, 4 KB", "both, 4 KB", "a reliable write, 4 KB"];
     assert_eq!(off("emmc51-cache"), [&off_by_reads[..], &of_the_other].concat());
@@ -152,8 +150,7 @@ fn close(found: f64, expected: f64, within: f64) {
 
 #[test]
 fn mean_response_and_utilisation_two_way() {
-    for (preset, response, utilisation) in
-        [("iiswc15-4ps", 3.75, 1.0), ("iiswc15-8ps", 2.10, 0.779), ("iiswc15-hps", 2.01, 1.0)]
+    for (preset, response, utilisation) in [("iiswc15-4ps", 3.75, 1.0), ("iiswc15-8ps", 2.10, 0.779), ("iiswc15-hps", 2.01, 1.0)]
     {
         let Some(result) = messaging(preset, &[]) else { return };
         close(result.response.mean_response_ms, response, 0.02);
@@ -163,8 +160,7 @@ fn mean_response_and_utilisation_two_way() {
 
 #[test]
 fn mean_response_and_utilisation_eight_way() {
-    for (preset, response, utilisation) in
-        [("iiswc15-4ps", 1.53, 1.0), ("iiswc15-8ps", 1.46, 0.779), ("iiswc15-hps", 1.40, 1.0)]
+    for (preset, response, utilisation) in [("iiswc15-4ps", 1.53, 1.0), ("iiswc15-8ps", 1.46, 0.779), ("iiswc15-hps", 1.40, 1.0)]
     {
         let Some(result) = messaging(preset, &[("timing.parallelism", "both")]) else { return };
         close(result.response.mean_response_ms, response, 0.02);

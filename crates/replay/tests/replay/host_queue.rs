@@ -46,9 +46,7 @@ fn a_pack_pays_one_overhead_and_one_header_and_ends_as_one() {
     assert_eq!((host.commands, host.packs, host.packed_requests), (2, 1, 8));
     assert_eq!(host.packs_by_entries[8], 1);
     // The first write goes alone, the others in one command.
-    assert!(
-        reported[1..].iter().all(|event| event.complete == reported[8].complete && event.start == reported[1].start)
-    );
+    assert!(reported[1..].iter().all(|event| event.complete == reported[8].complete && event.start == reported[1].start));
     let last = |reported: &[RequestCompleted]| reported.last().unwrap().complete;
     let header_ns = 512 * 1000 / 52;
     let (_, reported_alone) = run(&config(&[]), &burst(9));
@@ -70,12 +68,8 @@ fn packed_reads_share_the_overhead_and_the_way_out() {
 
 #[test]
 fn merged_requests_complete_with_the_one_that_took_them() {
-    let requests = [
-        request(0, Op::Write, 100, 4),
-        request(1, Op::Write, 0, 4),
-        request(2, Op::Write, 200, 4),
-        request(3, Op::Write, 4, 4),
-    ];
+    let requests =
+        [request(0, Op::Write, 100, 4), request(1, Op::Write, 0, 4), request(2, Op::Write, 200, 4), request(3, Op::Write, 4, 4)];
     let (result, reported) = run(&config(&[("host.merge_max_kb", "512")]), &requests);
     let host = result.host.unwrap();
     assert_eq!((host.commands, host.merged, host.largest_command_bytes), (3, 1, 8192));
@@ -118,10 +112,8 @@ fn the_flags_of_a_request_reach_the_cache() {
 
 #[test]
 fn closed_loop_waits_for_what_the_host_still_holds() {
-    let recorded = |at: i64, end: i64, kb: u64| Request {
-        complete: Some(Nanos::from_micros(end)),
-        ..request(at, Op::Write, kb, 4)
-    };
+    let recorded =
+        |at: i64, end: i64, kb: u64| Request { complete: Some(Nanos::from_micros(end)), ..request(at, Op::Write, kb, 4) };
     let requests = [recorded(0, 100, 0), recorded(10, 100, 8), recorded(500, 600, 16)];
     let config = config(&[("host.packed_writes", "8")]);
     let options = ReplayOptions { mode: emmclab_replay::ReplayMode::Closed, ..ReplayOptions::default() };

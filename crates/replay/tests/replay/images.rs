@@ -36,8 +36,7 @@ fn outcome(options: &ReplayOptions, store: Option<&ImageStore>) -> Vec<u8> {
 fn preconditioning_can_be_interrupted_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let store = ImageStore::open(folder.path()).unwrap();
-    let options =
-        ReplayOptions { precondition: Precondition::SteadyState { most_capacities: 1000.0 }, ..Default::default() };
+    let options = ReplayOptions { precondition: Precondition::SteadyState { most_capacities: 1000.0 }, ..Default::default() };
     let error = interruptible(|| true, || Simulation::new(&small(), &options, Some(&store)).err()).unwrap();
     assert_eq!(error.kind(), ErrorClass::Interrupted);
     assert!(files(folder.path()).is_empty());

@@ -68,9 +68,7 @@ fn queued(settings: &[(&str, &str)]) -> DeviceConfig {
     config
 }
 
-fn reported(
-    config: &DeviceConfig, layers: &[LayerConfig], requests: &[Request],
-) -> (SimulationResult, Vec<RequestCompleted>) {
+fn reported(config: &DeviceConfig, layers: &[LayerConfig], requests: &[Request]) -> (SimulationResult, Vec<RequestCompleted>) {
     let options = ReplayOptions { check: true, ..ReplayOptions::default() };
     completed(Simulation::new(config, &options, None).unwrap().with_layers(layers, None).unwrap(), requests)
 }
@@ -86,8 +84,7 @@ fn pass_through_leaves_the_host_s_queue_as_it_is() {
     assert_eq!(through.host, bare.host);
     // Layers report in order of completion.
     below.sort_by_key(|event| event.arrival);
-    let times =
-        |reported: &[RequestCompleted]| reported.iter().map(|event| (event.sector, event.complete)).collect::<Vec<_>>();
+    let times = |reported: &[RequestCompleted]| reported.iter().map(|event| (event.sector, event.complete)).collect::<Vec<_>>();
     assert_eq!(times(&below), times(&alone));
 }
 
@@ -150,8 +147,7 @@ fn the_same_input_gives_the_same_result() {
 #[test]
 fn logged_writes_take_what_the_second_device_takes() {
     let options = ReplayOptions { mode: ReplayMode::BackToBack, ..ReplayOptions::default() };
-    let writes: Vec<_> =
-        (0..500_u64).map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 7919 * 8 % (1 << 20)), 8)).collect();
+    let writes: Vec<_> = (0..500_u64).map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 7919 * 8 % (1 << 20)), 8)).collect();
     let pass = ReplayOptions { first_writes: 3, ..options.clone() };
     let first = run(&[LayerConfig::named("pass-through")], false, &pass, &writes).first_writes;
     assert_eq!(first, [0, 1, 2].map(|i: usize| (writes[i].sector.0, 8)));
@@ -187,12 +183,10 @@ fn the_mover_uses_pauses_and_holds_requests_where_there_are_none() {
 
 #[test]
 fn draining_is_timed_and_changes_nothing_before_it() {
-    let writes: Vec<_> =
-        (0..9_000_u64).map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 7919 * 8 % (1 << 20)), 8)).collect();
+    let writes: Vec<_> = (0..9_000_u64).map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 7919 * 8 % (1 << 20)), 8)).collect();
     let plain = ReplayOptions { mode: ReplayMode::BackToBack, ..ReplayOptions::default() };
     let drain = ReplayOptions { drain: true, ..plain.clone() };
-    let stacked =
-        |name: &str| vec![LayerConfig::named(name).with("reserved", "16MB").with("second_device", "true"), advil()];
+    let stacked = |name: &str| vec![LayerConfig::named(name).with("reserved", "16MB").with("second_device", "true"), advil()];
     for stack in [stacked("advil"), stacked("ressd")] {
         let (without, with) = (run(&stack, true, &plain, &writes), run(&stack, true, &drain, &writes));
         assert_eq!(without.run.drain_s, None);

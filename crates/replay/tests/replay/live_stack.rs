@@ -32,8 +32,7 @@ fn devices() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
 
 /// Advil or ReSSD on a small reserved area, from which the data comes back after a cut.
 fn recovering(name: &str) -> LayerConfig {
-    let small =
-        LayerConfig::named(name).with("recovery", "true").with("reserved", "512 KB").with("clustered_block", "32 KB");
+    let small = LayerConfig::named(name).with("recovery", "true").with("reserved", "512 KB").with("clustered_block", "32 KB");
     if name == "advil" { small.with("clustered_page", "16 KB") } else { small }
 }
 

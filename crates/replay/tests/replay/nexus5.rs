@@ -119,8 +119,7 @@ fn planes(count: u32) -> [(&'static str, &'static str); 3] {
     [("geometry.dies_per_chip", dies), ("geometry.planes_per_die", planes), ("allocation.chunk_kb", "1")]
 }
 
-const PACKED: [(&str, &str); 3] =
-    [("host.packed_writes", "63"), ("host.packed_reads", "63"), ("host.packed_max_kb", "16384")];
+const PACKED: [(&str, &str); 3] = [("host.packed_writes", "63"), ("host.packed_reads", "63"), ("host.packed_max_kb", "16384")];
 
 #[test]
 fn throughput_rises_with_the_size_and_packing_never_slows() {
@@ -133,9 +132,7 @@ fn throughput_rises_with_the_size_and_packing_never_slows() {
         for power in 2..=14 {
             let kb = 1 << power;
             let rates = [&one[..], &packed, &shared, &queued, &[], &PACKED].map(|settings| rate(settings, op, kb));
-            println!(
-                "{op:?} {kb} KB: {rates:.2?} MB/s: one plane, packed, in shared pages, all at once; the preset, packed"
-            );
+            println!("{op:?} {kb} KB: {rates:.2?} MB/s: one plane, packed, in shared pages, all at once; the preset, packed");
             assert!(rates[1] >= rates[0] * 0.999 && rates[2] >= rates[1] * 0.999, "packing never slows");
             assert!(rates[5] >= rates[4] * 0.999, "packing never slows");
             // Neither packing nor a full queue makes long writes fast where the flash does one thing at a time: at most, the
@@ -187,9 +184,7 @@ fn parallel_planes_explain_the_published_rates_of_long_writes() {
 /// What the phone itself did, driver to completion, in ms: percentile `pct` of the writes of a size, packed or single.
 fn on_the_phone(requests: &[Request], kb: std::ops::RangeInclusive<u32>, packed: bool, pct: usize) -> f64 {
     let asked = |request: &&Request| {
-        request.op == Op::Write
-            && kb.contains(&(request.sectors / 2))
-            && request.flags.contains(RequestFlags::PACKED) == packed
+        request.op == Op::Write && kb.contains(&(request.sectors / 2)) && request.flags.contains(RequestFlags::PACKED) == packed
     };
     let mut times: Vec<i64> =
         requests.iter().filter(asked).map(|request| request.complete.unwrap().0 - request.issue.unwrap().0).collect();

@@ -47,9 +47,8 @@ fn checked() -> ReplayOptions {
 }
 
 fn run(layer: &LayerConfig, requests: &[(i64, u64, u32)]) -> SimulationResult {
-    let write = |(at_us, kb_from, kb): &(i64, u64, u32)| {
-        Request::new(Nanos::from_micros(*at_us), Op::Write, Sector(kb_from * 2), kb * 2)
-    };
+    let write =
+        |(at_us, kb_from, kb): &(i64, u64, u32)| Request::new(Nanos::from_micros(*at_us), Op::Write, Sector(kb_from * 2), kb * 2);
     let requests: Vec<_> = requests.iter().map(write).collect();
     completed(simulation(layer, &checked()).unwrap(), &requests).0
 }
@@ -124,8 +123,7 @@ fn a_flush_and_a_preflush_reach_both_devices_and_fua_goes_down_with_its_write() 
     }
     let responses = |flags: RequestFlags, op: Op| {
         let beside = Some((&card, Device::new(&card)));
-        let simulation =
-            Simulation::new(&device, &checked(), None).unwrap().with_layers(&[striping(4)], beside).unwrap();
+        let simulation = Simulation::new(&device, &checked(), None).unwrap().with_layers(&[striping(4)], beside).unwrap();
         let (cached, sectors) = (Request::new(Nanos(0), Op::Write, Sector(0), 16), if op == Op::Flush { 0 } else { 8 });
         let second = Request { flags, ..Request::new(Nanos::from_micros(50_000), op, Sector(0), sectors) };
         let (_, reported) = completed(simulation, &[cached, second]);
@@ -170,8 +168,7 @@ fn a_pair_that_stops_counts_what_was_complete() {
     let mut small = device(1000);
     small.set("geometry.block_groups.0.blocks", "2").unwrap();
     let beside = Some((&small, Device::new(&small)));
-    let mut simulation =
-        Simulation::new(&device(1000), &checked(), None).unwrap().with_layers(&[striping(4)], beside).unwrap();
+    let mut simulation = Simulation::new(&device(1000), &checked(), None).unwrap().with_layers(&[striping(4)], beside).unwrap();
     let mut goes_on = true;
     for i in 0..1000 {
         let request = Request::new(Nanos(i), Op::Write, Sector(i as u64 % 2 * 8), 8);

@@ -10,9 +10,7 @@ use proptest::prelude::*;
 /// A small device that lets reads pass writes.
 fn reordering() -> DeviceConfig {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
-    config
-        .set_all(&[("controller.scheduling", "read_first"), ("geometry.block_groups.0.pages_per_block", "16")])
-        .unwrap();
+    config.set_all(&[("controller.scheduling", "read_first"), ("geometry.block_groups.0.pages_per_block", "16")]).unwrap();
     config
 }
 

@@ -8,9 +8,7 @@ use proptest::prelude::*;
 
 fn small(settings: &[(&str, &str)]) -> DeviceConfig {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
-    config
-        .set_all(&[("geometry.block_groups.0.pages_per_block", "16"), ("geometry.block_groups.0.blocks", "256")])
-        .unwrap();
+    config.set_all(&[("geometry.block_groups.0.pages_per_block", "16"), ("geometry.block_groups.0.blocks", "256")]).unwrap();
     config.set_all(settings).unwrap();
     config
 }
@@ -86,11 +84,8 @@ fn a_used_device_is_kept_as_an_image_and_works_on_with_its_wear() {
     let folder = tempfile::tempdir().unwrap();
     let store = ImageStore::open(folder.path()).unwrap();
     let config = small(&[]);
-    let options = ReplayOptions {
-        precondition: "used:1y,daily=4MB,random=50".parse().unwrap(),
-        check: true,
-        ..ReplayOptions::default()
-    };
+    let options =
+        ReplayOptions { precondition: "used:1y,daily=4MB,random=50".parse().unwrap(), check: true, ..ReplayOptions::default() };
     let mut images = Vec::new();
     for _ in 0..2 {
         let mut run = Simulation::new(&config, &options, Some(&store)).unwrap();
@@ -141,8 +136,7 @@ fn a_zoned_device_is_refused() {
 fn every_scheme_and_kind_of_device_can_be_used() {
     for name in ["nexus5", "ufs31", "emmc51-cache", "kingston-c4"] {
         let config = DeviceConfig::preset(name).unwrap().with_capacity(1 << 30, "X").unwrap();
-        let device =
-            made(&config, "used:60d,daily=64MB,filled=60", 1).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let device = made(&config, "used:60d,daily=64MB,filled=60", 1).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(valid_pct(&device) > 55.0 && device.blocks().any(|block| block.state == BlockState::Full), "{name}");
     }
 }

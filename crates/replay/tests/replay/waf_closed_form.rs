@@ -105,10 +105,7 @@ fn compare(policy: &str, formula: fn(f64) -> f64, within: f64) {
     for share in [7.0, 15.0, 28.0, 50.0, 100.0] {
         let (found, a) = measured_with(policy, share);
         let expected = formula(a);
-        println!(
-            "{policy} {share} %: WAF {found:.3}, formula {expected:.3} ({:+.2} %)",
-            100.0 * (found / expected - 1.0)
-        );
+        println!("{policy} {share} %: WAF {found:.3}, formula {expected:.3} ({:+.2} %)", 100.0 * (found / expected - 1.0));
         assert!((found / expected - 1.0).abs() < within, "{policy} at {share} %: {found} against {expected}");
     }
 }

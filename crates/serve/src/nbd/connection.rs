@@ -63,8 +63,7 @@ pub(super) fn serve(link: Arc<NbdLink>, export: Arc<NbdExport>) {
     let completions = Arc::clone(&link) as Arc<dyn CompletionReceiver>;
     let phase = NbdPhase::Negotiation(NbdNegotiation::default());
     let (buffer, batch) = (ReceiveBuffer::new(), Vec::new());
-    let mut connection =
-        NbdConnection { link, completions, export, buffer, phase, batch, eager: false, deadline: None };
+    let mut connection = NbdConnection { link, completions, export, buffer, phase, batch, eager: false, deadline: None };
     loop {
         let need = connection.work();
         // The lock is released between two system calls.

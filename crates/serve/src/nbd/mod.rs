@@ -247,8 +247,8 @@ impl NbdListener {
         match place.clone().checked()? {
             ListenAddress::Unix(path) => PrivateSocket::listen(&path).map(Self::Unix),
             ListenAddress::Tcp(address) => {
-                let listening = TcpListener::bind(address)
-                    .and_then(|listener| Ok((listener.local_addr()?, OwnedFd::from(listener))));
+                let listening =
+                    TcpListener::bind(address).and_then(|listener| Ok((listener.local_addr()?, OwnedFd::from(listener))));
                 let (address, socket) = listening.map_err(|error| {
                     let said = error.to_string();
                     let said = said.split(" (os error").next().unwrap_or_default();

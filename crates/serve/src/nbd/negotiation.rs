@@ -4,9 +4,7 @@ use super::NbdExport;
 use super::connection::CAPACITY;
 use super::pending::NbdOutputQueue;
 use super::request_parser::NbdSession;
-use super::wire::{
-    MAX_PAYLOAD, MAX_STRING, NBD_MAGIC, NbdFieldReader, OPTION_MAGIC, handshake, info, option, option_reply,
-};
+use super::wire::{MAX_PAYLOAD, MAX_STRING, NBD_MAGIC, NbdFieldReader, OPTION_MAGIC, handshake, info, option, option_reply};
 
 /// The name of the only metadata context, and its number.
 const CONTEXT: &str = "base:allocation";
@@ -56,9 +54,7 @@ pub(super) fn send_greeting(output: &mut NbdOutputQueue) {
 
 impl NbdNegotiation {
     /// Processes the client's flags or one option. If `refuse` is set, options are answered with `ERR_SHUTDOWN`.
-    pub fn step(
-        &mut self, input: &[u8], export: &NbdExport, refuse: bool, output: &mut NbdOutputQueue,
-    ) -> NegotiationStep {
+    pub fn step(&mut self, input: &[u8], export: &NbdExport, refuse: bool, output: &mut NbdOutputQueue) -> NegotiationStep {
         let mut fields = NbdFieldReader(input);
         let Some(client) = self.client else {
             let Some(flags) = fields.u32() else { return NegotiationStep::Hungry };
@@ -198,9 +194,7 @@ impl NbdNegotiation {
     }
 
     /// Whether the queries match `base:allocation`, and for which export name.
-    fn contexts<'a>(
-        &self, data: &'a [u8], export: &NbdExport, listing: bool,
-    ) -> Result<(&'a [u8], bool), OptionRefusal> {
+    fn contexts<'a>(&self, data: &'a [u8], export: &NbdExport, listing: bool) -> Result<(&'a [u8], bool), OptionRefusal> {
         if !self.structured {
             return Err((option_reply::ERR_INVALID, "structured replies have to be negotiated first"));
         }

@@ -13,8 +13,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use super::budget::NbdMemoryShare;
 use super::request_parser::{NbdCommand, NbdRequestHeader};
 use super::wire::{
-    MAX_PAYLOAD, NbdError, OPTION_REPLY_MAGIC, REPLY_FLAG_DONE, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, chunk,
-    errno,
+    MAX_PAYLOAD, NbdError, OPTION_REPLY_MAGIC, REPLY_FLAG_DONE, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, chunk, errno,
 };
 use crate::device::ServedCompletion;
 
@@ -153,15 +152,8 @@ impl PendingNbdRequests {
             _ => NbdReplyForm::Status { carries_data: false },
         };
         let (offset, length) = (header.offset, u64::from(header.length));
-        let pending = PendingNbdRequest {
-            cookie: header.cookie,
-            offset,
-            length,
-            part,
-            remaining_parts: parts,
-            error: None,
-            reply,
-        };
+        let pending =
+            PendingNbdRequest { cookie: header.cookie, offset, length, part, remaining_parts: parts, error: None, reply };
         if let Some(slot) = self.free.pop() {
             self.requests[slot as usize] = Some(pending);
             return slot;

@@ -139,12 +139,7 @@ impl NbdRequestParser {
                         Ok(NbdCommand::Status { single_extent: one }) => {
                             buffer.consume(HEADER);
                             let NbdRequestHeader { cookie, offset, length, .. } = header;
-                            return ParserPause::Status(BlockStatusQuery {
-                                cookie,
-                                offset,
-                                length,
-                                single_extent: one,
-                            });
+                            return ParserPause::Status(BlockStatusQuery { cookie, offset, length, single_extent: one });
                         }
                         Ok(NbdCommand::Read { .. }) if !pending.has_room(header.length as usize) => {
                             return ParserPause::Stalled;
@@ -304,9 +299,7 @@ impl NbdRequestHeader {
             command::READ if session.structured => (DF, NbdCommand::Read { unfragmented: self.has(DF) }),
             command::READ => (0, NbdCommand::Read { unfragmented: true }),
             command::WRITE => (0, NbdCommand::Write { fua }),
-            command::WRITE_ZEROES => {
-                (NO_HOLE | FAST_ZERO, NbdCommand::Zeroes { keep_allocated: self.has(NO_HOLE), fua })
-            }
+            command::WRITE_ZEROES => (NO_HOLE | FAST_ZERO, NbdCommand::Zeroes { keep_allocated: self.has(NO_HOLE), fua }),
             command::TRIM => (0, NbdCommand::Trim { fua }),
             command::FLUSH => (0, NbdCommand::Flush),
             command::CACHE => (0, NbdCommand::Cache),

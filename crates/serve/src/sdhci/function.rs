@@ -324,8 +324,7 @@ impl SdhciPciFunction {
     fn turn(&mut self, link: &mut VfioLink<'_>, listener: &OwnedFd) -> Result<(), ConnectionLoss> {
         let [socket, wake, other, unmask] = {
             let unmask = self.intx.unmask.as_ref().unwrap_or(&link.wake.event);
-            let mut files =
-                [&link.socket, &link.wake.event, listener, unmask].map(|file| PollFd::new(file, PollFlags::IN));
+            let mut files = [&link.socket, &link.wake.event, listener, unmask].map(|file| PollFd::new(file, PollFlags::IN));
             wait(&mut files)?;
             files.map(|file| !file.revents().is_empty())
         };

@@ -152,8 +152,7 @@ pub fn exercise(data: &[u8]) {
             // Writes a descriptor, or other bytes, into memory.
             3 => {
                 let address = usize::from(at) * 8;
-                machine.memory.0[address..address + 8]
-                    .copy_from_slice(&[kind, 0, value[0], value[1], 0, value[2], value[3], 0]);
+                machine.memory.0[address..address + 8].copy_from_slice(&[kind, 0, value[0], value[1], 0, value[2], value[3], 0]);
             }
             4 => machine.complete(),
             5 => machine.command(kind & 0x3f, u32::from_le_bytes(value), at),

@@ -88,8 +88,7 @@ impl SdhciExport {
     /// Listens on a new unix socket at `path`, to which only this user can connect. `news` is called from the export's thread.
     /// Errors: if a setting does not fit into the card's registers, if `path` is in use, or if others could reach it.
     pub fn start(
-        device: Arc<dyn BlockDevice>, settings: &CardSettings, path: &Path,
-        news: impl Fn(SessionEvent) + Send + 'static,
+        device: Arc<dyn BlockDevice>, settings: &CardSettings, path: &Path, news: impl Fn(SessionEvent) + Send + 'static,
     ) -> Result<Self> {
         settings.check(&device.limits())?;
         let refused = |errno: Errno| Error::io(path, errno.into());
@@ -130,8 +129,7 @@ impl Drop for SdhciExport {
 }
 
 fn accept_clients(
-    mut function: SdhciPciFunction, listener: &PrivateSocket, wake: &ThreadWaker,
-    news: &(impl Fn(SessionEvent) + Send + 'static),
+    mut function: SdhciPciFunction, listener: &PrivateSocket, wake: &ThreadWaker, news: &(impl Fn(SessionEvent) + Send + 'static),
 ) {
     while !wake.is_stopping() {
         let mut files = [PollFd::new(&listener.socket, PollFlags::IN), PollFd::new(&wake.event, PollFlags::IN)];

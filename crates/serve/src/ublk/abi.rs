@@ -200,14 +200,7 @@ mod tests {
 
     #[test]
     fn the_token_and_the_number_of_a_device_come_back() {
-        let info = UblkDeviceInfo {
-            queues: 2,
-            depth: 64,
-            buffer_bytes: 1 << 19,
-            device: 7,
-            flags: 1 << 6,
-            token: u64::MAX - 3,
-        };
+        let info = UblkDeviceInfo { queues: 2, depth: 64, buffer_bytes: 1 << 19, device: 7, flags: 1 << 6, token: u64::MAX - 3 };
         assert_eq!(UblkDeviceInfo::parse(&info.bytes()), info);
     }
 

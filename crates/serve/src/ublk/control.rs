@@ -68,11 +68,9 @@ impl UblkControl {
         mut gives_up: impl FnMut() -> bool,
     ) -> UblkResult<()> {
         let bounded = buffer.is_none();
-        let buffer =
-            buffer.map_or((0, 0), |buffer| (buffer.as_mut_ptr().expose_provenance() as u64, buffer.len() as u16));
+        let buffer = buffer.map_or((0, 0), |buffer| (buffer.as_mut_ptr().expose_provenance() as u64, buffer.len() as u16));
         let number = command.number(self.ioctl_numbers);
-        let entry =
-            opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), number).cmd(abi::control(device, buffer, value)).build();
+        let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), number).cmd(abi::control(device, buffer, value)).build();
         // SAFETY: the file and the buffer outlive the command, since this function waits until a command with a buffer is complete.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| Errno::BUSY)?;
         loop {
@@ -94,8 +92,7 @@ impl UblkControl {
     /// Creates a device; returns its parameters as adjusted by the driver.
     pub(super) fn add(&mut self, wanted: &UblkDeviceInfo) -> UblkResult<UblkDeviceInfo> {
         let mut bytes = wanted.bytes();
-        let mut add =
-            |this: &mut Self| this.send(UblkControlCommand::Add, wanted.device, Some(&mut bytes), 0, || false);
+        let mut add = |this: &mut Self| this.send(UblkControlCommand::Add, wanted.device, Some(&mut bytes), 0, || false);
         if let Err(first) = add(self) {
             // Before Linux 6.4 there are only the old numbers; later kernels may not support those.
             self.ioctl_numbers = false;

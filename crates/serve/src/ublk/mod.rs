@@ -73,10 +73,8 @@ fn longest_request(limits: &BlockDeviceLimits) -> Result<u32> {
     let longest = u64::from(limits.max_sectors) * SECTOR as u64;
     let longest = longest.min(u64::from(LONGEST_BYTES)) as u32 / PAGE * PAGE;
     if longest == 0 {
-        let problem = format!(
-            "the device accepts requests of at most {} sectors, but ublk sends whole pages",
-            limits.max_sectors
-        );
+        let problem =
+            format!("the device accepts requests of at most {} sectors, but ublk sends whole pages", limits.max_sectors);
         return Err(Error::new(ErrorClass::Config, problem).hint("let it accept requests of 8 sectors or more"));
     }
     Ok(longest)
@@ -84,16 +82,18 @@ fn longest_request(limits: &BlockDeviceLimits) -> Result<u32> {
 
 fn check(limits: &BlockDeviceLimits, options: &UblkOptions) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
-        return Err(Error::new(ErrorClass::Unsupported, "a ublk device needs root")
-            .hint("run it as root, or use the FUSE file or NBD"));
+        return Err(
+            Error::new(ErrorClass::Unsupported, "a ublk device needs root").hint("run it as root, or use the FUSE file or NBD")
+        );
     }
     if limits.sectors == 0 {
         return Err(Error::new(ErrorClass::Config, "a ublk device has at least one sector").hint("choose another size"));
     }
     if options.queues == 0 || options.depth == 0 || options.depth > MOST_DEPTH {
         let problem = format!("{} queues of {} requests are impossible", options.queues, options.depth);
-        return Err(Error::new(ErrorClass::Config, problem)
-            .hint(format!("give 1 queue or more, of 1 to {MOST_DEPTH} requests each")));
+        return Err(
+            Error::new(ErrorClass::Config, problem).hint(format!("give 1 queue or more, of 1 to {MOST_DEPTH} requests each"))
+        );
     }
     Ok(())
 }
@@ -115,9 +115,7 @@ fn appearing<T>(path: &Path, mut open: impl FnMut(&Path) -> io::Result<T>) -> Re
                 std::thread::sleep(BETWEEN);
             }
             Err(error) => {
-                return Err(
-                    Error::io(path, error).hint("mount devtmpfs on /dev, so that it shows the devices of this host")
-                );
+                return Err(Error::io(path, error).hint("mount devtmpfs on /dev, so that it shows the devices of this host"));
             }
         }
     }
@@ -137,14 +135,8 @@ impl UblkDevice {
             cleaner.push(token.to_string().into());
         }
         let supervisor = Supervisor::start(&cleaner)?;
-        let wanted = UblkDeviceInfo {
-            queues: options.queues,
-            depth: options.depth,
-            buffer_bytes,
-            device: u32::MAX,
-            flags: 0,
-            token,
-        };
+        let wanted =
+            UblkDeviceInfo { queues: options.queues, depth: options.depth, buffer_bytes, device: u32::MAX, flags: 0, token };
         let info = control.add(&wanted).map_err(|errno| refused("make a device", errno))?;
         let mut ublk = Self { supervisor, control, device: info.device, queues: Vec::new(), started: true };
         ublk.control
@@ -165,9 +157,7 @@ impl UblkDevice {
     }
 
     /// Starts the thread of a queue and waits until it accepts requests.
-    fn start_queue(
-        &mut self, file: &Arc<File>, device: &Arc<dyn BlockDevice>, info: &UblkDeviceInfo, queue: u16,
-    ) -> Result<()> {
+    fn start_queue(&mut self, file: &Arc<File>, device: &Arc<dyn BlockDevice>, info: &UblkDeviceInfo, queue: u16) -> Result<()> {
         let failed = |error: io::Error| Error::io(Path::new(PATH), error);
         let inbox = Arc::new(UblkCompletionInbox::new().map_err(failed)?);
         let (sender, opened) = channel();
@@ -178,10 +168,7 @@ impl UblkDevice {
             .spawn(move || run_queue(file, &info, queue, &*device, &thread_inbox, &sender))
             .map_err(failed)?;
         self.queues.push((inbox, thread));
-        opened
-            .recv()
-            .unwrap_or_else(|_| Err(io::Error::other("its thread ended")))
-            .map_err(|error| control::no_ring(&error))
+        opened.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended"))).map_err(|error| control::no_ring(&error))
     }
 
     /// The path of the block device, `/dev/ublkbN`.
@@ -218,8 +205,7 @@ impl UblkDevice {
     /// The error if processes still hold the disk; the kernel marks its path as deleted.
     fn in_use(&self) -> Error {
         let path = self.path();
-        let held =
-            host_programs::holder_sentence(host_programs::holders(Path::new(&format!("{} (deleted)", path.display()))));
+        let held = host_programs::holder_sentence(host_programs::holders(Path::new(&format!("{} (deleted)", path.display()))));
         let problem = held.unwrap_or_else(|| "it is in use".to_owned());
         Error::new(ErrorClass::Io, problem)
             .in_file(&path)

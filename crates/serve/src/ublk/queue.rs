@@ -64,9 +64,7 @@ impl CompletionReceiver for UblkCompletionInbox {
 }
 
 /// Serves the queue until the kernel sends no more requests.
-pub(super) fn serve(
-    mut channel: UblkQueue, device: &dyn BlockDevice, inbox: &Arc<UblkCompletionInbox>,
-) -> io::Result<()> {
+pub(super) fn serve(mut channel: UblkQueue, device: &dyn BlockDevice, inbox: &Arc<UblkCompletionInbox>) -> io::Result<()> {
     let completions = Arc::clone(inbox) as Arc<dyn CompletionReceiver>;
     let (mut events, mut requests, mut completed) = (Vec::new(), Vec::new(), Vec::new());
     loop {
@@ -127,8 +125,7 @@ fn modifiers(description: &UblkIoDescriptor) -> CommandFlags {
     let has = |flag| description.flags & flag != 0;
     // The kernel also sets these flags for other requests; its own flushes have FUA, too.
     let data = matches!(description.operation, UblkIoDescriptor::READ | UblkIoDescriptor::WRITE);
-    modifiers
-        .set(CommandFlags::RELIABLE, description.operation != UblkIoDescriptor::FLUSH && has(UblkIoDescriptor::FUA));
+    modifiers.set(CommandFlags::RELIABLE, description.operation != UblkIoDescriptor::FLUSH && has(UblkIoDescriptor::FUA));
     modifiers.set(CommandFlags::META, data && has(UblkIoDescriptor::META));
     modifiers
 }
@@ -162,9 +159,8 @@ impl UblkMemoryMap {
     #[expect(unsafe_code, reason = "mapping memory")]
     fn of_file(file: &File, offset: u64, bytes: usize) -> io::Result<Self> {
         // SAFETY: a new mapping, at a place of the kernel's choice.
-        let start = unsafe {
-            mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED | MapFlags::POPULATE, file, offset)
-        }?;
+        let start =
+            unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED | MapFlags::POPULATE, file, offset) }?;
         Ok(Self { start: start.cast(), bytes })
     }
 
@@ -328,9 +324,8 @@ impl UblkQueue {
     pub(super) fn description(&self, tag: u16) -> Option<UblkIoDescriptor> {
         let at = self.owned_tag_index(tag)?;
         // SAFETY: there is a description for each tag, and the kernel changes it only while it owns the tag.
-        let bytes = unsafe {
-            self.descriptions.start.add(at * DESCRIPTION_BYTES).cast::<[u8; DESCRIPTION_BYTES]>().read_volatile()
-        };
+        let bytes =
+            unsafe { self.descriptions.start.add(at * DESCRIPTION_BYTES).cast::<[u8; DESCRIPTION_BYTES]>().read_volatile() };
         Some(UblkIoDescriptor::parse(&bytes))
     }
 
@@ -350,8 +345,7 @@ impl UblkQueue {
             return false;
         };
         // SAFETY: the range is within the buffer of the tag, the kernel does not own the tag, and no other reference to it exists.
-        let buffer =
-            unsafe { std::slice::from_raw_parts_mut(self.buffers.start.add(at * self.buffer_bytes), data.len()) };
+        let buffer = unsafe { std::slice::from_raw_parts_mut(self.buffers.start.add(at * self.buffer_bytes), data.len()) };
         buffer.copy_from_slice(data);
         true
     }

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use emmclab_serve::{
-    AllocationExtent, BlockDevice, BlockDeviceLimits, CompletionReceiver, MemoryDevice, RequestFailure,
-    ServedCompletion, ServedRequest,
+    AllocationExtent, BlockDevice, BlockDeviceLimits, CompletionReceiver, MemoryDevice, RequestFailure, ServedCompletion,
+    ServedRequest,
 };
 
 type Finished = (ServedCompletion, Arc<dyn CompletionReceiver>);

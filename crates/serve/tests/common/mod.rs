@@ -1,11 +1,5 @@
 //! What tests of live exports share: whether they can run, devices that answer late, and a process that serves until killed.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    dead_code,
-    unused_imports,
-    reason = "a test may, and each uses a part of it"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, dead_code, unused_imports, reason = "a test may, and each uses a part of it")]
 
 pub mod devices;
 pub mod guest;

@@ -12,9 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::devices::TestDevice;
-use crate::support::{
-    CACHE, Client, DISC, FLUSH, READ, TestServer, WRITE, ZEROES, header, memory, options, pattern, served,
-};
+use crate::support::{CACHE, Client, DISC, FLUSH, READ, TestServer, WRITE, ZEROES, header, memory, options, pattern, served};
 
 const ESHUTDOWN: u32 = 108;
 
@@ -153,10 +151,8 @@ fn many_clients_share_one_memory_budget_and_none_is_starved() {
     }
     // 2 MiB of each client's own, and 256 MiB.
     assert!(device.count() <= 41 * 2 + 256, "{} MiB are held", device.count());
-    let readers: Vec<_> = clients
-        .into_iter()
-        .map(|mut client| thread::spawn(move || (0..20).all(|_| client.receive().1.error == 0)))
-        .collect();
+    let readers: Vec<_> =
+        clients.into_iter().map(|mut client| thread::spawn(move || (0..20).all(|_| client.receive().1.error == 0))).collect();
     while !readers.iter().all(thread::JoinHandle::is_finished) {
         device.release();
         thread::sleep(Duration::from_millis(1));

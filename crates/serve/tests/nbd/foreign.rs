@@ -160,10 +160,9 @@ fn qemu_img_converts_compares_and_maps() {
 fn qemu_io_reads_the_patterns_that_it_wrote() {
     let Some(bench) = late_bench("qemu-io", 64) else { return };
     let commands = [
-        "write -P 1 0 1M", "write -f -P 2 512k 64k", "write -z 256k 64k", "write -z -u 768k 64k", "discard 900k 100k",
-        "flush", "read -P 1 0 256k", "read -P 0 256k 64k", "read -P 1 320k 192k", "read -P 2 512k 64k",
-        "read -P 0 768k 64k", "aio_write -P 9 2M 1M", "aio_write -P 8 3M 1M", "aio_flush", "read -P 9 2M 1M",
-        "read -P 8 3M 1M",
+        "write -P 1 0 1M", "write -f -P 2 512k 64k", "write -z 256k 64k", "write -z -u 768k 64k", "discard 900k 100k", "flush",
+        "read -P 1 0 256k", "read -P 0 256k 64k", "read -P 1 320k 192k", "read -P 2 512k 64k", "read -P 0 768k 64k",
+        "aio_write -P 9 2M 1M", "aio_write -P 8 3M 1M", "aio_flush", "read -P 9 2M 1M", "read -P 8 3M 1M",
     ];
     let arguments: Vec<&str> = commands.iter().flat_map(|command| ["-c", command]).collect();
     let text = bench.run("qemu-io", &[&["-f", "raw"], &arguments[..], &[&bench.uri()]].concat());

@@ -9,8 +9,8 @@ use emmclab_serve::{BlockAction, BlockDevice, BlockDeviceLimits, RequestFailure}
 
 use crate::devices::TestDevice;
 use crate::support::{
-    CACHE, Client, DF, DISC, FAST_ZERO, FLUSH, FUA, NO_HOLE, READ, REQ_ONE, STATUS, TRIM, WRITE, ZEROES, header,
-    memory, options, pattern, served,
+    CACHE, Client, DF, DISC, FAST_ZERO, FLUSH, FUA, NO_HOLE, READ, REQ_ONE, STATUS, TRIM, WRITE, ZEROES, header, memory, options,
+    pattern, served,
 };
 
 const EPERM: u32 = 1;

@@ -45,8 +45,7 @@ pub(super) enum MixtureUnit {
 impl WriteMixture {
     /// Leaves out the other writes that are too many. If there are fewer of them than the mixture has, all are kept.
     pub fn thin(self, requests: impl Iterator<Item = Request>) -> impl Iterator<Item = Request> {
-        let mut state =
-            ThinnedStream { mixture: self, small: 0, others: 0, end: None, in_run: false, dropped_end: None };
+        let mut state = ThinnedStream { mixture: self, small: 0, others: 0, end: None, in_run: false, dropped_end: None };
         requests.filter(move |request| state.keeps(request))
     }
 }
@@ -96,8 +95,7 @@ impl ThinnedStream {
 
 /// Applications that a script can drive.
 pub(super) const APPLICATIONS: &[&str] = &[
-    "Facebook", "WebBrowsing", "Twitter", "GoogleMaps", "Email", "AngryBirds", "Messaging", "CameraVideo", "Amazon",
-    "Installing",
+    "Facebook", "WebBrowsing", "Twitter", "GoogleMaps", "Email", "AngryBirds", "Messaging", "CameraVideo", "Amazon", "Installing",
 ];
 /// Web browsing alone, for so long that small random writes fill the reserved area of 256 MB of Kim & Kim nearly twice: logged data is
 /// moved several times.
@@ -160,9 +158,7 @@ mod tests {
     #[test]
     fn runs_of_other_writes_are_left_out_whole_until_the_mixture_is_right() {
         // Each round: a small random write, then a run of two large writes and a small one that continues them.
-        let round = |i: u64| {
-            [write(i * 1000, 8), write(i * 1000 + 300, 64), write(i * 1000 + 364, 64), write(i * 1000 + 428, 8)]
-        };
+        let round = |i: u64| [write(i * 1000, 8), write(i * 1000 + 300, 64), write(i * 1000 + 364, 64), write(i * 1000 + 428, 8)];
         let all: Vec<_> = (0..1000).flat_map(round).collect();
         for (mixture, wanted) in [
             (WriteMixture { others: 1, small: 10, by: MixtureUnit::Writes }, 0.1),

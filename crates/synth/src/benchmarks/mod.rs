@@ -12,9 +12,7 @@ mod postmark;
 
 use std::sync::Arc;
 
-use emmclab_trace::{
-    BATCH_ROWS, Batch, BatchBuilder, Error, ErrorClass, NameTable, Nanos, Op, Request, Result, Sector,
-};
+use emmclab_trace::{BATCH_ROWS, Batch, BatchBuilder, Error, ErrorClass, NameTable, Nanos, Op, Request, Result, Sector};
 
 use crate::distribute::SynthesisRng;
 
@@ -99,12 +97,7 @@ impl Benchmark {
             Error::new(ErrorClass::Config, format!("there is no benchmark `{name}`"))
                 .hint(format!("choose one of: {}", names.join(", ")))
         })?;
-        Ok(Self {
-            stream: (entry.make)(seed)?,
-            left: requests.unwrap_or(u64::MAX),
-            generated: 0,
-            names: Arc::default(),
-        })
+        Ok(Self { stream: (entry.make)(seed)?, left: requests.unwrap_or(u64::MAX), generated: 0, names: Arc::default() })
     }
 }
 

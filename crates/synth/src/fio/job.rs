@@ -174,17 +174,11 @@ impl FioJob {
         };
         let limited = cut || self.number_ios.is_some() || self.is_paced() && self.runtime_ns.is_some();
         if self.time_based && self.runtime_ns.is_none() {
-            return Err(self
-                .invalid_value("time_based", "1", "needs a runtime")
-                .hint("give it runtime=, such as runtime=10s"));
+            return Err(self.invalid_value("time_based", "1", "needs a runtime").hint("give it runtime=, such as runtime=10s"));
         }
         if self.time_based && !limited {
             return Err(self
-                .invalid_value(
-                    "time_based",
-                    "1",
-                    "runs for a time in which the number of requests depends on the device",
-                )
+                .invalid_value("time_based", "1", "runs for a time in which the number of requests depends on the device")
                 .hint("name the number of requests with --requests, or give the job a rate for each operation"));
         }
         if self.file_length() < self.largest() {
@@ -199,9 +193,7 @@ impl FioJob {
         if let FioRates::Each(rates) = self.rates {
             let is_bytes = rates.iter().flatten().map(|rate| matches!(rate, FioRate::BytesPerSecond(_)));
             if is_bytes.clone().any(|one| one) && !is_bytes.clone().all(|one| one) {
-                return Err(self
-                    .invalid_value("rate_iops", "", "and rate exclude each other")
-                    .hint("give one of them"));
+                return Err(self.invalid_value("rate_iops", "", "and rate exclude each other").hint("give one of them"));
             }
         }
         Ok(())
@@ -391,12 +383,8 @@ impl WorkloadPattern {
                 .hint("give the size of a request up to 1 PiB, such as 1g"));
         }
         if self.zipf.is_some_and(|theta| !(theta > 0.0 && theta < 10.0)) {
-            return Err(impossible(
-                "zipf",
-                self.zipf.unwrap_or(0.0),
-                "is no supported exponent of a Zipf distribution",
-            )
-            .hint("give more than 0 and less than 10, such as 0.9"));
+            return Err(impossible("zipf", self.zipf.unwrap_or(0.0), "is no supported exponent of a Zipf distribution")
+                .hint("give more than 0 and less than 10, such as 0.9"));
         }
         if !(self.iops >= 0.001 && self.iops <= 1e9) {
             return Err(impossible("iops", self.iops, "is no rate of requests in a second").hint("give 0.001 to 1e9"));

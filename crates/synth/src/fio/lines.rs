@@ -34,9 +34,9 @@ impl FioOption {
     /// Errors: [`ErrorClass::Config`] if `read` returns `None`; `what` names the expected kind of value.
     pub fn read<T>(&self, read: impl Fn(&str) -> Option<T>, what: &str) -> Result<T> {
         let error = || match self.text() {
-            text if text.starts_with('(') => self
-                .invalid_option("is an expression, which is not calculated here")
-                .hint("write its result into the job file"),
+            text if text.starts_with('(') => {
+                self.invalid_option("is an expression, which is not calculated here").hint("write its result into the job file")
+            }
             text if text.ends_with('%') => self
                 .invalid_option("is a share of a file's size, which is not known here")
                 .hint("give a number of bytes, such as 512m"),
@@ -98,9 +98,7 @@ pub(super) fn sections(text: &str, variable: &dyn Fn(&str) -> Option<String>) ->
         }
         let given = option_of(text, line, variable)?;
         let Some(section) = found.last_mut() else {
-            return Err(given
-                .invalid_option("is before the first section")
-                .hint("begin the job file with [global] or [NAME]"));
+            return Err(given.invalid_option("is before the first section").hint("begin the job file with [global] or [NAME]"));
         };
         section.options.push(given);
     }
@@ -129,9 +127,8 @@ fn option_of(text: &str, line: u64, variable: &dyn Fn(&str) -> Option<String>) -
 
 /// The value with `${NAME}` replaced, as fio replaces variables of the environment.
 fn with_variables(given: &FioOption, value: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String> {
-    let bad = |problem: String| {
-        Error::new(ErrorClass::Config, problem).of_field(&given.name, 0, value.as_bytes()).at_line(given.line)
-    };
+    let bad =
+        |problem: String| Error::new(ErrorClass::Config, problem).of_field(&given.name, 0, value.as_bytes()).at_line(given.line);
     let (mut out, mut rest) = (String::new(), value);
     while let Some((before, after)) = rest.split_once('$') {
         out.push_str(before);
@@ -161,9 +158,7 @@ fn set_base(sections: &mut [FioSection]) -> Result<()> {
             _ => return Err(given.invalid_option("is neither 1024 nor 1000")),
         };
         if base.is_some_and(|base| base != found) {
-            return Err(given
-                .invalid_option("differs from that of an earlier section")
-                .hint("give one kb_base, in [global]"));
+            return Err(given.invalid_option("differs from that of an earlier section").hint("give one kb_base, in [global]"));
         }
         base = Some(found);
     }
@@ -257,9 +252,7 @@ pub(super) fn pattern(given: &FioOption) -> Result<FioPattern> {
         }
     };
     let bad = || {
-        given.invalid_option(
-            "has an invalid modifier: it is a number of requests after random patterns, of bytes after others",
-        )
+        given.invalid_option("has an invalid modifier: it is a number of requests after random patterns, of bytes after others")
     };
     let (run, hole) = match modifier {
         None => (1, 0),
@@ -307,9 +300,7 @@ fn of_each<T: Clone>(given: &FioOption, read: impl Fn(&str) -> Option<T>, what: 
 pub(super) fn set_sizes(job: &mut FioJob, given: &FioOption, read: fn(&str, KbBase) -> Option<Sizes>) -> Result<()> {
     let whole = |part: &str| {
         read(part, given.base).filter(|sizes| {
-            !sizes.is_empty()
-                && sizes.iter().all(|(bytes, _)| *bytes > 0)
-                && sizes.iter().any(|(_, weight)| *weight > 0)
+            !sizes.is_empty() && sizes.iter().all(|(bytes, _)| *bytes > 0) && sizes.iter().any(|(_, weight)| *weight > 0)
         })
     };
     let what = "a size of requests, as bs=4k, bsrange=4k-64k or bssplit=4k/80:64k/20";
@@ -362,8 +353,7 @@ pub(super) fn rates(given: &FioOption, is_bytes: bool) -> Result<[Option<FioRate
             part.parse().ok().map(FioRate::RequestsPerSecond)
         }
     };
-    let what =
-        if is_bytes { "a number of bytes in a second, for example 10m" } else { "a number of requests in a second" };
+    let what = if is_bytes { "a number of bytes in a second, for example 10m" } else { "a number of requests in a second" };
     // A rate of 0 is no limit.
     Ok(of_each(given, read, what)?
         .map(|rate| rate.filter(|rate| !matches!(rate, FioRate::BytesPerSecond(0) | FioRate::RequestsPerSecond(0)))))
@@ -414,12 +404,7 @@ fn zones(text: &str) -> Option<Vec<DistributionZone>> {
     if accesses != 100 || open == 0 && rest != 0 {
         return None;
     }
-    Some(
-        found
-            .into_iter()
-            .map(|(accesses, blocks)| DistributionZone { accesses, blocks: blocks.unwrap_or(share) })
-            .collect(),
-    )
+    Some(found.into_iter().map(|(accesses, blocks)| DistributionZone { accesses, blocks: blocks.unwrap_or(share) }).collect())
 }
 
 #[cfg(test)]

@@ -49,9 +49,7 @@ pub struct FioJobs {
 impl FioJobs {
     /// Reads a job file. `requests` ends the trace after this number of requests; `variable` returns the value of a `${NAME}` in the file.
     /// Errors: if an option is not supported, a value is invalid, or a job has no end.
-    pub fn new(
-        text: &str, seed: u64, requests: Option<u64>, variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self> {
+    pub fn new(text: &str, seed: u64, requests: Option<u64>, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
         let jobs = options::jobs(text, variable)?;
         Self::of_jobs(&jobs, seed, requests, note(&jobs))
     }
@@ -181,12 +179,8 @@ impl FileRegions {
         let (first, room) = *self.files.entry(path.to_owned()).or_insert((end, length));
         if first == end {
             self.end = end.checked_add(room).filter(|end| *end < 1 << 54).ok_or_else(|| {
-                job.invalid_value(
-                    "size",
-                    &job.file_length().to_string(),
-                    "and the files before it need more than 2^63 bytes",
-                )
-                .hint("make size= smaller")
+                job.invalid_value("size", &job.file_length().to_string(), "and the files before it need more than 2^63 bytes")
+                    .hint("make size= smaller")
             })?;
         } else if room < length {
             return Err(job

@@ -62,9 +62,7 @@ const MOST_MAPPED: u64 = 1 << 32;
 
 impl OffsetSampler {
     /// Errors: [`ErrorClass::Config`] if a random map would have too many blocks.
-    pub fn new(
-        distribution: &OffsetDistribution, blocks: u64, coverage: BlockCoverage, dice: &mut SynthesisRng,
-    ) -> Result<Self> {
+    pub fn new(distribution: &OffsetDistribution, blocks: u64, coverage: BlockCoverage, dice: &mut SynthesisRng) -> Result<Self> {
         let blocks = blocks.max(1);
         let ranks = match *distribution {
             OffsetDistribution::Zipf(theta) => Some(ZipfRanks::new(theta, blocks)),

@@ -29,8 +29,9 @@ pub(super) fn jobs(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Res
         jobs.push(job);
     }
     if jobs.is_empty() {
-        return Err(Error::new(ErrorClass::Empty, "the job file has no job")
-            .hint("add a section, such as [job] with rw=randwrite"));
+        return Err(
+            Error::new(ErrorClass::Empty, "the job file has no job").hint("add a section, such as [job] with rw=randwrite")
+        );
     }
     Ok(jobs)
 }

@@ -72,10 +72,8 @@ impl FioRunner {
     pub fn new(job: Arc<FioJob>, places: &[(u64, Option<NameId>)], seed: u64, process: NameId) -> Result<Self> {
         let mut dice = SynthesisRng::new(seed);
         let file = |&(begin, device): &(u64, Option<NameId>)| {
-            let draw =
-                OffsetSampler::new(&job.distribution, job.blocks(), job.coverage(), &mut dice).map_err(|error| {
-                    error.of_field("size", 0, job.file_length().to_string().as_bytes()).at_line(job.line)
-                })?;
+            let draw = OffsetSampler::new(&job.distribution, job.blocks(), job.coverage(), &mut dice)
+                .map_err(|error| error.of_field("size", 0, job.file_length().to_string().as_bytes()).at_line(job.line))?;
             Ok(FioFile { begin, device, draw, ends: [0; 3], starts: [0; 3], is_done: false })
         };
         let files = places.iter().map(file).collect::<Result<Vec<_>>>()?;
@@ -255,9 +253,7 @@ impl FioRunner {
                 FioSequencer::Identical => Some(at.starts[index(op)]),
                 FioSequencer::Sequential => sequential(&job, at.ends[index(op)]),
             };
-            if let Some((offset, bytes)) =
-                offset.and_then(|offset| Some((offset, sized(&job, op, offset, &mut self.dice)?)))
-            {
+            if let Some((offset, bytes)) = offset.and_then(|offset| Some((offset, sized(&job, op, offset, &mut self.dice)?))) {
                 return Some((offset, bytes));
             }
         }

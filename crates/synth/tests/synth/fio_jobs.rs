@@ -189,8 +189,7 @@ fn what_is_not_understood_is_refused_by_name_and_line() {
 
 #[test]
 fn a_pattern_has_its_shares_rate_and_skew() {
-    let pattern =
-        WorkloadPattern { read_pct: 30, zipf: Some(0.9), iops: 500.0, span: 256 << 20, ..WorkloadPattern::default() };
+    let pattern = WorkloadPattern { read_pct: 30, zipf: Some(0.9), iops: 500.0, span: 256 << 20, ..WorkloadPattern::default() };
     let jobs = pattern.trace(1, 20_000).unwrap();
     let all: Vec<_> = jobs.flat_map(|batch| batch.iter().collect::<Vec<_>>()).collect();
     assert_eq!(all.len(), 20_000);

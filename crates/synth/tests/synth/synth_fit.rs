@@ -11,8 +11,8 @@ use emmclab_testing::real_trace;
 use emmclab_trace::{Batch, BatchBuilder, Ledger, NameTable, Nanos, Request, Sector, TraceHeader};
 
 const PIXEL: [&str; 8] = [
-    "cod_exec", "cod_precond", "genshin_impact_exec", "genshin_impact_precond", "pubg_exec", "pubg_precond",
-    "telegram_exec", "telegram_precond",
+    "cod_exec", "cod_precond", "genshin_impact_exec", "genshin_impact_precond", "pubg_exec", "pubg_precond", "telegram_exec",
+    "telegram_precond",
 ];
 
 fn fit(batches: &[Batch]) -> WorkloadModel {

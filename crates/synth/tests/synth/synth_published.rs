@@ -65,8 +65,7 @@ fn every_statistic_of_tables_3_and_4_is_within_2_percent_or_rounding() {
                     worst = (name, off);
                 }
                 // Amazon's rates contradict its own count, size and duration by 2.4 %.
-                let contradicted =
-                    row.name == "Amazon" && ["arrival_rate_per_s", "access_rate_kb_per_s"].contains(&name);
+                let contradicted = row.name == "Amazon" && ["arrival_rate_per_s", "access_rate_kb_per_s"].contains(&name);
                 if off > if contradicted { 2.5 } else { 2.0 } {
                     wrong.push(format!("seed {seed}, {}: {name} {got} for {published}", row.name));
                 }

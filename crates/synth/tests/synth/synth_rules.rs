@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::{measure, published, synthesize};
-use emmclab_synth::{
-    BurstModel, LoadModel, OperationModel, ServiceModel, SynthOptions, Synthesizer, WorkloadModel, presets,
-};
+use emmclab_synth::{BurstModel, LoadModel, OperationModel, ServiceModel, SynthOptions, Synthesizer, WorkloadModel, presets};
 use emmclab_trace::{Batch, ErrorClass, Nanos, Op, Request};
 use proptest::prelude::*;
 
@@ -234,8 +232,8 @@ fn every_fault_of_a_model_is_named_with_a_cure() {
     let error = model.check().unwrap_err();
     let text = error.to_string();
     for key in [
-        "duration_s", "address_space_gb", "reads.sequential_pct", "writes.reaccess_pct", "writes.sizes_kb",
-        "bursts.rounds", "bursts.idle_ms", "service.mean_response_ms", "service.round_requests",
+        "duration_s", "address_space_gb", "reads.sequential_pct", "writes.reaccess_pct", "writes.sizes_kb", "bursts.rounds",
+        "bursts.idle_ms", "service.mean_response_ms", "service.round_requests",
     ] {
         assert!(text.contains(&format!("`{key}`")), "{key} in {text}");
     }
@@ -293,9 +291,8 @@ fn operation() -> impl Strategy<Value = OperationModel> {
     )
         .prop_map(|(sizes, sequential_pct, reaccess_pct, returning, reused_starts_pct, mut reuse_requests)| {
             reuse_requests.sort_unstable();
-            let kb = |sizes: BTreeMap<u64, u64>| {
-                sizes.into_iter().map(|(sectors, count)| (sectors as f64 / 2.0, count)).collect()
-            };
+            let kb =
+                |sizes: BTreeMap<u64, u64>| sizes.into_iter().map(|(sectors, count)| (sectors as f64 / 2.0, count)).collect();
             OperationModel {
                 sizes_kb: kb(sizes),
                 sequential_pct,

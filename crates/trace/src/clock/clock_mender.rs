@@ -153,8 +153,7 @@ impl ClockMender {
                 }
                 OrderClass::Back(before) => {
                     let latest = before.saturating_add(shifts.shift);
-                    let late: Vec<_> =
-                        strays.drain(..).map(|(_, stray)| (stray, shifts.shift_at(stray.arrival.0))).collect();
+                    let late: Vec<_> = strays.drain(..).map(|(_, stray)| (stray, shifts.shift_at(stray.arrival.0))).collect();
                     mended.push(shifts.take(request, step));
                     // A stray request gets the shift before or after the jump, whichever puts it nearer to the jump.
                     for (stray, late) in late {

@@ -29,8 +29,7 @@ impl CoarseClock {
     pub fn of(requests: &[Request]) -> Option<Self> {
         let arrivals: Vec<_> = requests.iter().map(|request| request.arrival.0).collect();
         let completions: Vec<_> = requests.iter().filter_map(|request| Some(request.complete?.0)).collect();
-        let mut responses: Vec<_> =
-            requests.iter().filter_map(|request| Some((request.complete? - request.arrival).0)).collect();
+        let mut responses: Vec<_> = requests.iter().filter_map(|request| Some((request.complete? - request.arrival).0)).collect();
         let limit = if responses.is_empty() {
             let (first, last) = (arrivals.iter().min()?, arrivals.iter().max()?);
             last.abs_diff(*first) / arrivals.len() as u64

@@ -54,8 +54,7 @@ impl ArrivalGaps {
             if widest.unsigned_abs() > self.largest.floor() {
                 let second = self.requests + start as u64 + 2;
                 for (request, pair) in (second..).zip(part.windows(2)) {
-                    self.largest
-                        .add(gap(pair[0], pair[1]), || GapLocation { at_ns: pair[0].wrapping_sub(origin), request });
+                    self.largest.add(gap(pair[0], pair[1]), || GapLocation { at_ns: pair[0].wrapping_sub(origin), request });
                 }
             }
         }

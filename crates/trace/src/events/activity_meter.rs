@@ -385,8 +385,7 @@ mod tests {
     use crate::name_table::fixed;
 
     fn start(id: u64, kind: CommandKind) -> CommandEvent {
-        let step =
-            CommandStep::Start { kind, bytes: 4096, target: CommandTarget::Nowhere, packed: id == 2, reliable: false };
+        let step = CommandStep::Start { kind, bytes: 4096, target: CommandTarget::Nowhere, packed: id == 2, reliable: false };
         CommandEvent { host: fixed(b"mmc0"), id, step }
     }
 
@@ -440,8 +439,7 @@ mod tests {
         let row = &activity.syncs[0];
         assert_eq!((activity.syncs.len(), &*row.process, row.calls, row.errors), (1, "sqlite3", 2, 1));
         assert_eq!((row.time, row.longest), (Nanos(30 + 35), Nanos(35)));
-        let waits: Vec<_> =
-            activity.waits.iter().map(|wait| (&*wait.process, wait.pid, wait.start, wait.time)).collect();
+        let waits: Vec<_> = activity.waits.iter().map(|wait| (&*wait.process, wait.pid, wait.start, wait.time)).collect();
         assert_eq!(waits, [("sqlite3", 7, Nanos(10), Nanos(30)), ("sqlite3", 8, Nanos(15), Nanos(35))]);
         assert_eq!(RecordedActivity::from_json(&activity.to_json().unwrap_or_default()), Some(activity.clone()));
         let journal = &activity.journals[0];

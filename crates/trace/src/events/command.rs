@@ -199,15 +199,12 @@ impl CommandEvent {
     pub(super) fn read(event: KernelEvent, values: &EventFieldValues) -> Option<Self> {
         let host = fixed(values.text(EventField::Host));
         Some(match event {
-            KernelEvent::MmcStart => {
-                Self { host, id: values.number(EventField::Request) as u64, step: mmc_start(values) }
-            }
+            KernelEvent::MmcStart => Self { host, id: values.number(EventField::Request) as u64, step: mmc_start(values) },
             KernelEvent::MmcDone => {
                 use EventField::{CommandError, CountError, DataError, StopError};
                 let errors = [CommandError, StopError, CountError, DataError];
                 let failed = errors.into_iter().any(|error| values.number(error) != 0);
-                let step =
-                    CommandStep::Done { failed, will_be_repeated: failed && values.number(EventField::Retries) > 0 };
+                let step = CommandStep::Done { failed, will_be_repeated: failed && values.number(EventField::Retries) > 0 };
                 Self { host, id: values.number(EventField::Request) as u64, step }
             }
             // These events name neither the host nor the request.
@@ -218,11 +215,7 @@ impl CommandEvent {
             },
             KernelEvent::Ufs => {
                 let step = if ufs_begins(values) { ufs_start(values) } else { DONE };
-                Self {
-                    host: fixed(ufs_host(values.text(EventField::Host))),
-                    id: values.number(EventField::Tag) as u64,
-                    step,
-                }
+                Self { host: fixed(ufs_host(values.text(EventField::Host))), id: values.number(EventField::Tag) as u64, step }
             }
             KernelEvent::UfsLink => {
                 let step = if ufs_begins(values) { link_start(values) } else { DONE };
@@ -472,8 +465,7 @@ impl AddressUnitEvidence {
         let CommandBlocks { first, count, bytes, is_recent } = *blocks;
         self.commands += 1;
         self.is_recent |= is_recent;
-        let eights =
-            first.is_multiple_of(SECTORS_OF_LONG) && count.is_none_or(|count| u64::from(count) % SECTORS_OF_LONG == 0);
+        let eights = first.is_multiple_of(SECTORS_OF_LONG) && count.is_none_or(|count| u64::from(count) % SECTORS_OF_LONG == 0);
         self.in_eights += u64::from(eights);
         if count.is_some() {
             return;

@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::command::{AddressUnitEvidence, CommandBlocks, SCSI_HOST};
 use crate::{
-    CommandEvent, CommandKind, CommandStep, CommandTarget, EraseKind, Ledger, NameTable, Nanos, Op, Request,
-    RequestFlags, Sector, unfilled,
+    CommandEvent, CommandKind, CommandStep, CommandTarget, EraseKind, Ledger, NameTable, Nanos, Op, Request, RequestFlags,
+    Sector, unfilled,
 };
 
 /// Maximum number of open commands of a host; if there are more, the ends of some were lost.
@@ -279,9 +279,9 @@ impl HostCommandState {
             _ => return CommandRange::None,
         };
         match target {
-            CommandTarget::Nowhere
-            | CommandTarget::Sectors { count: 0, .. }
-            | CommandTarget::Erased { count: 0, .. } => CommandRange::Unknown,
+            CommandTarget::Nowhere | CommandTarget::Sectors { count: 0, .. } | CommandTarget::Erased { count: 0, .. } => {
+                CommandRange::Unknown
+            }
             CommandTarget::Sectors { first, count } => CommandRange::Sectors(op, first, count),
             CommandTarget::Erased { first, count, erase } => CommandRange::Sectors(erase_op(erase), first, count),
             CommandTarget::Blocks { count: None | Some(0), .. } if bytes == 0 => CommandRange::Unknown,
@@ -323,12 +323,8 @@ impl DriverRequest {
             // The driver sends FUA writes to an eMMC as reliable writes.
             flags = flags.union(RequestFlags::FUA);
         }
-        let request = Request {
-            start: Some(time),
-            issue: Some(time),
-            flags,
-            ..Request::new(time, op, Sector(first), clamp(count))
-        };
+        let request =
+            Request { start: Some(time), issue: Some(time), flags, ..Request::new(time, op, Sector(first), clamp(count)) };
         Self { host, request, blocks: None, packed }
     }
 }

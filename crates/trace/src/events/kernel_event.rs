@@ -98,9 +98,7 @@ impl KernelEvent {
             KernelEvent::ScsiStart | KernelEvent::ScsiRefused | KernelEvent::ScsiTimeout => {
                 has(&[EventField::HostNumber, EventField::Unit, EventField::Opcode])
             }
-            KernelEvent::ScsiDone => {
-                has(&[EventField::HostNumber, EventField::Unit, EventField::Opcode, EventField::Status])
-            }
+            KernelEvent::ScsiDone => has(&[EventField::HostNumber, EventField::Unit, EventField::Opcode, EventField::Status]),
             KernelEvent::SyncBegin(_) | KernelEvent::CommitBegin | KernelEvent::CommitEnd => has(&[EventField::Device]),
             KernelEvent::SyncEnd(_) => has(&[EventField::Device, EventField::Result]),
             KernelEvent::Commit => has(&[EventField::Device, EventField::Handles, EventField::JournalBlocks]),
@@ -224,15 +222,7 @@ pub struct EventFieldValues<'a> {
 impl Default for EventFieldValues<'_> {
     #[inline]
     fn default() -> Self {
-        Self {
-            numbers: [0; EventField::COUNT],
-            letters: &[],
-            task: &[],
-            host: &[],
-            word: &[],
-            cdb: &[],
-            present_fields: 0,
-        }
+        Self { numbers: [0; EventField::COUNT], letters: &[], task: &[], host: &[], word: &[], cdb: &[], present_fields: 0 }
     }
 }
 
@@ -357,9 +347,7 @@ impl DecodedEvent {
         if !event.is_complete_in(values) {
             return None;
         }
-        CommandEvent::read(event, values)
-            .map(Self::Command)
-            .or_else(|| FsEvent::read(event, pid, values).map(Self::File))
+        CommandEvent::read(event, values).map(Self::Command).or_else(|| FsEvent::read(event, pid, values).map(Self::File))
     }
 }
 

@@ -4,13 +4,11 @@ use std::collections::HashMap;
 
 use super::task_names::{JOURNAL_THREAD, TaskNames};
 use super::{
-    accounted_requests::AccountedRequests, activity_meter::ActivityMeter, command::SCSI_HOST,
-    driver_requests::DriverRequests,
+    accounted_requests::AccountedRequests, activity_meter::ActivityMeter, command::SCSI_HOST, driver_requests::DriverRequests,
 };
 use crate::{
-    BlockEventKind, BlockLayerEvent, CommandEvent, CommandKind, CommandStep, CommandTarget, EventPairer, FsEvent,
-    Ledger, LostEventsGap, NameId, NameTable, Nanos, Op, RecordedActivity, Request, RequestFlags, SECTOR_BYTES,
-    SyncCounts, ZoneCommand,
+    BlockEventKind, BlockLayerEvent, CommandEvent, CommandKind, CommandStep, CommandTarget, EventPairer, FsEvent, Ledger,
+    LostEventsGap, NameId, NameTable, Nanos, Op, RecordedActivity, Request, RequestFlags, SECTOR_BYTES, SyncCounts, ZoneCommand,
 };
 
 /// Maximum number of MMC disks, of SCSI disks, and of hosts whose disks are known.
@@ -158,8 +156,8 @@ impl EventMatcher {
     /// this sector. Without block events, the command becomes a request itself, of a device that is named after its host in
     /// `devices`.
     pub fn command(
-        &mut self, time: Nanos, event: &CommandEvent, disk: Option<NameId>, devices: &mut NameTable,
-        ledger: &mut Ledger, out: &mut Vec<Request>,
+        &mut self, time: Nanos, event: &CommandEvent, disk: Option<NameId>, devices: &mut NameTable, ledger: &mut Ledger,
+        out: &mut Vec<Request>,
     ) {
         if event.host.starts_with(SCSI_HOST) {
             // The commands of a UFS are counted from its controller's events, and block events contain more.
@@ -185,9 +183,7 @@ impl EventMatcher {
     }
 
     /// Sets the times at which the device got and ended the request of a command.
-    fn submit(
-        &mut self, time: Nanos, event: &CommandEvent, disk: Option<NameId>, ledger: &mut Ledger, out: &mut Vec<Request>,
-    ) {
+    fn submit(&mut self, time: Nanos, event: &CommandEvent, disk: Option<NameId>, ledger: &mut Ledger, out: &mut Vec<Request>) {
         let command = (event.host, event.id);
         let CommandStep::Start { kind, bytes, target, .. } = event.step else {
             if let Some((device, sector, op)) = self.under_way.remove(&command)
@@ -227,12 +223,10 @@ impl EventMatcher {
                 Some((found, first))
             }
             // The address is in logical blocks or in sectors: the issued requests show which.
-            CommandTarget::Blocks { first, .. } => {
-                [first.saturating_mul(LONG_BLOCK), first].into_iter().find_map(|sector| {
-                    let mut disks = self.scsi_disks.iter().copied();
-                    disks.find(|disk| self.pairer.has_issued(*disk, sector, op)).map(|disk| (disk, sector))
-                })
-            }
+            CommandTarget::Blocks { first, .. } => [first.saturating_mul(LONG_BLOCK), first].into_iter().find_map(|sector| {
+                let mut disks = self.scsi_disks.iter().copied();
+                disks.find(|disk| self.pairer.has_issued(*disk, sector, op)).map(|disk| (disk, sector))
+            }),
             _ => None,
         }
     }

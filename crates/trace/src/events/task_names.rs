@@ -94,13 +94,8 @@ fn stored(name: &str) -> &[u8] {
 mod tests {
     use super::*;
 
-    const TASKS: [(i32, &[u8]); 5] = [
-        (1, b"jbd2/dm-5-8"),
-        (2, b"jbd2/mmcblk0p30"),
-        (3, b"f2fs_ckpt-254:5"),
-        (4, b"f2fs_flush-254:"),
-        (5, b"jbd2/dm-51-8"),
-    ];
+    const TASKS: [(i32, &[u8]); 5] =
+        [(1, b"jbd2/dm-5-8"), (2, b"jbd2/mmcblk0p30"), (3, b"f2fs_ckpt-254:5"), (4, b"f2fs_flush-254:"), (5, b"jbd2/dm-51-8")];
 
     #[test]
     fn threads_belong_to_a_device_by_their_names_also_where_the_kernel_cuts_them() {

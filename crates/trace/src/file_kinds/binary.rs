@@ -70,10 +70,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "a picture or document (PNG, JPEG, GIF, PDF)",
         matches: |head| {
-            head.has(0, b"\x89PNG\r\n")
-                || head.has(0, &[0xff, 0xd8, 0xff])
-                || head.has(0, b"GIF8")
-                || head.has(0, b"%PDF-")
+            head.has(0, b"\x89PNG\r\n") || head.has(0, &[0xff, 0xd8, 0xff]) || head.has(0, b"GIF8") || head.has(0, b"%PDF-")
         },
         hint: "name the trace that it was made from",
     },
@@ -89,8 +86,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     image!("an ext2, ext3 or ext4 file system", |head| head.has(0x438, &[0x53, 0xef])),
     image!("an F2FS file system", |head| head.has(0x400, &[0x10, 0x20, 0xf5, 0xf2])),
     image!("an XFS file system", |head| head.has(0, b"XFSB")),
-    image!("an EROFS or SquashFS file system", |head| head.has(0, b"hsqs")
-        || head.has(0x400, &[0xe2, 0xe1, 0xf5, 0xe0])),
+    image!("an EROFS or SquashFS file system", |head| head.has(0, b"hsqs") || head.has(0x400, &[0xe2, 0xe1, 0xf5, 0xe0])),
     ForeignFileKind {
         noun_phrase: "an Android sparse image",
         matches: |head| head.has(0, &[0x3a, 0xff, 0x26, 0xed]),

@@ -59,9 +59,8 @@ impl<'a> FileHead<'a> {
 
     /// Whether one of the first lines contains all of these words.
     fn has_words(&self, words: &[&str]) -> bool {
-        self.lines().any(|line| {
-            words.iter().all(|word| line.split(u8::is_ascii_whitespace).any(|found| found == word.as_bytes()))
-        })
+        self.lines()
+            .any(|line| words.iter().all(|word| line.split(u8::is_ascii_whitespace).any(|found| found == word.as_bytes())))
     }
 
     /// Whether the first bytes contain this text.
@@ -131,9 +130,7 @@ mod tests {
 
     #[test]
     fn other_texts_and_bytes_stay_unknown() {
-        for head in
-            [&b""[..], b"\n\n", b"a,b,c\n1,2,3\n", b"1 2 3 4 5 6 7 8\n", &[0; 511], &[7; 4096], b"hello world\n"]
-        {
+        for head in [&b""[..], b"\n\n", b"a,b,c\n1,2,3\n", b"1 2 3 4 5 6 7 8\n", &[0; 511], &[7; 4096], b"hello world\n"] {
             assert_eq!(named(head), "unknown", "{:?}", &head[..head.len().min(20)]);
         }
     }

@@ -26,10 +26,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
         matches: |head| {
             let is_result = |line: &[u8]| {
                 let has = |text: &str| memchr::memmem::find(line, text.as_bytes()).is_some();
-                has(" copied, ")
-                    || has("Timing buffered disk reads")
-                    || has("Timing cached reads")
-                    || has("min/avg/max/mdev = ")
+                has(" copied, ") || has("Timing buffered disk reads") || has("Timing cached reads") || has("min/avg/max/mdev = ")
             };
             head.has_many(1, is_result) || head.has_lines(&["sysbench "]) || head.holds("Iozone: Performance Test")
         },
@@ -100,10 +97,7 @@ mod tests {
             ("500, 2048, 0, 0\n1000, 2049, 1, 0\n", "_bw.log"),
             ("3;fio-3.33;job;0;0;40960;1023\n", "terse"),
             (" Performance counter stats for 'dd':\n\n  12 block:block_rq_issue\n", "perf stat"),
-            (
-                "100+0 records in\n100+0 records out\n409600 bytes (410 kB, 400 KiB) copied, 0.12 s, 3.4 MB/s\n",
-                "benchmark",
-            ),
+            ("100+0 records in\n100+0 records out\n409600 bytes (410 kB, 400 KiB) copied, 0.12 s, 3.4 MB/s\n", "benchmark"),
         ] {
             let said = named(text.as_bytes());
             assert!(said.starts_with("this is no trace, but ") && said.contains(word), "{word}: {said}");

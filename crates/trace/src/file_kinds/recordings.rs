@@ -134,10 +134,7 @@ mod tests {
         for (bytes, word) in [
             (&[0x57, 0x1d, 0xd1, 0x75, 0, 0][..], "CTF trace"),
             (&etl, ".etl"),
-            (
-                b"[19:01:18.964188721] (+0.000002273) host block_bio_queue: { cpu_id = 0 }, { dev = 8, rwbs = 17 }\n",
-                "babeltrace",
-            ),
+            (b"[19:01:18.964188721] (+0.000002273) host block_bio_queue: { cpu_id = 0 }, { dev = 8, rwbs = 17 }\n", "babeltrace"),
             (b"BeginHeader\n DiskRead, TimeStamp, Process Name ( PID)\nEndHeader\n", "xperf"),
             (
                 b"# tracer: nop\n#\n# latency: 0 us, #4/4, CPU#0 | (M:PREEMPT VP:0)\n#\n dd-2 0..... 0us : x: y\n",

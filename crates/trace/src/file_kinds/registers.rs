@@ -48,12 +48,9 @@ mod tests {
 
     #[test]
     fn registers_are_named() {
-        let sentences =
-            "=====\n  Extended CSD rev 1.8 (MMC 5.1)\n=====\n\nCard Supported Command sets [S_CMD_SET: 0x01]\n";
+        let sentences = "=====\n  Extended CSD rev 1.8 (MMC 5.1)\n=====\n\nCard Supported Command sets [S_CMD_SET: 0x01]\n";
         assert!(named(sentences.as_bytes()).contains("EXT_CSD"));
-        for text in
-            ["device_descriptor/queue_depth:0x20\n", "Device Descriptor: [Byte offset 0x21]: bQueueDepth = 0x20\n"]
-        {
+        for text in ["device_descriptor/queue_depth:0x20\n", "Device Descriptor: [Byte offset 0x21]: bQueueDepth = 0x20\n"] {
             assert!(named(text.as_bytes()).contains("UFS"), "{text}");
         }
         assert_eq!(named(b"00000000: 7f 45 4c 46\n"), "unknown");

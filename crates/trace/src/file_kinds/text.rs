@@ -35,9 +35,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "a job file of fio",
         matches: |head| {
-            head.has_many(1, |line| {
-                line.starts_with(b"ioengine=") || line.starts_with(b"rw=") || line.starts_with(b"readwrite=")
-            })
+            head.has_many(1, |line| line.starts_with(b"ioengine=") || line.starts_with(b"rw=") || line.starts_with(b"readwrite="))
         },
         hint: "`emmclab synth --fio FILE -o OUT.parquet` makes the requests that fio would issue; or run it with --write_iolog=FILE and \
                read that, or record the run with blktrace",
@@ -58,11 +56,9 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
             // The first line is the same in every language, the headings are not.
             head.lines().next().is_some_and(|line| line.starts_with(b"Linux ") && line.ends_with(b" CPU)"))
                 || head.has_many(1, |line| {
-                    let begins = line.starts_with(b"Device")
-                        || line.starts_with(b"DEV")
-                        || memchr::memmem::find(line, b" DEV ").is_some();
-                    begins
-                        && [&b"tps"[..], b"r/s", b"rkB/s"].iter().any(|word| memchr::memmem::find(line, word).is_some())
+                    let begins =
+                        line.starts_with(b"Device") || line.starts_with(b"DEV") || memchr::memmem::find(line, b" DEV ").is_some();
+                    begins && [&b"tps"[..], b"r/s", b"rkB/s"].iter().any(|word| memchr::memmem::find(line, word).is_some())
                 })
         },
         hint: record!("averages cannot be taken apart again: "),
@@ -85,8 +81,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
                     _ => false,
                 }
             });
-            all && (head.lines().count() == 1
-                || head.lines().next().is_some_and(|line| line.iter().any(u8::is_ascii_alphabetic)))
+            all && (head.lines().count() == 1 || head.lines().next().is_some_and(|line| line.iter().any(u8::is_ascii_alphabetic)))
         },
         hint: record!("counters have neither times nor addresses: "),
     },
@@ -111,8 +106,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
         noun_phrase: "a histogram of biolatency, bitesize, bpftrace or another tool of BCC",
         matches: |head| {
             let is_heading = |line: &[u8]| {
-                memchr::memmem::find(line, b": count").is_some()
-                    && memchr::memmem::find(line, b"distribution").is_some()
+                memchr::memmem::find(line, b": count").is_some() && memchr::memmem::find(line, b"distribution").is_some()
             };
             head.has_many(1, is_heading)
                 || head.has_many(2, |line| line.starts_with(b"[") && line.ends_with(b"|") && line.contains(&b')'))
@@ -121,16 +115,13 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     },
     ForeignFileKind {
         noun_phrase: "output of biotop or iotop, which are sums",
-        matches: |head| {
-            head.has_words(&["PID", "COMM", "I/O", "Kbytes"]) || head.has_words(&["TID", "PRIO", "COMMAND"])
-        },
+        matches: |head| head.has_words(&["PID", "COMM", "I/O", "Kbytes"]) || head.has_words(&["TID", "PRIO", "COMMAND"]),
         hint: record!("sums have neither times nor addresses: use `biosnoop` instead, or "),
     },
     ForeignFileKind {
         noun_phrase: "output of ext4slower or another tool that traces files",
         matches: |head| {
-            head.has_words(&["COMM", "BYTES", "OFF_KB", "FILENAME"])
-                || head.has_words(&["PID", "COMM", "FD", "ERR", "PATH"])
+            head.has_words(&["COMM", "BYTES", "OFF_KB", "FILENAME"]) || head.has_words(&["PID", "COMM", "FD", "ERR", "PATH"])
         },
         hint: record!("operations on files are not those of the device, which sees other sizes and addresses: "),
     },
@@ -157,9 +148,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "output of smartctl or nvme-cli",
         matches: |head| {
-            head.has_lines(&["smartctl "])
-                || head.holds("Smart Log for NVME")
-                || head.holds("START OF INFORMATION SECTION")
+            head.has_lines(&["smartctl "]) || head.holds("Smart Log for NVME") || head.holds("START OF INFORMATION SECTION")
         },
         hint: record!("it states the wear of a disk, not its requests: "),
     },
@@ -176,8 +165,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
         noun_phrase: "a preset or study (TOML)",
         matches: |head| {
             let is_table = |line: &[u8]| line.starts_with(b"[") && line.ends_with(b"]");
-            head.has_many(1, |line| line.starts_with(b"name = ") || line.starts_with(b"version = "))
-                && head.has_many(1, is_table)
+            head.has_many(1, |line| line.starts_with(b"name = ") || line.starts_with(b"version = ")) && head.has_many(1, is_table)
         },
         hint: "a device is named with `--device FILE`, a workload is made with `emmclab synth FILE`, a study is run with \
                `emmclab run FILE`",
@@ -214,8 +202,7 @@ fn is_system_call(line: &[u8]) -> bool {
     }
     let Some(open) = memchr::memchr(b'(', call) else { return false };
     let name = &call[..open];
-    let is_name =
-        !name.is_empty() && name.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_');
+    let is_name = !name.is_empty() && name.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_');
     is_name && (call.ends_with(b"<unfinished ...>") || has_result(&call[open..]))
 }
 
@@ -224,8 +211,7 @@ fn has_result(call: &[u8]) -> bool {
     let Some(sign) = memchr::memmem::rfind(call, b" = ") else { return false };
     let result = call[sign + 3..].trim_ascii_start();
     let result = result.strip_prefix(b"-").unwrap_or(result);
-    call[..sign].trim_ascii_end().ends_with(b")")
-        && result.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'?')
+    call[..sign].trim_ascii_end().ends_with(b")") && result.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'?')
 }
 
 /// The part of the line after `[pid N]`, a process id and a time.
@@ -268,10 +254,7 @@ mod tests {
     #[test]
     fn output_of_other_tools_is_named() {
         for (text, word) in [
-            (
-                "Linux 6.1.0 (board) \t29.11.2026 \t_x86_64_\t(4 CPU)\n\nGer\u{e4}t  tps  kB_gel/s\nsda  1,52  20,11\n",
-                "iostat",
-            ),
+            ("Linux 6.1.0 (board) \t29.11.2026 \t_x86_64_\t(4 CPU)\n\nGer\u{e4}t  tps  kB_gel/s\nsda  1,52  20,11\n", "iostat"),
             ("[ 12.5] mybdev: W sector=4096 len=8\n", "dmesg"),
             ("Linux 6.1.0 (board)\n\nDevice   r/s  rkB/s %util\nmmcblk0  1.20 48.11 4.20\n", "iostat"),
             ("   7       0 loop0 27 2 100 44 359 446 165 735 0 58 85 1 0 5 2 16 51\n", "diskstats"),

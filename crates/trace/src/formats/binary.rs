@@ -90,8 +90,7 @@ impl<F: RecordFormat> TraceSource for RecordSource<F> {
                     out.truncate(rows);
                     self.context.ledger.skipped += 1;
                 }
-                result => result
-                    .map_err(|error| error.at_offset(begin).hint("give --lenient to skip and count bad records"))?,
+                result => result.map_err(|error| error.at_offset(begin).hint("give --lenient to skip and count bad records"))?,
             }
         }
         Ok(true)

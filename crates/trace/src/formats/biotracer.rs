@@ -18,10 +18,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     gives: &[TraceColumn::Start, TraceColumn::Issue, TraceColumn::Complete, TraceColumn::Flags],
     unknown: "processes",
     extensions: &["biotracer"],
-    recorded: RecordedFeatures::of(
-        &[],
-        RequestFlags::PACKED.union(RequestFlags::NO_WAIT).union(RequestFlags::NO_WAIT_KNOWN),
-    ),
+    recorded: RecordedFeatures::of(&[], RequestFlags::PACKED.union(RequestFlags::NO_WAIT).union(RequestFlags::NO_WAIT_KNOWN)),
     times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff,
     open: |input, options| LineSource::open(FORMAT.name, BiotracerFormat, input, options),
@@ -40,9 +37,7 @@ const NO_WAIT: u64 = 1 << 2;
 
 fn sniff(head: &[u8], _path: &Path) -> bool {
     let fields: Vec<_> = blank_separated(first_line(head)).collect();
-    fields.len() == 8
-        && fields[..4].iter().all(|field| is_digits(field))
-        && fields[4..].iter().all(|field| field.contains(&b'.'))
+    fields.len() == 8 && fields[..4].iter().all(|field| is_digits(field)) && fields[4..].iter().all(|field| field.contains(&b'.'))
 }
 
 struct BiotracerFormat;

@@ -147,8 +147,7 @@ impl LineFormat for BlkparseFormat {
         let rest = rest_after(line, column as usize + 1);
         let step = ActionMeaning::read(rest, column + 2)?;
         let name = process_name(rest);
-        let is_part =
-            matches!(step, ActionMeaning::Request(_)) && name.is_none() || context.joining && cuts_a_length(rest);
+        let is_part = matches!(step, ActionMeaning::Request(_)) && name.is_none() || context.joining && cuts_a_length(rest);
         if is_part && context.waits_for_rest() {
             return Ok(());
         }
@@ -274,9 +273,8 @@ impl<'a> ActionMeaning<'a> {
             let from = if letter == b"A" { remapped_from(text) } else { None };
             return Ok(from.map_or(ActionMeaning::Other, ActionMeaning::Remap));
         }
-        let kind = kind_of(letter).ok_or_else(|| {
-            Error::new(ErrorClass::Value, "is not an action of blkparse").of_field("action", column, letter)
-        })?;
+        let kind = kind_of(letter)
+            .ok_or_else(|| Error::new(ErrorClass::Value, "is not an action of blkparse").of_field("action", column, letter))?;
         let operation = match rwbs::read(need(&mut fields, "rwbs", column + 1)?, column + 1)? {
             RwbsMeaning::Request(operation) => operation,
             RwbsMeaning::Zone(command) => return Ok(ActionMeaning::Zone(command, kind)),
@@ -329,9 +327,7 @@ mod tests {
     fn read(text: &str) -> Option<BlkAction> {
         match ActionMeaning::read(text.as_bytes(), 6).unwrap() {
             ActionMeaning::Request(action) => Some(action),
-            ActionMeaning::Zone(..) | ActionMeaning::Packet(..) | ActionMeaning::Remap(_) | ActionMeaning::Other => {
-                None
-            }
+            ActionMeaning::Zone(..) | ActionMeaning::Packet(..) | ActionMeaning::Remap(_) | ActionMeaning::Other => None,
         }
     }
 
@@ -344,10 +340,7 @@ mod tests {
     #[test]
     fn actions_on_requests_have_a_range() {
         let action = read("D   W 1056768 + 8 [dd]").unwrap();
-        assert_eq!(
-            (action.kind, action.op, action.sector, action.sectors),
-            (BlockEventKind::Issue, Op::Write, 1_056_768, 8)
-        );
+        assert_eq!((action.kind, action.op, action.sector, action.sectors), (BlockEventKind::Issue, Op::Write, 1_056_768, 8));
         assert_eq!(read("X   W 10 / 14 [dd]").unwrap().kind, BlockEventKind::Split(14));
     }
 

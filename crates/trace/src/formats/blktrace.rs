@@ -170,11 +170,7 @@ impl BlktraceSource {
             return Ok(());
         };
         let time = i64::try_from(record.time).map_err(|_| {
-            Error::new(ErrorClass::Value, "is longer than 292 years").of_field(
-                "time",
-                0,
-                record.time.to_string().as_bytes(),
-            )
+            Error::new(ErrorClass::Value, "is longer than 292 years").of_field("time", 0, record.time.to_string().as_bytes())
         })?;
         let label = dev_t_label(record.device);
         let (op, flags) = operation(category, record.bytes);
@@ -492,9 +488,8 @@ pub(super) struct BlktraceFileReader {
 impl BlktraceFileReader {
     pub fn open(input: DecompressedInput) -> Result<Self> {
         let path = input.path().to_owned();
-        let order = byte_order(input.head()).ok_or_else(|| {
-            Error::new(ErrorClass::Syntax, "does not begin with a blktrace record").in_file(&path).at_offset(0)
-        })?;
+        let order = byte_order(input.head())
+            .ok_or_else(|| Error::new(ErrorClass::Syntax, "does not begin with a blktrace record").in_file(&path).at_offset(0))?;
         let reader: Box<dyn Read + Send> = Box::new(input.into_reader());
         let mut records = Self {
             path,
@@ -572,8 +567,7 @@ impl BlktraceFileReader {
 
     fn version(&self, raw: &[u8; WIDE_RECORD_BYTES]) -> Result<u32> {
         let word = [raw[0], raw[1], raw[2], raw[3]];
-        let magic =
-            if self.order == BlktraceByteOrder::Little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) };
+        let magic = if self.order == BlktraceByteOrder::Little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) };
         if magic & !0xff != MAGIC {
             return Err(Error::new(ErrorClass::Syntax, "a record does not begin with its magic number")
                 .of_field("magic", 0, format!("{magic:#010x}").as_bytes())
@@ -581,11 +575,8 @@ impl BlktraceFileReader {
         }
         let version = magic & 0xff;
         if ![VERSION, WIDE_VERSION].contains(&version) {
-            return Err(Error::new(
-                ErrorClass::Unsupported,
-                format!("is neither version {VERSION} nor {WIDE_VERSION}"),
-            )
-            .of_field("version", 0, version.to_string().as_bytes()));
+            return Err(Error::new(ErrorClass::Unsupported, format!("is neither version {VERSION} nor {WIDE_VERSION}"))
+                .of_field("version", 0, version.to_string().as_bytes()));
         }
         Ok(version)
     }

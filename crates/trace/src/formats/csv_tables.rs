@@ -196,8 +196,7 @@ const fn format_of<const ROW: usize>() -> TraceFormat {
 
 impl CsvTable {
     fn is_heading(&self, line: &[u8]) -> bool {
-        self.heading != HeadingRule::Never
-            && comma_separated(line).eq(self.columns.iter().map(|(name, _)| name.as_bytes()))
+        self.heading != HeadingRule::Never && comma_separated(line).eq(self.columns.iter().map(|(name, _)| name.as_bytes()))
     }
 
     fn fields<'a>(&self, line: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
@@ -316,9 +315,8 @@ impl LineFormat for CsvTableReader {
 
     fn header(&self) -> TraceHeader {
         let (count, line) = (self.lost, self.first_lost);
-        let note = (count > 0).then(|| {
-            format!("{count} of the records have no operation (IOType) and are left out, the first in line {line}")
-        });
+        let note = (count > 0)
+            .then(|| format!("{count} of the records have no operation (IOType) and are left out, the first in line {line}"));
         TraceHeader { clock: self.table.clock.into(), note, ..TraceHeader::default() }
     }
 }

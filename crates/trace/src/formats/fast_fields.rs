@@ -276,8 +276,7 @@ mod tests {
     }
 
     fn kinds() -> impl Strategy<Value = Vec<Kind>> {
-        let kind =
-            prop::sample::select(&[None, Some(TimeUnit::Seconds), Some(TimeUnit::Millis), Some(TimeUnit::Nanos)]);
+        let kind = prop::sample::select(&[None, Some(TimeUnit::Seconds), Some(TimeUnit::Millis), Some(TimeUnit::Nanos)]);
         prop::collection::vec(kind, 0..5)
     }
 

@@ -37,17 +37,13 @@ pub(crate) fn is_decimal(field: &[u8]) -> bool {
 /// Returns the next field; the error names the missing one.
 #[inline]
 pub(crate) fn need<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, name: &str, column: u64) -> Result<&'a [u8]> {
-    fields
-        .next()
-        .ok_or_else(|| Error::new(ErrorClass::Syntax, "the line ends before this field").of_field(name, column, b""))
+    fields.next().ok_or_else(|| Error::new(ErrorClass::Syntax, "the line ends before this field").of_field(name, column, b""))
 }
 
 #[inline]
 pub(crate) fn no_more<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, column: u64) -> Result<()> {
     match fields.next() {
-        Some(extra) => {
-            Err(Error::new(ErrorClass::Syntax, "the line continues after the last field").of_field("", column, extra))
-        }
+        Some(extra) => Err(Error::new(ErrorClass::Syntax, "the line continues after the last field").of_field("", column, extra)),
         None => Ok(()),
     }
 }
@@ -97,8 +93,7 @@ pub(crate) const LOST_DIGITS: &str = "take the file as it was before the spreads
 pub(crate) fn bad_number(field: &[u8], problem: &str) -> Error {
     let error = |problem| Error::new(ErrorClass::Value, problem);
     if has_decimal_comma(field) {
-        error("has a decimal comma")
-            .hint("write decimal points, for example with LC_ALL=C in front of the command that prints")
+        error("has a decimal comma").hint("write decimal points, for example with LC_ALL=C in front of the command that prints")
     } else if has_lost_digits(field) {
         error("has lost its last digits in a spreadsheet").hint(LOST_DIGITS)
     } else {
@@ -200,9 +195,7 @@ pub(crate) fn sector_span(offset: u64, bytes: u64, (field, name, column): (&[u8]
 /// The sectors of a range of bytes, and whether it was rounded. Both ends are rounded down to sectors, so that sequential
 /// ranges stay sequential and a stream keeps its length. The result has at least one sector.
 #[inline]
-pub(crate) fn stream_span(
-    offset: u64, bytes: u64, (field, name, column): (&[u8], &str, u64),
-) -> Result<(Sector, u32, bool)> {
+pub(crate) fn stream_span(offset: u64, bytes: u64, (field, name, column): (&[u8], &str, u64)) -> Result<(Sector, u32, bool)> {
     if bytes == 0 {
         return Err(Error::new(ErrorClass::Value, "is a request without data").of_field(name, column, field));
     }

@@ -51,8 +51,7 @@ fn version(line: &[u8]) -> Option<u8> {
     let is_action = |at: usize| {
         let numbers = fields.get(at + 1..).unwrap_or(&[]);
         fields.get(at).is_some_and(|action| ACTIONS.contains(action))
-            && (numbers.len() == 2
-                || numbers.is_empty() && fields[at - 1].iter().any(|byte| matches!(byte, b'/' | b'\\')))
+            && (numbers.len() == 2 || numbers.is_empty() && fields[at - 1].iter().any(|byte| matches!(byte, b'/' | b'\\')))
             && numbers.iter().all(|number| is_digits(number))
     };
     match () {
@@ -98,9 +97,10 @@ impl LineFormat for FioLogFormat {
             b"wait" if !self.timed => {
                 let field = need(&mut fields, "delay", 3)?;
                 let delay = decimal_time(field, self.unit, "delay", 3)?;
-                self.now_ns = self.now_ns.checked_add(delay).ok_or_else(|| {
-                    Error::new(ErrorClass::Value, "ends beyond the year 2262").of_field("delay", 3, field)
-                })?;
+                self.now_ns = self
+                    .now_ns
+                    .checked_add(delay)
+                    .ok_or_else(|| Error::new(ErrorClass::Value, "ends beyond the year 2262").of_field("delay", 3, field))?;
                 context.no_record();
                 return Ok(());
             }

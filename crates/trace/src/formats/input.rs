@@ -302,9 +302,7 @@ impl<R: Read> Utf16Decoder<R> {
         for decoded in char::decode_utf16(units) {
             match decoded {
                 Ok(character) => push_char(text, character),
-                Err(error)
-                    if matches!(error.unpaired_surrogate(), 0xd800..=0xdbff) && error.unpaired_surrogate() == unit =>
-                {
+                Err(error) if matches!(error.unpaired_surrogate(), 0xd800..=0xdbff) && error.unpaired_surrogate() == unit => {
                     *high = Some(unit);
                 }
                 Err(_) => push_char(text, REPLACEMENT),

@@ -33,10 +33,8 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     ..TraceFormat::READ_ONLY
 };
 
-const NAMES: [&str; 9] = [
-    "device.name", "header.timestamp", "io.error", "io.flush", "io.fua", "io.latency", "io.lba", "io.len",
-    "io.operation",
-];
+const NAMES: [&str; 9] =
+    ["device.name", "header.timestamp", "io.error", "io.flush", "io.fua", "io.latency", "io.lba", "io.len", "io.operation"];
 const JSON: &[u8] = b"{\"header\":{\"sid\":";
 
 /// How the events are printed.
@@ -90,8 +88,8 @@ impl IotraceIo<'_> {
             Error::new(ErrorClass::Value, problem).of_field(name, 0, value.to_string().as_bytes())
         };
         let time = |name, value| i64::try_from(value).map_err(|_| refused(name, value, "is longer than 292 years"));
-        let sectors = u32::try_from(self.sectors)
-            .map_err(|_| refused("io.len", self.sectors, "is a request of more than 2 TB"))?;
+        let sectors =
+            u32::try_from(self.sectors).map_err(|_| refused("io.len", self.sectors, "is a request of more than 2 TB"))?;
         let op = match (self.op, sectors) {
             (Op::Write, 0) => Op::Flush,
             (_, 0) => return Err(refused("io.len", 0, "is a request without data")),

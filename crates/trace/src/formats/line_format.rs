@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use super::fields::{NameIdCache, text};
 use super::{FormatTimes, input::damaged};
 use crate::{
-    AtomicFile, Batch, DecompressedInput, Error, ErrorClass, EventTally, Ledger, NameId, NameTable, ReadOptions,
-    ReadProgress, Request, Result, TraceHeader, TraceSink, TraceSource,
+    AtomicFile, Batch, DecompressedInput, Error, ErrorClass, EventTally, Ledger, NameId, NameTable, ReadOptions, ReadProgress,
+    Request, Result, TraceHeader, TraceSink, TraceSource,
 };
 
 /// The state that a line format updates while it reads.
@@ -290,8 +290,7 @@ impl LineSource {
         if !is_again {
             return Ok(());
         }
-        let problem =
-            "a recording begins here, but the file already holds one: its beginning is repeated, and times go back";
+        let problem = "a recording begins here, but the file already holds one: its beginning is repeated, and times go back";
         Err(Error::new(ErrorClass::Syntax, problem).at_line(line).hint(format!(
             "read each alone: `head -n {} FILE > first.txt`, `tail -n +{line} FILE > second.txt`; if the second is only a copy, \
              the first is the whole recording",

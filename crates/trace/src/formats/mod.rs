@@ -50,15 +50,15 @@ mod prelude {
     pub(super) use std::path::Path;
 
     pub(super) use super::fields::{
-        FieldReader, LineField, blank_separated, comma_separated, decimal_time, first_line, is_decimal, is_digits,
-        need, no_more, pid, sectors, stream_span, text, unsigned,
+        FieldReader, LineField, blank_separated, comma_separated, decimal_time, first_line, is_decimal, is_digits, need, no_more,
+        pid, sectors, stream_span, text, unsigned,
     };
     pub(super) use super::line_format::{LineFormat, LineSink, LineSource, LineWriter, ParseContext};
     pub(super) use super::trace_format::{FormatCapabilities, FormatTimes, TimeUnit, TraceFormat};
     pub(super) use crate::{
         AtomicFile, Batch, DecompressedInput, Error, ErrorClass, EventTally, Ledger, NameTable, Nanos, Op, ReadOptions,
-        ReadProgress, RecordedFeatures, Request, RequestFlags, Result, SECTOR_BYTES, Sector, TraceColumn, TraceHeader,
-        TraceSink, TraceSource,
+        ReadProgress, RecordedFeatures, Request, RequestFlags, Result, SECTOR_BYTES, Sector, TraceColumn, TraceHeader, TraceSink,
+        TraceSource,
     };
 }
 
@@ -120,16 +120,12 @@ pub fn by_extension(path: &Path) -> Result<&'static TraceFormat> {
     let ending = Path::new(name).extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
     let ending = ending.unwrap_or_default();
     writable().find(|format| format.extensions.contains(&ending.as_str())).ok_or_else(|| {
-        let endings: Vec<_> =
-            writable().flat_map(|format| format.extensions).map(|ending| format!(".{ending}")).collect();
-        Error::new(
-            ErrorClass::UnknownFormat,
-            format!("the name `{}` does not determine the format to write", path.display()),
-        )
-        .hint(format!(
-            "name it with --to, or end the file name in one of: {}; text also with .gz, .zst or .xz after it",
-            endings.join(", ")
-        ))
+        let endings: Vec<_> = writable().flat_map(|format| format.extensions).map(|ending| format!(".{ending}")).collect();
+        Error::new(ErrorClass::UnknownFormat, format!("the name `{}` does not determine the format to write", path.display()))
+            .hint(format!(
+                "name it with --to, or end the file name in one of: {}; text also with .gz, .zst or .xz after it",
+                endings.join(", ")
+            ))
     })
 }
 
@@ -178,8 +174,7 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<OpenedTrace> {
                 return Err(error);
             }
             let mut all = options.further.iter().chain(FORMATS).copied();
-            let found =
-                all.find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| unknown(input.head(), path));
+            let found = all.find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| unknown(input.head(), path));
             (found?, "content")
         }
     };
@@ -237,9 +232,10 @@ fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
         if let Some(format) = FORMATS.iter().find(|format| (format.sniff)(&changed, path)) {
             let problem = format!("its numbers have decimal commas; with points it is of the format `{}`", format.name);
             let digits = if decimals > 1 { format!("{{{decimals}}}") } else { String::new() };
-            return Some(Error::new(ErrorClass::UnknownFormat, problem).hint(format!(
-                "replace the commas: `sed -E 's/([0-9]),([0-9]{digits})/\\1.\\2/g' FILE > points.txt`"
-            )));
+            return Some(
+                Error::new(ErrorClass::UnknownFormat, problem)
+                    .hint(format!("replace the commas: `sed -E 's/([0-9]),([0-9]{digits})/\\1.\\2/g' FILE > points.txt`")),
+            );
         }
     }
     let lines = head.split(|byte| *byte == b'\n').zip(1..).take(LINES);
@@ -256,8 +252,7 @@ fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
 fn with_points(text: &[u8], digits: usize) -> Vec<u8> {
     let (mut out, mut at) = (text.to_vec(), 1);
     while at + digits < text.len() {
-        let is_decimal =
-            text[at] == b',' && text[at - 1].is_ascii_digit() && fields::is_digits(&text[at + 1..=at + digits]);
+        let is_decimal = text[at] == b',' && text[at - 1].is_ascii_digit() && fields::is_digits(&text[at + 1..=at + digits]);
         if is_decimal {
             out[at] = b'.';
         }
@@ -276,9 +271,7 @@ fn unused_options(format: &TraceFormat, options: &ReadOptions) -> Result<()> {
     };
     let is_csv = std::ptr::eq(format, &raw const csv::FORMAT);
     match options {
-        ReadOptions { time_unit: Some(unit), .. }
-            if !matches!(format.times, FormatTimes::Open(_) | FormatTimes::Loose) =>
-        {
+        ReadOptions { time_unit: Some(unit), .. } if !matches!(format.times, FormatTimes::Open(_) | FormatTimes::Loose) => {
             refuse("--time-unit", unit)
         }
         ReadOptions { size_unit: Some(unit), .. } if !is_csv => refuse("--size-unit", unit),

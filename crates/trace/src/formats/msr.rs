@@ -32,9 +32,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
         line = lines.next().map(usual).unwrap_or_default();
     }
     let fields: Vec<_> = comma_separated(&line).collect();
-    fields.len() == 7
-        && [0, 2, 4, 5, 6].iter().all(|i| is_digits(fields[*i]))
-        && matches!(fields[3], b"Read" | b"Write")
+    fields.len() == 7 && [0, 2, 4, 5, 6].iter().all(|i| is_digits(fields[*i])) && matches!(fields[3], b"Read" | b"Write")
 }
 
 /// The line with commas between its fields, and without blanks and quotes around them.

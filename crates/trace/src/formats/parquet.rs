@@ -30,8 +30,8 @@ use parquet::schema::types::ColumnPath;
 
 use super::prelude::*;
 use crate::{
-    BATCH_ROWS, ByteCount, GrowingNameTable, SEALED_WRITER, SealedFile, TraceExtent, checksum_seal::CheckedFile,
-    finish_sealed, open_seekable,
+    BATCH_ROWS, ByteCount, GrowingNameTable, SEALED_WRITER, SealedFile, TraceExtent, checksum_seal::CheckedFile, finish_sealed,
+    open_seekable,
 };
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
@@ -92,11 +92,8 @@ fn guarded<T>(call: impl FnOnce() -> std::result::Result<T, ParquetError>) -> Re
 
 fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     if !input.is_regular() {
-        return Err(Error::new(
-            ErrorClass::Unsupported,
-            "a Parquet trace is read from its end, which a pipe does not allow",
-        )
-        .hint("name the file itself, or write the trace to a file first"));
+        return Err(Error::new(ErrorClass::Unsupported, "a Parquet trace is read from its end, which a pipe does not allow")
+            .hint("name the file itself, or write the trace to a file first"));
     }
     Ok(Box::new(ParquetSource::open(input.path(), options)?))
 }
@@ -142,10 +139,8 @@ impl ParquetSource {
         }
         let header = entry(HEADER_KEY).map_or_else(|| Ok(foreign_header(path)), |json| described(HEADER_KEY, &json))?;
         let rows = metadata.metadata().file_metadata().num_rows().max(0) as u64;
-        let mut ledger: Ledger = entry(LEDGER_KEY).map_or_else(
-            || Ok(Ledger { seen: rows, kept: rows, ..Ledger::default() }),
-            |json| described(LEDGER_KEY, &json),
-        )?;
+        let mut ledger: Ledger = entry(LEDGER_KEY)
+            .map_or_else(|| Ok(Ledger { seen: rows, kept: rows, ..Ledger::default() }), |json| described(LEDGER_KEY, &json))?;
         // `filtered` counts the requests left out in this reading; those left out when the file was written are counted
         // separately.
         ledger.filtered_before += std::mem::take(&mut ledger.filtered);
@@ -163,8 +158,7 @@ impl ParquetSource {
         let options = ArrowReaderOptions::new().with_schema(schema);
         let reader = guarded(|| {
             let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options)?;
-            let builder =
-                ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata).with_batch_size(BATCH_ROWS);
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata).with_batch_size(BATCH_ROWS);
             match &groups {
                 Some(groups) => builder.with_row_groups(groups.clone().collect()).build(),
                 None => builder.build(),
@@ -207,9 +201,7 @@ impl ParquetSource {
             None => batch,
             Some(_) if self.lenient => batch.sound(),
             Some((row, error)) => {
-                return Err(error
-                    .at_line(self.rows_done + row as u64 + 1)
-                    .hint("give --lenient to skip and count bad rows"));
+                return Err(error.at_line(self.rows_done + row as u64 + 1).hint("give --lenient to skip and count bad rows"));
             }
         };
         self.skipped += rows - batch.len() as u64;
@@ -323,11 +315,10 @@ fn extent(metadata: &ArrowReaderMetadata) -> std::result::Result<Option<TraceExt
 /// Whether the statistics state that all requests are to one device.
 fn is_of_one_device(groups: &[RowGroupMetaData]) -> bool {
     let columns = groups.iter().flat_map(RowGroupMetaData::columns);
-    let mut bounds =
-        columns.filter(|column| column.column_path().string() == TraceColumn::Device.name()).map(|column| {
-            let found = column.statistics()?;
-            found.min_bytes_opt().zip(found.max_bytes_opt())
-        });
+    let mut bounds = columns.filter(|column| column.column_path().string() == TraceColumn::Device.name()).map(|column| {
+        let found = column.statistics()?;
+        found.min_bytes_opt().zip(found.max_bytes_opt())
+    });
     // Without the column, all requests are to one device. A row group without names has no bounds, so that the answer is false.
     let Some(first) = bounds.next() else { return true };
     first.is_some_and(|(low, high)| low == high && bounds.all(|other| other == first))
@@ -350,9 +341,7 @@ fn readable_schema(found: &Schema) -> Arc<Schema> {
         .fields()
         .iter()
         .map(|field| match (wanted.field_with_name(field.name()), field.data_type()) {
-            (Ok(ours), found) => {
-                Field::new(field.name(), with_dictionaries(found, ours.data_type()), field.is_nullable())
-            }
+            (Ok(ours), found) => Field::new(field.name(), with_dictionaries(found, ours.data_type()), field.is_nullable()),
             _ => field.as_ref().clone(),
         })
         .collect();
@@ -465,8 +454,7 @@ pub fn parquet_error(path: &Path, error: ParquetError) -> Error {
 impl TraceSink for ParquetSink {
     fn write(&mut self, batch: &Batch) -> Result<()> {
         if batch.rows_with_notes() > 0 && !self.noted {
-            let error =
-                Error::new(ErrorClass::Config, "requests have block notes, but the header does not declare them");
+            let error = Error::new(ErrorClass::Config, "requests have block notes, but the header does not declare them");
             return Err(error.in_file(&self.path).hint("set `block_notes` of the header before the first batch"));
         }
         self.writer.write(&batch.to_record_batch(self.noted)?).map_err(|error| parquet_error(&self.path, error))

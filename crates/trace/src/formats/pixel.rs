@@ -37,9 +37,7 @@ struct PixelFormat;
 /// Splits a process into name and id. Some threads whose name contains a blank are listed with its first word and no id.
 fn split_process(field: &[u8]) -> Result<(&[u8], Option<i32>)> {
     match memchr::memrchr(b'-', field) {
-        Some(dash) if is_digits(&field[dash + 1..]) => {
-            Ok((&field[..dash], Some(pid(&field[dash + 1..], "proces", 1)?)))
-        }
+        Some(dash) if is_digits(&field[dash + 1..]) => Ok((&field[..dash], Some(pid(&field[dash + 1..], "proces", 1)?))),
         _ => Ok((field, None)),
     }
 }

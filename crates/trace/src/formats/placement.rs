@@ -44,10 +44,8 @@ pub(super) const NOTE: &str = "the trace names objects and has no addresses: the
 /// The number of an object, from its name: the name itself if it is a number, otherwise a hash of it.
 pub(super) fn object(name: &[u8]) -> u64 {
     // FNV-1a.
-    let hash = || {
-        name.iter()
-            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
-    };
+    let hash =
+        || name.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     std::str::from_utf8(name).ok().and_then(|text| text.parse().ok()).unwrap_or_else(hash)
 }
 
@@ -64,9 +62,7 @@ impl PartAddresses {
     }
 
     /// The sectors of a range of an object, from the fields of its offset and size in bytes.
-    fn span(
-        &mut self, object: u64, offset: LineField, size: LineField, context: &mut ParseContext,
-    ) -> Result<(Sector, u32)> {
+    fn span(&mut self, object: u64, offset: LineField, size: LineField, context: &mut ParseContext) -> Result<(Sector, u32)> {
         let begin = offset.unsigned()?;
         if begin.checked_add(size.unsigned()?).is_none() {
             return Err(offset.refused("reaches beyond byte 2^64"));
@@ -184,8 +180,8 @@ pub(super) static THESIOS: TraceFormat = TraceFormat {
 };
 
 const THESIOS_COLUMNS: [&str; 8] = [
-    "filename", "file_offset", "application", "op_type", "request_io_size_bytes", "start_time",
-    "simulated_disk_start_time", "simulated_latency",
+    "filename", "file_offset", "application", "op_type", "request_io_size_bytes", "start_time", "simulated_disk_start_time",
+    "simulated_latency",
 ];
 /// Size of the parts of files within which addresses stay in order: larger than any request.
 const THESIOS_PART_BYTES: u64 = 64 << 20;
@@ -421,10 +417,7 @@ mod tests {
     #[test]
     fn an_object_that_outgrows_its_room_moves() {
         let mut objects = ObjectAddresses::default();
-        assert_eq!(
-            (objects.sector(5, 1), objects.sector(6, 9), objects.sector(5, 8)),
-            (Sector(0), Sector(8), Sector(0))
-        );
+        assert_eq!((objects.sector(5, 1), objects.sector(6, 9), objects.sector(5, 8)), (Sector(0), Sector(8), Sector(0)));
         assert_eq!((objects.sector(5, 9), objects.sector(7, 1)), (Sector(24), Sector(40)));
     }
 }

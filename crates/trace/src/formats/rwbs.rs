@@ -153,10 +153,7 @@ mod tests {
         assert_eq!(read("R"), (Op::Read, RequestFlags(0)));
         assert_eq!(read("RAM"), (Op::Read, RequestFlags::READAHEAD.union(RequestFlags::META)));
         assert_eq!(read("WFSM"), (Op::Write, RequestFlags::FUA.union(RequestFlags::SYNC).union(RequestFlags::META)));
-        assert_eq!(
-            read("FWFS"),
-            (Op::Write, RequestFlags::PREFLUSH.union(RequestFlags::FUA).union(RequestFlags::SYNC))
-        );
+        assert_eq!(read("FWFS"), (Op::Write, RequestFlags::PREFLUSH.union(RequestFlags::FUA).union(RequestFlags::SYNC)));
         assert_eq!(read("FWS"), (Op::Write, RequestFlags::PREFLUSH.union(RequestFlags::SYNC)));
         assert_eq!(read("FF").0, Op::Flush);
         assert_eq!(read("FN").0, Op::Flush);

@@ -123,8 +123,7 @@ fn heading(line: &[u8]) -> Option<Vec<SnoopColumn>> {
     let is_once = |(at, column): (usize, &SnoopColumn)| {
         *column == SnoopColumn::Other || !columns[..at].iter().any(|other| other.is_like(*column))
     };
-    let of_requests =
-        has(SnoopColumn::Process) && has(SnoopColumn::Pid) || has(SnoopColumn::Sector) && has(SnoopColumn::Bytes);
+    let of_requests = has(SnoopColumn::Process) && has(SnoopColumn::Pid) || has(SnoopColumn::Sector) && has(SnoopColumn::Bytes);
     let latency = columns.iter().any(|column| matches!(column, SnoopColumn::Latency(_)));
     let fits = has(SnoopColumn::Device) && latency && of_requests && columns.len() <= MOST_COLUMNS;
     (fits && columns.iter().enumerate().all(is_once)).then_some(columns)
@@ -217,8 +216,7 @@ impl SnoopTable {
 
     /// The name of a needed column that is missing; `None` if all are present.
     fn missing(&self) -> Option<&'static str> {
-        let needed =
-            [(SnoopColumn::Sector, "address"), (SnoopColumn::Bytes, "size"), (SnoopColumn::Letters, "operation")];
+        let needed = [(SnoopColumn::Sector, "address"), (SnoopColumn::Bytes, "size"), (SnoopColumn::Letters, "operation")];
         needed.into_iter().find(|(column, _)| !self.columns.contains(column)).map(|(_, name)| name)
     }
 
@@ -302,8 +300,7 @@ impl SnoopTable {
     /// The request of a line; `None` for a command that has no address.
     fn request(&mut self, row: &SnoopRow, context: &mut ParseContext) -> Result<Option<Request>> {
         if row.latency_ns > LONGEST_NS {
-            let problem =
-                "is longer than an hour, so it is not a latency: the tool used the completion of another request";
+            let problem = "is longer than an hour, so it is not a latency: the tool used the completion of another request";
             return Err(row.latency.refused(problem));
         }
         let bytes = row.bytes.unsigned()?;
@@ -380,10 +377,9 @@ impl LineFormat for SnoopTable {
         let is_queued = self.columns.iter().any(|column| matches!(column, SnoopColumn::Queue(_)));
         let (clock, note) = match (self.format == BIOSNOOP.name, self.time_at) {
             (true, _) if is_queued => ("relative", None),
-            (true, _) => (
-                "relative",
-                Some("biosnoop without -Q: the time in the queue is unknown, so arrivals are times of issue"),
-            ),
+            (true, _) => {
+                ("relative", Some("biosnoop without -Q: the time in the queue is unknown, so arrivals are times of issue"))
+            }
             (false, Some(_)) => ("monotonic", None),
             (false, None) => (
                 "relative",
@@ -524,14 +520,14 @@ fn open_biosnoop(input: DecompressedInput, options: &ReadOptions) -> Result<Box<
     let table = SnoopTable::new(BIOSNOOP.name, columns);
     if let Some(missing) = table.missing() {
         let problem = format!("this biosnoop prints no {missing} of a request (that of bpftrace does not)");
-        return Err(Error::new(ErrorClass::Unsupported, problem).hint(
-            "record with biosnoop of bcc (in Debian and Ubuntu `biosnoop-bpfcc -Q`), whose lines have sector and bytes",
-        ));
+        return Err(Error::new(ErrorClass::Unsupported, problem)
+            .hint("record with biosnoop of bcc (in Debian and Ubuntu `biosnoop-bpfcc -Q`), whose lines have sector and bytes"));
     }
     if table.time_at.is_none() {
         let problem = "this biosnoop prints no time of a request";
-        return Err(Error::new(ErrorClass::Unsupported, problem)
-            .hint("record with biosnoop of bcc, whose first column is TIME(s)"));
+        return Err(
+            Error::new(ErrorClass::Unsupported, problem).hint("record with biosnoop of bcc, whose first column is TIME(s)")
+        );
     }
     LineSource::open(BIOSNOOP.name, table, input, options)
 }
@@ -566,9 +562,7 @@ fn open_iosnoop(input: DecompressedInput, options: &ReadOptions) -> Result<Box<d
     let table = SnoopTable::new(IOSNOOP.name, columns);
     if let Some(missing) = table.missing() {
         let problem = format!("this table of iosnoop has no {missing} of a request");
-        return Err(
-            Error::new(ErrorClass::Unsupported, problem).hint("record with iosnoop of perf-tools: `iosnoop -st`")
-        );
+        return Err(Error::new(ErrorClass::Unsupported, problem).hint("record with iosnoop of perf-tools: `iosnoop -st`"));
     }
     LineSource::open(IOSNOOP.name, table, input, options)
 }

@@ -49,9 +49,7 @@ fn is_record(head: &[u8]) -> bool {
 }
 
 /// Reads records of SSDsim, with times in `unit` unless `--time-unit` is given.
-fn open(
-    format: &TraceFormat, unit: TimeUnit, input: DecompressedInput, options: &ReadOptions,
-) -> Result<Box<dyn TraceSource>> {
+fn open(format: &TraceFormat, unit: TimeUnit, input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let reader = SsdsimFormat { unit: options.time_unit_or(unit)? };
     LineSource::open(format.name, reader, input, options)
 }

@@ -80,8 +80,7 @@ fn after_words(mut text: Box<dyn Read + Send>, begin: usize) -> Box<dyn Read + S
     words.retain(|byte| *byte == b'\n');
     let rest = io::Cursor::new(first[..got].to_vec()).chain(text);
     let deflated = first[0] == 0x78 && u16::from_be_bytes(first).is_multiple_of(31);
-    let text: Box<dyn Read + Send> =
-        if deflated { Box::new(flate2::read::ZlibDecoder::new(rest)) } else { Box::new(rest) };
+    let text: Box<dyn Read + Send> = if deflated { Box::new(flate2::read::ZlibDecoder::new(rest)) } else { Box::new(rest) };
     Box::new(io::Cursor::new(words).chain(text))
 }
 

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::{
-    AtomicFile, BlockNote, DecompressedInput, Error, ErrorClass, MendClock, Nanos, Op, RecordedFeatures, ReissueWindow,
-    Request, RequestFilter, RequestFlags, Result, TraceColumn, TraceHeader, TraceSink, TraceSource,
+    AtomicFile, BlockNote, DecompressedInput, Error, ErrorClass, MendClock, Nanos, Op, RecordedFeatures, ReissueWindow, Request,
+    RequestFilter, RequestFlags, Result, TraceColumn, TraceHeader, TraceSink, TraceSource,
 };
 
 /// A trace format: how it is recognised, read and written.
@@ -156,9 +156,7 @@ impl FormatCapabilities {
     }
 
     pub(crate) fn loses(&self, column: TraceColumn, request: &Request, notes: &[BlockNote]) -> bool {
-        let time = |time: Option<Nanos>| {
-            time.is_some_and(|time| !self.columns.contains(&column) || time.0 % self.tick_ns != 0)
-        };
+        let time = |time: Option<Nanos>| time.is_some_and(|time| !self.columns.contains(&column) || time.0 % self.tick_ns != 0);
         let noted = |has: fn(&BlockNote) -> bool| notes.iter().any(has) && !self.columns.contains(&column);
         match column {
             TraceColumn::Arrival => request.arrival.0 % self.tick_ns != 0,

@@ -189,9 +189,7 @@ impl UnitGuard {
             return Ok(());
         };
         Err(Error::new(ErrorClass::Unit, problem).hint(match self.times {
-            FormatTimes::Stored => {
-                "addresses and sizes are probably in bytes: divide the columns `sector` and `sectors` by 512"
-            }
+            FormatTimes::Stored => "addresses and sizes are probably in bytes: divide the columns `sector` and `sectors` by 512",
             _ => "addresses and sizes are probably in bytes: read the file with --columns and --size-unit byte",
         }))
     }
@@ -338,8 +336,8 @@ mod tests {
             let sectors = 512 << (i % 4);
             Request::new(Nanos(i * 2_000_000), Op::Write, Sector(i as u64 * 4096), sectors)
         });
-        let rest = steady(60_000, 2_000_000, 8)
-            .map(|request| Request { arrival: Nanos(request.arrival.0 + 20_000_000_000), ..request });
+        let rest =
+            steady(60_000, 2_000_000, 8).map(|request| Request { arrival: Nanos(request.arrival.0 + 20_000_000_000), ..request });
         check_units(OPEN, fill.clone().chain(rest)).unwrap();
         assert!(hint(check_units(OPEN, fill)).contains("bytes"));
     }
@@ -386,8 +384,7 @@ mod tests {
         check_units(OPEN, steady(1, 1, 8)).unwrap();
         check_units(OPEN, steady(2, 1, 1)).unwrap();
         // A stream of equal 1 MB reads, all aligned.
-        let stream =
-            (0..10_000u64).map(|i| Request::new(Nanos(i as i64 * 9_000_000), Op::Read, Sector(i * 2048), 2048));
+        let stream = (0..10_000u64).map(|i| Request::new(Nanos(i as i64 * 9_000_000), Op::Read, Sector(i * 2048), 2048));
         check_units(OPEN, stream).unwrap();
     }
 

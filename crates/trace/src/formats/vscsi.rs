@@ -80,9 +80,8 @@ fn version(head: &[u8]) -> Option<VscsiRecordLayout> {
 }
 
 fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
-    let layout = version(input.head()).ok_or_else(|| {
-        refused("version", "", "the first records are of neither version 1 nor 2 of vscsi").at_offset(0)
-    })?;
+    let layout = version(input.head())
+        .ok_or_else(|| refused("version", "", "the first records are of neither version 1 nor 2 of vscsi").at_offset(0))?;
     Ok(Box::new(RecordSource::new(VscsiFormat { layout }, input, options, 0, layout.size)?))
 }
 

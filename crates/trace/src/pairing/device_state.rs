@@ -122,8 +122,7 @@ impl DevicePairingState {
         let newest = newest.map(|open| OpenRequest { events: open.events + 1, ..open });
         // Allocation and insertion come after merging, so the I/O may have no earlier event of its own.
         let is_known = newest.is_some() || self.stage < QUEUED;
-        let Some(joining) =
-            newest.or_else(|| (event.kind != BlockEventKind::RequestMerge).then(|| OpenRequest::new(event)))
+        let Some(joining) = newest.or_else(|| (event.kind != BlockEventKind::RequestMerge).then(|| OpenRequest::new(event)))
         else {
             books.counts.unmatched += 1;
             return;
@@ -149,9 +148,8 @@ impl DevicePairingState {
     /// Handles a split: an I/O was cut in two at the sector `at`.
     pub(super) fn split(&mut self, event: &BlockLayerEvent, at: u64, books: &mut PairingOutput) {
         let list = self.waiting.by_sector.get(&event.sector);
-        let found = list.and_then(|list| {
-            list.iter().rposition(|open| open.request.op == event.op && open.end > at && at > open.position)
-        });
+        let found = list
+            .and_then(|list| list.iter().rposition(|open| open.request.op == event.op && open.end > at && at > open.position));
         let Some(mut first) = found.and_then(|place| self.waiting.remove(event.sector, place)) else {
             books.counts.unmatched += 1;
             return;

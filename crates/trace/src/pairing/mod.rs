@@ -97,10 +97,7 @@ impl BlockEventKind {
     /// Whether the running task is the one that caused the event; other events run in the context of an interrupted task.
     #[inline]
     pub fn is_by_submitter(self) -> bool {
-        matches!(
-            self,
-            BlockEventKind::Queue | BlockEventKind::GetRequest | BlockEventKind::Insert | BlockEventKind::Issue
-        )
+        matches!(self, BlockEventKind::Queue | BlockEventKind::GetRequest | BlockEventKind::Insert | BlockEventKind::Issue)
     }
 }
 

@@ -41,10 +41,7 @@ impl RequestScreen {
     pub fn new(options: &ReadOptions, stored: &Ledger) -> Self {
         let origin = options.slice.as_ref().map(|slice| slice.origin);
         Self {
-            reissues: stored
-                .reissued
-                .is_none()
-                .then(|| ReissueDetector::new(options.reissue_window.unwrap_or_default())),
+            reissues: stored.reissued.is_none().then(|| ReissueDetector::new(options.reissue_window.unwrap_or_default())),
             window: options.reissue_window,
             selection: options.only.as_ref().map(|only| RequestSelection::new(only, origin)),
             is_slice: options.slice.is_some(),

@@ -297,8 +297,7 @@ mod tests {
     fn numbers_that_turn_over_lead_to_no_other_request() {
         let mut recent = RecentRequests::new(10);
         recent.count = NONE - 3;
-        recent.ring =
-            (0..FIRST_ROOM).map(|_| RecentRequestEntry { request: read(i64::MIN, u64::MAX), before: NONE }).collect();
+        recent.ring = (0..FIRST_ROOM).map(|_| RecentRequestEntry { request: read(i64::MIN, u64::MAX), before: NONE }).collect();
         for sector in 0..8 {
             recent.push(&read(5, sector));
         }

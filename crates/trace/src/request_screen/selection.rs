@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    Batch, Error, ErrorClass, NameId, NameTable, Nanos, Op, Request, Result, batch::NO_NAME, duration::parse_duration,
-};
+use crate::{Batch, Error, ErrorClass, NameId, NameTable, Nanos, Op, Request, Result, batch::NO_NAME, duration::parse_duration};
 
 /// Maximum number of process ids that are counted, to list them if a wanted one is missing.
 const MOST_PIDS: usize = 4096;
@@ -48,8 +46,7 @@ impl NameSelection {
 
     /// A pattern that fits no name of a request; `None` if all patterns fit one.
     fn unmet(&self, names: &NameTable) -> Option<&str> {
-        let met =
-            |pattern: &String| names.iter().enumerate().any(|(id, name)| self.shares.of(id) > 0 && fits(pattern, name));
+        let met = |pattern: &String| names.iter().enumerate().any(|(id, name)| self.shares.of(id) > 0 && fits(pattern, name));
         self.patterns.iter().find(|pattern| !met(pattern)).map(String::as_str)
     }
 }
@@ -152,12 +149,9 @@ impl RequestSelection {
         }
         let span = Nanos(self.last.0.saturating_sub(self.first.unwrap_or_default().0));
         if self.only.from > span {
-            return Err(Error::new(
-                ErrorClass::Config,
-                format!("no request arrives {} after the first", self.only.from),
-            )
-            .of_field(OPTION, 0, b"from")
-            .hint(format!("give an earlier time: the last request arrives {span} after the first")));
+            return Err(Error::new(ErrorClass::Config, format!("no request arrives {} after the first", self.only.from))
+                .of_field(OPTION, 0, b"from")
+                .hint(format!("give an earlier time: the last request arrives {span} after the first")));
         }
         if self.selected == 0 {
             return Err(Error::new(ErrorClass::Config, "no request meets all conditions together")
@@ -227,8 +221,7 @@ impl RequestFilter {
                         }
                     }
                     _ => {
-                        let hint =
-                            "give one time since the first arrival of the trace, for example 10s, 500ms or 2m30s";
+                        let hint = "give one time since the first arrival of the trace, for example 10s, 500ms or 2m30s";
                         let slot = if key == "from" { &mut times.0 } else { &mut times.1 };
                         if slot.replace(parse_duration(values).ok_or_else(|| wrong(hint))?).is_some() {
                             return Err(wrong(hint));
@@ -356,8 +349,7 @@ impl RequestsByName {
     pub fn words(&self, names: &NameTable) -> String {
         let all = self.counts.iter().sum::<u64>() + self.unnamed;
         let rows = self.rows(names);
-        let mut words: Vec<_> =
-            rows.iter().take(NAMED).map(|(name, count)| format!("{name} ({})", share(*count, all))).collect();
+        let mut words: Vec<_> = rows.iter().take(NAMED).map(|(name, count)| format!("{name} ({})", share(*count, all))).collect();
         if rows.len() > NAMED {
             words.push(format!("and {} more", rows.len() - NAMED));
         }
@@ -382,8 +374,7 @@ pub(super) fn several_devices(devices: &RequestsByName, names: &NameTable) -> Er
         devices.len(),
         devices.words(names)
     );
-    Error::new(ErrorClass::Config, message)
-        .hint(format!("choose one device of the trace, for example `--only device={first}`"))
+    Error::new(ErrorClass::Config, message).hint(format!("choose one device of the trace, for example `--only device={first}`"))
 }
 
 #[cfg(test)]

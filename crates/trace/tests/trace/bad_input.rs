@@ -20,16 +20,14 @@ fn assert_clear(error: &Error, what: &str) {
 fn a_byte_order_mark_before_the_text_changes_nothing() {
     for sample in SAMPLES {
         let marked = [b"\xef\xbb\xbf", sample.text.as_bytes()].concat();
-        let [plain, marked] =
-            [sample.text.as_bytes(), &marked].map(|bytes| read_plain(bytes, sample.ending).unwrap().requests);
+        let [plain, marked] = [sample.text.as_bytes(), &marked].map(|bytes| read_plain(bytes, sample.ending).unwrap().requests);
         assert_eq!(plain, marked, "{}", sample.format);
     }
 }
 
 #[test]
 fn a_time_before_an_earlier_one_is_named_or_counted() {
-    let heading =
-        "arrival_us,start_us,issue_us,complete_us,response_us,service_us,op,sector,sectors\n1,2,3,4,,,read,8,8\n";
+    let heading = "arrival_us,start_us,issue_us,complete_us,response_us,service_us,op,sector,sectors\n1,2,3,4,,,read,8,8\n";
     for (line, field, value) in [
         ("10,9,,,,,read,8,8", "start_us", "9"),
         ("10,12,11,,,,read,8,8", "issue_us", "11"),
@@ -208,8 +206,8 @@ fn line(sample: &Sample, time: &str, address: &str, size: &str) -> String {
 #[test]
 fn impossible_values_are_named_with_field_and_line() {
     let good_size = |sample: &Sample| {
-        let in_bytes = ["msr", "alibaba", "systor17", "spc1", "fio", "csv", "k5cloud", "thesios", "tectonic"]
-            .contains(&sample.format);
+        let in_bytes =
+            ["msr", "alibaba", "systor17", "spc1", "fio", "csv", "k5cloud", "thesios", "tectonic"].contains(&sample.format);
         if in_bytes { "4096" } else { "8" }
     };
     for sample in SAMPLES.iter().filter(|sample| !sample.line.is_empty()) {
@@ -240,10 +238,7 @@ fn impossible_values_are_named_with_field_and_line() {
                 continue;
             }
             let error = result.map(|trace| trace.requests).expect_err(&what);
-            assert!(
-                matches!(error.kind(), ErrorClass::Value | ErrorClass::Unit | ErrorClass::Syntax),
-                "{what}: {error}"
-            );
+            assert!(matches!(error.kind(), ErrorClass::Value | ErrorClass::Unit | ErrorClass::Syntax), "{what}: {error}");
             assert_clear(&error, &what);
             assert!(error.hint_text().is_some(), "{what}: no hint");
         }

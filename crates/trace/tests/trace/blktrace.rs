@@ -157,8 +157,7 @@ fn version_8_is_read_with_appends_where_they_were_written_and_commands_to_zones_
     .concat();
     let trace = read_plain(&bytes, "bin").unwrap();
     let seen: Vec<_> = trace.requests.iter().map(|one| (one.arrival.0, one.sector.0, one.sectors, one.op)).collect();
-    let expected =
-        [(2_000, 0, 8, Op::Write), (3_000, 64, 8, Op::Write), (4_000, 2048, 2048, Op::Write), (6_000, 8, 8, Op::Read)];
+    let expected = [(2_000, 0, 8, Op::Write), (3_000, 64, 8, Op::Write), (4_000, 2048, 2048, Op::Write), (6_000, 8, 8, Op::Read)];
     assert_eq!(seen, expected);
     assert!(trace.requests.iter().all(|one| one.response() == Some(Nanos(100))));
     let note = trace.header.note.unwrap();

@@ -219,9 +219,7 @@ fn what_follows_a_backward_jump_is_put_behind_what_came_before() {
 
 #[test]
 fn fewer_than_256_requests_out_of_order_are_sorted_and_no_jump() {
-    let late = |count: i64| {
-        steady(0, 2_000).chain(steady(10 * S, count)).chain(steady(20 * S + MS, 2_000)).collect::<Vec<_>>()
-    };
+    let late = |count: i64| steady(0, 2_000).chain(steady(10 * S, count)).chain(steady(20 * S + MS, 2_000)).collect::<Vec<_>>();
     for count in [1, 255] {
         let found = read(&late(count), None).unwrap();
         assert_eq!((found.counts(), found.ledger.kept), ((0, 0), 4_000 + count as u64), "{count}");
@@ -252,8 +250,7 @@ fn set_on_and_back() -> Vec<i64> {
 fn jumps_in_both_directions_are_found_in_the_order_of_the_file() {
     let found = read(&set_on_and_back(), None).unwrap();
     let directions: Vec<_> = found.listed().iter().map(|(direction, request, _)| (*direction, *request)).collect();
-    let expected =
-        [(JumpDirection::Forward, 6_001), (JumpDirection::Backward, 12_001), (JumpDirection::Forward, 18_001)];
+    let expected = [(JumpDirection::Forward, 6_001), (JumpDirection::Backward, 12_001), (JumpDirection::Forward, 18_001)];
     assert_eq!((directions, found.counts()), (expected.to_vec(), (3, 0)));
     assert!((found.jumps.without_ns - 4 * MIN).abs() < 100 * MS, "{}", found.jumps.without_ns);
 }
@@ -448,9 +445,7 @@ fn a_pipe_needs_a_length_above_which_gaps_are_cut() {
 
 #[test]
 fn a_length_has_a_unit_or_is_in_seconds_and_nonsense_is_refused_with_a_hint() {
-    for (text, length) in
-        [("1h", H), ("90s", 90 * S), ("1.5min", 90 * S), ("2d", 2 * DAY), ("30", 30 * S), ("5ms", 5 * MS)]
-    {
+    for (text, length) in [("1h", H), ("90s", 90 * S), ("1.5min", 90 * S), ("2d", 2 * DAY), ("30", 30 * S), ("5ms", 5 * MS)] {
         assert_eq!(MendClock::parse(text).unwrap(), MendClock::Above(Nanos(length)), "{text}");
     }
     assert_eq!(MendClock::parse("auto").unwrap(), MendClock::Jumps);

@@ -6,19 +6,17 @@ use std::sync::Arc;
 
 use crate::support::convert;
 use emmclab_trace::{
-    BatchBuilder, ErrorClass, Ledger, Nanos, Op, ReadOptions, Request, RequestFlags, Sector, TraceCombiner,
-    TraceHeader, TraceInput, TraceWriter, WriteOptions,
+    BatchBuilder, ErrorClass, Ledger, Nanos, Op, ReadOptions, Request, RequestFlags, Sector, TraceCombiner, TraceHeader,
+    TraceInput, TraceWriter, WriteOptions,
 };
 
 /// A BIOtracer log of writes at these milliseconds after `epoch_s`, on sectors from `sector` on.
 fn trace(folder: &Path, name: &str, epoch_s: u64, sector: u64, at_ms: &[u64]) -> TraceInput {
     let mut text = String::new();
     for (index, ms) in (0_u64..).zip(at_ms) {
-        let time =
-            |us: u64| format!("{}.{:06}000", epoch_s + (ms * 1_000 + us) / 1_000_000, (ms * 1_000 + us) % 1_000_000);
+        let time = |us: u64| format!("{}.{:06}000", epoch_s + (ms * 1_000 + us) / 1_000_000, (ms * 1_000 + us) % 1_000_000);
         let sector = sector + index * 8;
-        writeln!(text, "{sector}\t\t8\t\t4096\t\t5\t\t{}\t\t{}\t\t{}\t\t{}", time(0), time(1), time(2), time(900))
-            .unwrap();
+        writeln!(text, "{sector}\t\t8\t\t4096\t\t5\t\t{}\t\t{}\t\t{}\t\t{}", time(0), time(1), time(2), time(900)).unwrap();
     }
     let path = folder.join(name);
     std::fs::write(&path, text).unwrap();
@@ -48,10 +46,7 @@ fn the_note_of_combined_traces_tells_when_each_begins() {
     let folder = tempfile::tempdir().unwrap();
     let note = |offset_ms: i64| {
         let a = trace(folder.path(), "a", 1_400_000_000, 0, &[500]);
-        let b = TraceInput {
-            start_offset: Nanos::from_millis(offset_ms),
-            ..trace(folder.path(), "b", 1_500_000_000, 80, &[7])
-        };
+        let b = TraceInput { start_offset: Nanos::from_millis(offset_ms), ..trace(folder.path(), "b", 1_500_000_000, 80, &[7]) };
         TraceCombiner::open(vec![a, b], 1).unwrap().header().note.unwrap()
     };
     assert_eq!(note(0), "2 traces combined, all from time 0");
@@ -167,8 +162,7 @@ fn what_a_trace_records_is_kept_by_a_conversion_and_of_several_traces_what_all_r
     let path = |name: &str| folder.path().join(name);
     let log = trace(folder.path(), "log", 1_400_000_000, 0, &[500]).path;
     let blocks = path("blocks.txt");
-    std::fs::write(&blocks, "  8,0 3 1 0.000001000 697 Q WS 8 + 8 [a]\n  8,0 3 2 0.000002000 697 C WS 8 + 8 [0]\n")
-        .unwrap();
+    std::fs::write(&blocks, "  8,0 3 1 0.000001000 697 Q WS 8 + 8 [a]\n  8,0 3 2 0.000002000 697 C WS 8 + 8 [0]\n").unwrap();
     for (input, output) in [(&log, path("log.parquet")), (&blocks, path("blocks.parquet"))] {
         convert(input, &ReadOptions::default(), &output);
         assert_eq!(read_header(&[&output]).recorded, read_header(&[input]).recorded);

@@ -242,9 +242,8 @@ fn requests_are_made_of_block_io_events_where_no_other_block_events_are() {
     let trace = read(io);
     assert_eq!(rows(&trace), [(Op::Read, 64, 8, [10, -1, 40]), (Op::Flush, 0, 0, [15, -1, 60])]);
     assert_eq!((trace.processes.as_slice(), trace.ledger.unpaired), (&["mmcqd/0".to_owned()][..], 0));
-    let trace = read(&format!(
-        "{io}\n70 block_rq_issue: 179,0 R 4096 () 8 + 8 [app]\n80 block_rq_complete: 179,0 R () 8 + 8 [0]"
-    ));
+    let trace =
+        read(&format!("{io}\n70 block_rq_issue: 179,0 R 4096 () 8 + 8 [app]\n80 block_rq_complete: 179,0 R () 8 + 8 [0]"));
     assert_eq!((rows(&trace), trace.ledger.skipped), (vec![(Op::Read, 8, 8, [70, 70, 80])], 4));
 }
 
@@ -262,9 +261,8 @@ fn a_completion_with_an_error_is_a_failed_request_and_in_no_latency() {
 
 #[test]
 fn commands_of_scsi_disks_are_requests_in_blocks_of_the_disk() {
-    let command = |lba: u32, count: u32| {
-        format!("cmnd=(WRITE_10 lba={lba} txlen={count} protect=0 raw=2a 00 00 00 00 00 00 00 00 00)")
-    };
+    let command =
+        |lba: u32, count: u32| format!("cmnd=(WRITE_10 lba={lba} txlen={count} protect=0 raw=2a 00 00 00 00 00 00 00 00 00)");
     let disk = "host_no=0 channel=0 id=0 lun=0 data_sgl=1 prot_sgl=0 prot_op=SCSI_PROT_NORMAL";
     let good = "result=(driver=DRIVER_OK host=DID_OK message=COMMAND_COMPLETE status=SAM_STAT_GOOD)";
     let bad = "result=(driver=DRIVER_OK host=DID_OK message=COMMAND_COMPLETE status=SAM_STAT_CHECK_CONDITION)";
@@ -294,8 +292,7 @@ fn served_times(request: &Request) -> [i64; 4] {
 
 /// A write of these sectors by the MMC driver, from the first time to the second.
 fn written(from: u32, to: u32, sector: u32, blocks: u32) -> String {
-    let data =
-        format!("sbc_opcode=23 sbc_arg=0x{blocks:x} blocks={blocks} block_size=512 blk_addr={sector} data_flags=0x100");
+    let data = format!("sbc_opcode=23 sbc_arg=0x{blocks:x} blocks={blocks} block_size=512 blk_addr={sector} data_flags=0x100");
     start(from, "a", 25, sector, &data) + &done(to, "a", 25, 0, 0)
 }
 

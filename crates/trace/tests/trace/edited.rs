@@ -122,9 +122,8 @@ fn decimal_commas_are_named_and_points_in_their_place_make_a_trace() {
             let changed = text.replace('.', ",");
             let mut out: Vec<char> = changed.chars().collect();
             for at in 1..out.len().saturating_sub(length) {
-                let is_decimal = out[at] == ','
-                    && out[at - 1].is_ascii_digit()
-                    && out[at + 1..=at + length].iter().all(char::is_ascii_digit);
+                let is_decimal =
+                    out[at] == ',' && out[at - 1].is_ascii_digit() && out[at + 1..=at + length].iter().all(char::is_ascii_digit);
                 if is_decimal {
                     out[at] = '.';
                 }
@@ -150,8 +149,7 @@ fn stamps_that_a_spreadsheet_rounded_have_lost_their_digits() {
 
 #[test]
 fn msr_is_read_with_a_heading_blanks_and_other_separators() {
-    let plain =
-        "128166372003061629,usr,0,Read,7014609920,24576,41286\n128166372016382155,usr,0,Write,1317441536,8192,1963\n";
+    let plain = "128166372003061629,usr,0,Read,7014609920,24576,41286\n128166372016382155,usr,0,Write,1317441536,8192,1963\n";
     let heading = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n";
     let whole = read(plain, "csv").unwrap();
     let with_heading = format!("{heading}{plain}");

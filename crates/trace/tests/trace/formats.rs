@@ -207,8 +207,7 @@ fn log(text: &str) -> Result<Trace> {
 #[test]
 fn a_stream_that_does_not_lie_on_sectors_stays_sequential_and_keeps_its_length() {
     let trace =
-        log("fio version 2 iolog\n/f add\n/f open\n/f write 2072348000 4000\n/f write 2072352000 4000\n/f close\n")
-            .unwrap();
+        log("fio version 2 iolog\n/f add\n/f open\n/f write 2072348000 4000\n/f write 2072352000 4000\n/f close\n").unwrap();
     let [one, other] = trace.requests.as_slice() else { panic!("{:?}", trace.requests) };
     assert_eq!(one.end(), other.sector);
     assert_eq!((one.sectors, other.sectors, trace.ledger.rounded), (8, 8, 2));

@@ -9,8 +9,8 @@ use arrow_array::{
 };
 use arrow_schema::{Field, Schema};
 use emmclab_trace::{
-    Batch, BatchBuilder, BlockNote, BlockRole, ErrorClass, Ledger, MendClock, Nanos, Op, ReadOptions, Request,
-    RequestFilter, Sector, SectorSet, TraceCombiner, TraceHeader, TraceInput, TraceReader, TraceWriter, WriteOptions,
+    Batch, BatchBuilder, BlockNote, BlockRole, ErrorClass, Ledger, MendClock, Nanos, Op, ReadOptions, Request, RequestFilter,
+    Sector, SectorSet, TraceCombiner, TraceHeader, TraceInput, TraceReader, TraceWriter, WriteOptions,
 };
 use proptest::prelude::*;
 
@@ -30,11 +30,7 @@ fn rows_of(batch: &Batch) -> Vec<Noted> {
 }
 
 fn noted_header() -> TraceHeader {
-    TraceHeader {
-        block_notes: Some(TraceHeader::EXT4.to_owned()),
-        clock: "relative".to_owned(),
-        ..TraceHeader::default()
-    }
+    TraceHeader { block_notes: Some(TraceHeader::EXT4.to_owned()), clock: "relative".to_owned(), ..TraceHeader::default() }
 }
 
 fn write(path: &Path, rows: &[Noted], header: &TraceHeader) -> emmclab_trace::Result<emmclab_trace::WriteLosses> {
@@ -64,12 +60,7 @@ fn logged(arrival: i64, home: u64) -> Noted {
     let transaction = Some(7);
     let notes = vec![
         BlockNote { transaction, changed: Some(SectorSet::first(1)), ..BlockNote::new(BlockRole::Descriptor, 8) },
-        BlockNote {
-            home: Some(home),
-            transaction,
-            changed: Some(SectorSet::first(2)),
-            ..BlockNote::new(BlockRole::Logged, 8)
-        },
+        BlockNote { home: Some(home), transaction, changed: Some(SectorSet::first(2)), ..BlockNote::new(BlockRole::Logged, 8) },
     ];
     (Request::new(Nanos(arrival), Op::Write, Sector(4096), 16), notes)
 }
@@ -260,8 +251,7 @@ fn texts(rows: &[&[Option<&str>]]) -> ArrayRef {
 }
 
 fn record(columns: Vec<(&'static str, ArrayRef)>) -> RecordBatch {
-    let fields: Vec<_> =
-        columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
+    let fields: Vec<_> = columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
     let arrays = columns.into_iter().map(|(_, array)| array).collect();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap()
 }
@@ -312,14 +302,8 @@ fn notes_that_are_none_are_refused_with_row_and_column() {
         ("role", vec![roles(&[Some("date")]), eight()]),
         ("role", vec![roles(&[None]), eight()]),
         ("home_sector", vec![data(), eight(), ("home_sector", lists_of::<UInt64Type>(&[&[None], &[]]))]),
-        (
-            "changed_sectors",
-            vec![data(), eight(), ("changed_sectors", lists_of::<UInt16Type>(&[&[Some(8)], &[Some(9)]]))],
-        ),
-        (
-            "changed_sectors",
-            vec![data(), eight(), ("changed_sectors", lists_of::<UInt16Type>(&[&[Some(8)], &[Some(u16::MAX)]]))],
-        ),
+        ("changed_sectors", vec![data(), eight(), ("changed_sectors", lists_of::<UInt16Type>(&[&[Some(8)], &[Some(9)]]))]),
+        ("changed_sectors", vec![data(), eight(), ("changed_sectors", lists_of::<UInt16Type>(&[&[Some(8)], &[Some(u16::MAX)]]))]),
         ("transaction", vec![data(), eight(), ("transaction", lists_of::<UInt32Type>(&[&[None], &[None, None]]))]),
     ];
     for (field, columns) in cases {

@@ -1,8 +1,6 @@
 //! Events become requests by the rules of the kernel.
 
-use emmclab_trace::{
-    BlockEventKind, BlockLayerEvent, EventPairer, Ledger, NameTable, Nanos, Op, Request, RequestFlags, Sector,
-};
+use emmclab_trace::{BlockEventKind, BlockLayerEvent, EventPairer, Ledger, NameTable, Nanos, Op, Request, RequestFlags, Sector};
 use proptest::prelude::*;
 
 /// Events written as `time action rwbs sector sectors`, action as in blkparse, `C` with the sectors completed.
@@ -113,8 +111,7 @@ fn a_kernel_that_allocates_a_request_before_it_queues_the_io_has_one_request_wit
 
 #[test]
 fn a_split_makes_two_requests_of_one_arrival() {
-    let (requests, ledger) =
-        pair("1 Q W 0 2048\n2 X W 0 1024\n3 D W 0 1024\n4 D W 1024 1024\n8 C W 0 1024\n9 C W 1024 1024");
+    let (requests, ledger) = pair("1 Q W 0 2048\n2 X W 0 1024\n3 D W 0 1024\n4 D W 1024 1024\n8 C W 0 1024\n9 C W 1024 1024");
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 3, 3, 8], [1, 4, 4, 9]]);
     assert_eq!((requests[1].sector, requests[1].sectors, ledger.split), (Sector(1024), 1024, 1));
 }
@@ -131,8 +128,7 @@ fn a_request_that_is_given_back_without_an_event_is_issued_again() {
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 2, 5, 9]]);
     assert_eq!(ledger, Ledger { paired: 1, requeued: 1, ..Ledger::default() });
     // Twice, and for the rest of one that is done in parts.
-    let (requests, ledger) =
-        pair("1 Q W 0 64\n2 D W 0 64\n3 D W 0 64\n5 C W 0 24\n6 D W 24 40\n7 D W 24 40\n9 C W 24 40");
+    let (requests, ledger) = pair("1 Q W 0 64\n2 D W 0 64\n3 D W 0 64\n5 C W 0 24\n6 D W 24 40\n7 D W 24 40\n9 C W 24 40");
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 2, 7, 9]]);
     assert_eq!((ledger.requeued, ledger.unpaired, ledger.ambiguous), (3, 0, 0));
 }
@@ -198,8 +194,7 @@ fn a_bare_flush_is_served_by_the_next_flush_of_the_kernel() {
     let (requests, _) = pair("1 Q FW 0 0\n2 Q FW 0 0\n3 D FF 0 0\n8 C FF 0 0\n9 C W 0 0\n10 C W 0 0");
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 3, 3, 8], [2, 3, 3, 8]]);
     // One that came later waits for the next.
-    let (requests, _) =
-        pair("1 Q FW 0 0\n3 D FF 0 0\n4 Q FW 0 0\n8 C FF 0 0\n9 C W 0 0\n10 D FF 0 0\n12 C FF 0 0\n13 C W 0 0");
+    let (requests, _) = pair("1 Q FW 0 0\n3 D FF 0 0\n4 Q FW 0 0\n8 C FF 0 0\n9 C W 0 0\n10 D FF 0 0\n12 C FF 0 0\n13 C W 0 0");
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 3, 3, 8], [4, 10, 10, 12]]);
 }
 
@@ -221,8 +216,7 @@ fn forced_unit_access_of_the_device_itself_ends_with_its_data() {
 
 #[test]
 fn the_end_of_a_sequence_names_the_last_piece() {
-    let text =
-        "1 Q FW 8 16\n2 D FF 0 0\n3 C FF 0 0\n4 D W 8 16\n5 C W 8 8\n6 R W 16 8\n7 D W 16 8\n8 C W 16 8\n9 C W 16 0";
+    let text = "1 Q FW 8 16\n2 D FF 0 0\n3 C FF 0 0\n4 D W 8 16\n5 C W 8 8\n6 R W 16 8\n7 D W 16 8\n8 C W 16 8\n9 C W 16 0";
     let (requests, ledger) = pair(text);
     assert_eq!((requests[0].sector, requests[0].sectors, times(&requests[0])), (Sector(8), 16, [1, 2, 7, 9]));
     assert_eq!((ledger.unpaired, ledger.requeued), (0, 1));

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::support::lenient;
 use emmclab_trace::{
-    Batch, BatchBuilder, ErrorClass, Ledger, NameTable, Nanos, Op, ReadOptions, RecordedFeatures, Request,
-    RequestFilter, RequestFlags, SEALED_WRITER, Sector, TraceHeader, TraceReader, TraceSlice, TraceWriter,
-    WriteOptions, check_parquet, row_groups,
+    Batch, BatchBuilder, ErrorClass, Ledger, NameTable, Nanos, Op, ReadOptions, RecordedFeatures, Request, RequestFilter,
+    RequestFlags, SEALED_WRITER, Sector, TraceHeader, TraceReader, TraceSlice, TraceWriter, WriteOptions, check_parquet,
+    row_groups,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -355,11 +355,9 @@ fn times_whose_differences_have_no_room_are_refused_by_row_field_and_value() {
 fn a_name_that_is_longer_than_any_is_refused_and_a_huge_one_before_it_is_unpacked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("long.parquet");
-    for (bytes, said) in [
-        (65_536, None),
-        (65_537, Some("a name of 65537 bytes, more than 65536")),
-        (80 << 20, Some("of names for 1 requests")),
-    ] {
+    for (bytes, said) in
+        [(65_536, None), (65_537, Some("a name of 65537 bytes, more than 65536")), (80 << 20, Some("of names for 1 requests"))]
+    {
         write(&path, &[named_once(&"x".repeat(bytes), 0, 5)]);
         match (read(&path), said) {
             (Ok(found), None) => assert_eq!(found.0.len(), 1),

@@ -233,8 +233,7 @@ fn mmc(ns: u64, host: &str, opcode: u64, blocks: u64, unknown: Unknown) -> Messa
     let flags = if opcode == 18 { 1 << 9 } else { 1 << 8 };
     let values = [opcode, 64, blocks, 64, 512, flags];
     if unknown == Unknown::Described {
-        let message =
-            (1..).zip(values).fold(Message::default(), |message, (number, value)| message.number(number, value));
+        let message = (1..).zip(values).fold(Message::default(), |message, (number, value)| message.number(number, value));
         return head.bytes(MMC_ID, message.bytes(7, host));
     }
     let mut fields: Vec<_> = MMC_FIELDS.into_iter().zip(values.map(Ok)).collect();
@@ -288,15 +287,8 @@ fn of_several_cards_the_one_with_such_a_request_got_the_command() {
     let first = [a1, a2, mmc(11_500, "mmc0", 25, 8, Unknown::Named), a3];
     // Now both have a write there: mmc0 is known to be the first disk, of mmc1 nothing is known.
     for (host, issued) in [("mmc0", 21_500), ("mmc1", 21_100)] {
-        let then = [
-            b1.clone(),
-            c1.clone(),
-            b2.clone(),
-            c2.clone(),
-            mmc(21_500, host, 25, 8, Unknown::Named),
-            b3.clone(),
-            c3.clone(),
-        ];
+        let then =
+            [b1.clone(), c1.clone(), b2.clone(), c2.clone(), mmc(21_500, host, 25, 8, Unknown::Named), b3.clone(), c3.clone()];
         let found = open(&trace([packet(bundle(0, first.iter().cloned().chain(then)))]));
         named(&found, [("179,0", 11_500), ("179,96", 21_000), ("179,0", issued)]);
         assert_eq!((found.ledger.ambiguous, found.ledger.skipped), (1, 0), "{host}");
@@ -328,11 +320,8 @@ fn who_waits_for_a_file_is_known_by_the_process_tree_or_its_own_events() {
     let own = request(10_000, DISK).iter().map(|line| event(line, Unknown::Named)).collect::<Vec<_>>();
     let found = open(&trace([packet(bundle(0, events.into_iter().chain(own))), tree]));
     let activity: RecordedActivity = serde_json::from_str(&found.header.activity.unwrap()).unwrap();
-    let rows: Vec<_> = activity
-        .syncs
-        .iter()
-        .map(|row| (&*row.process, &*row.file_system, row.calls, row.errors, row.time.0))
-        .collect();
+    let rows: Vec<_> =
+        activity.syncs.iter().map(|row| (&*row.process, &*row.file_system, row.calls, row.errors, row.time.0)).collect();
     assert_eq!(
         rows,
         [("Thread-7", "f2fs", 1, 0, 3_500), ("com.example.chat", "ext4", 1, 1, 3_500), ("pid 99", "ext4", 1, 0, 3_000)]
@@ -448,8 +437,7 @@ fn refused(events: &[Message], bundle: Message) -> (String, String) {
 fn a_trace_without_block_events_names_those_that_it_holds() {
     let switch = |ns| timed(ns, SCHED_SWITCH, Message::default().number(2, 1));
     let generic = timed(4, GENERIC, Message::default().bytes(1, "thermal_temperature"));
-    let described =
-        Message::default().number(1, u64::from(DESCRIBED)).bytes(2, Message::default().bytes(1, "cma_alloc_start"));
+    let described = Message::default().number(1, u64::from(DESCRIBED)).bytes(2, Message::default().bytes(1, "cma_alloc_start"));
     // Two switches and a waking, packed together.
     let compact = Message::default().bytes(1, [0x90, 0x01, 0x05]).bytes(7, [0x81, 0x02]);
     let bundle = Message::default().bytes(11, described).bytes(4, compact);
@@ -590,8 +578,7 @@ fn any_byte_changed_never_panics() {
             for byte in [0, 0x0a, 0xff] {
                 let mut bytes = bytes.clone();
                 bytes[at] = byte;
-                let options =
-                    ReadOptions { format: Some("perfetto".into()), lenient: at % 2 == 0, ..ReadOptions::default() };
+                let options = ReadOptions { format: Some("perfetto".into()), lenient: at % 2 == 0, ..ReadOptions::default() };
                 let _ = read_bytes(&bytes, "pftrace", &options);
             }
         }

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use emmclab_trace::interrupt::interruptible;
 use emmclab_trace::{
-    BATCH_ROWS, Batch, ErrorClass, MendClock, REORDER_WINDOW, ReadOptions, Request, TraceCombiner, TraceInput,
-    TraceReader,
+    BATCH_ROWS, Batch, ErrorClass, MendClock, REORDER_WINDOW, ReadOptions, Request, TraceCombiner, TraceInput, TraceReader,
 };
 
 const LINES: usize = 3 * REORDER_WINDOW + 100;

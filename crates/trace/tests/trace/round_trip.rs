@@ -160,8 +160,8 @@ fn what_a_format_cannot_say_at_all_is_refused_and_leaves_no_file() {
     let without_times = Request::new(Nanos(5), Op::Read, Sector(8), 8);
     let far = Request::new(Nanos(5), Op::Read, Sector(u64::MAX - 8), 8);
     for (name, request) in [("a.biotracer", without_times), ("a.iolog", far)] {
-        let error = write(&folder.path().join(name), &batch(&[request], &NameTable::default(), &NameTable::default()))
-            .unwrap_err();
+        let error =
+            write(&folder.path().join(name), &batch(&[request], &NameTable::default(), &NameTable::default())).unwrap_err();
         assert_eq!(error.kind(), ErrorClass::Unsupported, "{name}: {error}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

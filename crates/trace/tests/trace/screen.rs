@@ -3,8 +3,8 @@
 
 use crate::support::{Trace, convert, read, read_with};
 use emmclab_trace::{
-    ErrorClass, Ledger, MendClock, ReadOptions, ReissueWindow, RequestFilter, RequestFlags, Result, TraceCombiner,
-    TraceInput, TraceReader,
+    ErrorClass, Ledger, MendClock, ReadOptions, ReissueWindow, RequestFilter, RequestFlags, Result, TraceCombiner, TraceInput,
+    TraceReader,
 };
 
 const PIXEL: &str = "proces,device,rw_flag,sector,size,timestamp\n";
@@ -77,8 +77,7 @@ fn the_window_of_reissues_is_a_setting_that_the_trace_remembers() {
 #[test]
 fn the_latest_earlier_request_decides() {
     // A worker's own request lies between.
-    let lines =
-        "app-7,8388608,W,800,8,1.000\nkworker/0:1-9,8388608,W,800,8,1.0001\nkworker/0:1-9,8388608,W,800,8,1.001\n";
+    let lines = "app-7,8388608,W,800,8,1.000\nkworker/0:1-9,8388608,W,800,8,1.0001\nkworker/0:1-9,8388608,W,800,8,1.001\n";
     assert_eq!(reissued(PIXEL, lines), Some(0));
     // Each of a burst is found among the others.
     let burst: String = (0..500)
@@ -90,8 +89,7 @@ fn the_latest_earlier_request_decides() {
 
 #[test]
 fn a_request_after_a_recorded_completion_is_no_reissue() {
-    let lines =
-        |complete: &str| format!("0,{complete},read,800,8,app,sda\n1000000,3000000,read,800,8,kworker/0:1,sda\n");
+    let lines = |complete: &str| format!("0,{complete},read,800,8,app,sda\n1000000,3000000,read,800,8,kworker/0:1,sda\n");
     assert_eq!(reissued(TIMED, &lines("1500000")), Some(1));
     assert_eq!(reissued(TIMED, &lines("900000")), Some(0));
     assert_eq!(reissued(TIMED, &lines("1000000")), Some(0));

@@ -22,10 +22,7 @@ fn a_line_states_the_completion_and_the_time_since_the_issue() {
         (Nanos(999_250_000), Some(Nanos(999_250_000)), Some(Nanos(1_000_000_000)))
     );
     assert_eq!((one.sector, one.sectors, one.op, one.pid), (Sector(13_092_560), 8, Op::Write, Some(1950)));
-    assert_eq!(
-        (trace.requests[1].sectors, trace.devices.as_slice()),
-        (1, &["xvda1".to_owned(), "xvdb".to_owned()][..])
-    );
+    assert_eq!((trace.requests[1].sectors, trace.devices.as_slice()), (1, &["xvda1".to_owned(), "xvdb".to_owned()][..]));
     assert!(trace.header.note.unwrap().contains("without -Q"));
 }
 
@@ -63,20 +60,17 @@ fn a_table_without_its_heading_is_known_by_its_columns() {
 fn a_time_of_day_goes_on_behind_midnight() {
     let heading = "TIMESTAMP    COMM           PID     DISK    T    SECTOR     BYTES   LAT(ms)\n";
     let trace =
-        table(&format!("{heading}23:59:59.900 fio 9 sda R 8 4096 1.000\n00:00:00.100 fio 9 sda R 16 4096 1.000\n"))
-            .unwrap();
+        table(&format!("{heading}23:59:59.900 fio 9 sda R 8 4096 1.000\n00:00:00.100 fio 9 sda R 16 4096 1.000\n")).unwrap();
     assert_eq!(trace.requests[1].arrival - trace.requests[0].arrival, Nanos(200_000_000));
 }
 
 #[test]
 fn a_flush_has_no_address() {
-    let trace = table(&format!("{BCC}1.0 jbd2 446 sda W 18446744073709551615 0 2.90\n1.1 jbd2 446 sda FF -1 0 2.90\n"))
-        .unwrap();
+    let trace = table(&format!("{BCC}1.0 jbd2 446 sda W 18446744073709551615 0 2.90\n1.1 jbd2 446 sda FF -1 0 2.90\n")).unwrap();
     assert!(trace.requests.iter().all(|one| (one.op, one.sector, one.sectors) == (Op::Flush, Sector(0), 0)));
     // A command that a program sent to the drive has data but no address.
     let trace =
-        table(&format!("{BCC}1.0 smartctl 446 sda R 18446744073709551615 512 2.90\n1.1 fio 4 sda R 8 512 2.90\n"))
-            .unwrap();
+        table(&format!("{BCC}1.0 smartctl 446 sda R 18446744073709551615 512 2.90\n1.1 fio 4 sda R 8 512 2.90\n")).unwrap();
     assert_eq!((trace.requests.len(), trace.ledger.skipped), (1, 1));
 }
 
@@ -92,10 +86,8 @@ fn a_latency_that_cannot_be_is_refused_with_its_line() {
 
 #[test]
 fn a_table_without_addresses_is_refused_by_that() {
-    let error = table(
-        "Attaching 4 probes...\nTIME(ms)     DISK    COMM             PID    LAT(ms)\n611 nvme0n1 bash 4179 10\n",
-    )
-    .unwrap_err();
+    let error = table("Attaching 4 probes...\nTIME(ms)     DISK    COMM             PID    LAT(ms)\n611 nvme0n1 bash 4179 10\n")
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorClass::Unsupported);
     assert!(error.to_string().contains("no address"), "{error}");
     assert!(error.hint_text().unwrap().contains("bcc"));

@@ -62,10 +62,7 @@ fn published_tables_mean_what_their_documentation_says() {
     assert_eq!(trace.requests[1].sector, Sector(((16 << 20) + 1_048_576) / 512));
 
     let trace = sample("vscsi-csv");
-    assert_eq!(
-        (trace.requests[0].op, trace.requests[0].sector, trace.requests[1].op),
-        (Op::Write, Sector(42_932_745), Op::Read)
-    );
+    assert_eq!((trace.requests[0].op, trace.requests[0].sector, trace.requests[1].op), (Op::Write, Sector(42_932_745), Op::Read));
     assert_eq!(trace.ledger.skipped, 1);
 }
 
@@ -100,11 +97,9 @@ fn version_2(code: u16, length: u32, block: u64, us: u64) -> Vec<u8> {
 fn both_versions_of_vscsi_read_the_same_and_damage_is_named_with_its_offset() {
     let rows = [(0x2a, 512, 8, 1_000), (0x88, 4096, 16, 2_000), (0x12, 36, 0, 2_500), (0x35, 0, 0, 3_000)];
     for (record, size) in [(version_1 as fn(u16, u32, u64, u64) -> Vec<u8>, 32), (version_2, 40)] {
-        let bytes: Vec<u8> =
-            rows.into_iter().flat_map(|(code, length, block, us)| record(code, length, block, us)).collect();
+        let bytes: Vec<u8> = rows.into_iter().flat_map(|(code, length, block, us)| record(code, length, block, us)).collect();
         let trace = read_plain(&bytes, "vscsi").unwrap();
-        let seen: Vec<_> =
-            trace.requests.iter().map(|one| (one.arrival.0, one.op, one.sector.0, one.sectors)).collect();
+        let seen: Vec<_> = trace.requests.iter().map(|one| (one.arrival.0, one.op, one.sector.0, one.sectors)).collect();
         assert_eq!(seen, [(1_000_000, Op::Write, 8, 1), (2_000_000, Op::Read, 16, 8), (3_000_000, Op::Flush, 0, 0)]);
         assert_eq!((trace.header.format.as_str(), trace.ledger.skipped), ("vscsi", 1));
         for cut in size * 2 + 1..size * 3 {
@@ -146,14 +141,10 @@ fn traces_of_caches_are_laid_out_by_first_use_and_say_so() {
     head[..8].copy_from_slice(&mark);
     head[8] = 2;
     head[8184..].copy_from_slice(&mark);
-    let bytes =
-        [head.clone(), object(1, 77, 4096, Some(12)), object(1, 77, 4096, Some(3)), object(1, 77, 0, Some(9))].concat();
+    let bytes = [head.clone(), object(1, 77, 4096, Some(12)), object(1, 77, 4096, Some(3)), object(1, 77, 0, Some(9))].concat();
     let trace = read_plain(&bytes, "lcs").unwrap();
     let ops: Vec<_> = trace.requests.iter().map(|one| one.op).collect();
-    assert_eq!(
-        (ops, trace.processes, trace.ledger.skipped),
-        (vec![Op::Read, Op::Write], vec!["tenant 7".to_owned()], 1)
-    );
+    assert_eq!((ops, trace.processes, trace.ledger.skipped), (vec![Op::Read, Op::Write], vec!["tenant 7".to_owned()], 1));
     head[8] = 9;
     let error = read_plain(&head, "lcs").unwrap_err();
     assert_eq!((error.kind(), error.field()), (ErrorClass::Value, Some("version")));
@@ -163,8 +154,7 @@ fn traces_of_caches_are_laid_out_by_first_use_and_say_so() {
 #[test]
 fn columns_may_be_separated_by_blanks() {
     let trace =
-        with_columns("10  fio\t8 8   R\n20 dd 16 8 W  \n", "arrival,process,sector,sectors,op", Some("us"), None)
-            .unwrap();
+        with_columns("10  fio\t8 8   R\n20 dd 16 8 W  \n", "arrival,process,sector,sectors,op", Some("us"), None).unwrap();
     assert_eq!((trace.requests.len(), trace.processes), (2, vec!["fio".to_owned(), "dd".to_owned()]));
     assert_eq!(trace.requests[1].arrival, Nanos(20_000));
     let trace = read_plain("arrival_us op sector sectors\n1 read 8 8\n", "dat").unwrap();
@@ -175,8 +165,7 @@ fn columns_may_be_separated_by_blanks() {
 
 #[test]
 fn the_arrival_is_the_completion_less_the_response_or_the_earliest_time_there_is() {
-    let one =
-        |text: &str, columns: &str| -> Result<Request> { Ok(with_columns(text, columns, None, None)?.requests[0]) };
+    let one = |text: &str, columns: &str| -> Result<Request> { Ok(with_columns(text, columns, None, None)?.requests[0]) };
     let request = one("10.5,2,8,8,R\n", "complete_ms,response_us,sector,sectors,op").unwrap();
     assert_eq!((request.arrival, request.complete), (Nanos(10_498_000), Some(Nanos(10_500_000))));
     let request = one("10,2,8,8,R\n", "complete_ms,service_ms,sector,sectors,op").unwrap();
@@ -214,10 +203,7 @@ fn a_foreign_heading_is_refused_with_columns_that_read_the_file() {
 fn the_list_of_alibabas_devices_is_no_trace() {
     let error = read_plain("device_id,capacity\n0,536870912000\n", "csv").unwrap_err();
     assert_eq!(error.kind(), ErrorClass::UnknownFormat);
-    assert!(
-        error.to_string().contains("capacities") && error.hint_text().unwrap().contains("io_traces.csv"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("capacities") && error.hint_text().unwrap().contains("io_traces.csv"), "{error}");
 }
 
 #[test]
@@ -245,7 +231,8 @@ fn both_forms_of_iotrace_say_the_same_and_events_of_files_are_skipped() {
 
 #[test]
 fn stamps_coarser_than_the_responses_are_told_and_keep_the_order_of_the_file() {
-    let log = "1, 300000, 0, 4096, 0, 0\n1, 310000, 0, 4096, 8192, 0\n1, 305000, 0, 4096, 16384, 0\n2, 300000, 0, 4096, 24576, 0\n";
+    let log =
+        "1, 300000, 0, 4096, 0, 0\n1, 310000, 0, 4096, 8192, 0\n1, 305000, 0, 4096, 16384, 0\n2, 300000, 0, 4096, 24576, 0\n";
     let columns = "complete_ms,response_ns,op_read0,size_bytes,offset_bytes,-";
     let trace = with_columns(log, columns, None, None).unwrap();
     assert_eq!(trace.header.coarse_clock.as_deref(), Some("1ms"));
@@ -258,12 +245,7 @@ fn stamps_coarser_than_the_responses_are_told_and_keep_the_order_of_the_file() {
     let seconds = "7,0.2,8,8,R\n7,0.3,16,8,R\n8,0.2,24,8,R\n8,0.3,32,8,R\n";
     let trace = with_columns(seconds, "arrival_s,response_ms,sector,sectors,op", None, None).unwrap();
     assert_eq!(trace.header.coarse_clock.as_deref(), Some("1s"));
-    let trace = with_columns(
-        "7,200,8,8,R\n7,300,16,8,R\n8,200,24,8,R\n",
-        "arrival_ms,response_ms,sector,sectors,op",
-        None,
-        None,
-    );
+    let trace = with_columns("7,200,8,8,R\n7,300,16,8,R\n8,200,24,8,R\n", "arrival_ms,response_ms,sector,sectors,op", None, None);
     assert_eq!(trace.unwrap().header.coarse_clock, None);
 }
 
@@ -282,8 +264,7 @@ fn rows_of_flushes_without_sectors_are_flushes_and_commands_without_data_are_ski
 
 #[test]
 fn an_error_names_the_column_as_the_user_does() {
-    for (row, name) in [("1,8,K,4096", "op"), ("x,8,R,8", "complete_ms"), ("1,-,R,8", "offset_kb"), ("1,8,R,y", "size")]
-    {
+    for (row, name) in [("1,8,K,4096", "op"), ("x,8,R,8", "complete_ms"), ("1,-,R,8", "offset_kb"), ("1,8,R,y", "size")] {
         let columns = "complete_ms,offset_kb,op,size,response_us";
         let error = with_columns(&format!("1,8,R,4096,5\n{row},5\n"), columns, None, Some("byte"));
         assert_eq!(error.unwrap_err().field(), Some(name), "{row}");

@@ -9,8 +9,7 @@ use emmclab_trace::{Op, RequestFlags};
 #[test]
 fn commands_to_zones_are_named_and_counted() {
     const STEPS: [Step; 4] = [("ZR", 524_288, 0), ("ZRA", 0, 0), ("ZF", 1_048_576, 0), ("W", 64, 8)];
-    const NOTE: &str =
-        "commands to zones, which are no requests here: 1 x zone reset, 1 x zone reset all, 1 x zone finish";
+    const NOTE: &str = "commands to zones, which are no requests here: 1 x zone reset, 1 x zone reset all, 1 x zone finish";
     for (bytes, ending) in steps_in_every_format(&STEPS) {
         let found = read_plain(bytes, ending).unwrap();
         let format = &found.header.format;
@@ -69,10 +68,7 @@ fn an_append_is_a_write_where_it_was_written_in_the_text_of_the_tracer_and_of_bl
             ftrace,
             "  dd-2 [000] ..... 1.00{number}000: block_rq_{event}: 8,0 ZA {bytes}() {sector} + 8 none,0,0 [{end}]"
         );
-        let _ = writeln!(
-            blkparse,
-            "  8,0    0 {number:>8}     0.00{number}000000     2  {letter}  ZA {sector} + 8 [{end}]"
-        );
+        let _ = writeln!(blkparse, "  8,0    0 {number:>8}     0.00{number}000000     2  {letter}  ZA {sector} + 8 [{end}]");
     }
     check_appends(&read_plain(ftrace, "txt").unwrap());
     check_appends(&read_plain(blkparse, "txt").unwrap());

@@ -9,9 +9,9 @@ use crate::learn::thread_items::{RecordedFileOp, ThreadItem};
 
 /// Calls that change the contents of the device, but have no corresponding step in a program.
 const NOT_MODELLED: &[&str] = &[
-    "mkdir", "mkdirat", "rmdir", "symlink", "symlinkat", "mknod", "mknodat", "chmod", "fchmod", "fchmodat", "chown",
-    "fchown", "lchown", "fchownat", "utime", "utimes", "utimensat", "futimesat", "setxattr", "fsetxattr", "lsetxattr",
-    "removexattr", "fremovexattr", "msync", "sync_file_range", "getdents", "getdents64",
+    "mkdir", "mkdirat", "rmdir", "symlink", "symlinkat", "mknod", "mknodat", "chmod", "fchmod", "fchmodat", "chown", "fchown",
+    "lchown", "fchownat", "utime", "utimes", "utimensat", "futimesat", "setxattr", "fsetxattr", "lsetxattr", "removexattr",
+    "fremovexattr", "msync", "sync_file_range", "getdents", "getdents64",
 ];
 
 impl CallRecording {
@@ -32,8 +32,7 @@ impl CallRecording {
             }
             _ if waits_for_a_lock(call) => return false,
             "dup" | "dup2" | "dup3" | "fcntl" | "fcntl64" => {
-                let copies =
-                    !name.starts_with("fcntl") || call.has_flag(1, "F_DUPFD") || call.has_flag(1, "F_DUPFD_CLOEXEC");
+                let copies = !name.starts_with("fcntl") || call.has_flag(1, "F_DUPFD") || call.has_flag(1, "F_DUPFD_CLOEXEC");
                 if done
                     && copies
                     && let Some(open) = self.open(thread, call, 0).cloned()
@@ -62,8 +61,7 @@ impl CallRecording {
             }
             "sendfile" | "sendfile64" | "copy_file_range" => {
                 let (from, to) = if name == "copy_file_range" { (0, 2) } else { (1, 0) };
-                let (source, target) =
-                    (self.open_description(thread, call, from), self.open_description(thread, call, to));
+                let (source, target) = (self.open_description(thread, call, from), self.open_description(thread, call, to));
                 if source.is_none() && target.is_none() {
                     return false;
                 }
@@ -174,8 +172,8 @@ impl CallRecording {
                     self.renames(thread, &old, &new);
                 }
             }
-            "fstat" | "fstat64" | "newfstatat" | "fstatat64" | "stat" | "stat64" | "lstat" | "lstat64" | "statx"
-            | "access" | "faccessat" | "faccessat2" => self.status(thread, call, name),
+            "fstat" | "fstat64" | "newfstatat" | "fstatat64" | "stat" | "stat64" | "lstat" | "lstat64" | "statx" | "access"
+            | "faccessat" | "faccessat2" => self.status(thread, call, name),
             "mmap" | "mmap2" => {
                 let Some(description) = self.open_description(thread, call, 4) else { return false };
                 self.times.mapped_files += u64::from(done);
@@ -406,8 +404,8 @@ fn size_of(call: &SystemCall, at: usize) -> Option<u64> {
 
 /// Calls that wait for any of several events, such as an answer from the network.
 pub(super) const POLLS: &[&str] = &[
-    "poll", "ppoll", "select", "_newselect", "pselect6", "pselect6_time64", "epoll_wait", "epoll_pwait",
-    "epoll_pwait2", "ppoll_time64",
+    "poll", "ppoll", "select", "_newselect", "pselect6", "pselect6_time64", "epoll_wait", "epoll_pwait", "epoll_pwait2",
+    "ppoll_time64",
 ];
 /// Calls that may wait for the device.
 const REACH_STORAGE: &[&str] = &[
@@ -421,9 +419,8 @@ const SLEEPS: &[&str] = &["nanosleep", "clock_nanosleep", "clock_nanosleep_time6
 /// Other calls than [`POLLS`] and [`SLEEPS`] that wait for something that is not recorded.
 const WAITS: &[&str] = &[
     "futex", "futex_time64", "futex_wait", "futex_waitv", "wait4", "waitpid", "waitid", "rt_sigtimedwait",
-    "rt_sigtimedwait_time64", "rt_sigsuspend", "pause", "accept", "accept4", "io_getevents", "io_pgetevents",
-    "restart_syscall", "ioctl", "flock", "msgrcv", "msgsnd", "mq_timedreceive", "mq_timedsend", "semop", "semtimedop",
-    "semtimedop_time64",
+    "rt_sigtimedwait_time64", "rt_sigsuspend", "pause", "accept", "accept4", "io_getevents", "io_pgetevents", "restart_syscall",
+    "ioctl", "flock", "msgrcv", "msgsnd", "mq_timedreceive", "mq_timedsend", "semop", "semtimedop", "semtimedop_time64",
 ];
 
 pub(super) fn reaches_storage(name: &str) -> bool {
@@ -446,8 +443,7 @@ pub(super) fn waits(call: &SystemCall, on_channel: bool) -> bool {
 
 /// Whether a call waits until another process unlocks a part of a file.
 pub(super) fn waits_for_a_lock(call: &SystemCall) -> bool {
-    call.name.starts_with("fcntl")
-        && ["F_SETLKW", "F_SETLKW64", "F_OFD_SETLKW"].iter().any(|flag| call.has_flag(1, flag))
+    call.name.starts_with("fcntl") && ["F_SETLKW", "F_SETLKW64", "F_OFD_SETLKW"].iter().any(|flag| call.has_flag(1, flag))
 }
 
 /// Whether a call sleeps, also if it continues after a signal.
@@ -459,8 +455,7 @@ pub(super) fn is_sleep(call: &SystemCall) -> bool {
 pub(super) fn is_timer(call: &SystemCall) -> bool {
     let name = call.name.as_str();
     let polls = POLLS.contains(&name) || ["poll", "select"].iter().any(|polls| resumes(call, polls));
-    let of_a_clock =
-        call.arguments.first().and_then(CallArgument::annotation).is_some_and(|shown| shown.contains("[timerfd]"));
+    let of_a_clock = call.arguments.first().and_then(CallArgument::annotation).is_some_and(|shown| shown.contains("[timerfd]"));
     is_sleep(call)
         || polls && call.result == 0
         || (name.starts_with("futex") || name.starts_with("rt_sigtimedwait")) && call.result == -1
@@ -469,8 +464,7 @@ pub(super) fn is_timer(call: &SystemCall) -> bool {
 
 /// Whether a call of this kind continues after a signal: `restart_syscall(<... resuming interrupted clock_nanosleep ...>)`.
 fn resumes(call: &SystemCall, kind: &str) -> bool {
-    call.name == "restart_syscall"
-        && call.arguments.iter().filter_map(CallArgument::word).any(|word| word.contains(kind))
+    call.name == "restart_syscall" && call.arguments.iter().filter_map(CallArgument::word).any(|word| word.contains(kind))
 }
 
 impl CallRecording {

@@ -207,8 +207,7 @@ impl CallRecording {
         }
         let path = call.arguments.get(at).and_then(CallArgument::path).filter(|path| !is_virtual(path));
         let Some(path) = path.map(str::to_owned) else {
-            let seen =
-                call.arguments.get(at).is_some_and(|argument| argument.word().is_some_and(|word| word.contains('<')));
+            let seen = call.arguments.get(at).is_some_and(|argument| argument.word().is_some_and(|word| word.contains('<')));
             self.times.unknown_descriptors += u64::from(!seen && call.number(at).is_some_and(|number| number > 2));
             return None;
         };
@@ -220,8 +219,7 @@ impl CallRecording {
     fn insert(
         &mut self, thread: usize, number: i64, file: usize, append: bool, durable: Option<SyncWriteScope>,
     ) -> Rc<OpenFileDescription> {
-        let description =
-            Rc::new(OpenFileDescription { file: Cell::new(file), position: Cell::new(0), append, durable });
+        let description = Rc::new(OpenFileDescription { file: Cell::new(file), position: Cell::new(0), append, durable });
         self.files.opened(file);
         self.assign_descriptor(thread, number, DescriptorTarget::File(description.clone()));
         description
@@ -291,11 +289,7 @@ impl CallRecording {
         let place = self.threads[thread].within.take();
         if self.on_files(thread, call, name) {
             self.times.storage_ns += took;
-            self.open_end(
-                thread,
-                call,
-                if reaches_storage(name) { GapAttribution::Storage } else { GapAttribution::Work },
-            );
+            self.open_end(thread, call, if reaches_storage(name) { GapAttribution::Storage } else { GapAttribution::Work });
             return;
         }
         if self.on_network(thread, call, name, took) {
@@ -350,11 +344,7 @@ impl CallRecording {
             "socket" => {
                 if call.result >= 0 {
                     let inet = ["AF_INET", "AF_INET6", "PF_INET", "PF_INET6"].iter().any(|one| call.has_flag(0, one))
-                        || call
-                            .arguments
-                            .first()
-                            .and_then(CallArgument::word)
-                            .is_some_and(|word| word == "0x2" || word == "0xa");
+                        || call.arguments.first().and_then(CallArgument::word).is_some_and(|word| word == "0x2" || word == "0xa");
                     self.assign_descriptor(
                         thread,
                         call.result,
@@ -408,8 +398,8 @@ impl CallRecording {
                 let number = self.causes.new_channel();
                 self.assign_descriptor(thread, call.result, DescriptorTarget::Channel(number));
             }
-            "timerfd_create" | "signalfd4" | "epoll_create" | "epoll_create1" | "inotify_init1" | "accept"
-            | "accept4" | "memfd_create" => {
+            "timerfd_create" | "signalfd4" | "epoll_create" | "epoll_create1" | "inotify_init1" | "accept" | "accept4"
+            | "memfd_create" => {
                 self.assign_descriptor(thread, call.result, DescriptorTarget::Other);
             }
             _ => {}

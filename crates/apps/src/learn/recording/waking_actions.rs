@@ -151,10 +151,8 @@ impl CallRecording {
 
     /// The pipe, event or local socket on which a call operates.
     pub(super) fn channel(&mut self, thread: usize, call: &SystemCall) -> Option<u32> {
-        let on = matches!(
-            call.name.as_str(),
-            "read" | "readv" | "write" | "writev" | "recvfrom" | "recvmsg" | "sendto" | "sendmsg"
-        );
+        let on =
+            matches!(call.name.as_str(), "read" | "readv" | "write" | "writev" | "recvfrom" | "recvmsg" | "sendto" | "sendmsg");
         if on { self.channel_at(thread, call, 0) } else { None }
     }
 
@@ -169,11 +167,8 @@ impl CallRecording {
     /// Handles two descriptors of one channel, such as `[3, 4]` or `[3<pipe:[5]>, 4<pipe:[5]>]`.
     pub(super) fn pairs(&mut self, thread: usize, call: &SystemCall, at: usize) {
         let Some(word) = call.arguments.get(at).and_then(CallArgument::word) else { return };
-        let numbers: Vec<i64> = word
-            .trim_start_matches('[')
-            .split(", ")
-            .filter_map(|part| CallArgument::Word(part.to_owned()).number())
-            .collect();
+        let numbers: Vec<i64> =
+            word.trim_start_matches('[').split(", ").filter_map(|part| CallArgument::Word(part.to_owned()).number()).collect();
         let channel = self.causes.new_channel();
         if let Some(shown) = word.trim_start_matches('[').split(", ").next().and_then(|one| {
             let (_, rest) = one.split_once('<')?;
@@ -192,9 +187,9 @@ impl CallRecording {
     ) -> Option<ItemIndex> {
         let (name, at) = (call.name.as_str(), call.started_ns);
         let wakes = name.starts_with("futex")
-            && ["FUTEX_WAKE", "REQUEUE", "FUTEX_UNLOCK"].iter().any(|word| {
-                call.arguments.get(1).and_then(CallArgument::word).is_some_and(|flags| flags.contains(word))
-            });
+            && ["FUTEX_WAKE", "REQUEUE", "FUTEX_UNLOCK"]
+                .iter()
+                .any(|word| call.arguments.get(1).and_then(CallArgument::word).is_some_and(|flags| flags.contains(word)));
         if !wakes && channel.is_none() {
             return None;
         }
@@ -216,8 +211,7 @@ impl CallRecording {
     /// The position in another thread for which a call waited; `None` if the recording does not show it.
     pub(super) fn cause(&mut self, thread: usize, call: &SystemCall, channel: Option<u32>) -> Option<ItemIndex> {
         let name = call.name.as_str();
-        let during =
-            |deed: &&WakingAction| deed.thread != thread && (call.started_ns..=call.ended_ns).contains(&deed.at);
+        let during = |deed: &&WakingAction| deed.thread != thread && (call.started_ns..=call.ended_ns).contains(&deed.at);
         if let Some(channel) = channel {
             let writes = matches!(name, "write" | "writev" | "sendto" | "sendmsg");
             let side = if writes { &self.causes.read } else { &self.causes.written };
@@ -277,8 +271,7 @@ impl CallRecording {
             self.causes.pipes.insert(path);
             return;
         }
-        let (Some(number), Some(DescriptorTarget::File(description))) = (call.number(0), self.open(thread, call, 0))
-        else {
+        let (Some(number), Some(DescriptorTarget::File(description))) = (call.number(0), self.open(thread, call, 0)) else {
             return;
         };
         let file = description.file.get();
@@ -312,8 +305,7 @@ impl CallRecording {
         if call.result < 0 {
             return None;
         }
-        let during =
-            |deed: &&WakingAction| deed.thread != thread && (call.started_ns..=call.ended_ns).contains(&deed.at);
+        let during = |deed: &&WakingAction| deed.thread != thread && (call.started_ns..=call.ended_ns).contains(&deed.at);
         let table = self.threads[thread].table;
         let address = call.arguments.first().and_then(CallArgument::word)?;
         let woken = self.causes.woken.get(&(table, address.to_owned())).filter(during);

@@ -17,13 +17,8 @@ pub fn filled(byte: u8, sectors: u32) -> Vec<u8> {
 }
 
 pub fn header(sectors: u64) -> CrashLogHeader {
-    let device = DeviceFacts {
-        name: "toy".to_owned(),
-        sectors,
-        unit_sectors: 8,
-        lies: "none".to_owned(),
-        ..DeviceFacts::default()
-    };
+    let device =
+        DeviceFacts { name: "toy".to_owned(), sectors, unit_sectors: 8, lies: "none".to_owned(), ..DeviceFacts::default() };
     CrashLogHeader { device, sectors, cells: true, writer: "a test".to_owned(), ..CrashLogHeader::default() }
 }
 
@@ -60,9 +55,7 @@ impl Toy {
         self.next += 1;
         let flags = flags.bits();
         let port = CommandPort::Device;
-        self.log
-            .add(&CrashLogRecord::Command { port, number, at, op, sector, sectors, flags, packed_after: 0, data })
-            .unwrap();
+        self.log.add(&CrashLogRecord::Command { port, number, at, op, sector, sectors, flags, packed_after: 0, data }).unwrap();
         number
     }
 

@@ -107,13 +107,7 @@ impl PageAllocator {
     #[inline(always)]
     pub fn next_plane(&mut self, geometry: &Geometry, nand: &Nand, page: PageRequest) -> PlaneId {
         let Self { policy, cursor, last_planes, chunk_kb } = self;
-        let view = AllocationView {
-            geometry,
-            nand,
-            cursor: *cursor,
-            last_planes: last_planes.as_slice(),
-            chunk_kb: *chunk_kb,
-        };
+        let view = AllocationView { geometry, nand, cursor: *cursor, last_planes: last_planes.as_slice(), chunk_kb: *chunk_kb };
         let PlaneSelection { plane, next } = policy.choose(view, page);
         match next {
             CursorMove::Anywhere => return plane,
@@ -174,8 +168,7 @@ impl AllocationPolicy for FirstFree {
 struct AddressStriped;
 
 impl AddressStriped {
-    pub const KIND: PolicyDescription =
-        PolicyDescription { name: "static", about: "By the logical address.", settings: &[] };
+    pub const KIND: PolicyDescription = PolicyDescription { name: "static", about: "By the logical address.", settings: &[] };
 
     pub fn new(_: &DeviceSettings) -> Self {
         Self

@@ -27,9 +27,7 @@ pub struct VictimView<'a> {
 }
 
 impl<'a> VictimView<'a> {
-    pub(super) fn new(
-        pool: PoolId, tables: &'a FtlTables, nand: &'a Nand, units_per_block: u32, decision: u64,
-    ) -> Self {
+    pub(super) fn new(pool: PoolId, tables: &'a FtlTables, nand: &'a Nand, units_per_block: u32, decision: u64) -> Self {
         Self { pool: tables.pool(pool), tables, nand, units_per_block, decision }
     }
 
@@ -197,11 +195,7 @@ impl VictimPolicy for WindowedGreedyGc {
 }
 
 const COST_BENEFIT: VictimPolicyEntry = VictimPolicyEntry {
-    kind: PolicyDescription {
-        name: "cost_benefit",
-        about: "the greatest age x invalid units / valid units",
-        settings: &[],
-    },
+    kind: PolicyDescription { name: "cost_benefit", about: "the greatest age x invalid units / valid units", settings: &[] },
     make: |_| Box::new(CostBenefitGc),
 };
 
@@ -272,8 +266,7 @@ impl VictimPolicy for CatGc {
 
 const CHOICES: PolicySetting =
     PolicySetting { key: "choices", about: "Blocks drawn for each decision.", default: 10, range: (1, 4096) };
-const SEED: PolicySetting =
-    PolicySetting { key: "seed", about: "Seed of the draws.", default: 1, range: (0, i64::MAX as u64) };
+const SEED: PolicySetting = PolicySetting { key: "seed", about: "Seed of the draws.", default: 1, range: (0, i64::MAX as u64) };
 
 const D_CHOICES: VictimPolicyEntry = VictimPolicyEntry {
     kind: PolicyDescription {
@@ -300,8 +293,7 @@ impl VictimPolicy for DChoicesGc {
             return VictimChoice::Nothing;
         }
         // One generator per decision: the result of a decision does not depend on earlier ones.
-        let mut random =
-            Pcg64Mcg::new((u128::from(self.seed) << 64) ^ (u128::from(view.decision()).wrapping_mul(SPREAD)));
+        let mut random = Pcg64Mcg::new((u128::from(self.seed) << 64) ^ (u128::from(view.decision()).wrapping_mul(SPREAD)));
         let mut best: Option<BlockId> = None;
         let mut drawn = 0;
         while drawn < self.choices {

@@ -23,11 +23,8 @@ use zones::ZonedMapping;
 const ENTRY_BYTES: u64 = 4;
 
 /// The scheme with the whole page map in memory.
-const PAGE: PolicyDescription = PolicyDescription {
-    name: "page",
-    about: "Any unit can be stored at any place; the whole map is in memory.",
-    settings: &[],
-};
+const PAGE: PolicyDescription =
+    PolicyDescription { name: "page", about: "Any unit can be stored at any place; the whole map is in memory.", settings: &[] };
 
 pub(crate) fn kinds() -> impl Iterator<Item = PolicyDescription> {
     [PAGE].into_iter().chain(blocks::KINDS.iter().copied()).chain(demand::kinds())
@@ -59,8 +56,7 @@ impl MappingScheme {
         if let Some(map) = DemandMapping::new(settings, geometry) {
             return MappingScheme::Demand(Box::new(map));
         }
-        BlockMapping::new(settings, geometry)
-            .map_or(MappingScheme::Page, |blocks| MappingScheme::Blocks(Box::new(blocks)))
+        BlockMapping::new(settings, geometry).map_or(MappingScheme::Page, |blocks| MappingScheme::Blocks(Box::new(blocks)))
     }
 
     /// Units that the scheme itself keeps on the flash, after those of the host.
@@ -180,9 +176,7 @@ impl MappingScheme {
 
     /// Handles a discard of units: writes pages of a map on the flash that it made stale, and erases the blocks of zones that are entirely
     /// discarded.
-    pub fn discarded<L: Observer>(
-        &mut self, core: &mut FtlCore, nand: &mut Nand, units: (Lpn, u32), ready: Nanos, log: &mut L,
-    ) {
+    pub fn discarded<L: Observer>(&mut self, core: &mut FtlCore, nand: &mut Nand, units: (Lpn, u32), ready: Nanos, log: &mut L) {
         match self {
             MappingScheme::Page | MappingScheme::Blocks(_) => {}
             MappingScheme::Demand(map) => map.settle(core, nand, ready, log),

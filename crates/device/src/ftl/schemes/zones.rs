@@ -32,9 +32,7 @@ struct FlashZone {
 
 /// Adds a page program to a request, after `waits`. If completion promises that data is durable, the request is complete only when all
 /// earlier pages are programmed, because the page survives a cut only with them.
-fn absorb(
-    core: &FtlCore, request: &mut RequestState, (op, ready): (&PageOperationTimes, Nanos), waits: LatencyBreakdown,
-) {
+fn absorb(core: &FtlCore, request: &mut RequestState, (op, ready): (&PageOperationTimes, Nanos), waits: LatencyBreakdown) {
     let modifiers = request.event.modifiers;
     let own = core.completion(op, modifiers);
     let order = core.in_order.filter(|_| !core.transferred || modifiers.durable());
@@ -210,8 +208,7 @@ impl ZonedMapping {
 
     /// Programs units in SLC mode that do not end their page, or for which the blocks of their zone have no room.
     fn program_part<L: Observer>(
-        core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, (at, to): (u32, u32),
-        log: &mut L,
+        core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, (at, to): (u32, u32), log: &mut L,
     ) -> Option<()> {
         let page = PageWrite {
             first: Lpn(at),
@@ -279,15 +276,12 @@ impl ZonedMapping {
                 let block = place.map(|place| geometry.block_of(place));
                 let own = |block: &BlockId| core.slc.holds(nand.group(*block)) || entry.blocks.contains(block);
                 if block.is_some_and(|block| !own(&block)) {
-                    return Some(format!(
-                        "unit {unit} of zone {zone} is stored in block {block:?}, which is not its own"
-                    ));
+                    return Some(format!("unit {unit} of zone {zone} is stored in block {block:?}, which is not its own"));
                 }
             }
         }
-        let in_use = |block: &BlockId| {
-            nand.group(*block) == GROUP && matches!(nand.state(*block), BlockState::Open | BlockState::Full)
-        };
+        let in_use =
+            |block: &BlockId| nand.group(*block) == GROUP && matches!(nand.state(*block), BlockState::Open | BlockState::Full);
         let lost = (0..nand.block_count() as u32).map(BlockId).filter(in_use).find(|block| !held[block.index()]);
         lost.map(|block| format!("block {block} is in use and belongs to no zone"))
     }

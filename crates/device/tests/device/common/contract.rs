@@ -7,8 +7,7 @@ use std::ops::Range;
 use emmclab_base::{Nanos, Op};
 use emmclab_device::contract::{ContractRules, SectorContent, Version};
 use emmclab_device::{
-    CommandFlags, Device, DeviceCommand, InterfaceKind, Lpn, Observer, OperationCause, PageProgrammed, UnitCached,
-    UnitsTrimmed,
+    CommandFlags, Device, DeviceCommand, InterfaceKind, Lpn, Observer, OperationCause, PageProgrammed, UnitCached, UnitsTrimmed,
 };
 
 /// Commands in order of arrival, each with its completion; the first has version 1.
@@ -51,9 +50,7 @@ impl Contract {
         takers.map(|(version, ..)| version).max().unwrap_or(0)
     }
 
-    fn is_promised(
-        &self, sector: u64, (version, command, complete): (Version, &DeviceCommand, Nanos), at: Nanos,
-    ) -> bool {
+    fn is_promised(&self, sector: u64, (version, command, complete): (Version, &DeviceCommand, Nanos), at: Nanos) -> bool {
         let reaches = |flush: &DeviceCommand| {
             let ranged = self.rules.interface == InterfaceKind::Ufs && flush.op == Op::Flush && flush.sectors > 0;
             !ranged || (flush.sector..flush.sector + u64::from(flush.sectors)).contains(&sector)
@@ -80,8 +77,8 @@ impl Contract {
         let taken = self.taken(sector, at);
         let covering = self.by(at).filter(|(version, command, _)| *version >= taken && self.covers(command, sector));
         let complete = covering.filter_map(|(version, command, done)| Some((version, command, done?)));
-        let promised = complete
-            .filter(|(version, command, done)| *done <= at && self.is_promised(sector, (*version, command, *done), at));
+        let promised =
+            complete.filter(|(version, command, done)| *done <= at && self.is_promised(sector, (*version, command, *done), at));
         promised.map(|(version, ..)| version).max().unwrap_or(0)
     }
 

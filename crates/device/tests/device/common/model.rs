@@ -73,8 +73,7 @@ pub fn little_memory(scheme: &str) -> [(&str, &str); 2] {
 pub fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut device = Device::new(config);
     let mut checker = DeviceChecker::of(&device);
-    let (mut unchecked, mut told, mut completed) =
-        (Device::new(config), Completions::default(), Completions::default());
+    let (mut unchecked, mut told, mut completed) = (Device::new(config), Completions::default(), Completions::default());
     let mut now = 0;
     for step in steps {
         let command = command(&device, &mut now, *step);

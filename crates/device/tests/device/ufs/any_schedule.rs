@@ -90,8 +90,7 @@ fn check(config: &DeviceConfig, traffic: &Traffic) -> Result<(), TestCaseError> 
         prop_assert!(own().all(|transfer| transfer.begin >= transfer.ready));
         prop_assert!(most_at_once(own().map(|transfer| (transfer.begin, transfer.end))) <= 1, "{direction:?}");
         let sectors = |op: Op| traffic.completed.iter().filter(move |event| event.op == op).map(|event| event.sectors);
-        let (mut sent, mut asked): (Vec<_>, Vec<_>) =
-            (own().map(|transfer| transfer.sectors).collect(), sectors(op).collect());
+        let (mut sent, mut asked): (Vec<_>, Vec<_>) = (own().map(|transfer| transfer.sectors).collect(), sectors(op).collect());
         sent.sort_unstable();
         asked.sort_unstable();
         prop_assert_eq!(sent, asked, "{:?}: the data of every command once", direction);

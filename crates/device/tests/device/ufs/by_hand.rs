@@ -12,13 +12,9 @@ const TRANSFER: Nanos = Nanos(7025);
 
 #[test]
 fn lanes_and_gear_give_the_time_of_a_transfer() {
-    for (lanes, gear, ns) in [
-        ("1", "hs_g1", 28_100),
-        ("2", "hs_g3", 3_512),
-        ("1", "hs_g3", 7_025),
-        ("2", "hs_g4", 1_756),
-        ("2", "hs_g5", 878),
-    ] {
+    for (lanes, gear, ns) in
+        [("1", "hs_g1", 28_100), ("2", "hs_g3", 3_512), ("1", "hs_g3", 7_025), ("2", "hs_g4", 1_756), ("2", "hs_g5", 878)]
+    {
         let config = ufs(&[("interface.lanes", lanes), ("interface.gear", gear)]);
         let (_, events) = run(&config, &[command(0, Write, 0, 4), command(10_000, Read, 0, 4)]);
         assert_eq!(events[0].waits.controller, Nanos(ns), "{lanes} {gear}");
@@ -32,11 +28,7 @@ fn a_direction_carries_one_transfer_at_a_time_and_both_carry_data_at_once() {
     let writes: Vec<_> = (0..3).map(|i| command(0, Write, i * 4, 4)).collect();
     let (_, events) = run(&config, &writes);
     for (i, event) in (1..).zip(&events) {
-        assert_eq!(
-            event.complete,
-            Nanos(1_000_000 + i * TRANSFER.0),
-            "the data of a write follows that of the one before"
-        );
+        assert_eq!(event.complete, Nanos(1_000_000 + i * TRANSFER.0), "the data of a write follows that of the one before");
     }
     // The data of the read is transferred to the host at the same time as that of a long write to the device.
     let both = [command(0, Read, 0, 4), command(60, Write, 64, 64)];

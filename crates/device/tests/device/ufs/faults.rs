@@ -44,12 +44,7 @@ fn a_ufs_refuses_the_settings_of_an_emmc() {
         (&[("features.packed_writes", "8")], "tags"),
         (&[("features.packed_reads", "8")], "tags"),
         (
-            &[
-                ("gc.policy", "greedy"),
-                ("capacity.over_provisioning_pct", "50"),
-                ("gc.idle_after_us", "9"),
-                ("gc.hpi", "false"),
-            ],
+            &[("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "50"), ("gc.idle_after_us", "9"), ("gc.hpi", "false")],
             "set it to true",
         ),
         (&[("cache.size_kb", "64"), ("cache.policy", "fifo")], "promises no order"),
@@ -100,10 +95,7 @@ fn settings_of_write_booster_that_contradict_each_other_are_refused_with_the_cur
         (&[("slc.partial_flush", "fifo"), ("slc.keep_pct", "101")], "`slc.keep_pct` is 101"),
         (&[("slc.partial_flush", "fifo"), ("slc.keep_pct", "10"), ("slc.fold_after_us", "0")], "slc.fold_after_us"),
         (&[("slc.partial_flush", "pinned"), ("slc.keep_pct", "10"), ("slc.pinned_to_mb", "1")], "preserve_user_space"),
-        (
-            &[("slc.partial_flush", "pinned"), ("slc.keep_pct", "10"), ("slc.preserve_user_space", "true")],
-            "no data is pinned",
-        ),
+        (&[("slc.partial_flush", "pinned"), ("slc.keep_pct", "10"), ("slc.preserve_user_space", "true")], "no data is pinned"),
         (&[("slc.pinned_to_mb", "1")], "slc.partial_flush"),
         (&[("slc.size_pct", "0")], "`slc.size_pct` is 0"),
         (&[("slc.size_pct", "50")], "preserve_user_space"),
@@ -111,10 +103,7 @@ fn settings_of_write_booster_that_contradict_each_other_are_refused_with_the_cur
         (&[("slc.life_limit_pct", "50")], "slc.erase_limit"),
         (&[("slc.flush", "event"), ("slc.flush_at_pct", "40")], "contradicts"),
         (&[("slc.flush", "event"), ("slc.fold_after_us", "0")], "set it below 100"),
-        (
-            &[("slc.mode", "off"), ("slc.blocks", "0"), ("slc.fold_after_us", "0"), ("slc.life_limit_pct", "5")],
-            "slc.mode",
-        ),
+        (&[("slc.mode", "off"), ("slc.blocks", "0"), ("slc.fold_after_us", "0"), ("slc.life_limit_pct", "5")], "slc.mode"),
     ];
     for (settings, cure) in cases {
         let text = refusal(&ufs(&base), settings);

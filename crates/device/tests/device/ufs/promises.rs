@@ -9,8 +9,7 @@ use super::ufs;
 use crate::common::command;
 use crate::persistence::{Rig, Step, stream};
 
-const RULES: ContractRules =
-    ContractRules { write_through: false, fifo: false, interface: InterfaceKind::Ufs, unit_sectors: 8 };
+const RULES: ContractRules = ContractRules { write_through: false, fifo: false, interface: InterfaceKind::Ufs, unit_sectors: 8 };
 
 /// Flushes of a UFS: every second one of a range, and never a barrier.
 fn synchronize(command: &mut DeviceCommand, (_, _, place, length, _): Step, sectors: u64) {

@@ -190,12 +190,8 @@ fn by_least_recent_use_a_block_that_is_read_stays() {
 }
 
 /// Pinned data of the first MB, in at most half of the blocks.
-const PINNED: [(&str, &str); 4] = [
-    ("slc.preserve_user_space", "true"),
-    ("slc.partial_flush", "pinned"),
-    ("slc.keep_pct", "50"),
-    ("slc.pinned_to_mb", "1"),
-];
+const PINNED: [(&str, &str); 4] =
+    [("slc.preserve_user_space", "true"), ("slc.partial_flush", "pinned"), ("slc.keep_pct", "50"), ("slc.pinned_to_mb", "1")];
 
 #[test]
 fn pinned_data_stays_up_to_its_share_and_what_is_more_is_flushed() {
@@ -270,8 +266,7 @@ fn it_shrinks_with_the_users_free_space_and_grows_again() {
 
 #[test]
 fn a_size_that_is_set_in_use_counts_from_then_on() {
-    let (whole, mut half) =
-        (boosted(&[("slc.preserve_user_space", "true")]), boosted(&[("slc.preserve_user_space", "true")]));
+    let (whole, mut half) = (boosted(&[("slc.preserve_user_space", "true")]), boosted(&[("slc.preserve_user_space", "true")]));
     half.set("slc.size_pct", "50").unwrap();
     let mut rig = Rig::new(&whole);
     rig.fill(0, 24);

@@ -161,9 +161,7 @@ pub fn crc32c(state: u32, bytes: &[u8]) -> u32 {
 /// CRC-32 bit by bit, high bit first.
 fn crc32_be(state: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(state, |state, byte| {
-        (0..8).fold(state ^ (u32::from(*byte) << 24), |state, _| {
-            (state << 1) ^ (0x04C1_1DB7 & (state >> 31).wrapping_neg())
-        })
+        (0..8).fold(state ^ (u32::from(*byte) << 24), |state, _| (state << 1) ^ (0x04C1_1DB7 & (state >> 31).wrapping_neg()))
     })
 }
 
@@ -182,18 +180,7 @@ impl Writer {
     pub fn new(image: Vec<u8>, block_size: usize, map: Vec<usize>, form: Form, start: usize, sequence: u32) -> Self {
         let end = map.len() - if form.fast_commit { 256 } else { 0 };
         let start = 1 + start % (end - 1);
-        Self {
-            image,
-            form,
-            block_size,
-            map,
-            end,
-            at: start,
-            sequence,
-            start,
-            first_sequence: sequence,
-            writes: Vec::new(),
-        }
+        Self { image, form, block_size, map, end, at: start, sequence, start, first_sequence: sequence, writes: Vec::new() }
     }
 
     /// Blocks of the log that are written.
@@ -352,13 +339,9 @@ impl Writer {
         let (start, sequence) = (self.start as u32, self.first_sequence);
         let block = self.block(0);
         let mut incompat = 1_u32;
-        for (on, bit) in [
-            (form.wide, 2),
-            (form.is_async, 4),
-            (form.checksums == 2, 8),
-            (form.checksums == 3, 0x10),
-            (form.fast_commit, 0x20),
-        ] {
+        for (on, bit) in
+            [(form.wide, 2), (form.is_async, 4), (form.checksums == 2, 8), (form.checksums == 3, 0x10), (form.fast_commit, 0x20)]
+        {
             incompat |= if on { bit } else { 0 };
         }
         put(block, 0x18, &sequence.to_be_bytes());

@@ -73,8 +73,7 @@ pub fn plant(folder: &Path) {
     fs::write(folder.join("n".repeat(255)), "a long name").unwrap();
     fs::create_dir(folder.join("many")).unwrap();
     for number in 0..700 {
-        fs::write(folder.join(format!("many/file-{number:03}-{}", "y".repeat(number % 60))), format!("{number}"))
-            .unwrap();
+        fs::write(folder.join(format!("many/file-{number:03}-{}", "y".repeat(number % 60))), format!("{number}")).unwrap();
     }
     // Every other block of 4 KB is a hole: more extents than an inode holds, and indirect blocks of two levels.
     let holes = File::create(folder.join("holes")).unwrap();
@@ -175,12 +174,7 @@ fn seen<B: DiskReader>(files: &Ext4Filesystem<B>, inode: &Inode) -> Seen {
         size: (!is_dir).then_some(inode.size),
         links: (!is_dir).then_some(inode.links),
         modified: inode.modified.0,
-        attributes: files
-            .attributes(inode)
-            .unwrap()
-            .into_iter()
-            .filter(|(name, _)| name.starts_with(b"user."))
-            .collect(),
+        attributes: files.attributes(inode).unwrap().into_iter().filter(|(name, _)| name.starts_with(b"user.")).collect(),
         contents,
     }
 }
@@ -192,8 +186,7 @@ pub fn assert_same(left: &Tree, right: &Tree, about: &str) {
         if one != other {
             let brief = |seen: Option<&Seen>| {
                 seen.map(|seen| {
-                    let attributes: Vec<_> =
-                        seen.attributes.iter().map(|(name, value)| (name.clone(), value.len())).collect();
+                    let attributes: Vec<_> = seen.attributes.iter().map(|(name, value)| (name.clone(), value.len())).collect();
                     (seen.mode, seen.size, seen.links, seen.modified, attributes, seen.contents.len())
                 })
             };

@@ -96,10 +96,7 @@ impl Ext4 {
     pub(super) fn inode_group(&self, group: u64) -> u64 {
         let groups = self.layout.groups;
         let candidates = (0..groups).map(|step| (group + step) % groups);
-        candidates
-            .into_iter()
-            .find(|at| self.inodes[*at as usize].peek() < self.layout.inodes_per_group)
-            .unwrap_or(group)
+        candidates.into_iter().find(|at| self.inodes[*at as usize].peek() < self.layout.inodes_per_group).unwrap_or(group)
     }
 
     /// The block from which blocks for files in this file's folder are searched.
@@ -262,10 +259,7 @@ impl Ext4 {
         let runs: Vec<(u64, u64)> = {
             let block = |page: u64, delta: i64| (page as i64 + delta) as u64;
             let file = &self.files[inode as usize];
-            file.extents
-                .find(page, u64::MAX)
-                .map(|(from, to, delta)| (block(from, *delta), block(to, *delta)))
-                .collect()
+            file.extents.find(page, u64::MAX).map(|(from, to, delta)| (block(from, *delta), block(to, *delta))).collect()
         };
         self.files[inode as usize].extents.remove(page, u64::MAX);
         for (from, to) in runs {

@@ -224,11 +224,8 @@ impl Ext4 {
         let mut write = BioRequest::write(self.mount, self.journal.start * 8, 8, BlockRole::JournalSuperblock, cause);
         write.flags |= flags;
         let (id, block) = tail;
-        write.note = Some(BlockNote {
-            home: Some(block * 8),
-            transaction: Some(id),
-            ..BlockNote::new(BlockRole::JournalSuperblock, 8)
-        });
+        write.note =
+            Some(BlockNote { home: Some(block * 8), transaction: Some(id), ..BlockNote::new(BlockRole::JournalSuperblock, 8) });
         self.journal.tail_bio = core.submit_for(write, task);
         self.journal.next_tail = tail;
     }

@@ -284,9 +284,7 @@ impl FilesystemModel for Ext4 {
         StepOutcome::Done
     }
 
-    fn rename(
-        &mut self, core: &mut HostCore, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>,
-    ) -> StepOutcome {
+    fn rename(&mut self, core: &mut HostCore, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>) -> StepOutcome {
         let from = core.cache.inode(inode).folder;
         self.open_folder(to);
         let mut blocks = vec![

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use emmclab_base::{BlockNote, BlockRole, Nanos, Op, RequestFlags};
 use emmclab_host::{
-    BlockRequestId, CallerId, FileOp, FinishedOperation, FinishedOperations, HostBlockRequest, HostBlockRequests,
-    HostConfig, Mount, SimulatedHost,
+    BlockRequestId, CallerId, FileOp, FinishedOperation, FinishedOperations, HostBlockRequest, HostBlockRequests, HostConfig,
+    Mount, SimulatedHost,
 };
 
 /// A command at the device.

@@ -66,9 +66,8 @@ impl CutDisk {
 
     /// The same with empty zones.
     pub fn zoned(self, zones: Option<DiskZones>) -> Self {
-        let starts = zones.map_or(Vec::new(), |zones| {
-            (0..u64::from(zones.count)).map(|zone| zones.first + zone * zones.sectors).collect()
-        });
+        let starts = zones
+            .map_or(Vec::new(), |zones| (0..u64::from(zones.count)).map(|zone| zones.first + zone * zones.sectors).collect());
         Self { zones, pointers: starts.clone(), durable: starts, ..self }
     }
 

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use emmclab_profile::{Profile, ProfileOptions, ProfileReport};
 pub use emmclab_testing::real_trace;
-use emmclab_trace::{
-    Batch, BatchBuilder, Ledger, NameTable, Nanos, Op, ReadOptions, Request, Sector, TraceHeader, TraceReader,
-};
+use emmclab_trace::{Batch, BatchBuilder, Ledger, NameTable, Nanos, Op, ReadOptions, Request, Sector, TraceHeader, TraceReader};
 
 /// The batches of a trace, with its ledger and header.
 pub fn read(path: &Path) -> (Vec<Batch>, Ledger, TraceHeader) {

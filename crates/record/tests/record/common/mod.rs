@@ -137,8 +137,7 @@ impl Counted {
 
     /// Whether each count is from that of `least` to that of `most`.
     pub fn is_between(self, least: Counted, most: Counted) -> bool {
-        let counts =
-            |of: Counted| [of.reads, of.writes, of.discards].map(|(requests, sectors)| [requests, sectors]).concat();
+        let counts = |of: Counted| [of.reads, of.writes, of.discards].map(|(requests, sectors)| [requests, sectors]).concat();
         let (own, least, most) = (counts(self), counts(least), counts(most));
         (0..own.len()).all(|i| (least[i]..=most[i]).contains(&own[i]))
     }

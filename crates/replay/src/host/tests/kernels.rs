@@ -96,8 +96,7 @@ fn only_old_kernels_pack_and_up_to_what_the_device_takes() {
 #[test]
 fn reliable_writes_are_entries_of_a_pack_and_a_flush_ends_one() {
     let mut host = kernel("linux_4.9", &[]);
-    let write =
-        |at, flags| DeviceCommand { modifiers: flags, ..DeviceCommand::new(Nanos(at), Op::Write, at as u64 * 800, 8) };
+    let write = |at, flags| DeviceCommand { modifiers: flags, ..DeviceCommand::new(Nanos(at), Op::Write, at as u64 * 800, 8) };
     let mut done = Vec::new();
     for (at, flags) in [(0, NONE), (1, RELIABLE), (2, COMMIT), (3, NONE)] {
         host.push(&write(at, flags), &mut done);

@@ -15,10 +15,10 @@ const OCR_SECTORS: u32 = 1 << 30;
 
 /// The tuning block for four data lines (JESD84-B51, 6.6.5.1). On eight lines, each half of a byte is sent on both groups of four lines.
 const TUNING: [u8; 64] = [
-    0xff, 0x0f, 0xff, 0x00, 0xff, 0xcc, 0xc3, 0xcc, 0xc3, 0x3c, 0xcc, 0xff, 0xfe, 0xff, 0xfe, 0xef, 0xff, 0xdf, 0xff,
-    0xdd, 0xff, 0xfb, 0xff, 0xfb, 0xbf, 0xff, 0x7f, 0xff, 0x77, 0xf7, 0xbd, 0xef, 0xff, 0xf0, 0xff, 0xf0, 0x0f, 0xfc,
-    0xcc, 0x3c, 0xcc, 0x33, 0xcc, 0xcf, 0xff, 0xef, 0xff, 0xee, 0xff, 0xfd, 0xff, 0xfd, 0xdf, 0xff, 0xbf, 0xff, 0xbb,
-    0xff, 0xf7, 0xff, 0xf7, 0x7f, 0x7b, 0xde,
+    0xff, 0x0f, 0xff, 0x00, 0xff, 0xcc, 0xc3, 0xcc, 0xc3, 0x3c, 0xcc, 0xff, 0xfe, 0xff, 0xfe, 0xef, 0xff, 0xdf, 0xff, 0xdd, 0xff,
+    0xfb, 0xff, 0xfb, 0xbf, 0xff, 0x7f, 0xff, 0x77, 0xf7, 0xbd, 0xef, 0xff, 0xf0, 0xff, 0xf0, 0x0f, 0xfc, 0xcc, 0x3c, 0xcc, 0x33,
+    0xcc, 0xcf, 0xff, 0xef, 0xff, 0xee, 0xff, 0xfd, 0xff, 0xfd, 0xdf, 0xff, 0xbf, 0xff, 0xbb, 0xff, 0xf7, 0xff, 0xf7, 0x7f, 0x7b,
+    0xde,
 ];
 
 /// The outcome of a legal command.
@@ -51,8 +51,8 @@ impl EmmcCard {
     /// Executes a command and changes the state; `None` if the command is illegal in this state.
     fn execute(&mut self, index: u8, argument: u32, count: Option<PresetBlockCount>) -> Option<CommandReply> {
         use CardState::{
-            BusTest, Disconnected, Identification, Idle, Inactive, Programming, Ready, ReceivingData, SendingData,
-            Sleep, StandBy, Transfer as Selected,
+            BusTest, Disconnected, Identification, Idle, Inactive, Programming, Ready, ReceivingData, SendingData, Sleep,
+            StandBy, Transfer as Selected,
         };
         if self.state == Inactive {
             return Some(CommandReply::Silent);
@@ -125,12 +125,8 @@ impl EmmcCard {
                 CommandReply::R1
             }
             // A high-priority interrupt. The requests are already in the device and are not interrupted.
-            (12, Programming) if addressed && argument & 1 == 1 && self.ext_csd.high_priority_interrupt() => {
-                CommandReply::R1
-            }
-            (13, StandBy | Selected | SendingData | ReceivingData | Programming | Disconnected | BusTest)
-                if addressed =>
-            {
+            (12, Programming) if addressed && argument & 1 == 1 && self.ext_csd.high_priority_interrupt() => CommandReply::R1,
+            (13, StandBy | Selected | SendingData | ReceivingData | Programming | Disconnected | BusTest) if addressed => {
                 CommandReply::R1
             }
             (14, BusTest) => {

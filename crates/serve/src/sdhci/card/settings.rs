@@ -168,13 +168,7 @@ impl CardSettings {
         let group = self.erase_group_bytes > 0 && units(self.erase_group_bytes, ERASE_UNIT, 255);
         check(group, "erase_group_bytes", &self.erase_group_bytes, "use a multiple of 512 KiB up to 127.5 MiB")?;
         for (field, bytes, unit, most, hint) in [
-            (
-                "optimal_write_bytes",
-                self.optimal_write_bytes,
-                4096,
-                255,
-                "use a multiple of 4 KiB up to 1020 KiB, or 0",
-            ),
+            ("optimal_write_bytes", self.optimal_write_bytes, 4096, 255, "use a multiple of 4 KiB up to 1020 KiB, or 0"),
             ("boot_bytes", self.boot_bytes, PARTITION_UNIT, 255, "use a multiple of 128 KiB up to 31.875 MiB, or 0"),
             ("rpmb_bytes", self.rpmb_bytes, PARTITION_UNIT, 128, "use a multiple of 128 KiB up to 16 MiB, or 0"),
         ] {

@@ -45,10 +45,7 @@ fn a_card_of_two_gigabytes_is_addressed_by_bytes() {
     host.complete();
     assert_eq!((host.last().sector, host.last().sectors), (3, 1));
     assert_eq!(host.read_one(17, 3 * 512), [5; SECTOR]);
-    assert_eq!(
-        CardStatus::from_bits_truncate(host.r1(17, 100)) & CardStatus::ADDRESS_MISALIGN,
-        CardStatus::ADDRESS_MISALIGN
-    );
+    assert_eq!(CardStatus::from_bits_truncate(host.r1(17, 100)) & CardStatus::ADDRESS_MISALIGN, CardStatus::ADDRESS_MISALIGN);
 }
 
 #[test]
@@ -89,8 +86,7 @@ fn ext_csd_states_the_settings() {
 
 #[test]
 fn ext_csd_states_what_a_device_lacks_and_the_order_of_its_cache() {
-    let settings =
-        CardSettings { cache_in_order: true, barrier: false, reliable_write: false, ..CardSettings::default() };
+    let settings = CardSettings { cache_in_order: true, barrier: false, reliable_write: false, ..CardSettings::default() };
     let mut host = CardTestHost::with(&settings, SECTORS);
     host.identify();
     let bytes = host.read_one(8, 0);
@@ -525,8 +521,11 @@ fn step() -> impl Strategy<Value = CardModelStep> {
         (range(), any::<u8>(), any::<bool>())
             .prop_map(|((first, count), byte, known)| CardModelStep::Write(first, count, byte, known)),
         (range(), any::<bool>()).prop_map(|((first, count), known)| CardModelStep::Read(first, count, known)),
-        (range(), prop::sample::select(vec![0, 1, 3, 0x8000_0000]))
-            .prop_map(|((first, count), argument)| CardModelStep::Erase(first, first + count - 1, argument)),
+        (range(), prop::sample::select(vec![0, 1, 3, 0x8000_0000])).prop_map(|((first, count), argument)| CardModelStep::Erase(
+            first,
+            first + count - 1,
+            argument
+        )),
         (0_u32..64).prop_map(CardModelStep::Cut),
         (0_u8..3).prop_map(CardModelStep::Partition),
     ]

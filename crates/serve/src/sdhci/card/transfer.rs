@@ -89,16 +89,8 @@ impl EmmcCard {
         let Some(next) = self.locate_blocks(argument, count) else { return };
         let modifiers = count.modifiers.intersection(CommandFlags::META);
         let (area, left) = (self.area(), count.blocks);
-        let read = CardRead {
-            area,
-            next,
-            left,
-            single: left == Some(1),
-            modifiers,
-            parts: VecDeque::new(),
-            missing: 0,
-            failed: false,
-        };
+        let read =
+            CardRead { area, next, left, single: left == Some(1), modifiers, parts: VecDeque::new(), missing: 0, failed: false };
         self.transfer = Some(CardTransfer::Read(read));
         self.state = CardState::SendingData;
     }
@@ -115,8 +107,7 @@ impl EmmcCard {
         if self.ext_csd.cache_on() == Some(false) {
             modifiers |= CommandFlags::FORCED;
         }
-        self.transfer =
-            Some(CardTransfer::Write(CardWrite { area, next, left: count.blocks, modifiers, data: Vec::new() }));
+        self.transfer = Some(CardTransfer::Write(CardWrite { area, next, left: count.blocks, modifiers, data: Vec::new() }));
         self.state = CardState::ReceivingData;
     }
 

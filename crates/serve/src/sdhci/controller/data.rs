@@ -184,9 +184,7 @@ impl SdhciController {
     }
 
     /// Advances the transfer by one step. False if it waits or, with [`TransferPause::None`], has ended.
-    fn advance(
-        &mut self, transfer: &mut ControllerTransfer, memory: &mut dyn GuestMemory,
-    ) -> Result<bool, TransferFault> {
+    fn advance(&mut self, transfer: &mut ControllerTransfer, memory: &mut dyn GuestMemory) -> Result<bool, TransferFault> {
         if transfer.pause == TransferPause::Card {
             if !transfer.reads {
                 if self.card.busy() {

@@ -110,22 +110,13 @@ fn adma_gathers_and_scatters_by_its_table() {
         *byte = at as u8 ^ (at >> 8) as u8;
     }
     let data = machine.memory.0[0x2_0000..0x2_1000].to_vec();
-    machine.table(&[
-        (MORE, 100, 0x2_0000),
-        (1, 0, 0),
-        (LINK, 0, TABLE + 24),
-        (MORE | 4, 412, 0x2_0064),
-        (END, 3584, 0x2_0200),
-    ]);
+    machine.table(&[(MORE, 100, 0x2_0000), (1, 0, 0), (LINK, 0, TABLE + 24), (MORE | 4, 412, 0x2_0064), (END, 3584, 0x2_0200)]);
     machine.transfer(25, 4096, 8, WRITE);
     assert_eq!(machine.status(), DONE | interrupt::DMA);
     machine.table(&[(MORE, 4092, 0x3_0000), (END, 4, 0x5_0000)]);
     machine.transfer(18, 4096, 8, READ);
     assert_eq!(machine.status(), DONE);
-    assert_eq!(
-        (&machine.memory.0[0x3_0000..0x3_0ffc], &machine.memory.0[0x5_0000..0x5_0004]),
-        (&data[..4092], &data[4092..])
-    );
+    assert_eq!((&machine.memory.0[0x3_0000..0x3_0ffc], &machine.memory.0[0x5_0000..0x5_0004]), (&data[..4092], &data[4092..]));
     assert_eq!(machine.get(word::RESPONSE + 12) >> 9 & 0xf, 5, "CMD12 by itself");
     assert_eq!(machine.get(word::BLOCK) >> 16, 0);
     // Without a block count, the length is that of the table.
@@ -197,10 +188,7 @@ fn the_buffer_port_moves_block_by_block() {
     for block in 0..2_u32 {
         assert_ne!(machine.get(word::PRESENT_STATE) & present::BUFFER_WRITE, 0);
         (0..128).for_each(|word| machine.set(word::BUFFER, block << 16 | word));
-        assert_eq!(
-            machine.status(),
-            if block == 0 { interrupt::BUFFER_WRITE_READY } else { interrupt::TRANSFER_COMPLETE }
-        );
+        assert_eq!(machine.status(), if block == 0 { interrupt::BUFFER_WRITE_READY } else { interrupt::TRANSFER_COMPLETE });
     }
     machine.transfer(18, 512, 2, READ & !mode::DMA);
     for block in 0..2_u32 {

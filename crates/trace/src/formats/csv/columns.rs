@@ -137,9 +137,7 @@ const CODES: &[&str] = &["_read0", "_read1", "_scsi", "_nvme", "_mmc"];
 
 /// Every name that a column can have.
 pub static NAMES: [ColumnName; 17] = {
-    const fn name(
-        name: &'static str, units: &'static [&'static str], needed: &'static str, about: &'static str,
-    ) -> ColumnName {
+    const fn name(name: &'static str, units: &'static [&'static str], needed: &'static str, about: &'static str) -> ColumnName {
         ColumnName { name, units, needed, about }
     }
     [
@@ -255,9 +253,7 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
             None => {
                 return Err(place(config("is not a column name".into())).hint(HINT));
             }
-            Some(ColumnNameMeaning::Known(ColumnMeaning::Time(..)) | ColumnNameMeaning::TimeWithoutUnit(_))
-                if without_times =>
-            {
+            Some(ColumnNameMeaning::Known(ColumnMeaning::Time(..)) | ColumnNameMeaning::TimeWithoutUnit(_)) if without_times => {
                 return Err(place(config("is a time, but --time-unit none is given".into()))
                     .hint("name the unit of the times, or skip the column with `-`"));
             }
@@ -348,8 +344,7 @@ const OTHERS: [(&str, &str); 8] = [
 ];
 
 /// Our suffixes of units, each with its usual ones.
-const UNITS: [(&str, &str); 4] =
-    [("_s", "_s _sec (s)"), ("_ms", "_ms (ms)"), ("_us", "_us (us) _usec"), ("_ns", "_ns (ns)")];
+const UNITS: [(&str, &str); 4] = [("_s", "_s _sec (s)"), ("_ms", "_ms (ms)"), ("_us", "_us (us) _usec"), ("_ns", "_ns (ns)")];
 
 /// Our name for a column with this usual name, both without unit; `None` if it is unknown.
 fn alias(list: &'static [(&str, &str)], name: &str) -> Option<&'static str> {

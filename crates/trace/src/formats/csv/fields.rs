@@ -205,7 +205,9 @@ pub(super) fn number(field: &[u8], name: &str, column: u64) -> Result<u64> {
         field => unsigned(field, name, column).map_err(|error| {
             let hexadecimal = !field.is_empty() && field.iter().all(u8::is_ascii_hexdigit) && field.len() <= 16;
             if hexadecimal && field.iter().any(u8::is_ascii_alphabetic) {
-                error.hint("write hexadecimal numbers with 0x, or let the name of the column end in _hex, for example `sector_hex`")
+                error.hint(
+                    "write hexadecimal numbers with 0x, or let the name of the column end in _hex, for example `sector_hex`",
+                )
             } else {
                 error
             }
@@ -343,10 +345,7 @@ mod tests {
         }
         for field in ["", "-", ".", "1e", "e5", "1e99", "1.2.3", "x"] {
             for unit in ["s", "d"] {
-                assert!(
-                    TimeColumnUnit::by_name(unit).unwrap().time(field.as_bytes(), "arrival", 1).is_err(),
-                    "{field} {unit}"
-                );
+                assert!(TimeColumnUnit::by_name(unit).unwrap().time(field.as_bytes(), "arrival", 1).is_err(), "{field} {unit}");
             }
         }
     }

@@ -73,9 +73,7 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
     }
     let begins_a_number = |field: CsvField| {
         let digits = field.raw.strip_prefix(b"-").unwrap_or(field.raw);
-        field.raw.is_empty()
-            || is_decimal(digits)
-            || digits.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.')
+        field.raw.is_empty() || is_decimal(digits) || digits.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.')
     };
     let skip_first = options.columns.is_none() || number.is_some_and(|field| !begins_a_number(field));
     let reader = CsvFormat { columns, names, separator, skip_first, untimed: without_times.then_some(0) };
@@ -160,8 +158,7 @@ impl CsvFormat {
                 ColumnMeaning::Flags => {
                     let bits = unsigned(raw, "flags", column)?;
                     row.flags = Some(RequestFlags(u16::try_from(bits).map_err(|_| {
-                        Error::new(ErrorClass::Value, "has bits above the 16 that have a meaning")
-                            .of_field("flags", column, raw)
+                        Error::new(ErrorClass::Value, "has bits above the 16 that have a meaning").of_field("flags", column, raw)
                     })?));
                 }
                 ColumnMeaning::Pid => row.pid = Some(signed_pid(raw, column)?),
@@ -232,9 +229,7 @@ impl CsvFormat {
             .or_else(|| after(start, TimeColumn::Service));
         let operation = operation.ok_or_else(|| missing("op"))?;
         let size = size.ok_or_else(|| missing("sectors"))?;
-        let Some(CsvRequestRange { op, flags: letters, sector, count, rounded }) =
-            request_range(operation, offset, size)?
-        else {
+        let Some(CsvRequestRange { op, flags: letters, sector, count, rounded }) = request_range(operation, offset, size)? else {
             context.skip();
             return Ok(None);
         };

@@ -123,8 +123,7 @@ impl<'a> FtraceLine<'a> {
 
     /// Whether this may be the beginning of a broken line: it contains `[cpu]` between blanks, or ends with it.
     pub(super) fn may_begin(line: &[u8]) -> bool {
-        blank_separated(line)
-            .any(|word| word.strip_prefix(b"[").and_then(|word| word.strip_suffix(b"]")).is_some_and(is_digits))
+        blank_separated(line).any(|word| word.strip_prefix(b"[").and_then(|word| word.strip_suffix(b"]")).is_some_and(is_digits))
     }
 
     pub(super) fn time(&self) -> Result<Nanos> {
@@ -148,8 +147,7 @@ impl<'a> FtraceLine<'a> {
         if self.task.is_empty() {
             return Ok((b"", None));
         }
-        let (name, id) =
-            if self.unit == TimeUnit::Millis { task_of_perf_trace(self.task)? } else { task_of(self.task)? };
+        let (name, id) = if self.unit == TimeUnit::Millis { task_of_perf_trace(self.task)? } else { task_of(self.task)? };
         Ok((if name == b"<...>" { b"" } else { name }, Some(id)))
     }
 }
@@ -202,9 +200,7 @@ fn event_with_system(word: &[u8]) -> Option<(&[u8], usize)> {
 fn task_of(field: &[u8]) -> Result<(&[u8], i32)> {
     let bad = || Error::new(ErrorClass::Syntax, "is not NAME-PID").of_field("task", 1, field);
     let field = match memchr::memrchr(b'(', field) {
-        Some(open) if field.ends_with(b")") && !field[..open].trim_ascii_end().is_empty() => {
-            field[..open].trim_ascii_end()
-        }
+        Some(open) if field.ends_with(b")") && !field[..open].trim_ascii_end().is_empty() => field[..open].trim_ascii_end(),
         _ => field,
     };
     let cut = field.iter().rposition(|byte| !byte.is_ascii_digit() && *byte != b'/').ok_or_else(bad)?;
@@ -256,8 +252,7 @@ mod tests {
 
     #[test]
     fn a_line_of_perf_script_may_lack_its_task() {
-        for line in ["    5.000001: block:block_rq_issue: 8,0 R", "[001]     5.000001:   1 block:block_rq_issue: 8,0 R"]
-        {
+        for line in ["    5.000001: block:block_rq_issue: 8,0 R", "[001]     5.000001:   1 block:block_rq_issue: 8,0 R"] {
             let (name, id, time, event, payload) = parts(line);
             assert_eq!((name.as_str(), id, time), ("", None, 5_000_001), "{line}");
             assert_eq!((event.as_str(), payload.as_str()), ("block_rq_issue", "8,0 R"), "{line}");
@@ -267,8 +262,7 @@ mod tests {
     #[test]
     fn any_number_of_flags_is_passed_over() {
         for flags in ["", "d..2", ".....", "....1..", "dNLh2.1", "dNLh2111"] {
-            let (name, id, time, event, _) =
-                parts(&format!("rcuc/1-25 [001] {flags}  1.004210: block_rq_issue: 8,0 R"));
+            let (name, id, time, event, _) = parts(&format!("rcuc/1-25 [001] {flags}  1.004210: block_rq_issue: 8,0 R"));
             assert_eq!((name.as_str(), id, time, event.as_str()), ("rcuc/1", Some(25), 1_004_210, "block_rq_issue"));
         }
     }

@@ -112,9 +112,7 @@ pub(super) fn device_name(field: &[u8], column: u64) -> Result<Cow<'_, str>> {
 }
 
 /// Parses `sector + sectors`, or `sector / new sector` of a split, from the fields after the operation.
-pub(super) fn range<'a>(
-    fields: &mut impl Iterator<Item = &'a [u8]>, kind: BlockEventKind,
-) -> Result<(u64, u32, BlockEventKind)> {
+pub(super) fn range<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, kind: BlockEventKind) -> Result<(u64, u32, BlockEventKind)> {
     let sector = unsigned(need(fields, "sector", 0)?, "sector", 0)?;
     let sign = need(fields, "+", 0)?;
     let number = need(fields, "sectors", 0)?;
@@ -125,9 +123,8 @@ pub(super) fn range<'a>(
             Err(Error::new(ErrorClass::Syntax, "does not belong to this event").of_field("+", 0, sign))
         }
         (kind, b"+") => {
-            let sectors = u32::try_from(value).map_err(|_| {
-                Error::new(ErrorClass::Value, "is a request of more than 2 TB").of_field("sectors", 0, number)
-            })?;
+            let sectors = u32::try_from(value)
+                .map_err(|_| Error::new(ErrorClass::Value, "is a request of more than 2 TB").of_field("sectors", 0, number))?;
             Ok((sector, sectors, kind))
         }
         _ => Err(Error::new(ErrorClass::Syntax, "is not `+`").of_field("+", 0, sign)),
@@ -169,9 +166,7 @@ pub(super) fn packet_of(rest: &[u8]) -> Option<u8> {
     let open = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b' ')?;
     // Most requests have no command: `()`.
     match &rest[open..] {
-        [b'(', high, low, ..] if *high != b')' => {
-            u8::from_str_radix(std::str::from_utf8(&[*high, *low]).ok()?, 16).ok()
-        }
+        [b'(', high, low, ..] if *high != b')' => u8::from_str_radix(std::str::from_utf8(&[*high, *low]).ok()?, 16).ok(),
         _ => None,
     }
 }
@@ -186,8 +181,7 @@ impl FtraceFormat {
     /// Reads an event of the block layer; false if the line seems to be a part of one. `accounted` is true for `block_io_start`
     /// and `block_io_done`.
     fn block(
-        &mut self, kind: BlockEventKind, accounted: bool, line: &FtraceLine, context: &mut ParseContext,
-        out: &mut Vec<Request>,
+        &mut self, kind: BlockEventKind, accounted: bool, line: &FtraceLine, context: &mut ParseContext, out: &mut Vec<Request>,
     ) -> Result<bool> {
         if let Some(named) = payload::NamedBlockEvent::read(kind, line.payload)? {
             let device = self.device(named.device.as_bytes(), context)?;
@@ -407,8 +401,7 @@ impl LineFormat for FtraceFormat {
     }
 
     fn may_be_rest(&self, line: &[u8]) -> bool {
-        FtraceLine::of(line).is_none()
-            && matches!(FtraceNotice::of(line), FtraceNotice::Foreign | FtraceNotice::Damaged)
+        FtraceLine::of(line).is_none() && matches!(FtraceNotice::of(line), FtraceNotice::Foreign | FtraceNotice::Damaged)
     }
 
     fn finish(&mut self, context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {

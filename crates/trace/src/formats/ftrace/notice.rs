@@ -51,8 +51,7 @@ fn heading(text: &[u8]) -> FtraceNotice<'_> {
     if let Some(tracer) = words.strip_prefix(b"tracer:") {
         return FtraceNotice::Tracer(tracer.trim_ascii());
     }
-    let numbers =
-        words.strip_prefix(b"entries-in-buffer/entries-written:").and_then(|rest| blank_separated(rest).next());
+    let numbers = words.strip_prefix(b"entries-in-buffer/entries-written:").and_then(|rest| blank_separated(rest).next());
     let overwritten = numbers.and_then(|numbers| {
         let slash = memchr::memchr(b'/', numbers)?;
         let number = |digits| unsigned(digits, "entries", 0).ok();
@@ -77,8 +76,7 @@ fn is_stack(line: &[u8], text: &[u8]) -> bool {
     let mut words = blank_separated(text);
     let Some(first) = words.next() else { return false };
     let is_address = first.len() >= 4 && first.iter().all(u8::is_ascii_hexdigit);
-    let names_object =
-        text.ends_with(b")") && memchr::memrchr(b'(', text).is_some_and(|open| open > 0 && text[open - 1] == b' ');
+    let names_object = text.ends_with(b")") && memchr::memrchr(b'(', text).is_some_and(|open| open > 0 && text[open - 1] == b' ');
     let count = 1 + words.count();
     (is_address && (names_object || count == 1 && first.len() >= 8 || count == 2)) || names_object && count == 2
 }
@@ -146,10 +144,7 @@ mod tests {
     #[test]
     fn headings_name_the_tracer_and_what_was_overwritten() {
         assert_eq!(FtraceNotice::of(b"# tracer: blk"), FtraceNotice::Tracer(b"blk"));
-        assert_eq!(
-            FtraceNotice::of(b"# entries-in-buffer/entries-written: 40/100   #P:8"),
-            FtraceNotice::Overwritten(60)
-        );
+        assert_eq!(FtraceNotice::of(b"# entries-in-buffer/entries-written: 40/100   #P:8"), FtraceNotice::Overwritten(60));
         for line in [
             "# entries-in-buffer/entries-written: 8/8   #P:8",
             "#           TASK-PID   CPU#  ||||    TIMESTAMP  FUNCTION",

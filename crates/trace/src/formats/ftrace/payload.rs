@@ -181,9 +181,7 @@ fn unquoted(value: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use crate::events::{
-        CommandEvent, CommandKind, CommandStep, CommandTarget, DecodedEvent, EraseKind, FsEvent, FsStep,
-    };
+    use crate::events::{CommandEvent, CommandKind, CommandStep, CommandTarget, DecodedEvent, EraseKind, FsEvent, FsStep};
     use crate::name_table::{fixed, unfilled};
 
     use super::*;
@@ -324,10 +322,7 @@ mod tests {
         let named = NamedBlockEvent::read(BlockEventKind::Issue, text).unwrap().unwrap();
         assert_eq!((named.device.as_str(), named.rwbs, named.sector, named.sectors), ("8,0", &b"WS"[..], 2048, 8));
         let text = b"dev: 8388608, sector: 8, new_sector: 12, rwbs: \"R\"";
-        assert_eq!(
-            NamedBlockEvent::read(BlockEventKind::Split(0), text).unwrap().unwrap().kind,
-            BlockEventKind::Split(12)
-        );
+        assert_eq!(NamedBlockEvent::read(BlockEventKind::Split(0), text).unwrap().unwrap().kind, BlockEventKind::Split(12));
         assert_eq!(NamedBlockEvent::read(BlockEventKind::Issue, b"8,0 W 0 () 8 + 8 [x]").unwrap(), None);
         assert!(NamedBlockEvent::read(BlockEventKind::Issue, b"dev: 8388608, sector: 2048").is_err());
     }

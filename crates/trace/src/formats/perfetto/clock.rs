@@ -74,8 +74,7 @@ impl PerfettoClocks {
 /// The time of an event, shifted by `shift`.
 #[inline]
 pub(super) fn moved(time: u64, shift: i64) -> Result<u64> {
-    let moved =
-        i64::try_from(time).ok().and_then(|time| time.checked_add(shift)).and_then(|time| u64::try_from(time).ok());
+    let moved = i64::try_from(time).ok().and_then(|time| time.checked_add(shift)).and_then(|time| u64::try_from(time).ok());
     moved.ok_or_else(|| {
         Error::new(ErrorClass::Value, "is before the machine was booted, or out of range")
             .of_field("timestamp", 0, time.to_string().as_bytes())

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use EventField::{
-    Bytes, Channel, CommandError, Device, Group, Host, HostNumber, Lba, Letters, Opcode, Result as Returned,
-    SecondSector, Sector, Sectors, Step, Tag, Target, Task, Unit, Word,
+    Bytes, Channel, CommandError, Device, Group, Host, HostNumber, Lba, Letters, Opcode, Result as Returned, SecondSector,
+    Sector, Sectors, Step, Tag, Target, Task, Unit, Word,
 };
 
 use super::names::name_of;
@@ -16,8 +16,8 @@ use super::wire::{WireFields, WireValue};
 use crate::formats::fields::text;
 use crate::formats::ftrace::FtraceEventKind;
 use crate::{
-    BlockEventKind, DecodedEvent, EventField, EventFieldValues, EventTally, KernelEvent, Op, RequestFlags, Result,
-    ZoneCommand, diagnosis::NameCounts, fixed, formats::rwbs,
+    BlockEventKind, DecodedEvent, EventField, EventFieldValues, EventTally, KernelEvent, Op, RequestFlags, Result, ZoneCommand,
+    diagnosis::NameCounts, fixed, formats::rwbs,
 };
 
 /// The event of a message, and its field numbers.
@@ -33,8 +33,7 @@ type FieldNumbers = &'static [(u32, EventField)];
 const SHORT: FieldNumbers = &[(1, Device), (2, Sector), (3, Sectors), (4, Letters), (5, Task)];
 const LONG: FieldNumbers = &[(1, Device), (2, Sector), (3, Sectors), (5, Letters), (6, Task)];
 /// The error is the fourth field in kernels before 4.13, and the seventh since.
-const ENDED: FieldNumbers =
-    &[(1, Device), (2, Sector), (3, Sectors), (4, CommandError), (5, Letters), (7, CommandError)];
+const ENDED: FieldNumbers = &[(1, Device), (2, Sector), (3, Sectors), (4, CommandError), (5, Letters), (7, CommandError)];
 const SPLIT: FieldNumbers = &[(1, Device), (2, Sector), (3, SecondSector), (4, Letters), (5, Task)];
 
 const ACCOUNTED: FieldNumbers = &[(1, Device), (2, Sector), (3, Sectors), (6, Letters), (7, Task)];
@@ -180,11 +179,7 @@ fn decoded_event(values: &EventFieldValues, event: FtraceEventKind, pid: i32) ->
             let operation = match rwbs::read(values.text(Letters), 0).ok()? {
                 rwbs::RwbsMeaning::Request(operation) => operation,
                 rwbs::RwbsMeaning::Zone(command) => {
-                    return Some(DecodedFtraceEvent {
-                        pid,
-                        task: fixed(b""),
-                        kind: DecodedEventKind::Zone(command, kind),
-                    });
+                    return Some(DecodedFtraceEvent { pid, task: fixed(b""), kind: DecodedEventKind::Zone(command, kind) });
                 }
             };
             let (op, flags) = operation.of(sectors);
@@ -297,16 +292,13 @@ impl FtraceDecoder {
     }
 
     /// Reads a `GenericFtraceEvent`, which names its fields; `None` if it is not used.
-    fn generic_event<'a>(
-        &mut self, message: &'a [u8], values: &mut EventFieldValues<'a>,
-    ) -> Result<Option<FtraceEventKind>> {
+    fn generic_event<'a>(&mut self, message: &'a [u8], values: &mut EventFieldValues<'a>) -> Result<Option<FtraceEventKind>> {
         let mut event = None;
         for field in WireFields::of(message) {
             match field? {
                 (1, name) => {
                     let name = name.bytes();
-                    let (place, known) =
-                        self.generic.name_index(&name[..name.len().min(LONGEST_NAME)], FtraceEventKind::by_name);
+                    let (place, known) = self.generic.name_index(&name[..name.len().min(LONGEST_NAME)], FtraceEventKind::by_name);
                     self.generic.add(place);
                     event = known;
                     if event.is_none() {

@@ -123,10 +123,7 @@ impl PerfettoSource {
             lenient: options.lenient,
             input: CountingReader::new(io::BufReader::with_capacity(1 << 16, Box::new(input.into_reader()))),
             content: Vec::new(),
-            events: PacketHandler {
-                window: options.reorder_window.unwrap_or(WINDOW).max(1),
-                ..PacketHandler::default()
-            },
+            events: PacketHandler { window: options.reorder_window.unwrap_or(WINDOW).max(1), ..PacketHandler::default() },
             ended: false,
         }
     }
@@ -322,11 +319,8 @@ impl PacketHandler {
         match &found.kind {
             DecodedEventKind::Block(block) => {
                 let device = self.disk(block.device);
-                let process = if block.kind.is_by_submitter() {
-                    self.tree.name(found.pid, found.task, &mut self.processes)
-                } else {
-                    None
-                };
+                let process =
+                    if block.kind.is_by_submitter() { self.tree.name(found.pid, found.task, &mut self.processes) } else { None };
                 let event = BlockLayerEvent {
                     time,
                     kind: block.kind,
@@ -403,8 +397,7 @@ impl TraceSource for PerfettoSource {
     fn header(&self) -> TraceHeader {
         let at_zero = self.events.clocks.unix_at_zero();
         let at_zero = at_zero.map(|time| format!("time 0 is {} s of Unix time", seconds(time)));
-        let note: Vec<_> =
-            at_zero.into_iter().chain(self.events.losses.note()).chain(self.events.matcher.note()).collect();
+        let note: Vec<_> = at_zero.into_iter().chain(self.events.losses.note()).chain(self.events.matcher.note()).collect();
         TraceHeader {
             source: self.name.clone(),
             format: FORMAT.name.into(),

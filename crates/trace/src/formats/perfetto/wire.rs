@@ -106,8 +106,7 @@ impl<'a> Iterator for WireFields<'a> {
 
 #[cold]
 fn damaged() -> Error {
-    Error::new(ErrorClass::Syntax, "a message has an invalid field")
-        .hint("copy or record the file again: it is damaged")
+    Error::new(ErrorClass::Syntax, "a message has an invalid field").hint("copy or record the file again: it is damaged")
 }
 
 /// `Trace.packet`: the key of a field with a length.

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use super::io::BlockSchemeIo;
 use super::{
-    BlockMapLayout, BlockPlacement, BlockSchemeState, CACHED_MAPS, LOG_BLOCKS, Place, SchemeBlock, data_blocks, list,
-    number, read_list, read_table,
+    BlockMapLayout, BlockPlacement, BlockSchemeState, CACHED_MAPS, LOG_BLOCKS, Place, SchemeBlock, data_blocks, list, number,
+    read_list, read_table,
 };
 use crate::events::Observer;
 use crate::ids::BlockId;
@@ -104,8 +104,7 @@ impl BlockSchemeState for BastScheme {
         for (plane, used) in self.used.iter_mut().enumerate() {
             *used = read_list(words, self.log.len())?.into();
             let known = |block: &u32| {
-                *block as usize % planes == plane
-                    && self.log.get(*block as usize).is_some_and(|log| *log != BlockId::NONE)
+                *block as usize % planes == plane && self.log.get(*block as usize).is_some_and(|log| *log != BlockId::NONE)
             };
             logs = logs.checked_sub(used.len())?;
             used.iter().all(known).then_some(())?;

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use super::io::BlockSchemeIo;
 use super::{
-    BlockMapLayout, BlockPlacement, BlockSchemeState, CACHED_MAPS, LOG_BLOCKS, Place, SchemeBlock, data_blocks, list,
-    number, read_list, read_table,
+    BlockMapLayout, BlockPlacement, BlockSchemeState, CACHED_MAPS, LOG_BLOCKS, Place, SchemeBlock, data_blocks, list, number,
+    read_list, read_table,
 };
 use crate::events::Observer;
 use crate::ids::BlockId;

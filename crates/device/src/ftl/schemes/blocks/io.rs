@@ -6,8 +6,8 @@ use emmclab_base::Nanos;
 
 use super::{BlockMapLayout, BlockMapping, Place};
 use crate::events::{
-    CollectionPurpose, GcFinished, GcStarted, LatencyBreakdown, LogMerged, MapConsulted, MapLookedUp, MergeKind,
-    Observer, OperationCause, PageRead, PartOverwritten, UnitWritten,
+    CollectionPurpose, GcFinished, GcStarted, LatencyBreakdown, LogMerged, MapConsulted, MapLookedUp, MergeKind, Observer,
+    OperationCause, PageRead, PartOverwritten, UnitWritten,
 };
 use crate::ftl::commit::{MappedUnits, PageUnits, ProgrammedPages, UnitList};
 use crate::ftl::core::FtlCore;
@@ -243,8 +243,7 @@ const ENTRY_BYTES: u32 = 4;
 impl BlockMapping {
     /// Reads the page maps of these units that are not in memory.
     pub fn fetch_maps<L: Observer>(
-        &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, (first, units): (Lpn, u32),
-        log: &mut L,
+        &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, (first, units): (Lpn, u32), log: &mut L,
     ) {
         if self.cache.most == 0 || units == 0 {
             return;

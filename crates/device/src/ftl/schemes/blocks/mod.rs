@@ -338,8 +338,7 @@ impl BlockScheme {
         let ReplacementBlock { logical_block, block, copied } = replacement;
         let kind = io.merge_blocks(logical_block, &mut self.data[logical_block as usize], block)?;
         io.count_merge(if copied { MergeKind::Full } else { kind });
-        self.open[(logical_block % io.layout.planes) as usize]
-            .retain(|replacement| replacement.logical_block != logical_block);
+        self.open[(logical_block % io.layout.planes) as usize].retain(|replacement| replacement.logical_block != logical_block);
         Some(())
     }
 

@@ -8,8 +8,7 @@
 
 use super::io::BlockSchemeIo;
 use super::{
-    BlockMapLayout, BlockPlacement, BlockSchemeState, CACHED_MAPS, LOG_BLOCKS, Place, SchemeBlock, list, number,
-    read_list,
+    BlockMapLayout, BlockPlacement, BlockSchemeState, CACHED_MAPS, LOG_BLOCKS, Place, SchemeBlock, list, number, read_list,
 };
 use crate::events::{MergeKind, Observer};
 use crate::ids::BlockId;
@@ -18,12 +17,8 @@ use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
 
 const BLOCKS: PolicySetting =
     PolicySetting { key: "superblock_blocks", about: "Logical blocks in a superblock.", default: 4, range: (1, 1024) };
-const MOST_LOG_BLOCKS: PolicySetting = PolicySetting {
-    key: "superblock_log_blocks",
-    about: "Most log blocks of one superblock.",
-    default: 4,
-    range: (1, 1024),
-};
+const MOST_LOG_BLOCKS: PolicySetting =
+    PolicySetting { key: "superblock_log_blocks", about: "Most log blocks of one superblock.", default: 4, range: (1, 1024) };
 
 #[derive(Clone, Debug)]
 struct SuperblockMembers {
@@ -176,8 +171,7 @@ impl BlockPlacement for SuperblockScheme {
             }
             let own = self.logical_blocks_of(layout, number);
             let logs = self.logs_of(layout, number);
-            if (self.groups[number as usize].blocks.len() as u32) < own
-                || logs < self.most_logs && self.logs[plane] < layout.logs
+            if (self.groups[number as usize].blocks.len() as u32) < own || logs < self.most_logs && self.logs[plane] < layout.logs
             {
                 self.groups[number as usize].host = self.add(io, number)?;
                 continue;

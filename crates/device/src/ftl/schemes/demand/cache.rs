@@ -348,20 +348,18 @@ mod tests {
         assert_eq!(first, (0..first.len() as u32).collect::<Vec<_>>());
         // Incremental or not, the numbers are the same.
         let mut before = None;
-        let all = (0..2)
-            .flat_map(|page| (0..geometry.planes).flat_map(move |at| (0..units).map(move |unit| (at, page, unit))));
-        let counted: Vec<u32> =
-            all.map(|(at, page, unit)| places.next_number(&mut before, ppn(at, page, unit))).collect();
+        let all = (0..2).flat_map(|page| (0..geometry.planes).flat_map(move |at| (0..units).map(move |unit| (at, page, unit))));
+        let counted: Vec<u32> = all.map(|(at, page, unit)| places.next_number(&mut before, ppn(at, page, unit))).collect();
         assert_eq!(counted, first);
         assert_eq!(places.next_number(&mut before, ppn(0, 0, 1)), places.number(ppn(0, 0, 1)));
         // Units at these locations, with units 5 and 6 exchanged.
         let mut core = crate::ftl::tests::core_of(&config);
         let mut lpns: Vec<u32> = (0..counted.len() as u32).collect();
         lpns.swap(5, 6);
-        for (lpn, at) in lpns.iter().zip(
-            (0..2)
-                .flat_map(|page| (0..geometry.planes).flat_map(move |at| (0..units).map(move |unit| (at, page, unit)))),
-        ) {
+        for (lpn, at) in lpns
+            .iter()
+            .zip((0..2).flat_map(|page| (0..geometry.planes).flat_map(move |at| (0..units).map(move |unit| (at, page, unit)))))
+        {
             assert!(core.tables.restore_entry(Lpn(*lpn), ppn(at.0, at.1, at.2).unwrap()));
         }
         let end = counted.len() as u32;

@@ -5,8 +5,7 @@
 use emmclab_settings::{PolicyDescription, PolicySetting};
 
 use super::cache::{
-    HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss, MapPageLayout,
-    StaleMapPages,
+    HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss, MapPageLayout, StaleMapPages,
 };
 use crate::ftl::core::FtlCore;
 use crate::ids::Lpn;

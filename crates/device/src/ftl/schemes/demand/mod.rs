@@ -235,8 +235,8 @@ impl DemandMapping {
     /// Uses the entry of a unit, which may point to a wrong page.
     #[inline]
     fn use_entry<L: Observer>(
-        &mut self, core: &FtlCore, nand: &mut Nand, request: &RequestState,
-        (unit, writes): (Lpn, Option<RequestSectors>), wrong: &mut MispredictedReads, log: &mut L,
+        &mut self, core: &FtlCore, nand: &mut Nand, request: &RequestState, (unit, writes): (Lpn, Option<RequestSectors>),
+        wrong: &mut MispredictedReads, log: &mut L,
     ) {
         if writes.is_some()
             && let Some(hints) = &mut self.hints
@@ -277,8 +277,7 @@ impl DemandMapping {
 
     /// Reads the page that the map entry of a unit points to, if that is the wrong page.
     fn read_wrong_page<L: Observer>(
-        &self, core: &FtlCore, nand: &mut Nand, request: &RequestState, unit: Lpn, wrong: &mut MispredictedReads,
-        log: &mut L,
+        &self, core: &FtlCore, nand: &mut Nand, request: &RequestState, unit: Lpn, wrong: &mut MispredictedReads, log: &mut L,
     ) {
         let Some((ppn, found)) = core.tables.lookup(unit).zip(self.cache.wrong_page(core, unit)) else { return };
         if wrong.page.replace(found.page) == Some(found.page) {
@@ -359,9 +358,7 @@ fn reads(core: &FtlCore, unit: Lpn, writes: Option<RequestSectors>) -> bool {
     writes.is_none_or(|span| !span.is_whole(sectors) && span.covered(unit, sectors) != all_sectors(sectors))
 }
 
-fn read_map_page<L: Observer>(
-    core: &mut FtlCore, nand: &mut Nand, ppn: Ppn, ready: Nanos, log: &mut L,
-) -> PageOperationTimes {
+fn read_map_page<L: Observer>(core: &mut FtlCore, nand: &mut Nand, ppn: Ppn, ready: Nanos, log: &mut L) -> PageOperationTimes {
     let group = nand.block(core.geometry.block_of(ppn)).group;
     let bytes = core.geometry.groups[usize::from(group)].page_bytes;
     core.read_page(nand, ppn, ready, bytes, OperationCause::Map, log)
@@ -403,8 +400,7 @@ impl HpbHints {
             return;
         }
         let dropped = if self.pages.len() == self.most { self.pages.pop() } else { None };
-        let mut changed =
-            dropped.and_then(|page| self.changed.remove(&page)).unwrap_or_else(|| BitSet::new(self.per_page));
+        let mut changed = dropped.and_then(|page| self.changed.remove(&page)).unwrap_or_else(|| BitSet::new(self.per_page));
         changed.clear();
         self.pages.push(page);
         self.changed.insert(page, changed);

@@ -11,8 +11,8 @@ use std::ops::Range;
 use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
 
 use super::cache::{
-    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, LocationNumbering, MapCache, MapCachePolicyEntry, MapCacheSummary,
-    MapMiss, MapPageLayout, NOWHERE, StaleMapPages,
+    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, LocationNumbering, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss,
+    MapPageLayout, NOWHERE, StaleMapPages,
 };
 use crate::ftl::core::FtlCore;
 use crate::geometry::Geometry;

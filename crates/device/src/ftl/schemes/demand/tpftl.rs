@@ -83,10 +83,7 @@ impl TpftlCache {
             entries: LinkedLists::new((budget / ENTRY_BYTES).min(u64::from(layout.units)) as usize),
             places: vec![0; layout.units as usize],
             changed: BitSet::new(layout.units),
-            nodes: vec![
-                TranslationPageNode { entries: ListEnds::EMPTY, unchanged: NO_NODE, count: 0, changed: 0 };
-                pages
-            ],
+            nodes: vec![TranslationPageNode { entries: ListEnds::EMPTY, unchanged: NO_NODE, count: 0, changed: 0 }; pages],
             pages: LruSet::new(pages, 0),
             plan: None,
             balance: 0,
@@ -285,8 +282,7 @@ impl MapCache for TpftlCache {
         self.places[unit as usize] = place + 1;
         if node.unchanged == NO_NODE {
             // Entries that were loaded along are older than the wanted one.
-            node.unchanged =
-                if node.entries.newest == NO_NODE { list.oldest } else { self.entries.newer(node.entries.newest) };
+            node.unchanged = if node.entries.newest == NO_NODE { list.oldest } else { self.entries.newer(node.entries.newest) };
         }
         node.entries = list;
         node.count += loaded + 1;

@@ -42,8 +42,7 @@ pub struct SegmentGroup {
 impl SegmentGroup {
     /// Bytes of memory: the segments, and the table of approximate ones, whose lists end with a null.
     pub fn bytes(&self) -> u64 {
-        let owned: u32 =
-            self.owners.as_ref().map_or(0, |owners| owners.owned.iter().map(|word| word.count_ones()).sum());
+        let owned: u32 = self.owners.as_ref().map_or(0, |owners| owners.owned.iter().map(|word| word.count_ones()).sum());
         self.segments.len() as u64 * LearnedSegment::BYTES + u64::from(owned) + u64::from(self.approximate)
     }
 
@@ -426,8 +425,7 @@ impl Default for SegmentVec {
 fn packed(segment: LearnedSegment) -> Option<Packed> {
     let place = segment.place(segment.start);
     let [a, b, c, d] = place.to_le_bytes();
-    (segment.length == 0 && segment == LearnedSegment::point((segment.start, place)))
-        .then_some([segment.start, a, b, c, d])
+    (segment.length == 0 && segment == LearnedSegment::point((segment.start, place))).then_some([segment.start, a, b, c, d])
 }
 
 #[inline]

@@ -13,8 +13,8 @@ mod segment;
 use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
 
 use super::cache::{
-    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, LocationNumbering, MapCache, MapCachePolicyEntry, MapCacheSummary,
-    MapMiss, MapPageLayout, MispredictedPage, NOWHERE, StaleMapPages,
+    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, LocationNumbering, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss,
+    MapPageLayout, MispredictedPage, NOWHERE, StaleMapPages,
 };
 use crate::ftl::core::FtlCore;
 use crate::geometry::Geometry;

@@ -164,10 +164,7 @@ pub fn without(bits: Bits, other: Bits) -> Bits {
 pub fn ends(bits: Bits) -> Option<(u8, u8)> {
     let first = (0..4).find(|i| bits[*i] != 0)?;
     let last = (0..4).rfind(|i| bits[*i] != 0)?;
-    Some((
-        (first * 64) as u8 + bits[first].trailing_zeros() as u8,
-        (last * 64 + 63) as u8 - bits[last].leading_zeros() as u8,
-    ))
+    Some(((first * 64) as u8 + bits[first].trailing_zeros() as u8, (last * 64 + 63) as u8 - bits[last].leading_zeros() as u8))
 }
 
 /// Learns a segment from the first of these points, which are in the order of units; returns it and the number of points that it describes.
