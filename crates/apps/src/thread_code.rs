@@ -153,7 +153,7 @@ impl<'a> ProgramCompiler<'a> {
             ProgramStep::Cpu { ms } => self.out.push(ThreadInstruction::Cpu(ms.resolved())),
             ProgramStep::Think { ms } => self.out.push(ThreadInstruction::Think(ms.resolved())),
             ProgramStep::Network { size, round_trips } => {
-                self.out.push(ThreadInstruction::Network { bytes: size.resolved(), round_trips: round_trips.resolved() })
+                self.out.push(ThreadInstruction::Network { bytes: size.resolved(), round_trips: round_trips.resolved() });
             }
             ProgramStep::Create { file } => self.out.push(ThreadInstruction::Create { set: self.set(file) }),
             ProgramStep::Read(access) => {
