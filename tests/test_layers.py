@@ -83,10 +83,10 @@ def small(folder: Path) -> Results:
         ('"galaxys2"', '"small-1gb"'),
         ('"microsd-class10"', '"small-1gb"'),
         ('"12GB"', '"900MB"'),
-        ("wrap_addresses = true", "wrap_addresses = true\nrequests = 9000"),
+        ("[[grid]]", "[[grid]]\nrequests = 9000"),
         ('"sequential:100"', '"none"'),
-        ("[grid.layer_settings]\n", '[grid.layer_settings]\n"advil.reserved" = "8MB"\n'),
-        ('"advil.reserved" = "8MB"\n"ressd', '"ressd.reserved" = "8MB"\n"ressd'),
+        ('{ "ressd', '{ "ressd.reserved" = "8MB", "ressd'),
+        ('{ "advil', '{ "advil.reserved" = "8MB", "advil'),
     ):
         assert old in text, old
         text, programs = text.replace(old, new), programs.replace(old, new.partition("\nrequests")[0])

@@ -118,7 +118,7 @@ impl SdhciController {
             word::MAXIMUM_CURRENT => MAXIMUM_CURRENT,
             word::ADMA_ERROR => registers.adma_error,
             word::ADMA_ADDRESS => registers.adma_address as u32,
-            word::VERSION => VERSION | u32::from(self.interrupt()),
+            word::VERSION => VERSION_REGISTER | u32::from(self.interrupt()),
             _ => 0,
         }
     }
@@ -353,4 +353,4 @@ const CAPABILITIES: u32 = 0x81 | 52 << 8 | 1 << 19 | 1 << 21 | 1 << 22 | 1 << 24
 /// 200 mA at 3.3 V, in units of 4 mA.
 const MAXIMUM_CURRENT: u32 = 50;
 /// Specification 2.00.
-const VERSION: u32 = 1 << 16;
+const VERSION_REGISTER: u32 = 1 << 16;
