@@ -188,7 +188,7 @@ impl HostConfig {
         let found = ERAS.iter().find(|(known, _)| *known == name);
         found.map(|(_, config)| config.clone()).ok_or_else(|| {
             let names: Vec<_> = Self::eras().collect();
-            Error::new(ErrorClass::Config, "is not a modelled era of Linux")
+            Error::new(ErrorClass::Config, "is not a range of Linux versions that is modelled")
                 .of_field("era", 0, name.as_bytes())
                 .hint(format!("use one of: {}", names.join(", ")))
         })

@@ -219,7 +219,7 @@ impl IntervalMap {
         list.remove(index);
         self.runs -= 1;
         if list.is_empty() {
-            // An empty list frees its memory, because the logged addresses drift over time.
+            // Logged addresses drift over time, so an empty list would rarely be filled again: its memory is freed.
             self.room -= list.capacity() as u64;
             *list = Vec::new();
         }

@@ -40,7 +40,7 @@ pub struct LiveOptions {
     pub image: Option<PathBuf>,
     /// The image of the second device.
     pub second_image: Option<PathBuf>,
-    /// How the device is preconditioned before its first use, and the seed for it.
+    /// Options of the replay that a served device has: its preconditioning before the first use, and the seed of that.
     pub replay: ReplayOptions,
     /// Whether the device's invariants are checked after every command.
     pub check: bool,

@@ -49,7 +49,7 @@ pub struct TrackWriter<W> {
     event: TrackEvent,
     interned: InternedData,
     encoded: Vec<u8>,
-    /// Tracks and rows so far; the number of a track is also its place among its siblings.
+    /// The last number that a track or row was given; the viewer sorts the tracks of a parent by their numbers.
     numbered: u64,
     names: InternedNumbers,
     categories: InternedNumbers,

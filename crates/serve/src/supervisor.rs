@@ -25,7 +25,7 @@ pub(crate) struct Supervisor {
 }
 
 fn failed(error: &std::io::Error) -> Error {
-    Error::new(ErrorClass::Io, format!("the shell that cleans up could not be started: {error}"))
+    Error::new(ErrorClass::Io, format!("the shell that cleans up after this process could not be started: {error}"))
 }
 
 impl Supervisor {
@@ -53,7 +53,7 @@ impl Supervisor {
             .map_err(|error| failed(&error))?;
         let input = child.stdin.take();
         let Some(output) = child.stdout.take() else {
-            return Err(Error::new(ErrorClass::Io, "the shell that cleans up has no output"));
+            return Err(Error::new(ErrorClass::Io, "the output of the shell that cleans up after this process cannot be read"));
         };
         let mut supervisor = Self { child, input, answers: BufReader::new(output), folder: PathBuf::new(), groups: None };
         let folder = supervisor.answer()?;
@@ -102,7 +102,7 @@ impl Supervisor {
         }
         match self.answer()?.as_str() {
             "made" | "there" => Ok(()),
-            "" => Err(Error::new(ErrorClass::Io, "the shell that cleans up is gone").in_file(path)),
+            "" => Err(Error::new(ErrorClass::Io, "the shell that cleans up after this process has ended").in_file(path)),
             error => Err(Error::new(ErrorClass::Io, error).in_file(path)),
         }
     }

@@ -409,7 +409,7 @@ impl BatchNotes {
                 }
                 let what = format!("has {} entries in a row in which `role` has {}", found.len(), at.len());
                 let error = Error::new(ErrorClass::Value, what).in_field(TraceColumn::name(column));
-                Err(here(error.hint("give the lists of a row an entry for each of its notes")))
+                Err(here(error.hint("all note columns of a row need lists of the same length: one entry for each note")))
             };
             let sectors_at = same_length(TraceColumn::RoleSectors, sectors.range(row))?;
             let start = |column, range: Option<Range<usize>>| range.map_or(Ok(0), |range| same_length(column, range));

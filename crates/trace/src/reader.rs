@@ -388,7 +388,7 @@ impl TraceReader {
 }
 
 impl ClockMonitor {
-    /// Number of jumps that were removed.
+    /// Number of clock jumps that were removed.
     fn mended(&self) -> u64 {
         self.mender().map_or(0, ClockMender::count)
     }

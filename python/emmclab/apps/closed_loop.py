@@ -338,7 +338,7 @@ class SoftwareOptions(TypedDict, total=False):
         Option(
             (),
             "Another application that starts at the same time and shares cores, page cache, memory and "
-            "device; it ends with the first. Repeated.",
+            "device; it ends with the first. May be repeated.",
             metavar="NAME|FILE",
             panel=_PANEL,
             completes="application_names",
@@ -357,8 +357,8 @@ class FileOptions(TypedDict, total=False):
         Names,
         Option(
             (),
-            "A file system instead of the host's: PARTITION=NAME, or NAME on all partitions; ext4, fat32, "
-            "lfs. Repeated.",
+            "Replace the file systems of the host: PARTITION=NAME, or NAME for all partitions; ext4, fat32 or "
+            "lfs. May be repeated.",
             option="--filesystem",
             metavar="[PARTITION=]NAME",
             panel=_PANEL,

@@ -133,7 +133,7 @@ def _is_table(place: str) -> bool:
 
 
 def _usual(place: str) -> str:
-    """Return the default path of the table of a folder: in the current folder, with the folder's name."""
+    """Return the default path of the table made from `place`: its name, in the current folder."""
     if "://" not in place:
         return f"{Path(place).resolve().name}{_ENDING}"
     return f"{place.rstrip('/').rpartition('/')[2]}{_ENDING}"

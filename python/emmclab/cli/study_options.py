@@ -104,7 +104,7 @@ def executor(jobs: int, on: str = "local") -> Executor:
 
     if jobs and on != "ray":
         raise ConfigError(
-            "a cluster that runs already has its own number of processes", field="--jobs", hint="leave out --jobs"
+            "the number of processes of a running cluster cannot be changed", field="--jobs", hint="leave out --jobs"
         )
     cluster = RayCluster(None if on == "ray" else on, jobs)
     if cluster.dashboard:

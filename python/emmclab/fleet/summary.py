@@ -315,8 +315,8 @@ class Difference:
     p: float | None
     #: The p-value corrected for the number of figures (Holm); None if there are too few recordings.
     corrected_p: float | None
-    #: Recordings needed in each fleet. With the verdict `too few recordings`: to show any difference; with
-    #: `no difference shown`: to show one of the size found. None otherwise.
+    #: Recordings needed in each fleet: for the verdict `too few recordings`, to show any difference; for
+    #: `no difference shown`, to show a difference of the size found. None for other verdicts.
     needed: int | None
     #: `higher`, `lower`, `no difference shown`, `too few recordings` or `not recorded`.
     verdict: str

@@ -52,7 +52,7 @@ class Drawing:
 def bars_by_trace(
     rows: Rows, field: str, axis: str, colour: str, *, order: Sequence[str] = (), columns: int = 2, published: str = ""
 ) -> Chart:
-    """Draw a bar of `field` for each trace and `colour`: side by side in their `order`, without one on each other.
+    """Draw a bar of `field` for each trace and `colour`, side by side in their `order` (stacked without one).
 
     Diamonds mark the values of the field `published`, where rows have it.
     """

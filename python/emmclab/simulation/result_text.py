@@ -388,7 +388,7 @@ def completion_of(write_complete: str, buffered: bool) -> str:
 
 
 def mean_text(value: float) -> str:
-    """Return a mean response in words.
+    """Return a mean response time as text.
 
     >>> mean_text(1.9)
     'mean response 1.90 ms'

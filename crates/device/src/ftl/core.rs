@@ -163,10 +163,10 @@ fn pools(settings: &DeviceSettings, geometry: &Geometry, policy: Option<&dyn Vic
 // Blocks in SLC mode. They hold either a region of the address space permanently (the enhanced area of JESD84-A441), or a cache that
 // writes go to first and that is folded into the other blocks later. On a UFS the cache is `WriteBooster`.
 //
-// They are a block group of their own, the last one, which only the code here uses. As a region, they count towards the capacity and are
-// collected like any group. As a cache, they do not count: the other groups have room for the data of the cache, and folding moves it
-// there, the oldest block first. `WriteBooster` may preserve the user's space: then the capacity is that of all blocks, and `WriteBooster`
-// accepts data only while the user has enough free space.
+// The SLC blocks are a block group of their own, the last one, which only the code here uses. As a region, they count towards the
+// capacity and are collected like any group. As a cache, they do not count: the other groups have room for the data of the cache, and
+// folding moves it there, the oldest block first. `WriteBooster` may preserve the user's space: then the capacity is that of all
+// blocks, and `WriteBooster` accepts data only while the user has enough free space.
 
 /// The use of blocks in SLC mode.
 #[derive(Clone, Copy, Debug)]

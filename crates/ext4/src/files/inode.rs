@@ -289,7 +289,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         let mut out = Vec::new();
         let mut bytes = vec![0; usize::from(self.superblock().inode_size)];
         structure.read(self.disk(), inode.offset, &mut bytes)?;
-        // They follow the extra fields, whose length was checked when the inode was read.
+        // Attributes within the inode follow its extra fields, whose length was checked when the inode was read.
         let extra = if bytes.len() > PLAIN_BYTES { usize::from(le16(&bytes, 0x80)) } else { 0 };
         let from = PLAIN_BYTES + extra;
         if bytes.len() >= from + 4 && le32(&bytes, from) == ATTRIBUTE_MAGIC {

@@ -129,7 +129,7 @@ impl SimulatedHost {
             } else {
                 pages += u64::from(!self.core.cache.is_delayed(inode, page as u32));
                 page += 1;
-                // The count of a write that is far too long ends early.
+                // The pages of a write are no longer counted once it cannot fit.
                 if pages > fs.free_pages() {
                     break;
                 }

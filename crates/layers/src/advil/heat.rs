@@ -54,7 +54,8 @@ impl HotDataTrial {
             [Some(without), Some(with)] => {
                 self.pause = (self.pause * 2).max(2);
                 self.wait = self.pause;
-                // Both costs are known: the cheaper choice is used first, and the other one again after each pause.
+                // Both costs are known: the cheaper choice is used; after each pause the other one is tried again, since its cost may
+                // have changed.
                 if self.pause == 2 { with < without } else { with >= without }
             }
         };

@@ -206,8 +206,8 @@ impl Advil {
         let mark =
             known.map(|(generation, point)| CheckpointId { sequence: point.sequence, generation, log_next: point.log_next });
         self.checkpoints = AdvilCheckpointState::after(mark.unwrap_or_default());
-        // A checkpoint that does not list the runs of the map is no base for the recovery: all sections are read. Only its number
-        // counts, for the checkpoints that follow.
+        // A checkpoint that does not list the runs of the map cannot be used for the recovery, so all sections are read. Only its
+        // number is used: later checkpoints continue from it.
         let known = known.filter(|(_, point)| point.runs.is_some());
         let mut back = RebuiltState {
             map: checkpoint.map_or_else(|| IntervalMap::new(self.shape.capacity), |found| found.map),

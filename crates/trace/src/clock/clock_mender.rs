@@ -176,7 +176,7 @@ impl ClockMender {
         std::mem::swap(read, mended);
     }
 
-    /// Number of jumps that were removed.
+    /// Number of clock jumps that were removed.
     pub fn count(&self) -> u64 {
         self.shifts.count
     }

@@ -73,7 +73,7 @@ impl KernelEvent {
         KernelEvent::ALL.into_iter().find(|(path, _)| has_name(path)).map(|(_, event)| event)
     }
 
-    /// Whether it is an event of SCSI commands, which add nothing to block events.
+    /// Whether it is an event of SCSI commands, which are redundant if block events were recorded.
     pub fn is_scsi(self) -> bool {
         use KernelEvent::{ScsiDone, ScsiRefused, ScsiStart, ScsiTimeout};
         matches!(self, ScsiStart | ScsiRefused | ScsiDone | ScsiTimeout)

@@ -131,8 +131,8 @@ impl EventMatcher {
         self.pairer.special.packets_text()
     }
 
-    /// Handles `block_io_start` (as [`BlockEventKind::Insert`]) or `block_io_done` (as [`BlockEventKind::Complete`]), which add nothing
-    /// to other block events.
+    /// Handles `block_io_start` (as [`BlockEventKind::Insert`]) or `block_io_done` (as [`BlockEventKind::Complete`]); both are ignored
+    /// if other block events were recorded.
     pub fn accounted(&mut self, mut event: BlockLayerEvent, task: &[u8], ledger: &mut Ledger, out: &mut Vec<Request>) {
         if self.level == EventLevel::Block || self.level == EventLevel::Driver {
             ledger.skipped += 1;

@@ -58,9 +58,8 @@ const LONGEST_NAME: usize = 15;
 
 pub(super) const JOURNAL_THREAD: &[u8] = b"jbd2/";
 
-/// Ids of the threads that write for the file system on a device, which is known by its number and its name. If the name is
-/// only the number, as in the kernel's text, the thread of a journal cannot be matched with it; it is then the only one of the
-/// recording, if there is only one.
+/// Ids of the threads that write for the file system on a device. The thread of a journal has the name of its device. If only
+/// the device's number is known, as in the kernel's text, the thread is returned only if the recording has just one.
 pub(super) fn writers_of(system: &str, number: u32, device: &str, tasks: &[(i32, &[u8])]) -> Vec<i32> {
     let named = |is_name: &dyn Fn(&[u8]) -> bool| -> Vec<i32> {
         let mut pids: Vec<_> = tasks.iter().filter(|(_, task)| is_name(task)).map(|(pid, _)| *pid).collect();

@@ -77,7 +77,7 @@ fn begins_like_an_event(line: &[u8]) -> bool {
     if !is_device {
         return good == 3 && device.contains(&b',');
     }
-    // The line ends after one of its first fields, or is of the kernel's tracer, without a sequence number.
+    // The line is cut off after one of its first fields, or was written by the kernel's blk tracer, without a sequence number.
     let lacks_a_sequence = sequence.is_empty() || sequence.contains(&b'.');
     cpu.is_empty() || good > 1 || is_digits(cpu) && lacks_a_sequence
 }

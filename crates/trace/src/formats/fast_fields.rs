@@ -1,5 +1,5 @@
-//! The fast parser: one pass over a well-formed line of numbers. Any other line is read by the strict parser, which names the
-//! wrong field. If both succeed, they return the same requests.
+//! The fast parser: one pass over a well-formed line of numbers. Any other line is read by the strict parser, which reports
+//! the field that is malformed. If both succeed, they return the same requests.
 #![expect(clippy::inline_always, reason = "the hottest path of reading; the rest of the text stays in registers")]
 
 use super::trace_format::TimeUnit;

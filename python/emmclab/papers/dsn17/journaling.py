@@ -316,7 +316,7 @@ def delta_gain(results: Results) -> Measurement:
 
 @measure
 def journal_bytes(results: Results) -> Measurement:
-    """Measure the journal's share if files are made durable one by one."""
+    """Measure which share of the written bytes belongs to the journal if each file is synced by itself."""
     shares = _journals(results, "journal_pct", PROGRAMS)
     return Measurement(
         f"{shares['create-files']:.0f} %",

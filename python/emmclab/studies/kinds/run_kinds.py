@@ -24,7 +24,7 @@ from emmclab.studies.stored_types import CellFields, CellOptions, RunFields
 
 #: Name of these cells in place of a grid's name.
 PROFILE = "profile"
-#: Figures of profiles that become their own tables.
+#: Figures of profiles that are written as tables of their own.
 _FIGURES = (
     "throughput_by_size",
     "size_distribution",

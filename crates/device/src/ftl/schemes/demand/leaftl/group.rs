@@ -224,7 +224,7 @@ impl SegmentGroup {
         }
     }
 
-    /// Shortens an approximate segment that has lost units, so that it begins and ends with the remaining ones.
+    /// Gives an approximate segment that has lost units a new start and length: it begins and ends with the remaining units.
     fn rename(&mut self, first: u8) {
         let named = |segment: LearnedSegment| segment.is_approximate() && segment.start == first;
         let Some(at) = self.segments.iter().position(named) else { return };
