@@ -14,6 +14,10 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Shell commands that give up the mounts of other tests: a new mount namespace has copied them, and would keep their disks busy after
+/// those tests have unmounted them.
+pub const LEAVE_FOREIGN_MOUNTS: &str = r#"cat /proc/mounts | while read -r from at kind _; do case "$from:$kind" in /dev/loop*|*:fuse*) umount -l "$at";; esac; done"#;
+
 /// Settings of a device of some 10 MB, small enough that a test fills it and has it collect: two channels, pages of 8 KB.
 pub const SMALL_DEVICE: &str = "gc.policy = \"greedy\"
 [capacity]

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget, TracefsRecorder, helper_command};
+use emmclab_testing::LEAVE_FOREIGN_MOUNTS;
 use serde_json::Value;
 
 use crate::common::{LoopDisk, machine, record_elsewhere};
@@ -39,7 +40,7 @@ impl Machine {
     /// What a shell has to run before anything else of this machine.
     fn enter(&self) -> String {
         let root = self.root.path().display();
-        format!("mount --bind {root}/block /sys/block && mount --bind {root}/debug /sys/kernel/debug")
+        format!("{LEAVE_FOREIGN_MOUNTS}; mount --bind {root}/block /sys/block && mount --bind {root}/debug /sys/kernel/debug")
     }
 
     fn target(&self, shell: &str) -> RecordTarget {
