@@ -209,22 +209,23 @@ impl VictimPolicy for CostBenefitGc {
     }
 
     fn choose(&self, view: &VictimView) -> VictimChoice {
-        let mut best: Option<(BlockId, (u128, u128))> = None;
-        for block in view.full_blocks() {
-            let valid = u128::from(view.valid(block));
-            let invalid = u128::from(view.units_per_block()) - valid;
-            // Two numbers, so that blocks are compared in integers.
-            let (benefit, cost) = (u128::from(view.age(block) + 1) * invalid, 2 * valid);
-            // A block without valid units has no cost and is the best; of equal blocks the one with the lowest number is chosen.
-            let better = best.is_none_or(|(_, (best_benefit, best_cost))| {
-                benefit * best_cost > best_benefit * cost || (cost == 0 && best_cost > 0)
-            });
-            if better {
-                best = Some((block, (benefit, cost)));
-            }
-        }
-        best.map_or(VictimChoice::Nothing, |(block, _)| VictimChoice::Collect(block))
+        greatest_ratio(view, |block, valid, invalid| Some((u128::from(view.age(block) + 1) * invalid, 2 * valid)))
     }
+}
+
+/// The full block with the greatest benefit / cost, which `ratio` computes of a block, its valid and its invalid units; blocks of which it
+/// gives `None` are never chosen. Two numbers, so that blocks are compared in integers. Products fit: counts of units have 20 bits, erases
+/// 32, ages 64. A block without cost is the best; of equal blocks the one with the lowest number is chosen.
+fn greatest_ratio(view: &VictimView, ratio: impl Fn(BlockId, u128, u128) -> Option<(u128, u128)>) -> VictimChoice {
+    let mut best: Option<(BlockId, (u128, u128))> = None;
+    for block in view.full_blocks() {
+        let valid = u128::from(view.valid(block));
+        let Some((benefit, cost)) = ratio(block, valid, u128::from(view.units_per_block()) - valid) else { continue };
+        if best.is_none_or(|(_, (best_benefit, best_cost))| benefit * best_cost > best_benefit * cost) {
+            best = Some((block, (benefit, cost)));
+        }
+    }
+    best.map_or(VictimChoice::Nothing, |(block, _)| VictimChoice::Collect(block))
 }
 
 const CAT: VictimPolicyEntry = VictimPolicyEntry {
@@ -247,20 +248,12 @@ impl VictimPolicy for CatGc {
     }
 
     fn choose(&self, view: &VictimView) -> VictimChoice {
-        let mut best: Option<(BlockId, (u128, u128))> = None;
-        for block in view.full_blocks() {
-            let valid = u128::from(view.valid(block));
-            let invalid = u128::from(view.units_per_block()) - valid;
-            // Two numbers, so that blocks are compared in integers. Products fit: counts of units have 20 bits, erases 32, ages 64.
+        greatest_ratio(view, |block, valid, invalid| {
             let cost = valid * u128::from(view.erases(block) + 1);
             let benefit = invalid * u128::from(view.age(block) + 1);
-            // A fully valid block has no benefit; of equal blocks the one with the lowest number is chosen.
-            let better = best.is_none_or(|(_, (least, most))| cost * most < least * benefit);
-            if benefit > 0 && better {
-                best = Some((block, (cost, benefit)));
-            }
-        }
-        best.map_or(VictimChoice::Nothing, |(block, _)| VictimChoice::Collect(block))
+            // A fully valid block has no benefit.
+            (benefit > 0).then_some((benefit, cost))
+        })
     }
 }
 
