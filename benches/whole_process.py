@@ -71,6 +71,8 @@ def timed(case: Case) -> tuple[float, float]:
 
 def count_instructions(rows: list[Case], keep: bool) -> None:
     """Print the millions of instructions of each process beside those of the kept table, or keep them there."""
+    if shutil.which("valgrind") is None:
+        sys.exit("not measured: valgrind is missing; install Debian's package valgrind")
     with INSTRUCTIONS.open() as file:
         kept = {row["case"]: row for row in csv.DictReader(file)}
     worse = []
