@@ -15,7 +15,7 @@ from emmclab.traces.profile_fields import JUMP_FIELDS, KEY_FIELDS, TABLES, jump_
 
 
 class Estimate(TypedDict):
-    """A figure of a profile in parts that is an estimate, with the cause, and the error if it is known."""
+    """A figure that is only estimated if a profile is computed in parts; why, and its error if that is known."""
 
     figure: str
     why: str

@@ -135,7 +135,7 @@ slots! {
     Sectors: "nr_sector",
     /// First sector of the second part of a split.
     SecondSector: "new_sector",
-    /// Operation and flags in letters; a text.
+    /// Operation and flags as letters, such as `WFS` (the kernel's `rwbs`); a text.
     Letters: "rwbs",
     /// Name of the task; a text.
     Task: "comm",
