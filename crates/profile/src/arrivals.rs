@@ -12,14 +12,14 @@ type GapBins = DoublingBins<1_000_000, 12>;
 /// Index of the bin that ends at 16 ms.
 const UP_TO_16_MS: usize = 4;
 
-/// First and last times, gaps between arrivals, and requests that did not wait.
+/// Counters of arrivals: first and last times, gaps between arrivals, and requests that did not wait.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArrivalCounters {
-    /// Times of all requests.
+    /// First and last times of all requests.
     span: Option<ArrivalSpan>,
-    /// Times of reads and writes.
+    /// First and last times of reads and writes.
     data: Option<ArrivalSpan>,
-    /// Sum of the durations of the other recordings of a fleet.
+    /// Total duration of the other recordings, if recordings of a fleet are merged; ns.
     other_ns: u128,
     gaps: GapBins,
     quarters: QuarterOctaveBins,
@@ -31,7 +31,7 @@ pub(crate) struct ArrivalCounters {
     recorded_known: u64,
 }
 
-/// First and last arrival, last end.
+/// First and last arrival, and the latest completion.
 #[derive(Clone, Copy, Debug)]
 struct ArrivalSpan {
     first: Nanos,
@@ -40,7 +40,7 @@ struct ArrivalSpan {
 }
 
 impl ArrivalCounters {
-    /// Adds a request. `idle` is whether all earlier requests were complete, if known.
+    /// Adds a request. `idle` states whether all earlier requests were complete; `None` if unknown.
     #[inline]
     pub fn add(&mut self, request: &Request, idle: Option<bool>) {
         let arrival = request.arrival;
@@ -101,12 +101,12 @@ impl ArrivalCounters {
         }
     }
 
-    /// The first arrival of a request.
+    /// The arrival of the first request.
     pub fn first(&self) -> Option<Nanos> {
         self.span.map(|span| span.first)
     }
 
-    /// The last arrival of a request.
+    /// The arrival of the last request.
     pub fn last(&self) -> Option<Nanos> {
         self.span.map(|span| span.last)
     }
@@ -124,18 +124,18 @@ impl ArrivalCounters {
         pct(self.recorded_no_wait, self.recorded_known)
     }
 
-    /// Mean time between the arrivals of consecutive reads and writes.
+    /// Mean time between the arrivals of consecutive reads and writes, ms.
     pub fn mean_gap_ms(&self) -> Option<f64> {
         let gaps = self.gaps.total();
         (gaps > 0).then(|| self.gaps_ns as f64 / gaps as f64 / 1e6)
     }
 
-    /// The same without gaps above this length, of which there must be at most [`MOST_JUMPS`].
+    /// Mean gap without the gaps longer than `longest_ns`, of which there must be at most [`MOST_JUMPS`].
     pub fn mean_gap_up_to_ms(&self, longest_ns: u64) -> Option<f64> {
         self.mean_gap_without_ms(self.longest.values().partition_point(|(gap, ())| *gap > longest_ns))
     }
 
-    /// The same without the [`FEW_GAPS`] longest gaps.
+    /// Mean gap without the [`FEW_GAPS`] longest gaps.
     pub fn mean_gap_without_few_ms(&self) -> Option<f64> {
         self.mean_gap_without_ms(FEW_GAPS)
     }
@@ -146,7 +146,7 @@ impl ArrivalCounters {
         Some((self.gaps_ns - longest_ns) as f64 / left as f64 / 1e6)
     }
 
-    /// The same for a trace that is `added_ns` longer and has `less` fewer gaps.
+    /// Mean gap if the trace were `added_ns` longer and had `less` fewer gaps.
     pub fn mean_gap_stretched_ms(&self, added_ns: i128, less: u64) -> Option<f64> {
         let left = self.gaps.total().checked_sub(less).filter(|left| *left > 0)?;
         let ns = self.gaps_ns.checked_add_signed(added_ns)?;
@@ -157,7 +157,7 @@ impl ArrivalCounters {
         &self.quarters
     }
 
-    /// Percentage of the gaps above 16 ms.
+    /// Percentage of the gaps that are longer than 16 ms.
     pub fn above_16_ms_pct(&self) -> Option<f64> {
         let up_to: u64 = (0..=UP_TO_16_MS).map(|index| self.gaps.at(index)).sum();
         pct(self.gaps.total() - up_to, self.gaps.total())

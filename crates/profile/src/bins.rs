@@ -196,7 +196,7 @@ fn label(low: f64, high: Option<f64>, units: &[(&str, f64)]) -> String {
     }
 }
 
-/// A number with three significant digits, or with all digits before the decimal point.
+/// Formats a number with three significant digits, or with all digits before the decimal point.
 fn three_digits(value: f64) -> String {
     let digits = value.abs().max(1e-9).log10().floor() as i32;
     let places = (2 - digits).clamp(0, 9) as usize;

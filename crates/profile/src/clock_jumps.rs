@@ -1,4 +1,4 @@
-//! Clock jumps in a report, and the key figures with and without them.
+//! The clock jumps in a report, and the key figures with and without them.
 
 use emmclab_trace::{ArrivalGaps, ClockJump, JumpDirection, TraceHeader};
 
@@ -6,21 +6,21 @@ use crate::arrivals::ArrivalCounters;
 use crate::queue::QueueStatistics;
 use crate::report::{ClockJumpRow, KeyFigures, PaperTables};
 
-/// The clock jumps of a trace, as found by the gaps of its profile and by its reader.
+/// The clock jumps of a trace, as detected in the gaps of its profile and by its reader.
 pub(crate) struct ProfileClockJumps<'a> {
     gaps: &'a ArrivalGaps,
     /// All jumps, in the order of the requests.
     jumps: Vec<ClockJump>,
-    /// Time between the first and the last arrival without jumps, in nanoseconds, if only the reader knows it: after a backward jump,
-    /// requests are sorted among earlier ones.
+    /// Nanoseconds between the first and the last arrival, without the jumps. It is set only if the gaps do not show this time: after a
+    /// backward jump, the reader sorts requests among earlier ones.
     without_ns: Option<i64>,
 }
 
 impl<'a> ProfileClockJumps<'a> {
     pub fn new(gaps: &'a ArrivalGaps, header: &TraceHeader) -> Self {
-        let found = header.clock_jumps().unwrap_or_default();
-        let without_ns = found.interleaved().then_some(found.without_ns);
-        let mut all = found.jumps;
+        let detected = header.clock_jumps().unwrap_or_default();
+        let without_ns = detected.interleaved().then_some(detected.without_ns);
+        let mut all = detected.jumps;
         if without_ns.is_none() {
             // For the jumps that are still in the trace, the gaps of the profile are more precise: the profile may have several pieces.
             all.retain(|jump| jump.mended);
@@ -50,7 +50,7 @@ impl<'a> ProfileClockJumps<'a> {
     ) -> Option<KeyFigures> {
         if let Some(without_ns) = self.without_ns {
             if without_ns == 0 {
-                // The reader does not know it for a part of the trace.
+                // The reader does not know this time for a part of a trace.
                 return None;
             }
             let added_ns = i128::from(without_ns) - i128::from(self.gaps.span_ns());
@@ -62,7 +62,7 @@ impl<'a> ProfileClockJumps<'a> {
         let (shortest_ns, _) = *self.gaps.jumps().last()?;
         let jumped_ns: u128 = self.gaps.jumps().iter().map(|(length_ns, _)| u128::from(*length_ns)).sum();
         let duration_s = tables.duration_s - jumped_ns as f64 / 1e9;
-        // Every other gap is at most a tenth of the shortest jump.
+        // Each other gap is at most a tenth of the shortest jump.
         let mean_ms = arrivals.mean_gap_up_to_ms(shortest_ns / 2);
         Some(key_figures(tables, duration_s, mean_ms, queue.busy_and_idle_s(shortest_ns / 2)))
     }

@@ -1,8 +1,8 @@
 //! The six characteristics (section III) and five implications (section IV) of the IISWC 2015 paper, as rules.
 //!
-//! A rule decides whether a trace shows what the paper found over its 18 traces. Limits are those of the paper if it specifies them. If a
-//! verdict changes without the ten longest gaps between requests, it is unknown: a few pauses, or a jump of the clock, are not properties
-//! of the workload.
+//! A rule decides whether a trace has a property that the paper reports of its 18 traces. The limits are those of the paper if it specifies
+//! them. A verdict that changes without the ten longest gaps between requests is unknown: a few pauses, or a jump of the clock, are not
+//! properties of the workload.
 
 use crate::FEW_GAPS;
 use crate::report::{Finding, FindingKind, FindingVerdict, ProfileReport};
@@ -19,9 +19,9 @@ const WEAK_TEMPORAL_PCT: f64 = 52.90;
 /// The limits of implications 3 and 4, in percent.
 const LOW_SPATIAL_PCT: f64 = 30.0;
 const LOW_TEMPORAL_PCT: f64 = 40.0;
-/// The mean time between arrivals in 13 of 18 traces (characteristic 6), ms.
+/// The mean time between arrivals is at least this long in 13 of 18 traces (characteristic 6), ms.
 const LONG_GAP_MS: f64 = 200.0;
-/// Size of a typical buffer in a device, KB.
+/// Size of a typical write buffer in a device, KB.
 pub(crate) const BUFFER_KB: u64 = 16 * 1_024;
 
 const NO_TIMES: &str = "unknown: the trace has no completion times";
@@ -29,7 +29,7 @@ const NO_GAPS: &str = "unknown: the trace has no completion times, or too few id
 const NO_PAIRS: &str = "unknown: the trace has fewer than two reads and writes";
 const NO_REQUESTS: &str = "unknown: the trace has too few reads and writes";
 
-/// The outcome of a rule: the judged value, whether the rule holds, and what it means.
+/// The outcome of a rule: the measured value, whether the rule holds, and the consequence.
 type Verdict = Option<(f64, FindingVerdict, String)>;
 
 /// Applies all rules to a finished report.
@@ -38,11 +38,11 @@ pub(crate) fn findings(report: &ProfileReport, values: FindingValues) -> Vec<Fin
     RULES.iter().map(|rule| rule.finding(&context)).collect()
 }
 
-/// Values that are judged but not in a table.
+/// Inputs of the rules that are in no table of the report.
 pub(crate) struct FindingValues {
     pub small_pct: Option<f64>,
     pub mean_gap_ms: Option<f64>,
-    /// The value without the [`FEW_GAPS`] longest gaps, like all fields that end in `without_few`; `None` if no gap is left.
+    /// The mean gap without the [`FEW_GAPS`] longest gaps, like all fields that end in `without_few`; `None` if no gap remains.
     pub mean_gap_without_few_ms: Option<f64>,
     pub above_16_ms_pct: Option<f64>,
     pub buffer_hit_pct: Option<f64>,
@@ -66,7 +66,7 @@ struct FindingRule {
 }
 
 impl FindingRule {
-    /// Why the trace does not show it.
+    /// Returns why the verdict of this rule is unknown.
     fn reason(&self, context: &FindingInputs) -> String {
         match &context.report.header.coarse_clock {
             Some(step) if self.missing != NO_REQUESTS => {
@@ -202,12 +202,12 @@ const RULES: [FindingRule; 11] = [
     },
 ];
 
-/// The outcome with the text `yes` if the rule holds, `no` otherwise.
+/// The outcome of a rule; its text is `yes` if the rule holds, otherwise `no`.
 fn either(measured: f64, holds: bool, yes: String, no: String) -> (f64, FindingVerdict, String) {
     if holds { (measured, FindingVerdict::Yes, yes) } else { (measured, FindingVerdict::No, no) }
 }
 
-/// The outcome of a rule whose verdict changes without the longest few gaps.
+/// The outcome "unknown" of a rule whose verdict changes without the [`FEW_GAPS`] longest gaps; `without` describes the gaps then.
 fn rests_on_few(measured: f64, without: &str) -> (f64, FindingVerdict, String) {
     let reason = format!("unknown: the verdict rests on the {FEW_GAPS} longest gaps; without them, {without}");
     (measured, FindingVerdict::Unknown, reason)
@@ -254,7 +254,7 @@ fn power_saving(context: &FindingInputs) -> Verdict {
         return Some(rests_on_few(measured, without));
     }
     let edges = power.threshold_low_ms.zip(power.threshold_high_ms);
-    let found = edges.map(|(low, high)| {
+    let sleep = edges.map(|(low, high)| {
         let wakes = power.wake_ups;
         if low < high {
             format!("the device sleeps after {low} to {high} ms without a request; {wakes} requests paid about {measured:.1} ms each to wake it")
@@ -265,7 +265,7 @@ fn power_saving(context: &FindingInputs) -> Verdict {
     Some(either(
         measured,
         power.found,
-        found.unwrap_or_default(),
+        sleep.unwrap_or_default(),
         "no edge stands out: the device does not sleep, wakes at once, or the gaps are too few or too short".to_owned(),
     ))
 }
@@ -368,8 +368,8 @@ fn wear_levelling(context: &FindingInputs) -> Verdict {
 /// Spatial and temporal locality; `None` with fewer than two requests.
 fn localities(context: &FindingInputs) -> Option<(f64, f64)> {
     let tables = &context.report.tables;
-    let found = tables.spatial_locality_pct.zip(tables.temporal_locality_pct);
-    found.filter(|_| tables.requests > 1)
+    let both = tables.spatial_locality_pct.zip(tables.temporal_locality_pct);
+    both.filter(|_| tables.requests > 1)
 }
 
 fn low_localities(context: &FindingInputs) -> Option<(f64, bool)> {

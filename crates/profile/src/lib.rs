@@ -41,7 +41,7 @@ pub use options::{GcCost, MergeRelation, ProfileOptions};
 pub use profile::{FixedBinHistogram, Profile};
 pub use report::{JournalReport, ProfileReport};
 
-/// Number of the longest gaps without which a verdict must not change; otherwise it is not a property of the workload.
+/// A verdict is unknown if it changes without this number of longest gaps, because it is then not a property of the workload.
 const FEW_GAPS: usize = 10;
 
 /// Nanoseconds from one time to another; 0 if the second is not later.

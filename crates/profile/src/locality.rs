@@ -1,4 +1,4 @@
-//! Sequential requests and runs of them (spatial locality, section III-C).
+//! Counts sequential requests, and runs of them (spatial locality, section III-C).
 
 use emmclab_trace::Request;
 
@@ -10,15 +10,15 @@ use crate::report::SequentialRunRow;
 type RunBins = DoublingBins<1, 14>;
 const RUN_BINS: usize = 14;
 
-/// Counts reads and writes that start where their predecessor (in order of arrival, on the same device) ended.
+/// Counts the reads and writes that start where the previous request of the same device ended, in order of arrival.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SequentialCounters {
     sequential: u64,
-    /// The start of the first request, to join pieces.
+    /// The start of the first request, needed to join pieces of a recording.
     first: Option<DeviceSector>,
-    /// The start of the next request if it is sequential.
+    /// The sector at which the next request starts if it is sequential.
     next: Option<DeviceSector>,
-    /// The first run, after it has ended; it may have begun in the previous piece.
+    /// The first run, once it has ended; it may have begun in the previous piece of the recording.
     head: Option<SequentialRun>,
     current: SequentialRun,
     runs: RunBins,
@@ -33,7 +33,7 @@ struct DeviceSector {
     sector: u64,
 }
 
-/// Consecutive sequential requests.
+/// A run of consecutive sequential requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct SequentialRun {
     requests: u64,
@@ -78,7 +78,7 @@ impl SequentialCounters {
         self.longest = self.longest.max(run.requests);
     }
 
-    /// Adds another part. `space_of` maps the other's device numbers to this profile's.
+    /// Adds another part. `space_of` maps the device numbers of `other` to those of this profile.
     pub fn merge(&mut self, other: &Self, join: MergeRelation, space_of: impl Fn(u32) -> u32) {
         let Some(other_first) = other.first else { return };
         let here = |place: DeviceSector| DeviceSector { space: space_of(place.space), ..place };
@@ -95,7 +95,7 @@ impl SequentialCounters {
         } else if self.current.requests > 0 {
             self.close();
         }
-        // The other's first run continues the current one, if they are joined.
+        // The first run of `other` continues the current run, if they are joined.
         let other_head = other.head.unwrap_or(other.current);
         self.current.requests += other_head.requests;
         self.current.sectors += other_head.sectors;
@@ -111,7 +111,7 @@ impl SequentialCounters {
         self.sequential
     }
 
-    /// A copy in which the runs at both ends are counted.
+    /// A copy that also counts the first and the last run.
     fn ended(&self) -> Self {
         let mut all = self.clone();
         for run in [self.head.unwrap_or_default(), self.current] {

@@ -34,7 +34,7 @@ pub(crate) struct OperationStatistics {
     rates: [ThroughputSums; RATE_BINS],
 }
 
-/// Sums for one size bin of figure 3. They are integers, so that the order of merging does not matter.
+/// Sums for one size bin of figure 3. They are integers, so that the result does not depend on the order of merging.
 #[derive(Clone, Copy, Debug, Default)]
 struct ThroughputSums {
     requests: u64,
@@ -91,7 +91,7 @@ impl OperationStatistics {
         self.sizes.sum() as f64 / SECTORS_PER_KB
     }
 
-    /// Data in sectors.
+    /// Sectors of all requests.
     pub fn sectors(&self) -> u64 {
         u64::try_from(self.sizes.sum()).unwrap_or(u64::MAX)
     }
@@ -116,14 +116,14 @@ impl OperationStatistics {
         &self.size_bins
     }
 
-    /// Response times of requests of all sizes.
+    /// Response times of the requests of all sizes.
     pub fn response_quarters(&self) -> QuarterOctaveBins {
         let mut all = QuarterOctaveBins::default();
-        self.response_by_size.iter().for_each(|one| all.merge(one));
+        self.response_by_size.iter().for_each(|bins| all.merge(bins));
         all
     }
 
-    /// Spearman's rank correlation of size and response time, both by their bins.
+    /// Spearman's rank correlation of size and response time, computed from their bins.
     pub fn size_response_correlation(&self) -> Option<f64> {
         rank_correlation(&self.response_by_size.each_ref().map(QuarterOctaveBins::counts))
     }
@@ -211,7 +211,7 @@ impl ThroughputSums {
     #[inline]
     fn add(&mut self, sectors: u64, service_ns: u64, exact: bool) {
         const SCALE: u64 = SECTOR_BYTES * 1_000_000_000;
-        // 64 bits are sufficient for requests of up to 16 MB, and much faster.
+        // 64 bits are sufficient for requests of up to 16 MB, and much faster than 128.
         let rate = match sectors.checked_mul(SCALE) {
             Some(scaled) => u128::from(scaled / service_ns),
             None => u128::from(sectors) * u128::from(SCALE) / u128::from(service_ns),
@@ -281,7 +281,7 @@ impl OperationTable {
         &self.0[op as usize]
     }
 
-    /// Reads and writes together.
+    /// Statistics of reads and writes together.
     pub fn data(&self) -> OperationStatistics {
         let mut all = self.of(Op::Read).clone();
         all.merge(self.of(Op::Write));
@@ -291,11 +291,11 @@ impl OperationTable {
 
 /// Number of combinations of the counted flags: all except the last one, `append`, which is not shown.
 const COMBINATIONS: usize = 1 << (RequestFlags::NAMES.len() - 1);
-/// Flags without a row: those about the recording rather than the request; re-issues, which have their own figure; failures, which are in
-/// the ledger; and zone appends, which are writes.
+/// Flags without a row: they describe the recording (`no_wait`, `no_wait_known`), or are reported elsewhere: re-issues in their own figure,
+/// failures in the ledger, zone appends among the writes.
 const NOT_SHOWN: [&str; 5] = ["no_wait", "no_wait_known", "reissued", "failed", "append"];
 
-/// Requests by their flags.
+/// Counts of requests by their flags.
 #[derive(Clone, Debug)]
 pub(crate) struct FlagCounters {
     by_flags: [u64; COMBINATIONS],
@@ -322,8 +322,8 @@ impl FlagCounters {
         }
     }
 
-    /// Rows for flushes, then for each flag. Rows have no values if the trace does not record the flag; a trace that does not state what
-    /// it records does record what it contains.
+    /// Rows for flushes, then for each flag. A row has no values if the trace does not record the flag. If the trace does not state what it
+    /// records, the flags that occur in it count as recorded.
     pub fn rows(&self, duration_s: f64, recorded: Option<RecordedFeatures>) -> Vec<FlagRow> {
         let all: u64 = self.by_flags.iter().sum();
         if all == 0 {
@@ -351,17 +351,17 @@ const PAGE_SHIFTS: [u32; 3] = [3, 4, 5];
 /// Number of alignment classes: 0 to 4 trailing zero bits, and 5 or more.
 const CLASSES: usize = 6;
 
-/// Requests by the alignment of start and size to flash pages of 4, 8 and 16 KB, for reads and writes, and the space utilisation if they are
-/// padded to pages.
+/// Reads and writes by the alignment of their start and size to flash pages of 4, 8 and 16 KB, and the space utilisation if each request is
+/// padded to whole pages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AlignmentCounters([DirectionAlignment; 2]);
 
 #[derive(Clone, Debug, Default)]
 struct DirectionAlignment {
-    /// Requests by the alignment class of the start, then of the size.
+    /// Number of requests by the alignment class of the start, then by that of the size.
     classes: [[u64; CLASSES]; CLASSES],
     sectors: u64,
-    /// Pages that the requests occupy, by page size.
+    /// Number of pages that the requests occupy, by page size.
     pages: [u64; PAGE_SHIFTS.len()],
 }
 

@@ -1,4 +1,4 @@
-//! The options of a profile (its name, and assumptions for data that a trace does not have) and of a merge.
+//! The options of a profile (its name, and assumptions about what a trace does not contain) and of a merge.
 
 use emmclab_timeline::BinWidth;
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub struct ProfileOptions {
     pub bin: BinWidth,
 }
 
-/// The assumed cost of reclaiming one erase block: read and program every valid page, then erase, one after another.
+/// The assumed cost of reclaiming one erase block: each valid page is read and programmed, then the block is erased, one after another.
 ///
 /// The default is the paper's 4PS device (Table V) with half of the victim's pages valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -42,7 +42,7 @@ impl Default for GcCost {
 }
 
 impl GcCost {
-    /// Pages of a victim that must be moved; at least one page is always reclaimed.
+    /// Number of pages of a victim that must be moved; at least one page is always reclaimed.
     pub fn valid_pages(&self) -> u64 {
         (self.pages_per_block.saturating_mul(self.valid_pct) / 100).min(self.pages_per_block.saturating_sub(1))
     }
@@ -54,7 +54,7 @@ impl GcCost {
         us.saturating_mul(1_000).max(1)
     }
 
-    /// Bytes gained by reclaiming one block.
+    /// Bytes that reclaiming one block frees.
     pub fn won_bytes(&self) -> u64 {
         (self.pages_per_block - self.valid_pages().min(self.pages_per_block)).saturating_mul(self.page_kb * 1_024)
     }

@@ -11,8 +11,8 @@ use crate::report::{HotPagesRow, UpdateIntervalRow, WorkingSet};
 
 /// Sectors in a 4 KB page.
 pub(crate) const PAGE_SECTORS: u64 = 8;
-/// Maximum number of pages of one request that are tracked (1 GB). Longer requests are not those of a storage device, and would cost time
-/// and memory.
+/// Maximum number of pages of one request that are tracked (1 GB). Longer requests do not occur on storage devices, and would cost time and
+/// memory.
 const MAX_PAGES: u64 = 1 << 18;
 /// Bins of update intervals from 1 ms to 18 hours, in microseconds.
 type IntervalBins = DoublingBins<1_000, 28>;
@@ -26,7 +26,7 @@ pub(crate) struct PageStatistics {
     table: PageTable,
     /// Start addresses that are not on a page boundary, by device.
     odd_starts: BTreeMap<u32, FxHashSet<u64>>,
-    /// The time from which times of pages are counted, in microseconds.
+    /// The zero of the times stored for pages, in microseconds.
     base_us: Option<i64>,
     address_hits: u64,
     unique: u64,
@@ -36,11 +36,11 @@ pub(crate) struct PageStatistics {
     overwrites: u64,
     intervals: IntervalBins,
     untracked: u64,
-    /// Pages of other recordings: the number of pages by their number of touches, for reads and writes.
+    /// Number of pages in other recordings by their number of touches, for reads and writes.
     other_recordings: [BTreeMap<u32, u64>; 2],
 }
 
-/// Numbers of pages that a request is the first to access.
+/// The number of pages that a request is the first to access.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NewPages {
     pub touched: u64,
@@ -57,7 +57,7 @@ pub(crate) fn pages_of(request: &Request) -> std::ops::Range<u64> {
 
 impl PageStatistics {
     /// Prefetches the state of the request's first page into the CPU cache. If this is done for many requests in a row, the memory accesses
-    /// overlap; one by one they would take half the time of a profile.
+    /// overlap; without it they would take half the time of a profile.
     #[inline]
     pub fn warm(&self, request: &Request, space: u32) -> u32 {
         self.table.peek(space, request.sector.0 / PAGE_SECTORS)
@@ -111,8 +111,8 @@ impl PageStatistics {
         new
     }
 
-    /// Adds the pages of another profile. `space_of` maps the other's device numbers to this profile's. The time between updates across the
-    /// boundary of two pieces is unknown: such overwrites are counted, but not in the distribution of intervals.
+    /// Adds the pages of another profile. `space_of` maps the device numbers of `other` to those of this profile. The interval of an
+    /// overwrite across the boundary of two pieces is unknown: it is counted as an overwrite, but not in the distribution of intervals.
     pub fn merge(&mut self, other: Self, join: MergeRelation, space_of: impl Fn(u32) -> u32) {
         self.address_hits += other.address_hits;
         self.unique += other.unique;
@@ -167,7 +167,7 @@ impl PageStatistics {
         pct(self.overwrites, self.page_writes)
     }
 
-    /// The upper edge of the bin with the median update interval, in seconds.
+    /// Upper edge of the bin that contains the median update interval, in seconds.
     pub fn median_interval_s(&self) -> Option<f64> {
         let total = self.intervals.total();
         let mut below = 0;
@@ -230,7 +230,7 @@ impl PageStatistics {
     }
 }
 
-/// The percentage of touches that the hottest pages have.
+/// The percentage of touches that go to the hottest pages.
 fn hottest(op: &'static str, pages_by_touches: &BTreeMap<u32, u64>) -> impl Iterator<Item = HotPagesRow> {
     let pages: u64 = pages_by_touches.values().sum();
     let all: u64 = pages_by_touches.iter().map(|(touches, pages)| u64::from(*touches) * pages).sum();
@@ -256,11 +256,11 @@ pub(crate) const LEAF_PAGES: u64 = 128;
 const SLAB_LEAVES: usize = 32;
 const COUNT_BITS: u32 = 24;
 const COUNT_MAX: u32 = (1 << COUNT_BITS) - 1;
-/// Set in the highest byte of the time if a request has started at the page's first sector.
+/// This bit is set if a request has started at the page's first sector.
 const STARTED: u32 = 1 << 31;
 
-/// The state of one page. Three words hold, from the low end: the time of the last write (47 bits of microseconds, 4 years), a bit for "a
-/// request has started here", and the numbers of writes and reads (24 bits each, saturating at 16,777,215).
+/// The state of one page in three words. From the low end: the time of the last write (47 bits of microseconds, 4 years), the bit
+/// [`STARTED`], and the numbers of writes and reads (24 bits each, saturating at 16,777,215).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PageAccessState([u32; 3]);
 
@@ -308,7 +308,7 @@ impl PageAccessState {
         self.0[2] = (self.0[2] & (COUNT_MAX | STARTED)) | ((at_us >> 40) as u32) << COUNT_BITS;
     }
 
-    /// Records that a request starts at the first sector; returns whether one has started there before.
+    /// Records that a request starts at the first sector; returns whether an earlier one has started there.
     #[inline]
     pub fn start(&mut self) -> bool {
         let before = self.has_started();
@@ -321,7 +321,7 @@ impl PageAccessState {
         self.0[2] & STARTED != 0
     }
 
-    /// Adds the page's state from a later piece of the recording, whose times are `shift_us` later than these.
+    /// Merges the state of the same page from a later piece of the recording, whose times are relative to a base `shift_us` later.
     pub fn merge(&mut self, later: PageAccessState, shift_us: u64) {
         let writes = self.writes().saturating_add(later.writes()).min(COUNT_MAX);
         let reads = self.reads().saturating_add(later.reads()).min(COUNT_MAX);
@@ -338,7 +338,7 @@ type Leaf = [PageAccessState; LEAF_PAGES as usize];
 /// The pages of all devices, in two levels. It needs 12 bytes for each page of an allocated leaf.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageTable {
-    /// Direct tables for the first leaves of the first devices: the leaf's index plus one, by leaf number.
+    /// Direct tables of the first leaves of the first devices: the leaf's index plus one, by leaf number; 0 if it is not allocated.
     near: [Vec<u32>; NEAR_SPACES],
     /// All other leaves; the order of iteration does not affect the output.
     far: FxHashMap<(u32, u64), u32>,
@@ -346,7 +346,7 @@ pub(crate) struct PageTable {
     used: u32,
 }
 
-/// Number of devices with a direct table, and number of leaves in it: 128 GB of addresses, 1 MB of table.
+/// Number of devices with a direct table, and the number of leaves in a table: 128 GB of addresses, 1 MB of memory.
 const NEAR_SPACES: usize = 8;
 const NEAR_LEAVES: u64 = 1 << 18;
 
@@ -383,9 +383,9 @@ impl PageTable {
     /// The leaf of this device with this number (page number / [`LEAF_PAGES`]).
     #[inline]
     pub fn leaf(&mut self, space: u32, number: u64) -> &mut Leaf {
-        let found = self.find(space, number);
-        let found = if found == 0 { self.insert(space, number) } else { found };
-        let place = found as usize - 1;
+        let index = self.find(space, number);
+        let index = if index == 0 { self.insert(space, number) } else { index };
+        let place = index as usize - 1;
         &mut self.slabs[place / SLAB_LEAVES][place % SLAB_LEAVES]
     }
 

@@ -1,4 +1,4 @@
-//! I/O by process, and by device; names of several batches and traces have common indices.
+//! I/O by process and by device; a name has the same index in all batches and traces.
 
 use emmclab_timeline::{DurationHistogram, SparseHistogram};
 use emmclab_trace::{NameId, NameTable, Op, Request};
@@ -9,14 +9,15 @@ use crate::report::{DeviceRow, ProcessRow, SharePercentile, ShareRow};
 
 /// Maximum number of rows in the table; the other names are combined into one row.
 const ROWS: usize = 64;
-/// Number of names with their own response times, the first of a trace; at most 7 MB for times of up to a second.
+/// Number of names that have their own histogram of response times, in the order of their first request; at most 7 MB for times of up to a
+/// second.
 const TIMED: usize = 1_024;
 
-/// Counts for each name, of processes or of devices.
+/// Counts for each name of a process or device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IoShareTable {
     names: NameMap,
-    /// By index in `names`; the first is for requests without a name.
+    /// Counts by index in `names`; the first is for requests without a name.
     counts: Vec<IoShare>,
     /// Response times of reads and writes, for the first [`TIMED`] names.
     times: Vec<DurationHistogram>,
@@ -24,13 +25,13 @@ pub(crate) struct IoShareTable {
     other_times: DurationHistogram,
 }
 
-/// The process ids of a name.
+/// The ids of the processes with one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ProcessIds {
     #[default]
     None,
     One(i32),
-    /// Several ids, or some unknown.
+    /// Several ids, or requests with an unknown id.
     Several,
 }
 
@@ -56,7 +57,7 @@ struct IoShare {
 }
 
 impl IoShareTable {
-    /// Must be called before requests whose names are in this table are added.
+    /// Adds the names of a table. It must be called before requests with these names are added.
     pub fn follow(&mut self, names: &NameTable) {
         self.names.follow(names);
     }
@@ -198,19 +199,19 @@ impl IoShare {
     }
 }
 
-/// The names of the profile, and for each name of the current trace its id in them.
+/// Maps the names of the current trace to those of the profile.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NameMap {
     names: NameTable,
     profile_ids: Vec<u32>,
-    /// The table to which `ours` belongs.
+    /// The table of the current trace, to which `ours` belongs.
     trace_names: NameTable,
 }
 
 impl NameMap {
-    /// Updates [`NameMap::profile_ids`] for the ids of this table.
+    /// Updates [`NameMap::profile_ids`] for the ids of this table of names.
     pub fn follow(&mut self, theirs: &NameTable) {
-        // The tables of a trace's batches have a common beginning, which may have millions of names and is not processed again.
+        // The tables of a trace's batches begin with the same names, possibly millions, which are not processed again.
         let known = if theirs.continues(&self.trace_names) { self.trace_names.len() } else { 0 };
         if known == theirs.len() {
             return;
@@ -227,13 +228,13 @@ impl NameMap {
         }
     }
 
-    /// The index of a name: 0 for no name, otherwise our id plus one.
+    /// The index of a name: 0 if there is none, otherwise its id in the profile plus one.
     #[inline]
     pub fn index(&self, theirs: Option<NameId>) -> u32 {
         theirs.and_then(|id| self.profile_ids.get(id.0 as usize)).map_or(0, |ours| ours + 1)
     }
 
-    /// Adds the names of another map. Returns the index in this map for each index of the other.
+    /// Adds the names of another map. Returns the index in this map for each index of the other map.
     pub fn merge(&mut self, other: &Self) -> Vec<u32> {
         std::iter::once(0).chain(other.names.iter().map(|name| self.names.intern(name).0 + 1)).collect()
     }

@@ -1,4 +1,4 @@
-//! Accumulates batches into a profile, and makes a report of it.
+//! Adds batches to a profile, and builds its report.
 
 use std::hint::black_box;
 
@@ -49,18 +49,18 @@ pub struct Profile {
     by_device: IoShareTable,
     reissues: ReissueCounters,
     flags: FlagCounters,
-    /// The cost of journaling, of traces with block notes.
+    /// The cost of journaling, if the trace has block notes.
     journal: JournalCost,
     fsync: Option<Box<FsyncProfile>>,
 }
 
 impl Profile {
-    /// An empty profile.
+    /// Creates an empty profile.
     pub fn new(options: ProfileOptions) -> Self {
         Self { queue: QueueStatistics::new(options.gc), timeline: IoTimeline::new(options.bin), options, ..Self::default() }
     }
 
-    /// Also divides the waits for durability of this recording into parts. Such a profile is not merged with others.
+    /// Also divides the waits for durability of this recording into parts. A profile with waits is not merged with others.
     #[must_use]
     pub fn with_waits(mut self, activity: RecordedActivity) -> Self {
         self.fsync = Some(Box::new(FsyncProfile::new(activity)));
@@ -91,7 +91,7 @@ impl Profile {
             for request in &ahead {
                 black_box(self.pages.warm(request, self.devices.index(request.device)));
             }
-            // These are separate loops, because their requests are independent of each other.
+            // Separate loops, because the requests within each loop are independent of each other.
             for request in &ahead {
                 self.processes.add(request, request.process);
             }
@@ -109,9 +109,9 @@ impl Profile {
 
     #[inline]
     fn add(&mut self, request: &Request) {
-        let found = self.queue.add(request);
-        self.arrivals.add(request, found.depth.map(|_| found.idle));
-        self.wake_up.add(request, found.gap_ns);
+        let arrived = self.queue.add(request);
+        self.arrivals.add(request, arrived.depth.map(|_| arrived.idle));
+        self.wake_up.add(request, arrived.gap_ns);
         self.operations.add(request);
         self.flags.add(request);
         let mut new = NewPages::default();
@@ -125,7 +125,7 @@ impl Profile {
             self.picture.add(request);
         }
         self.reissues.add(request, space, self.pages.address_hits() > hits);
-        self.timeline.add(request, found.depth, new);
+        self.timeline.add(request, arrived.depth, new);
     }
 
     /// Adds another profile.
@@ -172,11 +172,11 @@ impl Profile {
         Ok(())
     }
 
-    /// The report on all batches so far. `ledger` and `header` are those of the trace after the end of reading.
+    /// Reports on all batches added so far. `ledger` and `header` are those of the trace after reading has ended.
     pub fn finish(&self, ledger: &Ledger, header: &TraceHeader) -> ProfileReport {
         let unknown;
         let waits = if header.coarse_clock.is_some() {
-            // Without requests, all of this is unknown.
+            // Without requests, these statistics are unknown.
             unknown = (QueueStatistics::new(self.options.gc), WakeUpDelays::default(), ArrivalCounters::default());
             WaitStatistics { queue: &unknown.0, wake_up: &unknown.1, arrivals: &unknown.2 }
         } else {
@@ -198,7 +198,7 @@ impl Profile {
         let mut report = ProfileReport {
             name: self.options.name.clone(),
             ledger: ledger.clone(),
-            // Clock jumps are listed separately.
+            // The report lists clock jumps separately.
             header: TraceHeader { clock_jumps: None, ..header.clone() },
             clock_jumps: jumps.rows(),
             key_figures: key_figures(&tables, tables.duration_s, self.arrivals.mean_gap_ms(), busy_and_idle_s),
@@ -234,7 +234,7 @@ impl Profile {
         histograms(&self.operations, &self.arrivals, &self.queue, &self.reuse)
     }
 
-    /// Values for the findings that are not in a table.
+    /// Inputs of the findings that are in no table.
     fn finding_values(&self, all: &OperationStatistics, waits: &WaitStatistics) -> FindingValues {
         FindingValues {
             small_pct: pct(all.small_requests(), all.requests()),
@@ -274,7 +274,7 @@ impl Profile {
         }
     }
 
-    /// Time 0 of figures over time.
+    /// Time 0 of the figures over time.
     fn origin(&self) -> Nanos {
         self.arrivals.first().unwrap_or(Nanos::ZERO)
     }
@@ -315,7 +315,7 @@ impl Profile {
     }
 }
 
-/// What follows from which request arrived first, and which one waited for another.
+/// Statistics that depend on the order of arrivals and on which requests waited for others.
 struct WaitStatistics<'a> {
     queue: &'a QueueStatistics,
     wake_up: &'a WakeUpDelays,

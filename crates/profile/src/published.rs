@@ -1,4 +1,4 @@
-//! The published Tables III and IV, and a check whether their figures are consistent.
+//! The published Tables III and IV, and a check whether their figures are consistent with each other.
 
 use std::ops::RangeInclusive;
 
@@ -23,9 +23,9 @@ pub struct PublishedRow {
     pub max_size_kb: f64,
     /// Table III, *Ave. Size*, rounded down to a multiple of 0.5.
     pub mean_size_kb: f64,
-    /// Table III, *Ave. R Size*, likewise.
+    /// Table III, *Ave. R Size*, rounded like `mean_size_kb`.
     pub mean_read_kb: f64,
-    /// Table III, *Ave. W Size*, likewise.
+    /// Table III, *Ave. W Size*, rounded like `mean_size_kb`.
     pub mean_write_kb: f64,
     /// Table III, *Write Reqs. Pct.*
     pub write_requests_pct: f64,
@@ -49,15 +49,14 @@ pub struct PublishedRow {
     pub temporal_locality_pct: f64,
 }
 
-/// A published figure that is contradicted by others of the same row (or a row above).
+/// A published figure that contradicts others of the same row, or a row above.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Inconsistency {
     /// The application.
     pub name: String,
     /// The inconsistent column.
     pub column: &'static str,
-    /// The relation that it is checked against: `data_size / mean_size`, `arrival_rate x duration`, `access_rate x duration` or
-    /// `another row`.
+    /// How the figure was checked: `data_size / mean_size`, `arrival_rate x duration`, `access_rate x duration` or `another row`.
     pub check: &'static str,
     /// The value as printed.
     pub published: f64,
@@ -107,13 +106,13 @@ pub fn parse(table_3: &str, table_4: &str) -> Result<Vec<PublishedRow>> {
     sizes.records().map(|size| row(&size)).collect()
 }
 
-/// "The largest size of a write request is 16 MB" (IISWC 2015, section III-A); this is about all 25 traces.
+/// "The largest size of a write request is 16 MB" (IISWC 2015, section III-A), of all 25 traces.
 const LARGEST_KB: f64 = 16_384.0;
 
-/// All figures that are contradicted by others beyond rounding: data sizes and means are rounded down to 1 and 0.5 KB, rates to the last
-/// printed digit, durations by up to a second in either direction.
+/// Lists the figures that contradict others by more than rounding explains. Data sizes are rounded down to 1 KB, means to 0.5 KB, and rates
+/// to the last printed digit; durations are rounded up or down by less than a second.
 pub fn inconsistencies(rows: &[PublishedRow]) -> Vec<Inconsistency> {
-    let mut found = Vec::new();
+    let mut inconsistencies = Vec::new();
     for (index, row) in rows.iter().enumerate() {
         let requests = row.requests as f64;
         let duration = row.duration_s - 1.0..=row.duration_s + 1.0;
@@ -127,11 +126,11 @@ pub fn inconsistencies(rows: &[PublishedRow]) -> Vec<Inconsistency> {
         ];
         for (column, check, published, allowed) in checks {
             if !allowed.contains(&published) {
-                found.push(out_of_range(row, column, check, published, &allowed));
+                inconsistencies.push(out_of_range(row, column, check, published, &allowed));
             }
         }
         if row.max_size_kb > LARGEST_KB {
-            found.push(Inconsistency {
+            inconsistencies.push(Inconsistency {
                 name: row.name.clone(),
                 column: "max_size_kb",
                 check: "section III-A",
@@ -145,7 +144,7 @@ pub fn inconsistencies(rows: &[PublishedRow]) -> Vec<Inconsistency> {
             });
         }
         if let Some(twin) = rows[..index].iter().find(|twin| twin.requests == row.requests) {
-            found.push(Inconsistency {
+            inconsistencies.push(Inconsistency {
                 name: row.name.clone(),
                 column: "requests",
                 check: "another row",
@@ -156,7 +155,7 @@ pub fn inconsistencies(rows: &[PublishedRow]) -> Vec<Inconsistency> {
             });
         }
     }
-    found
+    inconsistencies
 }
 
 fn out_of_range(
@@ -174,7 +173,7 @@ fn out_of_range(
     }
 }
 
-/// The range of values that are printed as this figure with two decimals.
+/// The range of values that are printed as `value` with two decimals.
 fn rounded(value: f64) -> RangeInclusive<f64> {
     value - 0.005..=value + 0.005
 }

@@ -1,4 +1,4 @@
-//! Unfinished requests, and the idle gaps between them.
+//! Tracks unfinished requests, and the idle gaps between them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,16 +10,16 @@ use crate::options::{GcCost, MergeRelation};
 use crate::report::{DepthRow, IdleGapRow, IdleGc, QueueSummary};
 use crate::{FEW_GAPS, elapsed};
 
-/// Maximum number of unfinished requests that are tracked; it limits memory for traces in which requests never finish.
+/// Maximum number of unfinished requests that are tracked, which limits memory if requests of a trace never complete.
 const MAX_OUTSTANDING: usize = 1 << 16;
-/// Bins of depths 1, 2, 3-4, ... up to 1,024; depth 0 is counted separately.
+/// Bins for depths of 1, 2, 3-4, ... up to 1,024; depth 0 is counted separately.
 type DepthBins = DoublingBins<1, 12>;
 /// Number of bins of idle gaps from 1 ms to 65,536 ms, in nanoseconds.
 pub(crate) const GAP_BINS: usize = 18;
 pub(crate) type GapBins = DoublingBins<1_000_000, GAP_BINS>;
 
-/// Queue depth, busy time and idle gaps. Depth and idleness are computed from completion times only; a request without one is taken as
-/// complete at its arrival.
+/// Queue depth, busy time and idle gaps, computed from completion times only. A request without a completion counts as complete at its
+/// arrival.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueueStatistics {
     gc: GcCost,
@@ -28,7 +28,7 @@ pub(crate) struct QueueStatistics {
     outstanding: BinaryHeap<Reverse<i64>>,
     capped: bool,
     completed: u64,
-    /// The latest end of any request so far; `None` until the first known completion.
+    /// The latest completion of any request so far; `None` until the first known one.
     busy_until: Option<Nanos>,
     first_arrival: Option<Nanos>,
     busy_ns: u128,
@@ -48,7 +48,7 @@ pub(crate) struct QueueAtArrival {
     pub depth: Option<u64>,
     /// Whether no request is unfinished.
     pub idle: bool,
-    /// How long no request has been unfinished, in nanoseconds; `None` if unknown or 0.
+    /// Time since the last request completed, in nanoseconds; `None` if unknown or 0.
     pub gap_ns: Option<u64>,
 }
 
@@ -113,7 +113,7 @@ impl QueueStatistics {
         self.longest.add(gap_ns, || ());
     }
 
-    /// Adds another queue; returns the idle gap at the boundary of two pieces.
+    /// Adds the queue of another part; returns the idle gap at the boundary between two pieces.
     pub fn merge(&mut self, other: Self, join: MergeRelation) -> Option<u64> {
         let gap_ns = match (join, self.busy_until, other.first_arrival) {
             (MergeRelation::Consecutive, Some(end), Some(first)) if first > end => Some(elapsed(end, first)),
@@ -168,15 +168,15 @@ impl QueueStatistics {
         })
     }
 
-    /// Busy and idle time in seconds, without idle gaps above this length, of which there must be at most [`MOST_JUMPS`]. `None` without
-    /// completion times.
+    /// Busy and idle time in seconds, without the idle gaps longer than `longest_ns`, of which there must be at most [`MOST_JUMPS`]. `None`
+    /// without completion times.
     pub fn busy_and_idle_s(&self, longest_ns: u64) -> Option<(f64, f64)> {
         let long = self.longest.values().iter().map(|(gap, ())| *gap).filter(|gap| *gap > longest_ns);
         let idle_ns = self.gap_ns.iter().sum::<u128>() - long.map(u128::from).sum::<u128>();
         (self.completed > 0).then_some((self.busy_ns as f64 / 1e9, idle_ns as f64 / 1e9))
     }
 
-    /// Number of block reclaims that fit into single gaps, without the [`FEW_GAPS`] longest gaps.
+    /// Number of block reclaims that fit into single gaps if the [`FEW_GAPS`] longest gaps are excluded.
     pub fn blocks_that_fit_without_few(&self) -> u64 {
         let few = self.longest.values().iter().take(FEW_GAPS).map(|(gap, ())| gap / self.block_ns);
         self.gap_blocks.iter().sum::<u64>() - few.sum::<u64>()

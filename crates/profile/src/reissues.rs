@@ -1,4 +1,4 @@
-//! Suspected re-issues: how often a request is issued again, by the idle time before it, and the figures that re-issues change.
+//! Suspected re-issues: how many requests are issued again, by the idle time before them, and the figures that re-issues change.
 
 use std::collections::VecDeque;
 
@@ -10,16 +10,16 @@ use crate::locality::SequentialCounters;
 use crate::options::MergeRelation;
 use crate::report::{ReissueFigures, ReissueRow, ReissueSummary as Report};
 
-/// Maximum time until a request is issued again, which is the longest window that can be set for reading.
+/// Maximum time from the first issue to the second: the longest window that the options of reading allow.
 const WITHIN_NS: u64 = 1_000_000_000;
-/// Maximum number of requests that are held for that time: 128 KB.
+/// Maximum number of requests that are stored to recognise their second issue: 128 KB.
 const HELD: usize = 1 << 12;
 /// Upper edges of the bins of idle times, ms; a further bin is above the last edge.
 const EDGES_MS: [u64; 11] = [1, 2, 3, 4, 5, 6, 8, 10, 15, 30, 100];
 const BINS: usize = EDGES_MS.len() + 1;
-/// Minimum number of requests for the percentage of a bin to be used.
+/// Minimum number of requests in a bin for its percentage to be used.
 const ENOUGH: u64 = 30;
-/// Up to the first percentage of re-issues the link is considered awake, from the second on asleep.
+/// The link counts as awake up to this percentage of re-issues, and as asleep from `ASLEEP_PCT` on.
 const AWAKE_PCT: f64 = 5.0;
 const ASLEEP_PCT: f64 = 90.0;
 /// Time steps of 0.1 ms up to [`WITHIN_NS`].
@@ -34,14 +34,14 @@ pub(crate) struct ReissueCounters {
     last: Option<Nanos>,
     requests: [u64; BINS],
     reissues_by_bin: [u64; BINS],
-    /// Counts of the time from the first issue to the second by steps, up to the largest that occurs.
+    /// Counts of the times from the first issue to the second, by steps of [`STEP_NS`], up to the longest time.
     first_to_second: Vec<u64>,
     requests_in_total: u64,
     reissued: u64,
     without_reissues: FiguresWithoutReissues,
 }
 
-/// A request, with the bin of the idle time before it.
+/// A request that may be issued again, with the bin of the idle time before it.
 #[derive(Clone, Copy, Debug)]
 struct FirstIssue {
     arrival: Nanos,
@@ -52,7 +52,7 @@ struct FirstIssue {
     bin: u8,
 }
 
-/// The figures without re-issues.
+/// Counters of the figures without re-issues.
 #[derive(Clone, Debug, Default)]
 struct FiguresWithoutReissues {
     requests: u64,
@@ -128,7 +128,7 @@ impl ReissueCounters {
         }
     }
 
-    /// The report. `figures` are those of all requests, `dropped` is the number of re-issues dropped by reading.
+    /// Reports the re-issues. `figures` are those of all requests; `dropped` is the number of re-issues that were dropped on reading.
     pub fn report(&self, figures: ReissueFigures, dropped: u64) -> Report {
         let (awake_ms, asleep_ms) = self.edges();
         Report {
@@ -143,14 +143,14 @@ impl ReissueCounters {
         }
     }
 
-    /// The idle time up to which hardly any request is issued again, and that from which on nearly all are; `None` if there is no such
-    /// step.
+    /// The idle time (ms) up to which hardly any request is issued again, and the idle time above which nearly all are; `None` if the
+    /// percentages have no such step.
     fn edges(&self) -> (Option<u64>, Option<u64>) {
         let judged = |bin: &usize| self.requests[*bin] >= ENOUGH;
         let share = |bin: usize| 100.0 * self.reissues_by_bin[bin] as f64 / self.requests[bin] as f64;
         let awake = (0..BINS).filter(judged).take_while(|bin| share(*bin) <= AWAKE_PCT).last();
         let asleep = (0..BINS).rev().filter(judged).take_while(|bin| share(*bin) >= ASLEEP_PCT).last();
-        // If all bins are alike, neither is found.
+        // Without a bin of each kind, both edges are unknown.
         awake.zip(asleep).map(|(awake, asleep)| (EDGES_MS[awake], EDGES_MS[asleep - 1])).unzip()
     }
 
@@ -164,7 +164,7 @@ impl ReissueCounters {
         Some((step as f64 + 0.5) * STEP_NS as f64 / 1e6)
     }
 
-    /// Percentages of re-issues by idle time; empty if no request was issued again.
+    /// Percentages of requests that are issued again, by idle time; empty if there are no re-issues.
     pub fn rows(&self) -> Vec<ReissueRow> {
         if self.reissues_by_bin.iter().all(|count| *count == 0) {
             return Vec::new();
@@ -215,7 +215,7 @@ impl FiguresWithoutReissues {
         self.sequences.merge(&other.sequences, join, space_of);
     }
 
-    /// The figures without re-issues; rates are over the duration of all requests.
+    /// The figures without re-issues. Rates use the duration of all requests.
     fn figures(&self, all: &ReissueFigures) -> ReissueFigures {
         let share = self.requests as f64 / all.requests.max(1) as f64;
         let data_size_kb = self.sectors as f64 / 2.0;

@@ -1,5 +1,5 @@
-//! Reuse distances: the number of distinct pages touched between two touches of a page. This is the size that a least-recently-used (LRU)
-//! cache needs to hit.
+//! Reuse distances: the number of distinct pages touched between two touches of a page. A least-recently-used (LRU) cache of this size hits
+//! the second touch.
 //!
 //! The method is SHARDS (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015) with a fixed number of pages: a page is
 //! tracked if the hash of its address is below a threshold, and the threshold is halved whenever too many pages are tracked. Up to
@@ -15,12 +15,12 @@ const FOLLOWED: usize = 1 << 14;
 /// Number of positions in the order of touches; they are renumbered when all are used.
 const POSITIONS: usize = 4 * FOLLOWED;
 const WORDS: usize = POSITIONS / 64;
-/// Number of words in a group.
+/// Number of words of the bitmap that form a group.
 const GROUP_WORDS: usize = 16;
 const GROUPS: usize = WORDS / GROUP_WORDS;
 /// Number of slots in the hash table of tracked pages, a power of two; at most a quarter of them is used.
 const SLOTS: usize = 4 * FOLLOWED;
-/// Position in an empty slot.
+/// The position stored in an empty slot.
 const NOWHERE: u32 = u32::MAX;
 /// Number of bins, for distances of 0, 1, 2-3, 4-7, ... pages.
 const BINS: usize = 40;
@@ -33,12 +33,12 @@ pub(crate) struct ReuseDistances {
     /// Hash table of the tracked pages with linear probing; a page keeps its slot until the sampling changes.
     slots: Vec<TrackedPage>,
     tracked: usize,
-    /// The page and its slot at each position; stale if the position's bit is not set.
+    /// The page and its slot at each position; outdated if the position's bit is not set.
     page_at: Vec<(u64, u32)>,
-    /// The last touch, unless positions were renumbered since.
+    /// The last repeated touch; `None` after positions were renumbered.
     last: Option<RepeatTouch>,
     bits: Vec<u64>,
-    /// Number of set bits in each word by group, and in each group; at most [`FOLLOWED`] + 1 in total.
+    /// Number of set bits in each word, by group.
     word_counts: Vec<[u8; GROUP_WORDS]>,
     group_counts: [u16; GROUPS],
     next: usize,
@@ -46,7 +46,7 @@ pub(crate) struct ReuseDistances {
     first_touches: u64,
     sampled: u64,
     touches: u64,
-    /// The coarsest sampling of all merged parts.
+    /// The largest `shift` of all merged parts.
     coarsest: u32,
 }
 
@@ -65,7 +65,7 @@ fn home(page: u64) -> usize {
     (group * 8 + page % 8) as usize
 }
 
-/// A touch that was not the page's first: the page's previous position, and the number of pages touched since.
+/// A repeated touch of a page: the page's previous position, and the number of pages touched since then.
 #[derive(Clone, Copy, Debug)]
 struct RepeatTouch {
     before: usize,
@@ -104,7 +104,7 @@ impl Default for ReuseDistances {
 }
 
 impl ReuseDistances {
-    /// Adds touches of these pages, in order.
+    /// Adds touches of a range of pages, in ascending order.
     #[inline]
     pub fn add(&mut self, space: u32, pages: std::ops::Range<u64>) {
         self.touches += pages.end - pages.start;
@@ -154,7 +154,7 @@ impl ReuseDistances {
         }
     }
 
-    /// The slot of the page. Often no search is needed, because pages recur in the order of their last touch.
+    /// Finds the slot of a page. Often no search is needed, because pages recur in the order of their last touch.
     #[inline]
     fn slot_of(&self, page: u64) -> u32 {
         if let Some(last) = self.last {
@@ -170,8 +170,8 @@ impl ReuseDistances {
         slot as u32
     }
 
-    /// The distance of a touch of the page at position `before`. If this page follows the one that was touched last, the distance is the
-    /// same: one page less is after it, but the last page is now after it, too.
+    /// The distance of a touch of the page at position `before`. If this page directly follows the page touched last, the distance does not
+    /// change: one page less lies after it, but the page touched last has moved after it.
     #[inline]
     fn touch_before(&self, before: usize) -> RepeatTouch {
         match self.last {
@@ -193,11 +193,11 @@ impl ReuseDistances {
         self.next += 1;
     }
 
-    /// Number of pages that were touched after the one at this position.
+    /// Number of pages that were touched after the page at this position.
     fn set_after(&self, position: usize) -> u64 {
         let word = position / 64;
         let group = word / GROUP_WORDS;
-        // Two shifts, because a shift by 64 bits is not allowed. The sums are over all elements with a mask, which avoids branches.
+        // Shifted twice, because a shift by 64 bits is not allowed. The sums use all elements with a mask, which avoids branches.
         let in_word = (self.bits[word] >> (position % 64) >> 1).count_ones() as u16;
         let after = |index: usize, than: usize, count: u16| if index > than { count } else { 0 };
         let words = self.word_counts[group].iter().enumerate();
@@ -207,7 +207,7 @@ impl ReuseDistances {
         u64::from(in_word + in_group + behind)
     }
 
-    /// Moves the tracked pages to the first positions, in order; with `fewer`, pages that are no longer sampled are removed.
+    /// Moves the tracked pages to the first positions, in order. If `fewer` is set, pages that are no longer sampled are removed.
     #[cold]
     fn renumber(&mut self, fewer: bool) {
         let words = self.next.div_ceil(64);
@@ -220,7 +220,7 @@ impl ReuseDistances {
             self.tracked = 0;
         }
         for word in 0..words {
-            // Positions are written only before those that are still to be read.
+            // Positions are written only before those that have not been read yet.
             let mut bits = std::mem::take(&mut self.bits[word]);
             while bits != 0 {
                 let (page, slot) = self.page_at[64 * word + bits.trailing_zeros() as usize];
@@ -235,7 +235,7 @@ impl ReuseDistances {
         }
     }
 
-    /// Adds another distribution. Each piece starts without touched pages: the first touch of a page in a piece counts as a first touch.
+    /// Adds another distribution. Its first touch of each page counts as a first touch, also if this distribution has the page.
     pub fn merge(&mut self, other: Self, join: MergeRelation) {
         let mut distances = self.distances;
         for (mine, theirs) in distances.iter_mut().zip(other.distances) {
@@ -260,20 +260,20 @@ impl ReuseDistances {
         1 << self.coarsest
     }
 
-    /// Hit rate of an LRU cache of this many KB, in percent, at the largest bin edge that is not above it.
+    /// Hit rate of an LRU cache of `cache_kb`, in percent, taken at the largest bin edge that is not above this size.
     pub fn hit_pct(&self, cache_kb: u64) -> Option<f64> {
         let rows = self.rows();
         rows.iter().rfind(|row| row.high_kb.is_some_and(|high| high <= cache_kb)).map(|row| row.hit_pct)
     }
 
-    /// Touches by distance; the difference between true and sampled touches is added to the shortest.
+    /// Touches by distance. The difference between the true and the sampled number of touches is added to the shortest distance.
     fn adjusted(&self) -> [u64; BINS] {
         let mut distances = self.distances;
         distances[0] = distances[0].saturating_add(self.touches).saturating_sub(self.sampled);
         distances
     }
 
-    /// Upper edges of the bins in KB, and the touches in them; first touches are in an additional bin after the last edge.
+    /// Upper edges of the bins in KB, and the number of touches in each bin. First touches are in an additional bin at the end.
     pub fn histogram(&self) -> (Vec<f64>, Vec<u64>) {
         let edges = (0..BINS).map(|bin| (4_u64 << bin) as f64).collect();
         (edges, self.adjusted().into_iter().chain([self.first_touches]).collect())

@@ -1,4 +1,4 @@
-//! I/O, queue depth and working set over time, and a picture of requests by time and address of at most 64 x 64 cells.
+//! I/O, queue depth and working set over time, and a heatmap of requests by time and address with at most 64 x 64 cells.
 
 use emmclab_timeline::{BinContent, BinWidth, CoarseningBins, DataDirection, OverTimeBin, OverTimeRow, RequestsOverTime};
 use emmclab_trace::{Nanos, Op, Request};
@@ -10,7 +10,7 @@ use crate::report::{AddressTimeRow, DepthTimeRow, IoTimeRow, WorkingSet, Working
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IoTimeline(RequestsOverTime<TimelineBin>);
 
-/// The counts of a bin in addition to reads and writes.
+/// The counts of a time bin that are not counts of reads and writes.
 #[derive(Clone, Debug, Default)]
 struct TimelineBin {
     others: u64,
@@ -49,7 +49,7 @@ impl IoTimeline {
         Self(RequestsOverTime::new(width))
     }
 
-    /// Adds a request: data and response time of a read or write, or the count of another operation.
+    /// Adds a request to its time bin: data and response time of a read or write, or the count of another operation.
     #[inline]
     pub fn add_data(&mut self, request: &Request) {
         let side = match request.op {
@@ -64,7 +64,7 @@ impl IoTimeline {
         self.0.add(request.arrival, side, request.sectors, response);
     }
 
-    /// Adds queue depth and new pages of a request.
+    /// Adds the queue depth and the new pages of a request.
     #[inline]
     pub fn add(&mut self, request: &Request, depth: Option<u64>, new: NewPages) {
         let bin = self.0.extra(request.arrival);
@@ -77,12 +77,12 @@ impl IoTimeline {
         }
     }
 
-    /// Adds another time line; with `aligned`, both begin at the same time.
+    /// Adds another timeline. If `aligned` is set, both begin at the same time.
     pub fn merge(&mut self, other: Self, aligned: bool) {
         self.0.merge(other.0, aligned);
     }
 
-    /// The rows of all figures. Pages are counted as new in each merged piece, so the growth is limited to the true `total`.
+    /// The rows of all figures over time. Each merged piece counts its pages as new, so the growth is limited to the true `total`.
     pub fn rows(&self, origin: Nanos, total: WorkingSet) -> TimelineRows {
         let mut rows = TimelineRows::default();
         let (mut unique, mut written) = (0, 0);
@@ -108,11 +108,11 @@ impl IoTimeline {
 
 const TIMES: usize = 64;
 const ADDRESSES: usize = 64;
-/// Binary logarithm of the sectors in a MB, which is the initial height of a cell.
+/// Binary logarithm of the number of sectors in a MB; a cell is initially 1 MB high.
 const SECTOR_TO_MB: u32 = 11;
 
-/// Counts by time and start address. The width or height of the cells doubles when a trace exceeds the picture. The addresses of all
-/// devices of a trace are overlaid.
+/// Counts of requests by time and start address. The width or height of the cells doubles when a trace exceeds the heatmap. The addresses
+/// of all devices of a trace are overlaid.
 #[derive(Clone, Debug)]
 pub(crate) struct AddressHeatmap {
     rows: CoarseningBins<HeatmapRow>,
@@ -169,7 +169,7 @@ impl AddressHeatmap {
         });
     }
 
-    /// Adds another picture; with `aligned`, both begin at the same time.
+    /// Adds another heatmap. If `aligned` is set, both begin at the same time.
     pub fn merge(&mut self, mut other: Self, aligned: bool) {
         while self.shift < other.shift {
             self.coarsen();

@@ -1,4 +1,4 @@
-//! Finding the device's low-power threshold and its wake-up cost (characteristic 4, section III-C).
+//! Estimates the idle time after which a device sleeps, and the cost of waking it (characteristic 4, section III-C).
 //!
 //! The request that ends a long idle gap is delayed if the device has to wake up. For each range of gaps there is a histogram of delays;
 //! the threshold is the edge between ranges that best separates delayed from undelayed requests.
@@ -11,30 +11,30 @@ use crate::queue::{GAP_BINS, GapBins};
 use crate::report::{PowerSaving, WakeUpRow};
 use crate::{FEW_GAPS, elapsed};
 
-/// Sixteen delay buckets per octave from 4 us on; below, one bucket per 250 ns.
+/// Number of buckets of delays: sixteen per octave from 4 us on; below, one per 250 ns.
 const DELAY_BUCKETS: usize = 512;
 const IN_OCTAVE: usize = 16;
 const DELAY_UNIT_NS: u64 = 250;
-/// Minimum number of requests on the short and on the long side of a threshold.
+/// Minimum number of requests after short gaps, and after long gaps, for a threshold.
 const MIN_SHORT: u64 = 30;
 const MIN_LONG: u64 = 10;
-/// A threshold exists if the long side's median is at least this many times the short side's, ...
+/// A threshold requires that the median delay after long gaps is at least this many times the median after short gaps, ...
 const MIN_RATIO: u64 = 3;
-/// ... is this much longer, ...
+/// ... that it is at least this much longer, ...
 const MIN_COST_NS: u64 = 200_000;
-/// ... and if the percentage of requests beyond the middle between the medians is larger by this much on the long side.
+/// ... and that the percentage of requests delayed by more than the middle of both medians is higher by at least this after long gaps.
 const MIN_PARTED_PCT: f64 = 60.0;
-/// Minimum percentage of delayed (or undelayed) requests for a range of gaps to be called so.
+/// Minimum percentage of delayed (or undelayed) requests for a range of gaps to count as delayed (or undelayed).
 const MOSTLY_PCT: f64 = 75.0;
 
-/// Delays by the idle gap before the request.
+/// Histograms of delays by the idle gap before the request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WakeUpDelays {
     by_issue: DelayHistograms,
     by_service: DelayHistograms,
-    /// The delays of the first request; the gap before it is known only when pieces are joined.
+    /// The delays of the first request. The gap before it is known only when pieces of a recording are joined.
     first: Option<RequestDelays>,
-    /// The requests after the [`FEW_GAPS`] longest gaps.
+    /// The delays of the requests after the [`FEW_GAPS`] longest gaps.
     longest: LargestValues<RequestDelays, FEW_GAPS>,
 }
 
@@ -84,7 +84,8 @@ impl WakeUpDelays {
         self.first = self.first.or(other.first);
     }
 
-    /// The delays to be judged: those of the issue if they were recorded and are not all zero, otherwise service times.
+    /// The delays from which the threshold is estimated: those of the issue if they were recorded and are not all zero, otherwise service
+    /// times.
     fn best(&self) -> Option<(&'static str, &DelayHistograms)> {
         let telling = self.by_issue.longest_ns.iter().any(|longest| *longest > 0);
         if telling {
@@ -101,7 +102,7 @@ impl WakeUpDelays {
         })
     }
 
-    /// Whether a threshold is found without the longest few gaps.
+    /// Whether there is also a threshold without the [`FEW_GAPS`] longest gaps.
     pub fn has_threshold_without_few(&self) -> bool {
         let Some((name, delays)) = self.best() else { return false };
         let mut rest = delays.clone();
@@ -178,12 +179,12 @@ impl DelayHistograms {
         }
     }
 
-    /// Number of requests after gaps in these ranges.
+    /// Number of requests after gaps in the ranges `gaps`.
     fn total(&self, gaps: std::ops::Range<usize>) -> u64 {
         self.counts[gaps].iter().flatten().sum()
     }
 
-    /// Number of requests after gaps in these ranges with a delay in bucket `from` or above.
+    /// Number of requests after gaps in the ranges `gaps` whose delay is in bucket `from` or above.
     fn delayed(&self, gaps: std::ops::Range<usize>, from: usize) -> u64 {
         self.counts[gaps].iter().flat_map(|row| &row[from..]).sum()
     }
@@ -199,12 +200,12 @@ impl DelayHistograms {
         })
     }
 
-    /// The percentage of requests after gaps in range `gap` that are delayed.
+    /// The percentage of requests after gaps in range `gap` whose delay is in bucket `from` or above.
     fn delayed_pct(&self, gap: usize, from: usize) -> Option<f64> {
         crate::bins::pct(self.delayed(gap..gap + 1, from), self.total(gap..gap + 1))
     }
 
-    /// The best split of the ranges into short and long gaps, if there is a sufficient one.
+    /// The best division of the ranges into short and long gaps; `None` if there is no threshold.
     fn threshold(&self) -> Option<PowerSaving> {
         let mut best: Option<(f64, u64, u64, usize)> = None;
         for split in 1..GAP_BINS {
@@ -227,8 +228,8 @@ impl DelayHistograms {
             }
         }
         let (_, short_ns, long_ns, from) = best?;
-        // A range may span the threshold. The bounds are the first range that is mostly delayed, and the last range before it that is
-        // mostly not.
+        // A range may contain the threshold. The bounds are the first range that is mostly delayed, and the last range before it that is
+        // mostly undelayed.
         let asleep = (0..GAP_BINS).find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct >= MOSTLY_PCT))?;
         let awake = (0..asleep).rev().find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct <= 100.0 - MOSTLY_PCT))?;
         let edge_ms = |ns: u64| Some(ns as f64 / 1e6);

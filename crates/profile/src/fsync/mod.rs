@@ -1,5 +1,4 @@
-//! Where the time of waits for durability goes: each recorded wait is divided into parts, by the requests that ran during it.
-//! `docs/concepts/fsync.md` defines the parts.
+//! Divides each recorded wait for durability into parts, by the requests that ran during it. `docs/concepts/fsync.md` defines the parts.
 
 mod report_rows;
 
@@ -18,43 +17,43 @@ use std::sync::Arc;
 use crate::processes::NameMap;
 use report_rows::{OverlappingRequest, RequestOwner, WaitPart, WaitSplit, split, step_in};
 
-/// Maximum number of requests that are held for the waits in progress; if there are more, the parts of a wait are unknown.
+/// Maximum number of requests that are kept in memory for the waits in progress; if there are more, the parts of a wait are unknown.
 const MOST_PIECES: usize = 1 << 21;
 /// Number of the longest waits that are explained request by request.
 const EXPLAINED: usize = 3;
-/// Maximum number of requests that are held for an explanation.
+/// Maximum number of requests that are kept to explain a wait.
 const MOST_DETAILS: usize = 1 << 14;
 
-/// Divides the waits of a recording, in one pass over its requests in order of arrival.
+/// Divides the waits of a recording into parts, in one pass over its requests in order of arrival.
 #[derive(Clone, Debug)]
 pub(crate) struct FsyncProfile {
     activity: Arc<RecordedActivity>,
-    /// What is known of each wait before the requests are read, in order of their starts.
+    /// The recorded waits, in order of their starts.
     waits: Arc<[RecordedWait]>,
     /// Commits of each file system, in order of their starts.
     commits: Arc<[Vec<Range<i64>>]>,
     processes: NameMap,
     devices: NameMap,
-    /// The next wait to begin.
+    /// Index of the next wait to begin, in `waits`.
     next: usize,
     active: Vec<ActiveWait>,
     /// Requests that arrived and may still run when the next wait begins.
     open: Vec<NamedRequest>,
-    /// Number of requests in `open` at which those that ended are removed.
+    /// Size of `open` at which completed requests are removed from it.
     prune_at: usize,
-    /// Number of requests that are held for the waits in progress.
+    /// Number of requests in memory for the waits in progress.
     in_flight: usize,
     without_completion: bool,
-    /// When events were lost, in order and apart from each other.
+    /// Periods in which events were lost, in order and without overlap.
     gaps: Arc<[Range<i64>]>,
-    /// Number of events that were lost in them.
+    /// Number of events that were lost in these periods.
     lost_in_gaps: u64,
-    /// By wait; the cause if its parts are unknown.
+    /// The parts of each wait, or the cause for which they are unknown.
     splits: Vec<Result<WaitSplit, UnknownCause>>,
     explained: BTreeMap<usize, Vec<WaitRequest>>,
 }
 
-/// A wait, as recorded.
+/// A wait as recorded, with the threads that write for its file system.
 #[derive(Clone, Debug)]
 struct RecordedWait {
     time: Range<i64>,
@@ -75,7 +74,7 @@ struct ActiveWait {
     is_abandoned: bool,
 }
 
-/// A request with our indices of its names.
+/// A request with the profile's indices of its process and device names.
 #[derive(Clone, Copy, Debug)]
 struct NamedRequest {
     request: Request,
@@ -87,13 +86,13 @@ struct NamedRequest {
 #[derive(Clone, Copy, Debug)]
 struct WaitRequest {
     named: NamedRequest,
-    /// `None` for a request of another process.
+    /// The part of the wait to which the request belongs; `None` for a request of another process.
     part: Option<WaitPart>,
     overlap: OverlappingRequest,
 }
 
 impl FsyncProfile {
-    /// For the waits of a recording.
+    /// Creates a profile of the waits of a recording.
     pub fn new(activity: RecordedActivity) -> Self {
         let commits: Vec<_> = activity
             .journals
@@ -185,7 +184,7 @@ impl FsyncProfile {
         }
     }
 
-    /// Begins the waits that start up to this time.
+    /// Begins the waits that start at or before `time`.
     fn begin_until(&mut self, time: i64) {
         while let Some(wait) = self.waits.get(self.next)
             && wait.time.start <= time
@@ -199,7 +198,7 @@ impl FsyncProfile {
         }
     }
 
-    /// Divides the waits that ended before any request of this arrival or later.
+    /// Divides the waits that end at or before `time`, the arrival of the next request.
     fn end_until(&mut self, time: i64) {
         let mut place = 0;
         while let Some(active) = self.active.get(place) {
@@ -219,7 +218,7 @@ impl FsyncProfile {
             self.splits[active.index] = Err(UnknownCause::Memory);
             return;
         }
-        // Commits of a journal follow each other, so that those of the wait are next to each other.
+        // Commits of a journal do not overlap, so those during the wait are consecutive in the list.
         let commits = &self.commits[known.file_system];
         let from = commits.partition_point(|commit| commit.end <= known.time.start);
         let to = commits.partition_point(|commit| commit.start < known.time.end);
@@ -230,7 +229,7 @@ impl FsyncProfile {
                 otherwise.push(stretch);
             }
         });
-        // The end of a request may have been lost, so that it seems to end with a later one.
+        // If the completion of a request was lost, the completion of a later request is taken for it.
         let of_wait = |piece: &&OverlappingRequest| step_in(&known.time, piece, last_commit).part().is_some();
         let is_lost = self.is_in_gap(&known.time)
             || active.overlapping.iter().filter(of_wait).any(|piece| self.is_in_gap(&(piece.arrival..piece.complete)));
@@ -249,20 +248,20 @@ impl FsyncProfile {
         }
     }
 
-    /// Whether events were lost in this time.
+    /// Whether events were lost during `time`.
     fn is_in_gap(&self, time: &Range<i64>) -> bool {
         let next = self.gaps.partition_point(|gap| gap.end < time.start);
         self.gaps.get(next).is_some_and(|gap| gap.start <= time.end)
     }
 
-    /// Divides all waits of which some are still in progress at the end of the requests.
+    /// Begins and divides all remaining waits, after the last request.
     fn end(&mut self) {
         self.begin_until(i64::MAX);
         self.end_until(i64::MAX);
     }
 }
 
-/// Sorts stretches of time, and joins those that overlap.
+/// Sorts periods of time, and joins those that overlap.
 fn joined(stretches: impl Iterator<Item = Range<i64>>) -> Arc<[Range<i64>]> {
     let mut sorted: Vec<_> = stretches.collect();
     sorted.sort_by_key(|stretch| stretch.start);
@@ -277,7 +276,7 @@ fn joined(stretches: impl Iterator<Item = Range<i64>>) -> Arc<[Range<i64>]> {
 }
 
 impl ActiveWait {
-    /// Adds a request, if it ran during the wait. Returns the number of requests that are held in addition.
+    /// Adds a request if it ran during the wait. Returns the number of requests stored: 0 or 1.
     fn add(&mut self, wait: &RecordedWait, seen: &NamedRequest, has_room: bool) -> usize {
         let owner = match seen.request.pid {
             Some(pid) if wait.pid == pid => RequestOwner::Own,
@@ -300,12 +299,12 @@ impl ActiveWait {
     }
 }
 
-/// Maximum number of waits.
+/// Maximum number of waits in the figure.
 const MOST: usize = 256;
 
 /// The longest recorded waits, in order of their starts, with times relative to the first arrival.
 ///
-/// Empty if clock jumps were removed: the requests are shifted then, but the recorded waits are not.
+/// Empty if clock jumps were removed, because this shifts the requests but not the recorded waits.
 pub(crate) fn stall_rows(header: &TraceHeader, ledger: &Ledger, origin: Nanos) -> Vec<FsyncStallRow> {
     if ledger.mended_jumps > 0 {
         return Vec::new();

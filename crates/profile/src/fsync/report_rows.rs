@@ -1,4 +1,4 @@
-//! The report on waits for durability.
+//! Builds the report on waits for durability.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,23 +14,23 @@ use crate::report::{
     WaitRequestRow,
 };
 
-/// Number of waits in the chart.
+/// Number of the longest waits in the chart.
 const CHARTED: usize = 24;
-/// Maximum number of requests of an explained wait.
+/// Maximum number of requests in the report of an explained wait.
 const REQUESTS: usize = 100;
 /// The flags of a request that show why a process waits for it.
 const SHOWN_FLAGS: [RequestFlags; 5] =
     [RequestFlags::SYNC, RequestFlags::FUA, RequestFlags::PREFLUSH, RequestFlags::META, RequestFlags::JOURNAL];
 
 impl FsyncProfile {
-    /// The report on all batches so far. `origin` is the first arrival of the trace.
+    /// Reports on all batches added so far. `origin` is the first arrival of the trace.
     pub fn report(&self, header: &TraceHeader, ledger: &Ledger, origin: Nanos) -> FsyncReport {
         let mut ended = self.clone();
         ended.end();
         ended.report_of_ended(header, ledger, origin)
     }
 
-    /// Parts of the longest waits, for a chart.
+    /// The parts of the longest waits, for a chart.
     pub fn part_rows(&self, header: &TraceHeader, ledger: &Ledger, origin: Nanos) -> Vec<FsyncPartRow> {
         let mut ended = self.clone();
         ended.end();
@@ -53,14 +53,14 @@ impl FsyncProfile {
         (1..).zip(ended.by_length()).take(CHARTED).flat_map(row).collect()
     }
 
-    /// The waits, the longest first.
+    /// Indices of the waits, the longest first.
     fn by_length(&self) -> Vec<usize> {
         let mut order: Vec<_> = (0..self.activity.waits.len()).collect();
         order.sort_by_key(|index| (Reverse(self.activity.waits[*index].time), *index));
         order
     }
 
-    /// The cause for which the parts of every wait are unknown.
+    /// The cause for which the parts of all waits are unknown; `None` if they are known.
     fn cause(&self, header: &TraceHeader, ledger: &Ledger) -> Option<UnknownCause> {
         let left_out = ledger.filtered + ledger.filtered_before + ledger.dropped_reissues;
         [
@@ -126,13 +126,13 @@ impl FsyncProfile {
         }
     }
 
-    /// Devices with ext4 whose journals are like this.
+    /// Names of the ext4 devices whose journal threads fulfil a condition.
     fn journals(&self, is_so: impl Fn(&FsWriterThreads) -> bool) -> Vec<String> {
         let ext4 = self.activity.writers.iter().filter(|writers| writers.file_system == "ext4");
         ext4.filter(|writers| is_so(writers)).map(|writers| writers.device.clone()).collect()
     }
 
-    /// The calls of a process; `stored` are those that are stored, which are its longest.
+    /// The row of a process. `stored` has the indices of its stored waits, which are its longest.
     fn row(&self, counts: &SyncCounts, stored: &[usize], split: impl Fn(usize) -> Option<WaitSplit>) -> FsyncRow {
         let waits = &self.activity.waits;
         let mut lengths: Vec<_> = stored.iter().map(|index| waits[*index].time.0).collect();
@@ -175,7 +175,7 @@ impl FsyncProfile {
             _ => Vec::new(),
         };
         let all = requests.len();
-        // Those of the wait come first, then those that ran longest.
+        // Requests of the wait have priority, then those that ran longest.
         requests.sort_by_key(|it| (it.part.is_none(), Reverse(it.overlap.complete - it.overlap.arrival)));
         requests.truncate(REQUESTS);
         requests.sort_by_key(|it| (it.overlap.arrival, it.overlap.complete));
@@ -213,7 +213,7 @@ impl FsyncProfile {
     }
 }
 
-/// The sums of parts; without any, they are unknown.
+/// Sums the parts of several waits; all sums are unknown if there are no waits.
 fn sum(splits: &[WaitSplit]) -> FsyncParts {
     if splits.is_empty() {
         return FsyncParts::default();
@@ -237,7 +237,7 @@ fn seconds(time: i64) -> f64 {
     time as f64 / 1e9
 }
 
-/// The parts of a wait, in the order of charts.
+/// The parts into which a wait is divided, in the order of charts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitPart {
     Data,
@@ -261,18 +261,18 @@ impl WaitPart {
     }
 }
 
-/// Whose request it is.
+/// The task that issued a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestOwner {
-    /// Of the task that waits.
+    /// The waiting task itself.
     Own,
-    /// Of a thread that writes for the file system.
+    /// A thread that writes for the file system.
     Writer,
     Other,
 }
 
-/// The step of a wait to which a request belongs. At each moment the time counts for the first step that is in progress: a task
-/// waits for its own requests before it waits for a commit.
+/// The step of a wait to which a request belongs. If several steps are in progress, the time counts for the first of them: a task waits for
+/// its own requests before it waits for a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WaitStep {
     OwnData,
@@ -280,7 +280,7 @@ pub(super) enum WaitStep {
     OwnFlush,
     WriterCommit,
     WriterFlush,
-    /// It is not of the wait.
+    /// The request does not belong to the wait.
     None,
 }
 
@@ -291,7 +291,7 @@ impl WaitStep {
         let is_flush = request.op == Op::Flush || is_durable(request);
         match owner {
             RequestOwner::Own if is_flush => Self::OwnFlush,
-            // The metadata of f2fs, if the task writes the checkpoint itself.
+            // Metadata of f2fs, if the task writes the checkpoint itself.
             RequestOwner::Own if request.op == Op::Write && request.flags.contains(RequestFlags::META) => Self::OwnCommit,
             RequestOwner::Own => Self::OwnData,
             RequestOwner::Writer if is_flush => Self::WriterFlush,
@@ -318,21 +318,21 @@ fn is_durable(request: &Request) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OverlappingRequest {
     pub arrival: i64,
-    /// When the device got it; its arrival if this was not recorded.
+    /// Time at which the device received the request; its arrival if this was not recorded.
     pub issue: i64,
     pub complete: i64,
     pub step: WaitStep,
-    /// Index of the device's name.
+    /// Index of the device's name in the profile.
     pub device: u32,
     /// Whether `issue` was recorded.
     pub is_issued: bool,
 }
 
 impl OverlappingRequest {
-    /// `None` if it has no completion.
+    /// Returns `None` if the request has no completion.
     pub fn new(request: &Request, owner: RequestOwner, device: u32) -> Option<Self> {
         let complete = request.complete?.0;
-        // The issue of a durable write is that of its data, after its preflush.
+        // For a durable write this is the issue of its data, after its preflush.
         let durable = request.op == Op::Flush || is_durable(request);
         let issue = if durable { request.start.or(request.issue) } else { request.issue.or(request.start) };
         let arrival = request.arrival.0;
@@ -347,30 +347,30 @@ impl OverlappingRequest {
     }
 }
 
-/// The parts of a wait in ns, by [`WaitPart`].
+/// Length of each part of a wait in ns, indexed by [`WaitPart`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WaitSplit {
     pub parts: [i64; WaitPart::ALL.len()],
-    /// Time of data, commit and flush in which the device had requests of others, too.
+    /// Time in data, commit and flush during which the device also had requests of other processes, ns.
     pub shared: i64,
-    /// Whether queueing of all requests of the wait was recorded.
+    /// Whether the issue of all requests of the wait was recorded, so that their queueing time is known.
     pub knows_queue: bool,
 }
 
-/// Changes of counts at a moment.
+/// A count that changes at a moment of a wait.
 #[derive(Clone, Copy, Debug)]
 enum ActivityChange {
-    /// Requests of a step that wait at the host.
+    /// Requests of a step that are queued in the host.
     Queued(WaitStep),
-    /// Requests of a step at the device.
+    /// Requests of a step that the device processes.
     At(WaitStep),
-    /// Requests of others at the device.
+    /// Requests of other processes that the device processes.
     Others,
     /// Commits in progress.
     Commits,
 }
 
-/// Counts of requests of one device.
+/// Numbers of requests of one device, by step.
 #[derive(Clone, Copy, Debug, Default)]
 struct InFlightCounters {
     queued: [i32; STEPS],
@@ -378,15 +378,15 @@ struct InFlightCounters {
     others: i32,
 }
 
-/// The last moment of the wait at which a commit ended: the wait was for what the writers did until then, but not for their
-/// next commit. `None` if no commit ended in the wait.
+/// The time at which the last commit during the wait ended. The task waited for what the writers did until then, but not for their next
+/// commit. `None` if no commit ended during the wait.
 fn last_commit(wait: &Range<i64>, pieces: &[OverlappingRequest], commits: &[Range<i64>]) -> Option<i64> {
     let of_writers = pieces.iter().filter(|piece| piece.step == WaitStep::WriterFlush).map(|piece| piece.complete);
     let ends = of_writers.chain(commits.iter().map(|commit| commit.end));
     ends.filter(|end| (wait.start + 1..=wait.end).contains(end)).max()
 }
 
-/// The step of a piece in this wait: only what ended in it can have been waited for.
+/// The step of a request in this wait. The task can only have waited for requests that completed during the wait.
 pub(super) fn step_in(wait: &Range<i64>, piece: &OverlappingRequest, last_commit: Option<i64>) -> WaitStep {
     let until = match piece.step {
         WaitStep::WriterCommit | WaitStep::WriterFlush => last_commit,
@@ -395,7 +395,8 @@ pub(super) fn step_in(wait: &Range<i64>, piece: &OverlappingRequest, last_commit
     if until.is_some_and(|until| piece.complete <= until) { piece.step } else { WaitStep::None }
 }
 
-/// Divides a wait. `commits` are those of its file system, `each` is called with each stretch of time and its part.
+/// Divides a wait into parts. `commits` are those of its file system; `each` is called with each period of the wait and its part. Also
+/// returns the result of [`last_commit`].
 pub(super) fn split(
     wait: &Range<i64>, pieces: &[OverlappingRequest], commits: &[Range<i64>], mut each: impl FnMut(Range<i64>, WaitPart),
 ) -> (WaitSplit, Option<i64>) {
@@ -407,7 +408,7 @@ pub(super) fn split(
             changes.extend([(from, 1, device, change), (to, -1, device, change)]);
         }
     };
-    let mut found = WaitSplit { knows_queue: true, ..WaitSplit::default() };
+    let mut divided = WaitSplit { knows_queue: true, ..WaitSplit::default() };
     let mut devices = 0;
     for piece in pieces {
         devices = devices.max(piece.device as usize + 1);
@@ -415,7 +416,7 @@ pub(super) fn split(
             WaitStep::None if matches!(piece.step, WaitStep::OwnData | WaitStep::OwnCommit | WaitStep::OwnFlush) => {}
             WaitStep::None => during(piece.issue, piece.complete, piece.device, ActivityChange::Others),
             step => {
-                found.knows_queue &= piece.is_issued;
+                divided.knows_queue &= piece.is_issued;
                 during(piece.arrival, piece.issue, piece.device, ActivityChange::Queued(step));
                 during(piece.issue, piece.complete, piece.device, ActivityChange::At(step));
             }
@@ -430,8 +431,8 @@ pub(super) fn split(
     let mut until = |to: i64, counts: &[InFlightCounters], committing: bool| {
         if from < to {
             let (part, is_shared) = part_now(counts, committing);
-            found.parts[part as usize] += to - from;
-            found.shared += if is_shared { to - from } else { 0 };
+            divided.parts[part as usize] += to - from;
+            divided.shared += if is_shared { to - from } else { 0 };
             each(from..to, part);
             from = to;
         }
@@ -448,10 +449,10 @@ pub(super) fn split(
         }
     }
     until(wait.end, &counts, false);
-    (found, last)
+    (divided, last)
 }
 
-/// The part of a moment with these counts of each device, and whether the device also works for others.
+/// The part to which a moment belongs, by the request counts of each device, and whether that device also works for other processes.
 fn part_now(counts: &[InFlightCounters], committing: bool) -> (WaitPart, bool) {
     const ALL: [WaitStep; STEPS] =
         [WaitStep::OwnData, WaitStep::OwnCommit, WaitStep::OwnFlush, WaitStep::WriterCommit, WaitStep::WriterFlush];

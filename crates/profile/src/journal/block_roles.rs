@@ -1,4 +1,4 @@
-//! Writes by the roles of their blocks, and transactions: the journal blocks that each commit makes durable.
+//! Counts writes by the roles of their blocks, and the journal blocks of each transaction.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -23,7 +23,7 @@ pub(super) struct RoleCounters {
     by_role: [RoleCounter; ROLES],
     /// Number of requests with a block of each of [`KINDS`].
     requests_of_kind: [u64; KINDS.len()],
-    /// Logged blocks by the number of their changed sectors.
+    /// Number of logged blocks by their number of changed sectors.
     changed: [u64; MOST_SECTORS + 1],
     logged: CopyComparison,
     home: CopyComparison,
@@ -36,7 +36,7 @@ struct RoleCounter {
     sectors: u64,
 }
 
-/// Blocks compared with their last logged copies.
+/// Counts of blocks that are compared with their last logged copies.
 #[derive(Clone, Copy, Debug, Default)]
 struct CopyComparison {
     blocks: u64,
@@ -58,7 +58,7 @@ impl Default for RoleCounters {
 }
 
 impl RoleCounters {
-    /// Adds the notes of a write.
+    /// Adds the block notes of a write.
     pub fn add(&mut self, notes: &[BlockNote]) {
         let mut held = [false; ROLES];
         let mut kinds = [false; KINDS.len()];
@@ -92,7 +92,7 @@ impl RoleCounters {
         self.home.merge(&other.home);
     }
 
-    /// Number of blocks of a role other than [`BlockRole::Data`].
+    /// Number of blocks of a role. It is not counted for [`BlockRole::Data`].
     pub fn blocks(&self, role: BlockRole) -> u64 {
         self.by_role[role as usize].runs
     }
@@ -188,8 +188,8 @@ fn kind(role: BlockRole) -> usize {
     }
 }
 
-/// Maximum number of transactions without a commit block; a journal has one at a time. If there are more, the first by device and number is
-/// given up.
+/// Maximum number of transactions in progress that are stored. A journal has one at a time; if there are more, the first by device and
+/// number counts as not committed.
 const OPEN: usize = 256;
 
 /// Transactions in progress, and the sizes of the committed ones.
@@ -197,12 +197,12 @@ const OPEN: usize = 256;
 pub(super) struct TransactionCounters {
     /// Transactions in progress, by device and number.
     open: BTreeMap<(u32, Option<u32>), TransactionBlocks>,
-    /// The first commit of each device: some of its blocks may be in the previous piece of a recording.
+    /// The first commit of each device. Some of its blocks may be in the previous piece of a recording.
     first: BTreeMap<u32, (Option<u32>, TransactionBlocks)>,
     /// The sizes of the other commits.
     committed: CommitSizes,
     count: u64,
-    /// Number of logged blocks of transactions that were given up.
+    /// Number of logged blocks of transactions in progress that were removed from `open`.
     abandoned: u64,
 }
 
@@ -273,7 +273,7 @@ impl TransactionCounters {
             self.commit(space, transaction, blocks);
         }
         if join == MergeRelation::Separate {
-            // None of their commit blocks belongs to our transactions.
+            // The commit blocks in the other recording do not belong to these transactions.
             self.abandoned += std::mem::take(&mut self.open).values().map(|blocks| blocks.logged).sum::<u64>();
         }
         for ((space, transaction), theirs) in other.open {

@@ -18,7 +18,7 @@ use write_signs::{SignCounters, SyncWriteCounters};
 /// Sectors per KB.
 const SECTORS_PER_KB: f64 = 2.0;
 
-/// The cost of journaling in a trace, in one pass over its batches in order of arrival. Memory does not grow with the trace.
+/// Measures the cost of journaling in a trace, in one pass over its batches in order of arrival. Memory does not grow with the trace.
 #[derive(Clone, Debug, Default)]
 pub struct JournalProfile {
     devices: NameMap,
@@ -34,13 +34,13 @@ impl JournalProfile {
         }
     }
 
-    /// The report on all batches so far. `header` is the trace's header after the end of reading.
+    /// Reports on all batches added so far. `header` is the trace's header after reading has ended.
     pub fn finish(&self, header: &TraceHeader) -> JournalReport {
         self.cost.report(header)
     }
 }
 
-/// The same with numbers instead of names for devices.
+/// The counters of a [`JournalProfile`], in which devices have numbers instead of names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JournalCost {
     first: Option<Nanos>,
@@ -96,7 +96,7 @@ impl JournalCost {
         self.over_time.merge(other.over_time, join == MergeRelation::Separate);
     }
 
-    /// The report; `None` if no request has block notes.
+    /// Reports on a trace with block notes; `None` if no request has one.
     pub fn report_of_notes(&self, header: &TraceHeader) -> Option<JournalReport> {
         (self.noted > 0).then(|| self.report(header))
     }
@@ -158,7 +158,7 @@ fn per_s(count: u64, duration_s: f64) -> Option<f64> {
     (duration_s > 0.0).then(|| count as f64 / duration_s)
 }
 
-/// Commits that were not counted by commit blocks.
+/// The summary of commits that were not counted by their commit blocks; `by` is how they were counted.
 fn counted(by: &'static str, commits: u64, duration_s: f64) -> CommitSummary {
     CommitSummary {
         counted_by: by,

@@ -1,4 +1,4 @@
-//! Commits, journal writes and flushes over time, and by the rate of commits.
+//! Commits, journal writes and flushes over time, and combined by the rate of commits.
 
 use emmclab_timeline::{BinContent, CoarseningBins};
 use emmclab_trace::{BlockNote, BlockRole, Nanos, Op, Request, RequestFlags};
@@ -6,11 +6,11 @@ use emmclab_trace::{BlockNote, BlockRole, Nanos, Op, Request, RequestFlags};
 use super::SECTORS_PER_KB;
 use crate::report::{CommitRateRow, JournalTimeRow};
 
-/// Maximum number of bins; when it is reached, neighbouring bins are merged into bins of double width.
+/// Maximum number of bins; if there were more, pairs of neighbouring bins are merged.
 const BINS: usize = 256;
-/// Minimum width of a bin: rates of commits are computed over at least a second.
+/// Minimum width of a bin: the rate of commits is computed over at least a second.
 const NARROWEST: Nanos = Nanos(1_000_000_000);
-/// Upper edges of the classes of rates, in commits per second; a further class is above the last edge.
+/// Upper edges of the classes of rates, in commits per second; another class is above the last edge.
 const RATES: [f64; 8] = [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 
 #[derive(Clone, Debug)]
@@ -22,10 +22,10 @@ pub(super) struct JournalTimeBin {
     written: u64,
     flushes: u64,
     durable: u64,
-    /// Commits, by block notes.
+    /// Number of commit blocks in the block notes.
     commits: u64,
     journal: u64,
-    /// Sectors written by the journal's thread, by its flag.
+    /// Sectors written by the journal's thread, recognised by the `journal` flag.
     flagged: u64,
     flagged_durable: u64,
     durable_sectors: u64,
@@ -86,8 +86,8 @@ impl JournalOverTime {
         self.0.merge(other.0, aligned);
     }
 
-    /// Rows for bins with a write or flush. If roles are unknown, commits are writes with FUA or preflush; only those of the journal's
-    /// thread, if these are marked.
+    /// Rows for bins with a write or flush. If roles are unknown, writes with FUA or preflush are counted as commits; only those of the
+    /// journal's thread, if its writes have the `journal` flag.
     pub fn rows(&self, origin: Nanos, by_roles: bool, by_flag: bool) -> Vec<JournalTimeRow> {
         let used = self.0.iter(origin).filter(|(_, _, bin)| bin.written + bin.flushes > 0);
         used.map(|(time_s, width_s, bin)| {
@@ -100,7 +100,7 @@ impl JournalOverTime {
                 time_s,
                 width_s,
                 commits,
-                // The first bin may be shorter, because the trace begins in it; a time below `NARROWEST` is too short for a rate.
+                // The first bin may be shorter, because the trace begins in it; for a rate it counts as at least `NARROWEST`.
                 commits_per_s: commits as f64 / width_s.max(NARROWEST.as_secs_f64()),
                 flushes: bin.flushes,
                 fua_or_preflush_writes: bin.durable,
@@ -113,7 +113,7 @@ impl JournalOverTime {
     }
 }
 
-/// Sums of the bins by class of their rate of commits, for the classes that occur.
+/// Combines the bins whose rates of commits are in the same class; classes without a bin are omitted.
 pub(super) fn by_rate(rows: &[JournalTimeRow]) -> Vec<CommitRateRow> {
     let class = |row: &&JournalTimeRow| RATES.iter().position(|edge| row.commits_per_s <= *edge).unwrap_or(RATES.len());
     (0..=RATES.len())

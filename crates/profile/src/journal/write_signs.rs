@@ -1,8 +1,8 @@
 //! Recognises writes of the journal by flags and addresses, if the roles of blocks are not recorded.
 //!
-//! There are five classes of writes, called signs. A write of the journal's thread has the flag `journal`. Of the others, a write
-//! with the flag fua or preflush may be a commit block; writes that end where it begins may be the descriptors and logged blocks
-//! of that commit, which precede it; a write with the flag meta is metadata at its home location.
+//! There are five classes of writes, called signs. A write of the journal's thread has the flag `journal`. Another write with the flag fua
+//! or preflush may be a commit block. Writes that end where such a write begins may be the descriptors and logged blocks of that commit. A
+//! write with the flag meta is metadata at its home location.
 
 use std::collections::VecDeque;
 
@@ -13,10 +13,10 @@ use crate::bins::{HdrDistribution, pct};
 use crate::elapsed;
 use crate::report::{CommitSummary, SignRow, SyncWriteRow, SyncWriteSummary};
 
-/// Number of recent writes that are kept, because a commit block may follow them.
+/// Number of recent writes that are stored, because a commit block may follow them.
 const RECENT: usize = 64;
 
-/// A class of writes, and its meaning.
+/// The name and the meaning of each class of writes.
 const SIGNS: [(&str, &str); 5] = [
     ("journal", "written by the thread of the journal"),
     ("fua or preflush", "a commit block, or another write that has to be durable"),
@@ -34,7 +34,7 @@ const NONE: usize = 4;
 #[derive(Clone, Debug, Default)]
 pub(super) struct SignCounters {
     by_sign: [SignCounter; SIGNS.len()],
-    /// Writes of the journal's thread with the flag fua or preflush.
+    /// Number of writes of the journal's thread with the flag fua or preflush.
     journal_durable: u64,
     recent: VecDeque<RecentWrite>,
 }
@@ -45,7 +45,7 @@ struct SignCounter {
     sectors: u64,
 }
 
-/// A recent write that a commit block may follow.
+/// A recent write, which a commit block may follow.
 #[derive(Clone, Copy, Debug)]
 struct RecentWrite {
     space: u32,
@@ -104,12 +104,12 @@ impl SignCounters {
         self.recent.clone_from(&other.recent);
     }
 
-    /// Whether any write has the flag of the journal's thread.
+    /// Whether any write has the `journal` flag.
     pub fn has_journal(&self) -> bool {
         self.by_sign[JOURNAL].requests > 0
     }
 
-    /// Sectors written to the journal by their flag, otherwise by their addresses; `None` if neither shows a journal.
+    /// Sectors written to the journal, recognised by flag if `by_flag`, otherwise by address; `None` if no write is recognised.
     pub fn journal_sectors(&self, by_flag: bool) -> Option<u64> {
         if by_flag {
             return Some(self.by_sign[JOURNAL].sectors);
@@ -118,7 +118,7 @@ impl SignCounters {
         (sectors > 0).then_some(sectors)
     }
 
-    /// Number of commits: as counted by the recording, otherwise the writes with fua or preflush.
+    /// Number of commits: those that the recording counted, otherwise the writes with fua or preflush.
     pub fn commits(&self, activity: &RecordedActivity, by_flag: bool, duration_s: f64) -> Option<CommitSummary> {
         let commits: u64 = activity.journals.iter().map(|journal| journal.commits).sum();
         if commits > 0 {
@@ -128,7 +128,7 @@ impl SignCounters {
         (durable > 0).then(|| counted("writes with fua or preflush", durable, duration_s))
     }
 
-    /// The classes that occur; shares are of all written sectors.
+    /// Rows of the classes that occur; percentages are of all `written` sectors.
     pub fn rows(&self, written: u64) -> Vec<SignRow> {
         let used = SIGNS.into_iter().zip(&self.by_sign).filter(|(_, count)| count.requests > 0);
         used.map(|((sign, about), count)| SignRow {
@@ -144,7 +144,7 @@ impl SignCounters {
 
 const NS_PER_MS: f64 = 1e6;
 
-/// Kinds of synchronous writes. Those of the last kind are only waited for.
+/// Kinds of synchronous writes. The last kind has only the flag sync.
 const KINDS: [&str; 5] = ["flush", "preflush", "fua", "preflush and fua", "other synchronous write"];
 const OTHER: usize = KINDS.len() - 1;
 
@@ -155,7 +155,7 @@ pub(super) struct SyncWriteCounters([SyncWriteTimes; KINDS.len()]);
 #[derive(Clone, Debug, Default)]
 struct SyncWriteTimes {
     requests: u64,
-    /// Service times, of requests that have one.
+    /// Service times of the requests that have one.
     service: HdrDistribution,
 }
 
@@ -197,7 +197,7 @@ impl SyncWriteCounters {
         }
     }
 
-    /// Rows for the kinds that occur, with their number per commit.
+    /// Rows of the kinds that occur, with their number per commit.
     pub fn rows(&self, commits: Option<u64>) -> Vec<SyncWriteRow> {
         let all = self.time_ns();
         let used = KINDS.into_iter().zip(&self.0).filter(|(_, kind)| kind.requests > 0);

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::FsyncPartRow;
 
-/// The rows of each figure, in the order of drawing.
+/// The rows of each figure, in the order in which the figures are drawn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FigureRows {
     /// Figure 3 (section III-A): the device's rate by request size.
@@ -44,11 +44,11 @@ pub struct FigureRows {
     pub idle_gaps: Vec<IdleGapRow>,
     /// Delay of requests by the length of the idle gap before them.
     pub wake_up: Vec<WakeUpRow>,
-    /// Percentage of requests that are issued again, by the idle time before them.
+    /// Percentage of requests that are issued again, by the idle time before the first issue.
     pub reissue_by_idle: Vec<ReissueRow>,
     /// Waits for durability during the recording; at most the 256 longest.
     pub sync_stalls: Vec<FsyncStallRow>,
-    /// The parts of the longest of these waits, if requested.
+    /// The parts of the longest of these waits; empty unless requested.
     pub fsync_parts: Vec<FsyncPartRow>,
     /// I/O by process.
     pub process_share: Vec<ProcessRow>,
@@ -58,8 +58,8 @@ pub struct FigureRows {
     pub flags: Vec<FlagRow>,
 }
 
-/// Figure 3: rate by request size, computed from service times. The published axis doubles from 4 KB to 16 MB. It is our assumption that
-/// each point stands for the whole range below it, so the rate of exactly that size is also reported. 1 MB is 1,024 KB.
+/// Figure 3: data rate by request size, computed from service times. The published axis doubles from 4 KB to 16 MB. We assume that each
+/// point represents the whole range below it; the rate of exactly that size is also reported. 1 MB is 1,024 KB.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ThroughputRow {
     /// `read` or `write`.
@@ -80,7 +80,7 @@ pub struct ThroughputRow {
     pub exact_mean_mb_per_s: Option<f64>,
 }
 
-/// Figure 4. The paper mentions "at most 4 KB" and 16 and 64 KB as edges; it is our assumption that the ranges double up to 1 MB.
+/// Figure 4: distribution of request sizes. The paper mentions the edges 4, 16 and 64 KB; we assume that the ranges double up to 1 MB.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RequestSizeRow {
     /// `read`, `write` or `all`.
@@ -97,7 +97,7 @@ pub struct RequestSizeRow {
     pub pct: f64,
 }
 
-/// Figure 5. The paper mentions 2, 4, 8, 16 and 128 ms as edges; it is our assumption that they double from 1 ms.
+/// Figure 5: distribution of response times. The paper mentions the edges 2, 4, 8, 16 and 128 ms; we assume that they double from 1 ms.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LatencyRow {
     /// `read`, `write` or `all`.
@@ -133,7 +133,8 @@ pub struct ResponseBySizeRow {
     pub p90_ms: f64,
 }
 
-/// Figure 6. The paper mentions 1, 4 and 16 ms as edges; it is our assumption that they double from 1 ms to 1,024 ms.
+/// Figure 6: distribution of inter-arrival times. The paper mentions the edges 1, 4 and 16 ms; we assume that they double from 1 ms to
+/// 1,024 ms.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct InterArrivalRow {
     /// Label of the range.
@@ -159,7 +160,7 @@ pub struct WorkingSetRow {
     pub written_kb: u64,
 }
 
-/// Update intervals. A page write is the write of one request to one 4 KB page.
+/// Distribution of update intervals. A page write is the write of one request to one 4 KB page.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UpdateIntervalRow {
     /// Label of the range.
@@ -183,7 +184,7 @@ pub struct ReuseDistanceRow {
     pub bin: String,
     /// Distances of at least this many KB.
     pub low_kb: u64,
-    /// Distances below this many KB. An LRU cache of this size hits.
+    /// Distances below this many KB. An LRU cache of this size hits them.
     pub high_kb: Option<u64>,
     /// Page touches; estimated if pages are sampled.
     pub accesses: u64,
@@ -234,13 +235,13 @@ pub struct AlignmentRow {
     pub op: &'static str,
     /// Size of the flash page, KB (4, 8, 16).
     pub page_kb: u64,
-    /// Requests.
+    /// Number of reads or writes.
     pub requests: u64,
     /// Requests that start on a page boundary, percent.
     pub start_aligned_pct: f64,
     /// Requests whose size is a multiple of the page size, percent.
     pub size_aligned_pct: f64,
-    /// Requests with both, percent.
+    /// Requests whose start and size are both aligned, percent.
     pub aligned_pct: f64,
     /// Data as a percentage of the pages that the requests would occupy, each padded to pages at its end (section V-A).
     pub space_utilisation_pct: f64,
@@ -255,7 +256,7 @@ pub struct DepthRow {
     pub low_depth: u64,
     /// Largest number in the range.
     pub high_depth: Option<u64>,
-    /// Requests that arrive when this many are unfinished.
+    /// Requests that arrive while this many others are unfinished.
     pub requests: u64,
     /// Share of all requests, percent.
     pub pct: f64,
@@ -284,7 +285,7 @@ pub struct IoTimeRow {
     pub others: u64,
 }
 
-/// A cell of the picture of addresses over time; empty cells are omitted.
+/// A cell of the heatmap of addresses over time; empty cells are omitted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AddressTimeRow {
     /// Start of the cell, in seconds after the first arrival.
@@ -322,7 +323,7 @@ pub struct IdleGapRow {
     pub gc_blocks: u64,
 }
 
-/// The delay of requests by the idle gap before them: `issue - start` if known, else the service time.
+/// The delay of requests after idle gaps of one range: `issue - start` if known, otherwise the service time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WakeUpRow {
     /// Label of the range of gaps.
@@ -345,7 +346,7 @@ pub struct WakeUpRow {
 pub struct ProcessRow {
     /// Name of the process, or `(unknown)` or `(others)`.
     pub process: String,
-    /// The counts.
+    /// The counts of the process.
     #[serde(flatten)]
     pub share: ShareRow,
 }
@@ -378,7 +379,7 @@ pub struct ShareRow {
     pub data_pct: f64,
     /// Writes as a percentage of its reads and writes.
     pub write_requests_pct: Option<f64>,
-    /// Id of the process, if it is the same for all requests.
+    /// Id of the process, if all requests have the same.
     pub pid: Option<i32>,
     /// Mean response time, ms.
     pub response_mean_ms: Option<f64>,
@@ -390,7 +391,7 @@ pub struct ShareRow {
     pub response_p99_ms: Option<f64>,
     /// Longest response time, ms.
     pub response_max_ms: Option<f64>,
-    /// Requested percentiles.
+    /// Response times at the requested percentiles.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub percentiles: Vec<SharePercentile>,
 }
@@ -400,12 +401,12 @@ pub struct ShareRow {
 pub struct DeviceRow {
     /// Name of the device, or `(unknown)` or `(others)`.
     pub device: String,
-    /// The counts.
+    /// The counts of the device.
     #[serde(flatten)]
     pub share: ShareRow,
 }
 
-/// Re-issues of requests after an idle time.
+/// Re-issues of requests after idle times of one range.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReissueRow {
     /// Label of the range of idle times.
@@ -425,9 +426,9 @@ pub struct ReissueRow {
 /// One wait of a process until a file is durable (`fsync`, `fdatasync`, `msync`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FsyncStallRow {
-    /// Its process.
+    /// Name of the process.
     pub process: String,
-    /// The kind of file system.
+    /// The kind of file system, such as `ext4`.
     pub file_system: String,
     /// Start of the call, in seconds after the first arrival; negative if it began before.
     pub start_s: f64,

@@ -1,24 +1,24 @@
-//! Rows on where the time of waits for durability goes. Parts are those of `docs/concepts/fsync.md`.
+//! Rows of the report that divides waits for durability into parts. `docs/concepts/fsync.md` defines the parts.
 
 use serde::Serialize;
 
-/// Where processes wait for durability (`fsync`, `fdatasync`, `msync`).
+/// The report on waits for durability (`fsync`, `fdatasync`, `msync`), by process and by part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FsyncReport {
-    /// Calls that ended in the recording.
+    /// Calls that ended during the recording.
     pub calls: u64,
-    /// The calls of which start and length are stored: all, or the longest.
+    /// Number of calls whose start and length are stored: all calls, or the longest.
     pub stored: u64,
-    /// The calls whose parts are known.
+    /// Number of stored calls whose parts are known.
     pub split: u64,
-    /// Why parts are unknown, with the number of calls.
+    /// Number of calls by the cause for which their parts are unknown.
     pub unknown: Vec<UnknownCauseRow>,
-    /// Devices with ext4 of whose journal the thread is unknown: its commits are not explained.
+    /// Names of ext4 devices whose journal thread is unknown: the commits of these journals are not explained.
     pub journals_without_thread: Vec<String>,
-    /// Devices with ext4 of whose commits no start and end were recorded: the time in which the thread of the journal runs
-    /// without a request is not explained.
+    /// Names of ext4 devices for whose commits no start and end were recorded. The time in which the journal thread runs without a request
+    /// is not explained.
     pub journals_without_times: Vec<String>,
-    /// Requests of which only the issue was recorded: the task that issued them may not be the one that submitted them.
+    /// Number of requests of which only the issue was recorded: the task that issued them may not be the one that submitted them.
     pub unqueued: u64,
     /// Calls by process and file system, the longest total first.
     pub by_process: Vec<FsyncRow>,
@@ -28,42 +28,42 @@ pub struct FsyncReport {
     pub unfinished: Vec<UnfinishedWaitRow>,
 }
 
-/// The parts of a wait, or of many; `None` where they are unknown.
+/// The parts of a wait, or the sums over many waits; `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FsyncParts {
     /// Requests of the process itself that are neither flushes nor durable on completion, ms.
     pub data_ms: Option<f64>,
-    /// The commit of the journal, or the checkpoint, without its flushes and durable writes, ms.
+    /// The commit of the journal, or the checkpoint, excluding flushes and durable writes, ms.
     pub commit_ms: Option<f64>,
     /// Flushes, and writes with preflush or FUA, ms.
     pub flush_ms: Option<f64>,
-    /// Waiting at the host while the device works for other processes, ms.
+    /// Time queued in the host while the device works for other processes, ms.
     pub queue_ms: Option<f64>,
-    /// The rest, ms.
+    /// Time that belongs to no other part, ms.
     pub unexplained_ms: Option<f64>,
-    /// Time of data, commit and flush in which the device had requests of other processes, too, ms. It is in those parts.
+    /// Time included in data, commit and flush during which the device also had requests of other processes, ms.
     pub shared_ms: Option<f64>,
 }
 
-/// Parts of calls as percentages of the sum of their lengths; `None` where they are unknown.
+/// Parts of calls as percentages of the total length of the calls; `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FsyncShares {
-    /// As [`FsyncParts::data_ms`].
+    /// [`FsyncParts::data_ms`] as a percentage.
     pub data_pct: Option<f64>,
-    /// As [`FsyncParts::commit_ms`].
+    /// [`FsyncParts::commit_ms`] as a percentage.
     pub commit_pct: Option<f64>,
-    /// As [`FsyncParts::flush_ms`].
+    /// [`FsyncParts::flush_ms`] as a percentage.
     pub flush_pct: Option<f64>,
-    /// As [`FsyncParts::queue_ms`].
+    /// [`FsyncParts::queue_ms`] as a percentage.
     pub queue_pct: Option<f64>,
-    /// As [`FsyncParts::unexplained_ms`].
+    /// [`FsyncParts::unexplained_ms`] as a percentage.
     pub unexplained_pct: Option<f64>,
-    /// As [`FsyncParts::shared_ms`].
+    /// [`FsyncParts::shared_ms`] as a percentage.
     pub shared_pct: Option<f64>,
 }
 
 impl FsyncParts {
-    /// The parts as percentages of a length in ms.
+    /// Converts the parts to percentages of a length in ms.
     pub(crate) fn shares(&self, length: f64) -> FsyncShares {
         let share = |part: Option<f64>| part.filter(|_| length > 0.0).map(|part| 100.0 * part / length);
         FsyncShares {
@@ -77,14 +77,14 @@ impl FsyncParts {
     }
 }
 
-/// The calls of a process on a kind of file system.
+/// The calls of one process on one kind of file system.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FsyncRow {
     /// Name of the process.
     pub process: String,
-    /// The kind of file system.
+    /// The kind of file system, such as `ext4`.
     pub file_system: String,
-    /// Calls that ended in the recording.
+    /// Calls that ended during the recording.
     pub calls: u64,
     /// Calls that returned an error.
     pub errors: u64,
@@ -92,25 +92,25 @@ pub struct FsyncRow {
     pub total_ms: f64,
     /// Mean length, ms.
     pub mean_ms: f64,
-    /// Median length, ms; `None` if the calls of that length are not stored.
+    /// Median length, ms; `None` if the median call is not among the stored ones.
     pub p50_ms: Option<f64>,
-    /// 99th percentile of the length, ms; as the median.
+    /// 99th percentile of the length, ms; `None` if that call is not among the stored ones.
     pub p99_ms: Option<f64>,
     /// The longest call, ms.
     pub max_ms: f64,
-    /// The calls whose parts are known.
+    /// Number of stored calls whose parts are known.
     pub split: u64,
-    /// Sum of the lengths of these calls, ms.
+    /// Total length of these calls, ms.
     pub split_ms: f64,
-    /// The sums of their parts.
+    /// The sums of the parts of these calls.
     #[serde(flatten)]
     pub parts: FsyncParts,
-    /// The shares of their parts.
+    /// The parts of these calls as percentages of `split_ms`.
     #[serde(flatten)]
     pub shares: FsyncShares,
 }
 
-/// A cause for which parts are unknown.
+/// A cause for which the parts of some calls are unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnknownCauseRow {
     /// The cause.
@@ -123,45 +123,45 @@ pub struct UnknownCauseRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownCause {
-    /// Events were lost, so that requests may be missing.
+    /// Events were lost, so requests may be missing.
     Lost,
-    /// Requests were left out on reading.
+    /// Requests were left out on reading (filters, dropped re-issues).
     LeftOut,
-    /// Clock jumps were removed: the requests have other times than the calls.
+    /// Clock jumps were removed, so the times of requests are shifted but those of the calls are not.
     Clock,
-    /// The clock has steps longer than a usual response.
+    /// The clock has steps that are longer than a usual response time.
     CoarseClock,
-    /// Requests have no completion.
+    /// Some requests have no completion.
     Completions,
-    /// More requests ran during the calls than are held in memory.
+    /// More requests ran during the calls than fit into the memory limit.
     Memory,
 }
 
-/// One of the longest calls.
+/// One of the longest calls, with its parts and requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExplainedWait {
     /// Name of the process.
     pub process: String,
     /// Id of the task.
     pub pid: i32,
-    /// The kind of file system.
+    /// The kind of file system, such as `ext4`.
     pub file_system: String,
-    /// The device that is mounted.
+    /// The device on which the file system is.
     pub device: String,
     /// Start of the call, in seconds after the first arrival; negative if it began before.
     pub start_s: f64,
     /// Length of the call, ms.
     pub wait_ms: f64,
-    /// Its parts.
+    /// The parts of the call.
     #[serde(flatten)]
     pub parts: FsyncParts,
-    /// Its requests, and those of other processes that ran while it waited for another cause, in order of arrival.
+    /// Requests of the call, and requests of other processes that ran while the call was queued or not explained; in order of arrival.
     pub requests: Vec<WaitRequestRow>,
-    /// Further requests of this kind, which are left out.
+    /// Number of further such requests, which the list omits.
     pub requests_left_out: u64,
 }
 
-/// A request during a call.
+/// A request that ran during a call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WaitRequestRow {
     /// Arrival, ms after the start of the call; negative if it arrived before.
@@ -172,15 +172,15 @@ pub struct WaitRequestRow {
     pub pid: Option<i32>,
     /// The device.
     pub device: String,
-    /// The operation and the flags, as `write sync fua`.
+    /// The operation and the flags, such as `write sync fua`.
     pub what: String,
-    /// `data`, `commit` or `flush`; `other` for a request that is not one of the call.
+    /// The part of the call, `data`, `commit` or `flush`; `other` if the request does not belong to the call.
     pub part: &'static str,
     /// First sector.
     pub sector: u64,
     /// Length in sectors.
     pub sectors: u32,
-    /// Time from arrival until the device got it, ms.
+    /// Time from arrival until the device received the request, ms; `None` if it was not recorded.
     pub queued_ms: Option<f64>,
     /// Time at the device, ms.
     pub service_ms: Option<f64>,
@@ -188,16 +188,16 @@ pub struct WaitRequestRow {
     pub end_ms: f64,
 }
 
-/// A call without a recorded end.
+/// A call that had not ended when the recording ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UnfinishedWaitRow {
     /// Name of the process.
     pub process: String,
     /// Id of the task.
     pub pid: i32,
-    /// The kind of file system.
+    /// The kind of file system, such as `ext4`.
     pub file_system: String,
-    /// The device that is mounted.
+    /// The device on which the file system is.
     pub device: String,
     /// Start of the call, in seconds after the first arrival.
     pub start_s: f64,
@@ -210,7 +210,7 @@ pub struct FsyncPartRow {
     pub rank: u64,
     /// Name of the process.
     pub process: String,
-    /// The kind of file system.
+    /// The kind of file system, such as `ext4`.
     pub file_system: String,
     /// Start of the call, in seconds after the first arrival.
     pub start_s: f64,

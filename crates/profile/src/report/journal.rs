@@ -7,18 +7,18 @@ use super::Quantiles;
 /// The cost of journaling in a trace: by the roles of blocks if the trace has block notes, otherwise by flags and addresses.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JournalReport {
-    /// `roles` if the trace has block notes, otherwise `flags`.
+    /// How journal writes were recognised: `roles` if the trace has block notes, otherwise `flags`.
     pub known_by: &'static str,
-    /// From the first arrival to the last completion, seconds.
+    /// Time from the first arrival to the last completion, seconds.
     pub duration_s: f64,
-    /// All requests.
+    /// Number of requests of all operations.
     pub requests: u64,
     /// Number of writes.
     pub writes: u64,
     /// Data written, KB.
     pub written_kb: f64,
-    /// Data of blocks in the journal, KB. Without block notes: that of the journal's thread; or else that of writes with FUA or preflush
-    /// and of the writes that end where one of these begins. `None` if neither shows a journal.
+    /// Data written to the journal, KB. Without block notes this is the data written by the journal's thread; without its flag, the data of
+    /// writes with FUA or preflush and of the writes that end where one of these begins. `None` if no journal is recognised.
     pub journal_kb: Option<f64>,
     /// Journal data as a percentage of the written data.
     pub journal_pct: Option<f64>,
@@ -36,14 +36,14 @@ pub struct JournalReport {
     pub changed_sectors: Vec<ChangedSectorsRow>,
     /// Synchronous writes by kind.
     pub synchronous: Vec<SyncWriteRow>,
-    /// Service time of flushes and of writes with preflush or FUA, as a percentage of that of all synchronous writes; `None` without
-    /// service times.
+    /// Service time of flushes and of writes with preflush or FUA, as a percentage of the service time of all synchronous writes; `None`
+    /// without service times.
     pub flush_fua_time_pct: Option<f64>,
-    /// All synchronous writes.
+    /// The totals of all synchronous writes.
     pub synchronous_writes: SyncWriteSummary,
-    /// Time bins of at least a second.
+    /// Journal activity over time, in bins of at least a second.
     pub over_time: Vec<JournalTimeRow>,
-    /// These bins, combined by their rate of commits.
+    /// The same bins, combined by their rate of commits.
     pub by_commit_rate: Vec<CommitRateRow>,
 }
 
@@ -99,38 +99,38 @@ pub struct CommitSummary {
     pub commits: u64,
     /// Commits per second of the duration.
     pub commits_per_s: Option<f64>,
-    /// Blocks of fast commits.
+    /// Number of blocks of fast commits; `None` without block notes.
     pub fast_commits: Option<u64>,
-    /// Transactions with at least one block in the trace.
+    /// Number of transactions with at least one block in the trace; `None` without block notes.
     pub transactions: Option<u64>,
-    /// Logged blocks whose commit block is not in the trace.
+    /// Number of logged blocks whose commit block is not in the trace; `None` without block notes.
     pub not_committed: Option<u64>,
     /// Number of logged blocks per commit.
     pub logged_blocks: Option<Quantiles>,
     /// Number of journal blocks per commit: descriptor, logged, revoke and commit blocks.
     pub journal_blocks: Option<Quantiles>,
-    /// Data of these blocks per commit, KB.
+    /// Data of the journal blocks per commit, KB.
     pub journal_kb: Option<Quantiles>,
 }
 
-/// Comparison of logged blocks and of home blocks with their previous logged copies.
+/// Comparison of logged blocks and home blocks with the previous logged copy of the same block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoggedBlockSummary {
     /// Number of logged blocks.
     pub blocks: u64,
-    /// Logged blocks with a previous logged copy.
+    /// Number of logged blocks that have a previous logged copy.
     pub compared: u64,
     /// Percentage of the sectors of these blocks that are equal to the previous logged copy.
     pub unchanged_sectors_pct: Option<f64>,
-    /// Mean number of sectors per block that differ.
+    /// Mean number of sectors per block that differ from the previous logged copy.
     pub mean_changed_sectors: Option<f64>,
-    /// Home blocks with a logged copy.
+    /// Number of home blocks that have a logged copy.
     pub home_compared: u64,
     /// Percentage of these home blocks that are equal to their last logged copy.
     pub home_as_logged_pct: Option<f64>,
 }
 
-/// Logged blocks with this many changed sectors.
+/// Number of logged blocks with a certain number of changed sectors.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChangedSectorsRow {
     /// Sectors that differ from the last logged copy.
@@ -152,9 +152,9 @@ pub struct SyncWriteRow {
     pub per_commit: Option<f64>,
     /// Service times.
     pub service_ms: Option<Quantiles>,
-    /// Sum of service times, ms. Times of requests that are served at once are all counted in full.
+    /// Sum of service times, ms. Times that overlap are counted in full for each request.
     pub time_ms: f64,
-    /// This sum as a percentage of that of all synchronous writes.
+    /// This sum as a percentage of the sum for all synchronous writes.
     pub time_pct: Option<f64>,
 }
 
@@ -163,7 +163,7 @@ pub struct SyncWriteRow {
 pub struct SyncWriteSummary {
     /// Number of requests.
     pub requests: u64,
-    /// Requests with a known service time: from start, or else from submission, to completion.
+    /// Number of requests with a known service time, which lasts from start (or from submission, if the start is unknown) to completion.
     pub timed: u64,
     /// Sum of these service times, ms.
     pub service_ms: f64,
@@ -178,7 +178,7 @@ pub struct JournalTimeRow {
     pub width_s: f64,
     /// Number of commits; if roles are unknown, writes with FUA or preflush.
     pub commits: u64,
-    /// Commits per second; a shorter bin counts as one second.
+    /// Commits per second; a bin shorter than one second counts as one second.
     pub commits_per_s: f64,
     /// Flushes.
     pub flushes: u64,
@@ -186,7 +186,7 @@ pub struct JournalTimeRow {
     pub fua_or_preflush_writes: u64,
     /// Data written, KB.
     pub written_kb: f64,
-    /// Data of the journal, KB. If roles are unknown, that of the journal's thread, or of `fua_or_preflush_writes`.
+    /// Data written to the journal, KB. If roles are unknown: the data of the journal's thread, or of `fua_or_preflush_writes`.
     pub journal_kb: f64,
     /// Journal data as a percentage of the written data.
     pub journal_pct: Option<f64>,
@@ -199,7 +199,7 @@ pub struct CommitRateRow {
     pub from_per_s: f64,
     /// Inclusive upper edge of the class; `None` for the last one.
     pub to_per_s: Option<f64>,
-    /// Total length of these bins, seconds.
+    /// Total width of these bins, seconds.
     pub seconds: f64,
     /// Commits.
     pub commits: u64,

@@ -1,7 +1,7 @@
-//! The result of a profile: plain data, ready for JSON. Field names end in their unit; 1 KB is 1,024 bytes.
+//! The result of a profile: plain data that can be written as JSON. Field names end in their unit; 1 KB is 1,024 bytes.
 //!
 //! Figures that cannot be computed from a trace (for example service times without completions) are `None`, in JSON `null`; rows that
-//! cannot be computed are omitted. Nothing is guessed.
+//! cannot be computed are omitted.
 
 mod figures;
 mod fsync;
@@ -28,15 +28,15 @@ pub struct ProfileReport {
     pub tables: PaperTables,
     /// Counts of the records that the import kept, changed or lost.
     pub ledger: Ledger,
-    /// The origin of the trace.
+    /// What the file or its reader states about the trace.
     pub header: TraceHeader,
     /// Clock jumps or pauses of the recording, in the order of the requests; the first 64 of each direction.
     pub clock_jumps: Vec<ClockJumpRow>,
-    /// Figures that are distorted by a clock jump, as recorded.
+    /// The figures that a clock jump distorts, with all jumps that are in the trace.
     pub key_figures: KeyFigures,
-    /// The same without the jumps that are still in the trace; `None` if there are none.
+    /// The key figures without the jumps that are in the trace; `None` if there are none.
     pub key_figures_without_jumps: Option<KeyFigures>,
-    /// Suspected re-issues; `None` if the trace does not show them.
+    /// Suspected re-issues; `None` if the trace does not contain what is needed to recognise them.
     pub reissues: Option<ReissueSummary>,
     /// Sizes and times for each operation that occurs, then `all` (reads and writes together).
     pub by_operation: Vec<OperationRow>,
@@ -48,11 +48,11 @@ pub struct ProfileReport {
     pub queue: Option<QueueSummary>,
     /// Garbage collection that fits into idle gaps; `None` without completion times.
     pub idle_gc: Option<IdleGc>,
-    /// The device's low-power threshold and wake-up cost.
+    /// The idle time after which the device sleeps, and the cost of waking it.
     pub power_saving: PowerSaving,
     /// The cost of journaling; `None` if the trace has no block notes.
     pub journal: Option<JournalReport>,
-    /// Where the time of waits for durability goes, if requested.
+    /// The parts of waits for durability; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fsync: Option<FsyncReport>,
     /// Rows of the figures.
@@ -62,8 +62,8 @@ pub struct ProfileReport {
 }
 
 impl ProfileReport {
-    /// Removes the figures that are distributions, time series or lists, and keeps those whose rows have fixed names. This is sufficient to
-    /// compare many traces, and much smaller.
+    /// Removes distributions, time series and lists, and keeps the figures whose rows have fixed names. The result is sufficient to compare
+    /// many traces, and much smaller.
     #[must_use]
     pub fn without_distributions(self) -> Self {
         let FigureRows { hot_pages, alignment, flags, .. } = self.figures;

@@ -8,7 +8,7 @@ use crate::options::GcCost;
 /// Tables III (section III-B) and IV (section III-C) of the IISWC 2015 paper for one trace.
 ///
 /// "Requests" are reads and writes in order of arrival, without headers of packed commands. Discards and flushes are counted in
-/// [`super::OperationRow`] and in the queue, but not here: the paper's recorder did not record them.
+/// [`super::OperationRow`] and in the queue, but not in these tables, because the paper's recorder did not record them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PaperTables {
     /// Bytes read and written, KB (Table III, *Data Size*).
@@ -28,7 +28,7 @@ pub struct PaperTables {
     /// Bytes written as a percentage of all bytes (*Write Size Pct.*).
     pub written_bytes_pct: Option<f64>,
     /// Seconds from the first arrival to the last completion (or to the last arrival, if it is later or completions are unknown) (Table IV,
-    /// *Recording Duration*). Sum over the recordings of a fleet.
+    /// *Recording Duration*). For a fleet, the sum over its recordings.
     pub duration_s: f64,
     /// Requests per second of the duration (*Arrival Rate*).
     pub arrival_rate_per_s: Option<f64>,
@@ -40,14 +40,14 @@ pub struct PaperTables {
     pub mean_service_ms: Option<f64>,
     /// Mean of completion - arrival, ms (*Mean Resp.*).
     pub mean_response_ms: Option<f64>,
-    /// Requests whose first sector follows their predecessor's last one, percent of requests (*Spatial Locality*).
+    /// Requests whose first sector directly follows the last sector of their predecessor, percent (*Spatial Locality*).
     pub spatial_locality_pct: Option<f64>,
     /// Requests whose first sector was the first sector of an earlier request, percent of requests (*Temporal Locality*).
     pub temporal_locality_pct: Option<f64>,
     /// Spearman's rank correlation of the size and the response time of requests (III-C: "largely determined by its size"): 1 if a larger
     /// request always takes longer. Computed from sizes in octaves and times in quarters of octaves.
     pub size_response_correlation: Option<f64>,
-    /// As `no_wait_pct`, but as noted by the recorder, for the requests with such a note.
+    /// Requests that the recorder marked as not waiting, as a percentage of the requests for which it recorded this.
     pub recorded_no_wait_pct: Option<f64>,
 }
 
@@ -70,7 +70,7 @@ pub struct Quantiles {
     pub max: f64,
 }
 
-/// Sizes and times of one operation.
+/// Sizes and times of the requests of one operation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OperationRow {
     /// `read`, `write`, `discard`, `flush`, `secure_erase`, or `all` for reads and writes together.
@@ -92,18 +92,18 @@ pub struct OperationRow {
     pub percentiles: Vec<OperationPercentileRow>,
 }
 
-/// An additional percentile that was requested; nearest-rank, within 0.1 %.
+/// A requested percentile of response and service times; nearest-rank, within 0.1 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OperationPercentileRow {
     /// The percentile, in percent.
     pub percentile: f64,
-    /// Of response times (completion - arrival), ms.
+    /// Response time (completion - arrival), ms.
     pub response_ms: Option<f64>,
-    /// Of service times (completion - start), ms.
+    /// Service time (completion - start), ms.
     pub service_ms: Option<f64>,
 }
 
-/// Locality beyond Table IV.
+/// Figures of locality that are not in Table IV.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LocalitySummary {
     /// Requests that start where their predecessor ended.
@@ -120,7 +120,7 @@ pub struct LocalitySummary {
     pub overwrite_pct: Option<f64>,
     /// Median time between two writes of a page, seconds; the upper edge of its bin.
     pub median_update_interval_s: Option<f64>,
-    /// One page in this many is tracked for reuse distances; 1 means exact.
+    /// Reuse distances track one page in this many; 1 means that all pages are tracked.
     pub reuse_sampling: u64,
 }
 
@@ -161,30 +161,30 @@ pub struct IdleGc {
     pub assumed: GcCost,
     /// Time to reclaim one block under that assumption, ms.
     pub block_ms: f64,
-    /// Idle time, in which no request is unfinished, between the first and the last one, seconds.
+    /// Total time in which no request is unfinished, between the first and the last request, seconds.
     pub idle_s: f64,
     /// Idle time as a percentage of the duration.
     pub idle_pct: f64,
-    /// Number of block reclaims that fit completely into single gaps.
+    /// Number of block reclaims that fit, each within a single gap.
     pub blocks_that_fit: u64,
     /// Number of block reclaims that would fit if a reclaim could pause and continue in the next gap.
     pub blocks_if_pausable: u64,
-    /// Number of blocks to reclaim for the writes of the trace, in a full device.
+    /// Number of blocks that a full device must reclaim for the writes of the trace.
     pub blocks_needed: u64,
 }
 
-/// The device's low-power threshold and wake-up cost, as estimated from times (characteristic 4, section III-C).
+/// The idle time after which the device sleeps, and the cost of waking it, as estimated from times (characteristic 4, section III-C).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PowerSaving {
-    /// Whether a threshold was found.
+    /// Whether a threshold of the idle time was detected.
     pub found: bool,
-    /// The delay that shows it: `issue` (issue - start) or `service` (complete - start); `None` without such times.
+    /// The delay from which the threshold is estimated: `issue` (issue - start) or `service` (complete - start); `None` without such times.
     pub shown_by: Option<&'static str>,
     /// After idle gaps up to this, in ms, most requests are not delayed.
     pub threshold_low_ms: Option<f64>,
     /// After idle gaps above this, in ms, most requests are delayed.
     pub threshold_high_ms: Option<f64>,
-    /// Median delay after long gaps minus the median after short ones, ms.
+    /// Median delay after long gaps minus the median delay after short gaps, ms.
     pub wake_up_ms: Option<f64>,
     /// The longest delay after a long gap, ms.
     pub longest_wake_up_ms: Option<f64>,
@@ -192,7 +192,7 @@ pub struct PowerSaving {
     pub wake_ups: u64,
 }
 
-/// One characteristic (section III) or implication (section IV) of the paper, judged on one trace.
+/// One characteristic (section III) or implication (section IV) of the paper, evaluated for one trace.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Finding {
     /// Stable name: `characteristic-1` ... `implication-5`.
@@ -203,7 +203,7 @@ pub struct Finding {
     pub number: u32,
     /// Its subject.
     pub title: &'static str,
-    /// The rule: when a trace shows the finding.
+    /// The condition under which a trace shows the finding.
     pub rule: &'static str,
     /// The value to which the rule is applied.
     pub measured: Option<f64>,
@@ -211,7 +211,7 @@ pub struct Finding {
     pub unit: &'static str,
     /// Whether this trace shows the finding.
     pub shown: FindingVerdict,
-    /// The consequence for the device, or why the result is unknown.
+    /// What the result means for the device, or why it is unknown.
     pub meaning: String,
 }
 
@@ -237,25 +237,25 @@ pub enum FindingVerdict {
     Unknown,
 }
 
-/// A clock jump or pause of the recording.
+/// A clock jump, or a pause of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClockJumpRow {
     /// `forward` or `backward`.
     pub direction: &'static str,
-    /// Time of the last arrival before it in the recording, seconds after the first one.
+    /// Recorded time of the last arrival before the jump, in seconds after the first arrival.
     pub time_s: f64,
-    /// Number of the first request after it, from 1.
+    /// Number of the first request after the jump, from 1.
     pub request: u64,
-    /// Seconds between the two arrivals, in either direction.
+    /// Absolute difference of the two arrival times, seconds.
     pub length_s: f64,
-    /// Whether the jump was removed by reading.
+    /// Whether reading removed the jump.
     pub mended: bool,
 }
 
 /// Figures that are distorted by a clock jump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct KeyFigures {
-    /// First arrival to last completion (or arrival), seconds.
+    /// Time from the first arrival to the last completion (or arrival), seconds.
     pub duration_s: f64,
     /// Reads and writes per second of the duration.
     pub arrival_rate_per_s: Option<f64>,
@@ -274,26 +274,26 @@ pub struct KeyFigures {
 pub struct ReissueSummary {
     /// Suspected re-issues that are still in the trace.
     pub reissued: u64,
-    /// Their share of all requests, percent.
+    /// Suspected re-issues as a percentage of all requests.
     pub reissued_pct: Option<f64>,
-    /// Re-issues that were dropped by reading.
+    /// Number of re-issues that were dropped on reading.
     pub dropped: u64,
-    /// After an idle time of up to this, at most 5 % of requests are issued again, ms.
+    /// Up to this idle time, at most 5 % of the requests are issued again, ms.
     pub awake_up_to_ms: Option<u64>,
-    /// After an idle time above this, at least 90 % of requests are issued again, ms; `None` without such a step.
+    /// Above this idle time, at least 90 % of the requests are issued again, ms; `None` if the percentages have no such step.
     pub asleep_from_ms: Option<u64>,
     /// Median time from the first issue to the second, ms.
     pub median_until_again_ms: Option<f64>,
-    /// Figures that are changed by re-issues, for all requests.
+    /// The figures that re-issues change, for all requests.
     pub figures: ReissueFigures,
-    /// The same without re-issues; `None` if there are none.
+    /// These figures without re-issues; `None` if there are none.
     pub figures_without: Option<ReissueFigures>,
 }
 
 /// Figures of Tables III and IV that are changed by re-issues.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ReissueFigures {
-    /// Reads and writes.
+    /// Number of reads and writes.
     pub requests: u64,
     /// Bytes read and written, KB.
     pub data_size_kb: f64,
@@ -305,6 +305,6 @@ pub struct ReissueFigures {
     pub arrival_rate_per_s: Option<f64>,
     /// Requests that start where their predecessor ended, percent.
     pub spatial_locality_pct: Option<f64>,
-    /// Requests whose start address has been seen before, percent.
+    /// Requests whose first sector was the first sector of an earlier request, percent.
     pub temporal_locality_pct: Option<f64>,
 }
