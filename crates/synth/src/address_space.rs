@@ -1,4 +1,4 @@
-//! Chooses the addresses of requests: new ones, earlier ones, or the end of the predecessor.
+//! Chooses the start address of each request: a new one, an earlier one, or the end of the previous request.
 
 use std::collections::VecDeque;
 
@@ -9,31 +9,31 @@ use crate::distribute::{SynthesisRng, WeightedSampler, percent_of};
 use crate::model::WorkloadModel;
 use crate::request_order::JournalRole;
 
-/// Sectors in 4 KB; new requests start on such a page.
+/// Sectors in a 4 KB page; a new start address is a multiple of it.
 const PAGE: u64 = 8;
 /// Number of extents that an operation fills at the same time.
 const EXTENTS: usize = 32;
 /// Maximum length of an extent, sectors.
 const EXTENT_SECTORS: u64 = 64 << 11;
-/// Minimum number of extents in a device, which makes them shorter in a small one. Each is used once before any is used again.
+/// Minimum number of extents in a device; small devices have shorter extents. Each extent is used once before any is used again.
 const LEAST_EXTENTS: u64 = 1_024;
-/// Maximum number of stored uses, per operation, of start addresses that can be returned to.
+/// Maximum number of stored uses of start addresses to which requests of an operation can return.
 const HISTORY: usize = 1 << 18;
-/// Number of searches for a start address that was used with the same size, before another size is accepted.
+/// Number of searches for a start address that was used with the same size. After them, another size is accepted.
 const LOOKS: u32 = 8;
 /// Number of tries to find an unused start address. All of them fail only if the address space is full.
 const TRIES: u32 = 64;
 const MILLION: u64 = 1_000_000;
 
-/// A request that needs a place.
+/// A request that needs a start address.
 #[derive(Clone, Copy)]
 pub(crate) struct AddressRequest {
     pub op: Op,
     pub role: JournalRole,
     pub sectors: u64,
-    /// It is to start where its predecessor ended.
+    /// Whether it should start where its predecessor ended.
     pub sequential: bool,
-    /// It is to start where a request has started before.
+    /// Whether it should start where an earlier request started.
     pub returns: bool,
 }
 
@@ -44,7 +44,7 @@ struct FillExtent {
     end: u64,
 }
 
-/// A cycle through all numbers below `count`, in which consecutive ones are far apart.
+/// A cycle through all numbers below `count`, in which consecutive numbers are far apart.
 struct ScatteredCycle {
     count: u64,
     step: u64,
@@ -70,7 +70,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// A use of a start address that can be returned to.
+/// A use of a start address to which later requests can return.
 #[derive(Clone, Copy)]
 struct AddressUse {
     /// Number of the request among those of its operation.
@@ -79,20 +79,20 @@ struct AddressUse {
     sectors: u32,
 }
 
-/// Places of one operation.
+/// The start addresses of one operation.
 struct OperationAddresses {
     number: u64,
     uses: VecDeque<AddressUse>,
-    /// The latest new start address, which is used if there is no other to return to.
+    /// The latest new start address. It is used if there is no other to return to.
     latest: Option<AddressUse>,
     /// Reuse distances: how many requests ago a start address was used.
     reuse: WeightedSampler,
-    /// New start addresses that can be returned to, parts per million.
+    /// Share of the new start addresses that later requests can return to, in parts per million.
     returnable: u64,
-    /// Returns still planned, and returns to make up for (negative if more have occurred by chance than were wanted).
+    /// `planned`: returns that are still planned. `owed`: returns to make up for; negative if more than planned have occurred by chance.
     planned: i64,
     owed: i64,
-    /// Sequential requests that could not be placed sequentially, and are made up for later.
+    /// Number of sequential requests that could not be placed sequentially, for which later requests make up.
     sequential: u64,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct AddressSpace {
     sectors: u64,
     used_starts: FxHashSet<u32>,
     by_op: [OperationAddresses; 2],
-    /// For reads, for writes, and last the journal.
+    /// Extents of reads, then those of writes, and one extent of the journal.
     extents: Vec<FillExtent>,
     extent_sectors: u64,
     unused: ScatteredCycle,
@@ -142,7 +142,7 @@ impl AddressSpace {
         self.by_op[op as usize].planned += returns as i64;
     }
 
-    /// Chooses the address of the next request. If it cannot be as wished, a later request makes up for it.
+    /// Chooses the address of the next request. If the request cannot be sequential or return as planned, a later one makes up for it.
     pub(crate) fn place(&mut self, visit: &AddressRequest, dice: &mut SynthesisRng) -> Sector {
         self.by_op[visit.op as usize].number += 1;
         let start = self.choose(visit, dice);
@@ -166,7 +166,7 @@ impl AddressSpace {
         let known = fits && self.used_starts.contains(&(self.end as u32));
         let own = &mut self.by_op[visit.op as usize];
         own.planned -= i64::from(visit.returns);
-        // A sequential request at a known start address counts as a return. It is possible only while returns are wanted.
+        // A sequential request whose start address was used before counts as a return. It is possible only while returns are planned.
         let possible = fits && !(known && own.planned + own.owed + i64::from(visit.returns) <= 0);
         let made_up = !visit.sequential && own.sequential > 0 && visit.role == JournalRole::Data;
         if possible && (visit.sequential || made_up) {
@@ -200,7 +200,7 @@ impl AddressSpace {
             |used: &AddressUse| u64::from(used.start) != self.end && u64::from(used.start) + visit.sectors <= self.sectors;
         let mut second_best = None;
         for look in 0..2 * LOOKS {
-            // After this many failed searches, any use is accepted.
+            // After `LOOKS` failed searches, a use of any age and size is accepted.
             let ago = if look < LOOKS { own.reuse.draw(dice) } else { u64::MAX };
             let Some(used) = own.earlier_use(ago, dice).filter(allowed) else { continue };
             if u64::from(used.sectors) == visit.sectors {
@@ -246,7 +246,7 @@ impl AddressSpace {
 }
 
 impl OperationAddresses {
-    /// The use that is closest to `ago` requests ago; a random one if none is as old, `None` if there are none.
+    /// The use that is closest to `ago` requests ago; a random use if none is as old; `None` if there are no uses.
     fn earlier_use(&self, ago: u64, dice: &mut SynthesisRng) -> Option<AddressUse> {
         let index = self.number.checked_sub(ago).and_then(|number| {
             // Most uses are recent, so the last ones are searched first.

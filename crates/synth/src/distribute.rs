@@ -1,12 +1,12 @@
-//! Distributes totals exactly, in integers: shares, evenly spaced values of a list (strata), and random order. Also distributions of a
-//! trace in little memory.
+//! Exact distribution of totals in integers: shares, evenly spaced values of a weighted list (strata), and random order. Also histograms of
+//! a trace in little memory.
 
 use std::collections::BTreeMap;
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-/// Random numbers of one synthesis.
+/// The random number generator of a synthesis.
 pub(crate) struct SynthesisRng(Pcg64);
 
 impl SynthesisRng {
@@ -14,13 +14,14 @@ impl SynthesisRng {
         Self(Pcg64::seed_from_u64(seed))
     }
 
-    /// A random number below `limit`; 0 if `limit` is 0. The bias of at most 2^-40 for limits below 2^24 is far below any count here.
+    /// Draws a random number below `limit`; 0 if `limit` is 0. The bias is at most 2^-40 for limits below 2^24, which has no effect on
+    /// counts.
     #[inline]
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// True in `part` of `whole` cases; never if `part` is 0, always if it is at least `whole`.
+    /// True with the probability `part / whole`; never if `part` is 0, always if it is at least `whole`.
     #[inline]
     pub(crate) fn chance(&mut self, part: u64, whole: u64) -> bool {
         part > 0 && self.below(whole) < part
@@ -56,24 +57,24 @@ impl SynthesisRng {
     }
 }
 
-/// `total * part / whole`, rounded down.
+/// `total * part / whole`, rounded down, without overflow.
 pub(crate) fn fraction(total: u64, part: u64, whole: u64) -> u64 {
     (u128::from(total) * u128::from(part) / u128::from(whole.max(1))).min(u128::from(u64::MAX)) as u64
 }
 
-/// The share of part number `part` of `parts` in `total`; the shares add up to it.
+/// The share of part number `part`, if `total` is divided into `parts` equal parts. The shares add up to `total`.
 pub(crate) fn share(total: u64, part: u64, parts: u64) -> u64 {
     fraction(total, part + 1, parts) - fraction(total, part, parts)
 }
 
 /// `percent` of `total`, rounded to the nearest integer.
 pub(crate) fn percent_of(total: u64, percent: f64) -> u64 {
-    // Millionths keep the sum in integers.
+    // Computed in millionths, so that all products are integers.
     let millionths = (percent * 1e4).round() as u64;
     ((u128::from(total) * u128::from(millionths) + 500_000) / 1_000_000) as u64
 }
 
-/// Changes `values` in proportion, so that their sum is `total`.
+/// Changes `values` proportionally, so that their sum is `total`.
 pub(crate) fn scale_to(values: &mut [u64], total: u64) {
     let sum: u128 = values.iter().map(|value| u128::from(*value)).sum();
     let count = values.len() as u64;
@@ -110,7 +111,7 @@ pub(crate) fn strata(pairs: &[(u64, u64)], count: u64, first: u64, step: u64) ->
     out
 }
 
-/// Each value of the list with the number of times that [`strata`] returns it.
+/// The distinct values that [`strata`] returns, each with its count.
 pub(crate) fn strata_counts(pairs: &[(u64, u64)], count: u64, first: u64, step: u64) -> Vec<(u64, u64)> {
     let weight: u128 = pairs.iter().map(|pair| u128::from(pair.1)).sum();
     let taken = |below: u64| if below > first { (below - first).div_ceil(step.max(1)) } else { 0 };
@@ -127,10 +128,10 @@ pub(crate) fn strata_counts(pairs: &[(u64, u64)], count: u64, first: u64, step: 
         .collect()
 }
 
-/// Draws from a weighted list.
+/// Draws values from a weighted list.
 pub(crate) struct WeightedSampler {
     values: Vec<u64>,
-    /// Weight up to and including each value.
+    /// Sum of the weights up to and including each value.
     upto: Vec<u64>,
 }
 
@@ -144,7 +145,7 @@ impl WeightedSampler {
         Self { upto: upto.collect(), values: pairs.iter().map(|(value, _)| *value).collect() }
     }
 
-    /// A random value; 0 if the list is empty.
+    /// Draws a random value; 0 if the list is empty.
     #[inline]
     pub(crate) fn draw(&self, dice: &mut SynthesisRng) -> u64 {
         let at = dice.below(self.upto.last().copied().unwrap_or(0));
@@ -162,10 +163,10 @@ pub(crate) fn scatter(pairs: &[(u64, u64)], count: u64, dice: &mut SynthesisRng)
     values
 }
 
-/// Maximum number of distinct values in a list; if there are more, neighbours are joined.
+/// Maximum number of distinct values in a list; if there are more, neighbouring values are joined.
 const MOST_SIZES: usize = 400;
 
-/// Values in classes of an eighth of an octave: how many there are in each, and their sum.
+/// The count and the sum of the values in each class; a class is an eighth of an octave wide.
 #[derive(Default)]
 pub(crate) struct OctaveHistogram(BTreeMap<u64, (u64, u128)>);
 
@@ -177,7 +178,7 @@ impl OctaveHistogram {
         *entry = (entry.0 + weight, entry.1 + u128::from(value) * u128::from(weight));
     }
 
-    /// Means of the classes, and their weights.
+    /// The mean and the count of each class.
     pub(crate) fn means(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.values().map(|(count, sum)| ((sum / u128::from(*count)) as u64, *count))
     }
@@ -199,13 +200,13 @@ impl OctaveHistogram {
     }
 }
 
-/// Rounds `value` to a multiple of `1 / steps`, because people read models.
+/// Rounds `value` to a multiple of `1 / steps`, so that models are readable.
 pub(crate) fn round(value: f64, steps: f64) -> f64 {
     (value * steps).round() / steps
 }
 
-/// Joins neighbours among ascending values. Values up to 16 stay; larger ones are joined to `2^steps` per octave, each
-/// the mean of those that it replaces. The greatest value stays.
+/// Joins neighbouring ones of ascending values. Values up to 16 are kept; larger values are joined to `2^steps` per octave, each of which
+/// is the mean of the values that it replaces. The greatest value is kept.
 pub(crate) fn join(pairs: &[(u64, u64)], steps: u32) -> Vec<(u64, u64)> {
     let class = |value: u64| {
         let octave = value.max(16).ilog2();
@@ -220,7 +221,7 @@ pub(crate) fn join(pairs: &[(u64, u64)], steps: u32) -> Vec<(u64, u64)> {
     joined.chain([*greatest]).collect()
 }
 
-/// Sizes in sectors as a list of a model.
+/// Converts sizes in sectors with their counts to the KB of a model.
 pub(crate) fn sizes_kb(sizes: &BTreeMap<u64, u64>) -> Vec<(f64, u64)> {
     let mut pairs: Vec<(u64, u64)> = sizes.iter().map(|(sectors, count)| (*sectors, *count)).collect();
     if pairs.len() > MOST_SIZES {

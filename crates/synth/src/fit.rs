@@ -1,4 +1,4 @@
-//! From a trace to its model. No address is kept.
+//! Fits a model to a trace. The model contains no address of the trace.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,13 +10,13 @@ use crate::fit_load::LoadFitter;
 use crate::fit_times::TimingFitter;
 use crate::model::{OperationModel, VERSION, WorkloadModel};
 
-/// Maximum number of requests for which a model has exact counts.
+/// Maximum number of requests that can be counted exactly in a model.
 const MOST_REQUESTS: u64 = 1 << 40;
 
-/// Fits a [`WorkloadModel`] to a trace in one pass. Only reads and writes count.
+/// Fits a [`WorkloadModel`] to the reads and writes of a trace, in one pass.
 ///
-/// The model holds counts and distributions only: a trace with other addresses (in the same order of re-use), other
-/// names or another clock gives the same one.
+/// The model has counts and distributions only: a trace with other addresses (that are reused in the same order), other names or another
+/// clock gives the same model.
 pub struct WorkloadFitter {
     name: String,
     sizes: [BTreeMap<u64, u64>; 2],
@@ -27,7 +27,7 @@ pub struct WorkloadFitter {
 }
 
 impl WorkloadFitter {
-    /// Starts a model that will be called `name`.
+    /// Starts to fit a model with the name `name`.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -58,13 +58,13 @@ impl WorkloadFitter {
         self.load.add_request(request, coming);
     }
 
-    /// The model of all requests added.
-    /// Errors: [`ErrorClass::Empty`] if there was no read and no write, [`ErrorClass::Value`] if the trace has no
-    /// duration or has values beyond the range of a model.
+    /// The model of all requests that were added.
+    /// Errors: [`ErrorClass::Empty`] if there were no reads and writes, [`ErrorClass::Value`] if the trace has no duration or has values
+    /// outside the range of a model.
     pub fn finish(self) -> Result<WorkloadModel> {
         let requests: u64 = self.sizes.iter().flat_map(BTreeMap::values).sum();
         if requests == 0 {
-            return Err(Error::new(ErrorClass::Empty, "there is no read or write to which a model could be fitted")
+            return Err(Error::new(ErrorClass::Empty, "the trace has no reads and writes to fit a model to")
                 .hint("give a trace with reads or writes; `emmclab explain TRACE` counts its requests"));
         }
         if requests > MOST_REQUESTS {
@@ -81,7 +81,8 @@ impl WorkloadFitter {
         let operation = |op: Op| OperationModel { sizes_kb: sizes_kb(&self.sizes[op as usize]), ..self.addresses.operation(op) };
         let largest = self.sizes.iter().filter_map(BTreeMap::last_key_value).map(|(sectors, _)| *sectors);
         let largest = largest.max().unwrap_or(0);
-        let note = (self.others > 0).then(|| format!("{} flushes, discards and the like left out", self.others));
+        let note =
+            (self.others > 0).then(|| format!("{} flushes, discards and other requests without data were left out", self.others));
         let model = WorkloadModel {
             version: VERSION,
             name: self.name,
@@ -101,31 +102,31 @@ impl WorkloadFitter {
     }
 }
 
-/// Maximum number of start addresses whose last use is stored. Further ones are counted, but without reuse distances.
+/// Maximum number of start addresses whose last use is stored. Further addresses are counted, but without reuse distances.
 const MOST_STARTS: usize = 1 << 22;
 const SECTORS_PER_GB: u64 = 1 << 21;
-/// The largest device that a model may name, GB.
+/// The largest device that a model can describe, GB.
 const LARGEST_GB: u64 = 2_048;
 
 #[derive(Default)]
 struct OperationLocality {
     requests: u64,
     sequential: u64,
-    /// Runs of sequential requests.
+    /// Number of runs of sequential requests.
     runs: u64,
     reaccess: u64,
-    /// Requests that are sequential and also start at an earlier start address.
+    /// Number of requests that are sequential and also start where an earlier request started.
     sequential_reaccess: u64,
-    /// For each start address, the number of the last request there, and whether that one had returned to it. The order
-    /// of the map has no effect, because the map is only searched and counted.
+    /// For each start address, the number of its last request, and whether that request had returned to it. The order of the map has no
+    /// effect, because the map is only searched and counted.
     last: HashMap<u64, (u64, bool)>,
-    /// Number of requests that return to an earlier start address, by their size in sectors.
+    /// Number of requests that return to an earlier start address, by size in sectors.
     returning: BTreeMap<u64, u64>,
     /// Reuse distances: the number of requests until a start address is used again.
     distances: OctaveHistogram,
 }
 
-/// Collects the addresses of a trace.
+/// Collects statistics on the addresses of a trace.
 #[derive(Default)]
 pub(crate) struct AddressFitter {
     start_addresses: FxHashSet<u64>,
@@ -136,7 +137,7 @@ pub(crate) struct AddressFitter {
 }
 
 impl AddressFitter {
-    /// Adds a read or a write; true if it is sequential.
+    /// Adds a read or a write; returns whether it is sequential.
     pub(crate) fn add_request(&mut self, request: &Request) -> bool {
         let start = request.sector.0;
         let sequential = self.end == Some(request.sector);
@@ -164,14 +165,14 @@ impl AddressFitter {
         sequential
     }
 
-    /// The operation's locality; sizes are left empty.
+    /// The locality of an operation; the sizes are left empty.
     pub(crate) fn operation(&self, op: Op) -> OperationModel {
         let own = &self.by_op[op as usize];
         let share = |part: u64, whole: u64| round(100.0 * part as f64 / whole.max(1) as f64, 1e4);
         let reused = own.last.values().filter(|(_, returned)| *returned).count() as u64;
         let mut reuse_requests: Vec<(u64, u64)> = own.distances.means().collect();
         if reuse_requests.is_empty() && own.reaccess > 0 {
-            // All returns are to addresses that only the other operation used before.
+            // All returns are to addresses that only the other operation has used before.
             reuse_requests.push((1, 1));
         }
         OperationModel {
@@ -186,7 +187,7 @@ impl AddressFitter {
         }
     }
 
-    /// The smallest power of two in GB that holds all addresses and four times the largest request, which is given in sectors.
+    /// The smallest power of two in GB that contains all addresses and four times the largest request, which is given in sectors.
     pub(crate) fn gigabytes(&self, largest: u64) -> u64 {
         self.furthest.max(4 * largest).div_ceil(SECTORS_PER_GB).clamp(1, LARGEST_GB).next_power_of_two()
     }

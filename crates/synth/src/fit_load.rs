@@ -1,45 +1,45 @@
-//! The load curve of a trace: work over time, approximated by a few hundred straight pieces.
+//! Fits the load curve of a trace: work over time, approximated by a few hundred straight segments.
 //!
-//! Mean response times of a loaded device are determined by a few busy periods, and by the requests that arrive while
-//! their backlog drains. Therefore the trace is replayed through three simple queues: one as slow and one as fast as
-//! the devices of the IISWC 2015 study, and a faster one. The curve gets a new piece where the straight line would
-//! change the waiting times most, until the remaining error is a small share of all waiting times.
+//! Mean response times of a loaded device are determined by a few busy periods, and by the requests that arrive while their backlog drains.
+//! Therefore the trace is replayed through three simple queues: one as slow and one as fast as the devices of the IISWC 2015 study, and a
+//! faster one. The curve is divided where a straight line would change the waiting times most, until the remaining error is a small share
+//! of all waiting times.
 
 use emmclab_trace::{Op, Request};
 
 use crate::fit_times::RelativeArrival;
 use crate::model::LoadModel;
 
-/// Largest number of points of the curve: requests, or groups of requests if there are more.
+/// Maximum number of points of the curve. A point is a request, or a group of requests if there are more.
 const MOST_POINTS: usize = 1 << 18;
-/// Maximum number of pieces, and minimum average number of requests per piece, so that a curve is no copy of a trace.
+/// Maximum number of segments, and minimum mean number of requests per segment, so that the curve does not reproduce the trace.
 const MOST_PIECES: usize = 512;
 const LEAST_REQUESTS: u64 = 16;
-/// Share of all waiting times below which the error is small enough.
+/// The curve is accurate enough if its error is below this share of all waiting times.
 const OPEN: f64 = 0.004;
-/// Time of a read and of a write of 4 KB in a chip (Table V), ns.
+/// Time to read and to program a page of 4 KB in a chip (Table V), ns.
 const PAGE_NS: [u64; 2] = [160_000, 1_385_000];
 const PAGE_SECTORS: u64 = 8;
-/// Number of pages of 4 KB that each queue serves at a time: two chips, their eight planes, and such planes with larger pages.
+/// Number of 4 KB pages that each queue serves at a time: two chips, their eight planes, and eight planes with larger pages.
 const WAYS: [u64; QUEUES] = [2, 8, 32];
 const QUEUES: usize = 3;
 
-/// A request, or several consecutive ones.
+/// A point of the curve: a request, or several consecutive requests.
 #[derive(Clone, Copy, Default)]
 struct LoadPoint {
-    /// Arrival of the last request, in ns after the first request of the trace.
+    /// Arrival of the last of these requests, in ns after the first request of the trace.
     at: u64,
     requests: [u64; 2],
     sectors: [u64; 2],
     bursts: u64,
     /// Idle time within bursts, ns.
     think: u64,
-    /// Requests within a burst, and those whose operation differs from that of their predecessor.
+    /// Number of requests that follow another request of their burst, and of those whose operation differs from that of their predecessor.
     neighbours: u64,
     switches: u64,
-    /// Time of the requests' pages in one chip, ns.
+    /// Time that the pages of these requests take in one chip, ns.
     work: u64,
-    /// Response times in each queue, summed, ns.
+    /// Sum of the response times in each queue, ns.
     response: [u64; QUEUES],
 }
 
@@ -65,31 +65,31 @@ impl LoadPoint {
     }
 }
 
-/// Collects the load curve of a trace.
+/// Collects the points of the load curve of a trace.
 #[derive(Default)]
 pub(crate) struct LoadFitter {
     points: Vec<LoadPoint>,
     open: LoadPoint,
-    /// Number of requests of a point, as a power of two.
+    /// Binary logarithm of the number of requests per point.
     doublings: u32,
     begin: Option<i64>,
-    /// The time at which each queue becomes empty.
+    /// The time at which each queue becomes empty, ns.
     free: [u64; QUEUES],
 }
 
-/// The load curve of a trace, and the mixture of its operations.
+/// The load curve of a trace, and how much reads and writes alternate.
 pub(crate) struct FittedLoad {
-    /// `None` if all requests arrive at one time.
+    /// The load curve; `None` if all requests arrive at the same time.
     pub load: Option<LoadModel>,
-    /// How often the operation changes within a burst, in percent of what random order with the same shares would give.
+    /// How often the operation changes within a burst, in percent of the changes that a random order would have.
     pub op_mixing_pct: f64,
 }
 
-/// The points between two cuts, approximated by a straight line.
+/// The points between two cuts, which are approximated by a straight line.
 struct CurveSegment {
     from: usize,
     to: usize,
-    /// The point that is farthest from the line, and the share of all waiting times that the line could change.
+    /// The point that is farthest from the line, and the share of all waiting times that the approximation could change.
     farthest: usize,
     at_risk: f64,
 }
@@ -155,7 +155,7 @@ impl LoadFitter {
         FittedLoad { load: curve.iter().any(|row| row[0] > 0).then_some(LoadModel { curve }), op_mixing_pct: mixing.min(100.0) }
     }
 
-    /// Numbers of the points at which pieces begin and end, ascending.
+    /// Numbers of the points at which segments begin and end, ascending.
     fn cuts(&self) -> Vec<usize> {
         let mut totals = [0.0; QUEUES];
         let (mut requests, mut work) = (0, 0_u64);
@@ -185,8 +185,8 @@ impl LoadFitter {
         cuts
     }
 
-    /// Compares the points between `from` and `to` with the straight line, in time and in work. `upto` has the requests
-    /// and the work up to each point, `totals` the sum of all response times of each queue.
+    /// Compares the points between `from` and `to` with a straight line, in time and in work. `upto` has the requests and the work up to
+    /// each point, `totals` the sum of all response times of each queue.
     fn span(&self, from: usize, to: usize, upto: &[(u64, u64)], totals: &[f64; QUEUES]) -> CurveSegment {
         let mut span = CurveSegment { from, to, farthest: from, at_risk: 0.0 };
         let (begin, (first, done)) = (self.points[from].at, upto[from]);
@@ -217,7 +217,7 @@ impl LoadFitter {
     }
 }
 
-/// A row of the curve, or several if there are too many requests for one.
+/// Adds a row of the curve, or several rows if there are too many requests for one.
 fn split(sum: &LoadPoint, ns: u64, rows: &mut Vec<[u64; 7]>) {
     let parts = sum.all().div_ceil(LoadModel::MOST_REQUESTS);
     let share = |total: u64, part: u64| crate::distribute::share(total, part, parts);

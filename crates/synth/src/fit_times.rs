@@ -7,15 +7,15 @@ use emmclab_trace::{Nanos, Op, Request};
 use crate::distribute::{OctaveHistogram, join, round};
 use crate::model::{BurstModel, ServiceModel};
 
-/// Idle time that separates bursts: longer than a few flash programs, so that pauses within a journal transaction are shorter.
+/// Idle time that separates bursts. It is longer than a few flash programs, so that pauses within a journal transaction are shorter.
 const BURST_GAP: Nanos = Nanos::from_millis(4);
-/// Idle time after which a device may sleep. The Messaging trace of the paper puts it between 128 and 256 ms.
+/// Idle time after which a device may sleep. In the Messaging trace of the paper it is between 128 and 256 ms.
 const WAKE_AFTER: Nanos = Nanos::from_millis(200);
-/// Longest gap that a model holds.
+/// Maximum gap in a model, ns.
 const LONGEST_NS: u64 = 1_000_000_000_000_000;
-/// Longest service time that a model holds.
+/// Maximum service time in a model, ns.
 const SLOWEST_NS: u64 = 1_000_000_000_000;
-/// Largest deviation of a service time that a model holds, parts per million.
+/// Maximum ratio of a service time to the expected one in a model, parts per million.
 const LARGEST_JITTER: u128 = 1_000_000_000;
 
 /// Duration, bursts and service times of a trace.
@@ -25,18 +25,18 @@ pub(crate) struct FittedTiming {
     pub service: Option<ServiceModel>,
 }
 
-/// The arrival of a request relative to its predecessors.
+/// How a request arrives relative to its predecessors.
 #[derive(Clone, Copy)]
 pub(crate) struct RelativeArrival {
-    /// It opens a burst.
+    /// Whether it is the first request of a burst.
     pub opens: bool,
-    /// It continues a burst, and is a read after a write or a write after a read.
+    /// Whether it continues a burst and has another operation than its predecessor.
     pub switches: bool,
-    /// Idle time before it if it continues a burst, else 0; ns.
+    /// Idle time before it if it continues a burst, otherwise 0; ns.
     pub think: u64,
 }
 
-/// Service times of one operation in one range of sizes.
+/// Service times of one operation, for one class of sizes.
 #[derive(Default)]
 struct ServiceTimeClass {
     requests: u64,
@@ -45,15 +45,15 @@ struct ServiceTimeClass {
     times: OctaveHistogram,
 }
 
-/// Collects the times of a trace.
+/// Collects statistics on the times of a trace.
 #[derive(Default)]
 pub(crate) struct TimingFitter {
-    /// First arrival, last arrival and last completion of anything, flushes and discards included.
+    /// First arrival, last arrival and last completion of all requests, including flushes and discards.
     begin: Option<Nanos>,
     last_arrival: Nanos,
     end: Nanos,
     first: Option<Nanos>,
-    /// Time at which all requests so far were complete; the last arrival if that is unknown.
+    /// Time at which all requests so far are complete; the last arrival if completions are unknown.
     finished: Nanos,
     rounds: u64,
     round: u64,
@@ -63,9 +63,9 @@ pub(crate) struct TimingFitter {
     burst_rounds: BTreeMap<u64, u64>,
     think: OctaveHistogram,
     idle: OctaveHistogram,
-    /// Operation, size and whether sequential, of the last three requests of the burst.
+    /// Operation, size, and whether sequential, of the last three requests of the burst.
     tail: Vec<(Op, u32, bool)>,
-    /// Bursts that end in three writes, and those among them that end in a commit block.
+    /// Number of bursts that end with three writes, and of those among them that end with a commit block.
     transactions: u64,
     commits: u64,
     smallest_write: u32,
@@ -87,11 +87,11 @@ impl TimingFitter {
         self.last_arrival = request.arrival;
     }
 
-    /// Adds a read or a write, and returns how it arrived.
+    /// Adds a read or a write, and returns how it arrived relative to its predecessors.
     pub(crate) fn add_request(&mut self, request: &Request, sequential: bool) -> RelativeArrival {
         let arrival = request.arrival;
         let gap = if self.first.is_none() { Nanos::ZERO } else { arrival - self.finished };
-        // Without completions, all requests find the device idle.
+        // If completions are unknown, the device counts as idle at each arrival.
         let finds_idle = self.first.is_none() || gap >= Nanos::ZERO;
         let opens = self.first.is_none() || (finds_idle && gap >= BURST_GAP);
         if opens {
@@ -174,7 +174,7 @@ impl TimingFitter {
         self.end_round();
         self.end_burst();
         let begin = self.begin.unwrap_or_default();
-        // Without service times a synthetic trace ends with an arrival.
+        // Without service times, a synthetic trace ends with an arrival.
         let known = self.complete == requests;
         let end = if known { self.end } else { self.last_arrival };
         let pct = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
@@ -198,7 +198,7 @@ impl TimingFitter {
         let points = |op: Op| {
             let mut points: Vec<(f64, f64)> = Vec::new();
             for ((_, _), served) in self.served.iter().filter(|((of, _), _)| *of == op) {
-                // Whole sectors keep the sizes of neighbouring ranges apart.
+                // Rounded to whole sectors, so that neighbouring classes have different sizes.
                 let kb = (served.sectors / served.requests) as f64 / 2.0;
                 points.push((kb, round(mean(served.ns, served.requests, 1e3), 10.0)));
             }
@@ -231,7 +231,7 @@ impl TimingFitter {
         }
     }
 
-    /// Distribution of service times in percent of the mean of their size class, over all classes.
+    /// Distribution of service times over all size classes, in percent of the mean of each class.
     fn jitter(&self) -> Vec<(f64, u64)> {
         let mut all = OctaveHistogram::default();
         for served in self.served.values() {
@@ -245,12 +245,12 @@ impl TimingFitter {
     }
 }
 
-/// The size class of a request: each size up to 64 KB is a class, larger ones are grouped by octave.
+/// The size class of a request: up to 64 KB each size is a class; larger sizes are grouped by octave.
 fn size_class(sectors: u32) -> u32 {
     if sectors <= 128 { sectors } else { 128 + sectors.ilog2() }
 }
 
-/// A duration in ns, at least 0 and at most `limit`.
+/// A duration in ns, limited to the range from 0 to `limit`.
 fn bounded(time: Nanos, limit: u64) -> u64 {
     u64::try_from(time.0).unwrap_or(0).min(limit)
 }

@@ -1,26 +1,26 @@
-//! The load over time: a workload in pieces of time, each with its share of requests, data and bursts.
+//! The load over time: periods of a workload, each with its share of requests, data and bursts.
 
 use crate::distribute::{SynthesisRng, WeightedSampler, fraction, strata_counts};
 use crate::model::{LoadModel, WorkloadModel};
 use crate::synthesizer::SynthesisTotals;
 
-/// Requests in a chapter, which is made as one batch.
+/// Maximum number of requests in a chapter, which is generated as one batch.
 const CHAPTER: u64 = 1 << 16;
-/// Tries per request to give a piece of the load the data that it should have.
+/// Maximum number of draws per request to reach the amount of data of a piece.
 const TRIES: usize = 32;
-/// A smaller difference from the wanted amount of data is accepted, sectors.
+/// A difference from the planned amount of data below this is accepted, sectors.
 const CLOSE: u64 = 8;
 
-/// A period of a synthesis.
+/// A period of a synthesis, or the sums over several.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LoadPiece {
-    /// Reads and writes.
+    /// Number of reads and of writes.
     pub requests: [u64; 2],
-    /// Sectors read and written.
+    /// Number of sectors read and written.
     pub sectors: [u64; 2],
-    /// Requests that open a burst.
+    /// Number of requests that open a burst.
     pub bursts: u64,
-    /// ns.
+    /// Length, ns.
     pub duration: u64,
     /// Idle time within bursts, ns.
     pub think: u64,
@@ -31,7 +31,7 @@ impl LoadPiece {
         self.requests[0] + self.requests[1]
     }
 
-    /// The difference to `before`; both count from the start of the synthesis.
+    /// The difference from `before`; both are sums from the start of the synthesis.
     fn since(&self, before: &Self) -> Self {
         Self {
             requests: [0, 1].map(|op| self.requests[op] - before.requests[op]),
@@ -43,12 +43,12 @@ impl LoadPiece {
     }
 }
 
-/// The pieces of a synthesis. A model without a load curve is spread evenly.
+/// Divides a synthesis into pieces. Without a load curve, the load is constant over time.
 pub(crate) struct LoadSchedule {
-    /// The sums of the model's rows before each row of the curve, and last the sum of all rows.
+    /// For each row of the curve the sums over all rows before it; the last element has the sums over all rows.
     before: Vec<LoadPiece>,
     total: LoadPiece,
-    /// How many times the curve is used.
+    /// How many times the curve is repeated.
     passes: u64,
     next: u64,
     completed: LoadPiece,
@@ -58,7 +58,7 @@ pub(crate) struct LoadSchedule {
     dealt: [Vec<Vec<(u64, u64)>>; 2],
 }
 
-/// Consecutive pieces, and the sizes of each: ascending, in sectors, of reads and of writes.
+/// Consecutive pieces, and the sizes of the reads and writes of each piece: in sectors, ascending.
 pub(crate) struct LoadChapter {
     pub pieces: Vec<LoadPiece>,
     pub sizes: Vec<[Vec<u64>; 2]>,
@@ -110,8 +110,8 @@ impl LoadSchedule {
         Self { before, total: whole, passes, next: 0, completed: LoadPiece::default(), sizes, dealt }
     }
 
-    /// Deals out the sizes of a pass to its rows. The rows with the largest mean size are served first, so that each
-    /// gets the data that it should have.
+    /// Distributes the sizes of a pass over its rows. Rows with the largest mean size come first, so that each row gets the amount of data
+    /// that it should have.
     fn deal(&self, op: usize, pass: u64, dice: &mut SynthesisRng) -> Vec<Vec<(u64, u64)>> {
         let mut pool = strata_counts(&self.sizes[op], self.total.requests[op], pass, self.passes);
         let begin = pass * self.rows();
@@ -131,7 +131,7 @@ impl LoadSchedule {
         self.before.len() as u64 - 1
     }
 
-    /// The sums up to the end of piece number `piece - 1`.
+    /// The sums up to the beginning of piece number `piece`.
     fn upto(&self, piece: u64) -> LoadPiece {
         let (pass, row) = (piece / self.rows(), (piece % self.rows()) as usize);
         let (part, all) = (&self.before[row], &self.before[self.before.len() - 1]);
@@ -152,7 +152,7 @@ impl LoadSchedule {
         }
     }
 
-    /// The next pieces: at most a batch of requests.
+    /// The next pieces, with at most a batch of requests in total.
     pub(crate) fn next(&mut self, dice: &mut SynthesisRng) -> Option<LoadChapter> {
         let from = self.completed;
         let follows_curve = self.rows() > 1;
@@ -160,8 +160,8 @@ impl LoadSchedule {
         while self.next < self.rows() * self.passes {
             let to = self.upto(self.next + 1);
             let piece = to.since(&self.completed);
-            let made = self.completed.since(&from).all();
-            if made > 0 && (made + piece.all() > CHAPTER || !follows_curve) {
+            let generated = self.completed.since(&from).all();
+            if generated > 0 && (generated + piece.all() > CHAPTER || !follows_curve) {
                 break;
             }
             let (pass, row) = (self.next / self.rows(), self.next % self.rows());
@@ -184,8 +184,8 @@ impl LoadSchedule {
     }
 }
 
-/// Takes `count` sizes from `pool` that add up to about `sectors`: sizes and how many of each, ascending. If no more
-/// than `count` are left, all of them are taken.
+/// Takes `count` sizes from `pool` that add up to about `sectors`. Returns the sizes with their counts, ascending. If the pool has at most
+/// `count` sizes, all of them are taken.
 fn draw(pool: &mut [(u64, u64)], count: u64, sectors: u64, dice: &mut SynthesisRng) -> Vec<(u64, u64)> {
     let left: u64 = pool.iter().map(|(_, left)| left).sum();
     if count >= left {
@@ -196,7 +196,7 @@ fn draw(pool: &mut [(u64, u64)], count: u64, sectors: u64, dice: &mut SynthesisR
     let draws = SizeSampler::new(pool);
     let mut sum = 0;
     while (drawn.len() as u64) < count {
-        // The wanted size is the mean that the rest should have.
+        // The size to draw is the mean that the remaining sizes should have.
         let rest = count - drawn.len() as u64;
         let class = draws.draw(sectors.saturating_sub(sum) / rest, dice);
         if pool[class].1 > 0 {
@@ -224,9 +224,9 @@ fn draw(pool: &mut [(u64, u64)], count: u64, sectors: u64, dice: &mut SynthesisR
     drawn.chunk_by(|a, b| a == b).map(|same| (pool[same[0]].0, same.len() as u64)).collect()
 }
 
-/// Draws from a pool as it was at the beginning: if a class has run out, the caller draws again.
+/// Draws classes from a pool in its initial state. If a class has run out meanwhile, the caller draws again.
 struct SizeSampler {
-    /// Classes weighted by their count, by count times size, and by count divided by size.
+    /// The classes weighted by their count, by count times size, and by count divided by size.
     plain: WeightedSampler,
     larger: WeightedSampler,
     smaller: WeightedSampler,
@@ -261,7 +261,7 @@ impl SizeSampler {
 }
 
 impl LoadModel {
-    /// Largest number of requests in a row: with it, a chapter that holds one piece stays within its size at any length.
+    /// Maximum number of requests in a row of a curve, so that a chapter with one piece is never too large.
     pub(crate) const MOST_REQUESTS: u64 = CHAPTER / 2;
 }
 

@@ -1,4 +1,4 @@
-//! Workload models, their file, and their validity.
+//! Workload models, their file format, and their validation.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,27 @@ use emmclab_trace::{Error, ErrorClass, Op, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The model of an application's I/O: totals, distributions, and the load over time. It contains no address, name or
-/// date of any trace.
+/// The model of an application's I/O: totals, distributions, and the load over time. It contains no address, name or date of any trace.
 ///
-/// Distributions are lists of a value and its weight, values ascending.
+/// Distributions are lists of pairs of a value and its weight, in ascending order of the values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadModel {
-    /// Version of this form of file: 1.
+    /// Version of the file format: 1.
     #[serde(default = "current_version")]
     pub version: u32,
     /// The workload's name.
     pub name: String,
-    /// Where the figures come from.
+    /// Origin of the figures.
     pub source: String,
-    /// Sources of parameters, by the key of the parameter: columns of published tables, and ids of claims from which a
-    /// constant was taken. A statistic that such a parameter determines only restates its sources.
+    /// Sources of parameters, by the key of the parameter: columns of published tables, and ids of claims from which a constant was taken.
+    /// A statistic that such a parameter determines agrees with its sources by construction.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub made_from: BTreeMap<String, Vec<String>>,
-    /// Notes for the reader of a result, such as figures that contradict each other.
+    /// Notes for readers of a result, for example on figures that contradict each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// First arrival to last completion (or arrival, without service times), seconds.
+    /// Time from the first arrival to the last completion (or arrival, without service times), seconds.
     pub duration_s: f64,
     /// Size of the device, GB of 2^30 bytes.
     pub address_space_gb: u64,
@@ -35,57 +34,58 @@ pub struct WorkloadModel {
     pub reads: OperationModel,
     /// The writes.
     pub writes: OperationModel,
-    /// When requests arrive.
+    /// The times at which requests arrive.
     pub bursts: BurstModel,
     /// Service times of requests; without them, the synthetic trace has arrivals only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceModel>,
-    /// The load over time; without it, the load is spread evenly over the duration.
+    /// The load over time; without it, the load is constant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadModel>,
 }
 
-/// Reads, or writes.
+/// The sizes and the locality of reads, or of writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OperationModel {
-    /// Size in KB, ascending, and the number of requests of this size. These counts are also the number of requests and
-    /// the data of the workload. Empty if there are no such requests.
+    /// Size in KB, ascending, and the number of requests of this size. The sums of these counts and sizes are the number of requests and
+    /// the amount of data of the workload. Empty if there are no requests of this operation.
     pub sizes_kb: Vec<(f64, u64)>,
     /// Requests that start where their predecessor ended, percent of this operation's requests.
     pub sequential_pct: f64,
     /// Requests that start where an earlier request started, percent of this operation's requests.
     pub reaccess_pct: f64,
-    /// Mean number of requests in a run in which each starts where the last ended, at least 2; the generator
-    /// approximates it.
+    /// Mean number of requests in a run in which each request starts where the previous one ended, at least 2; the generator approximates
+    /// it.
     pub run_requests: f64,
     /// Sequential requests that also start where an earlier request started, percent of the sequential ones; the
     /// generator approximates it.
     pub sequential_reaccess_pct: f64,
-    /// Size in KB, ascending, and weight of requests that return to an earlier start; if empty, their sizes are those of all requests.
+    /// Size in KB, ascending, and weight of requests that return to an earlier start address. If empty, their sizes are those of all
+    /// requests.
     pub reaccess_kb: Vec<(f64, u64)>,
-    /// Start addresses that are used again, percent of all different ones.
+    /// Start addresses that are used again, percent of all distinct start addresses.
     pub reused_starts_pct: f64,
-    /// Reuse distance (requests of this operation since the start address was last used), and weight.
+    /// Reuse distance (number of requests of this operation since the start address was last used), and its weight.
     pub reuse_requests: Vec<(u64, u64)>,
 }
 
-/// When requests arrive.
+/// The times at which requests arrive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BurstModel {
     /// Requests that open a burst, percent of all requests.
     pub opens_pct: f64,
-    /// Rounds in a burst and the weight of such bursts; scaled so that they add up to the number of rounds.
+    /// Number of rounds in a burst, and the weight of such bursts; scaled so that they add up to the number of rounds.
     pub rounds: Vec<(u64, u64)>,
-    /// Idle time before a round that does not open a burst, microseconds, and weight; each varies by up to a
-    /// sixteenth.
+    /// Idle time before a round that does not open a burst, microseconds, and its weight; each value varies by up to a sixteenth.
     pub think_us: Vec<(f64, u64)>,
-    /// Idle time before a burst, milliseconds, and weight; scaled so that the trace has its duration.
+    /// Idle time before a burst, milliseconds, and its weight; scaled so that the trace has its duration.
     pub idle_ms: Vec<(f64, u64)>,
-    /// 0: a burst is all reads or all writes. 100: each request in it is a read or a write independently of its predecessor.
+    /// How much reads and writes alternate in a burst. 0: a burst has only reads or only writes. 100: the operation of each request is
+    /// independent of its predecessor.
     pub op_mixing_pct: f64,
-    /// Bursts of at least three writes that end with journal blocks and a commit block right after them, percent.
+    /// Bursts that end with journal blocks and a commit block directly after them, percent of the bursts of at least three writes.
     pub commit_pct: f64,
 }
 
@@ -95,19 +95,19 @@ pub struct BurstModel {
 pub struct ServiceModel {
     /// Requests that arrive when no earlier one is unfinished, percent of all requests.
     pub no_wait_pct: f64,
-    /// Mean of complete - start, milliseconds. Times by size are scaled so that the trace has this mean.
+    /// Mean of complete - start, milliseconds. The times by size are scaled so that the trace has this mean.
     pub mean_service_ms: f64,
     /// Mean of complete - arrival, milliseconds. Waiting times are scaled so that the trace has this mean.
     pub mean_response_ms: f64,
-    /// Requests in a round and the weight of such rounds; scaled so that the trace has its no-wait share.
+    /// Number of requests in a round, and the weight of such rounds; scaled so that the trace has its no-wait share.
     pub round_requests: Vec<(u64, u64)>,
     /// Time from arrival to start of a request that does not wait, microseconds.
     pub fetch_us: f64,
-    /// Size in KB, ascending, and the service time of such a read in microseconds; with straight lines between the points.
+    /// Size in KB, ascending, and the service time of a read of this size in microseconds; interpolated linearly between the points.
     pub read_us: Vec<(f64, f64)>,
-    /// Size in KB, ascending, and the service time of such a write in microseconds; with straight lines between the points.
+    /// Size in KB, ascending, and the service time of a write of this size in microseconds; interpolated linearly between the points.
     pub write_us: Vec<(f64, f64)>,
-    /// Service time, percent of the one expected for its size, and weight; each varies by up to a sixteenth.
+    /// Service time in percent of the expected one for the size, and its weight; each value varies by up to a sixteenth.
     pub jitter_pct: Vec<(f64, u64)>,
     /// The device sleeps after an idle time above this, milliseconds.
     pub wake_after_ms: f64,
@@ -115,17 +115,17 @@ pub struct ServiceModel {
     pub wake_up_ms: f64,
 }
 
-/// The load over time. Bursts and sizes within a row follow the distributions of the whole model.
+/// The load over time. Within a row, bursts and sizes follow the distributions of the whole model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadModel {
-    /// Rows in order of time: microseconds, those of them idle within bursts, requests that open a burst, reads, KB
-    /// read, writes, KB written. Requests add up to those of the model; everything else is scaled in proportion. A
-    /// longer synthesis repeats the rows.
+    /// Rows in order of time: duration in microseconds, idle time within bursts in microseconds, requests that open a burst, reads, KB
+    /// read, writes, KB written. The requests add up to those of the model; all other columns are scaled proportionally. A longer synthesis
+    /// repeats the rows.
     pub curve: Vec<[u64; 7]>,
 }
 
-/// The version of the form that this program writes.
+/// The version of the file format that this program writes.
 pub(crate) const VERSION: u32 = 1;
 
 fn current_version() -> u32 {
@@ -134,8 +134,8 @@ fn current_version() -> u32 {
 
 impl WorkloadModel {
     /// Reads a model from TOML and checks it.
-    /// Errors: [`ErrorClass::Config`] if the text is no TOML, a key is unknown or missing, or values are impossible;
-    /// then all of these values are named.
+    /// Errors: [`ErrorClass::Config`] if the text is not TOML, a key is unknown or missing, or values are impossible; in the last case the
+    /// message lists all of these values.
     pub fn from_toml(text: &str) -> Result<Self> {
         let model: Self = toml::from_str(text).map_err(|error| {
             let before = error.span().map_or(0, |span| span.start.min(text.len()));
@@ -148,8 +148,8 @@ impl WorkloadModel {
         Ok(model)
     }
 
-    /// The model as TOML, without comments.
-    /// Errors: [`ErrorClass::Config`] if the model is impossible; a checked one can always be written as TOML.
+    /// Writes the model as TOML, without comments.
+    /// Errors: [`ErrorClass::Config`] if values are impossible. A model that passed [`Self::check`] can always be written.
     pub fn to_toml(&self) -> Result<String> {
         self.check()?;
         let text = toml::to_string(self).map_err(|error| Error::new(ErrorClass::Config, error.to_string()))?;
@@ -162,38 +162,38 @@ impl WorkloadModel {
         })
     }
 
-    /// Reads and writes in the workload at its own length.
+    /// Number of reads and writes in the workload at its original length.
     pub fn requests(&self) -> u64 {
         self.reads.requests() + self.writes.requests()
     }
 
-    /// The model of reads or of writes (of writes for anything that is no read).
+    /// The model of reads if `op` is a read, otherwise that of writes.
     pub(crate) fn of(&self, op: Op) -> &OperationModel {
         if op == Op::Read { &self.reads } else { &self.writes }
     }
 }
 
 impl OperationModel {
-    /// Number of requests of this operation in the workload at its own length.
+    /// Number of requests of this operation in the workload at its original length.
     pub fn requests(&self) -> u64 {
         self.sizes_kb.iter().map(|(_, count)| count).sum()
     }
 }
 
-/// Largest number of requests and of distinct values in a list; far above use, far below overflow.
+/// Maximum number of requests, and of distinct values in a list. Both are far above practical use and far below overflow.
 const MOST_REQUESTS: u64 = 1 << 40;
 const MOST_ENTRIES: usize = 4_096;
-/// Longest gap: eleven days. With it and the next two, products of sums over a chapter stay within 128 bits.
+/// Maximum gap: eleven days. With it and the next two limits, products of sums over a chapter fit into 128 bits.
 const LONGEST_S: f64 = 1e6;
-/// Longest service or response time.
+/// Maximum service or response time, s.
 const SLOWEST_S: f64 = 1e3;
-/// Largest deviation of a service time from the expected one.
+/// Maximum ratio of a service time to the expected one, percent.
 const LARGEST_JITTER_PCT: f64 = 1e5;
 const LARGEST_KB: f64 = 1_048_576.0;
-/// Sectors of the address space are counted in 32 bits.
+/// Sectors of the address space have 32-bit numbers.
 const LARGEST_GB: u64 = 2_048;
 
-/// Faults found so far, each naming its key, its value and what to do.
+/// The faults of a model, each with its key, its value and its remedy.
 #[derive(Default)]
 struct ModelFaults(Vec<String>);
 
@@ -208,7 +208,7 @@ impl ModelFaults {
         self.require((0.0..=100.0).contains(&value), key, value, "give a share from 0 to 100");
     }
 
-    /// Checks a time of the device, given in a unit of `1 / per_s` seconds.
+    /// Checks a time of the device, in units of `1 / per_s` seconds.
     fn time(&mut self, key: &str, value: f64, per_s: f64) {
         let limit = format!("give a time from 0 to {}", SLOWEST_S * per_s);
         self.require((0.0..=SLOWEST_S * per_s).contains(&value), key, value, &limit);
@@ -300,7 +300,7 @@ impl ModelFaults {
             model.mean_response_ms >= model.mean_service_ms,
             "service.mean_response_ms",
             model.mean_response_ms,
-            "a response includes its service; give at least `mean_service_ms`",
+            "a response time includes the service time; give at least `mean_service_ms`",
         );
         self.weights("service.round_requests", &model.round_requests);
         self.time("service.fetch_us", model.fetch_us, 1e6);
@@ -321,8 +321,8 @@ impl ModelFaults {
 }
 
 impl WorkloadModel {
-    /// Checks that a trace can be made from the model.
-    /// Errors: [`ErrorClass::Config`], naming every fault with its key, its value and its remedy.
+    /// Checks that traces can be generated from the model.
+    /// Errors: [`ErrorClass::Config`], with the key, the value and the remedy of each fault.
     pub fn check(&self) -> Result<()> {
         let mut faults = ModelFaults::default();
         faults.require(
@@ -377,7 +377,7 @@ impl WorkloadModel {
             count => {
                 let plural = if count == 1 { "fault" } else { "faults" };
                 Err(Error::new(ErrorClass::Config, format!("{count} {plural}: {}", faults.0.join("; ")))
-                    .hint("correct the values named; docs/concepts/workloads.md lists every key with its unit"))
+                    .hint("correct these values; docs/concepts/workloads.md lists every key with its unit"))
             }
         }
     }

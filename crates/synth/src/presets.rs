@@ -1,5 +1,5 @@
-//! Workload models that come with the laboratory: the 18 applications and 7 combos of the IISWC 2015 paper (Zhou et al.), made
-//! from what it publishes about them, and applications on a phone of 2022, fitted to public traces.
+//! Workload models that are part of emmclab: the 18 applications and 7 combos of the IISWC 2015 paper (Zhou et al.), derived from the
+//! published figures, and applications on a phone of 2022, fitted to public traces.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::model::WorkloadModel;
 
 macro_rules! presets {
     ($($group:literal { $($name:literal: $file:literal,)* })*) => {
-        /// Groups, each with the names and texts of its models.
+        /// Groups of models; each model has a name and the text of its file.
         const GROUPS: &[(&str, &[(&str, &str)])] = &[
             $(($group, &[
                 $(($name, include_str!(concat!("../../../presets/workloads/", $file, ".toml"))),)*
@@ -37,42 +37,42 @@ presets! {
     }
 }
 
-/// Sources of parameters that all models of a group share, unless a model names its own.
+/// Sources of parameters that all models of a group share; a model may list its own instead.
 const MADE_FROM: [(&str, &str); 2] = [
     ("applications", include_str!("../../../presets/workloads/made_from/applications.toml")),
     ("combos", include_str!("../../../presets/workloads/made_from/combos.toml")),
 ];
 
-/// Groups of presets, each with its names: `applications` and `combos` as in the paper's tables, and `phones`.
+/// Groups of presets with the names of their models: `applications` and `combos` as in the paper's tables, and `phones`.
 pub fn groups() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     GROUPS.iter().map(|(group, models)| (*group, models.iter().map(|(name, _)| *name).collect()))
 }
 
-/// All names, group by group.
+/// The names of all presets, group by group.
 pub fn names() -> impl Iterator<Item = &'static str> {
     presets().map(|(_, name, _)| name)
 }
 
-/// Group, name and text of each preset.
+/// Group, name and file text of each preset.
 fn presets() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     GROUPS.iter().flat_map(|(group, models)| models.iter().map(move |(name, text)| (*group, *name, *text)))
 }
 
 fn preset(name: &str) -> Result<(&'static str, &'static str)> {
-    let found = presets().find(|(_, known, _)| known.eq_ignore_ascii_case(name));
-    found.map(|(group, _, text)| (group, text)).ok_or_else(|| {
+    let preset = presets().find(|(_, known, _)| known.eq_ignore_ascii_case(name));
+    preset.map(|(group, _, text)| (group, text)).ok_or_else(|| {
         let known = names().collect::<Vec<_>>().join(", ");
         Error::new(ErrorClass::Config, format!("there is no workload `{name}`")).hint(format!("choose one of: {known}"))
     })
 }
 
-/// The text of a preset, with its comments. Case does not matter.
+/// The file of a preset, with its comments. The name is not case-sensitive.
 /// Errors: [`ErrorClass::Config`] if there is no such preset; the hint lists all presets.
 pub fn text(name: &str) -> Result<&'static str> {
     preset(name).map(|(_, text)| text)
 }
 
-/// The model of a preset, with the sources that its group shares.
+/// The model of a preset, including the sources that its group shares.
 pub fn model(name: &str) -> Result<WorkloadModel> {
     let (group, text) = preset(name)?;
     let mut model = WorkloadModel::from_toml(text)?;

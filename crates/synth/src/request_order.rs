@@ -14,46 +14,46 @@ pub(crate) struct ChapterQuota {
     pub writes: u64,
     pub rounds: u64,
     pub bursts: u64,
-    /// Sequential reads and writes.
+    /// Number of sequential reads and of sequential writes.
     pub sequential: [u64; 2],
-    /// Reads and writes that start at an earlier start address.
+    /// Number of reads and of writes that start where an earlier request started.
     pub reaccess: [u64; 2],
 }
 
-/// The part that a request plays in a journal transaction.
+/// The part of a journal transaction to which a request belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JournalRole {
     Data,
-    /// Descriptor and blocks, in the journal.
+    /// Descriptor and logged blocks, in the journal.
     Journal,
     /// The commit block after them.
     Commit,
 }
 
-/// The requests of a chapter in order of arrival; all lists have the same length.
+/// The order of a chapter's requests. Lists with an entry for each request have the same length, in order of arrival.
 pub(crate) struct ChapterLayout {
     pub op: Vec<Op>,
     pub role: Vec<JournalRole>,
-    /// Whether it begins a burst.
+    /// Whether the request begins a burst.
     pub opens: Vec<bool>,
-    /// Whether it arrives while its predecessor is unfinished.
+    /// Whether the request arrives while its predecessor is unfinished.
     pub waits: Vec<bool>,
-    /// Whether it starts where its predecessor ended.
+    /// Whether the request starts where its predecessor ended.
     pub sequential: Vec<bool>,
-    /// Whether it starts where an earlier request started.
+    /// Whether the request starts where an earlier request started.
     pub returns: Vec<bool>,
     /// Index after the last request of each piece of the load.
     pub ends: Vec<usize>,
 }
 
 impl ChapterLayout {
-    /// The requests of each piece of the load.
+    /// The index ranges of the requests of each piece of the load.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         (0..self.ends.len()).map(|k| if k == 0 { 0 } else { self.ends[k - 1] }..self.ends[k])
     }
 
-    /// Distributes `quota` over the pieces of `chapter`; in each piece, at most `smallest` writes become commit blocks.
-    /// Each step of `lengthen` halves the number of rounds in which a request waits.
+    /// Distributes `quota` over the pieces of `chapter`; in each piece, at most `smallest` writes become commit blocks. Each increment of
+    /// `lengthen` halves the number of rounds in which a request waits.
     pub(crate) fn new(
         model: &WorkloadModel, quota: &ChapterQuota, chapter: &LoadChapter, smallest: &[usize], lengthen: u32,
         dice: &mut SynthesisRng,
@@ -86,7 +86,7 @@ impl ChapterLayout {
         layout
     }
 
-    /// Sets the beginnings of the bursts of each piece; returns the index after each burst.
+    /// Determines where the bursts of each piece begin; returns the index after each burst.
     fn deal_bursts(
         &mut self, model: &WorkloadModel, quota: &ChapterQuota, chapter: &LoadChapter, dice: &mut SynthesisRng,
     ) -> Vec<usize> {
@@ -101,7 +101,7 @@ impl ChapterLayout {
             let mut lengths = rounds_of_bursts(model, rounds.len() as u64, bursts, dice);
             let mut at = 0;
             if chapter.follows_curve {
-                // A piece may begin in the midst of a burst.
+                // A piece may begin in the middle of a burst.
                 at = dice.below(lengths[0]) as usize;
                 lengths[0] -= at as u64;
             }
@@ -155,7 +155,8 @@ impl ChapterLayout {
         }
     }
 
-    /// Places sequential requests after requests of the same operation within a burst, and elsewhere only if there is no room.
+    /// Selects sequential requests among those that follow a request of the same operation in a burst, and among others only if these are
+    /// too few.
     fn deal_sequential(&mut self, model: &WorkloadModel, quota: &ChapterQuota, dice: &mut SynthesisRng) {
         let mut commits = [0, 0];
         for (op, _) in self.op.iter().zip(&self.role).filter(|(_, role)| **role == JournalRole::Commit) {
@@ -170,7 +171,8 @@ impl ChapterLayout {
                     if natural { near.push(i) } else { far.push(i) }
                 }
             }
-            // If a share of all places is chosen in groups, the mean length of runs is the length of a group divided by the share left out.
+            // If a share of the candidates is chosen in groups, the mean run length is the group length divided by the share that is not
+            // chosen.
             let left_out = 1.0 - (wanted as f64 / near.len().max(1) as f64).min(1.0);
             let group = (((model.of(op).run_requests - 1.0) * left_out).round() as usize).max(1);
             for (tier, group) in [(near, group), (far, 1)] {
@@ -183,9 +185,8 @@ impl ChapterLayout {
         }
     }
 
-    /// Chooses the requests that return to an earlier address: data first, the journal only if all data returns. A
-    /// request before a sequential one returns only as often as sequential requests should return themselves, unless
-    /// there are no others left to choose.
+    /// Selects the requests that return to an earlier address: data first, the journal only if all data returns. Requests that are followed
+    /// by a sequential one return only at the rate of sequential requests, unless all other data requests are already selected.
     fn deal_returns(&mut self, model: &WorkloadModel, quota: &ChapterQuota, dice: &mut SynthesisRng) {
         for op in [Op::Read, Op::Write] {
             let (mut followed, mut alone, mut journal) = (Vec::new(), Vec::new(), Vec::new());
@@ -211,7 +212,7 @@ impl ChapterLayout {
     }
 }
 
-/// Number of requests that wait for the first one of each round.
+/// Number of requests that wait for the first request of each round.
 fn waiting_behind(model: &WorkloadModel, quota: &ChapterQuota, lengthen: u32, dice: &mut SynthesisRng) -> Vec<u64> {
     let Some(service) = &model.service else { return vec![0; quota.rounds as usize] };
     let mut behind = strata(&service.round_requests, quota.rounds, 0, 1);
@@ -233,7 +234,7 @@ fn waiting_behind(model: &WorkloadModel, quota: &ChapterQuota, lengthen: u32, di
     behind
 }
 
-/// Distributes `rounds` over `bursts`; the number of rounds in each burst, at least 1.
+/// Distributes `rounds` over `bursts`; returns the number of rounds of each burst, at least 1.
 fn rounds_of_bursts(model: &WorkloadModel, rounds: u64, bursts: u64, dice: &mut SynthesisRng) -> Vec<u64> {
     let mut lengths = strata(&model.bursts.rounds, bursts, 0, 1);
     for length in &mut lengths {

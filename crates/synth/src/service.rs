@@ -6,21 +6,21 @@ use crate::distribute::{SynthesisRng, scale_to, scatter};
 use crate::model::{ServiceModel, WorkloadModel};
 use crate::synthesizer::nanos;
 
-/// Bound on one service time, so that sums over a chapter stay within 64 bits.
+/// Maximum service time of a request, so that sums over a chapter fit into 64 bits.
 pub(crate) const SLOWEST_NS: u64 = 1 << 44;
 
-/// A model's times in nanoseconds and sectors.
+/// The times of a model, in nanoseconds and sectors.
 pub(crate) struct ModelTimes {
-    /// Idle time within bursts and between them, and weights.
+    /// Idle times within bursts and between them, with their weights.
     pub think: Vec<(u64, u64)>,
     pub idle: Vec<(u64, u64)>,
     pub service: Option<ServiceTimeSampler>,
 }
 
 pub(crate) struct ServiceTimeSampler {
-    /// Sectors and time, for reads and for writes.
+    /// Sizes in sectors and service times, for reads and for writes.
     points: [Vec<(u64, u64)>; 2],
-    /// Parts per million of the expected time, and weights.
+    /// Ratios of service times to the expected ones, in parts per million, with their weights.
     jitter: Vec<(u64, u64)>,
     pub fetch: u64,
     wake_after: u64,
@@ -50,8 +50,8 @@ impl ServiceTimeSampler {
         }
     }
 
-    /// The expected service time for a size, ns. It is interpolated linearly between the points. Below them it is the time of the first
-    /// point, above them it is proportional to the size.
+    /// The expected service time of a size, ns: interpolated linearly between the points; below the first point, the time of that point;
+    /// above the last point, proportional to the size.
     pub(crate) fn expected(&self, op: Op, sectors: u64) -> u64 {
         let points = &self.points[op as usize];
         let above = points.partition_point(|point| point.0 < sectors);
@@ -64,7 +64,7 @@ impl ServiceTimeSampler {
         (i128::from(low_time) + (i128::from(*time) - i128::from(low_time)) * part / whole) as u64
     }
 
-    /// Service times of a chapter that add up to `total`, and the part of each that the device needs to wake up.
+    /// Service times of a chapter that add up to `total`, and the wake-up time that each includes.
     pub(crate) fn deal(
         &self, ops: &[Op], sectors: &[u64], idle: &[u64], total: u64, dice: &mut SynthesisRng,
     ) -> (Vec<u64>, Vec<u64>) {
@@ -73,7 +73,7 @@ impl ServiceTimeSampler {
         if woken.iter().sum::<u64>() > most {
             scale_to(&mut woken, most);
         }
-        // Parts per million first, then the time itself.
+        // The list has parts per million first, then times.
         let mut service = scatter(&self.jitter, ops.len() as u64, dice);
         for ((service, op), sectors) in service.iter_mut().zip(ops).zip(sectors) {
             let expected = u128::from(self.expected(*op, *sectors)) * u128::from(*service) / 1_000_000;
@@ -87,14 +87,13 @@ impl ServiceTimeSampler {
     }
 }
 
-/// 1 in the fixed point of [`ServerQueue`].
+/// The number 1 in the fixed-point format of `scale` in [`ServerQueue`].
 const ONE: u64 = 1 << 40;
 
-/// Requests that wait for their turn on one server, first come, first served.
+/// Requests that wait for one server, which serves them in order of arrival.
 ///
-/// A request that waits arrives while its predecessor is unfinished; it waits for at most the response time of that
-/// one. Each waits for `scale` times that bound, varied by up to a quarter, so that one number determines all waiting
-/// times.
+/// A request that waits arrives while its predecessor is unfinished; it waits for at most the response time of its predecessor. Each
+/// request waits for `scale` times this maximum, varied by up to a quarter, so that one number determines all waiting times.
 pub(crate) struct ServerQueue<'a> {
     pub waits: &'a [bool],
     pub service: &'a [u64],
@@ -102,7 +101,7 @@ pub(crate) struct ServerQueue<'a> {
 }
 
 impl ServerQueue<'_> {
-    /// Waiting times that add up to `total`; `Err` has the longest possible ones if these are too short.
+    /// Waiting times that add up to `total`. If even the longest possible waiting times are too short, these are returned as `Err`.
     pub(crate) fn deal(&self, total: u64, dice: &mut SynthesisRng) -> Result<Vec<u64>, Vec<u64>> {
         // A random factor from 3/4 to 5/4, in 256ths.
         let those: Vec<(usize, u64)> =
@@ -122,7 +121,7 @@ impl ServerQueue<'_> {
         if short > u128::from(total / 1_000) { Err(waiting) } else { Ok(waiting) }
     }
 
-    /// Returns the sum of the waiting times of `those`, and calls `each` with each of them.
+    /// Returns the sum of the waiting times of `those`, and calls `each` with each waiting time.
     #[inline]
     fn waiting(&self, scale: u64, those: &[(usize, u64)], mut each: impl FnMut(usize, u64)) -> u128 {
         let (mut sum, mut wait) = (0_u128, 0_u64);
@@ -130,7 +129,7 @@ impl ServerQueue<'_> {
             let before = *i - 1;
             let response = if self.waits[before] { wait } else { self.fetch } + self.service[before];
             let scaled = (u128::from(response) * u128::from(scale) * u128::from(*spread)) >> 48;
-            // It arrives at least 1 ns before its predecessor is finished.
+            // The request arrives at least 1 ns before its predecessor is finished.
             wait = (scaled.min(u128::from(response)) as u64).max(1).min(response);
             sum += u128::from(wait);
             each(*i, wait);

@@ -1,4 +1,4 @@
-//! Makes a stream of batches from a model.
+//! Generates a stream of batches from a model.
 
 use std::sync::Arc;
 
@@ -11,16 +11,15 @@ use crate::model::WorkloadModel;
 use crate::request_order::{ChapterLayout, ChapterQuota, JournalRole};
 use crate::service::{ModelTimes, SLOWEST_NS, ServerQueue};
 
-/// Makes a trace of a model, batch by batch, in order of arrival. The same model, options and version give the same bytes.
+/// Generates a trace from a model, batch by batch, in order of arrival. The same model, options and version give the same bytes.
 ///
-/// Memory is bounded by one batch, by the sizes dealt to the rows of a load curve (counts), and by the set of start
-/// addresses used.
+/// Memory is bounded by one batch, by the size counts of the rows of a load curve, and by the set of start addresses used.
 pub struct Synthesizer {
     plan: SynthesisPlan,
     load: LoadSchedule,
     space: AddressSpace,
     dice: SynthesisRng,
-    /// Time at which all requests so far were complete, ns after the first arrival.
+    /// Time at which all requests so far are complete, ns after the first arrival.
     clock: u64,
     names: Arc<NameTable>,
 }
@@ -45,7 +44,7 @@ impl Synthesizer {
         Ok(Self { plan, load, space, dice: SynthesisRng::new(options.seed), clock: 0, names: Arc::default() })
     }
 
-    /// Requests in the whole trace.
+    /// Number of requests in the whole trace.
     pub fn requests(&self) -> u64 {
         self.plan.totals.requests()
     }
@@ -65,19 +64,19 @@ impl Iterator for Synthesizer {
     }
 }
 
-/// Length, rate and random seed of a synthesis. The default is the workload at its own length and rate, with seed 0.
+/// Length, rate and random seed of a synthesis. By default, the trace has the length and rate of the workload, and the seed is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SynthOptions {
-    /// The same seed gives the same trace.
+    /// Seed of the random numbers; the same seed gives the same trace.
     pub seed: u64,
-    /// Reads and writes to make. Without `duration`, the duration follows from the workload's rate.
+    /// Number of reads and writes to generate. Without `duration`, the duration follows from the workload's rate.
     pub requests: Option<u64>,
-    /// First arrival to last completion. Without `requests`, their number follows from the workload's rate. The
-    /// duration is exact if the trace has an idle gap that can be adjusted.
+    /// Time from the first arrival to the last completion. Without `requests`, their number follows from the workload's rate. The duration
+    /// is exact if the trace has an idle gap that can be adjusted.
     pub duration: Option<Nanos>,
-    /// Arrival rate, percent of the workload's own. Idle gaps shrink or grow; think and service times stay.
+    /// Arrival rate, percent of the workload's rate. It changes the idle gaps; think and service times stay the same.
     pub rate_pct: u64,
-    /// Size of the device, GB of 2^30 bytes; `None` for that of the model.
+    /// Size of the device, GB of 2^30 bytes; `None` for the size in the model.
     pub address_space_gb: Option<u64>,
 }
 
@@ -91,18 +90,18 @@ impl Default for SynthOptions {
 pub(crate) struct SynthesisTotals {
     pub reads: u64,
     pub writes: u64,
-    /// Requests that find the device idle.
+    /// Number of requests that arrive at an idle device.
     pub rounds: u64,
     pub bursts: u64,
-    /// First arrival to last completion, ns.
+    /// Time from the first arrival to the last completion, ns.
     pub duration: u64,
     /// Sum of service times, ns.
     pub service: u64,
-    /// Sum of response less service times, ns.
+    /// Sum of the response times minus the service times, ns.
     pub waiting: u64,
 }
 
-/// Limits of the length of a trace and of the number of requests, so that sums fit into 64 bits.
+/// Maximum duration of a trace, and maximum number of its requests, so that sums fit into 64 bits.
 const LONGEST_NS: u64 = 1 << 60;
 const MOST_REQUESTS: u64 = 1 << 40;
 
@@ -116,7 +115,7 @@ impl SynthesisTotals {
             return Err(config(problem, "give 1 to 1000000 percent"));
         }
         if options.requests.is_some() && options.duration.is_some() && options.rate_pct != 100 {
-            let problem = "requests and duration together already give the rate".to_owned();
+            let problem = "requests and duration already determine the rate".to_owned();
             return Err(config(problem, "leave out one of requests, duration and rate"));
         }
         let given_ns = options.duration.map(|duration| u64::try_from(duration.0).unwrap_or(0));
@@ -165,7 +164,7 @@ impl SynthesisTotals {
     }
 }
 
-/// A checked value of a model in nanoseconds; `unit` is the length of its unit in ns.
+/// Converts a checked value of a model to nanoseconds; `unit` is the length of its unit in ns.
 pub(crate) fn nanos(value: f64, unit: f64) -> u64 {
     (value * unit).round() as u64
 }
@@ -173,12 +172,12 @@ pub(crate) fn nanos(value: f64, unit: f64) -> u64 {
 /// Maximum value of `lengthen`: with it, all waiting requests of a chapter of 2^16 requests are in one round.
 const LONGEST: u32 = 16;
 
-/// State that is constant over chapters.
+/// The state that is the same for all chapters.
 pub(crate) struct SynthesisPlan {
     pub model: WorkloadModel,
     pub totals: SynthesisTotals,
     pub times: ModelTimes,
-    /// Sizes in sectors of requests to an earlier start address, with their counts; for reads and for writes.
+    /// Sizes in sectors of requests that return to an earlier start address, with their counts; for reads and for writes.
     pub reaccess_sizes: [Vec<(u64, u64)>; 2],
 }
 
@@ -192,15 +191,15 @@ struct ChapterTimes {
 }
 
 impl SynthesisPlan {
-    /// The chapter's part of a total, in proportion to its requests.
+    /// The chapter's share of a total, proportional to its requests.
     fn part(&self, total: u64, chapter: &LoadChapter) -> u64 {
         let upto = |place: &LoadPiece| fraction(total, place.all(), self.totals.requests());
         upto(&chapter.to) - upto(&chapter.from)
     }
 
     fn quota(&self, chapter: &LoadChapter) -> ChapterQuota {
-        let made = |op: usize| chapter.to.requests[op] - chapter.from.requests[op];
-        let requests = [0, 1].map(made);
+        let generated = |op: usize| chapter.to.requests[op] - chapter.from.requests[op];
+        let requests = [0, 1].map(generated);
         let both = |value: fn(&crate::OperationModel) -> f64| {
             [Op::Read, Op::Write].map(|op| {
                 let whole = self.totals.of(op);
@@ -222,7 +221,7 @@ impl SynthesisPlan {
         }
     }
 
-    /// Makes the requests of `chapter`; `clock` is the time at which all requests before it were complete.
+    /// Generates the requests of `chapter`; `clock` is the time at which all requests before it are complete.
     pub(crate) fn make(
         &self, chapter: &LoadChapter, clock: &mut u64, space: &mut AddressSpace, dice: &mut SynthesisRng,
     ) -> Vec<Request> {
@@ -260,7 +259,7 @@ impl SynthesisPlan {
             .collect()
     }
 
-    /// Deals out idle, service and waiting times; `Err` with the best ones if the waiting times cannot be as long as they should.
+    /// Distributes idle, service and waiting times. Returns the best times as `Err` if the waiting times cannot be as long as planned.
     fn time(
         &self, chapter: &LoadChapter, quota: &ChapterQuota, layout: &ChapterLayout, sectors: &[u64], dice: &mut SynthesisRng,
     ) -> std::result::Result<ChapterTimes, ChapterTimes> {
@@ -289,7 +288,7 @@ impl SynthesisPlan {
         if reached { Ok(timing) } else { Err(timing) }
     }
 
-    /// About how long the device is busy in each piece of the chapter.
+    /// Estimates how long the device is busy in each piece of the chapter, ns.
     fn busy(&self, layout: &ChapterLayout, sectors: &[u64], fetch: u64, service_total: u64) -> Vec<u64> {
         let Some(times) = &self.times.service else { return vec![0; layout.ends.len()] };
         let mut busy: Vec<u64> =
@@ -301,13 +300,13 @@ impl SynthesisPlan {
         busy
     }
 
-    /// The idle time before each request, 0 before those that wait and before the very first. Each piece of the load
-    /// has its own duration, less the time for which the device is busy.
+    /// The idle time before each request; 0 before requests that wait and before the first request of the trace. Each piece of the load has
+    /// its own duration, from which the busy time of the device is subtracted.
     fn deal_idle(
         &self, chapter: &LoadChapter, layout: &ChapterLayout, busy: &[u64], total: u64, dice: &mut SynthesisRng,
     ) -> Vec<u64> {
         let durations = chapter.pieces.iter().map(|piece| piece.duration);
-        // No idle time is before the very first request, nor before those that wait.
+        // Requests that may have idle time before them: not the first request of the trace, nor requests that wait.
         let free: Vec<Vec<usize>> = layout
             .pieces()
             .map(|piece| piece.filter(|i| !layout.waits[*i] && (*i > 0 || chapter.from.all() > 0)).collect())
@@ -344,7 +343,7 @@ impl SynthesisPlan {
         idle_before
     }
 
-    /// Sets the times of request `i`; `clock` is the time at which its predecessor was complete.
+    /// Sets the times of request `i`; `clock` is the time at which its predecessor is complete.
     fn stamp(&self, request: &mut Request, i: usize, layout: &ChapterLayout, timing: &ChapterTimes, clock: &mut u64) {
         if self.times.service.is_none() {
             *clock += timing.idle[i];
@@ -356,7 +355,7 @@ impl SynthesisPlan {
         } else {
             (*clock + timing.idle[i], *clock + timing.idle[i] + timing.fetch)
         };
-        // The driver needs some 20 us to submit a request to a device that is awake.
+        // The driver takes about 20 us to submit a request to a device that is awake.
         let issue = start + timing.woken[i] + (timing.service[i] - timing.woken[i]).min(40_000) / 2;
         *clock = start + timing.service[i];
         request.arrival = Nanos(arrival as i64);
@@ -365,8 +364,8 @@ impl SynthesisPlan {
         request.complete = Some(Nanos(*clock as i64));
     }
 
-    /// Deals out the sizes of each piece: the smallest to commit blocks, and to requests that return to an earlier
-    /// address the sizes that such requests have.
+    /// Distributes the sizes of each piece: the smallest to commit blocks, and to requests that return to an earlier address the sizes of
+    /// such requests in the model.
     fn deal_sizes(&self, layout: &ChapterLayout, ascending: &[[Vec<u64>; 2]], dice: &mut SynthesisRng) -> Vec<u64> {
         let mut sectors = vec![1; layout.op.len()];
         let evenly = ascending.len() == 1;
@@ -394,7 +393,7 @@ impl SynthesisPlan {
         sectors
     }
 
-    /// Sizes of `count` requests that return, ascending: evenly spaced if the chapter has one piece, else drawn at random.
+    /// Sizes of `count` requests that return, ascending: evenly spaced if the chapter has one piece, otherwise drawn at random.
     fn returning_sizes(&self, op: Op, count: u64, evenly: bool, dice: &mut SynthesisRng) -> Vec<u64> {
         let sizes = &self.reaccess_sizes[op as usize];
         if evenly || sizes.is_empty() {
@@ -407,8 +406,8 @@ impl SynthesisPlan {
     }
 }
 
-/// Takes `wanted` sizes out of `sizes` (both ascending), the next larger if one is missing. Returns the sizes taken,
-/// and the rest.
+/// Takes `wanted` sizes out of `sizes` (both ascending). If a wanted size is missing, the next larger one is taken. Returns the sizes
+/// taken, and the rest.
 fn take(sizes: &[u64], wanted: &[u64]) -> (Vec<u64>, Vec<u64>) {
     let (mut taken, mut rest) = (Vec::with_capacity(wanted.len()), Vec::with_capacity(sizes.len()));
     let mut wanted = wanted.iter().peekable();

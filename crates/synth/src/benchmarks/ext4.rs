@@ -1,16 +1,15 @@
-//! The layout of a file system like ext4: block groups, each with bitmaps and inodes at its start, a file near its
-//! directory, and a journal.
+//! The layout of a file system like ext4: block groups that begin with bitmaps and inodes, files near their directories, and a journal.
 //!
-//! The model has these parts of ext4 (Linux documentation, "ext4 Data Structures and Algorithms"): 4 KB blocks, groups of
-//! 32,768, 8,192 inodes of 256 bytes in each, directories spread over the groups, a file in the group of its directory, its
-//! blocks after those allocated there last, a journal in one place in the middle of the volume.
+//! The model has these parts of ext4 (Linux documentation, "ext4 Data Structures and Algorithms"): 4 KB blocks; groups of 32,768 blocks
+//! with 8,192 inodes of 256 bytes; directories spread over the groups; a file in the group of its directory; the blocks of a file after
+//! those allocated last in the group; and a journal at one place in the middle of the volume.
 
 const GROUP: u64 = 32_768;
 const INODES: u64 = 8_192;
 const INODES_PER_BLOCK: u64 = 16;
-/// Group descriptors, two bitmaps, inode table.
+/// Number of metadata blocks of a group: group descriptors, two bitmaps, inode table.
 const METADATA: u64 = 16 + 2 + INODES / INODES_PER_BLOCK;
-/// Blocks of the journal: 128 MB.
+/// Number of blocks of the journal: 128 MB.
 pub(super) const JOURNAL: u64 = GROUP;
 
 /// A block number in the volume.
@@ -18,7 +17,7 @@ pub(super) type Block = u64;
 
 #[derive(Clone, Debug)]
 struct ModelBlockGroup {
-    /// The block after the one allocated last: the search for a free block starts here.
+    /// The block after the last allocated block, where the search for a free block starts.
     goal: u64,
     used: Vec<bool>,
     next_inode: u64,
@@ -38,13 +37,13 @@ pub(super) struct ModelInode {
 }
 
 impl ModelVolume {
-    /// A volume of this many groups of 128 MB.
+    /// Creates a volume of this many groups of 128 MB.
     pub fn new(groups: usize) -> Self {
         let group = ModelBlockGroup { goal: METADATA, used: vec![false; GROUP as usize], next_inode: 0 };
         Self { groups: vec![group; groups], journal: groups as u64 / 2 }
     }
 
-    /// First block of the journal; its group holds nothing else.
+    /// The first block of the journal, whose group contains nothing else.
     pub fn journal(&self) -> Block {
         self.journal * GROUP
     }
@@ -56,7 +55,7 @@ impl ModelVolume {
         self.inode((group + u64::from(group >= self.journal)) as usize)
     }
 
-    /// A new inode near its directory.
+    /// Creates a file in the group of its directory.
     pub fn file(&mut self, directory: ModelInode) -> ModelInode {
         self.inode(directory.group)
     }
@@ -67,8 +66,8 @@ impl ModelVolume {
         ModelInode { group, number }
     }
 
-    /// Allocates a block for an inode: the first free block after the one allocated last in its group, or a block of the next group that
-    /// has one. `None` if the volume is full.
+    /// Allocates a block for an inode: the first free block after the last one allocated in its group, or a block of the next group that
+    /// has a free one. `None` if the volume is full.
     pub fn allocate(&mut self, inode: ModelInode) -> Option<Block> {
         let count = self.groups.len();
         for place in (inode.group..count).chain(0..inode.group) {
@@ -89,7 +88,7 @@ impl ModelVolume {
         self.groups[(block / GROUP) as usize].used[(block % GROUP) as usize] = false;
     }
 
-    /// The blocks that change with an inode: its place in the table, and the bitmaps and descriptor of its group.
+    /// The blocks that change with an inode: its block of the inode table, and the bitmaps and the descriptor of its group.
     pub fn metadata(inode: ModelInode) -> [Block; 4] {
         let first = inode.group as u64 * GROUP;
         [first + 18 + inode.number / INODES_PER_BLOCK, first + 16, first + 17, inode.group as u64 / 128]

@@ -1,20 +1,19 @@
-//! Sessions of several applications, one after the other, with the mixture of writes as a paper states it: the share of
-//! small random writes among all.
+//! Long sessions of several applications, one after another, with the share of small random writes that a paper states.
 //!
-//! Small random writes are those that Kim & Kim's router logs: smaller than 8 KB, and not starting where the previous request
-//! ended. All of them are kept, so that their sizes, places and repetitions stay those of the model. Of the other writes,
-//! whole runs (requests that continue each other) are left out until the share is right.
+//! Small random writes are those that the router of Kim & Kim logs: smaller than 8 KB, and not starting where the previous request ended.
+//! All of them are kept, so their sizes, addresses and repetitions remain those of the model. Of the other writes, whole runs (requests
+//! that continue each other) are left out until the share is reached.
 //!
-//! Published about Kim & Kim's `Phone_6H`: a section fills when 2,266 writes have gone to the original area (V-E). A new section
-//! logs 22,938 writes of 4 KB (70 % of 128 MB), which is about ten logged writes for each one to the original area; the IISWC
-//! 2015 models have about as many of both. Published about web browsing (`WebBench` of Kim et al., FAST 2012): about twice as
-//! many sequential as random writes, interpreted here as a ratio of bytes, because the model already has that ratio by count
-//! (1.8), but only 6 % of its bytes are in small random writes.
+//! Published about `Phone_6H` of Kim & Kim: a section is full when 2,266 writes have gone to the original area (V-E). A new section logs
+//! 22,938 writes of 4 KB (70 % of 128 MB), which is about ten logged writes for each write to the original area; the IISWC 2015 models have
+//! about as many of both. Published about web browsing (`WebBench` of Kim et al., FAST 2012): about twice as many sequential as random
+//! writes. This is interpreted as a ratio of bytes: by count the model already has that ratio (1.8), but only 6 % of its bytes are in small
+//! random writes.
 //!
-//! Assumed, because nothing is published: which applications ran and in what order; sizes and places, from models of another
-//! phone; `reused_starts_pct = 20`, and that requests to an earlier address are mostly small (both determine how much logged
-//! data is overwritten before it is moved); that the writes left out are evenly spread. docs/papers/advil12.md gives the
-//! effect of each.
+//! Assumed, because nothing is published: which applications ran and in what order; sizes and addresses, taken from models of another
+//! phone; `reused_starts_pct = 20`, and that requests to an earlier address are mostly small (both determine how much logged data is
+//! overwritten before it is moved); that the writes left out are evenly spread. docs/papers/advil12.md states the effect of each
+//! assumption.
 
 use emmclab_trace::{Nanos, Op, Request, Result, Sector};
 
@@ -24,18 +23,18 @@ use crate::{SynthOptions, Synthesizer, presets};
 /// Writes below this are small: 8 KB in sectors.
 const SMALL: u32 = 16;
 
-/// How the writes are to be mixed.
+/// The ratio of small random writes to other writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriteMixture {
-    /// Other writes for this many small random ones.
+    /// Part of the ratio for the writes that are not small random ones.
     pub others: u64,
-    /// Small random writes that go with them.
+    /// Part of the ratio for the small random writes.
     pub small: u64,
-    /// The quantity that is counted.
+    /// Whether the ratio counts writes or bytes.
     pub by: MixtureUnit,
 }
 
-/// The quantity that the shares of a mixture count.
+/// The quantity that a mixture counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MixtureUnit {
     Writes,
@@ -43,7 +42,7 @@ pub(super) enum MixtureUnit {
 }
 
 impl WriteMixture {
-    /// Leaves out the other writes that are too many. If there are fewer of them than the mixture has, all are kept.
+    /// Leaves out other writes until the mixture is reached. If the requests have too few of them, all are kept.
     pub fn thin(self, requests: impl Iterator<Item = Request>) -> impl Iterator<Item = Request> {
         let mut state = ThinnedStream { mixture: self, small: 0, others: 0, end: None, in_run: false, dropped_end: None };
         requests.filter(move |request| state.keeps(request))
@@ -52,12 +51,12 @@ impl WriteMixture {
 
 struct ThinnedStream {
     mixture: WriteMixture,
-    /// Writes kept so far: their number, or their sectors if the mixture counts bytes.
+    /// Writes kept so far, small random ones and others: their number, or their sectors if the mixture counts bytes.
     small: u64,
     others: u64,
     /// End of the last request that was kept.
     end: Option<Sector>,
-    /// Whether that request is one of the other writes.
+    /// Whether that request is a write that is not a small random one.
     in_run: bool,
     /// End of the run that is being left out.
     dropped_end: Option<Sector>,
@@ -93,12 +92,12 @@ impl ThinnedStream {
     }
 }
 
-/// Applications that a script can drive.
+/// Applications that a script can control.
 pub(super) const APPLICATIONS: &[&str] = &[
     "Facebook", "WebBrowsing", "Twitter", "GoogleMaps", "Email", "AngryBirds", "Messaging", "CameraVideo", "Amazon", "Installing",
 ];
-/// Web browsing alone, for so long that small random writes fill the reserved area of 256 MB of Kim & Kim nearly twice: logged data is
-/// moved several times.
+/// Web browsing only, for so long that small random writes fill the reserved area of 256 MB of Kim & Kim nearly twice, so that logged data
+/// is moved several times.
 pub(super) const BROWSING: &[&str] = &["WebBrowsing"; 240];
 
 /// The mixture of `Phone_6H` (Kim & Kim, V-E).
@@ -106,12 +105,12 @@ pub(super) const PHONE_6H: WriteMixture = WriteMixture { others: 2_266, small: 2
 /// The mixture of web browsing (Kim et al., FAST 2012, slide 21).
 pub(super) const BROWSING_MIXTURE: WriteMixture = WriteMixture { others: 2, small: 1, by: MixtureUnit::Bytes };
 
-/// Duration of each application's turn, s.
+/// Time for which each application runs, s.
 const TURN_S: i64 = 6 * 3600 / 10;
 
-/// The traces of the models, each for its turn, one after the other, with their writes thinned to a mixture.
+/// The traces of the models, one after another, with the writes of each thinned to a mixture.
 pub(super) fn session(names: &'static [&'static str], mixture: WriteMixture, seed: u64) -> Result<Stream> {
-    // Faults of a model are reported before the first request.
+    // All models are checked before the first request is made.
     let mut turns = Vec::new();
     for (turn, name) in names.iter().enumerate() {
         let options = SynthOptions {
@@ -122,7 +121,7 @@ pub(super) fn session(names: &'static [&'static str], mixture: WriteMixture, see
         turns.push(Synthesizer::new(&presets::model(name)?, &options)?);
     }
     let turns = turns.into_iter().enumerate().flat_map(|(turn, trace)| {
-        // A second of rest, so that the last requests of a turn are complete before the next.
+        // A second without requests, so that the last requests of one application complete before the next application begins.
         let begin = Nanos::from_secs(turn as i64 * (TURN_S + 1));
         trace.flat_map(move |batch| {
             let requests: Vec<Request> = batch.iter().map(|request| delayed(&request, begin)).collect();

@@ -1,10 +1,9 @@
-//! Benchmarks: workloads that are programs rather than recordings, and long sessions put together from the models of
-//! [`crate::presets`].
+//! Benchmarks: workloads that are programs rather than recordings, and long sessions composed from the models of [`crate::presets`].
 //!
-//! Sequential write, random write and Postmark are those of Kim & Kim ("Advil", V-A). Of their `Phone_6H` (Android applications in
-//! turn for six hours) little more than the mixture of writes was published; this stand-in is made from the IISWC 2015 models of the
-//! same kinds of applications, thinned to that mixture. `Browsing` is made in the same way, and far longer than any published
-//! recording: it shows effects that depend on the length of a trace.
+//! Sequential write, random write and Postmark are those of Kim & Kim ("Advil", V-A). Of their `Phone_6H` (six hours of Android
+//! applications, one after another) little more than the mixture of writes was published. The benchmark of this name is composed from the
+//! IISWC 2015 models of similar applications, thinned to that mixture. `Browsing` is composed in the same way. It is far longer than any
+//! published recording, to show effects that depend on the length of a trace.
 
 mod ext4;
 mod mixture;
@@ -18,11 +17,11 @@ use crate::distribute::SynthesisRng;
 
 type Stream = Box<dyn Iterator<Item = Request> + Send>;
 
-/// A benchmark of the list.
+/// A benchmark in the list of available ones.
 pub struct BenchmarkEntry {
     /// Its name.
     pub name: &'static str,
-    /// Its load, in a few words.
+    /// A short description of its load.
     pub about: &'static str,
     /// Claims and published figures from which the benchmark was derived, so that agreement with them is no evidence.
     pub made_from: &'static [&'static str],
@@ -65,7 +64,7 @@ pub const BENCHMARKS: &[BenchmarkEntry] = &[
 
 /// Blocks of 4 KB in 1 GB.
 const FILE_BLOCKS: u64 = 1 << 18;
-/// First sector of the file: after the metadata of a file system.
+/// First sector of the file; the metadata of a file system precedes it.
 const FILE_AT: u64 = 64 << 11;
 
 fn write_block(block: u64) -> Request {
@@ -79,8 +78,8 @@ fn shuffled(count: u64, seed: u64) -> Vec<u64> {
     order
 }
 
-/// A benchmark as a stream of batches. The same name, seed and version give the same bytes. Requests of programs have
-/// no times of their own: they arrive 1 us after each other and are meant to be replayed back to back.
+/// A benchmark as a stream of batches. The same name, seed and version give the same bytes. Programs state no times: their requests arrive
+/// 1 us after each other and are meant to be replayed back to back.
 pub struct Benchmark {
     stream: Stream,
     left: u64,
@@ -89,7 +88,7 @@ pub struct Benchmark {
 }
 
 impl Benchmark {
-    /// A benchmark by name, cut after `requests`.
+    /// Creates a benchmark by name, which ends after `requests` requests.
     /// Errors: [`ErrorClass::Config`] with the available names if there is no benchmark of this name.
     pub fn new(name: &str, seed: u64, requests: Option<u64>) -> Result<Self> {
         let entry = BENCHMARKS.iter().find(|entry| entry.name.eq_ignore_ascii_case(name)).ok_or_else(|| {

@@ -1,9 +1,8 @@
 //! Postmark (Katcher, "`PostMark`: A New File System Benchmark", 1997) as configured in Kim & Kim, V-A, on an ext4 model.
 //!
-//! The load of the device: every commit (5 s on a phone, here a number of operations) writes the data of the files that
-//! changed, file by file, then the journal: descriptor, the metadata blocks that changed, commit block. Metadata is
-//! written to its place some commits later, in order of address. Reads of recently used files are served from the page
-//! cache.
+//! The load of the device: each commit (every 5 s on a phone, here after a number of operations) writes the data of the changed files, file
+//! by file, then the journal: descriptor, changed metadata blocks, commit block. Metadata is written to its home location some commits
+//! later, in order of address. Reads of recently used files are served from the page cache.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -19,11 +18,11 @@ const LEAST_BYTES: u64 = 4096;
 const MOST_BYTES: u64 = 8192;
 /// The 12 GB partition of the paper, in groups of 128 MB.
 const GROUPS: usize = 96;
-/// Operations between commits: a phone creates some hundred files a second.
+/// Operations between commits: a phone creates several hundred files per second.
 const PER_COMMIT: u64 = 1_000;
-/// Number of commits after which metadata is written back: 30 s, with a commit every 5 s.
+/// Number of commits after which metadata is written back: 30 s, at a commit every 5 s.
 const WRITE_BACK: usize = 6;
-/// Files that the page cache holds: half of the phone's 1 GB of memory.
+/// Number of files that the page cache contains: half of the phone's 1 GB of memory.
 const CACHED: u64 = 64_000;
 /// Longest request, in blocks: 512 KB.
 const MOST_BLOCKS: u64 = 128;
@@ -40,14 +39,14 @@ struct PostmarkFile {
 pub(super) struct Postmark {
     dice: SynthesisRng,
     volume: ModelVolume,
-    /// Each directory with the block of its entries.
+    /// Each directory, with the block that contains its entries.
     directories: Vec<(ModelInode, Block)>,
     files: Vec<PostmarkFile>,
     operations: u64,
-    /// Data written since the last commit, in the order of the files.
+    /// Data blocks written since the last commit, in the order of the files.
     data: Vec<Block>,
     metadata: BTreeSet<Block>,
-    /// Metadata of the last commits.
+    /// Metadata blocks of the last commits, which are not yet written back.
     waiting: VecDeque<BTreeSet<Block>>,
     journal_next: u64,
     out: VecDeque<Request>,
@@ -96,7 +95,7 @@ impl Postmark {
                 self.append();
             }
         } else {
-            // At the end, everything that is left is written, including the last metadata.
+            // At the end, all remaining blocks are written, including the last metadata.
             self.commit();
             while !self.waiting.is_empty() {
                 self.write_back();
@@ -172,7 +171,7 @@ impl Postmark {
         let data = std::mem::take(&mut self.data);
         runs(&data, |first, count| self.out.push_back(request(Op::Write, first, count)));
         let metadata = std::mem::take(&mut self.metadata);
-        // Descriptor, blocks, commit block.
+        // Number of blocks of the transaction: descriptor, metadata and commit block.
         let mut left = metadata.len() as u64 + 1;
         while left > 0 {
             let count = left.min(MOST_BLOCKS).min(JOURNAL - self.journal_next);
@@ -192,7 +191,7 @@ impl Postmark {
         self.journal_next = (self.journal_next + count) % JOURNAL;
     }
 
-    /// Writes the metadata of the oldest commit, except the blocks that a later commit changed again.
+    /// Writes back the metadata of the oldest commit, except the blocks that a later commit changed again.
     fn write_back(&mut self) {
         let Some(oldest) = self.waiting.pop_front() else { return };
         let due = oldest.into_iter().filter(|block| !self.waiting.iter().any(|later| later.contains(block)));

@@ -1,4 +1,4 @@
-//! A job of a job file, or of a workload that a few figures describe: what is read and written, where, and when.
+//! A job of a job file, or of a workload described by a few figures: what is read and written, at which addresses, and when.
 
 use emmclab_trace::{Error, ErrorClass, Op, Result};
 
@@ -10,7 +10,7 @@ use super::{FioJobs, impossible};
 pub(super) struct FioPattern {
     pub ops: FioOperations,
     pub random: bool,
-    /// Number of consecutive requests from one random offset on, at least 1; only for random patterns.
+    /// Number of consecutive requests that follow each random offset, at least 1; only for random patterns.
     pub run: u64,
     /// Bytes skipped after each request, backwards if negative; only for sequential patterns.
     pub hole: i64,
@@ -20,11 +20,11 @@ pub(super) struct FioPattern {
 pub(super) enum FioOperations {
     Only(Op),
     Mixed,
-    /// Each block trimmed, then written.
+    /// Each block is trimmed, then written.
     TrimWrite,
 }
 
-/// The offsets of a run's requests after the first one (`rw_sequencer`).
+/// The offsets of the requests that follow a random offset (`rw_sequencer`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FioSequencer {
     Sequential,
@@ -39,7 +39,7 @@ pub(super) enum FioFileOrder {
     Sequential,
 }
 
-/// Sizes in bytes with their weights.
+/// Sizes in bytes, with their weights.
 pub(super) type Sizes = Vec<(u64, u64)>;
 
 /// Maximum rate of a job.
@@ -51,13 +51,13 @@ pub(super) enum FioRate {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum FioRates {
-    /// One rate each for reads, writes and trims.
+    /// Separate rates for reads, writes and trims; `None` without a limit.
     Each([Option<FioRate>; 3]),
-    /// Requests of all operations per second.
+    /// Requests of all operations together, per second.
     All(f64),
 }
 
-/// A job, including the options that it inherits from `[global]`.
+/// A job with its options, including those inherited from `[global]`.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of fio")]
 pub(super) struct FioJob {
@@ -95,7 +95,7 @@ pub(super) struct FioJob {
     pub poisson: bool,
     pub random_map: bool,
     pub distribution: OffsetDistribution,
-    /// Whether what was written is read again after the job.
+    /// Whether the written data is read again after the job.
     pub verify: bool,
     pub do_verify: bool,
     pub directory: Option<String>,
@@ -110,7 +110,7 @@ pub(super) struct FioJob {
 }
 
 impl Default for FioJob {
-    /// A job without options.
+    /// The defaults of fio for a job without options.
     fn default() -> Self {
         let usual = vec![(4096, 100)];
         Self {
@@ -158,14 +158,14 @@ impl Default for FioJob {
 }
 
 impl FioJob {
-    /// An error about an option of this job.
+    /// Returns an error about an option of this job.
     pub fn invalid_value(&self, option: &str, value: &str, problem: &str) -> Error {
         let problem = format!("{problem} (job `{}`)", self.name);
         Error::new(ErrorClass::Config, problem).of_field(option, 0, value.as_bytes()).at_line(self.line)
     }
 
-    /// Refuses a job without an end, and options that contradict each other; `cut` is true if the trace ends after a given number of
-    /// requests.
+    /// Refuses a job without an end, and options that contradict each other. `cut` is true if the trace ends after a number of requests
+    /// that the user gives.
     pub fn check(&self, cut: bool) -> Result<()> {
         let Some(size) = self.size.or(self.file_size) else {
             return Err(self
@@ -179,11 +179,13 @@ impl FioJob {
         if self.time_based && !limited {
             return Err(self
                 .invalid_value("time_based", "1", "runs for a time in which the number of requests depends on the device")
-                .hint("name the number of requests with --requests, or give the job a rate for each operation"));
+                .hint("give the number of requests with --requests, or give the job a rate for each operation"));
         }
         if self.file_length() < self.largest() {
-            let problem = "is less than a block in each of its files";
-            return Err(self.invalid_value("size", &size.to_string(), problem).hint("give a size of a block and more"));
+            let problem = "is too small for one block in each file of the job";
+            return Err(self
+                .invalid_value("size", &size.to_string(), problem)
+                .hint("give at least the size of a block for each file"));
         }
         if self.verifies() && (!self.covers() || self.pattern.ops == FioOperations::Mixed && self.is_rated()) {
             return Err(self
@@ -192,14 +194,14 @@ impl FioJob {
         }
         if let FioRates::Each(rates) = self.rates {
             let is_bytes = rates.iter().flatten().map(|rate| matches!(rate, FioRate::BytesPerSecond(_)));
-            if is_bytes.clone().any(|one| one) && !is_bytes.clone().all(|one| one) {
+            if is_bytes.clone().any(|is| is) && !is_bytes.clone().all(|is| is) {
                 return Err(self.invalid_value("rate_iops", "", "and rate exclude each other").hint("give one of them"));
             }
         }
         Ok(())
     }
 
-    /// Whether a rate limits this operation.
+    /// The rate that limits an operation; `None` if no rate does.
     pub fn rate_of(&self, op: Op) -> Option<FioRate> {
         match self.rates {
             FioRates::Each(rates) => rates[index(op)],
@@ -241,7 +243,7 @@ impl FioJob {
         self.used_sizes().min().unwrap_or(1)
     }
 
-    /// Bytes of a block of the random map and of the distributions.
+    /// Size of a block of the random map and of the distributions, in bytes.
     pub fn unit(&self) -> u64 {
         self.align.unwrap_or_else(|| self.smallest())
     }
@@ -271,7 +273,7 @@ impl FioJob {
         }
     }
 
-    /// Whether what the job writes is read again after it.
+    /// Whether the data that the job writes is read again after the job.
     pub fn verifies(&self) -> bool {
         self.verify && self.do_verify && self.writes() && !self.time_based
     }
@@ -280,17 +282,17 @@ impl FioJob {
         self.pattern.ops != FioOperations::Only(Op::Read) && self.pattern.ops != FioOperations::Only(Op::Discard)
     }
 
-    /// The number of files of a copy.
+    /// Number of files of each copy of the job.
     pub fn file_count(&self) -> u64 {
         self.number_files.max(self.files.len() as u64)
     }
 
-    /// Bytes of a pass over all files of a copy.
+    /// Number of bytes of a pass over all files of a copy.
     pub fn total(&self) -> u64 {
         self.io_size.or(self.size).unwrap_or_else(|| self.file_length().saturating_mul(self.file_count()))
     }
 
-    /// Bytes of each file that the job reaches.
+    /// Number of bytes of each file that the job accesses.
     pub fn file_length(&self) -> u64 {
         let share = self.size.map(|size| size / self.file_count());
         match (share, self.file_size) {
@@ -299,7 +301,7 @@ impl FioJob {
         }
     }
 
-    /// The byte of its file that a copy begins at.
+    /// The byte offset at which a copy begins in its file.
     pub fn begin(&self, copy: u64) -> Result<u64> {
         let begin = copy.checked_mul(self.offset_increment).and_then(|more| more.checked_add(self.offset));
         let end = begin.and_then(|begin| begin.checked_add(self.file_length()));
@@ -310,7 +312,7 @@ impl FioJob {
     }
 }
 
-/// The index of an operation among sizes and rates.
+/// The index of an operation in the arrays of sizes and rates.
 pub(super) fn index(op: Op) -> usize {
     match op {
         Op::Read => 0,
@@ -328,11 +330,11 @@ pub struct WorkloadPattern {
     pub bytes: u64,
     /// Bytes of the part of the disk that is accessed.
     pub span: u64,
-    /// Percentage of requests at a random place; the others continue where the last one ended.
+    /// Percentage of requests at a random address; the others start where the last one ended.
     pub random_pct: u64,
-    /// The exponent of a Zipf distribution of random places; `None` if all blocks have the same probability.
+    /// The exponent of a Zipf distribution of the random addresses; `None` if all blocks have the same probability.
     pub zipf: Option<f64>,
-    /// Requests in a second.
+    /// Requests per second.
     pub iops: f64,
     /// Whether requests arrive at random times (a Poisson process) rather than at equal intervals.
     pub poisson: bool,
@@ -357,16 +359,16 @@ impl Default for WorkloadPattern {
 
 impl WorkloadPattern {
     /// The trace of this many reads and writes.
-    /// Errors: if a figure is out of range.
+    /// Errors: if a value is out of range.
     pub fn trace(&self, seed: u64, requests: u64) -> Result<FioJobs> {
         let job = self.job(requests)?;
-        let note = "requests of one kind, which depend neither on each other nor on the time that a device needs";
+        let note = "requests of one kind, which depend neither on each other nor on the speed of a device";
         FioJobs::of_jobs(&[job], seed, None, note.to_owned())
     }
 
     fn job(&self, requests: u64) -> Result<FioJob> {
         if requests == 0 {
-            return Err(impossible("requests", requests, "is no number of requests").hint("give 1 and more"));
+            return Err(impossible("requests", requests, "is not a valid number of requests").hint("give 1 and more"));
         }
         for (option, value) in [("reads", self.read_pct), ("random", self.random_pct)] {
             if value > 100 {
@@ -375,19 +377,19 @@ impl WorkloadPattern {
         }
         let fits = self.bytes > 0 && self.bytes.is_multiple_of(512) && self.bytes <= 1 << 30;
         if !fits {
-            return Err(impossible("size", self.bytes, "is no size of a request in bytes")
+            return Err(impossible("size", self.bytes, "is not a valid request size in bytes")
                 .hint("give a multiple of 512 bytes up to 1 GiB, such as 4k"));
         }
         if self.span < self.bytes || self.span > 1 << 50 {
-            return Err(impossible("span", self.span, "is no size of a part of a disk in bytes")
+            return Err(impossible("span", self.span, "is not a valid size in bytes of the part of the disk")
                 .hint("give the size of a request up to 1 PiB, such as 1g"));
         }
         if self.zipf.is_some_and(|theta| !(theta > 0.0 && theta < 10.0)) {
-            return Err(impossible("zipf", self.zipf.unwrap_or(0.0), "is no supported exponent of a Zipf distribution")
+            return Err(impossible("zipf", self.zipf.unwrap_or(0.0), "is not a supported exponent of a Zipf distribution")
                 .hint("give more than 0 and less than 10, such as 0.9"));
         }
         if !(self.iops >= 0.001 && self.iops <= 1e9) {
-            return Err(impossible("iops", self.iops, "is no rate of requests in a second").hint("give 0.001 to 1e9"));
+            return Err(impossible("iops", self.iops, "is not a valid number of requests per second").hint("give 0.001 to 1e9"));
         }
         let ops = match self.read_pct {
             0 => FioOperations::Only(Op::Write),

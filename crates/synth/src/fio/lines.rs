@@ -1,4 +1,4 @@
-//! The lines of a job file: sections, the options in them, and values with a syntax of their own, with their units as fio reads them.
+//! The lines of a job file: sections, their options, and values with units as fio reads them.
 
 use emmclab_trace::{Error, ErrorClass, Op, Result};
 
@@ -25,18 +25,18 @@ impl FioOption {
         self.value.as_deref().unwrap_or("")
     }
 
-    /// The error of this option: its line, name and value with a problem.
+    /// Returns an error with the line, name and value of this option, and a problem.
     pub fn invalid_option(&self, problem: &str) -> Error {
         Error::new(ErrorClass::Config, problem).of_field(&self.name, 0, self.text().as_bytes()).at_line(self.line)
     }
 
     /// The value, parsed by `read`.
-    /// Errors: [`ErrorClass::Config`] if `read` returns `None`; `what` names the expected kind of value.
+    /// Errors: [`ErrorClass::Config`] if `read` returns `None`; `what` describes the expected kind of value.
     pub fn read<T>(&self, read: impl Fn(&str) -> Option<T>, what: &str) -> Result<T> {
         let error = || match self.text() {
-            text if text.starts_with('(') => {
-                self.invalid_option("is an expression, which is not calculated here").hint("write its result into the job file")
-            }
+            text if text.starts_with('(') => self
+                .invalid_option("is an expression, which emmclab does not calculate")
+                .hint("write its result into the job file"),
             text if text.ends_with('%') => self
                 .invalid_option("is a share of a file's size, which is not known here")
                 .hint("give a number of bytes, such as 512m"),
@@ -71,7 +71,7 @@ impl FioOption {
         flag(self.value.as_deref()).ok_or_else(|| self.invalid_option("is neither 0 nor 1"))
     }
 
-    /// A time in nanoseconds; a number alone counts units of `usual` ns.
+    /// A time in nanoseconds; a number without a unit is multiplied by `usual` ns.
     pub fn time(&self, usual: u64) -> Result<u64> {
         self.read(|text| time(text, usual), "a time, for example 10s or 500ms")
     }
@@ -80,7 +80,7 @@ impl FioOption {
 /// The sections of a job file; `variable` returns the value of `${NAME}`.
 /// Errors: [`ErrorClass::Syntax`] and [`ErrorClass::Config`] with the line that cannot be read.
 pub(super) fn sections(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<FioSection>> {
-    let mut found: Vec<FioSection> = Vec::new();
+    let mut sections: Vec<FioSection> = Vec::new();
     for (line, text) in (1_u64..).zip(text.lines()) {
         let text = without_comment(text);
         if text.is_empty() {
@@ -91,22 +91,22 @@ pub(super) fn sections(text: &str, variable: &dyn Fn(&str) -> Option<String>) ->
                 Error::new(ErrorClass::Syntax, "has no bracket at its end")
                     .of_field("section", 0, text.as_bytes())
                     .at_line(line)
-                    .hint("write the name of a job in brackets, as [job]")
+                    .hint("write the name of a job in brackets, for example [job]")
             })?;
-            found.push(FioSection { line, name: name.to_owned(), options: Vec::new() });
+            sections.push(FioSection { line, name: name.to_owned(), options: Vec::new() });
             continue;
         }
-        let given = option_of(text, line, variable)?;
-        let Some(section) = found.last_mut() else {
-            return Err(given.invalid_option("is before the first section").hint("begin the job file with [global] or [NAME]"));
+        let option = option_of(text, line, variable)?;
+        let Some(section) = sections.last_mut() else {
+            return Err(option.invalid_option("is before the first section").hint("begin the job file with [global] or [NAME]"));
         };
-        section.options.push(given);
+        section.options.push(option);
     }
-    set_base(&mut found)?;
-    Ok(found)
+    set_base(&mut sections)?;
+    Ok(sections)
 }
 
-/// The text of a line up to a comment, without blanks around it.
+/// The text of a line before its comment, without surrounding blanks.
 fn without_comment(text: &str) -> &str {
     let end = text.find([';', '#']).unwrap_or(text.len());
     text[..end].trim()
@@ -120,55 +120,56 @@ fn option_of(text: &str, line: u64, variable: &dyn Fn(&str) -> Option<String>) -
             _ => (text, None),
         },
     };
-    let mut given = FioOption { line, name: name.to_owned(), value: None, base: KbBase::Binary };
-    given.value = value.map(|value| with_variables(&given, value, variable)).transpose()?;
-    Ok(given)
+    let mut option = FioOption { line, name: name.to_owned(), value: None, base: KbBase::Binary };
+    option.value = value.map(|value| with_variables(&option, value, variable)).transpose()?;
+    Ok(option)
 }
 
-/// The value with `${NAME}` replaced, as fio replaces variables of the environment.
-fn with_variables(given: &FioOption, value: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String> {
-    let bad =
-        |problem: String| Error::new(ErrorClass::Config, problem).of_field(&given.name, 0, value.as_bytes()).at_line(given.line);
+/// Replaces `${NAME}` in a value by the environment variable, as fio does.
+fn with_variables(option: &FioOption, value: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String> {
+    let bad = |problem: String| {
+        Error::new(ErrorClass::Config, problem).of_field(&option.name, 0, value.as_bytes()).at_line(option.line)
+    };
     let (mut out, mut rest) = (String::new(), value);
     while let Some((before, after)) = rest.split_once('$') {
         out.push_str(before);
         let name = after.strip_prefix('{').and_then(|after| after.split_once('}'));
         let Some((name, after)) = name else {
-            return Err(bad("contains a word of fio that begins with `$`, which is not replaced here".to_owned())
+            return Err(bad("contains a keyword of fio that begins with `$`, which emmclab does not replace".to_owned())
                 .hint("write its value into the job file"));
         };
-        let Some(found) = variable(name) else {
+        let Some(value) = variable(name) else {
             return Err(bad(format!("contains the variable `{name}`, which is not set"))
                 .hint(format!("set it, for example `{name}=VALUE emmclab synth --fio ...`")));
         };
-        out.push_str(&found);
+        out.push_str(&value);
         rest = after;
     }
     out.push_str(rest);
     Ok(out)
 }
 
-/// Sets the base of the units of all options, from `kb_base`.
+/// Sets the base of the units in all options to that of `kb_base`.
 fn set_base(sections: &mut [FioSection]) -> Result<()> {
     let mut base = None;
-    for given in sections.iter().flat_map(|section| &section.options).filter(|one| one.name == "kb_base") {
-        let found = match given.text() {
+    for option in sections.iter().flat_map(|section| &section.options).filter(|option| option.name == "kb_base") {
+        let kb_base = match option.text() {
             "1024" => KbBase::Binary,
             "1000" => KbBase::Si,
-            _ => return Err(given.invalid_option("is neither 1024 nor 1000")),
+            _ => return Err(option.invalid_option("is neither 1024 nor 1000")),
         };
-        if base.is_some_and(|base| base != found) {
-            return Err(given.invalid_option("differs from that of an earlier section").hint("give one kb_base, in [global]"));
+        if base.is_some_and(|base| base != kb_base) {
+            return Err(option.invalid_option("differs from that of an earlier section").hint("give one kb_base, in [global]"));
         }
-        base = Some(found);
+        base = Some(kb_base);
     }
-    for given in sections.iter_mut().flat_map(|section| &mut section.options) {
-        given.base = base.unwrap_or(KbBase::Binary);
+    for option in sections.iter_mut().flat_map(|section| &mut section.options) {
+        option.base = base.unwrap_or(KbBase::Binary);
     }
     Ok(())
 }
 
-/// The meaning of units, set by `kb_base`: `k` is 1,024 bytes and `KiB` 1,000, or the other way round.
+/// The meaning of units, set by `kb_base`: with `Binary`, `k` is 1,024 bytes and `KiB` 1,000; with `Si` the other way round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KbBase {
     /// `kb_base=1024`, fio's default.
@@ -177,7 +178,7 @@ pub(super) enum KbBase {
     Si,
 }
 
-/// A number of bytes: `4096`, `4k`, `1m`, `2g`, `0x1000`; `None` for anything else.
+/// Parses a number of bytes such as `4096`, `4k`, `1m`, `2g` or `0x1000`; `None` for other text.
 pub(super) fn bytes(text: &str, base: KbBase) -> Option<u64> {
     let text = text.trim().to_ascii_lowercase();
     let (digits, is_hex) = text.strip_prefix("0x").map_or((text.as_str(), false), |digits| (digits, true));
@@ -203,7 +204,7 @@ pub(super) fn bytes(text: &str, base: KbBase) -> Option<u64> {
     number.checked_mul(if is_binary { 1_024_u64 } else { 1_000 }.pow(power))
 }
 
-/// A time in nanoseconds: a number of units of `usual` ns, or with `d`, `h`, `m`, `s`, `ms`, `us` after it.
+/// Parses a time in nanoseconds: a number with the unit `d`, `h`, `m`, `s`, `ms` or `us`, or without one in units of `usual` ns.
 pub(super) fn time(text: &str, usual: u64) -> Option<u64> {
     let text = text.trim().to_ascii_lowercase();
     let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -221,7 +222,7 @@ pub(super) fn time(text: &str, usual: u64) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Reads a flag: `1`, `0`, or no value, which means true. `None` for anything else.
+/// Parses a flag: `1`, `0`, or no value, which means true; `None` for other text.
 pub(super) fn flag(text: Option<&str>) -> Option<bool> {
     match text.map(str::trim) {
         None | Some("1") => Some(true),
@@ -230,9 +231,10 @@ pub(super) fn flag(text: Option<&str>) -> Option<bool> {
     }
 }
 
-/// The value of `rw`: operations, and for random patterns the number of requests from one offset on, else the bytes to skip.
-pub(super) fn pattern(given: &FioOption) -> Result<FioPattern> {
-    let value = given.text();
+/// Parses the value of `rw`: the operations, and after a colon the requests per random offset or, for sequential patterns, the bytes to
+/// skip.
+pub(super) fn pattern(option: &FioOption) -> Result<FioPattern> {
+    let value = option.text();
     let (name, modifier) = value.split_once(':').map_or((value, None), |(name, modifier)| (name, Some(modifier)));
     let (ops, random) = match name {
         "read" => (FioOperations::Only(Op::Read), false),
@@ -246,96 +248,97 @@ pub(super) fn pattern(given: &FioOption) -> Result<FioPattern> {
         "trimwrite" => (FioOperations::TrimWrite, false),
         "randtrimwrite" => (FioOperations::TrimWrite, true),
         _ => {
-            return Err(given
+            return Err(option
                 .invalid_option("is not a pattern")
                 .hint("choose one of: read, write, trim, rw, trimwrite, each with rand before it"));
         }
     };
     let bad = || {
-        given.invalid_option("has an invalid modifier: it is a number of requests after random patterns, of bytes after others")
+        option.invalid_option("has an invalid modifier: it is a number of requests after random patterns, of bytes after others")
     };
     let (run, hole) = match modifier {
         None => (1, 0),
         Some(text) if random => (text.parse().ok().filter(|run| *run > 0).ok_or_else(bad)?, 0),
         Some(text) => {
             let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
-            let hole = bytes(digits, given.base).and_then(|bytes| i64::try_from(bytes).ok()).ok_or_else(bad)?;
+            let hole = bytes(digits, option.base).and_then(|bytes| i64::try_from(bytes).ok()).ok_or_else(bad)?;
             (1, sign * hole)
         }
     };
     Ok(FioPattern { ops, random, run, hole })
 }
 
-/// The value of `rw_sequencer`.
-pub(super) fn sequencer(given: &FioOption) -> Result<FioSequencer> {
-    match given.text() {
+/// Parses the value of `rw_sequencer`.
+pub(super) fn sequencer(option: &FioOption) -> Result<FioSequencer> {
+    match option.text() {
         "sequential" => Ok(FioSequencer::Sequential),
         "identical" => Ok(FioSequencer::Identical),
-        _ => Err(given.invalid_option("is neither sequential nor identical")),
+        _ => Err(option.invalid_option("is neither sequential nor identical")),
     }
 }
 
-/// Three values separated by commas, of reads, writes and trims. Missing values at the end equal the one before; an empty value is `None`.
-fn of_each<T: Clone>(given: &FioOption, read: impl Fn(&str) -> Option<T>, what: &str) -> Result<[Option<T>; 3]> {
+/// Parses values for reads, writes and trims, separated by commas. Missing values at the end equal the last value; an empty value is
+/// `None`.
+fn of_each<T: Clone>(option: &FioOption, read: impl Fn(&str) -> Option<T>, what: &str) -> Result<[Option<T>; 3]> {
     let mut last = None;
-    let mut parts = given.text().split(',');
-    let mut found = [None, None, None];
-    for value in &mut found {
+    let mut parts = option.text().split(',');
+    let mut values = [None, None, None];
+    for value in &mut values {
         match parts.next().map(str::trim) {
             Some("") => {}
             Some(part) => {
-                last = Some(read(part).ok_or_else(|| given.invalid_option(&format!("is not {what}")))?);
+                last = Some(read(part).ok_or_else(|| option.invalid_option(&format!("is not {what}")))?);
                 value.clone_from(&last);
             }
             None => value.clone_from(&last),
         }
     }
     if parts.next().is_some() {
-        return Err(given.invalid_option("has more than three parts: of reads, writes and trims"));
+        return Err(option.invalid_option("has more than three parts: of reads, writes and trims"));
     }
-    Ok(found)
+    Ok(values)
 }
 
 /// Sets the sizes of reads, writes and trims, parsed by `read`.
-pub(super) fn set_sizes(job: &mut FioJob, given: &FioOption, read: fn(&str, KbBase) -> Option<Sizes>) -> Result<()> {
+pub(super) fn set_sizes(job: &mut FioJob, option: &FioOption, read: fn(&str, KbBase) -> Option<Sizes>) -> Result<()> {
     let whole = |part: &str| {
-        read(part, given.base).filter(|sizes| {
+        read(part, option.base).filter(|sizes| {
             !sizes.is_empty() && sizes.iter().all(|(bytes, _)| *bytes > 0) && sizes.iter().any(|(_, weight)| *weight > 0)
         })
     };
-    let what = "a size of requests, as bs=4k, bsrange=4k-64k or bssplit=4k/80:64k/20";
-    for (sizes, found) in job.sizes.iter_mut().zip(of_each(given, whole, what)?) {
-        if let Some(found) = found {
-            *sizes = found;
+    let what = "a request size, for example bs=4k, bsrange=4k-64k or bssplit=4k/80:64k/20";
+    for (sizes, value) in job.sizes.iter_mut().zip(of_each(option, whole, what)?) {
+        if let Some(value) = value {
+            *sizes = value;
         }
     }
     Ok(())
 }
 
-/// The value of `bs`.
+/// Parses the value of `bs`, which is one size.
 pub(super) fn one_size(text: &str, base: KbBase) -> Option<Sizes> {
     Some(vec![(bytes(text, base)?, 100)])
 }
 
-/// `4k/10:64k/90`; sizes without a share get what is left in equal parts.
+/// Parses the value of `bssplit`, such as `4k/10:64k/90`. Sizes without a share divide the remaining percentage equally.
 pub(super) fn split(text: &str, base: KbBase) -> Option<Sizes> {
     let mut sizes = Vec::new();
     for part in text.split(':') {
         let (size, share) = part.split_once('/').unwrap_or((part, ""));
         sizes.push((bytes(size, base)?, if share.is_empty() { None } else { Some(share.parse::<u64>().ok()?) }));
     }
-    let given: u64 = sizes.iter().filter_map(|(_, share)| *share).try_fold(0_u64, u64::checked_add)?;
+    let total: u64 = sizes.iter().filter_map(|(_, share)| *share).try_fold(0_u64, u64::checked_add)?;
     let open = sizes.iter().filter(|(_, share)| share.is_none()).count() as u64;
-    if given > 100 || open == 0 && given != 100 {
+    if total > 100 || open == 0 && total != 100 {
         return None;
     }
-    // All shares are multiplied by the number of sizes without a share, so that the rest divides evenly among these.
+    // All shares are multiplied by the number of sizes without a share, so that the remaining percentage is divisible by it.
     let scale = open.max(1);
-    let share_of = |share: Option<u64>| share.map_or(100 - given, |share| share * scale);
+    let share_of = |share: Option<u64>| share.map_or(100 - total, |share| share * scale);
     Some(sizes.into_iter().map(|(size, share)| (size, share_of(share))).collect())
 }
 
-/// `1k-4k`: each multiple of the smallest up to the largest, with the same share.
+/// Parses the value of `bsrange`, such as `1k-4k`: each multiple of the smallest size up to the largest, with the same share.
 pub(super) fn range(text: &str, base: KbBase) -> Option<Sizes> {
     const MOST: u64 = 1 << 16;
     let (least, most) = text.split_once('-')?;
@@ -344,67 +347,67 @@ pub(super) fn range(text: &str, base: KbBase) -> Option<Sizes> {
     (least <= most && count <= MOST).then(|| (1..=count).map(|times| (least * times, 1)).collect())
 }
 
-/// The value of `rate` and `rate_iops`: limits of reads, writes and trims.
-pub(super) fn rates(given: &FioOption, is_bytes: bool) -> Result<[Option<FioRate>; 3]> {
+/// Parses the values of `rate` and `rate_iops`: the limits of reads, writes and trims.
+pub(super) fn rates(option: &FioOption, is_bytes: bool) -> Result<[Option<FioRate>; 3]> {
     let read = |part: &str| {
         if is_bytes {
-            bytes(part, given.base).map(FioRate::BytesPerSecond)
+            bytes(part, option.base).map(FioRate::BytesPerSecond)
         } else {
             part.parse().ok().map(FioRate::RequestsPerSecond)
         }
     };
-    let what = if is_bytes { "a number of bytes in a second, for example 10m" } else { "a number of requests in a second" };
+    let what = if is_bytes { "a number of bytes per second, for example 10m" } else { "a number of requests per second" };
     // A rate of 0 is no limit.
-    Ok(of_each(given, read, what)?
+    Ok(of_each(option, read, what)?
         .map(|rate| rate.filter(|rate| !matches!(rate, FioRate::BytesPerSecond(0) | FioRate::RequestsPerSecond(0)))))
 }
 
-/// The value of `random_distribution`.
-pub(super) fn distribution(given: &FioOption) -> Result<OffsetDistribution> {
-    let value = given.text();
+/// Parses the value of `random_distribution`.
+pub(super) fn distribution(option: &FioOption) -> Result<OffsetDistribution> {
+    let value = option.text();
     let (name, number) = value.split_once(':').unwrap_or((value, ""));
-    let one = |usual: f64| if number.is_empty() { Some(usual) } else { number.parse::<f64>().ok() };
+    let parameter = |usual: f64| if number.is_empty() { Some(usual) } else { number.parse::<f64>().ok() };
     let finite = |value: Option<f64>, least: f64, most: f64| value.filter(|value| *value > least && *value < most);
     match name {
         "random" => Ok(OffsetDistribution::Even),
-        "zipf" => finite(one(1.1), 0.0, 10.0)
+        "zipf" => finite(parameter(1.1), 0.0, 10.0)
             .map(OffsetDistribution::Zipf)
-            .ok_or_else(|| given.invalid_option("has a theta that is not between 0 and 10")),
-        "pareto" => finite(one(0.2), 0.0, 1.0)
+            .ok_or_else(|| option.invalid_option("has a theta that is not between 0 and 10")),
+        "pareto" => finite(parameter(0.2), 0.0, 1.0)
             .map(OffsetDistribution::Pareto)
-            .ok_or_else(|| given.invalid_option("has a share that is not between 0 and 1")),
-        "normal" => finite(one(0.0), -1e-9, 100.0)
+            .ok_or_else(|| option.invalid_option("has a share that is not between 0 and 1")),
+        "normal" => finite(parameter(0.0), -1e-9, 100.0)
             .map(OffsetDistribution::Normal)
-            .ok_or_else(|| given.invalid_option("has a deviation that is not between 0 and 100 percent")),
+            .ok_or_else(|| option.invalid_option("has a deviation that is not between 0 and 100 percent")),
         "zoned" => zones(number).map(OffsetDistribution::Zoned).ok_or_else(|| {
-            given.invalid_option(
-                "has zones that are not ACCESSES/BLOCKS with 100 percent of each in all, as zoned:60/10:30/20:10/70",
+            option.invalid_option(
+                "has zones that are not ACCESSES/BLOCKS that add up to 100 percent of each, for example zoned:60/10:30/20:10/70",
             )
         }),
-        _ => Err(given
+        _ => Err(option
             .invalid_option("is a distribution that is not supported")
             .hint("choose one of: random, zipf, pareto, normal, zoned")),
     }
 }
 
-/// `50/5:30/15:20/80`; zones without a number of blocks share what is left. Separate zones for each operation (with commas) are not
-/// supported.
+/// Parses zones such as `50/5:30/15:20/80`. Zones without a percentage of blocks divide the remaining blocks equally. Separate zones for
+/// each operation (with commas) are not supported.
 fn zones(text: &str) -> Option<Vec<DistributionZone>> {
-    let mut found = Vec::new();
+    let mut zones = Vec::new();
     for part in text.split(':') {
         let (accesses, blocks) = part.split_once('/').unwrap_or((part, ""));
         let blocks = if blocks.is_empty() { None } else { Some(blocks.parse::<u64>().ok()?) };
-        found.push((accesses.parse::<u64>().ok()?, blocks));
+        zones.push((accesses.parse::<u64>().ok()?, blocks));
     }
-    let given = found.iter().filter_map(|(_, blocks)| *blocks).try_fold(0_u64, u64::checked_add)?;
-    let open = found.iter().filter(|(_, blocks)| blocks.is_none()).count() as u64;
-    let rest = 100_u64.checked_sub(given)?;
+    let total = zones.iter().filter_map(|(_, blocks)| *blocks).try_fold(0_u64, u64::checked_add)?;
+    let open = zones.iter().filter(|(_, blocks)| blocks.is_none()).count() as u64;
+    let rest = 100_u64.checked_sub(total)?;
     let share = rest.checked_div(open).unwrap_or(0);
-    let accesses = found.iter().map(|(accesses, _)| *accesses).try_fold(0_u64, u64::checked_add)?;
+    let accesses = zones.iter().map(|(accesses, _)| *accesses).try_fold(0_u64, u64::checked_add)?;
     if accesses != 100 || open == 0 && rest != 0 {
         return None;
     }
-    Some(found.into_iter().map(|(accesses, blocks)| DistributionZone { accesses, blocks: blocks.unwrap_or(share) }).collect())
+    Some(zones.into_iter().map(|(accesses, blocks)| DistributionZone { accesses, blocks: blocks.unwrap_or(share) }).collect())
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! The requests that fio would issue for a job file, as a trace (fio's HOWTO and sources; checked against the I/O logs of fio 3.33).
+//! The requests that fio would issue for a job file, as a trace (based on fio's HOWTO and source; checked against I/O logs of fio 3.33).
 //!
-//! Jobs run concurrently; a job with `stonewall` starts when all jobs before it have ended. `numjobs` makes copies of a job. Each file
-//! is a region of the address space; if no file is named, each copy has its own. Files under `/dev/` are devices that begin at sector 0.
-//! Without a rate and think times, the requests of a job arrive one microsecond after each other (`iodepth` of them at once if the
+//! Jobs run concurrently; a job with `stonewall` starts when all jobs before it have ended. `numjobs` creates copies of a job. Each file is
+//! a region of the address space; without file names, each copy has files of its own. Files under `/dev/` are devices that begin at sector
+//! 0. Without a rate and think times, the requests of a job arrive one microsecond after each other (`iodepth` of them at once if the
 //! engine keeps several in flight): they are meant to be replayed back to back.
 //!
 //! Random offsets cover each block once before any is repeated, as with fio's random map, unless `norandommap` or another distribution is
-//! set. The random numbers are our own: sizes, shares, reuse and distribution are the same as with fio, single addresses are not.
+//! set. The random numbers are not those of fio: sizes, shares, reuse and distribution agree with fio, single addresses do not.
 
 mod job;
 mod lines;
@@ -24,7 +24,7 @@ use runner::FioRunner;
 
 pub use job::WorkloadPattern;
 
-/// Sectors between the regions of files.
+/// Regions of files begin at multiples of this many sectors.
 const REGION_ALIGN: u64 = 1 << 11;
 /// Maximum number of jobs with all their copies (`numjobs`): far more than a machine has threads.
 const MOST_JOBS: u64 = 1 << 12;
@@ -33,11 +33,11 @@ const STEP_NS: i64 = 1_000;
 
 /// The trace of a job file. The same text, seed and version give the same bytes.
 pub struct FioJobs {
-    /// Copies of jobs that have not started, in groups. The copies of a group run concurrently; the groups run one after another. The next
-    /// group is last.
+    /// Copies of jobs that have not started, in groups. The copies of a group run concurrently; the groups run one after another. The last
+    /// group in the list runs next.
     groups: Vec<Vec<FioRunner>>,
     running: Vec<FioRunner>,
-    /// Time at which the running group began, ns.
+    /// Time at which the running group started, ns.
     begin: i64,
     last: i64,
     left: u64,
@@ -64,7 +64,7 @@ impl FioJobs {
             copies = copies.saturating_add(job.numjobs);
             if copies > MOST_JOBS {
                 return Err(job
-                    .invalid_value("numjobs", &job.numjobs.to_string(), "makes more than 4,096 copies of jobs")
+                    .invalid_value("numjobs", &job.numjobs.to_string(), "results in more than 4,096 copies of jobs")
                     .hint("make numjobs smaller"));
             }
             let process = names.intern(&job.name);
@@ -81,7 +81,7 @@ impl FioJobs {
             }
         }
         groups.reverse();
-        let mut made = Self {
+        let mut trace = Self {
             groups,
             running: Vec::new(),
             begin: 0,
@@ -91,8 +91,8 @@ impl FioJobs {
             devices: Arc::new(devices),
             note,
         };
-        made.next_group();
-        Ok(made)
+        trace.next_group();
+        Ok(trace)
     }
 
     /// Remarks for users of the trace.
@@ -105,7 +105,7 @@ impl FioJobs {
         self.running = self.groups.pop().unwrap_or_default();
     }
 
-    /// The next request of all running jobs, by time, then by job; `None` at the end.
+    /// The next request of all running jobs in order of time, then of jobs; `None` at the end.
     fn request(&mut self) -> Option<Request> {
         loop {
             let earliest = self
@@ -159,7 +159,7 @@ impl FileRegions {
         for number in 0..job.file_count() {
             let name = match (job.files.get(number as usize), job.files.as_slice()) {
                 (Some(name), _) => name.clone(),
-                (None, [one]) => format!("{one}.{number}"),
+                (None, [name]) => format!("{name}.{number}"),
                 (None, _) => format!("{}.{copy}.{number}", job.name),
             };
             if name.starts_with("/dev/") {
@@ -187,19 +187,19 @@ impl FileRegions {
                 .invalid_value(
                     "size",
                     &job.file_length().to_string(),
-                    &format!("is more of file `{path}` than an earlier job reaches"),
+                    &format!("is a larger part of file `{path}` than an earlier job uses"),
                 )
-                .hint("put the job that reaches farthest first, or give its file a name of its own"));
+                .hint("put the job that uses the largest part first, or give its file a name of its own"));
         }
         Ok(first)
     }
 }
 
-/// Remarks for users of the trace: properties of the jobs that the trace does not contain.
+/// Remarks for users about properties of the jobs that the trace does not contain.
 fn note(jobs: &[FioJob]) -> String {
-    let mut parts = vec!["made from a fio job file: addresses are from emmclab's own random numbers".to_owned()];
+    let mut parts = vec!["generated from a fio job file: the addresses are random numbers of emmclab".to_owned()];
     if jobs.iter().any(|job| !job.is_paced() && job.think_ns == 0) {
-        parts.push("jobs without a rate are to be replayed back to back".to_owned());
+        parts.push("replay jobs without a rate back to back".to_owned());
     }
     let cached: Vec<_> = jobs.iter().filter(|job| !job.direct).map(|job| job.name.as_str()).collect();
     if !cached.is_empty() {
@@ -208,7 +208,7 @@ fn note(jobs: &[FioJob]) -> String {
     parts.join("; ")
 }
 
-/// The error of a value that an option of a pattern cannot have.
+/// Returns the error of a value that an option of a pattern cannot have.
 fn impossible(option: &str, value: impl std::fmt::Display, problem: &str) -> Error {
     Error::new(ErrorClass::Config, problem).of_field(option, 0, value.to_string().as_bytes())
 }

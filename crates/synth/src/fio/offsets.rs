@@ -1,4 +1,4 @@
-//! Draws the blocks of a random job: each once, with equal probability, or from a skewed distribution.
+//! Draws the blocks of a random job: each block once, with equal probability, or from a skewed distribution.
 
 use emmclab_trace::{Error, ErrorClass, Result};
 
@@ -7,11 +7,11 @@ use crate::distribute::SynthesisRng;
 /// How random blocks are drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum OffsetDistribution {
-    /// Any block; with fio's random map, each once in a pass.
+    /// All blocks with equal probability; with fio's random map, each block once in a pass.
     Even,
-    /// The block of rank r with a weight of `1 / r^theta`.
+    /// The block of rank r has a weight of `1 / r^theta`.
     Zipf(f64),
-    /// A share `1 - h` of the draws goes to a share `h` of the blocks.
+    /// A share `1 - h` of the draws selects a share `h` of the blocks.
     Pareto(f64),
     /// A bell curve around the middle, broadened by this many percent of the blocks.
     Normal(f64),
@@ -26,14 +26,14 @@ pub(super) struct DistributionZone {
     pub blocks: u64,
 }
 
-/// Whether a block may be drawn again before all others have been drawn.
+/// Whether a pass may draw a block again before it has drawn all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockCoverage {
-    /// Any block may be repeated.
+    /// Any block may be drawn again.
     Any,
-    /// Each block once in a pass, by requests of one size.
+    /// Each block is drawn once in a pass, by requests of one size.
     OneSize,
-    /// Each block once in a pass, by requests of several sizes.
+    /// Each block is drawn once in a pass, by requests of several sizes.
     Sizes,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct OffsetSampler {
 /// The blocks that have been drawn in this pass.
 enum CoverageState {
     Any,
-    /// The place in a permutation, and its keys.
+    /// The position in a permutation, and the keys of the permutation.
     Permutation {
         next: u64,
         keys: [u64; ROUNDS],
@@ -89,7 +89,7 @@ impl OffsetSampler {
         }
     }
 
-    /// The next block; `None` if the pass is over.
+    /// The next block; `None` at the end of the pass.
     pub fn next(&mut self, dice: &mut SynthesisRng) -> Option<u64> {
         match &mut self.cover {
             CoverageState::Any => Some(self.drawn(dice)),
@@ -102,8 +102,8 @@ impl OffsetSampler {
         }
     }
 
-    /// Takes up to `most` blocks from `block` on and returns their number. It is smaller if the request meets a block that was issued in
-    /// this pass.
+    /// Takes up to `most` blocks from `block` on and returns their number. It is smaller than `most` if the range contains a block that was
+    /// already issued in this pass.
     pub fn take(&mut self, block: u64, most: u64) -> u64 {
         match &mut self.cover {
             CoverageState::Map(map) => map.take(block, most),
@@ -143,10 +143,10 @@ impl OffsetSampler {
 struct ZipfRanks {
     theta: f64,
     blocks: f64,
-    /// The integral of the weight at the lower end of rank 1 and at the upper end of the last rank.
+    /// `from` and `to`: the integral of the weight at the lower end of rank 1 and at the upper end of the last rank.
     from: f64,
     to: f64,
-    /// Distance above the lower end of a rank from which a draw is accepted without a comparison.
+    /// Largest distance of a draw below its rank at which it is accepted without a further comparison.
     accepted: f64,
 }
 
@@ -159,7 +159,7 @@ impl ZipfRanks {
         ranks
     }
 
-    /// The integral of `x^-theta` from 1 to `x`, also where theta is 1 or nearly 1.
+    /// The integral of `x^-theta` from 1 to `x`, computed precisely also for theta equal or close to 1.
     fn integral(&self, x: f64) -> f64 {
         let (log, power) = (x.ln(), (1.0 - self.theta) * x.ln());
         if power.abs() < 1e-8 { log * (1.0 + power / 2.0) } else { log * power.exp_m1() / power }
@@ -172,7 +172,7 @@ impl ZipfRanks {
         log.exp()
     }
 
-    /// A rank, counted from 0.
+    /// Draws a rank, counted from 0.
     fn draw(&self, dice: &mut SynthesisRng) -> u64 {
         loop {
             let area = self.to + unit(dice) * (self.from - self.to);
@@ -189,25 +189,26 @@ fn keys(dice: &mut SynthesisRng) -> [u64; ROUNDS] {
     std::array::from_fn(|_| dice.below(u64::MAX))
 }
 
-/// A block from a bell curve: the mean of twelve uniform draws, moved by a uniform draw from a range of this many percent of all blocks.
+/// Draws a block from a bell curve: the mean of twelve uniform draws, plus a uniform offset from a range of `deviation` percent of all
+/// blocks.
 fn bell(deviation: f64, blocks: u64, dice: &mut SynthesisRng) -> u64 {
     let mean = (0..12).map(|_| unit(dice)).sum::<f64>() / 12.0;
     let moved = mean + (unit(dice) - 0.5) * (deviation / 100.0).min(0.5);
     ((moved.max(0.0) * blocks as f64) as u64).min(blocks - 1)
 }
 
-/// This percentage of all blocks.
+/// The number of blocks in `percent` of all blocks.
 fn part(blocks: u64, percent: u64) -> u64 {
     (u128::from(blocks) * u128::from(percent) / 100) as u64
 }
 
-/// Spreads ranks over the blocks by multiplication, so that hot blocks are no neighbours. As in fio, two ranks may be mapped to one block
+/// Spreads ranks over the blocks by multiplication, so that hot blocks are not adjacent. As in fio, two ranks may be mapped to one block
 /// unless the number of blocks is a power of two.
 fn scattered(rank: u64, blocks: u64) -> u64 {
     rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % blocks
 }
 
-/// A permutation of all blocks without a table: a Feistel network over the bits of the number, repeated until the result is a block.
+/// Permutes the blocks without a table: a Feistel network over the bits of the number, repeated until the result is a valid block.
 fn permuted(place: u64, blocks: u64, keys: &[u64; ROUNDS]) -> u64 {
     let half = (64 - (blocks - 1).leading_zeros()).div_ceil(2).max(1);
     let mask = (1_u64 << half) - 1;
@@ -225,12 +226,12 @@ fn permuted(place: u64, blocks: u64, keys: &[u64; ROUNDS]) -> u64 {
     }
 }
 
-/// A random number in [0, 1).
+/// Draws a random number in [0, 1).
 pub(super) fn unit(dice: &mut SynthesisRng) -> f64 {
     dice.below(1 << 53) as f64 / (1_u64 << 53) as f64
 }
 
-/// A bit for each block.
+/// A bitmap with a bit for each block, set if the block was issued in this pass.
 #[derive(Debug)]
 pub(super) struct RandomMap {
     words: Vec<u64>,
@@ -248,7 +249,7 @@ impl RandomMap {
         self.words[(block / 64) as usize] >> (block % 64) & 1 == 1
     }
 
-    /// The first free block at or after a block, searching on from the beginning after the end; `None` if all have been issued.
+    /// The first free block at or after `block`, continuing at the beginning of the file; `None` if all blocks have been issued.
     pub fn free_from(&self, block: u64) -> Option<u64> {
         if self.free == 0 {
             return None;
@@ -269,7 +270,7 @@ impl RandomMap {
         None
     }
 
-    /// Marks up to `most` blocks as issued, from the free block `block` to the next one that is taken. Returns their number, at least 1.
+    /// Marks up to `most` free blocks from `block` on as issued, up to the next issued block. Returns their number, at least 1.
     pub fn take(&mut self, block: u64, most: u64) -> u64 {
         let end = block.saturating_add(most).min(self.blocks);
         let mut at = block;

@@ -1,4 +1,4 @@
-//! Converts sections with their options to jobs, ignores options without effect, and refuses those that are not supported.
+//! Converts sections with their options to jobs. Options without effect are ignored, unsupported ones are refused.
 
 use emmclab_trace::{Error, ErrorClass, Result};
 
@@ -17,14 +17,14 @@ pub(super) fn jobs(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Res
     let mut jobs: Vec<FioJob> = Vec::new();
     for section in sections(text, variable)? {
         if section.name == "global" {
-            for given in &section.options {
-                set(&mut global, given)?;
+            for option in &section.options {
+                set(&mut global, option)?;
             }
             continue;
         }
         let mut job = FioJob { name: section.name, line: section.line, ..global.clone() };
-        for given in &section.options {
-            set(&mut job, given)?;
+        for option in &section.options {
+            set(&mut job, option)?;
         }
         jobs.push(job);
     }
@@ -36,88 +36,88 @@ pub(super) fn jobs(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Res
     Ok(jobs)
 }
 
-/// Applies an option to a job; each subject has its own function.
-fn set(job: &mut FioJob, given: &FioOption) -> Result<()> {
-    if !(set_requests(job, given)? || set_places(job, given)? || set_times(job, given)?) {
-        check_other(given)?;
+/// Applies an option to a job; a function for each subject tries it.
+fn set(job: &mut FioJob, option: &FioOption) -> Result<()> {
+    if !(set_requests(job, option)? || set_places(job, option)? || set_times(job, option)?) {
+        check_other(option)?;
     }
     Ok(())
 }
 
-/// Applies an option about the kind of requests; false for an option of another subject.
-fn set_requests(job: &mut FioJob, given: &FioOption) -> Result<bool> {
-    match given.name.as_str() {
-        "rw" | "readwrite" => job.pattern = pattern(given)?,
-        "rw_sequencer" => job.sequencer = sequencer(given)?,
+/// Applies an option about the kind of requests; returns false if the option belongs to another subject.
+fn set_requests(job: &mut FioJob, option: &FioOption) -> Result<bool> {
+    match option.name.as_str() {
+        "rw" | "readwrite" => job.pattern = pattern(option)?,
+        "rw_sequencer" => job.sequencer = sequencer(option)?,
         "bs" | "blocksize" => {
-            set_sizes(job, given, one_size)?;
+            set_sizes(job, option, one_size)?;
             job.is_range = false;
         }
         "bssplit" => {
-            set_sizes(job, given, split)?;
+            set_sizes(job, option, split)?;
             job.is_range = false;
         }
         "bsrange" | "blocksize_range" => {
-            set_sizes(job, given, range)?;
+            set_sizes(job, option, range)?;
             job.is_range = true;
         }
-        "rwmixread" => job.read_pct = given.percent()?,
-        "rwmixwrite" => job.read_pct = 100 - given.percent()?,
-        "percentage_random" => job.random_pct = given.percent()?,
-        "percentage_sequential" => job.random_pct = 100 - given.percent()?,
-        "fsync" | "fdatasync" => job.fsync = given.number()?,
-        "end_fsync" | "fsync_on_close" => job.end_fsync = given.flag()?,
-        "direct" => job.direct = given.flag()?,
-        "buffered" => job.direct = !given.flag()?,
+        "rwmixread" => job.read_pct = option.percent()?,
+        "rwmixwrite" => job.read_pct = 100 - option.percent()?,
+        "percentage_random" => job.random_pct = option.percent()?,
+        "percentage_sequential" => job.random_pct = 100 - option.percent()?,
+        "fsync" | "fdatasync" => job.fsync = option.number()?,
+        "end_fsync" | "fsync_on_close" => job.end_fsync = option.flag()?,
+        "direct" => job.direct = option.flag()?,
+        "buffered" => job.direct = !option.flag()?,
         "sync" => {
-            job.sync = match given.text() {
+            job.sync = match option.text() {
                 "none" => false,
                 "sync" | "dsync" => true,
-                _ => given.flag()?,
+                _ => option.flag()?,
             }
         }
-        "writefua" => job.sync |= given.flag()?,
-        "ioengine" => job.in_flight = keeps_in_flight(given)?,
-        "iodepth" => job.iodepth = given.count()?,
-        "verify" => job.verify = given.text() != "0",
-        "do_verify" => job.do_verify = given.flag()?,
+        "writefua" => job.sync |= option.flag()?,
+        "ioengine" => job.in_flight = keeps_in_flight(option)?,
+        "iodepth" => job.iodepth = option.count()?,
+        "verify" => job.verify = option.text() != "0",
+        "do_verify" => job.do_verify = option.flag()?,
         _ => return Ok(false),
     }
     Ok(true)
 }
 
-/// Applies an option about places or number of requests; false for an option of another subject.
-fn set_places(job: &mut FioJob, given: &FioOption) -> Result<bool> {
-    match given.name.as_str() {
-        "ba" | "blockalign" => job.align = Some(given.bytes()?).filter(|bytes| *bytes > 0),
-        "size" => job.size = Some(given.bytes()?),
-        "filesize" => job.file_size = Some(given.bytes()?),
-        "io_size" | "io_limit" => job.io_size = Some(given.bytes()?).filter(|bytes| *bytes > 0),
-        "number_ios" => job.number_ios = Some(given.count()?),
-        "offset" | "fileoffset" => job.offset = given.bytes()?,
-        "offset_increment" => job.offset_increment = given.bytes()?,
-        "numjobs" => job.numjobs = given.count()?,
-        "loops" => job.loops = given.count()?,
-        "norandommap" => job.random_map = !given.flag()?,
-        "random_distribution" => job.distribution = distribution(given)?,
+/// Applies an option about addresses or the number of requests; returns false if the option belongs to another subject.
+fn set_places(job: &mut FioJob, option: &FioOption) -> Result<bool> {
+    match option.name.as_str() {
+        "ba" | "blockalign" => job.align = Some(option.bytes()?).filter(|bytes| *bytes > 0),
+        "size" => job.size = Some(option.bytes()?),
+        "filesize" => job.file_size = Some(option.bytes()?),
+        "io_size" | "io_limit" => job.io_size = Some(option.bytes()?).filter(|bytes| *bytes > 0),
+        "number_ios" => job.number_ios = Some(option.count()?),
+        "offset" | "fileoffset" => job.offset = option.bytes()?,
+        "offset_increment" => job.offset_increment = option.bytes()?,
+        "numjobs" => job.numjobs = option.count()?,
+        "loops" => job.loops = option.count()?,
+        "norandommap" => job.random_map = !option.flag()?,
+        "random_distribution" => job.distribution = distribution(option)?,
         "filename" => {
-            let names = given.read(|text| Some(text.to_owned()).filter(|text| !text.is_empty()), "a name")?;
+            let names = option.read(|text| Some(text.to_owned()).filter(|text| !text.is_empty()), "a name")?;
             job.files = names.replace("\\:", "\u{0}").split(':').map(|name| name.replace('\u{0}', ":")).collect();
         }
-        "directory" => job.directory = Some(given.text().trim_end_matches('/').to_owned()),
+        "directory" => job.directory = Some(option.text().trim_end_matches('/').to_owned()),
         "nrfiles" | "nr_files" => {
-            job.number_files = given.count()?;
+            job.number_files = option.count()?;
             if job.number_files > MOST_FILES {
-                return Err(given.invalid_option("is more than 65,536 files"));
+                return Err(option.invalid_option("is more than 65,536 files"));
             }
         }
         "file_service_type" => {
-            job.file_order = match given.text() {
+            job.file_order = match option.text() {
                 "roundrobin" => FioFileOrder::RoundRobin,
                 "random" => FioFileOrder::Random,
                 "sequential" => FioFileOrder::Sequential,
                 _ => {
-                    return Err(given
+                    return Err(option
                         .invalid_option("is an order of files that is not supported")
                         .hint("choose one of: roundrobin, random, sequential"));
                 }
@@ -128,62 +128,64 @@ fn set_places(job: &mut FioJob, given: &FioOption) -> Result<bool> {
     Ok(true)
 }
 
-/// Applies an option about times; false for an option of another subject.
-fn set_times(job: &mut FioJob, given: &FioOption) -> Result<bool> {
-    match given.name.as_str() {
-        "thinktime" => job.think_ns = given.time(MICROSECOND)?,
-        "thinktime_blocks" => job.think_requests = given.count()?,
-        "rate" => job.rates = FioRates::Each(rates(given, true)?),
-        "rate_iops" => job.rates = FioRates::Each(rates(given, false)?),
+/// Applies an option about times; returns false if the option belongs to another subject.
+fn set_times(job: &mut FioJob, option: &FioOption) -> Result<bool> {
+    match option.name.as_str() {
+        "thinktime" => job.think_ns = option.time(MICROSECOND)?,
+        "thinktime_blocks" => job.think_requests = option.count()?,
+        "rate" => job.rates = FioRates::Each(rates(option, true)?),
+        "rate_iops" => job.rates = FioRates::Each(rates(option, false)?),
         "rate_process" => {
-            job.poisson = match given.text() {
+            job.poisson = match option.text() {
                 "linear" => false,
                 "poisson" => true,
-                _ => return Err(given.invalid_option("is neither linear nor poisson")),
+                _ => return Err(option.invalid_option("is neither linear nor poisson")),
             }
         }
-        "stonewall" | "wait_for_previous" => job.stonewall = given.flag()?,
-        "startdelay" => job.start_ns = given.time(SECOND)?,
-        "runtime" | "timeout" => job.runtime_ns = Some(given.time(SECOND)?).filter(|ns| *ns > 0),
-        "time_based" => job.time_based = given.flag()?,
+        "stonewall" | "wait_for_previous" => job.stonewall = option.flag()?,
+        "startdelay" => job.start_ns = option.time(SECOND)?,
+        "runtime" | "timeout" => job.runtime_ns = Some(option.time(SECOND)?).filter(|ns| *ns > 0),
+        "time_based" => job.time_based = option.flag()?,
         _ => return Ok(false),
     }
     Ok(true)
 }
 
-/// Refuses options that change the requests in a way that is not supported, and ignores those without effect.
-fn check_other(given: &FioOption) -> Result<()> {
-    let name = given.name.as_str();
+/// Refuses options that change the requests in an unsupported way, and ignores those without effect.
+fn check_other(option: &FioOption) -> Result<()> {
+    let name = option.name.as_str();
     if WITHOUT_EFFECT.split_whitespace().any(|ignored| ignored == name) {
         return Ok(());
     }
     if let Some((_, what)) = REFUSED_IF_SET.iter().find(|(refused, _)| *refused == name) {
-        if given.flag()? {
-            return Err(given.invalid_option(what).hint("set it to 0, or leave it out"));
+        if option.flag()? {
+            return Err(option.invalid_option(what).hint("set it to 0, or leave it out"));
         }
         return Ok(());
     }
     if name == "include" {
-        return Err(given.invalid_option("names another file, which is not read").hint("put its lines here"));
+        return Err(option.invalid_option("includes another file, which emmclab does not read").hint("put its lines here"));
     }
-    Err(given
+    Err(option
         .invalid_option("this option of fio is not supported")
         .hint("leave it out if it does not change what is read and written, or record the job with blktrace"))
 }
 
 /// Whether an engine keeps several requests in flight.
-fn keeps_in_flight(given: &FioOption) -> Result<bool> {
-    let name = given.text();
+fn keeps_in_flight(option: &FioOption) -> Result<bool> {
+    let name = option.text();
     match (IN_FLIGHT.contains(&name), ONE_AT_A_TIME.contains(&name)) {
         (true, _) => Ok(true),
         (_, true) => Ok(false),
-        _ => Err(given
-            .invalid_option("is an engine that does not read and write a file or a disk of this machine, or no engine")
-            .hint(format!("the trace is the same for any of: {}, {}", IN_FLIGHT.join(", "), ONE_AT_A_TIME.join(", ")))),
+        _ => Err(option.invalid_option("is not an engine that reads and writes a file or a disk of this machine").hint(format!(
+            "the trace is the same for any of: {}, {}",
+            IN_FLIGHT.join(", "),
+            ONE_AT_A_TIME.join(", ")
+        ))),
     }
 }
 
-/// Names of options for how fio works, measures, fills and checks memory, makes files, and prints.
+/// Options without effect on the requests: how fio works, measures, fills and checks memory, creates files, and prints.
 pub(super) const WITHOUT_EFFECT: &str = "
     allow_file_create allow_mounted_write allrandrepeat apptag apptag_mask atomic block_error_percentiles
     buffer_compress_chunk buffer_compress_percentage buffer_pattern bwavgtime cgroup cgroup_nodelete cgroup_weight
@@ -210,14 +212,14 @@ pub(super) const WITHOUT_EFFECT: &str = "
     xnvme_sync zero_buffers
 ";
 
-/// Engines that read and write a file or a disk, one request after the other: `iodepth` has no effect.
+/// Engines that issue one request after another to a file or a disk: `iodepth` has no effect.
 pub(super) const ONE_AT_A_TIME: &[&str] = &["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"];
 
 /// Engines that keep `iodepth` requests in flight.
 pub(super) const IN_FLIGHT: &[&str] =
     &["libaio", "io_uring", "io_uring_cmd", "posixaio", "windowsaio", "solarisaio", "sg", "null", "libblkio", "xnvme"];
 
-/// Flags that are refused if they are set, each with its effect for the error message.
+/// Flags that are refused if they are set, each with the reason for the error message.
 pub(super) const REFUSED_IF_SET: &[(&str, &str)] = &[
     ("create_only", "makes the files and issues no request"),
     ("pre_read", "reads the file before the job begins"),

@@ -1,4 +1,4 @@
-//! The requests of one copy of a job, and when they are issued: by rates, with think times, or `iodepth` at a time.
+//! The requests of one copy of a job, and their issue times: by rates, with think times, or `iodepth` at a time.
 
 use std::sync::Arc;
 
@@ -9,30 +9,30 @@ use super::offsets::{OffsetSampler, unit};
 use crate::distribute::SynthesisRng;
 
 pub(super) struct FioFile {
-    /// Its first byte in the address space, with the offset of the job.
+    /// The file's first byte in the address space, including the offset of the job.
     begin: u64,
     device: Option<NameId>,
     draw: OffsetSampler,
-    /// End and start of the last request of each operation, in bytes from `begin`.
+    /// End and start of the last request of each operation, in bytes after `begin`.
     ends: [u64; 3],
     starts: [u64; 3],
-    /// Whether this pass has no more requests for the file.
+    /// Whether no requests for this file remain in this pass.
     is_done: bool,
 }
 
-/// What a copy does next.
+/// The phase of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RunnerPhase {
-    /// The requests of a pass.
+    /// Issues the requests of a pass.
     Issue,
-    /// The sync after them.
+    /// Issues the sync after the pass.
     Sync,
-    /// Reads of what the pass has written.
+    /// Reads the data that the pass has written.
     Verify,
     Over,
 }
 
-/// A request without its time: operation, file, offset in it, and bytes.
+/// A request without a time: operation, file, offset in the file, and bytes.
 #[derive(Clone, Copy, Debug)]
 struct UntimedRequest {
     op: Op,
@@ -41,34 +41,34 @@ struct UntimedRequest {
     bytes: u64,
 }
 
-/// One copy of a job.
+/// One copy of a job, which issues its requests.
 pub(super) struct FioRunner {
     job: Arc<FioJob>,
     process: NameId,
     files: Vec<FioFile>,
-    /// The seed of the first pass; those of later passes are derived from it.
+    /// The seed of the first pass, from which those of later passes are derived.
     seed: u64,
     dice: SynthesisRng,
     pace: FioPacing,
     phase: RunnerPhase,
-    /// The file of the next request, if the files take turns.
+    /// Index of the file of the next request, if requests alternate between the files.
     turn: usize,
-    /// Requests left of the run from the last random offset.
+    /// Number of requests still to be issued at the last random offset.
     run: u64,
-    /// Bytes and requests of this pass, and passes done.
+    /// Bytes and requests issued in this pass, and number of completed passes.
     bytes_issued: u64,
     issued: u64,
     loops: u64,
-    /// Writes so far, and whether the last request was a sync.
+    /// Number of writes so far, and whether the last request was a sync.
     writes: u64,
     is_synced: bool,
-    /// The write that follows the last trim (`trimwrite`).
+    /// The write that follows the last trim (`rw=trimwrite`).
     owed: Option<UntimedRequest>,
     next: Option<Request>,
 }
 
 impl FioRunner {
-    /// Creates a copy of a job. `places` has the first byte of each of its files, and the device if the file is a device.
+    /// Creates a copy of a job. `places` has the first byte of each file of the copy, and the device if the file is a device.
     pub fn new(job: Arc<FioJob>, places: &[(u64, Option<NameId>)], seed: u64, process: NameId) -> Result<Self> {
         let mut dice = SynthesisRng::new(seed);
         let file = |&(begin, device): &(u64, Option<NameId>)| {
@@ -77,7 +77,7 @@ impl FioRunner {
             Ok(FioFile { begin, device, draw, ends: [0; 3], starts: [0; 3], is_done: false })
         };
         let files = places.iter().map(file).collect::<Result<Vec<_>>>()?;
-        let mut made = Self {
+        let mut runner = Self {
             process,
             files,
             seed,
@@ -95,8 +95,8 @@ impl FioRunner {
             next: None,
             job,
         };
-        made.begin_pass();
-        Ok(made)
+        runner.begin_pass();
+        Ok(runner)
     }
 
     /// Returns the next request without removing it.
@@ -112,7 +112,7 @@ impl FioRunner {
         self.next.take()
     }
 
-    /// Begins a pass with a seed that depends only on its number, so that the same pass can be repeated to verify it.
+    /// Begins a pass. Its seed depends only on the number of the pass, so that verification can repeat the same pass.
     fn begin_pass(&mut self) {
         self.dice = SynthesisRng::new(self.seed.wrapping_add(self.loops.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         for file in &mut self.files {
@@ -158,19 +158,19 @@ impl FioRunner {
         }
     }
 
-    /// Whether the next request is a sync. As in fio, a sync follows each request while the number of writes is a multiple of `fsync`:
-    /// in a mixed job also each read until the next write.
+    /// Whether the next request is a sync. As in fio, a sync follows each request while the number of writes is a multiple of `fsync`: in a
+    /// mixed job also each read until the next write.
     fn is_sync_due(&self) -> bool {
         let every = self.job.fsync;
         every > 0 && self.writes > 0 && self.writes.is_multiple_of(every) && !self.is_synced
     }
 
-    /// Whether the job's runtime is over. Always false without rates, because the number of requests then depends on the device.
+    /// Whether the job's runtime has ended. Always false without rates, because the number of requests then depends on the device.
     fn is_late(&self) -> bool {
         self.job.is_paced() && self.job.runtime_ns.is_some_and(|limit| self.pace.next() >= limit)
     }
 
-    /// The next request of a pass; `None` if the pass is over.
+    /// The next request of a pass; `None` at the end of the pass.
     fn plan(&mut self) -> Option<UntimedRequest> {
         if let Some(owed) = self.owed.take() {
             return Some(owed);
@@ -188,15 +188,15 @@ impl FioRunner {
         Some(planned)
     }
 
-    /// Chooses operation, file and place of a request; `None` if all files are done.
+    /// Chooses operation, file and offset of a request; `None` if no requests remain for any file.
     fn place(&mut self) -> Option<UntimedRequest> {
         let op = self.operation();
-        // With these options a pass may go over the files more than once.
-        let again = self.job.io_size.is_some() || self.job.time_based;
+        // With these options a pass may cover the files more than once.
+        let repeats = self.job.io_size.is_some() || self.job.time_based;
         let mut begun_anew = false;
         loop {
             let Some(file) = self.file() else {
-                if !again || begun_anew {
+                if !repeats || begun_anew {
                     return None;
                 }
                 begun_anew = true;
@@ -229,7 +229,7 @@ impl FioRunner {
         }
     }
 
-    /// The next file that is not done.
+    /// The index of the next file for which requests remain.
     fn file(&mut self) -> Option<usize> {
         let count = self.files.len();
         let first = match self.job.file_order {
@@ -239,7 +239,7 @@ impl FioRunner {
         (0..count).map(|step| (first + step) % count).find(|file| !self.files[*file].is_done)
     }
 
-    /// Offset and bytes of the next request in a file; `None` if the file has no place for one.
+    /// Offset and bytes of the next request in a file; `None` if no requests remain for the file.
     fn offset(&mut self, file: usize, op: Op) -> Option<(u64, u64)> {
         let job = self.job.clone();
         let at = &mut self.files[file];
@@ -273,12 +273,12 @@ impl FioRunner {
         Some((offset, bytes.min(blocks * job.unit())))
     }
 
-    /// The next read of what the pass wrote.
+    /// The next read of the data that the pass wrote.
     fn verify(&mut self) -> Option<Request> {
         if !self.job.verifies() {
             return None;
         }
-        // Counts down from the number of requests that the pass issued: if the runtime ended the pass, only its part is read.
+        // Counts down from the number of requests that the pass issued, because the runtime may have ended the pass early.
         while self.issued > 0 {
             let planned = self.place()?;
             self.issued -= 1;
@@ -335,11 +335,11 @@ fn nanos(at: u64) -> Nanos {
     Nanos(at.min(i64::MAX as u64).cast_signed())
 }
 
-/// Offset of a sequential request after one that ended at `end`; `None` at the end of the file.
+/// The offset of a sequential request after a request that ended at `end`; `None` at the end of the file.
 fn sequential(job: &FioJob, end: u64) -> Option<u64> {
     let length = job.file_length();
     let hole = job.pattern.hole;
-    // There is no hole in a run of a random pattern, nor at the beginning of the file.
+    // No bytes are skipped within a run of a random pattern, or at the beginning of the file.
     if end >= length || hole == 0 || end == 0 {
         return (end < length).then_some(end);
     }
@@ -350,7 +350,7 @@ fn sequential(job: &FioJob, end: u64) -> Option<u64> {
     }
 }
 
-/// Bytes of a request at an offset; `None` if it would reach beyond the end of the file. Of several sizes, one that fits is drawn.
+/// The bytes of a request at an offset; `None` if it would exceed the end of the file. If there are several sizes, one that fits is drawn.
 fn sized(job: &FioJob, op: Op, offset: u64, dice: &mut SynthesisRng) -> Option<u64> {
     let sizes = &job.sizes[index(op)];
     let room = job.file_length().checked_sub(offset)?;
@@ -369,16 +369,16 @@ fn sized(job: &FioJob, op: Op, offset: u64, dice: &mut SynthesisRng) -> Option<u
     None
 }
 
-/// Time between requests that no rate paces, ns: they are meant to be replayed back to back.
+/// Time between requests that no rate limits, ns: they are meant to be replayed back to back.
 const STEP_NS: u64 = 1_000;
 const SECOND_NS: f64 = 1e9;
 
-/// The clock of a copy of a job.
+/// The clock of a copy of a job, which determines when requests are issued.
 pub(super) struct FioPacing {
     start: u64,
     now: u64,
     issued: u64,
-    /// When the next read, write and trim are due, and the bytes and requests of each so far.
+    /// When the next read, write and trim are due, and the bytes and requests of each operation so far.
     next: [u64; 3],
     bytes: [u64; 3],
     requests: [u64; 3],
@@ -390,12 +390,12 @@ impl FioPacing {
         Self { start, now: start, issued: 0, next: [start; 3], bytes: [0; 3], requests: [0; 3] }
     }
 
-    /// Earliest time of the next request of a paced job, in ns after the start of the job.
+    /// Earliest issue time of the next request of a job with rates, in ns after the start of the job.
     pub fn next(&self) -> u64 {
         self.next.iter().copied().filter(|next| *next > self.start).min().map_or(0, |next| next - self.start)
     }
 
-    /// The next operation of a mixed job: the one that was drawn, unless its rate delays it and the other operation is due earlier.
+    /// The next operation of a mixed job: `drawn`, unless its rate delays it and the other operation is due earlier.
     pub fn due(&self, job: &FioJob, drawn: Op) -> Op {
         let other = if drawn == Op::Read { Op::Write } else { Op::Read };
         let due = |op: Op| if job.rate_of(op).is_some() { self.next[index(op)] } else { 0 };
@@ -409,7 +409,7 @@ impl FioPacing {
         if due(other) <= self.now || due(other) < due(drawn) { other } else { drawn }
     }
 
-    /// The time of the next request.
+    /// Returns the issue time of the next request, and advances the clock.
     pub fn at(&mut self, job: &FioJob, op: Op, bytes: u64, dice: &mut SynthesisRng) -> u64 {
         let at = match (job.rates, job.rate_of(op)) {
             (FioRates::All(rate), _) => {
@@ -442,7 +442,7 @@ impl FioPacing {
         at
     }
 
-    /// The time at which an operation is due next, from its bytes or requests so far.
+    /// The time at which an operation is due next, computed from the bytes or requests issued so far.
     fn due_after(&self, job: &FioJob, rate: FioRate, of: usize, dice: &mut SynthesisRng) -> u64 {
         let smallest = job.sizes[of].iter().map(|(bytes, _)| *bytes).min().unwrap_or(1);
         let (by_bytes, per_second) = match rate {
@@ -460,7 +460,7 @@ impl FioPacing {
         self.start.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
     }
 
-    /// The time of a request that no rate delays: a sync, or a read that verifies.
+    /// Returns the issue time of a request that no rate limits: a sync, or a read for verification.
     pub fn unpaced(&mut self) -> u64 {
         self.now = self.now.saturating_add(STEP_NS);
         self.now
@@ -471,12 +471,12 @@ fn in_flight(job: &FioJob) -> u64 {
     if job.in_flight { job.iodepth } else { 1 }
 }
 
-/// The time that this many requests need at a rate per second, in ns.
+/// The time that `requests` requests take at a rate per second, in ns.
 fn times(requests: u64, rate: f64) -> u64 {
     (requests as f64 * SECOND_NS / rate) as u64
 }
 
-/// The time of the next arrival of a Poisson process.
+/// Draws the time of the next arrival of a Poisson process.
 fn poisson(from: u64, rate: f64, dice: &mut SynthesisRng) -> u64 {
     from.saturating_add((-(1.0 - unit(dice)).ln() * SECOND_NS / rate) as u64)
 }
