@@ -1,5 +1,4 @@
-//! The interface of the simulated block device for the engine, and the counts of requests to it by operation, class of file, role and
-//! cause.
+//! The interface through which the engine uses a simulated block device, and request counts by operation, file class, role and cause.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +13,19 @@ pub trait SimulatedBlockDevice {
     /// Size in sectors.
     fn sectors(&self) -> u64;
 
-    /// Submits a request at a time that is not before the previous one, with a unique number. `notes` are the roles of the blocks of a
-    /// write.
+    /// Submits a request with a unique number. `at` is not before the time of the previous request. `notes` are the roles of the blocks of
+    /// a write.
     /// Errors: for a request beyond the end of the device, and if the device has stopped.
     fn submit(&mut self, at: Nanos, number: u64, request: &Request, notes: &[BlockNote]) -> Result<()>;
 
-    /// When the device next does something that may complete a request.
+    /// The time of the next event of the device, which may complete a request; `None` if there is none.
     fn next_event(&self) -> Option<Nanos>;
 
-    /// Simulates everything up to and including this time.
+    /// Simulates all events up to and including the time `until`.
     /// Errors: as [`SimulatedBlockDevice::submit`].
     fn advance(&mut self, until: Nanos) -> Result<()>;
 
-    /// Appends the known completions, by the numbers of their requests; their times may be in the future.
+    /// Appends completions that have become known: request numbers and times. The times may be in the future.
     fn take_completed(&mut self, out: &mut Vec<(u64, Nanos)>);
 }
 
@@ -52,12 +51,12 @@ impl SimulatedBlockDevice for ClosedLoop {
     }
 }
 
-/// Counts and times of a group of requests.
+/// Counts and total times of a group of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RequestGroup {
     /// Number of requests.
     pub requests: u64,
-    /// Bytes of the requests.
+    /// Bytes of these requests.
     pub bytes: u64,
     /// Number of sequential requests, which begin where the previous request of the same operation ended.
     pub sequential: u64,
@@ -65,7 +64,7 @@ pub struct RequestGroup {
     pub sequential_bytes: u64,
     /// Sum of the times from submission to completion, in ns.
     pub device_ns: i64,
-    /// Sum of these times of the sequential requests, in ns.
+    /// Sum of these times over the sequential requests, in ns.
     pub sequential_device_ns: i64,
 }
 
@@ -86,18 +85,18 @@ impl RequestGroup {
 /// Reads and writes of one class of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ReadWriteCounts {
-    /// Reads.
+    /// The reads.
     pub read: RequestGroup,
-    /// Writes.
+    /// The writes.
     pub write: RequestGroup,
 }
 
-/// Bytes that were written to blocks of a role.
+/// Bytes written to the blocks of one role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RoleBytes {
-    /// The role, as in traces.
+    /// Name of the role, as in traces.
     pub role: &'static str,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
@@ -106,21 +105,21 @@ pub struct RoleBytes {
 pub struct RequestCounts {
     /// All reads and writes.
     pub all: ReadWriteCounts,
-    /// Discards.
+    /// Number of discards.
     pub discards: u64,
-    /// Flushes without data.
+    /// Number of flushes without data.
     pub flushes: u64,
-    /// Requests that order writes or make them durable: flushes, and writes with preflush or FUA.
+    /// Number of requests that order writes or make them durable: flushes, and writes with preflush or FUA.
     pub sync_points: u64,
-    /// Reads and writes by class of the file, or of the file system's own blocks.
+    /// Reads and writes by class of the file; the file system's own blocks have classes, too.
     pub classes: BTreeMap<&'static str, ReadWriteCounts>,
-    /// Requests by their cause.
+    /// Number of requests by cause.
     pub causes: BTreeMap<&'static str, u64>,
-    /// Bytes written by role of the blocks, if the file system has roles.
+    /// Bytes written by role of the blocks; empty if the file system has no roles.
     pub roles: Vec<RoleBytes>,
 }
 
-/// The properties of a request in progress that are needed to count it when it is complete.
+/// The properties of a submitted request by which it is counted when it completes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedRequest {
     class: FileClass,

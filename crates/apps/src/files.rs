@@ -1,4 +1,4 @@
-//! The files of a program: which files of a set exist, their lengths, and the file operations of an access.
+//! The files of a program: which files of each set exist, their lengths, and the file operations of accesses.
 
 use emmclab_base::{Error, ErrorClass, Result};
 use emmclab_host::{FileId, FileOp, FileSpec, FolderId, MountId};
@@ -9,9 +9,9 @@ use crate::sqlite::SqliteState;
 use crate::storage::FileStore;
 use crate::thread_code::FileAccessKind;
 
-/// Accesses at random offsets are aligned to this, or to their own size if it is smaller.
+/// Alignment of accesses at random offsets. Smaller accesses are aligned to their own size.
 const ALIGNMENT: u64 = 4096;
-/// Number of the generator for initial file sizes; no thread has this number.
+/// Number of the random generator for initial file sizes, which no thread uses.
 const SIZES: u32 = u32::MAX - 1;
 
 #[derive(Debug)]
@@ -19,15 +19,15 @@ struct FileSetState {
     name: String,
     first: u32,
     members: Vec<Option<u64>>,
-    /// Number of existing files.
+    /// Number of files that exist.
     existing: u32,
-    /// The file that is created next.
+    /// Index of the file that is created next.
     next: u32,
-    /// Length of the part at the beginning that random and repeated accesses use; `None` for the whole file.
+    /// Length of the part at the beginning of a file that random and repeated accesses use; `None` for the whole file.
     in_use: Option<u64>,
 }
 
-/// The current file and position of a thread in a set.
+/// The current file of a thread in a set, and its position in that file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FileCursor {
     member: u32,
@@ -42,8 +42,8 @@ pub(crate) struct ProgramFiles {
 }
 
 impl ProgramFiles {
-    /// Creates the files that exist when a program begins, in a store. Each set and each database has its own folder.
-    /// Errors: for a partition that does not exist, and if there is not enough space for the files.
+    /// Creates the initial files of a program in a store. Each set and each database has its own folder.
+    /// Errors: for a partition that does not exist, and if a partition has not enough space for the files.
     pub fn new(
         program: &AppProgram, seed: u64, mount: impl Fn(&str) -> Option<MountId>, store: &mut impl FileStore,
     ) -> Result<Self> {
@@ -53,7 +53,7 @@ impl ProgramFiles {
             mount(name).ok_or_else(|| {
                 Error::new(ErrorClass::Config, format!("`{owner}` is on a partition that the host does not have"))
                     .of_field("partition", 0, name.as_bytes())
-                    .hint("name a partition of the host; `emmclab apps hosts` lists them")
+                    .hint("use a partition of the host; `emmclab apps hosts` lists them")
             })
         };
         let mut folder = 0;
@@ -111,7 +111,7 @@ impl ProgramFiles {
         self.specs.get(operation.file()?.0 as usize).copied()
     }
 
-    /// Selects another file of a set.
+    /// Selects a file of a set as the thread's current file.
     /// Errors: if no file of the set exists.
     pub fn pick(&self, set: u32, pick: FilePickOrder, cursor: &mut FileCursor, draws: &mut ThreadDraws) -> Result<()> {
         let files = &self.sets[set as usize];
@@ -132,7 +132,7 @@ impl ProgramFiles {
         Ok(())
     }
 
-    /// Creates the next file of a set, or truncates it if it exists.
+    /// Creates the next file of a set; if it exists, truncates it to 0 bytes.
     pub fn create(&mut self, set: u32, cursor: &mut FileCursor, out: &mut impl Extend<FileOp>) {
         let files = &mut self.sets[set as usize];
         let member = files.next;
@@ -147,7 +147,7 @@ impl ProgramFiles {
         out.extend([FileOp::Close { file }]);
     }
 
-    /// Marks a new file as existing for all threads; called when it is closed after its creation.
+    /// Marks a file as existing for all threads. It is called when the file is closed after its creation.
     pub fn closed(&mut self, file: FileId) {
         let after = self.sets.partition_point(|set| set.first <= file.0);
         let Some(files) = after.checked_sub(1).map(|at| &mut self.sets[at]) else { return };
@@ -159,7 +159,7 @@ impl ProgramFiles {
         }
     }
 
-    /// The operation of an access of `bytes`; `None` if there is nothing to read.
+    /// Returns the file operation that accesses `bytes`; `None` if the file is empty and there is nothing to read.
     /// Errors: if no file of the set exists.
     pub fn access(
         &mut self, set: u32, kind: FileAccessKind, bytes: u64, cursor: &mut FileCursor, draws: &mut ThreadDraws,
@@ -229,7 +229,7 @@ impl ProgramFiles {
         Ok(FileOp::Truncate { file, bytes })
     }
 
-    /// Renames the current file of a thread in one set so that it replaces that of another set.
+    /// Renames the current file of a thread in one set, so that it replaces the thread's current file of another set.
     /// Errors: if no file of the first set exists.
     pub fn rename(&mut self, (from, to): (u32, u32), cursors: &mut [FileCursor], draws: &mut ThreadDraws) -> Result<FileOp> {
         let old = self.current(from, &mut cursors[from as usize], draws)?;
@@ -244,7 +244,7 @@ impl ProgramFiles {
         Ok(FileOp::Rename { from: old, to: self.sets[to as usize].file(target) })
     }
 
-    /// Selects an existing file if the current one does not exist.
+    /// Selects an existing file if the current file does not exist.
     fn exists(&self, set: u32, cursor: &mut FileCursor, draws: &mut ThreadDraws) -> Result<()> {
         if self.sets[set as usize].members[cursor.member as usize].is_some() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The machine that a program runs on: cores, networks, partitions with file systems, and the kernel's settings. Read from TOML.
+//! The machine that a program runs on: cores, networks, partitions with file systems, and kernel settings. Hosts are read from TOML.
 
 use std::path::Path;
 
@@ -11,31 +11,31 @@ use crate::program::{ProgramStep, ThreadProgram};
 use crate::random_draws::Amount;
 use crate::toml_files;
 
-/// A host.
+/// A host: the machine that a program runs on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostSetup {
-    /// Its name.
+    /// Name of the host.
     pub name: String,
-    /// The setup that it represents, in one line.
+    /// The setup that the host represents, in one line.
     pub about: String,
-    /// Where its figures come from, and what is assumed.
+    /// Origin of the figures, and the assumptions.
     pub source: String,
     /// Number of cores.
     pub cores: u32,
-    /// Factor on the time of all work on its cores. With 1, a core is as fast as the one for which programs state times: a 1 GHz core of
-    /// 2010.
+    /// Factor on the time of all work on the host's cores. With 1, a core is as fast as the one for which programs specify work: a 1 GHz
+    /// core of 2010.
     #[serde(default = "default_cpu_factor")]
     pub cpu_factor: f64,
-    /// Time after which a thread leaves its core to another one that is ready.
+    /// Time after which a thread leaves its core if another thread is ready, in ms.
     #[serde(default = "quantum")]
     pub quantum_ms: f64,
-    /// Work of a core to switch to another thread, in µs.
+    /// Time for which a core is busy when it switches to another thread, in µs.
     #[serde(default)]
     pub switch_us: f64,
     /// The kernel: `linux-2.6.35` or `linux-6`.
     pub era: String,
-    /// Settings of the kernel that differ from those of the era.
+    /// Settings of the kernel that differ from the defaults of the era.
     #[serde(default)]
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
     pub kernel: toml::Table,
@@ -45,23 +45,23 @@ pub struct HostSetup {
     /// Networks; a run uses one of them.
     #[serde(rename = "network")]
     pub networks: Vec<NetworkSettings>,
-    /// Work that the phone repeats while a user waits, on the cores of the program; only in simulated runs.
+    /// Work that the phone repeats while the user waits, on the same cores as the program; only in simulated runs.
     #[serde(default)]
     pub periodic: Vec<PeriodicWork>,
-    /// Published figures and claims from which its settings were derived.
+    /// Published figures and claims from which the settings were derived.
     #[serde(default)]
     pub made_from: Vec<String>,
 }
 
-/// Work that is repeated while a user waits, such as that of a progress indicator, an event loop or a timer.
+/// Work that is repeated while the user waits, such as a progress indicator, an event loop or a timer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PeriodicWork {
-    /// Its name; in results its thread is `host: NAME`.
+    /// Name of the work; in results its thread is `host: NAME`.
     pub name: String,
-    /// Time from the end of one turn to the beginning of the next, in ms.
+    /// Time from the end of one repetition to the beginning of the next, in ms.
     pub every_ms: f64,
-    /// Work of a turn on a core of CPU factor 1, in ms.
+    /// Work of a repetition on a core of CPU factor 1, in ms.
     pub cpu_ms: f64,
 }
 
@@ -77,17 +77,17 @@ impl PeriodicWork {
     }
 }
 
-/// A partition.
+/// A partition of the host's device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostPartition {
-    /// Its name.
+    /// Name of the partition.
     pub name: String,
-    /// Its size; the last partition may leave it out, and then has the rest of the device.
+    /// Size of the partition. The last partition may omit it, and then has the rest of the device.
     pub size: Option<ByteSize>,
-    /// Its file system; without one it only occupies space.
+    /// File system of the partition; without one, the partition only occupies space.
     pub filesystem: Option<FilesystemKind>,
-    /// Options of the file system.
+    /// Mount options of the file system.
     #[serde(default)]
     pub options: MountOptions,
 }
@@ -95,29 +95,29 @@ pub struct HostPartition {
 /// The location of a mounted partition on the device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartitionExtent {
-    /// Its name.
+    /// Name of the partition.
     pub partition: String,
-    /// Its file system.
+    /// Kind of file system.
     pub filesystem: FilesystemKind,
-    /// Its first sector on the device.
+    /// First sector of the partition on the device.
     pub first_sector: u64,
-    /// Its length in sectors.
+    /// Length of the partition in sectors.
     pub sectors: u64,
 }
 
-/// A network.
+/// A network of the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkSettings {
-    /// Its name.
+    /// Name of the network.
     pub name: String,
-    /// Data rate of what programs send and receive, in Mbit/s of 10^6 bits.
+    /// Data rate in both directions together, in Mbit/s of 10^6 bits.
     pub rate_mbit_s: f64,
-    /// Round trip time, in ms.
+    /// Round-trip time, in ms.
     pub round_trip_ms: f64,
 }
 
-/// Alignment of partitions in sectors, as used by partitioning tools; the first one begins here.
+/// Alignment of partitions in sectors, as in partitioning tools. The first partition begins at this sector.
 const ALIGNMENT: u64 = 2048;
 
 macro_rules! presets {
@@ -140,14 +140,14 @@ impl HostSetup {
         PRESETS.iter().map(|(name, _)| *name)
     }
 
-    /// A built-in host.
+    /// Returns a built-in host.
     /// Errors: [`ErrorClass::Config`] if there is no such host; the hint lists them.
     pub fn preset(name: &str) -> Result<Self> {
         Self::from_toml(toml_files::preset("host", PRESETS, name)?)
     }
 
     /// Parses a host from the text of a TOML file.
-    /// Errors: [`ErrorClass::Config`] with line and hint for a syntax error, an unknown key and an impossible value.
+    /// Errors: [`ErrorClass::Config`] with line and hint for a syntax error, an unknown key or an impossible value.
     pub fn from_toml(text: &str) -> Result<Self> {
         let host: Self = toml_files::from_toml(text, "see presets/hosts for the form")?;
         host.check()?;
@@ -194,14 +194,14 @@ impl HostSetup {
         self.kernel()?.validate()
     }
 
-    /// Whether its kernel flushes the cache of a device; without that, nothing in a volatile cache is durable.
+    /// Whether the host's kernel flushes the cache of the device. If not, nothing in a volatile cache is durable.
     /// Errors: as [`HostSetup::kernel`].
     pub fn sends_flushes(&self) -> Result<bool> {
         Ok(self.kernel()?.barrier == BarrierMode::Flush)
     }
 
-    /// The settings of the kernel: those of its era, overridden by those of the host.
-    /// Errors: [`ErrorClass::Config`] for an unknown era, and for settings that it does not have.
+    /// The settings of the kernel: the defaults of its era, overridden by the settings of the host.
+    /// Errors: [`ErrorClass::Config`] for an unknown era or an unknown setting.
     pub fn kernel(&self) -> Result<HostConfig> {
         fn put(into: &mut toml::Table, from: &toml::Table) {
             for (key, value) in from {
@@ -217,16 +217,16 @@ impl HostSetup {
         if self.kernel.is_empty() {
             return Ok(config);
         }
-        let unreadable = |said: String| {
-            Error::new(ErrorClass::Config, said).in_field("kernel").hint("see presets/hosts for the settings of a kernel")
+        let unreadable = |problem: String| {
+            Error::new(ErrorClass::Config, problem).in_field("kernel").hint("see presets/hosts for the settings of a kernel")
         };
         let mut table = toml::Table::try_from(&config).map_err(|error| unreadable(error.to_string()))?;
         put(&mut table, &self.kernel);
         table.try_into().map_err(|error: toml::de::Error| unreadable(error.message().to_owned()))
     }
 
-    /// The network with this name.
-    /// Errors: [`ErrorClass::Config`] if there is none; the hint lists them.
+    /// Returns the network with this name.
+    /// Errors: [`ErrorClass::Config`] if there is no such network; the hint lists them.
     pub fn network(&self, name: &str) -> Result<&NetworkSettings> {
         self.networks.iter().find(|network| network.name == name).ok_or_else(|| {
             let known: Vec<_> = self.networks.iter().map(|network| network.name.as_str()).collect();
@@ -235,8 +235,8 @@ impl HostSetup {
         })
     }
 
-    /// Names and locations of the mounted partitions on a device of this many sectors, in order.
-    /// Errors: [`ErrorClass::Config`] if they do not fit.
+    /// Names and locations of the mounted partitions on a device with this number of sectors, in order.
+    /// Errors: [`ErrorClass::Config`] if the partitions do not fit on the device.
     pub fn partition_extents(&self, sectors: u64) -> Result<Vec<PartitionExtent>> {
         let mounts = self.mounts(sectors)?;
         let place = |(name, mount): (&str, Mount)| PartitionExtent {
@@ -248,10 +248,9 @@ impl HostSetup {
         Ok(mounts.into_iter().map(place).collect())
     }
 
-    /// Changes the file system of partitions: of one with `data=lfs`, of all mounted ones with `lfs`. Options are set to the defaults of
-    /// its tools.
-    /// Errors: [`ErrorClass::Config`] for an unknown file system, and for a partition that does not exist or is not
-    /// mounted.
+    /// Changes the file system of one partition (`data=lfs`) or of all mounted partitions (`lfs`). Mount options become the defaults of the
+    /// file system's tools.
+    /// Errors: [`ErrorClass::Config`] for an unknown file system, or a partition that does not exist or is not mounted.
     pub fn set_filesystem(&mut self, choice: &str) -> Result<()> {
         let refused = |problem: &str, hint: String| {
             Err(Error::new(ErrorClass::Config, problem).of_field("filesystem", 0, choice.as_bytes()).hint(hint))
@@ -259,14 +258,14 @@ impl HostSetup {
         let (partition, name) = choice.split_once('=').map_or((None, choice), |(partition, name)| (Some(partition), name));
         let kind = serde_json::from_value::<FilesystemKind>(name.into());
         let Ok(kind) = kind else {
-            return refused("is not a file system", "use one of ext4, fat32, lfs, as data=lfs".to_owned());
+            return refused("is not a file system", "use one of ext4, fat32, lfs, for example data=lfs".to_owned());
         };
         let mut mounted: Vec<&mut HostPartition> =
             self.partitions.iter_mut().filter(|known| known.filesystem.is_some()).collect();
         if partition.is_some_and(|name| mounted.iter().all(|known| known.name != name)) {
             let known: Vec<_> = mounted.iter().map(|known| known.name.as_str()).collect();
             let hint = format!("the mounted partitions are: {}", known.join(", "));
-            return refused("names a partition that is not mounted", hint);
+            return refused("refers to a partition that is not mounted", hint);
         }
         for known in mounted.iter_mut().filter(|known| partition.is_none_or(|name| known.name == name)) {
             if known.filesystem != Some(kind) {
@@ -278,7 +277,7 @@ impl HostSetup {
         Ok(())
     }
 
-    /// Makes the host execute only syncs of files of these classes; `none` for no syncs at all.
+    /// Configures the host to execute only syncs of files of these classes; with `none`, no syncs at all.
     /// Errors: [`ErrorClass::Config`] for an unknown class of files.
     pub fn keep_syncs(&mut self, names: &[String]) -> Result<()> {
         let mut classes = Vec::new();
@@ -287,7 +286,7 @@ impl HostSetup {
             let Some(class) = known else {
                 return Err(Error::new(ErrorClass::Config, "is not a class of files")
                     .of_field("sync", 0, name.as_bytes())
-                    .hint("name some of database, database_journal, cache, other; or none"));
+                    .hint("use some of database, database_journal, cache and other, or none"));
             };
             classes.push(class);
         }
@@ -297,8 +296,8 @@ impl HostSetup {
         Ok(())
     }
 
-    /// The mounted partitions on a device of this many sectors with their names, in order.
-    /// Errors: [`ErrorClass::Config`] if they do not fit.
+    /// Names and mounts of the mounted partitions on a device with this number of sectors, in order.
+    /// Errors: [`ErrorClass::Config`] if the partitions do not fit on the device.
     pub(crate) fn mounts(&self, sectors: u64) -> Result<Vec<(&str, Mount)>> {
         let mut out = Vec::new();
         let mut at = ALIGNMENT;
@@ -309,13 +308,13 @@ impl HostSetup {
                 return Err(Error::new(
                     ErrorClass::Config,
                     format!(
-                        "the device is too small: partition `{}` needs {} of {} that are left",
+                        "the device is too small: partition `{}` needs {}, but {} remain",
                         partition.name,
                         partition.size.map_or_else(|| "a part".to_owned(), |size| size.to_string()),
                         ByteSize(left * emmclab_base::SECTOR_BYTES),
                     ),
                 )
-                .hint("take a larger device, or `--capacity`"));
+                .hint("use a larger device, or set `--capacity`"));
             }
             if let Some(filesystem) = partition.filesystem {
                 let options = partition.options;
@@ -324,9 +323,9 @@ impl HostSetup {
             at = (at + length).next_multiple_of(ALIGNMENT);
         }
         if out.len() > usize::from(u16::MAX) {
-            return Err(Error::new(ErrorClass::Config, "there are more partitions than a device can have")
+            return Err(Error::new(ErrorClass::Config, "a device cannot have that many partitions")
                 .in_field("partition")
-                .hint("leave some out"));
+                .hint("remove some partitions"));
         }
         Ok(out)
     }
@@ -340,9 +339,9 @@ fn unique<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
     let mut seen = std::collections::BTreeSet::new();
     for name in names {
         if !seen.insert(name) {
-            return Err(Error::new(ErrorClass::Config, "there are two of this name")
+            return Err(Error::new(ErrorClass::Config, "the name is used twice")
                 .of_field(key, 0, name.as_bytes())
-                .hint("give each its own name"));
+                .hint("use different names"));
         }
     }
     Ok(())
@@ -352,7 +351,7 @@ fn default_cpu_factor() -> f64 {
     1.0
 }
 
-/// The time slice of CFS for each of two threads on a core: half its latency of 6 ms.
+/// The time slice of CFS if two threads share a core: half its latency of 6 ms.
 fn quantum() -> f64 {
     3.0
 }

@@ -1,8 +1,8 @@
-//! The network: one link whose rate is shared fairly by the transfers in progress, without loss.
+//! The network: one lossless link whose rate is shared equally by the transfers in progress.
 
 use emmclab_base::Nanos;
 
-/// Work is counted in this fraction of a bit, so that a rate in bits per second is the work done per nanosecond.
+/// Remaining work is counted in this fraction of a bit, so that a rate in bits per second is the work done per nanosecond.
 const PER_BIT: u128 = 1_000_000_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -13,10 +13,10 @@ struct NetworkTransfer {
 
 #[derive(Debug)]
 pub(crate) struct NetworkLink {
-    /// Rate in bits per second.
+    /// Rate of the link in bits per second.
     rate: u128,
     transfers: Vec<NetworkTransfer>,
-    /// The time for which `left` of all transfers is valid.
+    /// The time to which `left` of all transfers refers.
     at: Nanos,
     bytes: u64,
 }
@@ -26,7 +26,7 @@ impl NetworkLink {
         Self { rate: u128::from(bits_per_s.max(1)), transfers: Vec::new(), at: Nanos::ZERO, bytes: 0 }
     }
 
-    /// Total bytes of all transfers so far.
+    /// Total number of bytes of all transfers so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -37,10 +37,10 @@ impl NetworkLink {
         self.transfers.push(NetworkTransfer { thread, remaining_bits: u128::from(bytes) * 8 * PER_BIT });
     }
 
-    /// When the next transfer ends.
+    /// The time at which the next transfer ends.
     pub fn next_event(&self) -> Option<Nanos> {
         let left = self.transfers.iter().map(|transfer| transfer.remaining_bits).min()?;
-        // Rounded up, so that nothing is left at that time.
+        // Rounded up, so that no work is left at that time.
         let ns = (left * self.transfers.len() as u128).div_ceil(self.rate);
         Some(self.at.saturating_add(Nanos(ns.min(i64::MAX as u128) as i64)))
     }

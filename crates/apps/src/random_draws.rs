@@ -1,5 +1,5 @@
-//! Quantities of a program: fixed, or drawn from a distribution. A draw uses one number of the thread's own generator and only integer
-//! arithmetic, so that a seed gives the same values on every machine.
+//! Quantities of a program: fixed, or drawn from a distribution. A draw uses one random number of the thread's own generator and only
+//! integer arithmetic, so that a seed gives the same values on every machine.
 
 use emmclab_base::ByteSize;
 use rand_pcg::Pcg64;
@@ -7,33 +7,33 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The random numbers of one thread.
+/// The random number generator of one thread.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadDraws(Pcg64);
 
 impl ThreadDraws {
-    /// The generator of the thread with this number; it does not depend on the draws of other threads.
+    /// The generator of the thread with this number. It is independent of the draws of other threads.
     pub(crate) fn of_thread(seed: u64, thread: u32) -> Self {
         Self(Pcg64::seed_from_u64(seed ^ u64::from(thread + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
-    /// A number below `limit`; 0 if `limit` is 0.
+    /// Draws a number below `limit`; 0 if `limit` is 0.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(limit)) >> 64) as u64
     }
 }
 
-/// A value, or how it is drawn: `5`, `{ uniform = [2, 9] }` (both ends included) or
-/// `{ choices = [[4, 70], [16, 30]] }` (values with weights).
+/// A value, or a distribution from which values are drawn: `5`, `{ uniform = [2, 9] }` (both ends included) or `{ choices = [[4, 70], [16,
+/// 30]] }` (values with weights).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "a value, `{ uniform = [smallest, largest] }` or `{ choices = [[value, weight], ...] }` is expected here"
 )]
 pub enum Amount<T> {
-    /// Always the same.
+    /// The same value each time.
     Fixed(T),
-    /// Drawn each time.
+    /// A value drawn from a distribution each time.
     Drawn(ValueDistribution<T>),
 }
 
@@ -41,13 +41,13 @@ pub enum Amount<T> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ValueDistribution<T> {
-    /// Every value from the first to the second has the same probability.
+    /// All values from the first to the second have the same probability.
     Uniform([T; 2]),
     /// Values with their weights.
     Choices(Vec<(T, u32)>),
 }
 
-/// A quantity that can be drawn: it is converted to an integer in the engine's unit.
+/// A quantity that can be drawn. It is converted to an integer in the engine's unit.
 pub trait DrawableQuantity: Copy {
     /// The value in the engine's unit.
     fn units(self) -> u64;
@@ -86,7 +86,7 @@ impl DrawableQuantity for f64 {
 }
 
 impl<T: DrawableQuantity> Amount<T> {
-    /// The same distribution, in the engine's unit.
+    /// The distribution as integers in the engine's unit.
     pub(crate) fn resolved(&self) -> IntegerDistribution {
         match self {
             Self::Fixed(value) => IntegerDistribution::Fixed(value.units()),
@@ -104,7 +104,7 @@ impl<T: DrawableQuantity> Amount<T> {
         }
     }
 
-    /// Why the amount is not allowed, with a hint; `None` if it is allowed.
+    /// Why the amount is not allowed, and a hint; `None` if it is allowed.
     pub(crate) fn fault(&self) -> Option<(&'static str, &'static str)> {
         let possible = match self {
             Self::Fixed(value) => value.is_possible(),
@@ -116,9 +116,8 @@ impl<T: DrawableQuantity> Amount<T> {
         }
         match self {
             Self::Fixed(_) => None,
-            Self::Drawn(ValueDistribution::Uniform([from, to])) => {
-                (from.units() > to.units()).then_some(("`uniform` begins above its end", "write [smallest, largest]"))
-            }
+            Self::Drawn(ValueDistribution::Uniform([from, to])) => (from.units() > to.units())
+                .then_some(("the first value of `uniform` is greater than the second", "write [smallest, largest]")),
             Self::Drawn(ValueDistribution::Choices(choices)) => choices
                 .iter()
                 .all(|(_, weight)| *weight == 0)
@@ -145,7 +144,7 @@ pub(crate) enum IntegerDistribution {
     Fixed(u64),
     /// The smallest value, and the number of values.
     Uniform(u64, u64),
-    /// The cumulative weight up to each value, and the value.
+    /// Pairs of the cumulative weight up to a value and that value.
     Choices(Box<[(u64, u64)]>),
 }
 

@@ -1,4 +1,4 @@
-//! The result of a run.
+//! The result of a run of a program.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -11,10 +11,10 @@ use serde::Serialize;
 use crate::block_device::RequestCounts;
 use crate::timeline::{ActivityTimes, CriticalPath, ThreadActivity, ThreadState, ThreadTimeline};
 
-/// Maximum number of bins in a run over time.
+/// Maximum number of time bins in the result.
 const MOST_BINS: i64 = 240;
 
-/// Time by state, in ns; a thread is in one state at a time.
+/// The time that a thread spent in each state, in ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct StateTimes(BTreeMap<&'static str, i64>);
@@ -35,13 +35,13 @@ impl StateTimes {
     }
 }
 
-/// A part of the time that the user waited for.
+/// A part of the time that the user waited for the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UserWaitPart {
-    /// What the thread did or waited for.
+    /// The state of the thread that the user waited for.
     #[schemars(with = "String")]
     pub state: ThreadState,
-    /// For storage: the cause of the wait, as named by the host.
+    /// For storage: the cause of the wait, by its name in the host model.
     pub wait: Option<&'static str>,
     /// For storage: the class of the file of the operation; `None` for `sync`.
     pub class: Option<&'static str>,
@@ -51,23 +51,23 @@ pub struct UserWaitPart {
     pub ns: i64,
 }
 
-/// Results of a thread.
+/// The result of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ThreadResult {
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
-    /// Time between its begin and its end, in ns: the sum of its states.
+    /// Time between the thread's begin and its end, in ns: the sum of its states.
     pub alive_ns: i64,
-    /// Its time by state.
+    /// Time of the thread by state.
     pub states: StateTimes,
 }
 
-/// The run over time, in bins of equal width.
+/// The states of the threads over time, in bins of equal width.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StatesOverTime {
     /// Width of a bin, in ns; the last one may be shorter.
     pub bin_ns: i64,
-    /// One for the critical path, then one for each thread.
+    /// The critical path, then each thread.
     pub lanes: Vec<ThreadStateLane>,
 }
 
@@ -80,48 +80,48 @@ pub struct ThreadStateLane {
     pub states: BTreeMap<&'static str, Vec<i64>>,
 }
 
-/// The result of a run.
+/// The result of a run of a program.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AppResult {
-    /// The program.
+    /// Name of the program.
     pub program: String,
-    /// The host.
+    /// Name of the host.
     pub host: String,
-    /// The kernel.
+    /// Name of the kernel's era.
     pub era: String,
-    /// The network.
+    /// Name of the network.
     pub network: String,
     /// Seed of the random draws.
     pub seed: u64,
-    /// Parts of the storage that were infinitely fast.
+    /// Parts of the storage that were simulated as infinitely fast.
     pub what_if: Vec<String>,
-    /// Time that the user waited, in ns.
+    /// Time from the beginning of the program to the end of the thread that the user waits for, in ns.
     pub runtime_ns: i64,
     /// The thread that the user waits for.
     pub user_waits_for: String,
-    /// The runtime by state along the critical path; the sum is the runtime.
+    /// Time by state along the critical path, in ns; the sum is the runtime.
     pub states: StateTimes,
-    /// The same in more detail, the longest first.
+    /// Parts of the critical path in more detail, the longest first.
     pub spent: Vec<UserWaitPart>,
-    /// Threads, each with its own time.
+    /// The threads with their times.
     pub threads: Vec<ThreadResult>,
     /// Time that cores worked for the program, in ns.
     pub cpu_ns: i64,
     /// Work of the kernel's own threads, in ns; it does not occupy the program's cores. `None` for a live run.
     pub kernel_cpu_ns: Option<u64>,
-    /// Bytes over the network.
+    /// Number of bytes transferred over the network.
     pub network_bytes: u64,
-    /// File operations.
+    /// Number of file operations.
     pub file_operations: u64,
-    /// File operations for durability: `fsync`, `fdatasync` and `sync`, of files and folders.
+    /// Number of file operations for durability: `fsync`, `fdatasync` and `sync`, of files and folders.
     pub file_syncs: u64,
-    /// Block requests. `None` for a live run.
+    /// Counts of block requests. `None` for a live run.
     pub requests: Option<RequestCounts>,
-    /// The run over time.
+    /// The states of the threads over time.
     pub over_time: StatesOverTime,
 }
 
-/// The states along the critical path of a thread and those of each thread, as sums and over time.
+/// Time by state along the critical path and for each thread, as sums and over time.
 pub(crate) struct TimeAttribution {
     pub path: ActivityTimes,
     pub threads: Vec<ActivityTimes>,
@@ -154,7 +154,7 @@ impl TimeAttribution {
         Self { path, threads, over_time: StatesOverTime { bin_ns: width, lanes } }
     }
 
-    /// The parts of the critical path, the longest first; `partitions` are the names of mounts.
+    /// The parts of the critical path, the longest first. `partitions` has the names of the mounts.
     pub fn user_wait_parts(&self, partitions: &[&str]) -> Vec<UserWaitPart> {
         let mut out: Vec<UserWaitPart> = Vec::new();
         for (doing, time) in self.path.iter() {
@@ -190,7 +190,7 @@ impl TimeAttribution {
     }
 }
 
-/// Time by state in bins of equal width.
+/// The time in each state, in bins of equal width.
 struct StateBins {
     width: i64,
     count: usize,
@@ -219,7 +219,7 @@ impl StateBins {
     }
 }
 
-/// A part of the storage.
+/// A part of the storage that can be simulated as infinitely fast.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhatIfTarget {
     /// Every request to this partition.
@@ -264,7 +264,7 @@ impl RequestPurpose {
 }
 
 impl WhatIfTarget {
-    /// Whether a request belongs to this part; `partition` is the name of its mount.
+    /// Whether a request belongs to this part. `partition` is the name of the mount to which the request belongs.
     pub(crate) fn takes(&self, block: &HostBlockRequest, partition: &str) -> bool {
         match self {
             Self::Partition(name) => name == partition,
@@ -291,7 +291,7 @@ impl FromStr for WhatIfTarget {
             Err(Error::new(ErrorClass::Config, problem).of_field("what-if", 0, text.as_bytes()).hint(hint))
         };
         let Some((key, value)) = text.split_once('=') else {
-            return refused("is not KEY=VALUE", "as partition=data, class=database, op=fsync".to_owned());
+            return refused("is not KEY=VALUE", "use for example partition=data, class=database or op=fsync".to_owned());
         };
         match key {
             "partition" => Ok(Self::Partition(value.to_owned())),

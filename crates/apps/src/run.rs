@@ -1,4 +1,4 @@
-//! Runs a program on a host, with a device in simulated time or on this machine.
+//! Runs a program on a host, on a simulated device or on this machine.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::storage::{FileStore, RealFiles, RealStorage, SimulatedStorage, Storag
 use crate::thread_code::ProgramCode;
 use crate::timeline::ThreadTimes;
 
-/// How a program is run.
+/// Options of a run of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgramRunOptions {
     /// The network, by its name in the host.
@@ -37,19 +37,18 @@ impl Default for ProgramRunOptions {
     }
 }
 
-/// Runs a program until the end of the thread that its user waits for. The state of the device is kept. Files that exist at the begin are
-/// on the device, and not in the page cache.
-/// Errors: [`ErrorClass::Config`] for partitions that do not fit the device, files that do not fit a partition, an
-/// unknown network, a deadlock (with the threads and what each waits for) and a run that exceeds its limit. Also for
-/// errors of the device.
+/// Runs a program until the end of the thread that its user waits for. The device keeps its state from before the run. Files that exist at
+/// the beginning are on the device, but not in the page cache.
+/// Errors: [`ErrorClass::Config`] for partitions that do not fit the device, files that do not fit a partition, an unknown network, a
+/// deadlock (with each thread and what it waits for), and a run that exceeds its time limit. Also for errors of the device.
 pub fn run<D: SimulatedBlockDevice>(
     program: &AppProgram, setup: &HostSetup, device: &mut D, options: &ProgramRunOptions,
 ) -> Result<AppResult> {
     run_in_detail(program, setup, device, options).map(|(result, _)| result)
 }
 
-/// Runs a program on a simulated device with its layers, and finishes the device; returns the results of both. If the device's recorder
-/// draws a picture, it includes the threads; `about` is JSON about the run for its rows.
+/// Runs a program on a simulated device with its layers, and finishes the device. Returns the results of both. If the device's recorder
+/// writes a timeline, it includes the threads; `about` is JSON about the run for the rows of the timeline.
 /// Errors: as [`run`], and if the recorder cannot write.
 pub fn run_simulated(
     program: &AppProgram, setup: &HostSetup, mut device: ClosedLoop, options: &ProgramRunOptions, about: Option<&str>,
@@ -81,13 +80,13 @@ fn run_in_detail<D: SimulatedBlockDevice>(
     let mut host = SimulatedHost::new(setup.kernel()?, &mounts)?;
     let files = files_of(program, options.seed, &named, &mut host)?;
     let mut storage = SimulatedStorage::new(host, device, partitions.clone(), &options.what_if);
-    let (found, times) = run_on(program, &setup.periodic, setup, options, &partitions, files, &mut storage)?;
+    let (result, times) = run_on(program, &setup.periodic, setup, options, &partitions, files, &mut storage)?;
     let kernel_cpu = storage.kernel_cpu_ns() * millionths(setup.cpu_factor) / 1_000_000;
-    let result = AppResult { kernel_cpu_ns: Some(kernel_cpu), requests: Some(storage.counts()), ..found };
+    let result = AppResult { kernel_cpu_ns: Some(kernel_cpu), requests: Some(storage.counts()), ..result };
     Ok((result, times))
 }
 
-/// Writes the initial files of a program into folders of this machine: one folder for each mounted partition of the host, in order.
+/// Writes the initial files of a program to this machine, with one folder for each mounted partition of the host, in order.
 /// Errors: as [`run`], and if a file cannot be written.
 pub fn prepare_live(program: &AppProgram, setup: &HostSetup, sectors: u64, folders: &[PathBuf], seed: u64) -> Result<()> {
     let named = setup.mounts(sectors)?;
@@ -96,10 +95,9 @@ pub fn prepare_live(program: &AppProgram, setup: &HostSetup, sectors: u64, folde
 }
 
 /// Runs a program on this machine, with real file operations in the folders that [`prepare_live`] wrote for the same program, host and
-/// seed. A thread of the program becomes a thread of this machine. Its work on cores and its transfers take their time, but do not use a
-/// CPU.
+/// seed. Each thread of the program becomes a thread of this machine. Its work on cores and its transfers take their time, but use no CPU.
 ///
-/// The result has neither requests nor work of the kernel, since these are properties of the device. The time of a call counts as waiting.
+/// The result has no requests and no work of the kernel, which only the simulation knows. The time of a call counts as waiting.
 /// Errors: as [`run`], and if a file operation fails.
 pub fn run_live(
     program: &AppProgram, setup: &HostSetup, sectors: u64, folders: &[PathBuf], options: &ProgramRunOptions,
@@ -115,11 +113,11 @@ pub fn run_live(
     let mut store = RealFiles::new(folders.to_vec(), false);
     let files = files_of(program, options.seed, &named, &mut store)?;
     let mut storage = RealStorage::start(&Arc::new(store), program.threads.len() as u32)?;
-    // This machine already has the work of its own threads.
-    let (mut found, _) = run_on(program, &[], setup, options, &partitions, files, &mut storage)?;
-    // A call is a single wait here; its causes in the host are not known.
-    found.spent.iter_mut().filter(|part| part.wait.is_some()).for_each(|part| part.wait = Some(part.state.name()));
-    Ok(found)
+    // Without periodic work, because this machine has threads of its own.
+    let (mut result, _) = run_on(program, &[], setup, options, &partitions, files, &mut storage)?;
+    // A call is a single wait here, because its causes in the host are unknown.
+    result.spent.iter_mut().filter(|part| part.wait.is_some()).for_each(|part| part.wait = Some(part.state.name()));
+    Ok(result)
 }
 
 fn check_folders(named: &[(&str, Mount)], folders: &[PathBuf]) -> Result<()> {
@@ -127,15 +125,15 @@ fn check_folders(named: &[(&str, Mount)], folders: &[PathBuf]) -> Result<()> {
         return Ok(());
     }
     let names: Vec<_> = named.iter().map(|(name, _)| *name).collect();
-    Err(Error::new(ErrorClass::Config, format!("{} folders for the partitions {}", folders.len(), names.join(", ")))
-        .hint("give one for each mounted partition"))
+    Err(Error::new(ErrorClass::Config, format!("there are {} folders for the partitions {}", folders.len(), names.join(", ")))
+        .hint("give one folder for each mounted partition"))
 }
 
 fn files_of(program: &AppProgram, seed: u64, named: &[(&str, Mount)], store: &mut impl FileStore) -> Result<ProgramFiles> {
     ProgramFiles::new(program, seed, |name| mount_of(named, name), store)
 }
 
-/// Runs a program on a storage, with the periodic work of a host; the result has neither requests nor work of the kernel.
+/// Runs a program on a storage backend, with the periodic work of a host. The result has no requests and no work of the kernel.
 fn run_on<S: StorageBackend>(
     program: &AppProgram, periodic: &[PeriodicWork], setup: &HostSetup, options: &ProgramRunOptions, partitions: &[&str],
     files: ProgramFiles, storage: &mut S,

@@ -1,5 +1,5 @@
-//! The file operations of SQLite transactions, as executed by its pager (sqlite.org/atomiccommit.html and wal.html; `pager.c`, `wal.c` and
-//! `os_unix.c` of SQLite). In this model, the pager's cache keeps every page that was read or written.
+//! The file operations of SQLite transactions, as its pager executes them (sqlite.org/atomiccommit.html and wal.html; `pager.c`, `wal.c`
+//! and `os_unix.c` of SQLite). In this model, the pager's cache keeps all pages that were read or written.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use emmclab_host::{FileId, FileOp, FolderId, MountId};
 use crate::program::{SqliteDatabase, SqliteJournalMode, SqliteSyncCall, SqliteSynchronous};
 use crate::random_draws::ThreadDraws;
 
-/// Sizes of a rollback journal's header: a sector of 512 bytes, of which 28 are used; the first 12 hold the number of records.
+/// Header of a rollback journal: it occupies a sector of 512 bytes, of which 28 are used; the first 12 contain the number of records.
 const JOURNAL_HEADER: u64 = 512;
 const COUNT_BYTES: u64 = 12;
 const HEADER_IN_USE: u64 = 28;
-/// Sizes of the headers of a write-ahead log and of each frame in it.
+/// Size of the header of a write-ahead log, and of each frame in it.
 const WAL_HEADER: u64 = 32;
 const FRAME_HEADER: u64 = 24;
 
@@ -34,7 +34,7 @@ pub(crate) struct SqliteState {
     frames: u64,
     logged: BTreeSet<u64>,
     cached_pages: PageNumberSet,
-    /// The pages of a transaction; buffers are reused.
+    /// The pages of the current transaction, in a buffer that is reused.
     touched: Vec<u64>,
     marks: PageNumberSet,
 }
@@ -43,7 +43,7 @@ pub(crate) struct SqliteState {
 struct PageNumberSet(Vec<u64>);
 
 impl PageNumberSet {
-    /// Adds a number; false if it was already in the set.
+    /// Adds a number. Returns false if the set already contained it.
     fn insert(&mut self, number: u64) -> bool {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if word >= self.0.len() {
@@ -100,7 +100,7 @@ impl SqliteState {
             self.log_pages(new_pages, out);
             return;
         }
-        // The first page holds the change counter.
+        // The first page contains the change counter.
         self.touched.push(0);
         self.touched.sort_unstable();
         self.look_at_touched(out);
@@ -113,7 +113,7 @@ impl SqliteState {
         self.end_journal(out);
     }
 
-    /// Chooses different pages at random, except the first page of the file.
+    /// Selects different pages at random, but not the first page of the file.
     fn choose(&mut self, pages: u64, draws: &mut ThreadDraws) {
         self.touched.clear();
         let there = self.working_set_pages - 1;
@@ -140,14 +140,14 @@ impl SqliteState {
         self.touched = touched;
     }
 
-    /// Reads a page that is not in the pager's cache.
+    /// Reads a page if it is not in the pager's cache.
     fn look_at(&mut self, page: u64, out: &mut impl Extend<FileOp>) {
         if self.cached_pages.insert(page) {
             out.extend([FileOp::Read { file: self.file, offset: page * self.page, bytes: self.page }]);
         }
     }
 
-    /// Adds new pages. They also become a part of the working set if that is the whole file.
+    /// Adds new pages. They also belong to the working set if it is the whole file.
     fn add_pages(&mut self, new_pages: u64) {
         (self.pages..self.pages + new_pages).for_each(|page| {
             self.cached_pages.insert(page);
@@ -158,14 +158,14 @@ impl SqliteState {
         self.pages += new_pages;
     }
 
-    /// Syncs a file if the `synchronous` setting is at least this.
+    /// Syncs a file if the `synchronous` setting is `least` or stricter.
     fn sync(&self, least: SqliteSynchronous, file: FileId, out: &mut impl Extend<FileOp>) {
         if self.synchronous >= least {
             out.extend([FileOp::Fsync { file, data_only: self.data_only }]);
         }
     }
 
-    /// Writes the old pages to the rollback journal and makes it durable.
+    /// Writes the old contents of the pages to the rollback journal and makes it durable.
     fn begin_journal(&mut self, out: &mut impl Extend<FileOp>) {
         if self.mode == SqliteJournalMode::Off {
             return;
@@ -178,13 +178,13 @@ impl SqliteState {
         out.extend([write(self.journal, 0, JOURNAL_HEADER)]);
         let mut at = JOURNAL_HEADER;
         for _ in &self.touched {
-            // The page number, the page, and its checksum are written by one call each.
+            // SQLite writes the page number, the page and its checksum by one call each.
             for bytes in [4, self.page, 4] {
                 out.extend([write(self.journal, at, bytes)]);
                 at += bytes;
             }
         }
-        // The records must be durable before their number.
+        // The records must be durable before their number is written.
         self.sync(SqliteSynchronous::Full, self.journal, out);
         if created && self.synchronous == SqliteSynchronous::Full {
             self.sync_folder(out);
@@ -196,13 +196,13 @@ impl SqliteState {
         }
     }
 
-    /// Makes the folder entry of a new journal durable, at its first sync.
+    /// Makes the folder entry of a new journal durable when the journal is first synced.
     fn sync_folder(&self, out: &mut impl Extend<FileOp>) {
         let (mount, folder) = self.folder;
         out.extend([FileOp::FsyncFolder { mount, folder }]);
     }
 
-    /// Ends the transaction by invalidating the journal; after that it is not rolled back.
+    /// Ends the transaction by invalidating the journal, so that the transaction is not rolled back.
     fn end_journal(&mut self, out: &mut impl Extend<FileOp>) {
         match self.mode {
             SqliteJournalMode::Delete => {
@@ -221,10 +221,10 @@ impl SqliteState {
         }
     }
 
-    /// Appends the changed pages to the write-ahead log, and writes them to the database if there are enough for a checkpoint.
+    /// Appends the changed pages to the write-ahead log. If the log has enough frames, a checkpoint writes them to the database.
     fn log_pages(&mut self, new_pages: u64, out: &mut impl Extend<FileOp>) {
         if new_pages > 0 {
-            // The first page holds the size of the file.
+            // The first page contains the size of the file.
             self.touched.push(0);
         }
         self.touched.sort_unstable();

@@ -1,4 +1,4 @@
-//! Executes the file operations of a program, by the host model on a simulated device or by the kernel of this machine.
+//! Executes the file operations of a program, on the host model with a simulated device or by the kernel of this machine.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,37 +24,38 @@ use crate::result::WhatIfTarget;
 
 /// Creates the initial files of a program.
 pub(crate) trait FileStore {
-    /// Declares the location and the contents of a file; the file need not exist.
-    /// Errors: for an unknown mount.
+    /// Declares the location and the class of a file. The file need not exist.
+    /// Errors: if the mount is unknown.
     fn declare(&mut self, file: FileId, spec: FileSpec) -> Result<()>;
 
     /// Creates a declared file with this many bytes.
-    /// Errors: for a full file system.
+    /// Errors: if the file system is full.
     fn preload(&mut self, file: FileId, bytes: u64) -> Result<()>;
 }
 
-/// Executes file operations, with its own clock.
+/// Executes file operations. A backend has its own clock.
 pub(crate) trait StorageBackend {
-    /// Begins an operation of a caller. The operation may already have ended when this returns.
-    /// Errors: for an operation that is not possible.
+    /// Begins an operation of a caller. It may already have ended when this function returns.
+    /// Errors: if the operation is not possible.
     fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()>;
 
-    /// The time of the next event, if it is known in advance.
+    /// The time of the next event; `None` if it is not known in advance.
     fn next_event(&self) -> Option<Nanos>;
 
-    /// Waits for the next event; the engine's own next event is at `next`. Returns its time, or `None` if nothing will ever happen.
-    /// Errors: if the caller is interrupted.
+    /// Waits for the next event of the backend or of the engine, whose next event is at `next`. Returns the time of the event; `None` if
+    /// nothing will ever happen.
+    /// Errors: if the user interrupts the run.
     fn wait(&mut self, next: Option<Nanos>) -> Result<Option<Nanos>>;
 
-    /// Processes everything that happens up to and including this time.
-    /// Errors: for an operation that failed, and if the device has stopped.
+    /// Processes all events up to and including the time `now`.
+    /// Errors: if an operation failed, or the device has stopped.
     fn advance(&mut self, now: Nanos) -> Result<()>;
 
-    /// Appends operations that have ended. The sum of the waits of each is the time from its begin until now.
+    /// Appends the operations that have ended. The waits of each add up to the time from its begin until now.
     fn take_finished(&mut self, out: &mut FinishedOperations);
 }
 
-/// The likely wait of an operation, for storages that do not know it.
+/// The likely wait of an operation, for backends that do not know the causes of waits.
 pub(crate) const fn likely_wait(operation: &FileOp) -> WaitReason {
     match operation {
         FileOp::Read { .. } => WaitReason::Read,
@@ -73,7 +74,7 @@ impl FileStore for SimulatedHost {
     }
 }
 
-/// A host, and the device that completes its block requests.
+/// The host model, with the device that completes its block requests.
 pub(crate) struct SimulatedStorage<'a, D> {
     host: SimulatedHost,
     device: &'a mut D,
@@ -81,13 +82,13 @@ pub(crate) struct SimulatedStorage<'a, D> {
     partitions: Vec<&'a str>,
     what_if: &'a [WhatIfTarget],
     now: Nanos,
-    /// Requests in the device, by number.
+    /// Requests that the device has not completed, by number.
     under_way: FxHashMap<u64, CountedRequest>,
     /// Known future completions, ordered by time, then by the order in which they became known.
     completions: BinaryHeap<Reverse<(Nanos, u64, u64)>>,
     completions_known: u64,
     counter: RequestCounter,
-    /// Buffers that are reused.
+    /// Buffers that are reused for each event.
     blocks: HostBlockRequests,
     known_completions: Vec<(u64, Nanos)>,
     free: Vec<(BlockRequestId, CountedRequest)>,
@@ -120,7 +121,7 @@ impl<'a, D: SimulatedBlockDevice> SimulatedStorage<'a, D> {
         self.host.kernel_cpu_ns()
     }
 
-    /// Passes requests of the host to the device until there are no more. Those of an infinitely fast part are completed at once.
+    /// Passes requests of the host to the device until there are no more. Requests to an infinitely fast part complete at once.
     fn pump(&mut self) -> Result<()> {
         loop {
             let mut blocks = std::mem::take(&mut self.blocks);
@@ -151,7 +152,7 @@ impl<'a, D: SimulatedBlockDevice> SimulatedStorage<'a, D> {
         }
     }
 
-    /// Collects completions that have become known.
+    /// Collects the completions that have become known.
     fn learn(&mut self) {
         self.device.take_completed(&mut self.known_completions);
         for (number, at) in self.known_completions.drain(..) {
@@ -203,26 +204,26 @@ impl<D: SimulatedBlockDevice> StorageBackend for SimulatedStorage<'_, D> {
     }
 }
 
-/// Maximum sleep between two checks for an interruption.
+/// Maximum time between two checks for an interruption.
 const LOOK: Duration = Duration::from_millis(50);
-/// Maximum number of bytes of one call, and length after which the contents repeat.
+/// Maximum number of bytes of one call. Contents of files repeat after this length.
 const BUFFER: usize = 1 << 20;
 
-/// The files of a program in folders of this machine, one for each mount.
+/// The files of a program on this machine, with one folder for each mount.
 #[derive(Debug)]
 pub(crate) struct RealFiles {
     roots: Vec<PathBuf>,
     specs: RwLock<Vec<FileSpec>>,
     open: Mutex<FxHashMap<FileId, Arc<File>>>,
     contents: Vec<u8>,
-    /// Whether initial files are written; otherwise they must exist.
+    /// Whether initial files are written. If not, they must exist.
     writes: bool,
 }
 
 impl RealFiles {
-    /// Files below `roots`, in the order of the mounts.
+    /// Uses files below `roots`, which are in the order of the mounts.
     pub fn new(roots: Vec<PathBuf>, writes: bool) -> Self {
-        // Any bytes except zeros, which a device or a file system might handle specially.
+        // All bytes are non-zero, because a device or a file system might handle zeros specially.
         let contents = (0..BUFFER).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] | 1).collect();
         Self { roots, specs: RwLock::default(), open: Mutex::default(), contents, writes }
     }
@@ -242,7 +243,7 @@ impl RealFiles {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The open file; opens it if necessary.
+    /// Returns the open file, and opens it if necessary.
     fn file(&self, file: FileId, create: bool) -> Result<Arc<File>> {
         if let Some(known) = self.lock_open_files().get(&file) {
             return Ok(known.clone());
@@ -258,7 +259,7 @@ impl RealFiles {
         Ok(self.lock_open_files().entry(file).or_insert_with(|| Arc::new(opened)).clone())
     }
 
-    /// Executes an operation; returns the number of bytes.
+    /// Executes an operation. Returns the number of bytes read or written.
     fn operate(&self, operation: &FileOp, scratch: &mut Vec<u8>) -> Result<u64> {
         let at = |file: FileId| move |error: std::io::Error| Error::io(&self.path(file), error);
         match *operation {
@@ -324,7 +325,7 @@ impl RealFiles {
         }
     }
 
-    /// Writes `bytes` in calls of at most the buffer size; the contents depend on the offset.
+    /// Writes `bytes` by calls of at most the buffer size. The contents depend on the offset.
     fn pieces(&self, offset: u64, bytes: u64, mut write: impl FnMut(&[u8], u64) -> std::io::Result<()>) -> std::io::Result<u64> {
         let mut done = 0;
         while done < bytes {
@@ -358,17 +359,17 @@ impl FileStore for RealFiles {
             let written = self.pieces(0, bytes, |piece, offset| handle.write_all_at(piece, offset));
             return written.map_err(|error| Error::io(&path, error)).map(drop);
         }
-        let found = path.metadata().map_err(|error| Error::io(&path, error))?.len();
-        if found == bytes {
+        let length = path.metadata().map_err(|error| Error::io(&path, error))?.len();
+        if length == bytes {
             return Ok(());
         }
-        Err(Error::new(ErrorClass::Value, format!("the file has {found} bytes and was prepared with {bytes}"))
+        Err(Error::new(ErrorClass::Value, format!("the file has {length} bytes and was prepared with {bytes}"))
             .in_file(&path)
             .hint("prepare the files for this program and seed"))
     }
 }
 
-/// An operation for the thread of a caller.
+/// An operation that is passed to the thread of its caller.
 struct SubmittedFileOp {
     operation: FileOp,
     begun: Nanos,
@@ -382,31 +383,31 @@ struct CompletedFileOp {
     outcome: Result<u64>,
 }
 
-/// Executes file operations by the kernel, in real time.
+/// Executes file operations by the kernel of this machine, in real time.
 pub(crate) struct RealStorage {
-    /// One thread for each caller; it ends when its channel is closed.
+    /// Channels to the threads, one for each caller. A thread ends when its channel is closed.
     callers: Vec<Sender<SubmittedFileOp>>,
     completed: Receiver<CompletedFileOp>,
-    /// Number of operations in progress.
+    /// Number of operations that have not ended.
     under_way: usize,
     ended: Vec<CompletedFileOp>,
     begun: Instant,
-    /// The time of the engine, which is used as the end of operations.
+    /// The current time of the engine, which is used as the end of operations.
     now: Nanos,
 }
 
 impl RealStorage {
-    /// Starts this many threads, one for each caller; time begins now.
+    /// Starts a thread for each caller. Time begins now.
     /// Errors: [`ErrorClass::Config`] if the machine cannot run this many threads.
     pub fn start(files: &Arc<RealFiles>, callers: u32) -> Result<Self> {
         let (tell, done) = channel();
         let mut all = Vec::with_capacity(callers as usize);
         for number in 0..callers {
-            let (ask, asked) = channel::<SubmittedFileOp>();
+            let (sender, receiver) = channel::<SubmittedFileOp>();
             let (files, tell) = (files.clone(), tell.clone());
             let spawned = thread::Builder::new().name(format!("caller {number}")).spawn(move || {
                 let mut scratch = Vec::new();
-                for SubmittedFileOp { operation, begun } in asked {
+                for SubmittedFileOp { operation, begun } in receiver {
                     let outcome = files.operate(&operation, &mut scratch);
                     let done = CompletedFileOp { caller: CallerId(number), operation, begun, outcome };
                     if tell.send(done).is_err() {
@@ -418,7 +419,7 @@ impl RealStorage {
                 Error::new(ErrorClass::Config, format!("thread {number} of the program cannot start: {error}"))
                     .hint("raise the limit of threads (`ulimit -u`): a live run needs one for each thread of the program")
             })?;
-            all.push(ask);
+            all.push(sender);
         }
         Ok(Self { callers: all, completed: done, under_way: 0, ended: Vec::new(), begun: Instant::now(), now: Nanos::ZERO })
     }
@@ -430,8 +431,8 @@ impl RealStorage {
 
 impl StorageBackend for RealStorage {
     fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()> {
-        let asked = SubmittedFileOp { operation: *operation, begun: now };
-        self.callers[caller.0 as usize].send(asked).map_err(|_| {
+        let submitted = SubmittedFileOp { operation: *operation, begun: now };
+        self.callers[caller.0 as usize].send(submitted).map_err(|_| {
             Error::new(ErrorClass::Value, "a thread of the program has ended unexpectedly")
                 .hint("report this defect of emmclab with the program and the seed")
         })?;

@@ -1,4 +1,4 @@
-//! A program compiled to instructions: names become numbers, procedures are inlined, loops become jumps.
+//! Compiles a program to instructions: names become numbers, procedures are inlined, loops become jumps.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,13 @@ use emmclab_base::{Error, ErrorClass, Result};
 use crate::program::{AccessPattern, AppProgram, FileAccess, FilePickOrder, ProgramStep};
 use crate::random_draws::{Amount, IntegerDistribution};
 
-/// Maximum number of instructions of a program, and maximum depth of calls.
+/// Maximum number of instructions of a program, and maximum depth of procedure calls.
 const MOST_INSTRUCTIONS: usize = 1 << 20;
 const MOST_DEPTH: u32 = 64;
 
 /// An instruction of a thread. Sets of files, databases, threads, signals and locks are identified by numbers.
 ///
-/// `Repeat` repeats the instructions up to `end` this many times, or for ever for `None`; `Again` is the end of a repeated section. `Maybe`
+/// `Repeat` executes the instructions up to `end` `times` times; without `times`, endlessly. `Again` ends the repeated section. `Maybe`
 /// jumps to `end`, except with a probability of `millionths` / 10^6.
 #[derive(Clone, Debug)]
 pub(crate) enum ThreadInstruction {
@@ -58,8 +58,7 @@ pub(crate) struct ProgramCode {
 }
 
 impl ProgramCode {
-    /// Errors: [`ErrorClass::Config`] for a procedure that calls itself, and for a program that becomes too large by
-    /// inlining.
+    /// Errors: [`ErrorClass::Config`] if a procedure calls itself, or if the program becomes too large by inlining.
     pub fn of(program: &AppProgram) -> Result<Self> {
         let mut compiler = ProgramCompiler::new(program);
         let mut threads = Vec::with_capacity(program.threads.len());
@@ -73,7 +72,7 @@ impl ProgramCode {
     }
 }
 
-/// Numbers of names, in the order of their first use.
+/// Assigns numbers to names, in the order of their first use.
 #[derive(Default)]
 struct NameNumbers {
     names: Vec<String>,
@@ -120,7 +119,7 @@ impl<'a> ProgramCompiler<'a> {
         }
     }
 
-    /// The number of a set; the program was checked, so the set exists.
+    /// The number of a set. The program was checked, so the set exists.
     fn set(&self, name: &str) -> u32 {
         self.sets.get(name).copied().unwrap_or_default()
     }
@@ -185,7 +184,7 @@ impl<'a> ProgramCompiler<'a> {
             }
             ProgramStep::Sync {} => self.out.push(ThreadInstruction::Sync),
             ProgramStep::Transaction { database, count, pages, new_pages } => {
-                // Transactions of the same database do not overlap.
+                // A lock per database, because transactions of the same database do not overlap.
                 let lock = self.locks.of(&format!("database {database}"));
                 let database = self.database(database);
                 let (pages, new_pages) = (pages.resolved(), new_pages.resolved());
@@ -253,7 +252,7 @@ impl<'a> ProgramCompiler<'a> {
         self.push_loop(&access.count, [ThreadInstruction::Access { set, kind, size: access.size.resolved() }]);
     }
 
-    /// Repeats instructions this many times.
+    /// Adds a loop that executes instructions `count` times.
     fn push_loop<const N: usize>(&mut self, count: &Amount<u64>, instructions: [ThreadInstruction; N]) {
         if *count == Amount::Fixed(1) {
             self.out.extend(instructions);

@@ -1,4 +1,4 @@
-//! The states of a thread over time, without gaps or overlaps. A wait is divided into its parts.
+//! The states of a thread over time, without gaps or overlaps. A wait is divided by its causes.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,21 +12,21 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ThreadState {
-    /// Runs on a core.
+    /// Running on a core.
     Running,
-    /// Is ready to run, but all cores are busy.
+    /// Ready to run while all cores are busy.
     Core,
-    /// A transfer over the network.
+    /// Transferring data over the network.
     Network,
-    /// Waits for data or metadata to be read from the device.
+    /// Waiting for data or metadata to be read from the device.
     Read,
-    /// Waits until data is durable.
+    /// Waiting until data is durable.
     Fsync,
-    /// Writes are throttled: too much dirty data, or a full queue or journal.
+    /// Writes are throttled, because there is too much dirty data, or a queue or the journal is full.
     Throttled,
-    /// Waits for another thread: a signal, a lock of the program or of a file, or the thread's end.
+    /// Waiting for another thread: for a signal, for a lock of the program or of a file, or for the thread's end.
     Thread,
-    /// A pause of the user, or a timer.
+    /// Pausing, as the user or a timer does.
     Think,
 }
 
@@ -73,18 +73,18 @@ impl Serialize for ThreadState {
     }
 }
 
-/// A state with its details.
+/// A state of a thread with its details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum ThreadActivity {
     Running,
     Core,
     Network,
-    /// A file operation in the host, with class and mount of the file; `None` for `sync`, which concerns all files.
+    /// A wait of a file operation, with class and mount of the file; `None` for `sync`, which applies to all files.
     Storage(WaitReason, Option<(FileClass, MountId)>),
-    /// Waits until this thread lets it continue.
+    /// A wait for this thread.
     Thread(u32),
     Think,
-    /// Not started, or ended.
+    /// The thread has not started, or has ended.
     Absent,
 }
 
@@ -102,24 +102,24 @@ impl ThreadActivity {
     }
 }
 
-/// A part of a time line: the state of a thread from the end of the previous part up to a time.
+/// A part of a timeline: the state of a thread from the end of the previous part until `end`.
 #[derive(Clone, Copy, Debug)]
 struct TimelinePart {
     end: Nanos,
     doing: ThreadActivity,
 }
 
-/// The states of a thread, beginning at time 0.
+/// The timeline of a thread, beginning at time 0.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ThreadTimeline(Vec<TimelinePart>);
 
 impl ThreadTimeline {
-    /// The end of the time line.
+    /// The end of the timeline.
     pub fn end(&self) -> Nanos {
         self.0.last().map_or(Nanos::ZERO, |part| part.end)
     }
 
-    /// Appends a state that lasted from the present end until this time.
+    /// Appends a state that lasts from the current end until the time `until`.
     pub fn push(&mut self, doing: ThreadActivity, until: Nanos) {
         if until == self.end() {
             return;
@@ -130,7 +130,7 @@ impl ThreadTimeline {
         }
     }
 
-    /// The parts between two times: begin, end and state.
+    /// The parts between two times, as begin, end and state.
     pub fn between(&self, from: Nanos, to: Nanos) -> impl Iterator<Item = (Nanos, Nanos, ThreadActivity)> + '_ {
         let first = self.0.partition_point(|part| part.end <= from);
         let begin = first.checked_sub(1).map_or(Nanos::ZERO, |before| self.0[before].end);
@@ -146,18 +146,16 @@ impl ThreadTimeline {
     }
 }
 
-/// How the time that the user waited for was spent: a wait for another thread is replaced by what that thread did meanwhile.
+/// How the time that the user waited was spent. While a thread waits for another thread, the state of the other thread counts.
 pub(crate) struct CriticalPath<'a> {
     threads: &'a [&'a ThreadTimeline],
     emit: &'a mut dyn FnMut(Nanos, Nanos, ThreadActivity),
 }
 
 impl<'a> CriticalPath<'a> {
-    /// Calls `found` for each part of the critical path of a thread up to `end`, in order of time.
-    pub fn of(
-        threads: &'a [&'a ThreadTimeline], thread: u32, end: Nanos, found: &'a mut dyn FnMut(Nanos, Nanos, ThreadActivity),
-    ) {
-        Self { threads, emit: found }.follow(thread, Nanos::ZERO, end, 0);
+    /// Calls `each` for each part of the critical path of a thread up to `end`, in order of time.
+    pub fn of(threads: &'a [&'a ThreadTimeline], thread: u32, end: Nanos, each: &'a mut dyn FnMut(Nanos, Nanos, ThreadActivity)) {
+        Self { threads, emit: each }.follow(thread, Nanos::ZERO, end, 0);
     }
 
     fn follow(&mut self, thread: u32, from: Nanos, to: Nanos, depth: usize) {
@@ -165,11 +163,11 @@ impl<'a> CriticalPath<'a> {
         for (begin, end, doing) in self.threads[thread as usize].between(from, to) {
             at = end;
             match doing {
-                // A chain of waits contains each thread at most once, and ends at a thread that does not wait for another.
+                // A chain of waits contains each thread at most once, and ends at a thread that waits for no other thread.
                 ThreadActivity::Thread(other) if depth < self.threads.len() && (other as usize) < self.threads.len() => {
                     self.follow(other, begin, end, depth + 1);
                 }
-                // The other thread has not started yet; it is not known here which thread will start it.
+                // The other thread has not started yet, and which thread will start it is not known here.
                 ThreadActivity::Absent => (self.emit)(begin, end, ThreadActivity::Thread(thread)),
                 doing => (self.emit)(begin, end, doing),
             }
@@ -180,7 +178,7 @@ impl<'a> CriticalPath<'a> {
     }
 }
 
-/// Sums of time by state with its details.
+/// Total time in each state with its details.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ActivityTimes(BTreeMap<ThreadActivity, Nanos>);
 
@@ -198,10 +196,10 @@ impl ActivityTimes {
     }
 }
 
-/// Process id of the program in Perfetto; the ids of its threads follow.
+/// Process id of the program in Perfetto; the ids of its threads follow it.
 const PID: i32 = 1_000;
 
-/// The states of the threads of a run over time.
+/// The states of all threads of a run over time.
 pub struct ThreadTimes {
     pub(crate) program: String,
     pub(crate) timelines: Vec<ThreadTimeline>,
@@ -213,8 +211,8 @@ pub struct ThreadTimes {
 }
 
 impl ThreadTimes {
-    /// Draws the program as a process: first the critical path, then its threads.
-    /// Errors: as the output of `tracks`.
+    /// Draws the program as a process in a Perfetto trace: first the critical path, then its threads.
+    /// Errors: if the output of `tracks` cannot be written.
     pub fn draw<W: Write>(&self, tracks: &mut TrackWriter<W>) -> io::Result<()> {
         let process = tracks.process(PID, &self.program)?;
         let mut path = SliceRow::new(tracks, process, "critical path");
@@ -249,7 +247,7 @@ impl ThreadTimes {
                     arguments.push(text("partition", &self.partitions[usize::from(mount.0)]));
                 }
             }
-            // A thread that still waits at the end may wait for an unknown thread.
+            // At the end of the run, the thread for which another waits may be unknown.
             ThreadActivity::Thread(other) => {
                 if let Some(name) = self.names.get(other as usize) {
                     arguments.push(text("thread", name));

@@ -4,7 +4,7 @@ use emmclab_base::{Error, ErrorClass, Result};
 use serde::de::DeserializeOwned;
 
 /// Parses a value from the text of a TOML file.
-/// Errors: [`ErrorClass::Config`] with the line and `hint`.
+/// Errors: [`ErrorClass::Config`] with the line, and `hint` as the hint.
 pub(crate) fn from_toml<T: DeserializeOwned>(text: &str, hint: &str) -> Result<T> {
     toml::from_str(text).map_err(|error| {
         let fault = Error::new(ErrorClass::Config, error.message().replace("unknown variant", "unknown name")).hint(hint);
@@ -15,11 +15,11 @@ pub(crate) fn from_toml<T: DeserializeOwned>(text: &str, hint: &str) -> Result<T
     })
 }
 
-/// The text of a built-in file, by its name in any case. `sort` is the kind of thing that it describes, for the error.
-/// Errors: [`ErrorClass::Config`] if there is none; the hint lists them.
+/// The text of a built-in file; its name is not case-sensitive. `sort` is the kind of what the file describes, for the error.
+/// Errors: [`ErrorClass::Config`] if there is no such file; the hint lists them.
 pub(crate) fn preset(sort: &str, known: &[(&str, &'static str)], name: &str) -> Result<&'static str> {
-    let found = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-    found.map(|(_, text)| *text).ok_or_else(|| {
+    let preset = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    preset.map(|(_, text)| *text).ok_or_else(|| {
         let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
         Error::new(ErrorClass::Config, format!("there is no {sort} `{name}`"))
             .hint(format!("choose one of: {}; or give a TOML file", names.join(", ")))

@@ -10,7 +10,7 @@ use crate::thread_code::ThreadInstruction;
 use crate::timeline::ThreadActivity;
 
 impl<S: StorageBackend> ProgramEngine<'_, S> {
-    /// Executes the next instruction of a running thread that has no work left; false if the thread leaves its core.
+    /// Executes the next instruction of a running thread that has no pending CPU work. Returns false if the thread must leave its core.
     /// Errors: as [`ProgramEngine::run`].
     pub(super) fn instruct(&mut self, number: u32) -> Result<bool> {
         self.at_once += 1;
@@ -145,7 +145,7 @@ impl<S: StorageBackend> ProgramEngine<'_, S> {
         Ok(())
     }
 
-    /// Begins a file operation; false if the thread has to wait for it.
+    /// Begins a file operation. Returns false if the thread has to wait for it.
     fn operate(&mut self, number: u32, operation: &FileOp) -> Result<bool> {
         self.operations += 1;
         if let FileOp::Close { file } = operation {
@@ -164,7 +164,7 @@ impl<S: StorageBackend> ProgramEngine<'_, S> {
         Ok(self.threads[number as usize].status == ThreadStatus::Running)
     }
 
-    /// Sets the status of the thread if it has to wait; returns `goes_on`.
+    /// Sets the status of the thread unless `goes_on`, and returns `goes_on`.
     fn goes_on_or(&mut self, number: u32, goes_on: bool, status: ThreadStatus) -> bool {
         if !goes_on {
             self.threads[number as usize].status = status;
@@ -172,7 +172,8 @@ impl<S: StorageBackend> ProgramEngine<'_, S> {
         goes_on
     }
 
-    /// Starts a thread; an error if it is still running.
+    /// Starts a thread.
+    /// Errors: [`ErrorClass::Config`] if the thread is still running.
     fn start(&mut self, number: u32) -> Result<()> {
         let thread = &mut self.threads[number as usize];
         if thread.status != ThreadStatus::Absent {
@@ -182,14 +183,14 @@ impl<S: StorageBackend> ProgramEngine<'_, S> {
                 format!("a thread is started at {} while it still runs", self.now),
             )
             .of_field("thread", 0, name.as_bytes())
-            .hint("`join` it before"));
+            .hint("`join` the thread before it is started again"));
         }
         thread.begin(self.now);
         self.cores.make_ready(number);
         Ok(())
     }
 
-    /// Ends a thread and wakes those that join it; returns false.
+    /// Ends a thread and wakes the threads that join it. Always returns false.
     fn end(&mut self, number: u32) -> bool {
         self.threads[number as usize].status = ThreadStatus::Absent;
         for other in std::mem::take(&mut self.threads[number as usize].joiners) {

@@ -1,8 +1,8 @@
 //! Runs a program as a discrete-event simulation in integer nanoseconds.
 //!
-//! Threads run on cores and wait for transfers, for each other, and for their file operations, which are executed by a [`StorageBackend`]. All
-//! events of one time are processed before time advances. Events of the same time are processed in the order of their creation, so that a
-//! run in simulated time has the same result on every machine.
+//! Threads run on cores and wait for transfers, for each other, and for their file operations, which a [`StorageBackend`] executes. All
+//! events of one time are processed before time advances, in the order of their creation. A run in simulated time therefore has the same
+//! result on every machine.
 
 mod instructions;
 
@@ -20,19 +20,19 @@ use crate::storage::StorageBackend;
 use crate::thread_code::ProgramCode;
 use crate::timeline::{ThreadActivity, ThreadTimeline};
 
-/// Maximum number of instructions without an advance of time, after which a run is aborted; no valid program has this many.
+/// Maximum number of instructions executed without an advance of time. A run that exceeds it is aborted; no valid program does.
 const MOST_AT_ONCE: u64 = 10_000_000;
 /// Number of rounds between two checks for an interruption.
 const INTERRUPT_EVERY: u64 = 4096;
 
-/// The constants of a run, in addition to program and files.
+/// The parameters of a run, in addition to program and files.
 pub(crate) struct RunConstants<'a> {
     pub program: &'a AppProgram,
     pub code: &'a ProgramCode,
     pub cores: u32,
     pub quantum: Nanos,
     pub switch: Nanos,
-    /// CPU factor in millionths.
+    /// CPU factor of the host, in millionths.
     pub factor: u64,
     pub bits_per_s: u64,
     pub round_trip: Nanos,
@@ -40,15 +40,15 @@ pub(crate) struct RunConstants<'a> {
     pub seed: u64,
     /// The thread whose end the user waits for.
     pub awaited_thread: u32,
-    /// Number of threads of the program; further threads are periodic work of the host.
+    /// Number of threads of the program. The threads after them are periodic work of the host.
     pub own_threads: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ScheduledEvent {
-    /// The pause of this thread ends.
+    /// Ends the pause of a thread.
     Think(u32),
-    /// The round trips of this thread end, and the transfer of this many bytes begins.
+    /// Ends the round trips of a thread and begins its transfer of this many bytes.
     Transfer(u32, u64),
 }
 
@@ -62,20 +62,20 @@ pub(crate) struct ProgramEngine<'a, S> {
     signals: Vec<CountingSignal>,
     locks: Vec<ProgramLock>,
     later: BinaryHeap<Reverse<(Nanos, u64, ScheduledEvent)>>,
-    /// Number of events created so far; it orders events of the same time.
+    /// Number of events created so far; events of the same time are processed in this order.
     events_created: u64,
     now: Nanos,
     operations: u64,
     syncs: u64,
     at_once: u64,
-    /// The thread that is calling the storage at the moment; it still has its core.
+    /// The thread that is calling the storage, which has not left its core.
     asking: Option<u32>,
-    /// Buffers that are reused.
+    /// Buffers that are reused for each event.
     finished: FinishedOperations,
     transferred: Vec<u32>,
 }
 
-/// The result of a run: time lines and totals.
+/// The result of a run: the timelines of the threads, and totals.
 pub(crate) struct ProgramOutcome {
     pub end: Nanos,
     pub timelines: Vec<ThreadTimeline>,
@@ -113,8 +113,7 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
     }
 
     /// Runs until the end of the thread that the user waits for.
-    /// Errors: for a deadlock, a run beyond its time limit, an operation that the storage refuses, and a device that
-    /// stops.
+    /// Errors: for a deadlock, a run that exceeds its time limit, an operation that the storage refuses, and a device that stops.
     pub fn run(mut self) -> Result<ProgramOutcome> {
         for (thread, written) in (0..).zip(&self.fixed.program.threads) {
             if written.at_begin {
@@ -149,7 +148,8 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
         [later, self.storage.next_event(), self.link.next_event(), self.cores.next_event()].into_iter().flatten().min()
     }
 
-    /// Processes the events that are due now: ends of file operations, transfers and pauses, and cores whose threads are done.
+    /// Processes the events that are due now: ends of file operations, transfers and pauses, and threads that finished their work on a
+    /// core.
     fn process_events(&mut self) -> Result<()> {
         self.storage.advance(self.now)?;
         self.end_operations()?;
@@ -179,7 +179,7 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
         Ok(())
     }
 
-    /// Accounts for the work of the thread on a core; it continues, or yields the core to another thread.
+    /// Accounts for the work of a thread on its core. The thread then continues, or yields the core to another thread.
     fn turn(&mut self, core: usize, number: u32, worked: Nanos) -> Result<()> {
         let now = self.now;
         let thread = &mut self.threads[number as usize];
@@ -194,7 +194,7 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
         self.go_on(core, number)
     }
 
-    /// Executes instructions of the thread on a core until it has work to do or waits.
+    /// Executes instructions of the thread on a core until it has CPU work to do or has to wait.
     fn go_on(&mut self, core: usize, thread: u32) -> Result<()> {
         while self.threads[thread as usize].pending_cpu == Nanos::ZERO {
             if !self.instruct(thread)? {
@@ -206,7 +206,7 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
         Ok(())
     }
 
-    /// Assigns free cores to ready threads until there are no more of either.
+    /// Assigns free cores to ready threads until no core is free or no thread is ready.
     fn settle(&mut self) -> Result<()> {
         while let Some((core, number, another)) = self.cores.take() {
             let thread = &mut self.threads[number as usize];
@@ -220,7 +220,7 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
         Ok(())
     }
 
-    /// Makes a waiting thread ready; `doing` is recorded as what it did until now.
+    /// Makes a waiting thread ready. `doing` is what the thread did since its last state, for its timeline.
     fn wake(&mut self, number: u32, doing: ThreadActivity) {
         let thread = &mut self.threads[number as usize];
         thread.timeline.push(doing, self.now);
@@ -270,12 +270,16 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
         }
         Err(Error::new(
             ErrorClass::Config,
-            format!("the program does not let time pass at {}: {}", self.now, self.all_doing().join(", ")),
+            format!(
+                "the program executes steps without an end in which no time passes, at {}: {}",
+                self.now,
+                self.all_doing().join(", ")
+            ),
         )
-        .hint("put `cpu` or `think` into steps that are repeated"))
+        .hint("add `cpu` or `think` to the steps that are repeated"))
     }
 
-    /// What each thread is doing, as texts for users.
+    /// Describes what each thread is doing, for error messages.
     fn all_doing(&self) -> Vec<String> {
         let name = |thread: u32| &self.fixed.program.threads[thread as usize].name;
         let describe = |(number, thread): (u32, &EngineThread)| {
@@ -300,7 +304,7 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
         (0..).zip(&self.threads).filter_map(describe).collect()
     }
 
-    /// Whether all threads of the program wait for each other, though the host still has periodic work.
+    /// Whether all threads of the program wait for each other. Periodic work of the host may still run.
     fn is_stuck(&self) -> bool {
         let waits_for_another = |thread: &EngineThread| {
             matches!(
@@ -314,13 +318,13 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
     fn deadlock(&self) -> Error {
         let all = self.all_doing().join(", ");
         Error::new(ErrorClass::Config, format!("the program is in a deadlock at {}: {all}", self.now))
-            .hint("send the signal that is waited for, or take locks in the same order everywhere")
+            .hint("send the signal for which a thread waits, or take locks in the same order everywhere")
     }
 
     fn beyond_limit(&self) -> Error {
         let (limit, all) = (self.fixed.limit, self.all_doing().join(", "));
         Error::new(ErrorClass::Config, format!("the program has not ended after {limit}: {all}"))
-            .hint("look for a wait that never ends, or raise the limit")
+            .hint("look for a wait that never ends, or set a higher limit")
     }
 
     fn outcome(mut self) -> ProgramOutcome {
@@ -343,11 +347,11 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct CpuCore {
-    /// The running thread, and the time of its next event.
+    /// The running thread, and the time at which its work or its quantum ends.
     thread: Option<u32>,
     until: Nanos,
     since: Nanos,
-    /// Time that is left of the thread's quantum.
+    /// Remaining time of the thread's quantum.
     remaining_quantum: Nanos,
     /// The last thread that ran on this core.
     last: Option<u32>,
@@ -382,7 +386,7 @@ impl CoreScheduler {
         self.ready.push_back(thread);
     }
 
-    /// Assigns a free core to the first ready thread. Returns the core, the thread, and whether the core ran another thread before.
+    /// Assigns a free core to the first ready thread. Returns the core, the thread, and whether the core previously ran another thread.
     pub fn take(&mut self) -> Option<(usize, u32, bool)> {
         let core = self.all.iter().position(|core| core.thread.is_none())?;
         let thread = self.ready.pop_front()?;
@@ -393,7 +397,7 @@ impl CoreScheduler {
         Some((core, thread, another))
     }
 
-    /// Lets the thread of a core work for `owed`, or until its quantum ends.
+    /// Runs the thread of a core for the time `owed`, or until its quantum ends.
     pub fn work(&mut self, core: usize, owed: Nanos, now: Nanos) {
         let place = &mut self.all[core];
         (place.since, place.until) = (now, now + owed.min(place.remaining_quantum));
@@ -404,12 +408,12 @@ impl CoreScheduler {
         self.all[core].thread = None;
     }
 
-    /// When the next thread finishes its work or its quantum ends.
+    /// The time at which the next thread finishes its work or its quantum.
     pub fn next_event(&self) -> Option<Nanos> {
         self.all.iter().filter(|core| core.thread.is_some()).map(|core| core.until).min()
     }
 
-    /// A core whose thread has finished its work or whose quantum has ended, with the thread and the time that it worked.
+    /// Returns a core whose thread has finished its work or its quantum, with the thread and the time that it worked.
     pub fn finished_core(&mut self, now: Nanos) -> Option<(usize, u32, Nanos)> {
         let core = self.all.iter().position(|core| core.thread.is_some() && core.until <= now)?;
         let place = &mut self.all[core];
@@ -419,7 +423,7 @@ impl CoreScheduler {
         Some((core, place.thread?, worked))
     }
 
-    /// Whether the thread of a core must yield it to another thread. If its quantum has ended, it gets a new one.
+    /// Whether the thread must yield its core to another thread. Otherwise, if its quantum has ended, it gets a new one.
     pub fn is_over(&mut self, core: usize) -> bool {
         let place = &mut self.all[core];
         if place.remaining_quantum > Nanos::ZERO {
@@ -429,7 +433,7 @@ impl CoreScheduler {
         !self.ready.is_empty()
     }
 
-    /// Adds the work of threads that are running at the end.
+    /// Adds the work of the threads that are running at the end to the busy time.
     pub fn finish(&mut self, now: Nanos) {
         for core in self.all.iter().filter(|core| core.thread.is_some()) {
             self.busy += now - core.since;
@@ -437,7 +441,7 @@ impl CoreScheduler {
     }
 }
 
-/// A counting signal: the number of signals that were given and not taken, or the threads that wait for one.
+/// A counting signal: the number of signals that were sent but not received, or the threads that wait for one.
 #[derive(Clone, Debug, Default)]
 struct CountingSignal {
     count: u64,
@@ -445,14 +449,14 @@ struct CountingSignal {
 }
 
 impl CountingSignal {
-    /// Gives a signal; returns the thread that it wakes, if any.
+    /// Sends a signal. Returns the thread that it wakes, if any.
     pub fn post(&mut self) -> Option<u32> {
         let first = self.waiting.pop_front();
         self.count += u64::from(first.is_none());
         first
     }
 
-    /// Takes a signal; false if the thread has to wait.
+    /// Receives a signal. Returns false if the thread has to wait for one.
     pub fn take(&mut self, thread: u32) -> bool {
         if self.count > 0 {
             self.count -= 1;
@@ -463,7 +467,7 @@ impl CountingSignal {
     }
 }
 
-/// A lock, its holder, and the threads that wait for it, in order.
+/// A lock: its holder, and the threads that wait for it in order of arrival.
 #[derive(Clone, Debug, Default)]
 struct ProgramLock {
     holder: Option<u32>,
@@ -471,12 +475,12 @@ struct ProgramLock {
 }
 
 impl ProgramLock {
-    /// The thread that holds the lock.
+    /// The thread that has the lock.
     pub fn holder(&self) -> Option<u32> {
         self.holder
     }
 
-    /// Takes the lock; false if the thread has to wait.
+    /// Takes the lock. Returns false if the thread has to wait.
     pub fn take(&mut self, thread: u32) -> bool {
         if self.holder.is_none() {
             self.holder = Some(thread);
@@ -486,7 +490,7 @@ impl ProgramLock {
         false
     }
 
-    /// Passes the lock to the first waiting thread and returns that thread.
+    /// Passes the lock to the first waiting thread, and returns that thread.
     pub fn release(&mut self) -> Option<u32> {
         self.holder = self.waiting.pop_front();
         self.holder
@@ -495,14 +499,14 @@ impl ProgramLock {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ThreadStatus {
-    /// Not started, or ended.
+    /// The thread has not started, or has ended.
     Absent,
-    /// Ready for a core.
+    /// The thread is ready to run on a core.
     Ready,
-    /// On a core.
+    /// The thread runs on a core.
     Running,
     Network,
-    /// Waits for a file operation. The causes of the wait are known only when it ends; until then this is the best guess.
+    /// The thread waits for a file operation. The causes of the wait are known only when it ends; until then this is an estimate.
     Storage(WaitReason, Option<(FileClass, MountId)>),
     Signal(u32),
     Lock(u32),
@@ -513,7 +517,7 @@ enum ThreadStatus {
 struct EngineThread {
     pub status: ThreadStatus,
     pub timeline: ThreadTimeline,
-    /// Work that still has to be done on a core.
+    /// CPU work that the thread still has to do on a core.
     pub pending_cpu: Nanos,
     /// The index of the next instruction, and the remaining repetitions of each enclosing loop.
     pub next: usize,
@@ -523,11 +527,11 @@ struct EngineThread {
     pub cursors: Vec<FileCursor>,
     /// File operations to execute before the next instruction.
     pub queue: VecDeque<FileOp>,
-    /// Threads that wait for the end of this one.
+    /// Threads that wait for the end of this thread.
     pub joiners: Vec<u32>,
 }
 
-/// Number of repetitions of an endless loop.
+/// Number of repetitions that stands for an endless loop.
 const FOR_EVER: u64 = u64::MAX;
 
 impl EngineThread {
@@ -545,14 +549,14 @@ impl EngineThread {
         }
     }
 
-    /// Starts at the first instruction.
+    /// Resets the thread to its first instruction.
     pub fn begin(&mut self, now: Nanos) {
         self.timeline.push(ThreadActivity::Absent, now);
         self.next = 0;
         self.status = ThreadStatus::Ready;
     }
 
-    /// Counts down the innermost loop; false if the loop is finished.
+    /// Counts down the innermost loop. Returns false if the loop is finished.
     pub fn next_iteration(&mut self) -> bool {
         match self.loops.last_mut() {
             Some(&mut FOR_EVER) => true,
@@ -567,7 +571,7 @@ impl EngineThread {
         }
     }
 
-    /// What the thread is doing at the end of the run, as far as it is known.
+    /// What the thread is doing at the end of the run, if known.
     pub fn doing(&self) -> ThreadActivity {
         match self.status {
             ThreadStatus::Absent => ThreadActivity::Absent,
@@ -576,7 +580,7 @@ impl EngineThread {
             ThreadStatus::Network => ThreadActivity::Network,
             ThreadStatus::Storage(wait, spec) => ThreadActivity::Storage(wait, spec),
             ThreadStatus::Think => ThreadActivity::Think,
-            // The thread that it waits for is unknown.
+            // The thread for which it waits is unknown.
             ThreadStatus::Signal(_) | ThreadStatus::Lock(_) => ThreadActivity::Thread(u32::MAX),
             ThreadStatus::Join(thread) => ThreadActivity::Thread(thread),
         }

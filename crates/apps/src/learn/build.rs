@@ -12,12 +12,13 @@ use super::thread_items::{RecordedFileOp, RecordedThread, ThreadItem};
 use crate::program::{AccessPattern, FileAccess, FilePickOrder, FileSelection, FileSet, ProgramStep};
 use crate::random_draws::Amount;
 
-/// Maximum work between two accesses of one file that may be moved before both, in ns.
+/// Maximum CPU work between two accesses of one file that may be moved before both of them, in ns.
 const SMALL_NS: i64 = 50_000;
 /// Maximum number of steps of all threads together.
 const MOST_STEPS: usize = 1 << 20;
 
-/// The program of a recording, as TOML. `source` is written to its header; `waited` is the name of the thread that the user waits for.
+/// The program of a recording, as TOML. `source` is the program's key of that name; `waited` is the name of the thread that the user waits
+/// for.
 /// Errors: [`ErrorClass::Value`] if it has too many steps.
 pub(super) fn program(
     recording: &CallRecording, options: &LearnOptions, about: &str, source: &str, waited: &str,
@@ -62,7 +63,7 @@ pub(super) fn program(
     Ok(out)
 }
 
-/// Groups of files that must be on the same partition; each file refers to the first one of its group (union-find).
+/// Groups of files that must be on the same partition (union-find); each file has the index of another file of its group, or its own.
 struct PartitionGroups(Vec<usize>);
 
 impl PartitionGroups {
@@ -87,10 +88,10 @@ fn unwritable(error: impl std::fmt::Display) -> Error {
     Error::new(ErrorClass::Value, format!("the program cannot be written: {error}"))
 }
 
-/// Names for the program. A file is named by its path; if several files had the same path, the later ones get a number.
+/// Names of the files in the program. A file has the name of its path; further files with the same path also have a number.
 struct LearnedNames {
     files: Vec<String>,
-    /// Whether a thread uses the file: many files are only looked up.
+    /// Whether a thread uses the file; many files are only looked up.
     used: Vec<bool>,
     /// The partition of each file.
     partitions: Vec<String>,
@@ -116,19 +117,19 @@ impl LearnedNames {
                 }
             }
         }
-        // Files that were renamed to each other must be on the same file system, regardless of the folders of the partitions.
+        // Files that are renamed to each other must be on the same file system, regardless of the folders of the partitions.
         let partitions = (0..used.len())
             .map(|file| options.partition_of(&recording.files.all[together.first(file)].path).to_owned())
             .collect();
         Self { files, used, partitions }
     }
 
-    /// The steps of a thread; consecutive accesses of the same size become one step.
+    /// The steps of a thread. Consecutive accesses of the same size are combined into one step.
     fn steps(&self, thread: &RecordedThread, recording: &CallRecording) -> Vec<ProgramStep> {
         let mut steps: Vec<ProgramStep> = Vec::new();
         let since = thread.started_ns - recording.first.unwrap_or(thread.started_ns);
         if !thread.started && since > 0 {
-            // The thread existed before the recording, and did nothing until its first call.
+            // The thread existed before the recording, and made no call until `since`.
             steps.push(ProgramStep::Think { ms: ms(since) });
         }
         for item in &thread.items {
@@ -193,7 +194,7 @@ impl LearnedNames {
     }
 }
 
-/// Appends a step. If the last step is the same kind of access, they are combined; a small amount of work between them is moved before
+/// Appends a step. If the last step is the same kind of access, both are combined; a small amount of work between them is moved before
 /// both.
 fn merge(steps: &mut Vec<ProgramStep>, step: ProgramStep) {
     let small = |step: &ProgramStep| matches!(step, ProgramStep::Cpu { ms: Amount::Fixed(ms) } if *ms * 1e6 <= SMALL_NS as f64);
@@ -230,7 +231,7 @@ fn access_of(step: &mut ProgramStep) -> Option<&mut FileAccess> {
     }
 }
 
-/// Whether two accesses are equal except for their counts.
+/// Whether two accesses are equal in everything but their counts.
 fn alike(first: &ProgramStep, second: &ProgramStep) -> bool {
     let (mut first, mut second) = (first.clone(), second.clone());
     for step in [&mut first, &mut second] {
@@ -252,7 +253,7 @@ fn on_factor_one(step: ProgramStep, cpu_factor: f64) -> ProgramStep {
     }
 }
 
-/// Milliseconds, rounded to three decimals.
+/// Converts ns to milliseconds, rounded to three decimals.
 fn ms(ns: i64) -> Amount<f64> {
     Amount::Fixed(rounded(ns as f64 / 1e6))
 }
@@ -261,7 +262,7 @@ fn rounded(ms: f64) -> f64 {
     (ms * 1e3).round() / 1e3
 }
 
-/// The class of a file by its name, following the names of SQLite and Android.
+/// The class of a file, derived from its name by the naming rules of SQLite and Android.
 fn class_of(path: &str) -> FileClass {
     let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
     if ["-journal", "-wal", "-mj"].iter().any(|end| name.ends_with(end) || name.contains(&format!("{end}."))) {

@@ -1,33 +1,33 @@
-//! Times of strace: since the epoch (`-ttt`), of the day (`-t`, `-tt`), or since the line before (`-r`).
+//! Timestamps of strace: since the epoch (`-ttt`), time of day (`-t`, `-tt`), or since the previous line (`-r`).
 
-/// The largest thread id; a larger number at the beginning of a line is a time.
+/// The largest thread id. A larger number at the beginning of a line is a time.
 pub(super) const MOST_THREAD: u32 = 1 << 22;
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400 * SECOND;
-/// Times since the epoch are later than this (in 1973).
+/// Times since the epoch are greater than this time (in 1973), in ns.
 const EPOCH: i64 = 100_000_000 * SECOND;
 
-/// The time of a line, in ns.
+/// The timestamp of a line, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallTimestamp {
-    /// Since the epoch or since the line before.
+    /// Time since the epoch, or since the previous line.
     Seconds(i64),
-    /// Since midnight.
+    /// Time since midnight.
     OfDay(i64),
 }
 
-/// Converts the times of lines into times of one clock.
+/// Converts the timestamps of lines into times of one clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CallClock {
     /// Whether times are relative to the previous line.
     is_relative: bool,
     last: i64,
-    /// Midnights since the start, in ns.
+    /// Number of midnights since the first line, in ns (a day for each).
     midnights: i64,
 }
 
 impl CallClock {
-    /// Detects from the first lines whether times are relative: the first one is 0, or one is smaller than its predecessor.
+    /// Detects from the first lines whether times are relative: the first time is 0, or a time is smaller than the previous one.
     pub fn of(head: &str) -> Self {
         let stamps = head.lines().filter_map(|line| match stamp_of(super::strace::behind_thread(line))?.0 {
             CallTimestamp::Seconds(ns) => Some(ns),
@@ -50,7 +50,7 @@ impl CallClock {
             CallTimestamp::Seconds(ns) if self.is_relative => self.last.saturating_add(ns),
             CallTimestamp::Seconds(ns) => ns,
             CallTimestamp::OfDay(ns) => {
-                // A step back by half a day or more means that midnight has passed.
+                // If the time decreases by half a day or more, midnight has passed.
                 if ns + self.midnights + DAY / 2 < self.last {
                     self.midnights += DAY;
                 }
@@ -62,7 +62,8 @@ impl CallClock {
     }
 }
 
-/// The time at the beginning of a text, and the rest of the text. `-r` beside another form puts `(+ 0.000012)` after that.
+/// Parses the timestamp at the beginning of a text; also returns the rest of the text. With `-r` and another form, `(+ 0.000012)` follows
+/// it.
 pub(super) fn stamp_of(text: &str) -> Option<(CallTimestamp, &str)> {
     let (word, rest) = text.split_once(' ')?;
     let stamp = if word.contains(':') { CallTimestamp::OfDay(of_day(word)?) } else { CallTimestamp::Seconds(since_epoch(word)?) };
@@ -84,7 +85,7 @@ fn of_day(word: &str) -> Option<i64> {
     (hours < 24 && minutes < 60 && ns <= 60 * SECOND).then_some((hours * 60 + minutes) * 60 * SECOND + ns)
 }
 
-/// Parses `1700000000.000123`, or whole seconds, which are larger than any thread id.
+/// Parses `1700000000.000123`, or whole seconds, which are greater than any thread id.
 fn since_epoch(word: &str) -> Option<i64> {
     if word.contains('.') {
         return seconds(word);

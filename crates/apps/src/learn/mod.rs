@@ -1,8 +1,8 @@
 //! Learns a program from a recording of system calls by strace, or by the syscall events of ftrace.
 //!
 //! Threads, file operations with their sizes and offsets, transfers, and the order that files impose on threads are taken from the
-//! recording. The duration of operations is left to the model. Time in which no operation is known is work, or a pause if a call waited for
-//! a cause that is not in the recording.
+//! recording. The model determines the duration of operations. Time without a known operation is work, or a pause if a call waited for a
+//! cause that is not in the recording.
 
 mod build;
 mod clock;
@@ -23,7 +23,7 @@ pub use recording::CallTimes;
 use strace::{FtraceCallParser, StraceParser, only_recorded_calls};
 use thread_items::{CallWaits, RecordedThread};
 
-/// Maximum length of a line; strace shortens strings.
+/// Maximum length of a line in bytes; strace shortens strings.
 const LONGEST_LINE: u64 = 1 << 20;
 /// Maximum CPU factor, as for hosts.
 const MOST_CPU_FACTOR: f64 = 1e3;
@@ -31,20 +31,20 @@ const MOST_CPU_FACTOR: f64 = 1e3;
 const INTERRUPT_EVERY: u64 = 4096;
 const HOW: &str = "record with `strace -f -ttt -T -y -o FILE COMMAND`, or the syscall events of ftrace";
 
-/// How a program is learned.
+/// Options for learning a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LearnOptions {
     /// The name of the program.
     pub name: String,
     /// Partitions, each with the folder of its files. A file is on the partition with the longest matching folder, otherwise on the first
-    /// one.
+    /// partition.
     pub partitions: Vec<(String, String)>,
-    /// The thread that the user waits for; `None` for the first one.
+    /// The thread that the user waits for; `None` for the first thread.
     pub user_waits_for: Option<String>,
-    /// Whether it is allowed that this thread mostly waits for causes that are not in the recording.
+    /// Whether this thread may mostly wait for causes that are not in the recording.
     pub keep_pauses: bool,
-    /// CPU factor of the recorded machine, as for a host ([`crate::HostSetup::cpu_factor`]). For example, 0.25 is a core four times as fast
-    /// as one with CPU factor 1, for which programs specify work.
+    /// CPU factor of the recorded machine, as in [`crate::HostSetup::cpu_factor`]. For example, 0.25 is a core four times as fast as a core
+    /// of CPU factor 1, for which programs specify work.
     pub cpu_factor: f64,
 }
 
@@ -54,8 +54,8 @@ impl LearnOptions {
             let folder = folder.trim_end_matches('/');
             path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
         };
-        let found = self.partitions.iter().filter(|(_, folder)| inside(folder)).max_by_key(|(_, folder)| folder.len());
-        found.or(self.partitions.first()).map_or("data", |(partition, _)| partition)
+        let deepest = self.partitions.iter().filter(|(_, folder)| inside(folder)).max_by_key(|(_, folder)| folder.len());
+        deepest.or(self.partitions.first()).map_or("data", |(partition, _)| partition)
     }
 }
 
@@ -74,22 +74,22 @@ pub struct LearnedProgram {
     pub files: usize,
     /// Number of lines in the recording.
     pub lines: u64,
-    /// Number of lines that are not calls of the format, and were ignored.
+    /// Number of lines that are not calls of this format, and were ignored.
     pub unreadable_lines: u64,
-    /// The kinds of calls in the recording, if it is of these only; empty for a recording of all calls.
+    /// The kinds of calls in the recording, if the recorder was restricted to some kinds; empty for a recording of all calls.
     pub only_calls: Vec<String>,
-    /// Numbers of calls that the program omits, and of lines that are not calls, by their kind.
+    /// By kind, the number of calls that the program omits, and of lines that are not calls.
     pub dropped: BTreeMap<String, u64>,
-    /// Times by cause, and what the recording cannot show.
+    /// Times by cause, and counts of what the recording cannot show.
     pub known: CallTimes,
     /// How the thread that the user waits for spent its time.
     pub user: UserThreadTime,
 }
 
 /// Learns a program from a recording.
-/// Errors: [`ErrorClass::Syntax`] with the line if the first lines are not a recording. [`ErrorClass::Value`] if there
-/// are no calls or too many, if there are syncs and no writes, or if a device cannot change most of the user's time.
-/// [`ErrorClass::Config`] for an unknown thread or an impossible CPU factor.
+/// Errors: [`ErrorClass::Syntax`] with the line if the first lines are not a recording. [`ErrorClass::Value`] if there are no calls or too
+/// many, if there are syncs but no writes, or if most of the user's time would be the same on every device. [`ErrorClass::Config`] for an
+/// unknown thread or an impossible CPU factor.
 pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<LearnedProgram> {
     if !(options.cpu_factor > 0.0 && options.cpu_factor <= MOST_CPU_FACTOR) {
         return Err(Error::new(ErrorClass::Config, "is not a CPU factor")
@@ -149,7 +149,7 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
                     understood = true;
                     recording.drops(kind);
                 }
-                strace::StraceLine::Unreadable(said) => problem = said,
+                strace::StraceLine::Unreadable(reason) => problem = reason,
             }
         }
         if !understood && format != Some("strace") {
@@ -200,11 +200,11 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
     })
 }
 
-/// The source of the program's figures, and the assumptions.
+/// Describes the source of the program's figures, and the assumptions.
 fn source(recording: &CallRecording, format: &str, cpu_factor: f64) -> String {
     let known = &recording.times;
     let seconds = |ns: i64| ns as f64 / 1e9;
-    let mut said = format!(
+    let mut text = format!(
         "A recording of {format}. Taken from it: threads, files, sizes and places of accesses, syncs, transfers. Assumed: \
          {:.3} s between calls are work on a core of CPU factor {cpu_factor}, {:.3} s in calls that wait (futex, poll) are pauses of that length, \
          whatever they waited for, and so are {:.3} s asleep (sleeps, timeouts, stops by a signal). Left to the model: {:.3} s in calls on files, {:.3} s of waiting for the network and \
@@ -218,7 +218,7 @@ fn source(recording: &CallRecording, format: &str, cpu_factor: f64) -> String {
     );
     if known.untimed_calls > 0 {
         let _ = write!(
-            said,
+            text,
             " {} calls have no duration (strace -T): of these, calls that wait and calls that reach files last until their thread's \
              next call, others no time.",
             known.untimed_calls,
@@ -226,7 +226,7 @@ fn source(recording: &CallRecording, format: &str, cpu_factor: f64) -> String {
     }
     if !recording.dropped.is_empty() {
         let all: Vec<_> = recording.dropped.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-        let _ = write!(said, " Left out: {}.", all.join(", "));
+        let _ = write!(text, " Left out: {}.", all.join(", "));
     }
     for (count, what) in [
         (known.mapped_files, "files were mapped into memory: what is read and written there is not seen"),
@@ -234,46 +234,46 @@ fn source(recording: &CallRecording, format: &str, cpu_factor: f64) -> String {
         (known.unknown_descriptors, "calls were on files whose opening is not in the recording"),
     ] {
         if count > 0 {
-            let _ = write!(said, " {count} {what}.");
+            let _ = write!(text, " {count} {what}.");
         }
     }
-    said
+    text
 }
 
 #[cfg(test)]
 mod tests;
 
-/// Waits, and work after the end of the thread, up to this time are never refused, in ns.
+/// Waits up to this time, and work up to this time after the end of the thread, never cause an error, in ns.
 const LEAST_REFUSED_NS: i64 = 10_000_000;
-/// Waits of a kind that are shorter than this are not named in an error, in ns: they would be rounded to nothing.
+/// Kinds of waits that are shorter than this are not listed in an error, in ns: they would be rounded to 0.000 s.
 const LEAST_TOLD_NS: i64 = 500_000;
 /// Maximum number of threads that an error lists.
 const MOST_LISTED: usize = 12;
 
-/// How the thread that the user waits for spent its time, itself and through threads that it waited for.
+/// How the thread that the user waits for spent its time, including the threads that it waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UserThreadTime {
-    /// Its name in the program.
+    /// Name of the thread in the program.
     pub thread: String,
-    /// The program that it executed; empty if its start was not recorded.
+    /// The program that the thread executed; empty if its start was not recorded.
     pub runs: String,
-    /// From its first call to its end, in ns.
+    /// Time from the thread's first call to its end, in ns.
     pub lasted_ns: i64,
-    /// Sleeps, timeouts and stops by a signal; they have the same length on every device.
+    /// Time in sleeps, timeouts and stops by a signal, which is the same on every device, in ns.
     pub asleep_ns: i64,
-    /// Waits whose cause is not in the recording; they have the same length on every device.
+    /// Time in waits whose cause is not in the recording, which is the same on every device, in ns.
     pub unexplained_ns: i64,
-    /// How long other threads worked or used files after its end; the program omits this.
+    /// How long another thread worked or used files after this thread ended, which the program omits, in ns.
     pub behind_ns: i64,
 }
 
-/// The thread that the user waits for: the requested one, else the first one.
+/// Selects the thread that the user waits for: the requested thread, otherwise the first one.
 /// Errors: [`ErrorClass::Config`] for an unknown thread. [`ErrorClass::Value`] if the recording has no threads, if the
 /// thread mostly sleeps or waits for something that is not recorded, or if the first thread ends before most of the
 /// work.
 fn judge_user_thread(recording: &CallRecording, options: &LearnOptions) -> Result<UserThreadTime> {
     let named: Vec<_> = recording.threads.iter().map(RecordedThread::name).collect();
-    let found = match &options.user_waits_for {
+    let index = match &options.user_waits_for {
         Some(wanted) => {
             let is_it = |name: &String| name == wanted || name.strip_prefix("thread ") == Some(wanted);
             named.iter().position(is_it).ok_or_else(|| {
@@ -288,7 +288,7 @@ fn judge_user_thread(recording: &CallRecording, options: &LearnOptions) -> Resul
         }
         None => 0,
     };
-    let thread = &recording.threads[found];
+    let thread = &recording.threads[index];
     let last = (recording.threads.iter())
         .map(|other| (busy_behind(other, thread.at), other))
         .max_by_key(|(busy, _)| *busy)
@@ -310,15 +310,15 @@ fn judge_user_thread(recording: &CallRecording, options: &LearnOptions) -> Resul
     Ok(time)
 }
 
-/// How long a thread neither slept nor waited for an unknown cause after a time, in ns.
+/// How long a thread neither slept nor waited for an unknown cause after the time `at`, in ns.
 fn busy_behind(thread: &RecordedThread, at: i64) -> i64 {
     let from = thread.started_ns.max(at);
     let idle = |waits: &CallWaits| waits.between(from, thread.at).iter().map(|(begun, ended)| ended - begun).sum::<i64>();
     (thread.at - from).max(0) - idle(&thread.asleep) - idle(&thread.unexplained)
 }
 
-/// Returns an error if the thread was not requested and ends before most of the work is done, such as a shell with children in the
-/// background: the program would end with it.
+/// Returns an error if the thread was not requested and ends before most of the work is done: the program would end with it. An example is
+/// a shell that starts processes in the background.
 fn refuse_early_end(
     recording: &CallRecording, time: &UserThreadTime, thread: &RecordedThread, other: &RecordedThread,
 ) -> Result<()> {
@@ -339,8 +339,8 @@ fn refuse_early_end(
     )))
 }
 
-/// Returns an error if the thread mostly sleeps or waits for something that is not recorded: in the program each such wait is a pause of
-/// the same length on every device.
+/// Returns an error if the thread mostly sleeps or waits for something that is not recorded: each such wait would be a pause in the
+/// program, which has the same length on every device.
 fn refuse_pauses(recording: &CallRecording, time: &UserThreadTime, thread: &RecordedThread) -> Result<()> {
     let waited = time.asleep_ns + time.unexplained_ns;
     if waited <= LEAST_REFUSED_NS || waited * 2 <= time.lasted_ns {
@@ -372,10 +372,10 @@ fn refuse_pauses(recording: &CallRecording, time: &UserThreadTime, thread: &Reco
     Err(Error::new(ErrorClass::Value, problem).hint(hint))
 }
 
-/// A list of the first threads, with their programs and durations.
+/// Lists the first threads, with their programs and durations.
 fn listed(recording: &CallRecording) -> String {
     let threads = recording.threads.iter();
-    let mut found: Vec<_> = threads
+    let mut listed: Vec<_> = threads
         .take(MOST_LISTED)
         .map(|thread| {
             let program = if thread.program.is_empty() { "" } else { ", " };
@@ -383,9 +383,9 @@ fn listed(recording: &CallRecording) -> String {
         })
         .collect();
     if recording.threads.len() > MOST_LISTED {
-        found.push(format!("and {} more", recording.threads.len() - MOST_LISTED));
+        listed.push(format!("and {} more", recording.threads.len() - MOST_LISTED));
     }
-    found.join(", ")
+    listed.join(", ")
 }
 
 fn seconds(ns: i64) -> f64 {

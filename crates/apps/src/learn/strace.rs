@@ -1,6 +1,6 @@
-//! Recorded system calls, read from lines of `strace -f` with any of its time formats, with or without `-T` and `-y`, including calls that
-//! begin and end in different lines; or from events of ftrace as text (`events/syscalls` in `trace` or `trace_pipe`, and `trace-cmd
-//! report`), in which strings are recorded as addresses, so that paths are unknown.
+//! Parses recorded system calls from lines of `strace -f` or from events of ftrace. strace may use any of its time formats, with or without
+//! `-T` and `-y`; calls may begin and end in different lines. ftrace events are text (`events/syscalls` in `trace` or `trace_pipe`, and
+//! `trace-cmd report`); they have addresses instead of strings, so paths are unknown.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use super::HOW;
 use super::clock::{CallClock, MOST_THREAD, seconds, stamp_of};
 use super::recording::is_wait;
 
-/// An argument as text; strings without their quotes.
+/// An argument of a call as text; strings are without quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CallArgument {
-    /// A string, with its escapes resolved.
+    /// A string, with its escape sequences resolved.
     Text(Vec<u8>),
-    /// Anything else.
+    /// An argument of another type.
     Word(String),
 }
 
 impl CallArgument {
-    /// The word; `None` for a string.
+    /// The text of an argument that is not a string; `None` for a string.
     pub fn word(&self) -> Option<&str> {
         match self {
             Self::Word(word) => Some(word),
@@ -39,7 +39,7 @@ impl CallArgument {
         Some(sign * value as i64)
     }
 
-    /// What strace's `-y` shows after a descriptor: `/data/a` in `3</data/a>`, `pipe:[5]` in `3<pipe:[5]>`.
+    /// The text that strace's `-y` shows after a descriptor: `/data/a` in `3</data/a>`, `pipe:[5]` in `3<pipe:[5]>`.
     pub fn annotation(&self) -> Option<&str> {
         annotation_of(self.word()?)
     }
@@ -59,15 +59,15 @@ pub(super) fn annotation_of(word: &str) -> Option<&str> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SystemCall {
     pub thread: u32,
-    /// Begin and end, in ns since the epoch of the recording.
+    /// Times of begin and end, in ns since the epoch of the recording.
     pub started_ns: i64,
     pub ended_ns: i64,
-    /// The name, without `sys_`.
+    /// The name of the call, without `sys_`.
     pub name: String,
     pub arguments: Vec<CallArgument>,
     /// The return value; negative if the call failed.
     pub result: i64,
-    /// Whether the end was recorded. Otherwise `ended` is the begin, and the call lasted at most until the thread's next call.
+    /// Whether the end was recorded. If not, `ended_ns` equals the begin, and the call lasted at most until the thread's next call.
     pub timed: bool,
     /// The path that `-y` shows after the returned descriptor.
     pub opened: Option<String>,
@@ -94,7 +94,7 @@ impl SystemCall {
     }
 }
 
-/// A call that has begun in one line and ends in another.
+/// A call that began in one line and ends in another.
 #[derive(Debug)]
 struct UnfinishedCall {
     started_ns: i64,
@@ -107,21 +107,21 @@ struct UnfinishedCall {
 pub(super) enum StraceLine {
     /// A call that has returned.
     Call(SystemCall),
-    /// A call that has begun, and ends in another line.
+    /// A call that begins in this line and ends in another.
     Began(SystemCall),
-    /// A call that has begun and never returns: the thread ended in it.
+    /// A call that never returns, because the thread ended in it.
     CutOff(SystemCall),
-    /// The end of a thread.
+    /// The end of a thread: its id, and the time.
     Exit(u32, i64),
-    /// A signal stops a thread (true), or continues it.
+    /// A signal stops a thread (true), or continues it (false): the thread's id, the time, and which.
     Stop(u32, i64, bool),
-    /// A line without a call; its kind.
+    /// A line without a call, with the kind of line.
     Other(&'static str),
-    /// Not a line of strace; the problem.
+    /// A line that is not one of strace, with the problem.
     Unreadable(&'static str),
 }
 
-/// Parses lines in order.
+/// Parses lines of strace in order.
 #[derive(Debug, Default)]
 pub(super) struct StraceParser {
     unfinished: FxHashMap<u32, UnfinishedCall>,
@@ -130,7 +130,7 @@ pub(super) struct StraceParser {
 
 const NO_TIME: &str = "the line has no time";
 const NO_CALL: &str = "the line is not a system call";
-const SUMMARY: &str = "this is the table of strace -c, which sums calls up";
+const SUMMARY: &str = "this is the summary of strace -c, which does not list single calls";
 /// Kinds of lines without a call.
 pub(super) const SIGNALS: &str = "signals";
 const MESSAGES: &str = "messages of strace";
@@ -202,7 +202,7 @@ impl StraceParser {
         }
     }
 
-    /// Parses the end of a call that began in another line.
+    /// Parses the second line of a call that began in another line.
     fn resumed(&mut self, thread: u32, at: i64, rest: &str) -> StraceLine {
         let Some((name, rest)) = rest.split_once("resumed>") else { return StraceLine::Other(HALVES) };
         let name = name.trim();
@@ -217,14 +217,14 @@ impl StraceParser {
             return if name.starts_with("exit") { StraceLine::Exit(thread, at) } else { StraceLine::Other(NO_RESULT) };
         };
         let arguments = split(&format!("{}{arguments}", begun.arguments));
-        // The duration counts from the begin of the call, not from the line in which it is resumed.
+        // The duration counts from the beginning of the call, not from the line in which it is resumed.
         let ended = took.map_or(at, |took| begun.started_ns.saturating_add(took));
         let (begun, name) = (begun.started_ns, begun.name);
         StraceLine::Call(SystemCall { thread, started_ns: begun, ended_ns: ended, name, arguments, result, timed: true, opened })
     }
 }
 
-/// A line that strace prints without thread and time, or because of another option; `None` for other lines.
+/// Recognises lines that strace prints without thread and time, or because of other options; `None` for other lines.
 fn foreign(text: &str) -> Option<StraceLine> {
     let trimmed = text.trim_start();
     if is_message(trimmed) {
@@ -242,13 +242,13 @@ fn is_message(text: &str) -> bool {
     process || text.starts_with("strace: ") || text.starts_with("[ Process PID=")
 }
 
-/// The arguments of a call that ends in another line; `None` if it ends in this one.
+/// The arguments of a call that ends in another line; `None` if it ends in the same line.
 fn unfinished(text: &str) -> Option<&str> {
     text.trim_end().strip_suffix("<unfinished ...>")
 }
 
-/// The thread at the beginning of a line, and the rest. The thread is 0 if there is none, as with a single-threaded process. `-Y` shows the
-/// thread's name after its number.
+/// Parses the thread id at the beginning of a line; also returns the rest. The id is 0 if there is none, as for a single-threaded process.
+/// `-Y` shows the name of the thread after its id.
 fn thread_of(text: &str) -> (u32, &str) {
     let text = text.trim_start();
     let number_of = |word: &str| word.split('<').next().unwrap_or(word).trim().parse().ok();
@@ -263,19 +263,19 @@ fn thread_of(text: &str) -> (u32, &str) {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(digits);
     let rest = match rest.strip_prefix('<') {
-        // A name may contain any characters, but it ends before the time.
+        // A name may contain any characters; the time follows it.
         Some(named) => named.split_once("> ").map_or("", |(_, rest)| rest),
         None if rest.starts_with([' ', '\t']) => rest,
         None => return (0, text),
     };
     match number.parse() {
-        // A larger number is a time.
+        // A larger number is a time, not a thread id.
         Ok(number) if number <= MOST_THREAD => (number, rest.trim_start()),
         _ => (0, text),
     }
 }
 
-/// The text after the thread at the beginning of a line.
+/// The text after the thread id at the beginning of a line.
 pub(super) fn behind_thread(text: &str) -> &str {
     thread_of(text).1
 }
@@ -296,11 +296,11 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
 }
 
-/// The text after the arguments of a call, parsed.
+/// The parsed text after the name of a call: arguments, result and duration.
 struct StraceCallEnding<'a> {
     /// The text before the closing parenthesis.
     arguments: &'a str,
-    /// The result: -1 if a signal ended the call, `None` if the process ended.
+    /// The result: -1 if a signal interrupted the call, `None` if the process ended.
     result: Option<i64>,
     opened: Option<String>,
     /// The duration in ns.
@@ -316,40 +316,43 @@ fn ending(text: &str) -> Option<StraceCallEnding<'_>> {
         }
         _ => (text, None),
     };
-    // The last match is used, because strings may contain the same characters. strace pads with spaces before it.
+    // The last match is used, because strings may contain the same characters. strace may insert spaces before it.
     let (close, at) = text.rmatch_indices("= ").find_map(|(at, _)| {
         let before = text[..at].trim_end_matches(' ');
         (before.len() < at && before.ends_with(')')).then(|| (before.len() - 1, at))
     })?;
-    let said = &text[at + 2..];
-    let word = said.split(' ').next()?;
-    let result =
-        if word == "?" { said.contains("ERESTART").then_some(-1) } else { Some(CallArgument::Word(word.to_owned()).number()?) };
-    let opened = annotation_of(said).filter(|path| path.starts_with('/')).map(str::to_owned);
+    let outcome = &text[at + 2..];
+    let word = outcome.split(' ').next()?;
+    let result = if word == "?" {
+        outcome.contains("ERESTART").then_some(-1)
+    } else {
+        Some(CallArgument::Word(word.to_owned()).number()?)
+    };
+    let opened = annotation_of(outcome).filter(|path| path.starts_with('/')).map(str::to_owned);
     Some(StraceCallEnding { arguments: &text[..close], result, opened, took })
 }
 
 /// Splits arguments at commas that are outside of strings and brackets.
 pub(super) fn split(text: &str) -> Vec<CallArgument> {
-    let mut found = Vec::new();
+    let mut arguments = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
         let (argument, after) = if let Some(quoted) = rest.strip_prefix('"') {
             let (text, after) = string(quoted);
-            // The text up to the comma is `...` after a shortened string.
+            // After a shortened string, the text up to the comma is `...`.
             let after = after.find(',').map_or("", |comma| &after[comma..]);
             (CallArgument::Text(text), after)
         } else {
             let end = end_of(rest);
             (CallArgument::Word(rest[..end].trim().to_owned()), &rest[end..])
         };
-        found.push(argument);
+        arguments.push(argument);
         rest = after.strip_prefix(',').unwrap_or_default().trim_start();
     }
-    found
+    arguments
 }
 
-/// A string up to its closing quote, and the text after it.
+/// Parses a string up to its closing quote; also returns the text after it.
 fn string(text: &str) -> (Vec<u8>, &str) {
     let bytes = text.as_bytes();
     let (mut out, mut at) = (Vec::new(), 0);
@@ -370,7 +373,7 @@ fn string(text: &str) -> (Vec<u8>, &str) {
     (out, "")
 }
 
-/// The byte of an escape sequence, and the number of characters after the backslash.
+/// The byte that an escape sequence represents, and the number of characters after the backslash.
 fn escape(rest: &[u8]) -> (Option<u8>, usize) {
     let Some(first) = rest.first() else { return (None, 0) };
     let digits = |radix: u32, skip: usize, most: usize| {
@@ -387,12 +390,12 @@ fn escape(rest: &[u8]) -> (Option<u8>, usize) {
         b'f' => (Some(0x0c), 1),
         b'x' => digits(16, 1, 2),
         b'0'..=b'7' => digits(8, 0, 3),
-        // Any other character stands for itself; the remaining bytes of a multi-byte character follow.
+        // Any other character represents itself; the remaining bytes of a multi-byte character follow.
         other => (Some(*other), 1),
     }
 }
 
-/// The end of a word: a comma outside of brackets and strings.
+/// The index of the end of a word: a comma outside of brackets and strings.
 fn end_of(text: &str) -> usize {
     let (mut depth, mut quoted, mut escaped) = (0_u32, false, false);
     for (at, c) in text.char_indices() {
@@ -410,18 +413,18 @@ fn end_of(text: &str) -> usize {
     text.len()
 }
 
-/// The kinds of lines.
+/// The kinds of lines of ftrace.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FtraceCallLine {
     /// A call that has returned.
     Call(SystemCall),
-    /// The begin of a call, a comment, or another event.
+    /// A line that is not the return of a call: the beginning of a call, a comment, or another event.
     Other,
-    /// Not a line of ftrace.
+    /// A line that is not one of ftrace.
     Unreadable,
 }
 
-/// Parses lines in order.
+/// Parses lines of ftrace in order.
 #[derive(Debug, Default)]
 pub(super) struct FtraceCallParser {
     calls_in_progress: FxHashMap<u32, SystemCall>,
@@ -471,7 +474,7 @@ fn call_name(event: &str) -> Option<&str> {
     event.trim().strip_prefix("sys_").filter(|name| !name.is_empty() && !name.contains(' '))
 }
 
-/// Thread, time and event of `name-123 [001] d..1 12.345678: sys_read(fd: 3, ...)`.
+/// Splits `name-123 [001] d..1 12.345678: sys_read(fd: 3, ...)` into thread, time and event.
 fn parts(text: &str) -> Option<(u32, i64, &str)> {
     // A task name may contain spaces, brackets and hyphens, so the CPU number in brackets is searched first.
     let bracket = text.find(" [").filter(|at| text[at + 2..].starts_with(|c: char| c.is_ascii_digit()))?;
@@ -483,18 +486,18 @@ fn parts(text: &str) -> Option<(u32, i64, &str)> {
     Some((thread, at, event.trim()))
 }
 
-/// Calls that every program makes when it begins, allocates memory or ends, or that its threads make.
+/// Calls that every program makes when it begins, allocates memory, starts threads or ends.
 const USUAL: &[&str] =
     &["execve", "brk", "mmap", "mmap2", "munmap", "mprotect", "mremap", "madvise", "clone", "clone3", "fork", "vfork"];
-/// Calls that write, or through which writes are not seen.
+/// Calls that write, or by which writes are not visible.
 const WRITES: &[&str] = &[
     "write", "writev", "pwrite64", "pwritev", "pwritev2", "sendfile", "sendfile64", "copy_file_range", "splice", "fallocate",
     "truncate", "truncate64", "ftruncate", "ftruncate64", "io_submit", "io_uring_enter",
 ];
 const SYNCS: &[&str] = &["fsync", "fdatasync", "sync_file_range", "sync", "syncfs", "msync"];
 
-/// The kinds of calls of a recording, if it is of these only; empty for a recording of all calls.
-/// Errors: [`ErrorClass::Value`] if such a recording holds syncs and no writes.
+/// The kinds of calls of a recording that was restricted to some kinds; empty for a recording of all calls.
+/// Errors: [`ErrorClass::Value`] if such a recording has syncs but no writes.
 pub(super) fn only_recorded_calls(calls: &BTreeMap<String, u64>) -> Result<Vec<String>> {
     let has = |names: &[&str]| names.iter().any(|name| calls.contains_key(*name));
     if has(USUAL) || calls.keys().any(|name| is_wait(name)) {
@@ -502,7 +505,8 @@ pub(super) fn only_recorded_calls(calls: &BTreeMap<String, u64>) -> Result<Vec<S
     }
     let names: Vec<_> = calls.keys().cloned().collect();
     if has(SYNCS) && !has(WRITES) {
-        let problem = format!("the recording holds syncs and no writes: it is of these calls only: {}", names.join(", "));
+        let problem =
+            format!("the recording has syncs but no writes, because it contains only these calls: {}", names.join(", "));
         return Err(Error::new(ErrorClass::Value, problem).hint(format!("{HOW}, without -e, which leaves calls out")));
     }
     Ok(names)

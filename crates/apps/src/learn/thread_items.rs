@@ -1,4 +1,4 @@
-//! What the threads of a recording did, as parts of a program.
+//! The recorded actions of threads, as items from which the steps of a program are built.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 /// An access to a file, or a change of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordedFileOp {
-    /// Reads; sequential if it begins at the end of the thread's last access.
+    /// Reads; `sequential` if the read begins at the end of the thread's last access.
     Read { bytes: u64, sequential: bool },
     /// Writes at the end of the thread's last access.
     Write { bytes: u64 },
@@ -22,7 +22,7 @@ pub(super) enum RecordedFileOp {
     OpenOrCreate,
     /// Removes the file.
     Delete,
-    /// Renames the file so that it replaces this one.
+    /// Renames the file to the path of the file `to`, which it replaces.
     Rename { to: usize },
     /// Sets the length of the file.
     Truncate { bytes: u64 },
@@ -30,41 +30,41 @@ pub(super) enum RecordedFileOp {
     Fsync { data_only: bool },
 }
 
-/// A part of what a thread did.
+/// An action of a thread, or a position in its list of actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ThreadItem {
     /// CPU work, in ns.
     Cpu(i64),
     /// A sleep, or a wait whose cause is unknown, in ns.
     Pause(i64),
-    /// Bytes over the network, and the number of waits for an answer.
+    /// Bytes transferred over the network, and the number of waits for a reply.
     Network { bytes: u64, round_trips: u64 },
-    /// An operation on a file, by its number.
+    /// An operation on the file with this number.
     File(usize, RecordedFileOp),
-    /// A sync of everything.
+    /// A sync of all files.
     Sync,
-    /// A position for which others may wait.
+    /// A position for which other threads may wait.
     Mark,
-    /// Starts another thread, by its number.
+    /// Starts the thread with this number.
     Start(usize),
-    /// Signals that another thread can continue from here.
+    /// Sends a signal, so that a thread that waits for this position can continue.
     Signal(u32),
-    /// Waits for such a signal.
+    /// Waits for the signal with this number.
     Wait(u32),
 }
 
-/// How the time until the next call of a thread is used, after a call without a duration or without an end.
+/// How the time until the next call of a thread counts, after a call without a duration or without an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GapAttribution {
-    /// By work of the thread.
+    /// The thread works.
     Work,
-    /// By the call, which waits.
+    /// The call waits.
     Wait,
-    /// By the call, which sleeps, or by a stop by a signal.
+    /// The call sleeps, or a signal has stopped the thread.
     Sleep,
-    /// By the call, which accesses a file.
+    /// The call accesses a file.
     Storage,
-    /// By the call, which waits for the network.
+    /// The call waits for the network.
     Network,
 }
 
@@ -74,35 +74,35 @@ pub(super) struct RecordedThread {
     pub number: u32,
     /// The number of its descriptor table.
     pub table: usize,
-    /// Whether it was started by a thread of the recording.
+    /// Whether a thread of the recording started it.
     pub started: bool,
     pub started_ns: i64,
-    /// The end of its last call.
+    /// The end of the last call, in ns.
     pub at: i64,
     pub items: Vec<ThreadItem>,
-    /// The end of its last access in each file.
+    /// The position of the thread in each file, which is the end of its last access.
     pub cursors: rustc_hash::FxHashMap<usize, u64>,
-    /// Whether the last item is a wait that the network may have caused.
+    /// Whether the last item is a pause that may have been a wait for the network.
     pub polled: bool,
-    /// Whether it has sent something since it last received.
+    /// Whether the thread has sent data since it last received some.
     pub awaits_reply: bool,
-    /// How the time after its last call is used, if that call has no duration.
+    /// How the time after the last call counts, if that call has no duration.
     pub open: GapAttribution,
-    /// The thread that started it.
+    /// The thread that started this thread.
     pub parent: Option<usize>,
-    /// The end of the child that ended last: its position and time.
+    /// Position and time of the end of the child that ended last.
     pub child_end: Option<(ItemIndex, i64)>,
-    /// The position of the call in progress, if others may wait for it.
+    /// The position of the call in progress, if other threads may wait for it.
     pub within: Option<ItemIndex>,
     /// Waits whose cause is not in the recording.
     pub unexplained: CallWaits,
     /// Sleeps, timeouts and stops by a signal.
     pub asleep: CallWaits,
-    /// The name of the last call that waited.
+    /// The name of the last call in which the thread waited.
     pub waited_in: String,
-    /// The file that it opened last, with the begin and end of the call.
+    /// The file that the thread opened last, with the begin and end of the call.
     pub opened: Option<(usize, i64, i64)>,
-    /// The program that it executes; empty if its start was not recorded.
+    /// The program that the thread executes; empty if its start was not recorded.
     pub program: String,
 }
 
@@ -135,7 +135,7 @@ impl RecordedThread {
         if self.number == 0 { "main".to_owned() } else { format!("thread {}", self.number) }
     }
 
-    /// The name for messages, with the program that it executes.
+    /// The name of the thread in messages, with the program that it executes.
     pub fn title(&self) -> String {
         let name = self.name();
         if self.program.is_empty() { name } else { format!("{name} ({})", self.program) }
@@ -160,8 +160,8 @@ impl RecordedThread {
         }
     }
 
-    /// Adds a transfer. If the thread waited just before it received, that was a wait for the network, so it is removed from the pauses.
-    /// Returns its parts in ns: unexplained waits, and timeouts.
+    /// Adds a transfer. If the thread waited just before it received data, that was a wait for the network, and is removed from the pauses.
+    /// Returns the parts of this wait in ns: unexplained waits, and timeouts.
     pub fn transfer(&mut self, bytes: u64, received: bool) -> (i64, i64) {
         let mut waited = (0, 0);
         if received
@@ -190,7 +190,7 @@ impl RecordedThread {
     }
 }
 
-/// Items to be inserted after others: signals to waiting threads.
+/// Items that are to be inserted after others: signals to waiting threads.
 #[derive(Debug, Default)]
 pub(super) struct ItemInsertions(Vec<(ItemIndex, ThreadItem)>);
 
@@ -199,7 +199,7 @@ impl ItemInsertions {
         self.0.push((place, item));
     }
 
-    /// Inserts all of them.
+    /// Inserts all items.
     pub fn put_in(mut self, threads: &mut [RecordedThread]) {
         self.0.sort_by_key(|(place, _)| (place.thread, place.item));
         let mut behind = self.0.into_iter().peekable();
@@ -229,24 +229,24 @@ pub(super) enum PriorExistence {
 pub(super) struct RecordedFile {
     pub path: String,
     pub before: PriorExistence,
-    /// Its size before the recording, as far as known from reads and status calls.
+    /// The size before the recording, as far as reads and status calls show it.
     pub first_size: u64,
     pub size: u64,
-    /// Whether its contents have been changed.
+    /// Whether the contents have been changed.
     pub changed: bool,
     /// Number of further hard links.
     links: u32,
     /// Number of open file descriptions.
     opens: u32,
-    /// Whether it was unlinked while it was open.
+    /// Whether the file was unlinked while it was open.
     pub unlinked: bool,
-    /// The last item that created, deleted or renamed it.
+    /// The last item that created, deleted or renamed the file.
     pub last_change: Option<ItemIndex>,
-    /// The items that used it since then, one per thread.
+    /// The items that have used the file since `last_change`, one per thread.
     pub uses: Vec<ItemIndex>,
 }
 
-/// An item of a thread, identified by the two indices.
+/// An item of a thread, identified by the numbers of the thread and of the item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ItemIndex {
     pub thread: usize,
@@ -259,7 +259,7 @@ pub(super) struct OpenFileDescription {
     pub file: Cell<usize>,
     pub position: Cell<u64>,
     pub append: bool,
-    /// Whether each write is durable with metadata (`O_SYNC`), only with its data (`O_DSYNC`), or not at all (`None`).
+    /// Whether each write also makes metadata durable (`O_SYNC`), only its data (`O_DSYNC`), or nothing (`None`).
     pub durable: Option<SyncWriteScope>,
 }
 
@@ -278,11 +278,11 @@ pub(super) enum DescriptorTarget {
     Socket,
     /// A pipe, an event or a local socket, with its number.
     Channel(u32),
-    /// A device, or something unknown.
+    /// A device, or an unknown target.
     Other,
 }
 
-/// All files by number, and by their present path.
+/// All files by number, and the numbers by current path.
 #[derive(Debug, Default)]
 pub(super) struct RecordedFiles {
     pub all: Vec<RecordedFile>,
@@ -290,7 +290,7 @@ pub(super) struct RecordedFiles {
 }
 
 impl RecordedFiles {
-    /// The number of the file with this path; it is added if it is new.
+    /// Returns the number of the file with this path. A new path is added.
     pub fn of(&mut self, path: &str) -> usize {
         if let Some(number) = self.by_path.get(path) {
             return *number;
@@ -312,7 +312,7 @@ impl RecordedFiles {
         number
     }
 
-    /// Records that the file has at least this size, as a status call, a seek or a read has shown.
+    /// Records that the file has at least this size, according to a status call, a seek or a read.
     pub fn has(&mut self, number: usize, size: u64) {
         let file = &mut self.all[number];
         if size > 0 && file.before == PriorExistence::Unknown && !file.changed {
@@ -324,7 +324,7 @@ impl RecordedFiles {
         file.size = file.size.max(size);
     }
 
-    /// Decides whether the file existed before the recording, because it is now used: it did, unless a thread created it.
+    /// Decides at the first use of a file whether it existed before the recording: it did, unless a thread has created it.
     pub fn decide_existence(&mut self, number: usize) {
         let file = &mut self.all[number];
         if file.before == PriorExistence::Unknown {
@@ -336,14 +336,14 @@ impl RecordedFiles {
         self.all[number].opens += 1;
     }
 
-    /// Removes an open file description; true if the file is deleted with it.
+    /// Closes an open file description. Returns true if this deletes the file.
     pub fn closed(&mut self, number: usize) -> bool {
         let file = &mut self.all[number];
         file.opens = file.opens.saturating_sub(1);
         file.opens == 0 && std::mem::take(&mut file.unlinked)
     }
 
-    /// Unlinks a path. Returns the file, and whether it is deleted now.
+    /// Unlinks a path. Returns the file, and whether this deletes it.
     pub fn unlinked(&mut self, path: &str) -> (usize, bool) {
         let number = self.of(path);
         self.by_path.remove(path);
@@ -357,8 +357,8 @@ impl RecordedFiles {
         (number, !file.unlinked)
     }
 
-    /// Handles an open file whose path is taken by another file: it continues under a new number and a placeholder path. Returns the old
-    /// and the new number; `None` if it is not open.
+    /// Handles an open file whose path another file takes: the open file gets a new number and a placeholder path. Returns the old and the
+    /// new number; `None` if the file is not open.
     pub fn replaced(&mut self, path: &str) -> Option<(usize, usize)> {
         let old = self.of(path);
         if self.all[old].opens == 0 {
@@ -382,7 +382,7 @@ impl RecordedFiles {
         self.by_path.insert(new.to_owned(), number);
     }
 
-    /// Whether files in this folder are known.
+    /// Whether the path is a folder of known files.
     pub fn is_folder(&self, path: &str) -> bool {
         self.by_path.keys().any(|known| is_below(known, path))
     }
@@ -397,7 +397,7 @@ impl RecordedFiles {
         }
     }
 
-    /// Renames a file so that it replaces the file of another path; returns both numbers.
+    /// Renames a file so that it replaces the file at another path. Returns the numbers of both files.
     pub fn renamed(&mut self, from: &str, to: &str) -> (usize, usize) {
         let (old, new) = (self.of(from), self.of(to));
         self.decide_existence(old);
@@ -417,7 +417,7 @@ pub(super) fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// How long a thread waited, itself or through threads that it waited for.
+/// Waits of a thread of one kind, including those of the threads that it waited for.
 #[derive(Debug, Default)]
 pub(super) struct CallWaits {
     /// Time by the name of the call, in ns.
@@ -432,7 +432,7 @@ impl CallWaits {
         self.spans.push((begun, ended));
     }
 
-    /// Subtracts up to `ns` from the last waits in a call, because they turned out to be something else; returns the subtracted time in ns.
+    /// Subtracts up to `ns` from the last waits in a call, because they had another cause. Returns the subtracted time in ns.
     pub fn take_back(&mut self, call: &str, ns: i64) -> i64 {
         let Some(known) = self.by_call.get_mut(call) else { return 0 };
         let all = ns.min(*known);
@@ -450,18 +450,18 @@ impl CallWaits {
         all
     }
 
-    /// The parts of the waits between two times, in order of their ends.
+    /// The parts of the waits that lie between two times, in order of their ends.
     pub fn between(&self, begun: i64, ended: i64) -> Vec<(i64, i64)> {
-        let mut found: Vec<_> = (self.spans.iter().rev())
+        let mut parts: Vec<_> = (self.spans.iter().rev())
             .take_while(|span| span.1 > begun)
             .map(|span| (span.0.max(begun), span.1.min(ended)))
             .filter(|span| span.0 < span.1)
             .collect();
-        found.reverse();
-        found
+        parts.reverse();
+        parts
     }
 
-    /// The time of all waits, in ns.
+    /// The total time of all waits, in ns.
     pub fn total(&self) -> i64 {
         self.by_call.values().sum()
     }

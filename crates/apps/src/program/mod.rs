@@ -1,4 +1,4 @@
-//! An application described as a program: files, databases, and threads with their steps. Read from TOML.
+//! An application described as a program: files, databases, and threads with their steps. Programs are read from TOML.
 
 mod step;
 
@@ -13,19 +13,19 @@ use crate::random_draws::Amount;
 use crate::toml_files;
 pub use step::{AccessPattern, FileAccess, FilePickOrder, FileSelection, ProgramStep};
 
-/// An application.
+/// An application as a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AppProgram {
-    /// Its name.
+    /// Name of the program.
     pub name: String,
-    /// The activity of its user, in a line.
+    /// The activity of the user, in one line.
     pub about: String,
-    /// Where its figures come from, and what is assumed.
+    /// Origin of the figures, and the assumptions.
     pub source: String,
     /// The thread that the user waits for: the program ends when this thread ends.
     pub user_waits_for: String,
-    /// Whether it represents an activity of a user; false for programs that run beside one, and for yardsticks.
+    /// Whether the program represents an activity of a user; false for background programs and benchmarks.
     #[serde(default = "yes")]
     pub is_activity: bool,
     /// Sets of files.
@@ -34,48 +34,48 @@ pub struct AppProgram {
     /// SQLite databases.
     #[serde(default, rename = "database")]
     pub databases: Vec<SqliteDatabase>,
-    /// Steps with a name, for threads to call.
+    /// Procedures: named sequences of steps that threads call.
     #[serde(default, rename = "procedure")]
     pub procedures: Vec<StepProcedure>,
-    /// Threads.
+    /// The threads of the program.
     #[serde(rename = "thread")]
     pub threads: Vec<ThreadProgram>,
 }
 
-/// A set of files of one kind.
+/// A set of files with the same kind of contents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileSet {
-    /// Its name.
+    /// Name of the set.
     pub name: String,
     /// The class of the contents: `database`, `database_journal`, `cache` or `other`.
     #[serde(default)]
     pub class: FileClass,
-    /// The partition that holds them.
+    /// The partition on which the files are.
     pub partition: String,
     /// Maximum number of files.
     #[serde(default = "default_count")]
     pub count: u32,
-    /// The size of each when the program begins; without it they do not exist then.
+    /// The size of each file when the program begins. Without it, the files do not exist at the beginning.
     pub size: Option<Amount<ByteSize>>,
-    /// The part from the beginning of each file that random and repeated accesses touch; by default all of it.
+    /// The part at the beginning of each file that random and repeated accesses use; by default the whole file.
     pub working_set: Option<ByteSize>,
 }
 
-/// A SQLite database: the file and its journal.
+/// A SQLite database: its file and its journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SqliteDatabase {
-    /// Its name.
+    /// Name of the database.
     pub name: String,
-    /// The partition that holds it.
+    /// The partition on which the database is.
     pub partition: String,
-    /// Its size when the program begins.
+    /// The size of the file when the program begins.
     pub size: ByteSize,
-    /// Bytes of a page: a power of two, 512 to 65536.
+    /// Size of a page in bytes: a power of two from 512 to 65536.
     #[serde(default = "page")]
     pub page_size: ByteSize,
-    /// The part from the beginning of the file that transactions and queries touch; by default all of it.
+    /// The part at the beginning of the file that transactions and queries use; by default the whole file.
     pub working_set: Option<ByteSize>,
     /// `PRAGMA journal_mode`.
     #[serde(default)]
@@ -91,74 +91,73 @@ pub struct SqliteDatabase {
     pub sync_call: SqliteSyncCall,
 }
 
-/// `PRAGMA journal_mode`, without `memory`.
+/// `PRAGMA journal_mode`, except `memory`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SqliteJournalMode {
     /// The rollback journal is removed at the end of each transaction.
     #[default]
     Delete,
-    /// It is cut to length 0.
+    /// The rollback journal is truncated to length 0.
     Truncate,
-    /// Its header is overwritten with zeros.
+    /// The header of the rollback journal is overwritten with zeros.
     Persist,
-    /// A write-ahead log.
+    /// A write-ahead log is used.
     Wal,
-    /// No journal.
+    /// No journal is used.
     Off,
 }
 
-/// `PRAGMA synchronous`, without `extra`.
+/// `PRAGMA synchronous`, except `extra`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SqliteSynchronous {
     /// Nothing is synced.
     Off,
-    /// At the most critical moments.
+    /// Files are synced at the most critical moments.
     Normal,
-    /// Every transaction is durable at its end.
+    /// Each transaction is durable when it ends.
     #[default]
     Full,
 }
 
-/// The system call by which SQLite makes a file durable: its makers' builds use `fdatasync` if there is one.
+/// The system call by which SQLite makes a file durable. The official builds use `fdatasync` if it is available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SqliteSyncCall {
-    /// `fdatasync`.
+    /// SQLite calls `fdatasync`.
     #[default]
     Fdatasync,
-    /// `fsync`.
+    /// SQLite calls `fsync`.
     Fsync,
 }
 
-/// Steps with a name.
+/// A named sequence of steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepProcedure {
-    /// Its name.
+    /// Name of the procedure.
     pub name: String,
-    /// The steps.
+    /// The steps of the procedure.
     pub steps: Vec<ProgramStep>,
 }
 
-/// A thread.
+/// A thread of the program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThreadProgram {
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
-    /// Whether it begins with the program; else a `start` of another thread begins it.
+    /// Whether the thread starts with the program; otherwise a `start` step of another thread starts it.
     #[serde(default = "yes")]
     pub at_begin: bool,
-    /// The steps.
+    /// The steps of the thread.
     pub steps: Vec<ProgramStep>,
 }
 
 impl AppProgram {
     /// Parses a program from the text of a TOML file.
-    /// Errors: [`emmclab_base::ErrorClass::Config`] with line and hint for a syntax error, an unknown key, and an
-    /// impossible name or value.
+    /// Errors: [`emmclab_base::ErrorClass::Config`] with line and hint for a syntax error, an unknown key, or an impossible name or value.
     pub fn from_toml(text: &str) -> Result<Self> {
         let program: Self = toml_files::from_toml(text, "see docs/guides/apps.md; `emmclab apps show NAME` prints a program")?;
         program.check(text)?;
@@ -172,7 +171,7 @@ impl AppProgram {
         Self::from_toml(&text).map_err(|error| error.in_file(path))
     }
 
-    /// A built-in program.
+    /// Returns a built-in program.
     /// Errors: [`emmclab_base::ErrorClass::Config`] if there is no such program; the hint lists them.
     pub fn preset(name: &str) -> Result<Self> {
         Self::from_toml(preset_text(name)?)
@@ -202,7 +201,7 @@ fn checkpoint() -> u32 {
 
 macro_rules! presets {
     ($($name:literal,)*) => {
-        /// Names and contents of the files.
+        /// Names and texts of the built-in program files.
         const PRESETS: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../../../../presets/apps/", $name, ".toml"))),)*];
     };
@@ -226,22 +225,21 @@ pub fn preset_names() -> impl ExactSizeIterator<Item = &'static str> {
     PRESETS.iter().map(|(name, _)| *name)
 }
 
-/// The text of a built-in application, with its comments. The case of the name does not matter.
+/// The text of a built-in application, with its comments. The name is not case-sensitive.
 /// Errors: [`emmclab_base::ErrorClass::Config`] if there is no such application; the hint lists them.
 pub fn preset_text(name: &str) -> Result<&'static str> {
     toml_files::preset("application", PRESETS, name)
 }
 
 impl AppProgram {
-    /// This program combined with others, which begin at the same time. Names of the others are prefixed with the name of their program,
-    /// such as `email: mail.db`. The user waits only for this program: when it ends, all end.
-    /// Errors: as [`AppProgram::from_toml`], if all of them together exceed the limits of a program, or if two names
-    /// are equal.
+    /// Combines this program with others, which begin at the same time. Names in the others are prefixed with the name of their program,
+    /// such as `email: mail.db`. The user waits only for this program: when it ends, all programs end.
+    /// Errors: as [`AppProgram::from_toml`], if the combination exceeds the limits of a program, or if two names are equal.
     pub fn combined_with(mut self, others: &[Self]) -> Result<Self> {
         let mut names = vec![self.name.clone()];
         for other in others {
             let Self { name, files, databases, procedures, threads, .. } = other.clone();
-            // A second program with the same name gets a number.
+            // Another program with the same name gets a number.
             let count = names.iter().filter(|known| **known == name).count();
             let prefix = if count == 0 { name.clone() } else { format!("{name} {}", count + 1) };
             names.push(name);
@@ -276,7 +274,7 @@ impl AppProgram {
 }
 
 impl ProgramStep {
-    /// Applies `own` to every name of a file, database, procedure, thread, signal and lock.
+    /// Applies `own` to all names of files, databases, procedures, threads, signals and locks.
     fn rename(&mut self, own: &impl Fn(&mut String)) {
         match self {
             Self::Cpu { .. } | Self::Think { .. } | Self::Network { .. } | Self::Sync {} => {}

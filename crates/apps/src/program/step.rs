@@ -1,4 +1,4 @@
-//! The steps of a thread. In a program file each step is a table with one key, its name: `{ cpu = { ms = 12 } }`.
+//! The steps of a thread. In a program file each step is a table whose only key is the name of the step: `{ cpu = { ms = 12 } }`.
 
 use std::collections::BTreeSet;
 
@@ -10,25 +10,25 @@ use serde::{Deserialize, Serialize};
 use super::AppProgram;
 use crate::random_draws::{Amount, DrawableQuantity};
 
-/// A step.
+/// A step of a thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ProgramStep {
-    /// Work on a core.
+    /// Works on a core.
     Cpu {
         /// Time on a core of CPU factor 1, in ms.
         ms: Amount<f64>,
     },
-    /// A pause of the user, or a timer.
+    /// Pauses, as the user or a timer does.
     Think {
-        /// Its length, in ms.
+        /// Length of the pause, in ms.
         ms: Amount<f64>,
     },
-    /// A transfer over the network.
+    /// Transfers data over the network.
     Network {
-        /// Bytes in either direction.
+        /// Number of bytes, in either direction.
         size: Amount<ByteSize>,
-        /// Round trips before the bytes flow.
+        /// Number of round trips before the data.
         #[serde(default = "once")]
         round_trips: Amount<u64>,
     },
@@ -39,9 +39,9 @@ pub enum ProgramStep {
     },
     /// Reads from a file.
     Read(FileAccess),
-    /// Writes after the position of the last access of the same thread, if necessary beyond the end of the file.
+    /// Writes after the last access of the same thread, extending the file if necessary.
     Write(FileAccess),
-    /// Writes inside the file, or inside its working set.
+    /// Writes within the file, or within its working set.
     Overwrite(FileAccess),
     /// Writes at the end of the file.
     Append(FileAccess),
@@ -49,13 +49,13 @@ pub enum ProgramStep {
     Fsync(FileSelection),
     /// Makes the data of a file durable, and the metadata that is needed to read it.
     Fdatasync(FileSelection),
-    /// Removes a file.
+    /// Deletes a file.
     Delete(FileSelection),
-    /// Renames a file to the name of another file, which is replaced.
+    /// Renames a file to the path of another file, which it replaces.
     Rename {
-        /// The set of the renamed file, which is the thread's current file of this set.
+        /// The set of the renamed file. The thread's current file of the set is renamed.
         file: String,
-        /// The set of the replaced file, which is the thread's current file of this set.
+        /// The set of the replaced file. The thread's current file of the set is replaced.
         to: String,
     },
     /// Truncates a file, or extends it by a hole.
@@ -64,79 +64,79 @@ pub enum ProgramStep {
         file: String,
         /// The new size.
         size: Amount<ByteSize>,
-        /// Which file of the set.
+        /// How the file of the set is selected.
         #[serde(default, skip_serializing_if = "is_same")]
         pick: FilePickOrder,
     },
-    /// Makes everything on every partition durable, as `sync` does.
+    /// Makes all data on all partitions durable, like the command `sync`.
     Sync {},
-    /// Write transactions of a database.
+    /// Executes write transactions of a database.
     Transaction {
         /// The database.
         database: String,
         /// Number of transactions.
         #[serde(default = "once")]
         count: Amount<u64>,
-        /// Pages that each transaction changes, in addition to the first page of the file, which holds the change counter.
+        /// Number of pages that each transaction changes, in addition to the first page of the file, which contains the change counter.
         pages: Amount<u64>,
-        /// Pages that each transaction adds to the file.
+        /// Number of pages that each transaction adds to the file.
         #[serde(default = "zero_amount")]
         new_pages: Amount<u64>,
     },
-    /// Reads of a database.
+    /// Reads from a database.
     Query {
         /// The database.
         database: String,
         /// Number of queries.
         #[serde(default = "once")]
         count: Amount<u64>,
-        /// Pages that each query reads.
+        /// Number of pages that each query reads.
         pages: Amount<u64>,
     },
-    /// Sends a signal, which wakes one thread that waits for it, now or later.
+    /// Sends a signal, which wakes one thread that already waits for it or waits for it later.
     Signal {
         /// The name of the signal.
         name: String,
     },
-    /// Waits for a signal; each signal wakes one waiting thread.
+    /// Waits for a signal. Each signal wakes one thread.
     Wait {
         /// The name of the signal.
         name: String,
     },
-    /// Steps under a lock: only one thread at a time executes them, in the order in which threads arrive.
+    /// Executes steps under a lock: only one thread at a time executes them, in the order in which threads arrive.
     Lock {
         /// The name of the lock.
         name: String,
-        /// The steps.
+        /// The steps under the lock.
         steps: Vec<ProgramStep>,
     },
     /// Starts a thread.
     Start {
-        /// Its name.
+        /// Name of the thread.
         thread: String,
     },
     /// Waits for the end of a thread.
     Join {
-        /// Its name.
+        /// Name of the thread.
         thread: String,
     },
     /// Repeats steps.
     Repeat {
         /// Number of repetitions; by default until the program ends, which is only allowed in a thread that no other thread waits for.
         times: Option<Amount<u64>>,
-        /// The steps.
+        /// The steps that are repeated.
         steps: Vec<ProgramStep>,
     },
-    /// Steps that are executed with a probability.
+    /// Executes steps with a probability.
     Maybe {
         /// The probability, in percent.
         pct: f64,
-        /// The steps.
+        /// The steps that may be executed.
         steps: Vec<ProgramStep>,
     },
-    /// The steps of a procedure.
+    /// Executes the steps of a procedure.
     Call {
-        /// Its name.
+        /// Name of the procedure.
         procedure: String,
     },
 }
@@ -147,40 +147,40 @@ pub enum ProgramStep {
 pub struct FileAccess {
     /// The set of files.
     pub file: String,
-    /// Bytes of each access.
+    /// Number of bytes of each access.
     pub size: Amount<ByteSize>,
     /// Number of accesses.
     #[serde(default = "once", skip_serializing_if = "is_one")]
     pub count: Amount<u64>,
-    /// Position of each access; only for `read` and `overwrite`.
+    /// Position of each access in the file; only for `read` and `overwrite`.
     pub place: Option<AccessPattern>,
-    /// The file of the set.
+    /// How the file of the set is selected.
     #[serde(default, skip_serializing_if = "is_same")]
     pub pick: FilePickOrder,
 }
 
-/// A file of a set.
+/// Selects a file of a set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileSelection {
     /// The set of files.
     pub file: String,
-    /// The file of the set.
+    /// How the file of the set is selected.
     #[serde(default, skip_serializing_if = "is_same")]
     pub pick: FilePickOrder,
 }
 
-/// The position of an access in the file.
+/// How the position of an access in the file is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessPattern {
-    /// After the last access of the thread; at the end of the working set, from its beginning again.
+    /// After the last access of the thread. At the end of the working set, the next access is at its beginning.
     Sequential,
-    /// At any multiple of 4 KB in the working set; of a smaller access, at any multiple of its size.
+    /// At a random multiple of 4 KB in the working set. Smaller accesses are at a random multiple of their size.
     Random,
 }
 
-/// Which file of a set.
+/// How a file of a set is selected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FilePickOrder {
@@ -210,16 +210,16 @@ fn is_same(pick: &FilePickOrder) -> bool {
     *pick == FilePickOrder::Same
 }
 
-/// Maximum number of threads: the default limit of Linux for process and thread ids (`PID_MAX_DEFAULT`).
+/// Maximum number of threads: the default limit of Linux for thread ids (`PID_MAX_DEFAULT`).
 const MOST_THREADS: usize = 32_768;
-/// Maximum number of files in all sets together.
+/// Maximum total number of files in all sets.
 const MOST_FILES: u64 = 1 << 20;
 /// Maximum number of bytes of an access or transfer.
 const MOST_BYTES: u64 = 1 << 40;
 /// Maximum number of pages of a transaction or query.
 const MOST_PAGES: u64 = 1 << 20;
 
-/// An error: the key, its value, the problem, and a hint.
+/// A fault of a program: the key, its value, the problem, and a hint.
 struct ProgramFault {
     key: &'static str,
     value: String,
@@ -234,13 +234,13 @@ fn fault(key: &'static str, value: &str, problem: impl Into<String>, hint: impl 
 }
 
 impl AppProgram {
-    /// Returns an error if the program cannot be run; `text` is the file, for the line number.
+    /// Returns an error if the program cannot be run. `text` is the program file, from which the line number is determined.
     pub(crate) fn check(&self, text: &str) -> Result<()> {
         let names = DeclaredNames::of(self);
         let all = self.check_sets().and_then(|()| names.check(self)).and_then(|()| names.check_steps(self));
         all.map_err(|ProgramFault { key, value, problem, hint }| {
             let error = Error::new(ErrorClass::Config, problem).of_field(key, 0, value.as_bytes()).hint(hint);
-            // The last occurrence of a name is the faulty one: a duplicate or an unknown name.
+            // The fault is a duplicate or unknown name, so its last occurrence is the faulty one.
             match text.rfind(&format!("\"{value}\"")) {
                 Some(at) => error.at_line(text[..at].matches('\n').count() as u64 + 1),
                 None => error,
@@ -250,8 +250,8 @@ impl AppProgram {
 
     fn check_sets(&self) -> CheckResult {
         if let Some(beyond) = self.threads.get(MOST_THREADS) {
-            let problem = format!("{} threads are more than a kernel has: at most {MOST_THREADS}", self.threads.len());
-            return fault("thread.name", &beyond.name, problem, "let fewer threads do more with `repeat`");
+            let problem = format!("the program has {} threads; the maximum is {MOST_THREADS}", self.threads.len());
+            return fault("thread.name", &beyond.name, problem, "use fewer threads, with `repeat`");
         }
         let mut files = 2 * self.databases.len() as u64;
         for set in &self.files {
@@ -287,7 +287,7 @@ impl AppProgram {
     }
 }
 
-/// The names that steps can use.
+/// The names that the program declares and steps can refer to.
 struct DeclaredNames<'a> {
     files: Vec<&'a str>,
     databases: Vec<&'a str>,
@@ -325,7 +325,7 @@ impl<'a> DeclaredNames<'a> {
         for (key, names) in kinds {
             let mut seen = BTreeSet::new();
             if let Some(twice) = names.iter().find(|name| !seen.insert(**name)) {
-                return fault(key, twice, "there are two of this name", "give each its own name");
+                return fault(key, twice, "the name is used twice", "use different names");
             }
         }
         check_name_exists("user_waits_for", &program.user_waits_for, &self.threads)?;
@@ -366,7 +366,7 @@ impl<'a> DeclaredNames<'a> {
                 check_name_exists("to", to, &self.files)?;
                 if file == to {
                     let problem = "a file cannot replace a file of its own set";
-                    return fault("to", to, problem, "name another set");
+                    return fault("to", to, problem, "use another set");
                 }
                 let partition = |name: &str| program.files.iter().find(|set| set.name == name);
                 let partitions = [partition(file), partition(to)].map(|set| set.map(|set| &set.partition));
@@ -397,11 +397,11 @@ impl<'a> DeclaredNames<'a> {
             ProgramStep::Start { thread } | ProgramStep::Join { thread } => check_name_exists("thread", thread, &self.threads),
             ProgramStep::Repeat { times: Some(times), .. } => amount("repeat.times", inside, "times", times, 0..=u64::MAX),
             ProgramStep::Repeat { times: None, .. } if inside == program.user_waits_for => {
-                let problem = "the thread that the user waits for repeats steps for ever";
+                let problem = "the thread that the user waits for repeats steps without an end";
                 fault("thread.name", inside, problem, "give `times`")
             }
             ProgramStep::Maybe { pct, .. } if !(0.0..=100.0).contains(pct) => {
-                fault("maybe.pct", &pct.to_string(), "must be 0 to 100", "give a share in percent")
+                fault("maybe.pct", &pct.to_string(), "must be 0 to 100", "give a percentage")
             }
             ProgramStep::Call { procedure } => check_name_exists("procedure", procedure, &self.procedures),
             _ => Ok(()),
@@ -437,7 +437,11 @@ fn check_name_exists(key: &'static str, name: &str, names: &[&str]) -> CheckResu
     if names.contains(&name) {
         return Ok(());
     }
-    let there = if names.is_empty() { "there is none".to_owned() } else { format!("there are: {}", names.join(", ")) };
+    let there = if names.is_empty() {
+        "the program defines none".to_owned()
+    } else {
+        format!("the program defines: {}", names.join(", "))
+    };
     fault(key, name, "is not defined in this program", there)
 }
 
@@ -452,5 +456,5 @@ fn amount<T: DrawableQuantity>(
         return Ok(());
     }
     let (bound, side) = if least < *range.start() { (*range.start(), "least") } else { (*range.end(), "most") };
-    fault(key, inside, format!("`{name}` must be at {side} {bound}"), format!("change `{name}` there"))
+    fault(key, inside, format!("`{name}` must be at {side} {bound}"), format!("change `{name}` in this step"))
 }

@@ -33,14 +33,14 @@ fn a_fault_is_named_with_its_line() {
         ("", "{ cpu = { ms = \"long\" } }", "a value", Some(8)),
         ("", "{ cpu = { ms = -1 } }", "a time must be from 0", Some(6)),
         ("", "{ cpu = { ms = nan } }", "a time must be from 0", Some(6)),
-        ("", "{ cpu = { ms = { uniform = [3, 1] } } }", "begins above its end", Some(6)),
+        ("", "{ cpu = { ms = { uniform = [3, 1] } } }", "is greater than the second", Some(6)),
         ("", "{ think = { ms = { choices = [[3, 0]] } } }", "no weight above 0", Some(6)),
         ("", "{ read = { file = \"nowhere\", size = 1 } }", "is not defined in this program", Some(8)),
         ("", "{ wait = { name = \"never\" } }", "no thread sends this signal", Some(8)),
         ("", "{ start = { thread = \"nobody\" } }", "is not defined in this program", Some(8)),
         ("", "{ call = { procedure = \"nothing\" } }", "is not defined in this program", Some(8)),
         ("", "{ maybe = { pct = 120, steps = [] } }", "must be 0 to 100", None),
-        ("", "{ repeat = { steps = [{ cpu = { ms = 1 } }] } }", "repeats steps for ever", Some(6)),
+        ("", "{ repeat = { steps = [{ cpu = { ms = 1 } }] } }", "repeats steps without an end", Some(6)),
         (file, "{ read = { file = \"f\", size = 0 } }", "must be at least 1", Some(11)),
         (file, "{ append = { file = \"f\", size = 1, place = \"random\" } }", "only for `read` and `overwrite`", Some(11)),
         (file, "{ rename = { file = \"f\", to = \"f\" } }", "of its own set", Some(11)),
@@ -56,7 +56,7 @@ fn a_fault_is_named_with_its_line() {
     }
     let twice = format!("{HEAD}[[thread]]\nname = \"ui\"\nsteps = []\n[[thread]]\nname = \"ui\"\nsteps = []\n");
     let error = AppProgram::from_toml(&twice).unwrap_err();
-    assert_eq!((error.line(), error.to_string().contains("two of this name")), (Some(9), true));
+    assert_eq!((error.line(), error.to_string().contains("the name is used twice")), (Some(9), true));
     let nobody = AppProgram::from_toml(&format!("{HEAD}thread = []\n")).unwrap_err();
     assert!(nobody.to_string().contains("user_waits_for"), "{nobody}");
 }
@@ -68,7 +68,7 @@ fn more_threads_than_a_kernel_has_are_refused() {
         writeln!(many, "[[thread]]\nname = \"t{number}\"\nsteps = []").unwrap();
     }
     let (said, line) = refused(&many, "");
-    assert!(said.contains("32769 threads are more than a kernel has: at most 32768"), "{said}");
+    assert!(said.contains("the program has 32769 threads; the maximum is 32768"), "{said}");
     assert!(line.is_some());
 }
 
@@ -134,7 +134,7 @@ fn impossible_hosts_are_refused() {
         ("[[periodic]]\nname = \"a\"\nevery_ms = 1\ncpu_ms = -1\n", "periodic.cpu_ms"),
         ("[kernel.cpu]\npoll_ns = 200000\n", "cpu.poll_ns"),
         ("[[partition]]\nname = \"a\"\n", "only the last partition"),
-        ("[[partition]]\nname = \"data\"\nsize = 4096\n", "two of this name"),
+        ("[[partition]]\nname = \"data\"\nsize = 4096\n", "the name is used twice"),
     ] {
         let said = host(more).unwrap_err().to_string();
         assert!(said.contains(word), "{word}: {said}");

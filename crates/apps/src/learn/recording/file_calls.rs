@@ -1,4 +1,4 @@
-//! Handles calls on files and descriptors, and calls that wait: for the device, a clock, or something that is not recorded.
+//! Handles calls on files and descriptors, and calls that wait: for the device, for a timer, or for something that is not recorded.
 
 use rustc_hash::FxHashMap;
 
@@ -7,7 +7,7 @@ use crate::learn::strace::{CallArgument, SystemCall};
 use crate::learn::thread_items::{DescriptorTarget, OpenFileDescription, PriorExistence, SyncWriteScope, is_below};
 use crate::learn::thread_items::{RecordedFileOp, ThreadItem};
 
-/// Calls that change the contents of the device, but have no corresponding step in a program.
+/// Calls that change the contents of the device, but have no equivalent step in a program.
 const NOT_MODELLED: &[&str] = &[
     "mkdir", "mkdirat", "rmdir", "symlink", "symlinkat", "mknod", "mknodat", "chmod", "fchmod", "fchmodat", "chown", "fchown",
     "lchown", "fchownat", "utime", "utimes", "utimensat", "futimesat", "setxattr", "fsetxattr", "lsetxattr", "removexattr",
@@ -15,7 +15,7 @@ const NOT_MODELLED: &[&str] = &[
 ];
 
 impl CallRecording {
-    /// Handles calls on files and descriptors; false for other calls.
+    /// Handles calls on files and descriptors. Returns false for other calls.
     pub(super) fn on_files(&mut self, thread: usize, call: &SystemCall, name: &str) -> bool {
         let done = call.result >= 0;
         match name {
@@ -52,8 +52,8 @@ impl CallRecording {
                 if call.result > 0 {
                     let at = positioned(call, name);
                     self.writes(thread, &description, at, call.result as u64);
-                    let asked = durable(|flag| call.has_flag(call.arguments.len() - 1, flag), "RWF_SYNC", "RWF_DSYNC");
-                    if let Some(durable) = asked.or(description.durable) {
+                    let scope = durable(|flag| call.has_flag(call.arguments.len() - 1, flag), "RWF_SYNC", "RWF_DSYNC");
+                    if let Some(durable) = scope.or(description.durable) {
                         let data_only = durable == SyncWriteScope::Data;
                         self.uses(thread, description.file.get(), RecordedFileOp::Fsync { data_only });
                     }
@@ -191,7 +191,7 @@ impl CallRecording {
         let (folder, path, flags) = if name.starts_with("openat") { (Some(0), 1, 2) } else { (None, 0, 1) };
         let shown = call.arguments.get(path).is_some_and(|argument| argument.word().is_some());
         let Some(path) = self.path(thread, call, folder, path) else {
-            // ftrace records only the address of the path, so each open is treated as a separate file.
+            // ftrace records only the address of the path, so each open counts as that of a different file.
             if shown {
                 let file = self.files.of(&format!("{UNKNOWN_FOLDER}/opened-{}", self.times.calls));
                 self.files.decide_existence(file);
@@ -201,7 +201,7 @@ impl CallRecording {
             }
             return;
         };
-        // `-y` shows the resolved path, without symbolic links.
+        // The path that `-y` shows has no symbolic links.
         let path = call.opened.clone().unwrap_or(path);
         if super::is_virtual(&path) {
             self.assign_descriptor(thread, call.result, DescriptorTarget::Other);
@@ -269,7 +269,7 @@ impl CallRecording {
         self.moves(thread, from, to);
     }
 
-    /// Moves a file to the path of another one, also for descriptors that have it open.
+    /// Moves a file to the path of another file, also for the descriptors that have it open.
     fn moves(&mut self, thread: usize, from: usize, to: usize) {
         for open in self.tables.iter().flat_map(FxHashMap::values) {
             if let DescriptorTarget::File(description) = open
@@ -346,7 +346,7 @@ impl CallRecording {
             RecordedFileOp::Overwrite { bytes }
         };
         if matches!(operation, RecordedFileOp::Append { .. }) {
-            // An append in the model does not move the cursor.
+            // In the model, an append does not change the position of the thread.
             self.threads[thread].cursors.insert(file, cursor);
         }
         self.uses(thread, file, operation);
@@ -355,7 +355,7 @@ impl CallRecording {
     }
 }
 
-/// What a synchronous write makes durable, according to its flags.
+/// What the flags of a synchronous write make durable; `None` if it has none of them.
 fn durable(has: impl Fn(&str) -> bool, all: &str, data: &str) -> Option<SyncWriteScope> {
     if has(all) {
         return Some(SyncWriteScope::All);
@@ -363,8 +363,8 @@ fn durable(has: impl Fn(&str) -> bool, all: &str, data: &str) -> Option<SyncWrit
     has(data).then_some(SyncWriteScope::Data)
 }
 
-/// Whether a file is opened with a flag: by its name, or by its bit if flags are numbers, as in strace with `-X raw` and in ftrace. The
-/// bits are those of x86 and ARM64, except `O_DIRECTORY`, which is that of x86.
+/// Whether a call opens a file with a flag. Flags are names, or numbers in strace with `-X raw` and in ftrace. The bits are those of x86
+/// and ARM64, except `O_DIRECTORY`, which is that of x86.
 fn opens_with(call: &SystemCall, at: usize, flag: &str) -> bool {
     let bit = match flag {
         "O_CREAT" => 0o100,
@@ -380,12 +380,12 @@ fn opens_with(call: &SystemCall, at: usize, flag: &str) -> bool {
     call.has_flag(at, flag) || call.number(at).is_some_and(|bits| bits & bit != 0)
 }
 
-/// Whether a `stat` call has found a named pipe.
+/// Whether a `stat` call reports a named pipe.
 fn is_of_pipe(call: &SystemCall) -> bool {
     call.result >= 0 && call.arguments.iter().filter_map(CallArgument::word).any(|word| word.contains("mode=S_IFIFO"))
 }
 
-/// The offset argument of a call; `None` if it uses the position of the descriptor.
+/// The offset argument of a call; `None` if the call uses the position of the descriptor.
 fn positioned(call: &SystemCall, name: &str) -> Option<u64> {
     if !name.starts_with('p') {
         return None;
@@ -402,7 +402,7 @@ fn size_of(call: &SystemCall, at: usize) -> Option<u64> {
     rest[..end].parse().ok().filter(|_| regular)
 }
 
-/// Calls that wait for any of several events, such as an answer from the network.
+/// Calls that wait for any of several events, such as a reply from the network.
 pub(super) const POLLS: &[&str] = &[
     "poll", "ppoll", "select", "_newselect", "pselect6", "pselect6_time64", "epoll_wait", "epoll_pwait", "epoll_pwait2",
     "ppoll_time64",
@@ -416,7 +416,7 @@ const REACH_STORAGE: &[&str] = &[
 /// Calls on files, sockets or pipes.
 const TRANSFERS: &[&str] = &["connect", "read", "readv", "recvfrom", "recvmsg", "write", "writev", "sendto", "sendmsg"];
 const SLEEPS: &[&str] = &["nanosleep", "clock_nanosleep", "clock_nanosleep_time64"];
-/// Other calls than [`POLLS`] and [`SLEEPS`] that wait for something that is not recorded.
+/// Calls that wait for something that is not recorded, except [`POLLS`] and [`SLEEPS`].
 const WAITS: &[&str] = &[
     "futex", "futex_time64", "futex_wait", "futex_waitv", "wait4", "waitpid", "waitid", "rt_sigtimedwait",
     "rt_sigtimedwait_time64", "rt_sigsuspend", "pause", "accept", "accept4", "io_getevents", "io_pgetevents", "restart_syscall",
@@ -432,7 +432,7 @@ pub(in crate::learn) fn is_wait(name: &str) -> bool {
     [POLLS, SLEEPS, WAITS].iter().any(|names| names.contains(&name))
 }
 
-/// Whether a call that is not on a file of a device waits.
+/// Whether a call waits that is not on a file of a device. `on_channel` is true for a call on a pipe, event or local socket.
 pub(super) fn waits(call: &SystemCall, on_channel: bool) -> bool {
     let name = call.name.as_str();
     is_wait(name)
@@ -446,12 +446,12 @@ pub(super) fn waits_for_a_lock(call: &SystemCall) -> bool {
     call.name.starts_with("fcntl") && ["F_SETLKW", "F_SETLKW64", "F_OFD_SETLKW"].iter().any(|flag| call.has_flag(1, flag))
 }
 
-/// Whether a call sleeps, also if it continues after a signal.
+/// Whether a call sleeps, or continues a sleep after a signal.
 pub(super) fn is_sleep(call: &SystemCall) -> bool {
     SLEEPS.contains(&call.name.as_str()) || resumes(call, "nanosleep")
 }
 
-/// Whether a wait is ended by a clock: a sleep, or a timeout.
+/// Whether a timer ends the wait of a call: a sleep, or a timeout.
 pub(super) fn is_timer(call: &SystemCall) -> bool {
     let name = call.name.as_str();
     let polls = POLLS.contains(&name) || ["poll", "select"].iter().any(|polls| resumes(call, polls));
@@ -462,13 +462,13 @@ pub(super) fn is_timer(call: &SystemCall) -> bool {
         || of_a_clock
 }
 
-/// Whether a call of this kind continues after a signal: `restart_syscall(<... resuming interrupted clock_nanosleep ...>)`.
+/// Whether a call continues a call of this kind after a signal: `restart_syscall(<... resuming interrupted clock_nanosleep ...>)`.
 fn resumes(call: &SystemCall, kind: &str) -> bool {
     call.name == "restart_syscall" && call.arguments.iter().filter_map(CallArgument::word).any(|word| word.contains(kind))
 }
 
 impl CallRecording {
-    /// How the time after the begin of a call is used while the call has not returned.
+    /// How the time after the beginning of a call counts until the call returns.
     pub(super) fn in_progress(&mut self, thread: usize, call: &SystemCall) -> GapAttribution {
         let on_channel = self.channel(thread, call).is_some();
         let open = self.open(thread, call, 0);

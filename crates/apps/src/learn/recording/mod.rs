@@ -1,4 +1,4 @@
-//! Converts system calls into what each thread did with which file.
+//! Converts system calls into the actions of each thread on files, on the network, and on other threads.
 
 mod file_calls;
 mod waking_actions;
@@ -16,27 +16,27 @@ use super::thread_items::{GapAttribution, ItemInsertions, RecordedFileOp, Record
 pub(super) use file_calls::is_wait;
 use file_calls::{POLLS, is_timer, reaches_storage, waits};
 
-/// Placeholder for the folder of a process if it is unknown; relative paths are placed below it.
+/// Placeholder for an unknown working folder of a process; relative paths are placed below it.
 const UNKNOWN_FOLDER: &str = "?";
 
-/// Times in ns by cause, and what a recording of calls cannot show.
+/// Times in ns by cause, and counts of what a recording of calls cannot show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CallTimes {
-    /// Calls that have returned.
+    /// Number of calls that have returned.
     pub calls: u64,
-    /// Time between calls, and in calls that neither wait nor use files: taken as work on a core.
+    /// Time between calls, and in calls that neither wait nor use files; the program has it as work on a core.
     pub work_ns: i64,
-    /// Time in calls that wait for an unknown cause (another process, the user): taken as pauses.
+    /// Time in calls that wait for an unknown cause (another process, the user); the program has it as pauses.
     pub pause_ns: i64,
-    /// Time asleep, in timeouts and in stops by a signal: taken as pauses, too.
+    /// Time in sleeps, timeouts and stops by a signal; the program also has it as pauses.
     pub asleep_ns: i64,
-    /// Time of waits for other threads and processes of the recording; the program waits for them, too.
+    /// Time of waits for other threads and processes of the recording; the program also waits for them.
     pub awaited_ns: i64,
-    /// Calls whose duration is not in the recording.
+    /// Number of calls whose duration is not in the recording.
     pub untimed_calls: u64,
-    /// Time of waits for the network; in the program they are simulated by the host's network.
+    /// Time of waits for the network; the host's network model replaces it.
     pub network_ns: i64,
-    /// Time in calls on files; in the program they are simulated by the host model.
+    /// Time in calls on files; the host model replaces it.
     pub storage_ns: i64,
     /// Bytes sent and received over the network.
     pub network_bytes: u64,
@@ -48,9 +48,9 @@ pub struct CallTimes {
     pub written_bytes: u64,
     /// Number of memory-mapped files, whose reads and writes are not visible.
     pub mapped_files: u64,
-    /// Requests by `io_uring` and asynchronous I/O, which are not visible.
+    /// Number of requests through `io_uring` and asynchronous I/O, which are not visible.
     pub unseen_requests: u64,
-    /// Calls on descriptors that were opened before the recording, or whose path is not recorded.
+    /// Number of calls on descriptors that were opened before the recording, or whose path is not recorded.
     pub unknown_descriptors: u64,
 }
 
@@ -61,18 +61,18 @@ pub(super) struct CallRecording {
     numbers: FxHashMap<u32, usize>,
     /// Descriptor tables; threads and processes that share descriptors use the same table.
     tables: Vec<FxHashMap<i64, DescriptorTarget>>,
-    /// The working folder for each table, as far as known.
+    /// The working folder of each descriptor table, if known.
     folders: Vec<String>,
     pub files: RecordedFiles,
     pub times: CallTimes,
     /// Counts of calls by name.
     pub calls: BTreeMap<String, u64>,
-    /// Counts by kind of calls without a corresponding step, and of lines that are not calls.
+    /// By kind, the number of calls without an equivalent step, and of lines that are not calls.
     pub dropped: BTreeMap<String, u64>,
     causes: waking_actions::WakingActions,
     insertions: ItemInsertions,
     signals: u32,
-    /// The first and the last time.
+    /// The first and the last time in the recording, in ns.
     pub first: Option<i64>,
     pub last: i64,
 }
@@ -85,13 +85,13 @@ impl CallRecording {
         self.ended(thread, at);
     }
 
-    /// Handles the begin of a call that ends in another line.
+    /// Handles the beginning of a call that ends in another line.
     pub fn began(&mut self, call: &SystemCall) {
         let thread = self.cut_off(call);
         self.begins(thread, call);
     }
 
-    /// Handles the begin of a call that has not returned, or never does because the thread ends in it; returns the thread.
+    /// Handles the beginning of a call that returns later, or never because the thread ends in it. Returns the thread.
     pub fn cut_off(&mut self, call: &SystemCall) -> usize {
         let thread = self.thread(call.thread, call.started_ns);
         let open = self.in_progress(thread, call);
@@ -109,43 +109,43 @@ impl CallRecording {
         }
     }
 
-    /// Advances a thread to a time; `open` is how the time after that is used.
+    /// Advances a thread to the time `at`; `open` determines how the time after it counts.
     fn passes(&mut self, thread: usize, at: i64, open: GapAttribution) {
         self.between(thread, at);
-        let found = &mut self.threads[thread];
-        (found.at, found.open) = (found.at.max(at), open);
+        let current = &mut self.threads[thread];
+        (current.at, current.open) = (current.at.max(at), open);
         self.last = self.last.max(at);
     }
 
-    /// Accounts for the time of a thread from its last call to this one: work, or a part of a call without a duration.
+    /// Accounts for the time of a thread since its last call: it is work, or belongs to a call without a duration.
     fn between(&mut self, thread: usize, to: i64) {
-        let found = &mut self.threads[thread];
-        let (gap, open) = (to - found.at, std::mem::replace(&mut found.open, GapAttribution::Work));
+        let current = &mut self.threads[thread];
+        let (gap, open) = (to - current.at, std::mem::replace(&mut current.open, GapAttribution::Work));
         if gap <= 0 {
             return;
         }
         match open {
             GapAttribution::Work => {
                 self.times.work_ns += gap;
-                found.work(gap);
-                found.polled = false;
+                current.work(gap);
+                current.polled = false;
             }
             GapAttribution::Wait => {
                 self.times.pause_ns += gap;
-                found.pause(gap);
-                found.unexplained.add(&found.waited_in, to - gap, to);
+                current.pause(gap);
+                current.unexplained.add(&current.waited_in, to - gap, to);
             }
             GapAttribution::Sleep => {
                 self.times.asleep_ns += gap;
-                found.pause(gap);
-                found.asleep.add(&found.waited_in, to - gap, to);
+                current.pause(gap);
+                current.asleep.add(&current.waited_in, to - gap, to);
             }
             GapAttribution::Storage => self.times.storage_ns += gap,
             GapAttribution::Network => self.times.network_ns += gap,
         }
     }
 
-    /// Counts a call without a corresponding step, or a line that is not a call.
+    /// Counts a call without an equivalent step, or a line that is not a call.
     pub fn drops(&mut self, name: &str) {
         *self.dropped.entry(name.to_owned()).or_default() += 1;
     }
@@ -164,8 +164,8 @@ impl CallRecording {
         let took = (call.ended_ns - call.started_ns).max(0);
         self.between(thread, call.started_ns);
         self.threads[thread].at = self.threads[thread].at.max(call.ended_ns);
-        // `-y` shows the working folder in every call with a path relative to it.
-        let here = call.arguments.iter().find(|one| one.word().is_some_and(|word| word.starts_with("AT_FDCWD<")));
+        // With `-y`, every call with a relative path also shows the working folder.
+        let here = call.arguments.iter().find(|argument| argument.word().is_some_and(|word| word.starts_with("AT_FDCWD<")));
         if let Some(folder) = here.and_then(CallArgument::path) {
             let table = self.threads[thread].table;
             folder.clone_into(&mut self.folders[table]);
@@ -198,7 +198,7 @@ impl CallRecording {
         self.tables[self.threads[thread].table].get(&call.number(at)?)
     }
 
-    /// The open file of a descriptor. If its open was not recorded, the path shown by `-y` is used.
+    /// The open file description of a descriptor. If its open was not recorded, the path that `-y` shows is used.
     fn open_description(&mut self, thread: usize, call: &SystemCall, at: usize) -> Option<Rc<OpenFileDescription>> {
         match self.open(thread, call, at) {
             Some(DescriptorTarget::File(description)) => return Some(description.clone()),
@@ -225,7 +225,7 @@ impl CallRecording {
         description
     }
 
-    /// Assigns a meaning to a descriptor; the previous one is closed.
+    /// Assigns a target to a descriptor number. If the descriptor is in use, it is closed first.
     fn assign_descriptor(&mut self, thread: usize, number: i64, open: DescriptorTarget) {
         let table = self.threads[thread].table;
         if let Some(old) = self.tables[table].insert(number, open) {
@@ -245,7 +245,7 @@ impl CallRecording {
         }
     }
 
-    /// Adds an operation that uses the file. If another thread created or renamed the file, this one waits for it.
+    /// Adds an operation on the file. If another thread created or renamed the file, this thread waits for that operation.
     fn uses(&mut self, thread: usize, file: usize, operation: RecordedFileOp) {
         self.times.file_operations += 1;
         let changed = self.files.all[file].last_change;
@@ -259,7 +259,7 @@ impl CallRecording {
         uses.push(place);
     }
 
-    /// Adds an operation that creates, deletes or replaces the file. The thread waits for all other threads that used it.
+    /// Adds an operation that creates, deletes or replaces the file. The thread waits for all other threads that have used it.
     fn change(&mut self, thread: usize, file: usize, operation: RecordedFileOp) {
         self.times.file_operations += 1;
         let mut before = std::mem::take(&mut self.files.all[file].uses);
@@ -283,7 +283,7 @@ impl CallRecording {
         ItemIndex { thread, item: items.len() - 1 }
     }
 
-    /// Adds the effect of a call to its thread.
+    /// Adds the actions of a call to its thread.
     fn take(&mut self, thread: usize, call: &SystemCall, took: i64) {
         let name = call.name.as_str();
         let place = self.threads[thread].within.take();
@@ -315,22 +315,22 @@ impl CallRecording {
             self.wait_for(thread, cause);
             return;
         }
-        let found = &mut self.threads[thread];
-        name.clone_into(&mut found.waited_in);
+        let current = &mut self.threads[thread];
+        name.clone_into(&mut current.waited_in);
         if took > 0 {
-            found.pause(took);
-            found.polled = POLLS.contains(&name);
+            current.pause(took);
+            current.polled = POLLS.contains(&name);
             let (known, waits) = if is_timer {
-                (&mut self.times.asleep_ns, &mut found.asleep)
+                (&mut self.times.asleep_ns, &mut current.asleep)
             } else {
-                (&mut self.times.pause_ns, &mut found.unexplained)
+                (&mut self.times.pause_ns, &mut current.unexplained)
             };
             *known += took;
             waits.add(name, call.started_ns, call.started_ns + took);
         }
     }
 
-    /// Sets how the time until the thread's next call is used, if the call has no duration.
+    /// If the call has no duration, sets how the time until the thread's next call counts.
     fn open_end(&mut self, thread: usize, call: &SystemCall, open: GapAttribution) {
         if !call.timed {
             self.threads[thread].open = open;
@@ -338,7 +338,7 @@ impl CallRecording {
         }
     }
 
-    /// Handles calls on sockets; false for other calls.
+    /// Handles calls on sockets. Returns false for other calls.
     fn on_network(&mut self, thread: usize, call: &SystemCall, name: &str, took: i64) -> bool {
         let received = match name {
             "socket" => {
@@ -358,17 +358,17 @@ impl CallRecording {
             _ => return false,
         };
         let shown = call.arguments.first().and_then(CallArgument::annotation).unwrap_or_default();
-        let internet = ["TCP:", "UDP:", "TCPv6:", "UDPv6:"].iter().any(|one| shown.starts_with(one));
+        let internet = ["TCP:", "UDP:", "TCPv6:", "UDPv6:"].iter().any(|protocol| shown.starts_with(protocol));
         if !matches!(self.open(thread, call, 0), Some(DescriptorTarget::Socket)) && !internet {
             return false;
         }
         let bytes = if name == "connect" { 0 } else { call.result.max(0) as u64 };
-        let found = &mut self.threads[thread];
+        let current = &mut self.threads[thread];
         if name == "connect" {
-            found.awaits_reply = true;
+            current.awaits_reply = true;
         }
-        let (paused, slept) = found.transfer(bytes, received);
-        found.polled = false;
+        let (paused, slept) = current.transfer(bytes, received);
+        current.polled = false;
         self.times.network_bytes += bytes;
         self.times.network_ns += took + paused + slept;
         self.times.pause_ns -= paused;
@@ -376,7 +376,7 @@ impl CallRecording {
         true
     }
 
-    /// Handles calls that start threads, and descriptors that are not files; true if the time of the call has been accounted for.
+    /// Handles calls that start threads or create descriptors without a file. Returns true if the time of the call has been accounted for.
     fn on_processes(&mut self, thread: usize, call: &SystemCall, name: &str, took: i64) -> bool {
         if is_spawn(name) {
             self.spawned(thread, call, took);
@@ -407,7 +407,7 @@ impl CallRecording {
         false
     }
 
-    /// The path of an argument, absolute if the folder is known; `None` if it is not a file on a device.
+    /// The path of an argument, absolute if the folder is known; `None` if it is not a path on a device.
     fn path(&self, thread: usize, call: &SystemCall, folder: Option<usize>, at: usize) -> Option<String> {
         let path = call.text(at)?;
         if path.starts_with('/') {
@@ -447,7 +447,7 @@ fn is_here(word: &str) -> bool {
     word.contains("AT_FDCWD") || word == "-100" || word.trim_start_matches("0x").trim_start_matches('f') == "9c"
 }
 
-/// Normalises a path: without `.`, `..` and empty components.
+/// Normalises a path: removes `.`, `..` and empty components.
 fn plain(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {

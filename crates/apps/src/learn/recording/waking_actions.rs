@@ -1,4 +1,4 @@
-//! Finds what a thread waits for: children that end, threads that wake it, writers and readers of pipes.
+//! Determines what a thread waits for: a child that ends, a thread that wakes it, or a writer or reader of a pipe.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -8,7 +8,7 @@ use crate::learn::strace::{CallArgument, SystemCall};
 use crate::learn::thread_items::ThreadItem;
 use crate::learn::thread_items::{DescriptorTarget, ItemIndex};
 
-/// An action that others may wait for: the thread, its position in the items, and the time when it began.
+/// An action for which other threads may wait: its thread, its position in that thread's items, and the time at which it began.
 #[derive(Clone, Copy, Debug)]
 struct WakingAction {
     thread: usize,
@@ -24,18 +24,18 @@ struct SpawningCall {
     child: Option<usize>,
 }
 
-/// The actions of threads that others may wait for.
+/// The actions for which other threads may wait.
 #[derive(Debug, Default)]
 pub(super) struct WakingActions {
     channels: u32,
     /// The last write and the last read of each channel.
     written: FxHashMap<u32, WakingAction>,
     read: FxHashMap<u32, WakingAction>,
-    /// Channels by the names that `-y` shows.
+    /// Channels by the name that `-y` shows.
     named: FxHashMap<String, u32>,
     /// Paths of named pipes.
     pipes: FxHashSet<String>,
-    /// The last wake-up by descriptor table of the process and address.
+    /// The last wake-up of each address, by descriptor table of the process and address.
     woken: FxHashMap<(usize, String), WakingAction>,
     /// The last wake-up in each process, by descriptor table.
     woken_in: FxHashMap<usize, WakingAction>,
@@ -61,14 +61,14 @@ impl WakingActions {
 }
 
 impl CallRecording {
-    /// Adds a position to a thread for which others may wait.
+    /// Adds a position for which other threads may wait to the items of a thread.
     fn mark(&mut self, thread: usize) -> ItemIndex {
         let items = &mut self.threads[thread].items;
         items.push(ThreadItem::Mark);
         ItemIndex { thread, item: items.len() - 1 }
     }
 
-    /// Handles the begin of a call: waiting threads may continue before the line of its return.
+    /// Handles the beginning of a call, because threads that wait for it may continue before the line of its return.
     pub(super) fn begins(&mut self, thread: usize, call: &SystemCall) {
         if is_spawn(&call.name) {
             self.causes.spawning.push(SpawningCall { parent: thread, shares: shares_files(call), child: None });
@@ -76,12 +76,12 @@ impl CallRecording {
         }
         let channel = self.channel(thread, call);
         if channel.is_some() || call.name.starts_with("futex") {
-            // Other threads may wait for this call from now on; its return uses the same position in the list of this thread.
+            // Other threads may wait for this call from now on. Its return uses the same position in the items of this thread.
             self.threads[thread].within = self.wakes(thread, call, None, channel);
         }
     }
 
-    /// Assigns a new thread to a call in progress that starts one.
+    /// Assigns a new thread to a call in progress that started it.
     pub(super) fn assign_child(&mut self, child: usize) {
         let Some(spawn) = self.causes.spawning.iter_mut().find(|spawn| spawn.child.is_none()) else { return };
         spawn.child = Some(child);
@@ -129,7 +129,7 @@ impl CallRecording {
                     child
                 }
             };
-            // The parent of `vfork` waits until the child executes another program, or ends.
+            // The parent in `vfork` waits until the child executes another program, or ends.
             if waits && child != thread && !self.threads[child].items.is_empty() {
                 let place = self.mark(child);
                 self.wait_for(thread, place);
@@ -164,7 +164,7 @@ impl CallRecording {
         shown.starts_with("pipe:[").then(|| self.causes.channel_of_name(shown))
     }
 
-    /// Handles two descriptors of one channel, such as `[3, 4]` or `[3<pipe:[5]>, 4<pipe:[5]>]`.
+    /// Handles a call that returns two descriptors of one channel, such as `[3, 4]` or `[3<pipe:[5]>, 4<pipe:[5]>]`.
     pub(super) fn pairs(&mut self, thread: usize, call: &SystemCall, at: usize) {
         let Some(word) = call.arguments.get(at).and_then(CallArgument::word) else { return };
         let numbers: Vec<i64> =
@@ -181,7 +181,7 @@ impl CallRecording {
         }
     }
 
-    /// Records an action that others may wait for; returns its position.
+    /// Records an action for which other threads may wait; returns its position.
     pub(super) fn wakes(
         &mut self, thread: usize, call: &SystemCall, place: Option<ItemIndex>, channel: Option<u32>,
     ) -> Option<ItemIndex> {
@@ -216,7 +216,7 @@ impl CallRecording {
             let writes = matches!(name, "write" | "writev" | "sendto" | "sendmsg");
             let side = if writes { &self.causes.read } else { &self.causes.written };
             let other = side.get(&channel).filter(during).map(|deed| deed.item);
-            // The reader of a pipe sees its end when the writer ends.
+            // The end of a writer wakes the reader of a pipe.
             return other.or_else(|| self.child_that_ended(thread, call));
         }
         match name {
@@ -239,21 +239,21 @@ impl CallRecording {
         }
     }
 
-    /// Accounts for a wait for another thread: while that thread sleeps or waits for an unknown cause, so does this one.
+    /// Accounts for a wait for another thread. While that thread sleeps or waits for an unknown cause, this thread does so, too.
     pub(super) fn waits_with(&mut self, thread: usize, other: usize, call: &SystemCall) {
         let waited = &self.threads[other];
         let unexplained = waited.unexplained.between(call.started_ns, call.ended_ns);
         let asleep = waited.asleep.between(call.started_ns, call.ended_ns);
         let name = format!("{} for {}", call.name, waited.title());
-        let found = &mut self.threads[thread];
-        for (waits, spans) in [(&mut found.unexplained, unexplained), (&mut found.asleep, asleep)] {
+        let waiting = &mut self.threads[thread];
+        for (waits, spans) in [(&mut waiting.unexplained, unexplained), (&mut waiting.asleep, asleep)] {
             for (begun, ended) in spans {
                 waits.add(&name, begun, ended);
             }
         }
     }
 
-    /// Opens a path that is known to be a named pipe; false for other files.
+    /// Opens a path that is known to be a named pipe. Returns false for other files.
     pub(super) fn opens_pipe(&mut self, thread: usize, call: &SystemCall, path: &str) -> bool {
         if !self.causes.pipes.contains(path) {
             return false;
@@ -264,8 +264,8 @@ impl CallRecording {
         true
     }
 
-    /// Handles a `stat` call that has found a named pipe: at a path, or at an open descriptor, which may have been opened as a file just
-    /// before.
+    /// Handles a `stat` call that reports a named pipe: at a path, or at an open descriptor, which an earlier open may have treated as a
+    /// file.
     pub(super) fn is_a_pipe(&mut self, thread: usize, call: &SystemCall, path: Option<String>) {
         if let Some(path) = path {
             self.causes.pipes.insert(path);
@@ -285,22 +285,22 @@ impl CallRecording {
     }
 
     /// Counts an open of a pipe as an unexplained wait: it waits for the process that opens the other end, which the recording does not
-    /// show. The time was counted as that of a call on files, and is subtracted there.
+    /// show. The time was counted as time in calls on files, and is subtracted from it.
     fn waits_at_open(&mut self, thread: usize, begun: i64, ended: i64) {
         self.times.storage_ns -= ended - begun;
         self.times.pause_ns += ended - begun;
-        let found = &mut self.threads[thread];
-        found.pause(ended - begun);
-        found.unexplained.add("open of a pipe", begun, ended);
+        let opener = &mut self.threads[thread];
+        opener.pause(ended - begun);
+        opener.unexplained.add("open of a pipe", begun, ended);
     }
 
-    /// The child that ended while a call waited.
+    /// The position at which a child ended while the call waited.
     fn child_that_ended(&self, thread: usize, call: &SystemCall) -> Option<ItemIndex> {
         let (place, at) = self.threads[thread].child_end?;
         (call.started_ns..=call.ended_ns).contains(&at).then_some(place)
     }
 
-    /// The thread that woke a thread waiting for an address; a thread that ends wakes those that join it.
+    /// The position at which another thread woke the thread that waits for an address. A thread that ends wakes those that join it.
     fn waker(&self, thread: usize, call: &SystemCall) -> Option<ItemIndex> {
         if call.result < 0 {
             return None;
@@ -318,7 +318,7 @@ impl CallRecording {
     }
 }
 
-/// The process that a wait call found: its result, or the process in the siginfo of `waitid`.
+/// The process for which a wait call returned: its result, or the process in the siginfo of `waitid`.
 fn reaped(call: &SystemCall) -> Option<u32> {
     if call.name != "waitid" {
         return u32::try_from(call.result).ok().filter(|number| *number > 0);
