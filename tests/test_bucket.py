@@ -47,7 +47,7 @@ def study(tmp_path: Path) -> Path:
 @pytest.fixture
 def quick_signs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send signs of a living run often, and wait for them as long as it takes."""
-    monkeypatch.setattr(buckets, "SIGN_S", 0.2)
+    monkeypatch.setattr(buckets, "HEARTBEAT_S", 0.2)
     monkeypatch.setattr(buckets, "LEASE_S", PATIENCE_S)
 
 

@@ -234,7 +234,7 @@ def test_impossible_folders_and_keys_are_refused_before_the_work(folder: Path, t
         ((folder, "--against", folder), "both fleets would have this table"),
         ((folder, "--against", folder, "--by", "model"), "--by and --against exclude each other"),
         ((folder, "--time-unit", "week"), "week"),
-        ((folder, "-o", "fleet.csv"), "the format of the file is not known by its name"),
+        ((folder, "-o", "fleet.csv"), "the extension of the file does not determine a supported format"),
         ((folder, "-o", "gone/fleet.parquet"), "folder not found"),
     ):
         assert_refused(emmclab("fleet", *words, cwd=tmp_path), said)

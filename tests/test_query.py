@@ -299,4 +299,4 @@ def test_an_empty_member_of_a_list_is_refused_by_place(words: tuple[str, ...], o
     done = emmclab(*words, cwd=tmp_path)
     assert done.returncode == 2 and not list(tmp_path.iterdir())
     assert done.stderr.startswith(f"error: {option}: member ") and " of the list `" in done.stderr
-    assert "is empty\nhint: take out the comma" in done.stderr
+    assert "is empty\nhint: remove the comma" in done.stderr

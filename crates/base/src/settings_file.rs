@@ -14,7 +14,7 @@ pub fn read_settings(path: &Path) -> Result<String> {
     let read = InputFile::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
     read.map_err(|error| Error::io(path, error))?;
     if bytes.len() as u64 > MOST_BYTES {
-        let problem = format!("no file of settings: it is larger than {} MB, or has no end", MOST_BYTES >> 20);
+        let problem = format!("not a settings file: it is larger than {} MB, or endless", MOST_BYTES >> 20);
         return Err(Error::new(ErrorClass::Io, problem).in_file(path).hint("check the path"));
     }
     String::from_utf8(bytes)

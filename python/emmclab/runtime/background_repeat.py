@@ -9,10 +9,10 @@ def repeated(every_s: float, work: Callable[[], None]) -> Iterator[None]:
     """Call `work` every `every_s` seconds in its own thread, until the block ends."""
     import threading
 
-    over = threading.Event()
+    stopped = threading.Event()
 
     def run() -> None:
-        while not over.wait(every_s):
+        while not stopped.wait(every_s):
             work()
 
     thread = threading.Thread(target=run, daemon=True)
@@ -20,5 +20,5 @@ def repeated(every_s: float, work: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        stopped.set()
         thread.join()

@@ -1,4 +1,4 @@
-"""Stores results in a bucket of an object store: S3, Google Cloud Storage or Azure, by the address."""
+"""Stores results in a bucket of an object store: S3, Google Cloud Storage or Azure."""
 
 import contextlib
 import errno
@@ -19,25 +19,25 @@ from emmclab.runtime.local_copies import scratch
 from emmclab.runtime.optional_libraries import library
 from emmclab.runtime.result_storage import DAMAGED, refused
 
-#: Interval of the heartbeats of a run, and time without one after which it counts as killed, in seconds.
-SIGN_S, LEASE_S = 5.0, 20.0
-#: Attempts of a request, and the time limit for all of them, after which the bucket counts as unreachable.
+#: Interval of the heartbeats of a run, and time without a heartbeat after which the run counts as killed, in seconds.
+HEARTBEAT_S, LEASE_S = 5.0, 20.0
+#: Retries of a failed request, and the time limit for all of them; after that, the bucket counts as unreachable.
 _RETRIES = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
-#: Size of the pieces in which objects are copied, bytes.
+#: Objects are copied in pieces of this size, bytes.
 _PIECE_BYTES = 8 << 20
 #: Prefix of the objects with the heartbeats of runs.
 _LOCKS = "running"
 
 
 class PutObject(TypedDict):
-    """Version of an object, as the store reports it; a tag that the store does not have is None."""
+    """Version of an object, as the store reports it; a tag that the store does not report is None."""
 
     e_tag: str | None
     version: str | None
 
 
 class ListedObject(PutObject):
-    """An existing object, as listings report it."""
+    """Metadata of an existing object."""
 
     path: str
     size: int
@@ -45,12 +45,12 @@ class ListedObject(PutObject):
 
 
 class Bucket:
-    """A part of a bucket: `s3://BUCKET/PREFIX`; keys and endpoint come from the environment."""
+    """The objects below `s3://BUCKET/PREFIX`; credentials and endpoint are environment variables."""
 
     folder = None
 
     def __init__(self, address: str, field: str = "--results") -> None:
-        """Parse the address, which the option `field` contained; no request is sent yet."""
+        """Parse the address, which is the value of the option `field`; no request is sent yet."""
         self._library = library("obstore")
         self._address = address
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
@@ -58,55 +58,55 @@ class Bucket:
         try:
             self._store = self._library.store.from_url(address, retry_config=_RETRIES, **options)
         except Exception as error:
-            raise ConfigError(f"{address}: {_words(error)}", field=field, hint=_hint(address)) from error
+            raise ConfigError(f"{address}: {_first_line(error)}", field=field, hint=_hint(address)) from error
 
     def __str__(self) -> str:
         return self._address
 
     @contextlib.contextmanager
-    def _asking(self, name: str) -> Iterator[None]:
+    def _converted_errors(self, name: str) -> Iterator[None]:
         """Convert errors of the bucket to errors of emmclab."""
         try:
             yield
         except (self._library.exceptions.BaseError, OSError) as error:
-            gone = isinstance(error, (FileNotFoundError, self._library.exceptions.NotFoundError))
-            denied = isinstance(error, self._library.exceptions.PermissionDeniedError)
+            is_missing = isinstance(error, (FileNotFoundError, self._library.exceptions.NotFoundError))
+            is_denied = isinstance(error, self._library.exceptions.PermissionDeniedError)
             file = f"{self._address}/{name}".rstrip("/")
             raise InputError(
-                f"{file}: {'file not found' if gone else _words(error)}",
+                f"{file}: {'file not found' if is_missing else _first_line(error)}",
                 file=file,
-                errno=errno.ENOENT if gone else errno.EACCES if denied else errno.EIO,
-                hint="check the address, the credentials and the network; the same command runs the rest",
+                errno=errno.ENOENT if is_missing else errno.EACCES if is_denied else errno.EIO,
+                hint="check the address, the credentials and the network; the same command then continues the run",
             ) from error
 
     def names(self, below: str) -> list[str]:
         """Return the names of the objects below a prefix."""
-        return sorted(one["path"] for one in self.list_objects(below))
+        return sorted(entry["path"] for entry in self.list_objects(below))
 
     def list_objects(self, below: str = "") -> list[ListedObject]:
         """Return the metadata of the objects below a prefix."""
-        with self._asking(below):
+        with self._converted_errors(below):
             chunks = self._library.list(self._store, prefix=below or None)
-            return [one for chunk in chunks for one in chunk]
+            return [entry for chunk in chunks for entry in chunk]
 
     def head(self, name: str) -> ListedObject | None:
         """Return the metadata of an object; None if it does not exist."""
-        with self._asking(name):
+        with self._converted_errors(name):
             try:
-                found: ListedObject = self._library.head(self._store, name)
+                metadata: ListedObject = self._library.head(self._store, name)
             except FileNotFoundError:
                 return None
-            return found
+            return metadata
 
     def read(self, name: str) -> bytes:
         """Return the content of an object."""
-        with self._asking(name):
+        with self._converted_errors(name):
             return bytes(self._library.get(self._store, name).bytes())
 
     def write(self, name: str, content: bytes | Path, *, is_derived: bool = False) -> None:
         """Write an object atomically."""
         del is_derived
-        with self._asking(name):
+        with self._converted_errors(name):
             self._library.put(self._store, name, content)
 
     def replace(self, name: str, content: bytes | Path, former: PutObject | None) -> PutObject | None:
@@ -116,24 +116,24 @@ class Bucket:
         """
         mode: str | dict[str, str] = "create"
         if former is not None:
-            known = {"e_tag": former["e_tag"], "version": former["version"]}
-            mode = {key: value for key, value in known.items() if value is not None}
-        others = self._library.exceptions
-        with self._asking(name):
+            tags = {"e_tag": former["e_tag"], "version": former["version"]}
+            mode = {key: value for key, value in tags.items() if value is not None}
+        exceptions = self._library.exceptions
+        with self._converted_errors(name):
             try:
-                put: PutObject = self._library.put(self._store, name, content, mode=mode, use_multipart=False)
-            except (others.AlreadyExistsError, others.PreconditionError, FileNotFoundError):
+                version: PutObject = self._library.put(self._store, name, content, mode=mode, use_multipart=False)
+            except (exceptions.AlreadyExistsError, exceptions.PreconditionError, FileNotFoundError):
                 return None
-            return put
+            return version
 
     def remove(self, name: str) -> None:
         """Remove an object, if it exists."""
-        with self._asking(name), contextlib.suppress(FileNotFoundError):
+        with self._converted_errors(name), contextlib.suppress(FileNotFoundError):
             self._library.delete(self._store, name)
 
     def set_aside(self, name: str) -> str:
-        """Rename an object."""
-        with self._asking(name):
+        """Rename a damaged object; return its new name."""
+        with self._converted_errors(name):
             self._library.rename(self._store, name, name + DAMAGED)
         return name + DAMAGED
 
@@ -146,16 +146,16 @@ class Bucket:
     reading = aside
 
     def paths(self, names: Sequence[str], aside: Path) -> list[Path]:
-        """Copy objects to this machine."""
-        found = []
+        """Copy objects to the local folder `aside`; return the paths of the copies."""
+        copies = []
         for number, name in enumerate(names):
-            found.append(aside / f"copy-{number}{Path(name).suffix}")
-            self.copy(name, found[-1])
-        return found
+            copies.append(aside / f"copy-{number}{Path(name).suffix}")
+            self.copy(name, copies[-1])
+        return copies
 
     def copy(self, name: str, path: Path) -> None:
         """Copy an object to this machine, in pieces."""
-        with self._asking(name), path.open("wb") as file:
+        with self._converted_errors(name), path.open("wb") as file:
             for chunk in self._library.get(self._store, name).stream(min_chunk_size=_PIECE_BYTES):
                 file.write(chunk)
 
@@ -163,69 +163,69 @@ class Bucket:
     def lock(self, shard: str) -> Iterator[None]:
         """Hold a lock: write heartbeats to an object, which no other run may replace while they continue.
 
-        An object store has no locks that end with their process. So a run that finds the object of another
-        run waits for its next heartbeat; if none arrives, the other run was killed.
+        An object store has no locks that end with their process. If the object of another run exists, this run
+        therefore waits for its next heartbeat; if none arrives, the other run was killed.
         """
-        mine = f"{_LOCKS}/{shard or 'all'}"
-        self._wait_for_others(shard, mine)
-        sign = self.replace(mine, _sign(), None)
-        if sign is None:
+        own = f"{_LOCKS}/{shard or 'all'}"
+        self._wait_for_others(shard, own)
+        heartbeat = self.replace(own, _heartbeat(), None)
+        if heartbeat is None:
             raise refused(self, "")
-        alive = _Signs(self, mine, sign)
-        alive.start()
+        thread = _HeartbeatThread(self, own, heartbeat)
+        thread.start()
         try:
             yield
         finally:
-            alive.stop()
-        if alive.lost:
+            thread.stop()
+        if thread.lost:
             raise refused(self, " because this one missed its heartbeats")
-        self.remove(mine)
+        self.remove(own)
 
-    def _wait_for_others(self, shard: str, mine: str) -> None:
-        """Wait for the next heartbeats of runs of the same cells; remove the objects of killed runs."""
-        first = self._signs(shard, mine)
-        until = time.monotonic() + LEASE_S
-        while first and time.monotonic() < until:
-            time.sleep(SIGN_S / 5)
-            now = self._signs(shard, mine)
+    def _wait_for_others(self, shard: str, own: str) -> None:
+        """Raise an error if another run of the same cells writes a heartbeat; remove the objects of killed runs."""
+        first = self._heartbeats(shard, own)
+        deadline = time.monotonic() + LEASE_S
+        while first and time.monotonic() < deadline:
+            time.sleep(HEARTBEAT_S / 5)
+            latest = self._heartbeats(shard, own)
             for name in list(first):
-                if name not in now:
+                if name not in latest:
                     del first[name]
-                elif now[name] != first[name]:
-                    raise refused(self, f" ({self._by(name)})")
+                elif latest[name] != first[name]:
+                    raise refused(self, f" ({self._process_text(name)})")
         for name in first:
             self.remove(name)
 
-    def _signs(self, shard: str, mine: str) -> dict[str, tuple[str | None, datetime]]:
-        """Return the latest heartbeat of each conflicting run: of the same shard, and of all cells."""
+    def _heartbeats(self, shard: str, own: str) -> dict[str, tuple[str | None, datetime]]:
+        """Return the latest heartbeat of each conflicting run, which runs the same shard or all cells."""
         return {
-            one["path"]: (one["e_tag"], one["last_modified"])
-            for one in self.list_objects(_LOCKS)
-            if not shard or one["path"] in (mine, f"{_LOCKS}/all")
+            entry["path"]: (entry["e_tag"], entry["last_modified"])
+            for entry in self.list_objects(_LOCKS)
+            if not shard or entry["path"] in (own, f"{_LOCKS}/all")
         }
 
-    def _by(self, name: str) -> str:
+    def _process_text(self, name: str) -> str:
         try:
-            said = json.loads(self.read(name))
-            return f"process {said['process']} on {said['host']}"
+            content = json.loads(self.read(name))
+            return f"process {content['process']} on {content['host']}"
         except (InputError, ValueError, KeyError, TypeError):
             return name
 
-    def renew(self, at: str, sign: Any) -> Any:
+    def renew(self, name: str, last: Any) -> Any:
         """Write the next heartbeat; return None if another run has replaced the last one."""
         try:
-            return self.replace(at, _sign(), sign)
+            return self.replace(name, _heartbeat(), last)
         except InputError:
             # The bucket is unreachable for now; the next heartbeat shows whether the lock is still ours.
-            return sign
+            return last
 
 
-class _Signs:
-    """A thread that writes heartbeats."""
+class _HeartbeatThread:
+    """A thread that writes heartbeats; `lost` is set if another run has replaced the last one."""
 
-    def __init__(self, bucket: Bucket, name: str, sign: Any) -> None:
-        self._bucket, self._name, self._sign = bucket, name, sign
-        self._over = threading.Event()
+    def __init__(self, bucket: Bucket, name: str, heartbeat: Any) -> None:
+        self._bucket, self._name, self._heartbeat = bucket, name, heartbeat
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.lost = False
 
@@ -233,23 +233,23 @@ class _Signs:
         self._thread.start()
 
     def stop(self) -> None:
-        self._over.set()
+        self._stopped.set()
         self._thread.join()
 
     def _run(self) -> None:
-        while not self.lost and not self._over.wait(SIGN_S):
-            self._sign = self._bucket.renew(self._name, self._sign)
-            self.lost = self._sign is None
+        while not self.lost and not self._stopped.wait(HEARTBEAT_S):
+            self._heartbeat = self._bucket.renew(self._name, self._heartbeat)
+            self.lost = self._heartbeat is None
 
 
-def _sign() -> bytes:
+def _heartbeat() -> bytes:
     """Return a heartbeat that differs from all earlier ones."""
-    said = {"host": socket.gethostname(), "process": os.getpid(), "sign": secrets.token_hex(8)}
-    return json.dumps(said).encode()
+    content = {"host": socket.gethostname(), "process": os.getpid(), "sign": secrets.token_hex(8)}
+    return json.dumps(content).encode()
 
 
 def _hint(address: str) -> str:
-    """Return a hint for a bucket that cannot be opened: its credentials, or the form of the address."""
+    """Return a hint for a bucket that cannot be opened: which credentials it needs, or the form of an address."""
     if address.startswith(("az://", "azure://", "abfs")):
         return "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"
     if address.startswith("gs://"):
@@ -257,7 +257,7 @@ def _hint(address: str) -> str:
     return "write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
 
 
-def _words(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """Return the first line of an error, without the debug output after it."""
     text = str(error).strip()
     return text.splitlines()[0][:200] if text else type(error).__name__

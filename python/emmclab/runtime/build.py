@@ -1,4 +1,4 @@
-"""Identifies this build: results of other builds are not reused."""
+"""The identity of this build; stored results of other builds are not reused."""
 
 import functools
 import hashlib

@@ -1,6 +1,6 @@
-"""Stored data with its own SHA-256, so that damage is found before anything is read.
+"""Stores data with its SHA-256, so that damage is detected before the data is used.
 
-JSON has its checksum as an entry; a Parquet file is sealed: it has its checksum in its metadata.
+JSON contains its checksum as an entry. A Parquet file contains it in its metadata: the file is *sealed*.
 """
 
 import hashlib
@@ -23,27 +23,27 @@ def to_checked_json(value: Mapping[str, Any]) -> bytes:
 
 
 def from_checked_json(text: bytes | str) -> dict[str, Any] | None:
-    """Return the table that was written; None if the text is damaged or has no checksum.
+    """Return the table that the JSON contains; None if the text is damaged or has no checksum.
 
     >>> damaged = to_checked_json({"a": 1}).replace(b"1", b"2", 1)
     >>> [from_checked_json(text) for text in (damaged, "{}", "[")]
     [None, None, None]
     """
     try:
-        found = json.loads(text)
+        table = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(table, dict):
         return None
-    check = found.pop(_CHECK, None)
-    return found if check == _sum(found) else None
+    check = table.pop(_CHECK, None)
+    return table if check == _sum(table) else None
 
 
 def _sum(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-#: The metadata key of the seal, and its placeholder value while the file is made.
+#: The metadata key of the seal, and its placeholder value while the file is written.
 KEY, UNSEALED = "emmclab_seal", "0" * 64
 #: The bytes before the seal in the footer: the key, then the type and the length of the value.
 _BEFORE = KEY.encode() + b"\x18\x40"
@@ -54,28 +54,28 @@ _PIECE_BYTES = 1 << 20
 
 
 def seal(path: Path) -> None:
-    """Write the seal into a file that was made with `KEY` and `UNSEALED` in its metadata."""
-    place = _place(path)
-    if place is None:
+    """Write the seal into a file whose metadata contains `UNSEALED` under `KEY`."""
+    offset = _seal_offset(path)
+    if offset is None:
         raise ValueError(f"{path}: there is no place for the seal")
-    sealed = _hashed(path, place)
+    sealed = _hashed(path, offset)
     with path.open("r+b") as file:
-        file.seek(place)
+        file.seek(offset)
         file.write(sealed)
 
 
 def is_intact(path: Path) -> bool:
     """Return whether a file is sealed and unchanged since."""
-    place = _place(path)
-    if place is None:
+    offset = _seal_offset(path)
+    if offset is None:
         return False
     with path.open("rb") as file:
-        file.seek(place)
-        return file.read(len(UNSEALED)) == _hashed(path, place)
+        file.seek(offset)
+        return file.read(len(UNSEALED)) == _hashed(path, offset)
 
 
-def _place(path: Path) -> int | None:
-    """Find the offset of the seal in the footer of a file; None if it has none."""
+def _seal_offset(path: Path) -> int | None:
+    """Return the offset of the seal in a file, bytes; None if the file has none."""
     size = path.stat().st_size
     end = _LENGTH_BYTES + len(_MAGIC)
     if size < 2 * end:
@@ -87,21 +87,21 @@ def _place(path: Path) -> int | None:
             return None
         begin = size - end - length
         file.seek(begin)
-        found = file.read(length).rfind(_BEFORE)
-    place = begin + found + len(_BEFORE)
-    return None if found < 0 or place + len(UNSEALED) > size else place
+        before = file.read(length).rfind(_BEFORE)
+    offset = begin + before + len(_BEFORE)
+    return None if before < 0 or offset + len(UNSEALED) > size else offset
 
 
-def _hashed(path: Path, place: int) -> bytes:
-    """Hash a file as if it were not yet sealed."""
-    found = hashlib.sha256()
+def _hashed(path: Path, offset: int) -> bytes:
+    """Return the hexadecimal SHA-256 of a file with the placeholder instead of its seal, at `offset`."""
+    sha256 = hashlib.sha256()
     with path.open("rb") as file:
-        left = place
-        while left and (piece := file.read(min(left, _PIECE_BYTES))):
-            found.update(piece)
-            left -= len(piece)
-        found.update(UNSEALED.encode())
-        file.seek(place + len(UNSEALED))
+        remaining = offset
+        while remaining and (piece := file.read(min(remaining, _PIECE_BYTES))):
+            sha256.update(piece)
+            remaining -= len(piece)
+        sha256.update(UNSEALED.encode())
+        file.seek(offset + len(UNSEALED))
         while piece := file.read(_PIECE_BYTES):
-            found.update(piece)
-    return found.hexdigest().encode()
+            sha256.update(piece)
+    return sha256.hexdigest().encode()

@@ -1,4 +1,4 @@
-"""Documents: sections of texts, tables and charts, which the terminal, pages and notebooks show; rows of tables."""
+"""Documents, which consist of texts, tables and charts, and are shown on the terminal, on pages and in notebooks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-#: Values by column: texts, numbers, booleans and None.
+#: A row of stored data: text, number, boolean or None by column.
 Row = dict[str, Any]
 
 
 class Column(NamedTuple):
-    """The heading of a column; `short` replaces the label on the terminal, `about` is shown on hover."""
+    """The heading of a column; `short` replaces the label on the terminal, `about` is shown on hover on a page."""
 
     label: str
     unit: str = ""
@@ -40,7 +40,7 @@ class Column(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A cell with a number, by which a page sorts; None if it is not known. `note` is below its text."""
+    """A cell with a number; pages sort by `value`, None if it is not known, and show `note` below `text`."""
 
     text: str
     value: float | None
@@ -57,9 +57,9 @@ def number_cell(value: float | None, digits: int = 0, note: str = "") -> Number:
 
 
 class Cell(NamedTuple):
-    """A cell with a badge of a kind, or with a note below its text. Code is in backticks.
+    """A cell with text, in which code is in backticks; `note` is shown below the text, and `about` on hover.
 
-    `before` is text before the badge, and `about` is shown on hover.
+    `badge` is the kind of the badge that contains the text, if any, and `before` is text before the badge.
     """
 
     text: str
@@ -78,7 +78,7 @@ class TextTable(NamedTuple):
 
     `style` contains the classes of the table on a page: `sortable`; `folds`, if rows become cards on a narrow screen;
     `matrix`, if names may have several lines, with `numbers` if cells are numbers; `dense` and `results`, if many
-    columns are printed small. `attached` contains a row that stays below another, by the number of that one.
+    columns are printed small. `attached` contains, by row number, a second row that stays below this row.
     """
 
     title: str
@@ -92,8 +92,8 @@ class TextTable(NamedTuple):
     @property
     def columns(self) -> list[Column]:
         """The headings as columns; names of the first `words` columns are text."""
-        columns = [Column(one) if isinstance(one, str) else one for one in self.headings]
-        return [one._replace(is_text=one.is_text or place < self.words) for place, one in enumerate(columns)]
+        columns = [Column(heading) if isinstance(heading, str) else heading for heading in self.headings]
+        return [column._replace(is_text=column.is_text or i < self.words) for i, column in enumerate(columns)]
 
     def titled(self, anchor: str = "", *, is_minor: bool = False) -> tuple[Heading, TextTable]:
         """Return the title as a heading, and the table."""
@@ -102,7 +102,7 @@ class TextTable(NamedTuple):
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading in a section, to which `anchor` links; a minor one is smaller."""
+    """A heading in a section; links on the page refer to `anchor`, and a minor heading is smaller."""
 
     text: str
     anchor: str = ""
@@ -119,7 +119,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Bullets:
-    """A list; each item has a text and a remark, which may be empty."""
+    """A list of items, each with a text and a remark, which may be empty."""
 
     items: Sequence[tuple[str, str]]
 
@@ -133,9 +133,9 @@ class Terms:
 
 @dataclass(frozen=True)
 class Charts:
-    """The figures of a page but that of its first screen: all, or those with the names of `only`.
+    """The figures of a page except that of its first screen: all, or those whose names are in `only`.
 
-    Empty ones show the text `empty`; without it they are left out.
+    A figure without data is replaced by the text `empty`, or left out if there is no such text.
     """
 
     empty: str = ""
@@ -144,7 +144,7 @@ class Charts:
 
 @dataclass(frozen=True)
 class Folded:
-    """Parts that are shown on demand, below a line."""
+    """Parts that are collapsed below a summary line until the reader opens them."""
 
     summary: str
     parts: Sequence[Part]

@@ -1,4 +1,4 @@
-"""Runs tasks: the executor protocol, and executors for this computer (`cluster` has one for a cluster)."""
+"""Runs tasks: the executor protocol, and executors for this computer (`cluster` contains that of a cluster)."""
 
 import contextlib
 import ctypes
@@ -30,8 +30,8 @@ _KEPT_BYTES = 2**31 - 1
 def keep_freed_memory() -> None:
     """Keep freed memory in this process for the next use. Does nothing if the C library is not glibc.
 
-    Simulations copy used devices of some hundred megabytes again and again. By default glibc returns each
-    copy to the system, which has to clear every page for the next one: half the time of a short simulation.
+    Each simulation copies the state of a used device, some hundred megabytes. By default glibc returns each freed
+    copy to the system, which clears every page before the next copy: half the time of a short simulation.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -39,11 +39,11 @@ def keep_freed_memory() -> None:
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
-#: Time for cleaning up after the parent process has ended, seconds.
+#: Time that a worker has for cleaning up after the parent process has ended, seconds.
 _TIDY_S = 10.0
 #: Maximum number of consecutive worker processes that end before they are ready.
 _STILLBORN = 3
-#: Tasks shorter than this are queued one ahead in each worker, so that it does not wait for the next, seconds.
+#: If tasks are shorter than this, each worker gets its next task before it finishes the current one, seconds.
 _SHORT_S = 2.0
 
 #: Maximum length of the path of a unix socket, without the terminating zero: `sun_path` of Linux has 108 bytes.
@@ -76,10 +76,10 @@ class Executor(Protocol):
     ) -> Generator[tuple[Task, Outcome | Crash]]:
         """Run `work` on tasks; yield each task with its outcome as it finishes, in any order.
 
-        `next_task` is called whenever a worker is free, with the last task of this worker, if any: so tasks
-        on the same device or input can stay in one process. It returns None if no task is available at the
-        moment. The run ends when it returns None and no task is running. `files` are those that the work
-        reads. Exceptions of `work` are raised, and no further task is started.
+        `next_task` is called when a worker is free, with the last task of this worker, if any, so that it can
+        select a task on the same device or input. It returns None if no task is available at the moment. The
+        run ends when it returns None and no task is running. `files` are the files that `work` reads. An
+        exception of `work` is raised, and no further task is started.
         """
         ...
 
@@ -95,8 +95,8 @@ def each(tasks: Iterable[Task]) -> Callable[[Task | None], Task | None]:
     >>> [take(None), take("a"), take("b")]
     ['a', 'b', None]
     """
-    left = iter(tasks)
-    return lambda _previous: next(left, None)
+    remaining = iter(tasks)
+    return lambda _previous: next(remaining, None)
 
 
 class Serial:
@@ -122,21 +122,21 @@ class Serial:
 
 @dataclass(eq=False)
 class _Worker:
-    """A worker process, and the tasks that it was given; it runs the first of them."""
+    """A worker process and its queued tasks, of which it runs the first."""
 
     process: Any
     pipe: Connection
     tasks: deque[Any] = field(default_factory=deque)
-    #: The last task that the worker was given.
+    #: The task that was queued last.
     last: Any = None
     #: Whether the worker has started and accepts tasks.
     is_ready: bool = False
 
 
 class Pool:
-    """Worker processes on this computer; they end with this process, however it ends.
+    """Worker processes on this computer; they end when this process ends, also if it is killed.
 
-    Each has its own pipe, so that the task of a crashed process is known.
+    Each worker has its own pipe, which identifies the task of a crashed worker.
     """
 
     is_local = True
@@ -155,19 +155,19 @@ class Pool:
         """Run the tasks in parallel. An interruption or a failure stops the running tasks."""
         del files
         workers: dict[Connection, _Worker] = {}
-        ahead = 1
+        depth_limit = 1
         stillborn = 0
-        #: Tasks that were queued in a crashed worker and not started.
-        back: deque[Task] = deque()
+        # Tasks of crashed workers that had not started.
+        returned: deque[Task] = deque()
         outcome: Any
 
-        def give() -> None:
-            for depth in range(1, ahead + 1):
+        def fill_queues() -> None:
+            for depth in range(1, depth_limit + 1):
                 while True:
-                    worker = next((one for one in workers.values() if len(one.tasks) < depth), None)
+                    worker = next((worker for worker in workers.values() if len(worker.tasks) < depth), None)
                     if worker is None and len(workers) >= self.jobs:
                         break
-                    task = back.popleft() if back else next_task(worker.last if worker else None)
+                    task = returned.popleft() if returned else next_task(worker.last if worker else None)
                     if task is None:
                         return
                     if worker is None:
@@ -179,7 +179,7 @@ class Pool:
                         worker.pipe.send(task)
 
         try:
-            give()
+            fill_queues()
             while any(worker.tasks for worker in workers.values()):
                 for pipe in wait_for(list(workers)):
                     worker = workers[pipe]  # type: ignore[index]
@@ -190,12 +190,12 @@ class Pool:
                         crash = Crash(_ending(worker))
                         if not worker.is_ready:
                             stillborn += 1
-                            back.extend(worker.tasks)
+                            returned.extend(worker.tasks)
                             if stillborn == _STILLBORN:
                                 raise _no_workers(crash) from None
                             continue
                         task = worker.tasks.popleft() if worker.tasks else None
-                        back.extend(worker.tasks)
+                        returned.extend(worker.tasks)
                         if task is None:
                             continue
                         raised, outcome = False, crash
@@ -205,12 +205,12 @@ class Pool:
                             continue
                         raised, outcome, took_s = received
                         task = worker.tasks.popleft()
-                        ahead = 2 if took_s < _SHORT_S else 1
+                        depth_limit = 2 if took_s < _SHORT_S else 1
                     if raised:
                         raise outcome
-                    give()
+                    fill_queues()
                     yield task, outcome
-                give()
+                fill_queues()
         except BaseException:
             for worker in workers.values():
                 worker.process.terminate()
@@ -226,14 +226,14 @@ class Pool:
 
     def _start(self, work: Callable[[Any], Any]) -> _Worker:
         if self._context.get_start_method() == "forkserver":
-            # The server imports what the work needs, so that not every worker has to.
-            called = work.func if isinstance(work, functools.partial) else work
-            self._context.set_forkserver_preload([__name__, called.__module__])
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(theirs, work))
+            # The fork server imports the module of the work once, so that its workers do not have to.
+            function = work.func if isinstance(work, functools.partial) else work
+            self._context.set_forkserver_preload([__name__, function.__module__])
+        own_end, worker_end = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(worker_end, work))
         process.start()
-        theirs.close()
-        return _Worker(process, ours)
+        worker_end.close()
+        return _Worker(process, own_end)
 
 
 def _start_method() -> Literal["forkserver", "spawn"]:
@@ -255,7 +255,7 @@ def _ending(worker: _Worker) -> str:
 def _no_workers(crash: Crash) -> EmmclabError:
     return EmmclabError(
         f"{_STILLBORN} worker processes in a row ended before they could begin: {crash.reason}",
-        hint="free some memory, or run everything in this process: `--jobs 1`",
+        hint="free some memory, or run all tasks in this process: `--jobs 1`",
     )
 
 
@@ -264,9 +264,9 @@ def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
     _follow_parent()
     keep_freed_memory()
     tasks: SimpleQueue[Any] = SimpleQueue()
-    # A thread reads the pipe, so that the parent never blocks on a busy worker, or on one that waits for the parent.
+    # A thread reads the pipe, so that the parent's `send` never blocks while the worker is busy.
     threading.Thread(target=_receive, args=[pipe, tasks], daemon=True).start()
-    # Tells the parent that the worker is ready; a process that ends before this did not fail because of a task.
+    # Reports to the parent that the worker is ready; if it ends before this, no task was the cause.
     pipe.send(None)
     while (received := tasks.get()) is not None:
         task, refused = received
@@ -282,7 +282,7 @@ def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
 
 
 def _receive(pipe: Connection, tasks: SimpleQueue[Any]) -> None:
-    """Queue tasks from the pipe, or the error if one cannot be unpickled; queue None at its end."""
+    """Queue the tasks from the pipe, or the error if a task cannot be unpickled; queue None at the end of the pipe."""
     while True:
         try:
             tasks.put((pipe.recv(), None))
@@ -294,9 +294,9 @@ def _receive(pipe: Connection, tasks: SimpleQueue[Any]) -> None:
 
 
 def _portable(error: Exception) -> Exception:
-    """Return an exception that can be sent to another process; one that cannot be pickled is sent as text."""
+    """Return an exception that can be sent to another process: the same, or its text if it cannot be pickled."""
     try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301 - made here.
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - pickled here.
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error

@@ -1,4 +1,4 @@
-"""Results of the core, parsed from JSON: ordered fields by name."""
+"""Immutable mappings of the fields of a result of the core."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -8,29 +8,29 @@ from emmclab import _core
 
 
 class UnknownFieldError(KeyError):
-    """A field that a document does not have; the message names a similar one."""
+    """The error for an unknown field; the message suggests a similar one."""
 
     def __init__(self, field: str, fields: Mapping[str, Any]) -> None:
-        """Name the field, and the fields that the document has."""
+        """Store the unknown field and the existing fields."""
         super().__init__(field)
-        self._known = fields
+        self._fields = fields
 
     def __str__(self) -> str:
-        """Return the message; it is made only if it is printed, since mappings are often searched."""
-        field, paths = str(self.args[0]), list(_paths(self._known))
+        """Return the message; it is computed only here, because most of these errors are caught and not printed."""
+        field, paths = str(self.args[0]), list(_paths(self._fields))
         last = field.rpartition(".")[2]
-        begins = (path for path in paths if path.rpartition(".")[2].startswith(last))
-        near = _core.closest(field, paths) or next(begins, None)
-        hint = f"did you mean `{near}`?" if near else f"there are: {', '.join(self._known)}"
+        same_start = (path for path in paths if path.rpartition(".")[2].startswith(last))
+        similar = _core.closest(field, paths) or next(same_start, None)
+        hint = f"did you mean `{similar}`?" if similar else f"there are: {', '.join(self._fields)}"
         return f"there is no field `{field}`; {hint}"
 
 
-def _paths(fields: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Yield the path of each field, groups before their fields."""
+def _paths(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the path of each field, such as `response.p99_ms`; a group precedes its fields."""
     for name, value in fields.items():
-        yield f"{above}{name}"
+        yield f"{prefix}{name}"
         if isinstance(value, Mapping):
-            yield from _paths(value, f"{above}{name}.")
+            yield from _paths(value, f"{prefix}{name}.")
 
 
 class FieldMapping(Mapping[str, Any]):
@@ -61,6 +61,6 @@ class FieldMapping(Mapping[str, Any]):
         return len(self._fields)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields; the caller may change the result."""
+        """Return a deep copy of all fields, which the caller may change."""
         copy: dict[str, Any] = json.loads(json.dumps(self._fields))
         return copy

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from emmclab.errors import ConfigError, FormatError, InputError
 
-#: Maximum size of a settings file, bytes: a study of a million cells needs some thousand.
+#: Maximum size of a settings file, bytes; even a study of a million cells needs only some thousand.
 MOST_SETTINGS_BYTES = 16 << 20
 
 #: The files that this process has written atomically, in order.
@@ -23,16 +23,16 @@ written_files: list[str] = []
 
 
 def read_text(path: str | Path, hint: str | None = None) -> str:
-    """Read a settings file as text; `hint` is the advice if the file cannot be read."""
+    """Read a settings file as text; `hint` is the hint of the error if the file cannot be read."""
     try:
         with Path(path).open("rb") as file:
-            read = file.read(MOST_SETTINGS_BYTES + 1)
+            content = file.read(MOST_SETTINGS_BYTES + 1)
     except OSError as error:
         raise InputError.of(error, path, hint) from error
-    if len(read) > MOST_SETTINGS_BYTES:
+    if len(content) > MOST_SETTINGS_BYTES:
         raise _too_large(path)
     try:
-        return read.decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(
             f"{path}: byte {error.start}: this is not UTF-8 text",
@@ -44,7 +44,7 @@ def read_text(path: str | Path, hint: str | None = None) -> str:
 
 def _too_large(path: str | PathLike[str]) -> InputError:
     return InputError(
-        f"{path}: this is no file of settings: it is larger than {MOST_SETTINGS_BYTES >> 20} MB, or has no end",
+        f"{path}: this is not a settings file: it is larger than {MOST_SETTINGS_BYTES >> 20} MB, or endless",
         file=str(path),
         hint="check the path",
     )
@@ -53,19 +53,19 @@ def _too_large(path: str | PathLike[str]) -> InputError:
 def refuse_other_endings(path: str | Path, endings: Sequence[str], field: str) -> str:
     """Reject an output file with an unsupported extension before any work is done; return the extension.
 
-    `endings` are in lower case, `field` is the option that names the file.
+    `endings` are in lower case; `field` is the option whose value is the path.
 
     >>> refuse_other_endings(Path("load.CSV"), (".csv", ".parquet"), "--output")
     '.csv'
     """
     ending = Path(path).suffix.lower()
     if ending not in endings:
-        known = " or ".join(filter(None, (", ".join(endings[:-1]), endings[-1])))
+        supported = " or ".join(filter(None, (", ".join(endings[:-1]), endings[-1])))
         raise ConfigError(
-            f"{path}: the format of the file is not known by its name",
+            f"{path}: the extension of the file does not determine a supported format",
             file=str(path),
             field=field,
-            hint=f"name a file that ends in {known}",
+            hint=f"use a file name that ends in {supported}",
         )
     return ending
 
@@ -82,8 +82,8 @@ def printable(path: str | PathLike[str]) -> str:
 def lock(file: IO[str] | int, *, wait: bool, shared: bool = False) -> bool:
     """Lock an open file until this process ends; return False if another process holds the lock.
 
-    Any number of processes can hold a `shared` lock, while no process holds an exclusive one. If the system
-    has no such locks, every request succeeds.
+    Any number of processes can hold a `shared` lock while no process holds an exclusive one. On Windows
+    nothing is locked, and the result is True.
     """
     if sys.platform == "win32":
         return True
@@ -97,21 +97,21 @@ def lock(file: IO[str] | int, *, wait: bool, shared: bool = False) -> bool:
 
 
 def refuse_link(path: Path) -> Path:
-    """Return a path of stored results; results are neither written nor removed through a link.
+    """Return a path of stored results, or raise an `InputError` if it is a symbolic link.
 
-    A folder of results may come from someone else, and a link in it may lead to any folder of this user.
+    A folder of results may come from another user, and a link in it may lead to any folder of this user.
     """
     if path.is_symlink():
         raise InputError(
             f"{path}: this is a symbolic link, and results are not stored through one",
             file=str(path),
-            hint="remove the link, or name another folder for the results",
+            hint="remove the link, or use another folder for the results",
         )
     return path
 
 
 def open_own(path: Path) -> IO[str]:
-    """Open a file of this program for reading and writing at its end; it is made if it is missing."""
+    """Open a regular file for reading and appending; create it if it does not exist."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         handle = os.open(refuse_link(path), flags, 0o666)
@@ -119,29 +119,29 @@ def open_own(path: Path) -> IO[str]:
         raise error if isinstance(error, InputError) else InputError.of(error, path) from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise InputError(f"{path}: this is no regular file", file=str(path), hint="remove it, and try again")
+        raise InputError(f"{path}: this is not a regular file", file=str(path), hint="remove it, and try again")
     return os.fdopen(handle, "r+", encoding="utf-8")
 
 
-def remove_named(folder: Path, names: re.Pattern[str]) -> None:
-    """Remove the files below a folder whose path in it matches, and then every folder in it that is empty.
+def remove_named(folder: Path, pattern: re.Pattern[str]) -> None:
+    """Remove the files below a folder whose relative path matches, and then the empty folders.
 
-    Other files stay, links are not followed, and what cannot be removed stays.
+    Links are neither followed nor removed. Files that cannot be removed stay.
     """
     if folder.is_symlink():
         return
     for parent, _, files in os.walk(folder, topdown=False):
         for name in files:
             path = Path(parent, name)
-            if names.fullmatch(path.relative_to(folder).as_posix()) and not path.is_symlink():
+            if pattern.fullmatch(path.relative_to(folder).as_posix()) and not path.is_symlink():
                 with contextlib.suppress(OSError):
                     path.unlink()
-        with contextlib.suppress(OSError):  # It has other files.
+        with contextlib.suppress(OSError):  # The folder contains other files.
             Path(parent).rmdir()
 
 
 def sweep(folder: Path) -> None:
-    """Remove temporary files in `folder` of killed processes; those of living processes stay."""
+    """Remove temporary files of killed processes in `folder`; those of running processes stay."""
     from emmclab import _core
 
     _core.sweep(folder)
@@ -151,31 +151,31 @@ def sweep(folder: Path) -> None:
 def note_written_files(*paths: str | PathLike[str] | None) -> Iterator[None]:
     """Add the files that are written atomically in this context to `written_files`.
 
-    None and `-` (stdout) are no files. If an exception ends the context, such as that of Ctrl-C, only the
-    files that are already in place are added.
+    None and `-` (stdout) are ignored. If an exception such as Ctrl-C ends the context, only the files that
+    were already written are added.
     """
     files = [os.fspath(path) for path in paths if path is not None and os.fspath(path) != "-"]
     before = [_identity(path) for path in files]
     try:
         yield
     except BaseException:
-        pairs = zip(files, before, strict=True)
-        written_files.extend(path for path, former in pairs if _identity(path) not in (None, former))
+        states = zip(files, before, strict=True)
+        written_files.extend(path for path, former in states if _identity(path) not in (None, former))
         raise
     written_files.extend(files)
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return the device and the inode of a file; None if there is none."""
+    """Return the device and the inode of a file; None if it does not exist."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def write_atomically(path: str | Path, content: str | bytes) -> None:
-    """Write a file atomically: to a temporary file that is then renamed; on failure nothing is left behind.
+    """Write a file atomically: write a temporary file and rename it; on failure remove it.
 
     A device or a pipe is written directly; a link, such as `/dev/stdout`, stays a link. Temporary files of
     killed processes in the folder are removed.
@@ -190,7 +190,7 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
 
 
 def write_pieces(path: Path, pieces: Iterable[str]) -> None:
-    """Write a text like `write_atomically`, but piece by piece, so that it need not fit into memory.
+    """Write a text atomically, piece by piece, so that it need not fit into memory.
 
     Raises:
         InputError: the operating system refuses.
@@ -198,7 +198,7 @@ def write_pieces(path: Path, pieces: Iterable[str]) -> None:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         write_atomically(path, "".join(pieces))
         return
-    with made_aside(path) as made, made.open("w", encoding="utf-8", newline="") as file:
+    with made_aside(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())
@@ -206,23 +206,23 @@ def write_pieces(path: Path, pieces: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def made_aside(path: Path) -> Iterator[Path]:
-    """Yield the path of a file to be made, which then takes the place of `path`; on failure nothing is left."""
-    made = Path()
+    """Yield a temporary path for a file, which is then renamed to `path`; on failure the file is removed."""
+    temporary = Path()
     try:
-        with folder_aside(path.absolute().parent) as aside:
-            made = aside / "made"
-            yield made
+        with folder_aside(path.absolute().parent) as folder:
+            temporary = folder / "made"
+            yield temporary
             with note_written_files(path):
-                move_into_place(made, path)
+                move_into_place(temporary, path)
     except InputError as error:
-        if error.errno is None or error.file != str(made):
+        if error.errno is None or error.file != str(temporary):
             raise
         raise InputError.of(OSError(error.errno, os.strerror(error.errno)), path) from error
     except OSError as error:
         raise InputError.of(error, path) from error
 
 
-def move_into_place(made: Path, path: Path) -> None:
+def move_into_place(finished: Path, path: Path) -> None:
     """Rename a finished file to its path, with the permissions and, if allowed, the owner of the old file."""
     try:
         former = path.stat()
@@ -230,16 +230,16 @@ def move_into_place(made: Path, path: Path) -> None:
         former = None
     if former is not None and sys.platform != "win32":
         with contextlib.suppress(OSError):  # Only root may change the owner of files.
-            os.chown(made, -1, former.st_gid)
-            os.chown(made, former.st_uid, -1)
-        made.chmod(stat.S_IMODE(former.st_mode) & 0o777)
-    made.replace(path)
+            os.chown(finished, -1, former.st_gid)
+            os.chown(finished, former.st_uid, -1)
+        finished.chmod(stat.S_IMODE(former.st_mode) & 0o777)
+    finished.replace(path)
 
 
 def stale_folders(parent: Path) -> list[Path]:
     """Return the temporary folders of this user in `parent`.
 
-    Links are left out: if `parent` is the temporary folder of all users, others could make links with such names.
+    Links are left out: if `parent` is the temporary folder of all users, others could create links with such names.
     """
     from emmclab import _core
 
@@ -252,15 +252,15 @@ def stale_folders(parent: Path) -> list[Path]:
 def _is_own_folder(path: Path) -> bool:
     """Return whether a path is a folder of this user, and not a link to one."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:  # Another process has removed it.
         return False
-    return stat.S_ISDIR(found.st_mode) and (not hasattr(os, "geteuid") or found.st_uid == os.geteuid())
+    return stat.S_ISDIR(status.st_mode) and (not hasattr(os, "geteuid") or status.st_uid == os.geteuid())
 
 
 @contextlib.contextmanager
 def folder_aside(parent: Path) -> Iterator[Path]:
-    """Make a temporary folder in `parent`; one left by a killed process is removed by a later sweep."""
+    """Make a temporary folder in `parent`, and remove it at the end; `sweep` removes those of killed processes."""
     import shutil
 
     sweep(parent)
@@ -278,20 +278,20 @@ def folder_for_reading(parent: Path) -> Iterator[Path]:
 
     It is in the system's temporary folder if `parent` is not writable.
     """
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         try:
-            folder = held.enter_context(folder_aside(parent))
+            folder = stack.enter_context(folder_aside(parent))
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
             import tempfile  # Imported here because few commands need it, and the import takes time.
 
-            folder = held.enter_context(folder_aside(Path(tempfile.gettempdir())))
+            folder = stack.enter_context(folder_aside(Path(tempfile.gettempdir())))
         yield folder
 
 
 def _locked_folder(parent: Path) -> tuple[Path, int]:
-    """Make and lock a folder; make another one if a sweep of another process removed it in between."""
+    """Make and lock a folder; make another one if `sweep` in another process removed it before it was locked."""
     import tempfile
 
     from emmclab import _core
@@ -309,21 +309,21 @@ def _locked_folder(parent: Path) -> tuple[Path, int]:
 
 
 def _is_open(folder: Path, handle: int) -> bool:
-    """Return whether a descriptor is of the folder that has this path now."""
+    """Return whether a descriptor refers to the folder that now exists at this path."""
     try:
         return os.path.samestat(folder.stat(), os.fstat(handle))
     except FileNotFoundError:
         return False
 
 
-#: First characters of a cell that a spreadsheet takes for a formula.
+#: A spreadsheet interprets a cell that begins with one of these characters as a formula.
 _FORMULA = tuple("=+-@\t\r")
 
 
 def cell(value: Any) -> Any:
     """Return a value for a cell of CSV: a text that a spreadsheet would execute gets an apostrophe before it.
 
-    Names in traces may be any text. Numbers stay numbers, also those that are given as text.
+    Names in traces may be any text. Numbers are not changed, even if their type is text.
 
     >>> cell("=cmd|' /C calc'!A0"), cell("-1.5"), cell(-1.5), cell("kworker")
     ("'=cmd|' /C calc'!A0", '-1.5', -1.5, 'kworker')
@@ -343,29 +343,29 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     >>> to_csv([{"time_s": 0.5, "iops": None}])
     'time_s,iops\n0.5,\n'
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(map(cell, rows[0]))
     writer.writerows([cell(row.get(name)) for name in rows[0]] for row in rows)
-    return out.getvalue()
+    return buffer.getvalue()
 
 
 def digest(paths: Sequence[Path]) -> str | None:
-    """Return the first 16 digits of a file's SHA-256; for several files, that of their digests in order.
+    """Return the first 16 digits of a file's SHA-256; for several files, of the SHA-256 of their digests in order.
 
-    None without a file, or if one cannot be read again, such as a pipe.
+    None without a file, or if a file cannot be read again, such as a pipe.
     """
     import hashlib  # Imported here because it loads OpenSSL, which commands without digests do not need.
 
     if not all(path.is_file() for path in paths):
         return None
-    each = []
+    digests = []
     for path in paths:
         try:
             with path.open("rb") as file:
-                each.append(hashlib.file_digest(file, "sha256").hexdigest())
+                digests.append(hashlib.file_digest(file, "sha256").hexdigest())
         except OSError:
             return None
-    if len(each) > 1:
-        each = [hashlib.sha256("".join(each).encode()).hexdigest()]
-    return each[0][:16] if each else None
+    if len(digests) > 1:
+        digests = [hashlib.sha256("".join(digests).encode()).hexdigest()]
+    return digests[0][:16] if digests else None

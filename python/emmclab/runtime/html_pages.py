@@ -1,4 +1,4 @@
-"""The writers of HTML pages, by kind of result: results below the room `pages` write their pages by them."""
+"""Writes the HTML pages of results with writers that `pages` registers, because rooms below must not import it."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -6,26 +6,26 @@ from typing import TypeVar
 from emmclab.errors import ConfigError
 
 _Value = TypeVar("_Value")
-#: A list of names as public functions take it; a text is never a list of letters.
+#: A list of names as public functions accept it; a text is one name or a comma-separated list.
 Names = str | Iterable[str]
 
 
 def once(values: Iterable[_Value]) -> list[_Value]:
     """Return the values in order, without duplicates.
 
-    All lists of alternatives follow this rule: devices, traces to compare, stacks, seeds, axes. Lists whose
-    members are used together keep duplicates: traces that run together, the layers of a stack, applications
+    Lists of alternatives contain no duplicates: devices, traces to compare, stacks, seeds, axes. Lists whose
+    members are used together may: traces that run together, the layers of a stack, applications
     that run together, options of mkfs.
 
     >>> once(["nexus5", "ufs31", "nexus5"]), once([1, True, 1])
     (['nexus5', 'ufs31'], [1, True])
     """
-    # Compared as text: 1 and true are different settings, and a list in a file is not hashable.
+    # Values are compared as text, because 1 and true are different settings, and lists are not hashable.
     return list({repr(value): value for value in values}.values())
 
 
 def several(names: Names) -> list[str]:
-    """Return names as a list; a text is one name, as the value of an option that may be repeated.
+    """Return names as a list; a text is one name, such as the value of an option that may be repeated.
 
     >>> several("journal:delta"), several(("advil", "pair")), several(())
     (['journal:delta'], ['advil', 'pair'], [])
@@ -34,7 +34,7 @@ def several(names: Names) -> list[str]:
 
 
 def listed_names(names: Names, option: str) -> list[str]:
-    """Return names as a list; a text is a list between commas, as the value of the option of that name.
+    """Return names as a list; a text is a comma-separated list, the value of `option`.
 
     >>> listed_names("app, device", "--by"), listed_names(["app"], "--by"), listed_names("", "--by")
     (['app', 'device'], ['app'], [])
@@ -46,7 +46,7 @@ def listed_names(names: Names, option: str) -> list[str]:
 
 
 def joined(words: Sequence[str]) -> str:
-    """Return words as a list in a sentence.
+    """Return words as an enumeration for a sentence.
 
     >>> joined([]), joined(["reads"]), joined(["flushes", "preflushes", "FUA"])
     ('', 'reads', 'flushes, preflushes and FUA')
@@ -60,21 +60,21 @@ def between_commas(text: str, option: str) -> list[str]:
     >>> between_commas("nexus5, ufs31", "--devices"), between_commas(" ", "--devices")
     (['nexus5', 'ufs31'], [])
     """
-    parts = [part.strip() for part in text.split(",")]
-    if not any(parts):
+    members = [member.strip() for member in text.split(",")]
+    if not any(members):
         return []
-    if "" in parts:
-        place = parts.index("") + 1
+    if "" in members:
+        position = members.index("") + 1
         raise ConfigError(
-            f"{option}: member {place} of {len(parts)} of the list `{text}` is empty",
+            f"{option}: member {position} of {len(members)} of the list `{text}` is empty",
             field=option,
-            hint="take out the comma, or check that the variables of the shell are set",
+            hint="remove the comma, or check that the variables of the shell are set",
         )
-    return parts
+    return members
 
 
 def split_names(text: str, what: str, option: str, example: str) -> list[str]:
-    """Return the names in the value of an option, each once.
+    """Return the names in the value of an option, without duplicates; `what` describes a name for the error.
 
     >>> split_names("nexus5, ufs31, nexus5", "device to compare", "--devices", "nexus5,ufs31")
     ['nexus5', 'ufs31']

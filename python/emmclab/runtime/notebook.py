@@ -10,14 +10,14 @@ from emmclab.errors import harmless
 from emmclab.runtime.document import TextTable
 from emmclab.runtime.number_format import duration, significant
 
-#: Lines have the colour of the text, so that they are visible on any background.
+#: Styles of tables and cells; lines have the colour of the text, so that they are visible on any background.
 _TABLE = "border-collapse:collapse;margin:.3em 0 .8em;color:inherit;font-variant-numeric:tabular-nums"
 _CELL = "padding:.15em .7em;border-bottom:1px solid color-mix(in srgb,currentColor 25%,transparent)"
 
 
 def escaped(text: str) -> str:
     """Escape a text for HTML."""
-    from html import escape  # Loads tables of entities, which commands do not need.
+    from html import escape  # Imported here: it loads tables of entities, which commands do not need.
 
     return escape(harmless(text))
 
@@ -39,8 +39,8 @@ def pairs_html(pairs: Sequence[tuple[str, str]]) -> str:
 
 def table_html(part: TextTable) -> str:
     """Return a table with its title as a caption."""
-    columns = [(one, f"{_CELL};text-align:{'left' if one.is_text else 'right'}") for one in part.columns]
-    head = "".join(f'<th style="{style};font-weight:500">{escaped(one.name)}</th>' for one, style in columns)
+    columns = [(column, f"{_CELL};text-align:{'left' if column.is_text else 'right'}") for column in part.columns]
+    head = "".join(f'<th style="{style};font-weight:500">{escaped(column.name)}</th>' for column, style in columns)
     rows = [[cell if isinstance(cell, str) else cell.text for cell in cells] for cells in part.rows]
     cells = (
         "".join(f'<td style="{style}">{escaped(text)}</td>' for text, (_, style) in zip(row, columns, strict=True))
@@ -48,8 +48,8 @@ def table_html(part: TextTable) -> str:
     )
     body = "".join(f"<tr>{row}</tr>" for row in cells)
     title = f'<caption style="text-align:left;color:inherit">{escaped(part.title)}</caption>'
-    shown = title if part.title else ""
-    return f'<table style="{_TABLE}">{shown}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    caption = title if part.title else ""
+    return f'<table style="{_TABLE}">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def cell_text(value: Any) -> str:

@@ -3,8 +3,9 @@
 from math import floor, log10
 from typing import NamedTuple
 
-#: Units of time with their length in seconds, and the minimum value for which each is used.
+#: Units of time with their length in seconds, and the minimum value, in that unit, for which each is used.
 _TIMES = (("d", 86_400.0, 2.0), ("h", 3_600.0, 2.0), ("min", 60.0, 2.0), ("s", 1.0, 1.0))
+#: Units below a second, with their length in seconds.
 _SHORT = (("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 #: Units of size in bytes; 1 KB is 1,024 bytes, as in the papers.
 _SIZES = (("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
@@ -20,8 +21,8 @@ def duration(seconds: float | None) -> str:
         return "–"
     long = (f"{significant(seconds / unit)} {name}" for name, unit, least in _TIMES if abs(seconds) >= least * unit)
     short = (f"{significant(seconds / unit)} {name}" for name, unit in _SHORT if abs(seconds) >= unit)
-    least = f"{significant(seconds / 1e-9)} ns" if seconds else "0 s"
-    return next(long, None) or next(short, least)
+    shortest = f"{significant(seconds / 1e-9)} ns" if seconds else "0 s"
+    return next(long, None) or next(short, shortest)
 
 
 def size(amount: float | None) -> str:
@@ -46,13 +47,13 @@ def significant(value: float, digits: int = 3, least: int = 0) -> str:
         return f"{0:.{least}f}"
     places = max(least, digits - 1 - floor(log10(abs(value))))
     text = f"{value:,.{max(0, places)}f}"
-    whole, point, decimals = text.partition(".")
+    integer, point, decimals = text.partition(".")
     decimals = decimals.rstrip("0").ljust(least, "0")
-    return whole + point + decimals if decimals else whole
+    return integer + point + decimals if decimals else integer
 
 
 def signed(value: float, digits: int = 1) -> str:
-    """Format a change with its sign; one that rounds to zero has a plus.
+    """Format a change with its sign; a change that rounds to zero gets a plus.
 
     >>> signed(-0.04), signed(21612.04), signed(-0.5, 2)
     ('+0.0', '+21,612.0', '-0.50')
@@ -61,7 +62,7 @@ def signed(value: float, digits: int = 1) -> str:
 
 
 def change_pct(before: float | None, after: float | None) -> float | None:
-    """Return by how many percent a value is above another; None if that is 0, or one is not known.
+    """Return the change from `before` to `after` in percent; None if `before` is 0, or one of them is not known.
 
     >>> change_pct(2.0, 3.0), change_pct(0.0, 3.0), change_pct(None, 3.0)
     (50.0, None, None)
@@ -70,7 +71,7 @@ def change_pct(before: float | None, after: float | None) -> float | None:
 
 
 def percent_text(change: float | None, digits: int = 1) -> str:
-    """Format a change as a number; a dash if it is not known.
+    """Format a change in percent as a number without unit; a dash if it is not known.
 
     >>> percent_text(50.0), percent_text(None)
     ('+50.0', '–')
@@ -79,7 +80,7 @@ def percent_text(change: float | None, digits: int = 1) -> str:
 
 
 class FigureChange(NamedTuple):
-    """A difference in percent or, of shares, in percentage points; the other one is None."""
+    """A difference in percent (`pct`) or, for shares, in percentage points (`points`); the other field is None."""
 
     pct: float | None
     points: float | None
@@ -96,7 +97,7 @@ class FigureChange(NamedTuple):
 
 
 def change_of(before: float | None, after: float | None, *, is_share: bool) -> FigureChange:
-    """Return the difference of a figure by the rule for all comparisons."""
+    """Return the difference of a figure: for a share in percentage points, for others in percent."""
     if not is_share:
         return FigureChange(change_pct(before, after), None)
     return FigureChange(None, after - before if before is not None and after is not None else None)

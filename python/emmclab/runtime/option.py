@@ -1,7 +1,7 @@
 """Declarations of options: each option is declared once, at the field of its group.
 
 A group of options is a frozen dataclass or a `TypedDict` whose fields are annotated with an `Option`. Functions accept
-the group, commands make their options of it (`cli.declared_options`), and docstrings describe it from here.
+the group; the options of commands (`cli.declared_options`) and docstrings are generated from it.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,31 +13,30 @@ from emmclab.runtime.lists import Names, several
 
 @dataclass(frozen=True)
 class Option:
-    """Declaration of an option, besides its name and type.
+    """Declaration of an option; the field that it annotates has the type.
 
     Attributes:
-        default: its value if it is not given; `...` for that of its field in a dataclass.
-        about: one or two sentences on what it does, with its unit.
-        name: its name in Python and in studies, which `declarations` adds.
+        default: the default value; `...` for the default of the field in a dataclass.
+        about: one or two sentences on what the option does, with its unit.
+        name: the name in Python and in studies, which `declarations` adds.
         words: the allowed values, if they are words.
         least: the minimum value.
         most: the maximum value.
-        bits: the size of a whole number in the core, which limits it if there is no `most`.
-        option: its name on the command line; empty for its own name, None if no command has it. `--no-NAME`
-            turns the field off.
-        command_default: its value if it is not given to a command; `...` for the default.
-        metavar: the placeholder of the value in the help of the command line.
-        panel: the panel of the help of commands.
+        bits: the size of an integer in the core, which limits the value if there is no `most`.
+        option: the name on the command line (`--no-NAME` turns the field off); empty: `name`; None: no command has it.
+        command_default: the default value of commands, if it differs; otherwise `...`.
+        metavar: the placeholder of the value in the help of commands.
+        panel: the panel in the help of commands.
         advanced: whether only `--help-all` shows it.
-        completes: the words that a shell completes, or their name in `cli.name_completion`.
+        completes: the words that a shell completes, or the name of their list in `cli.name_completion`.
         shown_default: the default in words, for the help.
-        parse: converts the text of the command line.
-        writes: whether it is an output file, whose folder must exist.
-        takes_names: whether it is a list of names, where a text is one name; `declarations` sets it for the
-            type `Names`.
-        stored: of an option of a run, when results and cells of studies repeat it: `always`; `results`
-            always, and cells if it is set; `set` if it differs from its default; with `layers`; or `never`,
-            because it does not change the run.
+        parse: converts the text on the command line to the value.
+        writes: whether the value is the path of an output file, whose folder must exist.
+        takes_names: whether the value is a list of names, where a text is one name; `declarations` sets it for
+            the type `Names`.
+        stored: when results and cells of studies contain this option of a run: `always`; `results`: results
+            always, cells if it is set; `set`: if it differs from its default; `layers`: if there are layers;
+            `never`: it does not change the run.
     """
 
     default: Any
@@ -61,7 +60,7 @@ class Option:
 
     @property
     def command_line(self) -> str:
-        """Its name on the command line; empty if no command has it.
+        """The name on the command line; empty if no command has the option.
 
         >>> Option(False, "", "wrap_addresses").command_line, Option((), "", option="--layer").command_line
         ('--wrap-addresses', '--layer')
@@ -86,27 +85,27 @@ class Option:
 
 
 def declarations(group: type, **names: Any) -> dict[str, Option]:
-    """Return the declarations of a group by name; `names` has types that are imported only for checks."""
+    """Return the declarations of a group by name; `names` contains types that are imported only for type checks."""
     hints = get_type_hints(group, localns=names, include_extras=True)
-    found = {}
+    options = {}
     for name, hint in hints.items():
         kind, *notes = get_args(hint) or (hint,)
         for option in notes:
             if isinstance(option, Option):
                 default = getattr(group, name, None) if option.default is ... else option.default
-                found[name] = replace(option, name=name, default=default, takes_names=kind == Names)
-    return found
+                options[name] = replace(option, name=name, default=default, takes_names=kind == Names)
+    return options
 
 
 def attributes(group: Mapping[str, Option]) -> str:
     """Return the section of a docstring that describes options."""
-    lines = (f"    {name}: {one.about} Default: {one.default!r}." for name, one in group.items())
+    lines = (f"    {name}: {option.about} Default: {option.default!r}." for name, option in group.items())
     return "\n".join(["Attributes:", *lines])
 
 
-def complete(declared: Mapping[str, Option], given: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Return all options; those that are not given have their defaults, and names are lists."""
-    if unknown := sorted(given.keys() - declared.keys()):
-        raise TypeError(f"there is no option {unknown[0]!r} of {what}; there are: {', '.join(declared)}")
-    values = {name: given.get(name, one.default) for name, one in declared.items()}
-    return {name: several(value) if declared[name].takes_names else value for name, value in values.items()}
+def complete(declared: Mapping[str, Option], values: Mapping[str, Any], subject: str) -> dict[str, Any]:
+    """Return the values of all declared options: those in `values`, otherwise defaults; names become lists."""
+    if unknown := sorted(values.keys() - declared.keys()):
+        raise TypeError(f"there is no option {unknown[0]!r} of {subject}; there are: {', '.join(declared)}")
+    completed = {name: values.get(name, option.default) for name, option in declared.items()}
+    return {name: several(value) if declared[name].takes_names else value for name, value in completed.items()}

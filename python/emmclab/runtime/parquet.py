@@ -1,4 +1,4 @@
-"""Writes Parquet files whose bytes depend only on the rows, and opens databases in memory to read them."""
+"""Writes Parquet files whose bytes depend only on the rows, and opens DuckDB databases in memory to read them."""
 
 import contextlib
 import errno
@@ -19,11 +19,12 @@ from emmclab.runtime import checksummed
 from emmclab.runtime.document import Row
 from emmclab.runtime.files import folder_aside, move_into_place
 
+#: The DuckDB type of a column, by the type of its values.
 _TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 
 
 class Line(NamedTuple):
-    """A row as it is stored: its table, a digest of its columns and types, and the row as JSON."""
+    """A row for a table file: the table, a digest of the columns and their types, and the row as JSON."""
 
     table: str
     form: str
@@ -43,8 +44,8 @@ def form_of(row: Row) -> str:
 @functools.lru_cache(maxsize=1 << 12)
 def _form(names: tuple[str, ...], types: tuple[type, ...]) -> str:
     """Return the digest of columns and their types, first 16 digits."""
-    said = json.dumps([names, [one.__name__ for one in types]])
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
+    text = json.dumps([names, [kind.__name__ for kind in types]])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class TableFile:
@@ -52,7 +53,7 @@ class TableFile:
 
     def __init__(self, folder: Path, name: str) -> None:
         """Set the folder and the name of the table."""
-        self.made = folder / f"{name}.parquet"
+        self.path = folder / f"{name}.parquet"
         self._lines = folder / f"{name}.json"
         self._kinds: dict[str, set[str]] = {}
         self._file = self._lines.open("w", encoding="utf-8")
@@ -72,11 +73,11 @@ class TableFile:
             self._file.close()
 
     def add(self, row: Row) -> None:
-        """Add a row; its columns may differ from those before."""
+        """Add a row; its columns may differ from those of earlier rows."""
         self.add_line(Line("", form_of(row), text_of(row)))
 
     def add_line(self, line: Line) -> None:
-        """Add a row that is already JSON."""
+        """Add a row that is already encoded as JSON."""
         if line.form not in self._forms:  # Most rows have the form of earlier rows.
             self._forms.add(line.form)
             self.name_columns(json.loads(line.row))
@@ -104,15 +105,15 @@ class TableFile:
         )
         texts = {**(about or {}), checksummed.KEY: checksummed.UNSEALED}
         options = f"kv_metadata {{{', '.join(f'{name}: ${name}' for name in texts)}}}"
-        target = f"'{quoted(self.made)}' (format parquet, compression zstd, {options})"
-        with refusing(self.made.parent), questions() as asked:
-            asked.execute(
+        target = f"'{quoted(self.path)}' (format parquet, compression zstd, {options})"
+        with refusing(self.path.parent), questions() as cursor:
+            cursor.execute(
                 f"copy (select * from {source}) to {target}",  # noqa: S608
                 {"lines": str(self._lines), **texts},
             )
-        checksummed.seal(self.made)
+        checksummed.seal(self.path)
         self._lines.unlink()
-        return self.made
+        return self.path
 
 
 #: Minimum buffer for a line that DuckDB reads, bytes.
@@ -152,7 +153,7 @@ def memory_database(**options: str) -> duckdb.DuckDBPyConnection:
 
 @contextlib.contextmanager
 def refusing(aside: Path) -> Iterator[None]:
-    """Convert errors of a database that uses the folder `aside`."""
+    """Convert errors of a database that uses the folder `aside` to `InputError`s."""
     try:
         yield
     except duckdb.Error as error:
@@ -168,7 +169,7 @@ def refusing(aside: Path) -> Iterator[None]:
 def write_parquet(path: Path, rows: Iterable[Row], *, columns: Sequence[str] = ()) -> None:
     """Write rows as Parquet atomically; the same rows result in the same bytes.
 
-    `columns` are those of a table without rows.
+    If there are no rows, the table has the columns `columns`.
     """
     with folder_aside(path.absolute().parent) as aside, TableFile(aside, "rows") as table:
         for row in rows:
@@ -204,8 +205,8 @@ def metadata_of(path: Path) -> dict[str, str]:
     """Return the texts in the metadata of a Parquet file; empty if the file is not Parquet."""
     try:
         path.open("rb").close()
-        with questions() as asked:
-            rows = asked.execute("select key, value from parquet_kv_metadata(?)", [str(path)]).fetchall()
+        with questions() as cursor:
+            rows = cursor.execute("select key, value from parquet_kv_metadata(?)", [str(path)]).fetchall()
     except OSError as error:
         raise InputError.of(error, path) from error
     except duckdb.Error:

@@ -19,7 +19,7 @@ from emmclab.runtime.files import (
     write_atomically,
 )
 
-#: Ending of the name of a damaged file that was set aside.
+#: Suffix of the name of a damaged file that was set aside.
 DAMAGED = ".damaged"
 #: The file that runs lock in a folder.
 _LOCK = ".running"
@@ -46,9 +46,9 @@ class Place(Protocol):
         ...
 
     def write(self, name: str, content: bytes | Path, *, is_derived: bool = False) -> None:
-        """Store a file: these bytes, or a file in `aside`, which may be moved.
+        """Store a file; `content` is its bytes, or the path of a file in `aside`, which may be moved.
 
-        It is synced, unless it `is_derived` from other files and can be made again.
+        The file is synced to disk, unless it `is_derived` from other files and can be computed again.
         """
         ...
 
@@ -61,11 +61,11 @@ class Place(Protocol):
         ...
 
     def aside(self) -> contextlib.AbstractContextManager[Path]:
-        """Return a local temporary folder for files that are made, or that DuckDB reads."""
+        """Return a local temporary folder for files before they are stored, and for DuckDB."""
         ...
 
     def reading(self) -> contextlib.AbstractContextManager[Path]:
-        """Return such a folder for reading only; it works even if the storage is not writable."""
+        """Return a local temporary folder for reading stored files, even if the storage is not writable."""
         ...
 
     def paths(self, names: Sequence[str], aside: Path) -> list[Path]:
@@ -73,7 +73,7 @@ class Place(Protocol):
         ...
 
     def lock(self, shard: str) -> contextlib.AbstractContextManager[None]:
-        """Exclude other runs: all without a shard, else those of the same shard and those of all cells.
+        """Exclude conflicting runs: those of the same shard and those of all cells; if `shard` is empty, all runs.
 
         Raises:
             ConfigError: another run holds the lock.
@@ -91,11 +91,11 @@ def place_of(results: str | Path, study: str) -> Place:
 
 
 def refused(place: object, by: str) -> ConfigError:
-    """Return the error that another run is in progress."""
+    """Return the error that another run is in progress; `by` is added to the message."""
     return ConfigError(
         f"{place}: another run is writing its results here{by}",
         field="--results",
-        hint="wait for it, give this one another --results, or share the cells: --shard 1/2 and --shard 2/2",
+        hint="wait for it, use another --results folder, or divide the cells: --shard 1/2 and --shard 2/2",
     )
 
 
@@ -103,7 +103,7 @@ class Folder:
     """A local folder, or one that several machines share."""
 
     def __init__(self, folder: Path) -> None:
-        """Set the folder, which is made with its first file."""
+        """Set the folder, which is created with its first file."""
         self.folder = folder
 
     def __str__(self) -> str:
@@ -111,8 +111,8 @@ class Folder:
 
     def names(self, below: str) -> list[str]:
         """Return the names of the files below one of its folders."""
-        found = refuse_link(self.folder / below).glob("[!.]*")
-        return sorted(str(PurePosixPath(below, path.name)) for path in found if path.is_file())
+        paths = refuse_link(self.folder / below).glob("[!.]*")
+        return sorted(str(PurePosixPath(below, path.name)) for path in paths if path.is_file())
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
@@ -138,7 +138,7 @@ class Folder:
         self.folder.joinpath(name).unlink(missing_ok=True)
 
     def set_aside(self, name: str) -> str:
-        """Rename a file."""
+        """Rename a damaged file; return its new name."""
         path = self.folder / name
         path.replace(path.with_name(f"{path.name}{DAMAGED}"))
         return name + DAMAGED
@@ -157,18 +157,18 @@ class Folder:
             yield aside
 
     def paths(self, names: Sequence[str], aside: Path) -> list[Path]:
-        """Return the files where they are."""
+        """Return the paths of the files in the folder."""
         del aside
         return [self.folder / name for name in names]
 
     @contextlib.contextmanager
     def lock(self, shard: str) -> Iterator[None]:
-        """Lock a file, which the kernel unlocks if the process is killed; shards share the lock."""
+        """Lock a file; shards share the lock, and the kernel releases it if the process is killed."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with contextlib.ExitStack() as held:
-            held.enter_context(self._locked(_LOCK, shared=bool(shard)))
+        with contextlib.ExitStack() as locks:
+            locks.enter_context(self._locked(_LOCK, shared=bool(shard)))
             if shard:
-                held.enter_context(self._locked(f"{_LOCK}-{shard}", shared=False))
+                locks.enter_context(self._locked(f"{_LOCK}-{shard}", shared=False))
             sweep(self.folder)
             yield
 
@@ -179,7 +179,7 @@ class Folder:
             with open_own(path) as file:
                 if not lock(file, wait=False, shared=shared):
                     file.seek(0)
-                    raise refused(self, f" ({said})" if (said := file.read(200)) else "")
+                    raise refused(self, f" ({holder})" if (holder := file.read(200)) else "")
                 with contextlib.suppress(FileNotFoundError):
                     if os.path.samestat(path.stat(), os.fstat(file.fileno())):
                         if not shared:
@@ -189,7 +189,7 @@ class Folder:
                         try:
                             yield
                         finally:
-                            # A process that waits for the lock finds that the file is gone, and makes a new one.
+                            # A process that waits for the lock detects that the file is gone, and creates a new one.
                             if not shared:
                                 path.unlink(missing_ok=True)
                         return

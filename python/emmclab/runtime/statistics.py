@@ -1,7 +1,7 @@
 """Statistics of small samples: confidence intervals, and tests of differences.
 
-Python's standard library has no such tests, and SciPy, against which the tests compare these functions, would
-double the size of an installation.
+Python's standard library has no such tests. SciPy would double the size of an installation; the tests compare
+these functions with it.
 """
 
 import functools
@@ -16,7 +16,7 @@ CONFIDENCE = 0.95
 CONFIDENCE_TEXT = f"{100 * CONFIDENCE:g} %"
 #: Number of bisection steps in the search for a quantile.
 _HALVINGS = 200
-#: Maximum total number of values of both sets for which the distribution of the rank sum is exact.
+#: Maximum number of values in both sets together for which the distribution of the rank sum is computed exactly.
 _MOST_EXACT = 60
 #: Maximum of Cliff's delta for each name of a size (Romano et al., 2006).
 _EFFECTS = ((0.147, "negligible"), (0.33, "small"), (0.474, "medium"), (1.0, "large"))
@@ -37,7 +37,7 @@ class Interval(NamedTuple):
 
 
 def within(t: float, degrees: int) -> float:
-    """Return the probability of Student's t distribution between -t and t.
+    """Return the probability that a value of Student's t distribution is between -t and t.
 
     It is computed by the sums of Abramowitz and Stegun, 26.7.3 for odd and 26.7.4 for even degrees of freedom.
 
@@ -68,7 +68,7 @@ def t_quantile(confidence: float, degrees: int) -> float:
 
 
 def _bisected(holds: Callable[[float], bool], most: float) -> Interval:
-    """Return the smallest interval around the end of the range, from 0, for which `holds` is true."""
+    """Bisect for the value between 0 and `most` up to which `holds` is true; return an interval that contains it."""
     low, high = 0.0, most
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -97,7 +97,7 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> In
 def positive_interval(values: Sequence[float]) -> Interval | None:
     """Return the confidence interval of a mean, computed on logarithms if every value is above 0.
 
-    The bounds of times and ratios are then above 0, too.
+    The bounds are then above 0 as well.
 
     >>> low, high = positive_interval([1.0, 1.0])
     >>> low, high
@@ -105,21 +105,21 @@ def positive_interval(values: Sequence[float]) -> Interval | None:
     """
     if min(values) <= 0:
         return mean_interval(values)
-    found = mean_interval([math.log(value) for value in values])
-    return found and Interval(math.exp(found.low), math.exp(found.high))
+    interval = mean_interval([math.log(value) for value in values])
+    return interval and Interval(math.exp(interval.low), math.exp(interval.high))
 
 
 def difference_interval(
     first: Mapping[int, float], second: Mapping[int, float], comparisons: int, *, ratio: bool
 ) -> Interval | None:
-    """Return the confidence interval of the difference of two settings, paired by seed.
+    """Return the confidence interval of the difference of two settings, whose values are paired by seed.
 
-    Both have the same inputs for a seed, so that the interval is that of the differences per seed: of
-    logarithms if `ratio` is set and every value is above 0. The confidence holds for `comparisons`
-    comparisons together (Bonferroni). None if they have fewer than two seeds in common.
+    Both settings have the same inputs for a seed, so the interval is that of the differences per seed, or of the
+    differences of logarithms if `ratio` is set and every value is above 0. The confidence holds for
+    `comparisons` comparisons together (Bonferroni). None if fewer than two seeds are in both.
 
-    >>> apart = difference_interval({1: 1.0, 2: 1.1, 3: 0.9}, {1: 2.0, 2: 2.2, 3: 1.8}, 1, ratio=True)
-    >>> round(math.exp(apart.low), 6), round(math.exp(apart.high), 6), apart.excludes_zero
+    >>> ratio = difference_interval({1: 1.0, 2: 1.1, 3: 0.9}, {1: 2.0, 2: 2.2, 3: 1.8}, 1, ratio=True)
+    >>> round(math.exp(ratio.low), 6), round(math.exp(ratio.high), 6), ratio.excludes_zero
     (2.0, 2.0, True)
     >>> difference_interval({1: 1.0}, {1: 2.0}, 1, ratio=True) is None
     True
@@ -146,24 +146,24 @@ def binomial_interval(hits: int, trials: int, confidence: float) -> Interval:
     if trials == 0:
         return Interval(0.0, 1.0)
     doubt = (1 - confidence) / (2 if 0 < hits < trials else 1)
-    # At the lower bound, at least this many hits have the probability `doubt`; at the upper bound, at most as many.
+    # At the lower bound, `hits` or more hits have the probability `doubt`; at the upper bound, `hits` or fewer.
     low = 0.0 if hits == 0 else _bisected(lambda p: 1 - _at_most(hits - 1, trials, p) < doubt, 1.0).low
     high = 1.0 if hits == trials else _bisected(lambda p: _at_most(hits, trials, p) > doubt, 1.0).low
     return Interval(low, high)
 
 
 def _at_most(hits: int, trials: int, probability: float) -> float:
-    """Return the binomial probability of at most this many hits; `probability` is neither 0 nor 1."""
+    """Return the binomial probability of at most `hits` hits; `probability` is between 0 and 1, both excluded."""
     log_p, log_q = math.log(probability), math.log1p(-probability)
-    whole = math.lgamma(trials + 1)
+    log_factorial = math.lgamma(trials + 1)
     return math.fsum(
-        math.exp(whole - math.lgamma(k + 1) - math.lgamma(trials - k + 1) + k * log_p + (trials - k) * log_q)
+        math.exp(log_factorial - math.lgamma(k + 1) - math.lgamma(trials - k + 1) + k * log_p + (trials - k) * log_q)
         for k in range(hits + 1)
     )
 
 
 def fisher_exact(hits: tuple[int, int], trials: tuple[int, int]) -> float:
-    """Return the two-sided p-value of Fisher's exact test: the sum over all tables that are no likelier.
+    """Return the two-sided p-value of Fisher's exact test: the probability of all tables that are not more likely.
 
     >>> round(fisher_exact((0, 5), (5, 5)), 6)
     0.007937
@@ -172,16 +172,16 @@ def fisher_exact(hits: tuple[int, int], trials: tuple[int, int]) -> float:
     """
     (first, second), total = trials, sum(hits)
     least, most = max(0, total - second), min(first, total)
-    # The numbers of ways to get each table, as exact integers.
+    # The number of combinations that result in each table, exactly.
     weights = [math.comb(first, least) * math.comb(second, total - least)]
     for i in range(least, most):
         weights.append(weights[-1] * (first - i) * (total - i) // ((i + 1) * (second - total + i + 1)))
-    own = weights[hits[0] - least]
-    return sum(one for one in weights if one <= own) / sum(weights)
+    observed = weights[hits[0] - least]
+    return sum(weight for weight in weights if weight <= observed) / sum(weights)
 
 
 def cliffs_delta(before: Sequence[float], after: Sequence[float]) -> float:
-    """Return the share of pairs in which `after` is larger, minus that in which it is smaller: -1 to 1.
+    """Return Cliff's delta: the share of pairs in which `after` is larger, minus that in which it is smaller; -1 to 1.
 
     >>> cliffs_delta([1, 2], [3, 4]), cliffs_delta([1, 2], [1, 2])
     (1.0, 0.0)
@@ -193,16 +193,16 @@ def cliffs_delta(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def effect(delta: float) -> str:
-    """Name the size of a difference by Cliff's delta.
+    """Return the name of the size of a difference, from Cliff's delta.
 
     >>> effect(-0.2), effect(0.9)
     ('small', 'large')
     """
-    return next(word for most, word in _EFFECTS if abs(delta) <= most)
+    return next(name for most, name in _EFFECTS if abs(delta) <= most)
 
 
 class Ranks(NamedTuple):
-    """Ranks multiplied by two, so that those of ties are whole numbers, and the sizes of groups of ties."""
+    """Ranks multiplied by two, so that those of ties are integers, and the sizes of the groups of ties."""
 
     doubled: list[int]
     ties: list[int]
@@ -217,60 +217,60 @@ def _ranks(values: Sequence[float]) -> Ranks:
         end = start
         while end < len(order) and values[order[end]] == values[order[start]]:
             end += 1
-        for place in order[start:end]:
-            doubled[place] = start + end + 1
+        for position in order[start:end]:
+            doubled[position] = start + end + 1
         ties.append(end - start)
         start = end
     return Ranks(doubled, ties)
 
 
 def mann_whitney(before: Sequence[float], after: Sequence[float]) -> float:
-    """Return the two-sided p-value of the Mann-Whitney test (1947) that both sets have one distribution.
+    """Return the two-sided p-value of the Mann-Whitney test (1947) that both sets have the same distribution.
 
-    For up to 60 values the distribution of the rank sum is computed exactly over all divisions of the values,
-    ties included. For more, the normal approximation is used, corrected for ties and continuity.
+    For up to 60 values the distribution of the rank sum is computed exactly over all divisions of the values into
+    two sets, ties included. For more, the normal approximation is used, corrected for ties and continuity.
 
     >>> mann_whitney([1, 2, 3], [4, 5, 6])
     0.1
     """
     ranks, ties = _ranks([*before, *after])
-    count, few = len(ranks), min(len(before), len(after))
-    found = sum(ranks[: len(before)] if len(before) <= len(after) else ranks[len(before) :])
-    expected = few * (count + 1)
+    count, smaller = len(ranks), min(len(before), len(after))
+    rank_sum = sum(ranks[: len(before)] if len(before) <= len(after) else ranks[len(before) :])
+    expected = smaller * (count + 1)
     if count <= _MOST_EXACT:
-        return _exact(ranks, few, abs(found - expected), expected)
+        return _exact(ranks, smaller, abs(rank_sum - expected), expected)
     tied = sum(size**3 - size for size in ties) / (count * (count - 1))
     # `_ranks` returns doubled ranks, so this is four times the variance of the rank sum.
-    variance = few * (count - few) / 3 * (count + 1 - tied)
+    variance = smaller * (count - smaller) / 3 * (count + 1 - tied)
     if variance <= 0:
         return 1.0
-    return math.erfc(max(0, abs(found - expected) - 1) / math.sqrt(2 * variance))
+    return math.erfc(max(0, abs(rank_sum - expected) - 1) / math.sqrt(2 * variance))
 
 
-def _exact(ranks: Sequence[int], few: int, away: int, expected: int) -> float:
-    """Count the divisions whose rank sum is at least as far from the expected value.
+def _exact(ranks: Sequence[int], smaller: int, distance: int, expected: int) -> float:
+    """Return the share of divisions whose rank sum is at least `distance` away from the expected value.
 
     For each size of the smaller set, the numbers of divisions by rank sum are packed into one big integer, so
     that a rank is added to all of them by a shift.
     """
-    divisions = math.comb(len(ranks), few)
+    divisions = math.comb(len(ranks), smaller)
     width = divisions.bit_length()
-    by_size = [1] + [0] * few
+    by_size = [1] + [0] * smaller
     for rank in ranks:
-        for size in range(few, 0, -1):
+        for size in range(smaller, 0, -1):
             by_size[size] += by_size[size - 1] << (width * rank)
     mask = (1 << width) - 1
-    sums, far = by_size[few], 0
+    sums, extreme = by_size[smaller], 0
     for total in range(2 * expected + 1):
-        if abs(total - expected) >= away:
-            far += sums >> (width * total) & mask
-    return far / divisions
+        if abs(total - expected) >= distance:
+            extreme += sums >> (width * total) & mask
+    return extreme / divisions
 
 
 def least_p(before: Sequence[float], after: Sequence[float]) -> float:
     """Return the smallest p-value possible with this many values, or with these values and their ties.
 
-    If all values differ, it is that of complete separation in either direction; ties may leave only one direction.
+    It is that of complete separation, in either direction if all values differ; ties may allow only one direction.
 
     >>> least_p([1, 2, 3], [4, 5, 6]), least_p([1], [0, 0])
     (0.1, 0.3333333333333333)
@@ -284,24 +284,24 @@ def least_p(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def recordings_needed(tests: int, alpha: float) -> int:
-    """Return the recordings per fleet needed to show a difference in one of this many figures.
+    """Return how many recordings per fleet are needed to show a difference in one of `tests` figures.
 
     With this many different values, complete separation reaches the corrected significance level.
 
     >>> recordings_needed(12, 0.05), recordings_needed(15, 0.05)
     (6, 6)
     """
-    each = 1
-    while 2 / math.comb(2 * each, each) * tests > alpha:
-        each += 1
-    return each
+    count = 1
+    while 2 / math.comb(2 * count, count) * tests > alpha:
+        count += 1
+    return count
 
 
 def recordings_to_show(delta: float, tests: int, alpha: float) -> int | None:
-    """Return the recordings per fleet needed to show a difference of this size in one of several figures.
+    """Return how many recordings each of two fleets needs to show a difference of a size in one of `tests` figures.
 
-    With this many recordings, the Mann-Whitney test finds a difference of Cliff's delta `delta` in 4 of 5
-    cases, by Noether's formula (1987) and with p corrected for all the figures; None for a delta of 0.
+    With this many recordings, the Mann-Whitney test detects a difference of Cliff's delta `delta` in 4 of 5
+    cases, by Noether's formula (1987) and with p corrected for all figures. None if `delta` is 0.
 
     >>> recordings_to_show(0.5, 15, 0.05), recordings_to_show(-0.1, 15, 0.05), recordings_to_show(0, 15, 0.05)
     (39, 951, None)
@@ -321,7 +321,7 @@ def holm(values: Sequence[float], tests: int) -> list[float]:
     """
     corrected = [0.0] * len(values)
     largest = 0.0
-    for rank, place in enumerate(sorted(range(len(values)), key=values.__getitem__)):
-        largest = max(largest, min(1.0, (tests - rank) * values[place]))
-        corrected[place] = largest
+    for rank, position in enumerate(sorted(range(len(values)), key=values.__getitem__)):
+        largest = max(largest, min(1.0, (tests - rank) * values[position]))
+        corrected[position] = largest
     return corrected

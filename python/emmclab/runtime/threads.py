@@ -1,4 +1,4 @@
-"""Thread pools for simulations: the core releases the interpreter's lock while it works."""
+"""Thread pools for simulations, which run in parallel because the core releases the interpreter's lock."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from emmclab import _core
 def threads(jobs: int = 0) -> Iterator[ThreadPoolExecutor]:
     """Provide a pool of `jobs` threads; 0 means one per processor.
 
-    When an exception such as Ctrl-C leaves the block, waiting tasks are not started, and tasks in the core
+    When an exception such as Ctrl-C ends the block, waiting tasks are not started, and tasks in the core
     end within 0.1 s.
 
     >>> with threads(2) as pool:

@@ -22,16 +22,16 @@ class TomlTable:
 
     def __init__(self, table: dict[str, Any], file: str, place: str) -> None:
         self._table, self.file, self.place = table, file, place
-        self._asked: list[str] = []
+        self._read: list[str] = []
 
     def value(self, key: str, kind: Any, default: Any = None) -> Any:
-        """Read a value of a type; without `default` (None), the key is required."""
-        self._asked.append(key)
+        """Read a value of the type `kind`; if `default` is None, the key is required."""
+        self._read.append(key)
         if key not in self._table:
             if default is None:
-                near = _core.closest(key, list(self._table))
-                said = f"there is `{near}`; did you mean `{key}`?" if near else f"add `{key} = ...`"
-                raise self.fault(key, "this key is missing", said)
+                similar = _core.closest(key, list(self._table))
+                hint = f"there is `{similar}`; did you mean `{key}`?" if similar else f"add `{key} = ...`"
+                raise self.fault(key, "this key is missing", hint)
             return default
         value = self._table[key]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
@@ -56,17 +56,17 @@ class TomlTable:
         return tuple(once(self.every(key, kind, default)))
 
     def every(self, key: str, kind: type, default: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
-        """Read a non-empty list of a type as it is written."""
+        """Read a non-empty list of a type; duplicates are kept."""
         values = self.value(key, (list, tuple), default)
         for value in values:
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise self.fault(key, f"`{value}` is of the wrong type", _LISTS[kind].format(key=key))
         if not values and default is None:
-            raise self.fault(key, "this list is empty", "name at least one")
+            raise self.fault(key, "this list is empty", "add at least one value")
         return tuple(values)
 
     def table(self, key: str, kind: Any) -> dict[str, Any]:
-        """Read a table whose values are of a type; lists in it must not be empty."""
+        """Read a table whose values are of the type `kind`, and are not empty lists; empty if the key is missing."""
         table: dict[str, Any] = self.value(key, dict, {})
         for name, value in table.items():
             if not isinstance(value, kind) or value == []:
@@ -85,16 +85,16 @@ class TomlTable:
         return [TomlTable(part, self.file, f"{self.place}{key}[{number}].") for number, part in enumerate(parts, 1)]
 
     def inner(self, key: str) -> "TomlTable":
-        """Return a required table inside this one; its keys are read and checked in the same way."""
+        """Return a required table inside this one, as a `TomlTable`."""
         return TomlTable(self.value(key, dict), self.file, f"{self.place}{key}.")
 
     def done(self) -> None:
         """Reject keys that were never read."""
         for key in self._table:
-            if key not in self._asked:
-                near = _core.closest(key, self._asked)
-                known = f"did you mean `{near}`?" if near else f"known are: {', '.join(self._asked)}"
-                raise self.fault(key, "there is no such key", known)
+            if key not in self._read:
+                similar = _core.closest(key, self._read)
+                hint = f"did you mean `{similar}`?" if similar else f"the keys are: {', '.join(self._read)}"
+                raise self.fault(key, "there is no such key", hint)
 
     def fault(self, key: str, problem: str, hint: str) -> ConfigError:
         """Return the error for a key."""
