@@ -154,7 +154,7 @@ def test_a_bucket_that_goes_ends_the_run_and_the_next_one_goes_on(server: Server
     server.stop()
     _, said = run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 1, said
-    assert "error: s3://sweeps/gone/small" in said and "the same command runs the rest" in said
+    assert "error: s3://sweeps/gone/small" in said and "the same command then continues the run" in said
     assert "Traceback" not in said
 
 

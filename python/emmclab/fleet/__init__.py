@@ -1,6 +1,6 @@
-"""Fleets: many recordings as one table, summarised and compared.
+"""Fleets: folders or buckets of recordings, which are profiled into one table, summarised and compared.
 
-A fleet is a folder or bucket of recordings. Its table has a row for each recording: every number of its profile.
+The table has a row for each recording, with every number of its profile.
 """
 
 from emmclab.fleet.run import Counts, profile_fleet

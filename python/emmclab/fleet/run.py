@@ -1,4 +1,4 @@
-"""Profiles a fleet from a folder or a bucket: new or changed recordings, in batches; each row is stored at once."""
+"""Profiles the new and changed recordings of a fleet in batches, and stores the rows of each finished batch."""
 
 import contextlib
 import errno
@@ -23,18 +23,18 @@ from emmclab.runtime.files import digest, folder_aside, printable, sweep
 from emmclab.runtime.local_copies import scratch
 from emmclab.traces.recording_files import Recording, among, is_in_parts, metadata_keys, parts_of, recordings
 
-#: Limits of the recordings that are copied ahead of the one being profiled: number and total bytes.
+#: Maximum number and total bytes of recordings that are copied before they are profiled.
 _AHEAD, _AHEAD_BYTES = 8, 64 << 20
-#: Maximum length of the name of a copy, because object names may be too long for a file system. The end of
-#: the name is kept, because it shows the format.
+#: Maximum length of the name of a copy, bytes: object names may be too long for a file system. Longer names lose
+#: their beginning, because the end shows the format.
 _NAME_BYTES = 100
 
 
 class Source(Protocol):
-    """A source of recordings by path; it is pickled for workers."""
+    """A folder or bucket that contains recordings; it is pickled for workers."""
 
     def recordings(self, files: str) -> list[Recording]:
-        """Find the recordings whose file names match, in the order of their paths.
+        """Return the recordings whose file names match the pattern `files`, sorted by path.
 
         Raises:
             InputError: the source cannot be read.
@@ -46,7 +46,7 @@ class Source(Protocol):
         ...
 
     def local_files(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
-        """Yield each recording as a local file, until the next one is requested, or why it is missing.
+        """Yield each recording with its local path, valid until the next is requested, or with the error.
 
         Raises:
             InputError: no recording can be read at the moment, for example without a network.
@@ -70,7 +70,7 @@ class InFolder:
         return str(self._folder)
 
     def recordings(self, files: str) -> list[Recording]:
-        """Find the recordings below the folder."""
+        """Return the recordings below the folder."""
         return recordings(self._folder, files)
 
     def address(self, path: str) -> str:
@@ -78,12 +78,12 @@ class InFolder:
         return str((self._folder / path).absolute())
 
     def local_files(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
-        """Return the files where they are."""
-        return ((one, self._folder / one.path) for one in batch)
+        """Return the paths of the files in the folder."""
+        return ((recording, self._folder / recording.path) for recording in batch)
 
 
 class InBucket:
-    """A part of a bucket, whose recordings are copied to this machine one after the other."""
+    """The objects below a prefix of a bucket; recordings are copied to this machine before they are profiled."""
 
     def __init__(self, address: str) -> None:
         """Set the address; no request is sent yet."""
@@ -101,12 +101,12 @@ class InBucket:
         return Bucket(self._address, "FOLDER")
 
     def recordings(self, files: str) -> list[Recording]:
-        """Find the recordings below the address; the version tags of the store are used instead of times."""
-        listed = self._bucket.list_objects()
+        """Return the recordings below the address, with the version tags of the store instead of times of change."""
+        entries = self._bucket.list_objects()
         return among(
             (
-                Recording(one["path"], one["size"], 0, one["e_tag"] or one["last_modified"].isoformat())
-                for one in listed
+                Recording(entry["path"], entry["size"], 0, entry["e_tag"] or entry["last_modified"].isoformat())
+                for entry in entries
             ),
             files,
         )
@@ -116,20 +116,20 @@ class InBucket:
         return f"{self._address}/{path}"
 
     def local_files(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
-        """Copy some recordings ahead, each to a folder that is removed afterwards."""
-        left = deque(enumerate(batch))
+        """Copy each recording to a temporary folder, which is removed after use; copy some recordings in advance."""
+        remaining = deque(enumerate(batch))
         copies: deque[tuple[Recording, Future[Path | InputError]]] = deque()
         size = 0
         with folder_aside(scratch()) as aside, ThreadPoolExecutor(_AHEAD) as threads:
-            while left or copies:
-                while left and (not copies or (len(copies) < _AHEAD and size < _AHEAD_BYTES)):
-                    number, one = left.popleft()
-                    copies.append((one, threads.submit(self._copied, one.path, aside / str(number))))
-                    size += one.bytes
-                one, future = copies.popleft()
+            while remaining or copies:
+                while remaining and (not copies or (len(copies) < _AHEAD and size < _AHEAD_BYTES)):
+                    number, recording = remaining.popleft()
+                    copies.append((recording, threads.submit(self._copied, recording.path, aside / str(number))))
+                    size += recording.bytes
+                recording, future = copies.popleft()
                 copy = future.result()
-                yield one, copy
-                size -= one.bytes
+                yield recording, copy
+                size -= recording.bytes
                 if isinstance(copy, Path):
                     shutil.rmtree(copy.parent)
 
@@ -139,7 +139,7 @@ class InBucket:
         folder.mkdir()
         try:
             parent = path.rpartition("/")[0]
-            names = (one["path"] for one in bucket.list_objects(parent)) if is_in_parts(path) else ()
+            names = (entry["path"] for entry in bucket.list_objects(parent)) if is_in_parts(path) else ()
             for name in parts_of(path, names):
                 bucket.copy(name, folder / _name(name))
         except InputError as error:
@@ -153,12 +153,12 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2].encode()[-_NAME_BYTES:].decode("utf-8", "ignore")
 
 
-#: Maximum bytes or files of a batch of recordings: about a second of work, so that an interruption loses no
-#: more and the overhead of a task is negligible.
+#: Maximum bytes and files of a batch of recordings: about a second of work, so that an interruption loses little
+#: work, and the overhead of a task is negligible.
 _BATCH_BYTES = 16 << 20
 _BATCH_FILES = 64
 
-#: Called with the numbers of recordings done, in all, and already done before this run.
+#: Called with the numbers of finished recordings, of all recordings, and of those that were finished before this run.
 FleetProgress = Callable[[int, int, int], None]
 
 
@@ -171,12 +171,12 @@ class Doubtful(NamedTuple):
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts of a run."""
+    """Numbers of recordings: in the fleet, profiled by this run, and unreadable (`refused`)."""
 
     recordings: int
     profiled: int
     refused: int
-    #: Whether the table of the last run was damaged or of an earlier version, so that nothing of it was used.
+    #: Whether the table of the last run was damaged or of an earlier version, and was therefore not used.
     was_damaged: bool = False
 
 
@@ -189,19 +189,19 @@ def profile_fleet(
     options: Mapping[str, Any] | None = None,
     progress: FleetProgress | None = None,
 ) -> tuple[Table, Counts]:
-    """Profile every recording below a folder that the table does not contain yet, then write the table.
+    """Profile the new and changed recordings below a folder, then write the table.
 
-    A recording is unchanged if its size and times of change (in a bucket, the ETag) are those of the last run, or else
-    if its digest is. An interrupted run leaves its rows next to the table (`.NAME.state`; for a bucket, on this
+    A recording is unchanged if its size and times of change (in a bucket, its ETag), or its digest, are those of the
+    last run. An interrupted run leaves its rows next to the table (`.NAME.state`; for a bucket, on this
     machine), and the next run continues from there. The table does not depend on the executor or on earlier runs.
 
     Args:
-        folder: searched recursively; or a bucket, as `s3://BUCKET/PREFIX`.
-        table: the Parquet file, on this machine or in a bucket.
+        folder: a folder, which is searched recursively, or the address of a bucket, such as `s3://BUCKET/PREFIX`.
+        table: path of the Parquet file, on this machine or in a bucket.
         executor: runs the tasks.
-        files: pattern of file names.
-        options: those of `emmclab.read`.
-        progress: called as recordings are done.
+        files: pattern of the file names of recordings.
+        options: options of `emmclab.read`.
+        progress: called as recordings are finished.
 
     Raises:
         InputError: there are no recordings, or a bucket cannot be reached.
@@ -210,28 +210,28 @@ def profile_fleet(
     options = dict(options or {})
     identity: Identity = {"version": __version__, "build": build_digest(), "reading": options}
     source, copy = source_of(folder), Copy(table)
-    own = copy.name if "://" in copy.name else str(copy.path.absolute())
-    found = [one for one in source.recordings(files) if source.address(one.path) != own]
-    description: Description = {"identity": identity, "metadata": metadata_keys(found), "bins": bins()}
-    if not found:
+    own_address = copy.name if "://" in copy.name else str(copy.path.absolute())
+    in_fleet = [recording for recording in source.recordings(files) if source.address(recording.path) != own_address]
+    description: Description = {"identity": identity, "metadata": metadata_keys(in_fleet), "bins": bins()}
+    if not in_fleet:
         raise InputError(
             f"{source}: there is no recording",
             file=str(source),
-            hint="name the folder that contains the recordings, or a pattern of their names with --files",
+            hint="give the folder that contains the recordings, or a pattern of their names with --files",
         )
     with copy.alone():
         sweep(copy.path.absolute().parent)
-        with _keeping(copy), State(copy.path, identity) as state:
+        with _full_disk_hint(copy), State(copy.path, identity) as state:
             former, was_damaged = _former(copy, identity)
-            profiled = _brought_up(source, copy, state, found, description, former, executor, progress)
+            profiled = _update(source, copy, state, in_fleet, description, former, executor, progress)
         copy.put_state()
-    made = Table(copy.path, copy.name)
-    return made, Counts(len(found), profiled, len(made.refused()), was_damaged)
+    written = Table(copy.path, copy.name)
+    return written, Counts(len(in_fleet), profiled, len(written.refused()), was_damaged)
 
 
 @contextlib.contextmanager
-def _keeping(copy: Copy) -> Iterator[None]:
-    """Add to errors that the finished rows are kept, for example if the disk is full."""
+def _full_disk_hint(copy: Copy) -> Iterator[None]:
+    """Add a hint to the error of a full disk: the finished rows are stored."""
     try:
         yield
     except OSError as error:
@@ -244,11 +244,11 @@ def _keeping(copy: Copy) -> Iterator[None]:
         raise InputError.of(error, copy.name, hint) from error
 
 
-def _brought_up(
+def _update(
     source: Source,
     copy: Copy,
     state: State,
-    found: Sequence[Recording],
+    in_fleet: Sequence[Recording],
     description: Description,
     former: Table | None,
     executor: Executor,
@@ -256,14 +256,14 @@ def _brought_up(
 ) -> int:
     """Update the table; return how many recordings were profiled."""
     identity = description["identity"]
-    there = dict(former.digests()) if former else {}
-    doubtful = [doubt for one in found if (doubt := _doubt(one, state, there)) is not None]
-    before = len(found) - len(doubtful)
+    in_table = dict(former.digests()) if former else {}
+    doubtful = [doubt for recording in in_fleet if (doubt := _doubt(recording, state, in_table)) is not None]
+    before = len(in_fleet) - len(doubtful)
     profiled = 0
 
-    def tell() -> None:
+    def report() -> None:
         if progress is not None:
-            progress(before + state.added, len(found), before)
+            progress(before + state.added, len(in_fleet), before)
 
     work = functools.partial(_profile, source, identity["reading"])
     waiting = deque(_batches(doubtful))
@@ -271,23 +271,23 @@ def _brought_up(
         for task, outcome in executor.run(work, lambda _previous: waiting.popleft() if waiting else None):
             if isinstance(outcome, Crash):
                 if len(task) > 1:
-                    # One of them is the cause; the others are still profiled.
-                    waiting.extend((one,) for one in task)
+                    # One recording is the cause; each is tried in its own task, so that the others are profiled.
+                    waiting.extend((doubt,) for doubt in task)
                     continue
                 outcome = _crashed(source, task[0].recording, outcome)
             state.add(outcome)
-            profiled += sum(one.row is not None for one in outcome)
-            tell()
+            profiled += sum(result.row is not None for result in outcome)
+            report()
     except KeyboardInterrupt:
-        # The interrupt may have arrived before the rows of a batch were counted.
+        # The interrupt may have come before the rows of a batch were counted.
         state.count()
-        tell()
+        report()
         raise
-    paths = [one.path for one in found]
+    paths = [recording.path for recording in in_fleet]
     kept = [
-        (printable(path), there[printable(path)])
+        (printable(path), in_table[printable(path)])
         for path in paths
-        if not state.has_row(path) and printable(path) in there
+        if not state.has_row(path) and printable(path) in in_table
     ]
     write(copy.made, description, state.rows(paths), former, kept)
     copy.put()
@@ -296,7 +296,7 @@ def _brought_up(
 
 
 def _former(copy: Copy, identity: Identity) -> tuple[Table | None, bool]:
-    """Open the table of an earlier run if its rows are valid for this run; return whether it is damaged."""
+    """Return the table of an earlier run, or None if its rows are not valid for this run, and whether it is damaged."""
     if not copy.path.exists():
         return None, False
     try:
@@ -306,54 +306,54 @@ def _former(copy: Copy, identity: Identity) -> tuple[Table | None, bool]:
     return (former if former.description["identity"] == identity else None), False
 
 
-def _doubt(recording: Recording, state: State, there: Mapping[str, str]) -> Doubtful | None:
-    """Return the recording if it may have changed; None if it is unchanged by size and time."""
+def _doubt(recording: Recording, state: State, in_table: Mapping[str, str]) -> Doubtful | None:
+    """Return the recording if it may have changed; None if its size and times of change are those of the last run."""
     name = printable(recording.path)
-    before, known = state.known.get(recording.path, (None, there.get(name)))
-    has_row = state.has_row(recording.path) or (known is not None and there.get(name) == known)
+    before, digest = state.known.get(recording.path, (None, in_table.get(name)))
+    has_row = state.has_row(recording.path) or (digest is not None and in_table.get(name) == digest)
     if not has_row:
         return Doubtful(recording, None)
-    return None if before == recording else Doubtful(recording, known)
+    return None if before == recording else Doubtful(recording, digest)
 
 
 def _batches(doubtful: Sequence[Doubtful]) -> list[tuple[Doubtful, ...]]:
-    """Divide recordings into tasks, the largest first, so that no long one is left for the end."""
+    """Divide recordings into batches, the largest first, so that no long batch runs alone at the end."""
     batches: list[tuple[Doubtful, ...]] = []
     batch: list[Doubtful] = []
     size = 0
-    for one in sorted(doubtful, key=lambda one: -one.recording.bytes):
-        if batch and (len(batch) == _BATCH_FILES or size + one.recording.bytes > _BATCH_BYTES):
+    for doubt in sorted(doubtful, key=lambda doubt: -doubt.recording.bytes):
+        if batch and (len(batch) == _BATCH_FILES or size + doubt.recording.bytes > _BATCH_BYTES):
             batches.append(tuple(batch))
             batch, size = [], 0
-        batch.append(one)
-        size += one.recording.bytes
+        batch.append(doubt)
+        size += doubt.recording.bytes
     return [*batches, tuple(batch)] if batch else batches
 
 
 def _crashed(source: Source, recording: Recording, crash: Crash) -> list[Profiled]:
-    """Return the row of a recording whose reading crashed the process."""
+    """Return the row of a recording that crashed the process that read it."""
     return [
         _refused(recording, place, f"reading it crashed: {crash.reason}")
         for _, place in source.local_files([recording])
     ]
 
 
-def _refused(recording: Recording, place: Path | InputError, why: str) -> Profiled:
-    row = refused_row(place if isinstance(place, Path) else None, recording.path, why)
+def _refused(recording: Recording, place: Path | InputError, reason: str) -> Profiled:
+    row = refused_row(place if isinstance(place, Path) else None, recording.path, reason)
     return Profiled(recording, row["digest"], json.dumps(row | {"bytes": recording.bytes}))
 
 
 def _profile(source: Source, options: Mapping[str, Any], batch: Sequence[Doubtful]) -> list[Profiled]:
-    """Make the rows of a batch; a recording with an unchanged digest needs none."""
-    done = []
-    opened = source.local_files([one.recording for one in batch])
-    for (recording, known), (_, place) in zip(batch, opened, strict=True):
+    """Profile a batch; a recording with an unchanged digest gets no new row."""
+    results = []
+    opened = source.local_files([doubt.recording for doubt in batch])
+    for (recording, former), (_, place) in zip(batch, opened, strict=True):
         if isinstance(place, InputError):
-            why = reason(place, source.address(recording.path), recording.path)
-            done.append(_refused(recording, place, why))
-        elif known is not None and digest([place]) == known:
-            done.append(Profiled(recording, known, None))
+            text = reason(place, source.address(recording.path), recording.path)
+            results.append(_refused(recording, place, text))
+        elif former is not None and digest([place]) == former:
+            results.append(Profiled(recording, former, None))
         else:
             row = row_of(place, recording.path, options) | {"bytes": recording.bytes}
-            done.append(Profiled(recording, row["digest"], json.dumps(row)))
-    return done
+            results.append(Profiled(recording, row["digest"], json.dumps(row)))
+    return results

@@ -1,4 +1,4 @@
-"""Summarises a fleet: main figures over the recordings, by group, and outliers; compares two; as tables of text."""
+"""Summarises a fleet (percentiles of figures by group, and outliers), compares two fleets, and returns text tables."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from emmclab.runtime.statistics import (
 )
 from emmclab.traces.profile_fields import Field
 
-#: Percentiles in the summary of a distribution over recordings.
+#: Percentiles that summarise the distribution of a figure over recordings.
 POINTS = (0, 5, 25, 50, 75, 95, 100)
 #: Modified z-score above which a value is an outlier (Iglewicz and Hoaglin, "How to Detect and Handle Outliers", 1993).
 OUTLYING = 3.5
@@ -36,18 +36,18 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     >>> percentile([1.0, 2.0, 4.0], 50), percentile([1.0, 2.0], 75)
     (2.0, 1.75)
     """
-    place = (len(ordered) - 1) * share / 100
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+    position = (len(ordered) - 1) * share / 100
+    lower = math.floor(position)
+    upper = min(lower + 1, len(ordered) - 1)
+    return ordered[lower] + (position - lower) * (ordered[upper] - ordered[lower])
 
 
 def deviations(values: Sequence[float], *, logarithmic: bool) -> list[float]:
     """Return the modified z-score of each value: its distance from the median in robust standard deviations.
 
-    That is 0.6745 (x - median) / MAD, where MAD is the median of the distances from the median. If more than half of
-    the values are equal, MAD is 0 and the mean distance (times 1.2533) is used instead. With `logarithmic`, distances
-    are those of logarithms if all values are above 0, because times, sizes and rates differ by factors.
+    The score is 0.6745 (x - median) / MAD, where MAD is the median of the distances from the median. If more than half
+    of the values are equal, MAD is 0 and the mean distance (times 1.2533) is used instead. With `logarithmic`,
+    distances are those of logarithms if all values are above 0, because times, sizes and rates differ by factors.
 
     >>> [round(score, 2) for score in deviations([1, 2, 3, 4, 40], logarithmic=False)]
     [-1.35, -0.67, 0.0, 0.67, 24.96]
@@ -80,13 +80,13 @@ class Group:
 
     def points(self, figure: str) -> list[float] | None:
         """Return a figure's percentiles `POINTS` over the recordings; None if no recording has it."""
-        known = self.values[figure]
-        return [percentile(known, point) for point in POINTS] if known else None
+        values = self.values[figure]
+        return [percentile(values, point) for point in POINTS] if values else None
 
     def median(self, figure: str) -> float | None:
         """Return the median of a figure over the recordings that have it."""
-        known = self.values[figure]
-        return median(known) if known else None
+        values = self.values[figure]
+        return median(values) if values else None
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Outlier:
 
 
 class GroupFields(TypedDict):
-    """The JSON form of a `Group`: by figure, the number of recordings that have it, and its percentiles."""
+    """The JSON form of a `Group`: for each figure, the number of recordings that have it, and its percentiles."""
 
     group: str
     recordings: int
@@ -148,28 +148,28 @@ class Summary:
     whole: Group
     #: The groups, largest first; only `whole` if nothing is grouped.
     groups: tuple[Group, ...]
-    #: Outliers, farthest first.
+    #: Outliers, highest absolute score first.
     outliers: tuple[Outlier, ...]
-    #: Groups with too few recordings for finding outliers.
+    #: Groups with too few recordings to detect outliers.
     too_small: tuple[str, ...]
     refused: tuple[tuple[str, str], ...]
 
     def headline(self) -> str:
-        """Return the result in a sentence.
+        """Return a sentence with the median of the first compared figure that recordings have.
 
-        It contains the first compared figure that recordings have; of several groups, the lowest and the highest.
+        If there are several groups, it contains the lowest and the highest median.
         """
-        field = next((one for one in COMPARED if self.whole.values[one.name]), None)
+        field = next((field for field in COMPARED if self.whole.values[field.name]), None)
         if field is None:
             return f"{_counted(self.whole.recordings, 'recording')}, none with a read or write"
         middle = figure_text(field, self.whole.median(field.name))
-        known = [one for one in self.groups if one.values[field.name]]
-        if len(known) < 2:
-            of = len(self.whole.values[field.name])
-            if of == 1:
+        groups = [group for group in self.groups if group.values[field.name]]
+        if len(groups) < 2:
+            count = len(self.whole.values[field.name])
+            if count == 1:
                 return f"The one recording has a {field.in_words} of {middle}"
-            return f"Half of {of:,} recordings have a {field.in_words} of at most {middle}"
-        order = sorted(known, key=lambda one: (one.median(field.name) or 0.0, one.name))
+            return f"Half of {count:,} recordings have a {field.in_words} of at most {middle}"
+        order = sorted(groups, key=lambda group: (group.median(field.name) or 0.0, group.name))
         low, high = order[0], order[-1]
         least, most = figure_text(field, low.median(field.name)), figure_text(field, high.median(field.name))
         if least == most:
@@ -185,17 +185,17 @@ class Summary:
         return {
             "by": list(self.by),
             "headline": self.headline(),
-            "groups": [_group(one) for one in (self.whole, *(one for one in self.groups if self.by))],
+            "groups": [_group(group) for group in (self.whole, *(self.groups if self.by else ()))],
             "outliers": [
                 {
-                    "path": one.path,
-                    "group": one.group,
-                    "figure": one.field.name,
-                    "value": one.value,
-                    "median": one.median,
-                    "score": one.score,
+                    "path": outlier.path,
+                    "group": outlier.group,
+                    "figure": outlier.field.name,
+                    "value": outlier.value,
+                    "median": outlier.median,
+                    "score": outlier.score,
                 }
-                for one in self.outliers
+                for outlier in self.outliers
             ],
             "too_small_for_outliers": list(self.too_small),
             "refused": [{"path": path, "reason": reason} for path, reason in self.refused],
@@ -203,7 +203,7 @@ class Summary:
 
 
 def summarise(table: Table, by: Names = ()) -> Summary:
-    """Summarise a fleet, grouped by keys of its metadata; a text separates the keys by commas.
+    """Summarise a fleet, grouped by the keys in `by`, a list or a comma-separated text.
 
     Raises:
         ConfigError: there is no such key.
@@ -214,9 +214,9 @@ def summarise(table: Table, by: Names = ()) -> Summary:
             raise ConfigError(
                 f"{table.name}: recordings have no key `{key}`",
                 field="--by",
-                hint=f"use one of {', '.join(table.keys)}; recordings in folders `{key}=VALUE` have it",
+                hint=f"use one of {', '.join(table.keys)}, or store recordings in folders named `{key}=VALUE`",
             )
-    rows = table.recordings(["path", *by, *(one.name for one in FIGURES)])
+    rows = table.recordings(["path", *by, *(field.name for field in FIGURES)])
     parts: dict[str, list[tuple[Any, ...]]] = {}
     for path, *rest in rows:
         name = ", ".join(NONE if value is None else str(value) for value in rest[: len(by)]) if by else ALL
@@ -229,7 +229,7 @@ def summarise(table: Table, by: Names = ()) -> Summary:
         tuple(by),
         whole,
         groups,
-        tuple(sorted(outliers, key=lambda one: (-abs(one.score), one.path, one.field.name))),
+        tuple(sorted(outliers, key=lambda outlier: (-abs(outlier.score), outlier.path, outlier.field.name))),
         tuple(name for name in order if len(parts[name]) < LEAST_FOR_OUTLIERS),
         tuple(table.refused()),
     )
@@ -241,7 +241,7 @@ def _overlap(low: Group, high: Group, figure: str) -> bool:
 
 
 def figure_text(field: Field, value: float | None) -> str:
-    r"""Format a value of a figure with its unit.
+    r"""Format a value of a figure with its unit; a dash if it is None.
 
     >>> figure_text(COMPARED[0], 1.875)
     '1.88\xa0ms'
@@ -250,33 +250,33 @@ def figure_text(field: Field, value: float | None) -> str:
 
 
 def is_amount(field: Field) -> bool:
-    """Return whether values of a figure differ by factors, like times, sizes and rates, but not shares."""
+    """Return whether a figure is not a share: times, sizes and rates differ by factors."""
     return field.unit != "%"
 
 
 def _grouped(name: str, rows: Sequence[tuple[Any, ...]]) -> Group:
     values = {
-        field.name: sorted(row[place] for row in rows if row[place] is not None)
-        for place, field in enumerate(FIGURES, 1)
+        field.name: sorted(row[column] for row in rows if row[column] is not None)
+        for column, field in enumerate(FIGURES, 1)
     }
     return Group(name, len(rows), values)
 
 
 def _outliers(group: str, rows: Sequence[tuple[Any, ...]]) -> list[Outlier]:
-    found = []
-    for place, field in enumerate(FIGURES, 1):
-        known = [(row[0], row[place]) for row in rows if row[place] is not None]
+    outliers = []
+    for column, field in enumerate(FIGURES, 1):
+        known = [(row[0], row[column]) for row in rows if row[column] is not None]
         if len(known) < LEAST_FOR_OUTLIERS:
             continue
         values = [value for _, value in known]
         scores = deviations(values, logarithmic=is_amount(field))
         middle = median(values)
-        found += [
+        outliers += [
             Outlier(path, group, field, value, middle, score)
             for (path, value), score in zip(known, scores, strict=True)
             if abs(score) > OUTLYING
         ]
-    return found
+    return outliers
 
 
 def _group(group: Group) -> GroupFields:
@@ -288,14 +288,14 @@ def _group(group: Group) -> GroupFields:
     return {"group": group.name, "recordings": group.recordings, "figures": figures}
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' if count != 1 else ''}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' if count != 1 else ''}"
 
 
-#: Ratio of the median durations above which totals reflect the lengths of the recordings rather than behaviour.
+#: Ratio of the median durations of two fleets above which their totals differ because of the durations.
 _MUCH_LONGER = 1.1
 
-#: Accepted probability of any false difference among all figures.
+#: Significance level: accepted probability that any of the figures shows a difference by chance.
 ALPHA = 0.05
 
 
@@ -304,7 +304,7 @@ class Difference:
     """Comparison of one figure of two fleets."""
 
     field: Field
-    #: Number of recordings that have the figure.
+    #: Number of recordings of the first fleet and of the second that have the figure.
     before_recordings: int
     after_recordings: int
     before_median: float | None
@@ -315,8 +315,8 @@ class Difference:
     p: float | None
     #: The p-value corrected for the number of figures (Holm); None if there are too few recordings.
     corrected_p: float | None
-    #: Recordings needed in each fleet: for the verdict `too few recordings`, to show any difference; for
-    #: `no difference shown`, to show a difference of the size found. None for other verdicts.
+    #: Number of recordings that each fleet needs: for the verdict `too few recordings`, to show any difference; for
+    #: `no difference shown`, to show a difference of the measured size. None for other verdicts.
     needed: int | None
     #: `higher`, `lower`, `no difference shown`, `too few recordings` or `not recorded`.
     verdict: str
@@ -333,7 +333,7 @@ class Difference:
 
 
 class ComparedFleet(SummaryFields):
-    """A fleet with its name."""
+    """The summary of a compared fleet, with its name."""
 
     name: str
 
@@ -355,43 +355,43 @@ class ComparisonFields(TypedDict):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of two fleets, by their names."""
+    """Comparison of two fleets; `names` are their names."""
 
     names: tuple[str, str]
     before: Summary
     after: Summary
     differences: tuple[Difference, ...]
-    #: Differences between the fleets that are not in the recordings' figures.
+    #: Sentences on differences in how the fleets were recorded or profiled.
     cautions: tuple[str, ...]
 
     @property
     def tests(self) -> int:
-        """Number of figures that both fleets have, for which p-values are corrected."""
-        return sum(one.delta is not None for one in self.differences)
+        """Number of figures that both fleets have; p-values are corrected for it."""
+        return sum(difference.delta is not None for difference in self.differences)
 
     def headline(self) -> str:
         """Return the result in a sentence."""
         first, second = self.names
-        differing = [one for one in self.differences if one.verdict in ("higher", "lower")]
+        differing = [difference for difference in self.differences if difference.verdict in ("higher", "lower")]
         if differing:
-            one = differing[0]
-            label = one.field.label[:1].lower() + one.field.label[1:]
+            difference = differing[0]
+            label = difference.field.label[:1].lower() + difference.field.label[1:]
             return (
-                f"{second} has a {one.verdict} {label} than {first}: "
-                f"{figure_text(one.field, one.after_median)}, "
-                f"not {figure_text(one.field, one.before_median)} (medians over recordings); "
+                f"{second} has a {difference.verdict} {label} than {first}: "
+                f"{figure_text(difference.field, difference.after_median)}, "
+                f"not {figure_text(difference.field, difference.before_median)} (medians over recordings); "
                 f"{len(differing)} of {self.tests} figures differ"
             )
         counts = f"{self.before.whole.recordings:,} and {self.after.whole.recordings:,} recordings"
-        # Figures that are equal in all recordings count like those that too few recordings have.
-        if any(one.verdict == "no difference shown" and one.p != 1 for one in self.differences):
+        # Figures that are equal in all recordings (p = 1) cannot show a difference.
+        if any(difference.verdict == "no difference shown" and difference.p != 1 for difference in self.differences):
             return (
                 f"{first} and {second} are not told apart: no difference is shown in {self.tests} figures "
-                f"({counts}), which does not show that there is none"
+                f"({counts}), which does not prove that there is none"
             )
-        if any(one.verdict == "too few recordings" for one in self.differences):
-            few = [one for one in self.differences if one.verdict == "too few recordings"]
-            needed = max(one.needed for one in few if one.needed is not None)
+        if any(difference.verdict == "too few recordings" for difference in self.differences):
+            untestable = [difference for difference in self.differences if difference.verdict == "too few recordings"]
+            needed = max(difference.needed for difference in untestable if difference.needed is not None)
             return (
                 f"Too few recordings to tell {first} from {second}: {counts}; fewer than {needed:,} of each "
                 f"cannot show a difference in one of {self.tests} figures"
@@ -401,10 +401,10 @@ class Comparison:
     def to_dict(self) -> ComparisonFields:
         """Return the comparison as `emmclab fleet --against --json` prints it."""
         rows: list[dict[str, object]] = []
-        for one in self.differences:
-            numbers = {name: value for name, value in asdict(one).items() if name != "field"}
-            effect = None if one.delta is None else one.effect
-            rows.append({"figure": one.field.name, **numbers, "effect": effect})
+        for difference in self.differences:
+            numbers = {name: value for name, value in asdict(difference).items() if name != "field"}
+            effect = None if difference.delta is None else difference.effect
+            rows.append({"figure": difference.field.name, **numbers, "effect": effect})
         return {
             "headline": self.headline(),
             "before": {"name": self.names[0], **self.before.to_dict()},
@@ -420,14 +420,14 @@ def compare(before: Table, after: Table, names: tuple[str, str]) -> Comparison:
     """Compare two fleets by each figure of `COMPARED`; each recording counts equally."""
     first, second = summarise(before), summarise(after)
     cautions = []
-    was, now = before.description["identity"], after.description["identity"]
-    if was["reading"] != now["reading"]:
+    identities = (before.description["identity"], after.description["identity"])
+    if identities[0]["reading"] != identities[1]["reading"]:
         cautions.append("The two fleets were read with different options.")
-    if (was["version"], was["build"]) != (now["version"], now["build"]):
+    if len({(identity["version"], identity["build"]) for identity in identities}) > 1:
         cautions.append("The two fleets were profiled by different builds of emmclab.")
     lengths = [summary.whole.median("duration_s") for summary in (first, second)]
     if all(lengths) and max(lengths) > _MUCH_LONGER * min(lengths):  # type: ignore[type-var, operator]
-        labels = ", ".join(one.label.lower() for one in TOTALS)
+        labels = ", ".join(total.label.lower() for total in TOTALS)
         cautions.append(
             f"The recordings differ in length (medians {duration(lengths[0])} and "
             f"{duration(lengths[1])}): totals ({labels}) depend on it."
@@ -437,11 +437,11 @@ def compare(before: Table, after: Table, names: tuple[str, str]) -> Comparison:
 
 def _differences(before: Group, after: Group) -> Sequence[Difference]:
     pairs = [(field, before.values[field.name], after.values[field.name]) for field in COMPARED]
-    known = [(field.name, first, second) for field, first, second in pairs if first and second]
-    found_p = {name: mann_whitney(first, second) for name, first, second in known}
-    testable = {name: found_p[name] for name, first, second in known if least_p(first, second) * len(known) <= ALPHA}
-    corrected = dict(zip(testable, holm(list(testable.values()), len(known)), strict=True))
-    found = []
+    common = [(field.name, first, second) for field, first, second in pairs if first and second]
+    p_values = {name: mann_whitney(first, second) for name, first, second in common}
+    testable = {name: p_values[name] for name, first, second in common if least_p(first, second) * len(common) <= ALPHA}
+    corrected = dict(zip(testable, holm(list(testable.values()), len(common)), strict=True))
+    differences = []
     for field, first, second in pairs:
         delta = cliffs_delta(first, second) if first and second else None
         p = corrected.get(field.name)
@@ -459,10 +459,10 @@ def _differences(before: Group, after: Group) -> Sequence[Difference]:
         if delta == 0 and len({*first, *second}) == 1:
             verdict = "no difference shown"
         elif verdict == "too few recordings":
-            needed = max(recordings_needed(len(known), ALPHA), least)
+            needed = max(recordings_needed(len(common), ALPHA), least)
         elif verdict == "no difference shown" and delta:
-            needed = max(recordings_to_show(delta, len(known), ALPHA) or 0, least)
-        found.append(
+            needed = max(recordings_to_show(delta, len(common), ALPHA) or 0, least)
+        differences.append(
             Difference(
                 field,
                 len(first),
@@ -470,16 +470,16 @@ def _differences(before: Group, after: Group) -> Sequence[Difference]:
                 before.median(field.name),
                 after.median(field.name),
                 delta,
-                found_p.get(field.name),
+                p_values.get(field.name),
                 p,
                 needed,
                 verdict,
             )
         )
-    return found
+    return differences
 
 
-#: Explanation of how outliers are found.
+#: Explanation of how outliers are detected.
 OUTLIER_RULE = (
     f"An outlier is more than {OUTLYING:g} robust standard deviations (MAD / 0.6745) from the median of its "
     "group, by logarithms for times, sizes and rates (Iglewicz and Hoaglin, 1993)"
@@ -490,7 +490,7 @@ TEST_RULE = (
     f"number of figures by Holm's method; p <= {ALPHA:g} shows a difference. Cliff's delta is the share of "
     "pairs in which the second is larger, minus the share in which it is smaller. There are too few "
     "recordings if even complete separation would not reach that corrected p. Needed: number of recordings "
-    "of each fleet that can show a difference; if none is shown, the number that shows one of the size found "
+    "of each fleet that can show a difference; if none is shown, the number that shows one of the measured size "
     "in 4 of 5 cases (Noether, 1987)"
 )
 _HEADINGS = tuple({0: "Least", 50: "Median", 100: "Most"}.get(point, f"p{point}") for point in POINTS)
@@ -510,27 +510,27 @@ def figures_table(summary: Summary) -> TextTable:
 
 
 def outliers_table(summary: Summary, most: int) -> TextTable:
-    """Return the table of the outliers farthest from their group, each with its outlying figures."""
+    """Return the table of the `most` recordings with the highest scores, each with its outlying figures."""
     rows = []
-    for found in _by_recording(summary)[:most]:
-        one = found[0]
-        value, middle = figure_text(one.field, one.value), figure_text(one.field, one.median)
-        others = ", ".join(other.field.label for other in found[1:])
-        rows.append([one.path, one.field.label, others, value, middle, signed(one.score)])
+    for outliers in _by_recording(summary)[:most]:
+        outlier = outliers[0]
+        value, middle = figure_text(outlier.field, outlier.value), figure_text(outlier.field, outlier.median)
+        others = ", ".join(other.field.label for other in outliers[1:])
+        rows.append([outlier.path, outlier.field.label, others, value, middle, signed(outlier.score)])
     headings = ["Recording", "Farthest in", "Also in", "Value", "Median of group", "Score"]
     return TextTable("Outliers", headings, rows, 3)
 
 
 def _by_recording(summary: Summary) -> list[list[Outlier]]:
-    """Group the outlying figures by recording, farthest first."""
-    found: dict[str, list[Outlier]] = {}
-    for one in summary.outliers:
-        found.setdefault(one.path, []).append(one)
-    return list(found.values())
+    """Group the outliers by recording, highest absolute score first."""
+    by_path: dict[str, list[Outlier]] = {}
+    for outlier in summary.outliers:
+        by_path.setdefault(outlier.path, []).append(outlier)
+    return list(by_path.values())
 
 
 def outlier_remarks(summary: Summary, most: int) -> Iterator[str]:
-    """Yield notes on what the table of outliers leaves out, and on its rule."""
+    """Yield notes on the table of outliers: how many it leaves out, how they are detected, and groups without."""
     left_out = len(_by_recording(summary)) - most
     if left_out > 0:
         yield f"{left_out:,} more recordings are in the output of --json."
@@ -538,13 +538,13 @@ def outlier_remarks(summary: Summary, most: int) -> Iterator[str]:
         yield f"{OUTLIER_RULE}."
     if summary.too_small:
         groups = ", ".join(summary.too_small[:5]) + (" and others" if len(summary.too_small) > 5 else "")
-        whose = f" in {groups}" if summary.by else ""
-        yield f"No outliers are named{whose}: there are fewer than {LEAST_FOR_OUTLIERS} recordings."
+        where = f" in {groups}" if summary.by else ""
+        yield f"No outliers are reported{where}: there are fewer than {LEAST_FOR_OUTLIERS} recordings."
 
 
 def refused_table(refusals: Sequence[tuple[str, str]], most: int) -> TextTable:
     """Return the table of the files that could not be read."""
-    return TextTable("Refused", ["File", "Reason"], [list(one) for one in refusals[:most]], 2)
+    return TextTable("Refused", ["File", "Reason"], [list(refusal) for refusal in refusals[:most]], 2)
 
 
 def differences_table(comparison: Comparison) -> TextTable:
@@ -553,17 +553,17 @@ def differences_table(comparison: Comparison) -> TextTable:
     headings = ["Figure", "Verdict", first, second, "Change", "Cliff's delta", "p", "Corrected p", "Needed"]
     rows = [
         [
-            one.field.heading,
-            one.verdict,
-            one.field.text(one.before_median),
-            one.field.text(one.after_median),
-            one.change,
-            "–" if one.delta is None else f"{signed(one.delta, 2)} ({one.effect})",
-            _p(one.p),
-            _p(one.corrected_p),
-            "–" if one.needed is None else f"{one.needed:,}",
+            difference.field.heading,
+            difference.verdict,
+            difference.field.text(difference.before_median),
+            difference.field.text(difference.after_median),
+            difference.change,
+            "–" if difference.delta is None else f"{signed(difference.delta, 2)} ({difference.effect})",
+            _p(difference.p),
+            _p(difference.corrected_p),
+            "–" if difference.needed is None else f"{difference.needed:,}",
         ]
-        for one in comparison.differences
+        for difference in comparison.differences
     ]
     return TextTable("Medians over recordings", headings, rows, 2)
 

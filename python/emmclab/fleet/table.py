@@ -19,10 +19,10 @@ from emmclab.traces.reading import read
 from emmclab.traces.recording_files import metadata
 from emmclab.traces.trace import Trace
 
-#: The extent of a recording: shown, but not a property of the workload, so not compared between fleets.
+#: Figures on the extent of a recording; they depend on the recording, not on the workload, and are not compared.
 EXTENTS = tuple(TABLE_FIELDS[name] for name in ("data_size_kb", "duration_s"))
 
-#: Totals of a recording: what a change of software saves, if the recordings are of the same activity.
+#: Totals of a recording, in which fleets with the same activity can be compared.
 TOTALS = (
     TABLE_FIELDS["requests"],
     Field("write_data_kb", "Data written", "KB", 0, "bytes written"),
@@ -51,7 +51,7 @@ FIGURES = (*EXTENTS, *COMPARED)
 
 
 class Identity(TypedDict):
-    """What determines a row besides the recording: version, build, and the options of `emmclab.read`."""
+    """What a row depends on besides the recording: version and build of emmclab, and the options of `emmclab.read`."""
 
     version: str
     build: str
@@ -59,7 +59,7 @@ class Identity(TypedDict):
 
 
 class Bins(TypedDict):
-    """A histogram: what is counted, its unit, and the upper edges of its bins."""
+    """The bins of a histogram: what it counts, the unit, and the upper edges of the bins in this unit."""
 
     counts: str
     unit: str
@@ -67,14 +67,14 @@ class Bins(TypedDict):
 
 
 class Description(TypedDict):
-    """Description of a table; `metadata` are the keys of folders, `bins` the histograms by column."""
+    """Description of a table: `metadata` lists keys from folder names, `bins` describes histograms by column."""
 
     identity: Identity
     metadata: list[str]
     bins: dict[str, Bins]
 
 
-#: Columns of every fleet, before those of metadata and figures, with their meaning.
+#: The first columns of every table, with their meaning; columns of metadata and figures follow.
 FIXED = {
     "path": "the file, below the folder of the fleet",
     "refused": "why the file could not be read; null for a recording",
@@ -85,15 +85,15 @@ FIXED = {
 }
 #: Prefix of the column names of histograms.
 HISTOGRAM = "histogram_"
-#: Field of an error in the heading of a file, which the options of reading cannot cause.
+#: Field of an error in the heading of a file; options of reading cannot be its cause.
 _HEADING = "heading"
 #: Histograms that depend on the order of arrivals, which is unknown if the clock is coarse.
 _OF_ARRIVALS = ("inter_arrival", "idle_gap")
-#: Options of reading that apply only to files that do not state the unit, with their values.
+#: Options of reading that apply only to files without a unit, with their values.
 _UNITS = {"time_unit": ("s", "ms", "us", "ns"), "size_unit": ("sector", "byte", "kb", "page")}
-#: Parts of a profile, and of its groups, that are not figures, or have another name in the row.
+#: Fields of a profile and of its groups that are not figures, or have another name in the row.
 _NO_FIGURES = {"name", "header", "figures", "findings", "by_operation", "assumed"}
-#: Figures that are lists of rows: the fields that name a row, and the fields that are numbers.
+#: Figures that are lists of rows: the fields that identify a row, and the fields that are numbers.
 _NAMED_ROWS = {
     "alignment": (("op", "page_kb"), ("start_aligned_pct", "size_aligned_pct", "aligned_pct", "space_utilisation_pct")),
     "hot_pages": (("op", "pages_pct"), ("share_pct",)),
@@ -116,23 +116,23 @@ def row_of(place: Path, path: str, options: Mapping[str, Any]) -> Row:
         profile = json.loads(profiler.finish(trace.ledger, trace.header, distributions=False))
         histograms = json.loads(profiler.histograms())
         if trace.header["coarse_clock"]:
-            for one in histograms:
-                if one["name"] in _OF_ARRIVALS:
-                    one["counts"] = [0] * len(one["counts"])
+            for histogram in histograms:
+                if histogram["name"] in _OF_ARRIVALS:
+                    histogram["counts"] = [0] * len(histogram["counts"])
     except ConfigError as error:
         if error.field != _HEADING:
             raise
-        why = reason(error, str(place), path)
-        return refused_row(place, path, f"{why}; {error.hint}" if error.hint else why)
+        text = reason(error, str(place), path)
+        return refused_row(place, path, f"{text}; {error.hint}" if error.hint else text)
     except (EmmclabError, OSError) as error:
         refusal = error if isinstance(error, EmmclabError) else InputError.of(error, place)
         return refused_row(place, path, reason(refusal, str(place), path))
     if (syncs := json.loads(trace.header["activity"] or "{}").get("syncs")) is not None:
-        row["fsyncs"] = sum(one["calls"] for one in syncs)
+        row["fsyncs"] = sum(sync["calls"] for sync in syncs)
     row |= {"digest": trace.digest, "format": trace.header["format"], "trace_device": trace.header["device"]}
     numbers = {name: value for name, value in _numbers(profile) if value is not None}
     _refuse_keys(path, {*FIXED, *numbers})
-    counts = {f"{HISTOGRAM}{one['name']}": one["counts"] for one in histograms}
+    counts = {f"{HISTOGRAM}{histogram['name']}": histogram["counts"] for histogram in histograms}
     return row | numbers | counts
 
 
@@ -148,7 +148,7 @@ def _open(place: Path, options: Mapping[str, Any]) -> Trace:
 
 
 def refused_row(place: Path | None, path: str, reason: str) -> Row:
-    """Return the row of a file that could not be profiled; without `place`, one that could not be fetched."""
+    """Return the row of a file that could not be profiled; `place` is None if it could not be fetched."""
     return _empty(path) | {"refused": reason, "digest": place and digest([place])}
 
 
@@ -159,13 +159,13 @@ def _empty(path: str) -> Row:
 def bins() -> dict[str, Bins]:
     """Describe the histograms by column: what is counted, the unit, and the upper edges of the bins."""
     return {
-        f"{HISTOGRAM}{one['name']}": {"counts": one["about"], "unit": one["unit"], "upper_edges": one["edges"]}
-        for one in json.loads(_core.Profiler("").histograms())
+        f"{HISTOGRAM}{row['name']}": {"counts": row["about"], "unit": row["unit"], "upper_edges": row["edges"]}
+        for row in json.loads(_core.Profiler("").histograms())
     }
 
 
 def reason(error: EmmclabError, place: str, path: str) -> str:
-    """Return the message without the file name, which the row contains, and without its folder."""
+    """Return the message of an error without the local path of the file; the row contains the path in the fleet."""
     return printable(str(error).removeprefix(f"{place}: ").replace(place, path))
 
 
@@ -190,8 +190,8 @@ def _numbers(profile: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield f"{finding['id'].replace('-', '_')}_measured", finding["measured"]
     for figure, (names, fields) in _NAMED_ROWS.items():
         for row in profile["figures"][figure]:
-            whose = "_".join(str(row[name]) for name in names)
-            yield from ((f"{figure}_{whose}_{field}", row[field]) for field in fields)
+            row_name = "_".join(str(row[name]) for name in names)
+            yield from ((f"{figure}_{row_name}_{field}", row[field]) for field in fields)
 
 
 def _flat(group: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -220,24 +220,24 @@ _KEY = "emmclab_fleet"
 #: Columns of every table, with their types.
 _ALWAYS = (
     dict.fromkeys(FIXED, "VARCHAR")
-    | dict.fromkeys((one.name for one in FIGURES), "DOUBLE")
+    | dict.fromkeys((figure.name for figure in FIGURES), "DOUBLE")
     | dict.fromkeys(("bytes", "requests", "fsyncs"), "BIGINT")
 )
 
-#: Condition that a row of the former table belongs to a recording.
+#: Columns that identify a row of the former table, with their types.
 _SAME = {"path": "VARCHAR", "digest": "VARCHAR"}
 _TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "list": "BIGINT[]"}
 
 
 class DamagedError(FormatError):
-    """A table is damaged."""
+    """The error for a damaged table."""
 
 
 class Table:
-    """The table of a fleet, on disk."""
+    """The table of a fleet in a Parquet file."""
 
     def __init__(self, path: Path, name: str = "") -> None:
-        """Open a table; `name` is its address, if `path` is a copy.
+        """Open a table; if `path` is a local copy, `name` is the address of the original.
 
         Raises:
             InputError: there is no such file.
@@ -252,48 +252,48 @@ class Table:
                 f"{self.name}: this table of a fleet is damaged, or of an earlier version",
                 kind="syntax",
                 file=self.name,
-                hint="name the folder of its recordings, from which it is made again",
+                hint="give the folder of its recordings, so that it is written again",
             )
         with questions() as database:
             described = database.execute("describe select * from read_parquet($path)", {"path": str(path)})
-            #: Name and type of each column.
+            #: Type of each column by its name.
             self.columns: dict[str, str] = {row[0]: row[1] for row in described.fetchall()}
 
     @property
     def keys(self) -> list[str]:
-        """Keys by which recordings may be grouped: those of folders, and metadata in the traces."""
+        """Keys by which recordings may be grouped: those from folder names, and metadata in the traces."""
         return [*self.description["metadata"], "format", "trace_device"]
 
     def recordings(self, columns: Names) -> list[tuple[Any, ...]]:
-        """Return these columns of all recordings, in the order of their paths.
+        """Return these columns of all recordings, sorted by path.
 
-        A column that the table lacks is None: a table of an older emmclab has fewer figures.
+        Columns that the table does not have contain None: the table of an older emmclab has fewer figures.
         """
-        known = (_name(one) if one in self.columns else "null" for one in several(columns))
-        return self._ask(", ".join(known), "where refused is null order by path")
+        selected = (_name(name) if name in self.columns else "null" for name in several(columns))
+        return self._select(", ".join(selected), "where refused is null order by path")
 
     def refused(self) -> list[tuple[str, str]]:
         """Return path and reason of each file that could not be read."""
-        rows = self._ask("path, refused", "where refused is not null order by path")
+        rows = self._select("path, refused", "where refused is not null order by path")
         return [(path, reason) for path, reason in rows]
 
     def digests(self) -> list[tuple[str, str]]:
         """Return path and digest of each file that could be hashed."""
-        return [(path, digest) for path, digest in self._ask("path, digest", "where digest is not null")]
+        return [(path, digest) for path, digest in self._select("path, digest", "where digest is not null")]
 
     def histograms(self, keys: Names) -> dict[str, dict[tuple[Any, ...], list[int]]]:
-        """Sum each histogram over the recordings of each group."""
-        keys, found = several(keys), {}
-        for column in (one for one in self.columns if one.startswith(HISTOGRAM)):
+        """Sum each histogram over the recordings of each group; return counts by column and values of `keys`."""
+        keys, sums = several(keys), {}
+        for column in (name for name in self.columns if name.startswith(HISTOGRAM)):
             of_keys = [_name(key) for key in keys]
             bins = len(self.description["bins"][column]["upper_edges"]) + 1
             counts = [f"sum({_name(column)}[{number}])::bigint" for number in range(1, bins + 1)]
             rest = "where refused is null group by all order by all"
-            rows = self._ask(", ".join([*of_keys, *counts]), rest)
-            found[column] = {row[: len(keys)]: [n or 0 for n in row[len(keys) :]] for row in rows}
-        return found
+            rows = self._select(", ".join([*of_keys, *counts]), rest)
+            sums[column] = {row[: len(keys)]: [n or 0 for n in row[len(keys) :]] for row in rows}
+        return sums
 
-    def _ask(self, columns: str, rest: str) -> list[tuple[Any, ...]]:
+    def _select(self, columns: str, rest: str) -> list[tuple[Any, ...]]:
         with questions() as database:
             return database.execute(f"select {columns} from '{quoted(self.path)}' {rest}").fetchall()  # noqa: S608
 
@@ -305,13 +305,13 @@ def write(
     former: Table | None = None,
     kept: Iterable[tuple[str, str]] = (),
 ) -> None:
-    """Write a table atomically: new rows (JSON, one per line), and those of the former table in `kept`.
+    """Write a table atomically: the new `rows` (lines of JSON), and rows of the former table.
 
-    The same recordings result in the same bytes, independent of how many are new. `kept` contains paths and
-    digests. A column without any value is left out, except those that every table has.
+    `kept` contains path and digest of each row of the former table to write. The same recordings result in the
+    same bytes, whichever are new. Columns without values are left out, except those that every table has.
     """
     with folder_aside(path.absolute().parent) as aside, refusing(aside):
-        lines, keep, made = aside / "rows.json", aside / "kept.json", aside / "fleet.parquet"
+        lines, kept_lines, finished = aside / "rows.json", aside / "kept.json", aside / "fleet.parquet"
         kinds: dict[str, set[str]] = {}
         with lines.open("w", encoding="ascii") as file:
             for line in rows:
@@ -323,35 +323,35 @@ def write(
             types = _ALWAYS | dict.fromkeys(description["metadata"], "VARCHAR")
             types |= {name: _type(kind) for name, kind in kinds.items() if kind and name not in types}
             database.execute(f"create view fresh as from {_read(lines, types)}")
-            database.execute("create view every as from fresh")
+            database.execute("create view written as from fresh")
             if former is not None:
-                with keep.open("w", encoding="utf-8") as file:
-                    file.writelines(json.dumps(dict(zip(_SAME, one, strict=True))) + "\n" for one in kept)
-                database.execute(f"create view kept as from {_read(keep, _SAME)}")
+                with kept_lines.open("w", encoding="utf-8") as file:
+                    file.writelines(json.dumps(dict(zip(_SAME, row, strict=True))) + "\n" for row in kept)
+                database.execute(f"create view kept as from {_read(kept_lines, _SAME)}")
                 database.execute(f"create view former as from '{quoted(former.path)}'")
                 database.execute(
-                    "create or replace view every as from fresh union all by name "
+                    "create or replace view written as from fresh union all by name "
                     "from former where (path, digest) in (select (path, digest) from kept)"
                 )
             columns = _list(_in_order(database, description["metadata"]))
-            told = json.dumps(description, sort_keys=True).replace("'", "''")
-            about = f"{{{_KEY}: '{told}', {checksummed.KEY}: '{checksummed.UNSEALED}'}}"
+            text = json.dumps(description, sort_keys=True).replace("'", "''")
+            about = f"{{{_KEY}: '{text}', {checksummed.KEY}: '{checksummed.UNSEALED}'}}"
             database.execute(
-                f"copy (select {columns} from every order by path, digest) to '{quoted(made)}' "  # noqa: S608
+                f"copy (select {columns} from written order by path, digest) to '{quoted(finished)}' "  # noqa: S608
                 f"(format parquet, compression zstd, kv_metadata {about})"
             )
-        checksummed.seal(made)
+        checksummed.seal(finished)
         with note_written_files(path):
-            move_into_place(made, path)
+            move_into_place(finished, path)
 
 
 def _in_order(database: duckdb.DuckDBPyConnection, metadata: Sequence[str]) -> list[str]:
-    """Return the names of the columns in a fixed order, without empty ones."""
-    names = [row[0] for row in database.execute("describe every").fetchall()]
+    """Return the names of the columns in a fixed order, without optional columns that are empty."""
+    names = [row[0] for row in database.execute("describe written").fetchall()]
     counting = ", ".join(f"count({_name(name)})" for name in names)
-    counts = database.execute(f"select {counting} from every").fetchone()  # noqa: S608
+    counts = database.execute(f"select {counting} from written").fetchone()  # noqa: S608
     used = {name for name, count in zip(names, counts or (), strict=True) if count}
-    first = [*FIXED, *metadata, *(one.name for one in FIGURES)]
+    first = [*FIXED, *metadata, *(figure.name for figure in FIGURES)]
     others = sorted(used - set(first), key=lambda name: (name.startswith(HISTOGRAM), name))
     return [*first, *others]
 
@@ -363,9 +363,9 @@ def _description(path: Path, name: str) -> Description:
         raise InputError.of(error, name) from error
     try:
         with questions() as database:
-            ask = "select value from parquet_kv_metadata($path) where key::varchar = $key"
-            (found,) = database.execute(ask, {"path": str(path), "key": _KEY}).fetchone() or (None,)
-        described = json.loads(found or b"null")
+            query = "select value from parquet_kv_metadata($path) where key::varchar = $key"
+            (text,) = database.execute(query, {"path": str(path), "key": _KEY}).fetchone() or (None,)
+        described = json.loads(text or b"null")
         if isinstance(described, dict) and {"metadata", "bins", "identity"} <= set(described):
             return cast("Description", described)
     except (duckdb.Error, ValueError):
@@ -374,8 +374,8 @@ def _description(path: Path, name: str) -> Description:
         f"{name}: this is not a table of a fleet",
         kind="syntax",
         file=name,
-        hint="name a folder of recordings, or a file that `emmclab fleet` wrote; a damaged one is made again "
-        "from the folder of its recordings under another name (-o)",
+        hint="give a folder of recordings, or a table that `emmclab fleet` wrote; to replace a damaged table, "
+        "give the folder of its recordings and another name (-o)",
     )
 
 
@@ -393,5 +393,5 @@ def _list(columns: Iterable[str]) -> str:
 
 
 def _read(path: Path, types: Mapping[str, str]) -> str:
-    """Return the SQL source for a file of JSON lines."""
+    """Return the SQL expression that reads a file of JSON lines."""
     return f"read_json('{quoted(path)}', format = 'newline_delimited', columns = {typed(types)})"

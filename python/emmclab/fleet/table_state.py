@@ -1,9 +1,9 @@
-"""The state of a fleet's table in a file next to it: provenance, pending rows, lock; and its local copy of a bucket.
+"""The state file of a fleet's table, which is also its lock; and the local copy of a table in a bucket.
 
-Each line is JSON. The first contains what determines a row besides the recording: build and options of
-reading. Each other line describes the profiled file of a recording (size, times of change, digest). `row` is
-its row, until the table contains it; `check` is the SHA-256 of the line up to this key, first 16 digits. If
-this file is lost, only time is lost: the digests in the table show what is unchanged.
+Each line of the state file is JSON. The first line contains the build and the options of reading. Each other line
+describes a profiled recording: size, times of change, digest, and `row`, its row if the table does not contain it
+yet. `check` is the SHA-256 of the line up to this key, first 16 digits. If the file is lost, the next run only takes
+longer: it compares the digests of all recordings with those in the table.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ def busy(table: object) -> ConfigError:
     return ConfigError(
         f"{table}: another process is working on this table",
         file=str(table),
-        hint="wait for it, or name another table with -o",
+        hint="wait for it, or use another table with -o",
     )
 
 
@@ -58,16 +58,16 @@ class State:
     """The state of one table; while it is open, no other process can work on the table."""
 
     def __init__(self, table: Path, identity: Identity) -> None:
-        """Set the table, and what determines a row besides the recording."""
+        """Set the table, and what its rows depend on besides the recordings."""
         self.path = state_of(table)
         self._table = table
         self._identity = identity
         self._file: IO[str] | None = None
         self._size = 0
-        #: The profiled file of each path, and its digest.
+        #: Profiled recording and its digest by path.
         self.known: dict[str, tuple[Recording, str | None]] = {}
-        #: Offset of the line of each path whose row is here and not in the table.
-        self._places: dict[str, int] = {}
+        #: Offset of the line in this file, by path, for each row that the table does not contain yet.
+        self._row_offsets: dict[str, int] = {}
         #: Number of recordings added since the state was opened.
         self.added = 0
         self._lines_before = 0
@@ -84,34 +84,34 @@ class State:
         if self._file is not None:
             self._file.close()
 
-    def add(self, done: Iterable[Profiled]) -> None:
-        """Add rows; they survive the end of this process."""
-        for one in done:
-            self._append(one)
+    def add(self, results: Iterable[Profiled]) -> None:
+        """Add results; they are stored even if this process is killed afterwards."""
+        for result in results:
+            self._append(result)
         self._open.flush()
 
     def count(self) -> None:
-        """Count the added lines in the file; an interrupt may have come between a line and its count."""
+        """Count the added lines in the file again: an interrupt may have come after a line was written."""
         self._open.flush()
         self._open.seek(0)
         self.added = sum(1 for _ in self._open) - self._lines_before
 
     def has_row(self, path: str) -> bool:
-        """Return whether the row of a recording is finished."""
-        return path in self._places
+        """Return whether this file contains the row of a recording."""
+        return path in self._row_offsets
 
     def rows(self, paths: Iterable[str]) -> Iterator[str]:
-        """Yield the finished row of each recording that has one, as a line of JSON."""
+        """Yield the rows of these recordings that this file contains, as lines of JSON."""
         for path in paths:
-            if path in self._places:
-                self._open.seek(self._places[path])
+            if path in self._row_offsets:
+                self._open.seek(self._row_offsets[path])
                 yield json.dumps(json.loads(self._open.readline())["row"]) + "\n"
 
-    def settle(self, left: Iterable[str]) -> None:
-        """Remove the rows, which the table now contains, and every recording except those in `left`."""
-        known = [(path, self.known[path]) for path in left]
-        self._begin()
-        self.add(Profiled(recording, digest, None) for _, (recording, digest) in known)
+    def settle(self, paths: Iterable[str]) -> None:
+        """Remove all rows, because the table now contains them, and all recordings except those in `paths`."""
+        remaining = [(path, self.known[path]) for path in paths]
+        self._clear()
+        self.add(Profiled(recording, digest, None) for _, (recording, digest) in remaining)
 
     @property
     def _open(self) -> IO[str]:
@@ -119,26 +119,26 @@ class State:
             raise ValueError("the state is not open")
         return self._file
 
-    def _begin(self) -> None:
-        """Empty the file. If the process is killed here, only time is lost."""
+    def _clear(self) -> None:
+        """Remove all recordings from the file. If the process is killed here, the next run only takes longer."""
         self._open.truncate(0)
-        self.known, self._places = {}, {}
+        self.known, self._row_offsets = {}, {}
         self._size = self._open.write(json.dumps({"identity": self._identity}, sort_keys=True) + "\n")
 
-    def _append(self, one: Profiled) -> None:
-        recording, digest, row = one
+    def _append(self, result: Profiled) -> None:
+        recording, digest, row = result
         about = json.dumps([*recording, digest])
-        self._take(recording, digest, row is not None)
+        self._record(recording, digest, row is not None)
         self._size += self._open.write(_with_checksum(f'{{"recording": {about}, "row": {row or "null"}'))
         self.added += 1
 
-    def _take(self, recording: Recording, digest: str | None, has_row: bool) -> None:
-        """Record a line that starts at the end of the others."""
+    def _record(self, recording: Recording, digest: str | None, has_row: bool) -> None:
+        """Update the fields for a line that starts at the end of the file."""
         path = recording.path
         if has_row:
-            self._places[path] = self._size
+            self._row_offsets[path] = self._size
         elif path in self.known and self.known[path][1] != digest:
-            self._places.pop(path, None)
+            self._row_offsets.pop(path, None)
         self.known[path] = recording, digest
 
     def _read(self) -> None:
@@ -155,7 +155,7 @@ class State:
                     raise ValueError
                 entry = json.loads(line)
                 *recording, digest = entry["recording"]
-                self._take(Recording(*recording), digest, entry["row"] is not None)
+                self._record(Recording(*recording), digest, entry["row"] is not None)
                 self._size += len(line)
                 lines += 1
         except (ValueError, KeyError, TypeError):
@@ -163,13 +163,13 @@ class State:
         if self._size:
             self._open.truncate(self._size)
         else:
-            self._begin()
+            self._clear()
             self._open.flush()
         self._lines_before = lines
 
 
 class Copy:
-    """A local copy of the table of a fleet, which may be in a bucket."""
+    """The local copy of the table of a fleet in a bucket; for a table on this machine, the table itself."""
 
     def __init__(self, address: str | Path) -> None:
         """Set the table: a path, or an address such as `s3://BUCKET/PREFIX/NAME`."""
@@ -185,7 +185,7 @@ class Copy:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the copy against other local processes, and update it."""
+        """Lock the copy for this process, and update it."""
         if self._bucket is None:  # A local table is locked by its state.
             yield
             return
@@ -208,51 +208,51 @@ class Copy:
         return self.path.is_file() if self._bucket is None else self._bucket.head(self._object) is not None
 
     def put(self) -> None:
-        """Replace the table by the new one."""
+        """Replace the table in the bucket by the new table at `made`."""
         if self._bucket is None:
             return
-        made = self._bucket.replace(self._object, self.made, self._former())
-        if made is None:
+        version = self._bucket.replace(self._object, self.made, self._former())
+        if version is None:
             raise ConfigError(
                 f"{self.name}: another process has written this table meanwhile",
                 file=self.name,
-                hint="run the same command again, which continues from what is profiled by now",
+                hint="run the same command again, which continues from the finished rows",
             )
         self.made.replace(self.path)
-        self._note(made)
+        self._note(version)
         written_files[-1] = self.name
 
     def put_state(self) -> None:
-        """Store the state of the table next to it."""
+        """Store the state file next to the table in the bucket."""
         if self._bucket is not None:
             self._bucket.write(state_of(Path(self._object)).name, state_of(self.path))
 
     def _update(self) -> None:
-        """Copy the table and its state, but not the state if an interrupted run has left rows here."""
+        """Copy the table and its state to this machine; keep a local state with rows of an interrupted run."""
         if self._bucket is None:
             return
-        there, here = self._bucket.head(self._object), self._former()
-        if there is None:
+        current, copied = self._bucket.head(self._object), self._former()
+        if current is None:
             self.path.unlink(missing_ok=True)
             self._noted.unlink(missing_ok=True)
             return
-        is_same = here is not None and here["e_tag"] == there["e_tag"]
+        is_same = copied is not None and copied["e_tag"] == current["e_tag"]
         if is_same and self.path.exists() and is_intact(self.path):
             return
         state = state_of(self.path)
         with folder_aside(self._folder) as aside:
             copy = aside / "copy"
-            beside = state_of(Path(self._object)).name
-            if not _has_rows(state) and self._bucket.head(beside) is not None:
-                self._bucket.copy(beside, copy)
+            remote_state = state_of(Path(self._object)).name
+            if not _has_rows(state) and self._bucket.head(remote_state) is not None:
+                self._bucket.copy(remote_state, copy)
                 copy.replace(state)
             self._bucket.copy(self._object, copy)
             copy.replace(self.path)
-        self._note(there)
+        self._note(current)
 
     @property
     def _noted(self) -> Path:
-        """Return the path of the file with the version of the copied object."""
+        """Return the path of the file that contains the version of the copied object."""
         return self._folder / "copied.json"
 
     def _former(self) -> PutObject | None:
@@ -261,8 +261,8 @@ class Copy:
             return noted
         return None
 
-    def _note(self, there: PutObject) -> None:
-        write_atomically(self._noted, json.dumps({"e_tag": there["e_tag"], "version": there["version"]}))
+    def _note(self, copied: PutObject) -> None:
+        write_atomically(self._noted, json.dumps({"e_tag": copied["e_tag"], "version": copied["version"]}))
         written_files.pop()  # This file is not an output of the command.
 
 
