@@ -277,7 +277,7 @@ def test_a_result_without_provenance_is_compared_by_its_options_and_not_repeated
     del silent["provenance"]
     first.write_text(json.dumps(silent))
     done = emmclab("explain", first, second, "--json")
-    assert done.returncode == 0 and "first.json does not say how it was made" in done.stderr
+    assert done.returncode == 0 and "first.json has no `provenance`" in done.stderr
     assert ("option", "rate") in _keys(json.loads(done.stdout))
     assert_fails(emmclab("explain", first, second, "--one-at-a-time"), "first.json", "provenance")
 

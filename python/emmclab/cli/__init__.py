@@ -1,7 +1,7 @@
 """The command line: one file per command.
 
-Only the command that runs is imported, and of slow imports (tables, charts, SQL, studies) only those that
-it needs; so commands import rooms inside their functions, which no other room does.
+Only the module of the command that runs is imported. Slow imports (tables, charts, SQL, studies) are inside
+the functions that need them.
 """
 
 import os
@@ -18,7 +18,7 @@ from emmclab.cli.command import examples
 from emmclab.cli.command_groups import add_commands, summary
 from emmclab.cli.console import print_stdout, stdout
 
-#: The commands by panel of the help, in its order. The module of its name registers a command.
+#: The commands by panel of the help, in the order of the help. The module with the name of a command defines it.
 PANELS = {
     "Traces": (*("profile", "record", "top", "convert", "head", "formats", "synth", "fit", "journal", "fleet"),),
     "Devices": (
@@ -31,14 +31,14 @@ PANELS = {
     "Papers": ("papers", "reproduce", "claims"),
 }
 COMMANDS = tuple(name for names in PANELS.values() for name in names)
-#: Set by the scripts of `--show-completion` when a shell asks for completion.
+#: Environment variable that the scripts of `--show-completion` set when a shell requests completion.
 _COMPLETING = "_EMMCLAB_COMPLETE"
-#: A word after `--mend-clock` that is taken as its value (valid or not), and not as a file.
+#: A word after `--mend-clock` that is its value, valid or not, rather than a file name.
 _LENGTH = re.compile(r"auto|[-+]?[0-9]+(\.[0-9]+)?[A-Za-z]*")
 
 
 def application(commands: Collection[str] = COMMANDS) -> TyperGroup:
-    """Make the application with these commands."""
+    """Create the application with these commands."""
     app = _empty(completion=commands is COMMANDS or _COMPLETING in os.environ)
     add_commands(app, __name__, commands)
     group: Any = typer.main.get_command(app)
@@ -46,14 +46,14 @@ def application(commands: Collection[str] = COMMANDS) -> TyperGroup:
 
 
 def overview() -> TyperGroup:
-    """Make the application for its help: all commands with their summaries, and none imported."""
+    """Create the application for its help: all commands with their summaries, without importing them."""
     group: Any = typer.main.get_command(_empty(completion=True))
     group.commands = {name: TyperCommand(name, help=summary(__name__, name)) for name in COMMANDS}
     return _in_panels(group)
 
 
 def _empty(*, completion: bool) -> typer.Typer:
-    """Make the application without commands; `completion` adds the options that install it."""
+    """Create the application without commands; `completion` adds the options that install shell completion."""
     app = typer.Typer(
         name="emmclab",
         rich_markup_mode="rich",
@@ -91,7 +91,7 @@ def emmclab(
 
 
 def application_for(words: list[str]) -> Callable[..., Any]:
-    """Make an application for these words: with their command only, or with summaries of all for help."""
+    """Create an application for a command line: with its command only, or with summaries of all commands for help."""
     if _COMPLETING in os.environ:
         words = _words_before()
     words = words[1:] if words[:1] == ["--"] else words
@@ -101,7 +101,7 @@ def application_for(words: list[str]) -> Callable[..., Any]:
 
 
 def _words_before() -> list[str]:
-    """Return the words before the one that a shell completes; the shell passes them in the environment."""
+    """Return the words before the word that a shell completes; the shell passes them in environment variables."""
     if "COMP_WORDS" in os.environ:
         return os.environ["COMP_WORDS"].split()[1 : int(os.environ["COMP_CWORD"])]
     line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
@@ -109,7 +109,7 @@ def _words_before() -> list[str]:
 
 
 def insert_default_values(words: list[str]) -> list[str]:
-    """Insert the default value of `--mend-clock`, the only option with an optional value, if none follows it.
+    """Insert the default value of `--mend-clock`, the only option with an optional value, if no value follows it.
 
     >>> insert_default_values(["profile", "--mend-clock", "trace.txt"])
     ['profile', '--mend-clock=auto', 'trace.txt']
@@ -119,8 +119,8 @@ def insert_default_values(words: list[str]) -> list[str]:
     end = words.index("--") if "--" in words else len(words)
     following = [*words[1:end], "", *words[end + 1 :], ""]
     return [
-        f"{word}=auto" if word == "--mend-clock" and place < end and not _LENGTH.fullmatch(next_word) else word
-        for place, (word, next_word) in enumerate(zip(words, following, strict=False))
+        f"{word}=auto" if word == "--mend-clock" and position < end and not _LENGTH.fullmatch(next_word) else word
+        for position, (word, next_word) in enumerate(zip(words, following, strict=False))
     ]
 
 

@@ -33,8 +33,8 @@ def calibrate(
     skip_packed: Annotated[
         bool,
         option(
-            "Leave packed commands out of the fit: a device may program their entries one by one, and a "
-            "fit to all requests is an average of both kinds."
+            "Leave packed commands out of the fit: if a device programs their entries one by one, a fit to all "
+            "requests is an average of both kinds."
         ),
     ] = False,
     as_json: AsJson = False,
@@ -51,58 +51,58 @@ def calibrate(
         refuse_probe(source)
     trace = None if fio else reading.open(source)
     with Working(f"calibrate on {source}"):
-        found = calibrate_device(
+        fitted = calibrate_device(
             trace or source, name=name, capacity_gb=capacity_gb, seed=seed, skip_packed=skip_packed
         )
     if trace is not None and reading.changes and not trace.is_pipe:
         reading.note_changed(trace.name, trace.ledger)
     if output is not None:
-        write_atomically(output, found["toml"])
+        write_atomically(output, fitted["toml"])
     if as_json:
-        print_json(found)
+        print_json(fitted)
         return
     if output is None:
-        sys.stdout.write(found["toml"])
+        sys.stdout.write(fitted["toml"])
         return
-    _show(stderr(), found)
-    line = f"{output}: `emmclab simulate TRACE --device {output}` runs on it"
+    _show(stderr(), fitted)
+    line = f"{output}: `emmclab simulate TRACE --device {output}` simulates this device"
     print_stderr(line)
 
 
-def _show(console: Console, found: Calibration) -> None:
-    pages = " + ".join(str(kb) for kb in found["page_kb"])
-    title = f"Pages of {pages} KB, {found['units']}-way"
+def _show(console: Console, fitted: Calibration) -> None:
+    pages = " + ".join(str(kb) for kb in fitted["page_kb"])
+    title = f"Pages of {pages} KB, {fitted['units']}-way"
     table = framed(title, "Figure", "Value", "90 % range", "Unit", text=["Unit"])
-    for figure in found["figures"]:
+    for figure in fitted["figures"]:
         if figure["value"] is None:
             table.add_row(figure["name"], "–", "not measured", figure["unit"])
             continue
         span = f"{figure['low']:,.1f} to {figure['high']:,.1f}"
         table.add_row(figure["name"], f"{figure['value']:,.1f}", span, figure["unit"])
     console.print(table)
-    for row in found["durability"]:
+    for row in fitted["durability"]:
         price = f"see {row['setting']}" if row["setting"] else "not fitted"
         console.print(
             f"{row['kind']}: {row['requests']:,} requests, {row['median_us']:,.0f} us in the median; {price}",
             soft_wrap=True,
         )
-    for one in found["stalls"]:
+    for row in fitted["stalls"]:
         console.print(
-            f"stalls: {one['stalls']:,} of {one['requests']:,} {one['op']}s took at least twice their time, "
-            f"{one['median_us']:,.0f} us more in the median; see controller.{one['op']}_stalls",
+            f"stalls: {row['stalls']:,} of {row['requests']:,} {row['op']}s took at least twice their time, "
+            f"{row['median_us']:,.0f} us more in the median; see controller.{row['op']}_stalls",
             soft_wrap=True,
         )
-    if found["queue_depth"] > 1:
+    if fitted["queue_depth"] > 1:
         console.print(
-            f"queue of {found['queue_depth']}: {found['overlapping']:,} requests began while others were "
+            f"queue of {fitted['queue_depth']}: {fitted['overlapping']:,} requests began while others were "
             "served; see controller.queue_depth",
             soft_wrap=True,
         )
-    for warning in found["warnings"]:
+    for warning in fitted["warnings"]:
         console.print(f"warning: {warning}", soft_wrap=True, markup=False)
     console.print(
-        f"held-out half: median error {found['held_out_request_error_pct']:.1f} % by request, "
-        f"{found['held_out_median_error_pct']:.1f} % by size; "
-        f"{found['held_out_within_10_pct']:.1f} % of its requests are of sizes with at most 10 % error",
+        f"held-out half: median error {fitted['held_out_request_error_pct']:.1f} % by request, "
+        f"{fitted['held_out_median_error_pct']:.1f} % by size; "
+        f"{fitted['held_out_within_10_pct']:.1f} % of its requests are of sizes with at most 10 % error",
         soft_wrap=True,
     )

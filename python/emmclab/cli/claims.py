@@ -47,16 +47,18 @@ def claims(
     trace: TraceInputs = [],  # noqa: B006
     jobs: Jobs = 0,
     results: ResultsFolder = RESULTS,
-    stored: Annotated[bool, option("Run no simulation: refuse if one that claims read has no result.")] = False,
+    stored: Annotated[
+        bool, option("Run no simulation; end with an error if a result that claims read is missing.")
+    ] = False,
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the claims of the papers on the results of their studies; runs missing cells that claims read.
+    """Check the claims of the papers against the results of their studies, after running missing simulations.
 
-    A claim whose study needs root is judged if its results are there; otherwise the table names the command.
+    A claim whose study needs root is checked only if its results are stored; otherwise the table shows the command.
 
-    With --traces, the original traces of IISWC 2015 replace the workloads made from its figures.
-    Options for reading only apply to recorded traces.
+    With --traces, the original traces of IISWC 2015 replace the workloads generated from its figures.
+    Options for reading apply only to recorded traces.
     """
     from emmclab.papers.claims import judge
     from emmclab.papers.registry import paper as find
@@ -87,7 +89,7 @@ def claims(
 def results_of(
     chosen: Sequence[Paper], prepared: Callable[[Study, Paper], Study], folder: Path, jobs: int, *, stored: bool = False
 ) -> dict[str, Results]:
-    """Run the missing cells that the claims of these papers read, after a question on a terminal.
+    """Return the results, by study, that the claims of these papers read; run missing cells after confirmation.
 
     Studies that not every machine can run are included only if their stored results are complete.
     """
@@ -95,16 +97,16 @@ def results_of(
     from emmclab.papers.registry import studies
     from emmclab.studies import Study
 
-    kept = {name: _stored_results(Study.named(name), folder / name) for name in machine_bound_studies(chosen)}
-    results = {name: found for name, found in kept.items() if found is not None}
-    wanted = []
+    stored_results = {name: _stored_results(Study.named(name), folder / name) for name in machine_bound_studies(chosen)}
+    results = {name: stored_result for name, stored_result in stored_results.items() if stored_result is not None}
+    needed = []
     for name in studies_of(chosen):
         paper = studies()[name]
-        wanted.append((prepared(Study.named(name), paper), paper.grids_without_claims.get(name, ())))
-    missing = sum(_missing(study, folder / study.name, unread) for study, unread in wanted)
+        needed.append((prepared(Study.named(name), paper), paper.grids_without_claims.get(name, ())))
+    missing = sum(_missing(study, folder / study.name, unread) for study, unread in needed)
     if missing:
         _confirm(missing, stored)
-    for study, unread in wanted:
+    for study, unread in needed:
         results[study.name] = run_with_meter(study, folder / study.name, jobs, without=unread)
     return results
 
@@ -118,7 +120,7 @@ def _missing(study: Study, folder: Path, unread: Collection[str]) -> int:
 
 
 def _confirm(missing: int, stored: bool) -> None:
-    """Ask on a terminal whether missing cells are to be run; elsewhere say that they are."""
+    """Ask for confirmation on a terminal before missing cells are run; without a terminal, print a message."""
     simulations = f"{missing:,} simulation{'s' if missing > 1 else ''} without a stored result"
     if stored:
         raise ConfigError(f"the claims read {simulations}", field="--stored", hint="leave out --stored to run them")
@@ -129,13 +131,13 @@ def _confirm(missing: int, stored: bool) -> None:
 
 
 def _stored_results(study: Study, folder: Path) -> Results | None:
-    """Return the stored results of a study; None if a cell has none, or another version of the study ran."""
+    """Return the stored results of a study; None if they are incomplete, or of another version of the study."""
     from emmclab.studies import Results
 
     if not (folder / "index.json").is_file():
         return None
-    found = Results.load(folder)
-    return None if found.missing or found.about.get("definition") != study.definition else found
+    results = Results.load(folder)
+    return None if results.missing or results.about.get("definition") != study.definition else results
 
 
 def show_claims(console: Console, judged: list[Claim], *, with_reasons: bool = False) -> None:
@@ -159,15 +161,15 @@ def show_claims(console: Console, judged: list[Claim], *, with_reasons: bool = F
 
 
 def show_settled(console: Console, judged: list[Claim]) -> None:
-    """Print how many claims recorded traces decide, if recorded traces replace workloads."""
+    """Print how many claims are checked with recorded traces, if such traces replace workloads."""
     from emmclab.papers.claims import settled
 
-    if said := settled(judged):
-        console.print(said, markup=False, soft_wrap=True)
+    if text := settled(judged):
+        console.print(text, markup=False, soft_wrap=True)
 
 
 def show_headline(console: Console, judged: list[Claim]) -> None:
-    """Print the numbers of tested claims and verdicts: the last line of a command."""
+    """Print how many claims were tested and how many have each verdict, which is the last line of the output."""
     from emmclab.papers.claims import headline
 
     console.print(headline(judged), markup=False, soft_wrap=True)

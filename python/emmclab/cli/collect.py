@@ -30,9 +30,9 @@ def collect(
 ) -> None:
     """Join the results of shards in one Parquet file, ordered by the keys of the cells.
 
-    The file is the same to the byte wherever and in whatever order the cells were run. Each row has the
-    figures of a cell as columns and its whole result as JSON; `emmclab report STUDY --results FILE` draws it.
-    Exit status 1: cells are missing; the file has the others.
+    The bytes of the file do not depend on where and in which order the cells were run. Each row contains the
+    figures of a cell as columns and its complete result as JSON; `emmclab report STUDY --results FILE` shows them.
+    Exit status 1: cells are missing; the file contains the others.
     """
     from emmclab.runtime.result_storage import place_of
     from emmclab.studies import Study
@@ -41,11 +41,11 @@ def collect(
     refuse_other_endings(output, (".parquet",), "--output")
     chosen = Study.named(study).with_reading(reading.changed_options()).with_percentiles(percentiles)
     cells = chosen.cells()
-    missing = write(chosen, cells, [place_of(one, chosen.name) for one in results], output)
+    missing = write(chosen, cells, [place_of(folder, chosen.name) for folder in results], output)
     hashed = digest([output])
     if as_json:
-        said = {"study": chosen.name, "cells": len(cells), "missing": len(missing)}
-        print_json(said | {"output": str(output), "sha256": hashed})
+        counts = {"study": chosen.name, "cells": len(cells), "missing": len(missing)}
+        print_json(counts | {"output": str(output), "sha256": hashed})
     else:
         if missing:
             print_stdout(incomplete(len(missing), len(cells)))

@@ -1,4 +1,4 @@
-"""The class of all commands, which refuses options that would have no effect, and the texts of their help."""
+"""The class of all commands, which rejects options without effect and formats their help."""
 
 import copy
 import inspect
@@ -12,16 +12,16 @@ from typer.core import TyperCommand, TyperOption
 
 from emmclab.errors import ConfigError
 
-#: Hint for several devices where one is expected.
+#: Hint for several devices where a single device is expected.
 COMPARE_DEVICES = "to replay a trace on several devices: `emmclab compare TRACE --devices {}`"
 
-#: Largest whole number of an option; the core has 64 bits for one.
+#: Largest integer value of an option; the core stores it in 64 bits.
 _MOST_NUMBER = (1 << 64) - 1
-#: Options by the option that they depend on.
+#: Lists of options by an option that depends on them.
 _Others = dict[str, tuple[str, ...]]
 _BINNED: _Others = {"--bin": ("--over-time", "--html")}
 _REMOTE: _Others = {"--ssh-option": ("--ssh",)}
-#: Options that have an effect only with one of others, by command.
+#: Options that have an effect only together with one of some others, by command.
 NEEDS: dict[str, _Others] = {
     "profile": {"--bin": ("--over-time", "--html", "--figures", "--json"), "--seed": ("--against",)},
     "record": _REMOTE,
@@ -41,7 +41,7 @@ NEEDS: dict[str, _Others] = {
 }
 _STATES_BEFORE = (("--used", "--precondition"),)
 _MACHINES = (("--ssh", "--adb"), ("--ssh", "--serial"))
-#: Options of `crash` on the recording, which --log names instead.
+#: Options of `crash` that describe a recording; with --log, the stored recording determines them.
 _OF_RECORDING = (
     *("--device", "--device2", "--layer", "--set", "--capacity"),
     *("--fs", "--mkfs-option", "--mount-options", "--operations", "--timeout"),
@@ -61,7 +61,7 @@ EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
         *(("--log", other) for other in _OF_RECORDING),
     ),
 }
-#: Options with which only these others have an effect, by command.
+#: Options that restrict which other options have an effect, by command.
 ALONE: dict[str, _Others] = {
     "explain": {"--glossary": ("--json",)},
     "serve": {"--recover-only": ("--layer", "--set", "--capacity", "--device2", "--image", "--image2")},
@@ -71,14 +71,14 @@ ALONE: dict[str, _Others] = {
 
 _Function = TypeVar("_Function", bound=Callable[..., None])
 
-#: Matches the end of a sentence before another.
+#: Matches the space between two sentences.
 _SENTENCE_END = re.compile(r"(?<=\.)\s+(?=[A-Z`-])")
-#: The panel of the options on how to read a trace; it is a topic of `emmclab explain`.
+#: The panel of the options on how to read a trace; also a topic of `emmclab explain`.
 READING_PANEL = "Reading"
 
 
 def command(*lines: str, **settings: Any) -> Callable[[_Function], _Function]:
-    """Make a function a command, with example command lines; `settings` are those of `Typer.command`."""
+    """Mark a function as a command, with example command lines; `settings` are passed to `Typer.command`."""
 
     def mark(function: _Function) -> _Function:
         vars(function)["command"] = {"epilog": examples(*lines), "help": paragraphs(function), **settings}
@@ -117,14 +117,14 @@ def paragraphs(command: Callable[..., Any]) -> str:
 
 
 class Command(TyperCommand):
-    """A command that refuses repeated options, unless they collect their values, and ineffective ones.
+    """A command that rejects options without effect, and repeated options that accept a single value.
 
-    Its help has an example first, and not the advanced options, which `--help-all` shows.
+    Its help leaves out advanced options, which `--help-all` shows.
     """
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, with the options for help."""
-        everything = TyperOption(
+        help_all = TyperOption(
             param_decls=["--help-all"],
             is_flag=True,
             is_eager=True,
@@ -133,22 +133,22 @@ class Command(TyperCommand):
             hidden=not self._advanced,
             help="Show all options and examples, and exit.",
         )
-        return [*super().get_params(ctx), everything]
+        return [*super().get_params(ctx), help_all]
 
     @property
     def _advanced(self) -> frozenset[str]:
         """The names of the parameters that only `--help-all` shows."""
         return getattr(self.callback, "advanced", frozenset())
 
-    def _show_everything(self, ctx: Any, _option: Any, asked: bool) -> None:
-        if asked and not ctx.resilient_parsing:
+    def _show_everything(self, ctx: Any, _option: Any, is_requested: bool) -> None:
+        if is_requested and not ctx.resilient_parsing:
             super().format_help(ctx, ctx.make_formatter())
             raise typer.Exit
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print what the command does, an example, and what the options do that are not advanced."""
+        """Print what the command does, an example, and the options that are not advanced."""
         short: Any = copy.copy(self)
-        short.params = [_briefly(one) for one in self.params if one.name not in self._advanced]
+        short.params = [_briefly(parameter) for parameter in self.params if parameter.name not in self._advanced]
         text, examples = self.help or "", (self.epilog or "").replace("\n\n", "\n")
         if self._advanced:
             text, examples = text.partition("\n\n")[0], "Example: " + "".join(examples.split("\n")[1:2])
@@ -156,25 +156,27 @@ class Command(TyperCommand):
         super(Command, short).format_help(ctx, formatter)
 
     def _further(self) -> str:
-        """Return what the help leaves out."""
+        """Return a line that refers to the advanced options; empty if there are none."""
         if not self._advanced:
             return ""
-        panels = {getattr(one, "rich_help_panel", None) for one in self.params if one.name in self._advanced}
+        panels = {
+            getattr(parameter, "rich_help_panel", None) for parameter in self.params if parameter.name in self._advanced
+        }
         reading = "; how to read a trace: [cyan]emmclab explain reading[/]" if READING_PANEL in panels else ""
         return f"More options and examples: [cyan]--help-all[/]{reading}"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; of a repeated option, the parser alone would use only the last value."""
+        """Parse the arguments; first reject repeated options, of which the parser would use only the last value."""
         if not ctx.resilient_parsing:
             self._check(ctx, list(args))
-        left = super().parse_args(ctx, args)
+        remaining = super().parse_args(ctx, args)
         for name, value in ctx.params.items():
             if isinstance(value, int) and not -_MOST_NUMBER <= value <= _MOST_NUMBER:
-                option = next(one.opts[0] for one in self.params if one.name == name)
+                option = next(parameter.opts[0] for parameter in self.params if parameter.name == name)
                 raise ConfigError(
                     f"{option} cannot be {value}", field=option, hint=f"give a number of at most {_MOST_NUMBER}"
                 )
-        return left
+        return remaining
 
     def _check(self, ctx: Any, args: list[str]) -> None:
         parser: Any = self.make_parser(ctx)
@@ -184,17 +186,17 @@ class Command(TyperCommand):
         values, _, order = parser.parse_args(args)
         if self.get_help_option(ctx) in order:
             return
-        options = [one for one in dict.fromkeys(order) if one.param_type_name == "option"]
+        options = [option for option in dict.fromkeys(order) if option.param_type_name == "option"]
         for option in options:
             if not option.multiple:
                 self._refuse_repeated(option, values[option.name])
         _, _, name = ctx.command_path.partition(" ")
         # The value of a flag in its second form is False.
-        forms = ((one.secondary_opts if values[one.name][-1] is False else one.opts) for one in options)
-        refuse_ineffective(name, [form[0] for form in forms])
+        names = ((option.secondary_opts if values[option.name][-1] is False else option.opts) for option in options)
+        refuse_ineffective(name, [name[0] for name in names])
 
     def _refuse_repeated(self, option: Any, values: list[Any]) -> None:
-        """Refuse an option with two values, or a flag in both of its forms."""
+        """Reject an option with two values, or a flag in both of its forms."""
         if len(set(values) if option.is_flag else values) < 2:
             return
         name, listed = option.opts[-1], ",".join(map(str, values))
@@ -211,14 +213,14 @@ class Command(TyperCommand):
 
 
 def _briefly(parameter: Any) -> Any:
-    """Return a parameter with the first sentence of its help."""
+    """Return a copy of a parameter with only the first sentence of its help."""
     brief = copy.copy(parameter)
     brief.help = _SENTENCE_END.split(parameter.help or "", maxsplit=1)[0]
     return brief
 
 
 def refuse_ineffective(command: str, options: Collection[str]) -> None:
-    """Refuse options of a command that have no effect beside, or without, other ones.
+    """Reject options of a command that have no effect because of other options, or without them.
 
     >>> refuse_ineffective("advise", ["--budget"])
     Traceback (most recent call last):
@@ -228,7 +230,7 @@ def refuse_ineffective(command: str, options: Collection[str]) -> None:
     for option, others in NEEDS.get(command, {}).items():
         if option in options and not any(other in options for other in others):
             names = " or ".join(others)
-            raise _ineffective(option, f"has no effect without {names}", f"give {names}, too, or leave it out")
+            raise _ineffective(option, f"has no effect without {names}", f"give {names} as well, or leave it out")
     for option, allowed in ALONE.get(command, {}).items():
         further = [other for other in options if other not in (option, *allowed)]
         if option in options and further:

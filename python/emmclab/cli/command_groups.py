@@ -1,4 +1,4 @@
-"""Registers the commands of modules in groups, and reads summaries for lists without importing modules."""
+"""Registers the commands of modules, and reads their summaries without importing the modules."""
 
 import inspect
 from collections.abc import Iterable, Iterator
@@ -14,12 +14,12 @@ from emmclab.cli.command import Command
 
 
 class ListsByDefault(TyperGroup):
-    """A group that runs its command `list` if no command is named."""
+    """A group that runs its command `list` if the command line contains no command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert `list` unless a command is named, or help or completion is requested."""
-        names_none = not args or (args[0].startswith("-") and args[0] not in ("--help", "-h"))
-        if names_none and not ctx.resilient_parsing:
+        """Insert `list` if the arguments contain no command, unless help or completion is requested."""
+        has_no_command = not args or (args[0].startswith("-") and args[0] not in ("--help", "-h"))
+        if has_no_command and not ctx.resilient_parsing:
             args = ["list", *args]
         return super().parse_args(ctx, args)
 
@@ -27,11 +27,11 @@ class ListsByDefault(TyperGroup):
 def add_commands(app: typer.Typer, package: str, names: Iterable[str]) -> None:
     """Add the commands of these modules of a package; a module with `MODULES` is a group of commands."""
     for name in names:
-        # The overview has no commands, and declarations of options take long to import.
+        # Imported here because the import takes long, and the overview, which has no commands, does not need it.
         from emmclab.cli.declared_options import with_groups
 
         module = import_module(f"{package}.{name}")
-        functions = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
+        functions = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
         for function in functions:
             settings = getattr(function, "command", None)
             if isinstance(settings, dict) and hasattr(module, "MODULES"):
@@ -43,17 +43,17 @@ def add_commands(app: typer.Typer, package: str, names: Iterable[str]) -> None:
                 app.command(cls=Command, **settings)(with_groups(function))
 
 
-def walk_commands(group: TyperGroup, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the commands of a group and of its subgroups, each with its words on the command line."""
+def walk_commands(group: TyperGroup, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the commands of a group and of its subgroups, each with its full name, such as `apps run`."""
     for name, command in group.commands.items():
-        words = f"{above} {name}".lstrip()
-        yield words, command
+        full_name = f"{prefix} {name}".lstrip()
+        yield full_name, command
         if isinstance(command, TyperGroup):
-            yield from walk_commands(command, words)
+            yield from walk_commands(command, full_name)
 
 
 def summary(package: str, name: str) -> str:
-    """Return the first paragraph of the docstring of a command, from its compiled module, which does not run.
+    """Return the first paragraph of the docstring of a command, from its module, which is compiled but not run.
 
     >>> summary("emmclab.cli", "head")
     'Show the first requests, in order of arrival, with units.'

@@ -1,4 +1,4 @@
-"""Results to stdout, messages to stderr."""
+"""Prints results on stdout, and messages on stderr."""
 
 import contextlib
 import json
@@ -11,15 +11,15 @@ from emmclab.errors import CONTROLS, harmless
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: Characters that begin another line or column, with their visible replacements.
+#: Tab and line feed, with their visible replacements.
 _BREAKS = {number: chr(0x2400 + number) for number in map(ord, "\t\n")}
 
 #: Width of output to a file or a pipe, in columns.
 _PIPE_WIDTH = 160
 
 
-class ClosedPipe(Exception):  # noqa: N818 - not an error: the reader has seen enough.
-    """The reader of stdout has closed it. Not a `BrokenPipeError`, for which typer has its own exit code."""
+class ClosedPipe(Exception):  # noqa: N818 - not an error: the reader needs no more output.
+    """The reader of stdout has closed it. Not a `BrokenPipeError`, for which typer would set its own exit code."""
 
 
 def one_line(text: str) -> str:
@@ -47,13 +47,13 @@ def stderr() -> "Console":
 
 
 def print_stderr(text: str) -> None:
-    """Print a line on stderr, which may be closed."""
+    """Print a line on stderr; ignore errors, for example if stderr is closed."""
     with contextlib.suppress(OSError, ValueError):
         print(harmless(text), file=sys.stderr, flush=True)
 
 
 def print_note(text: str, *, aside: bool) -> None:
-    """Print a note on stdout, or on stderr if `aside` is set, as for JSON; an empty note is not printed."""
+    """Print a note, unless it is empty: on stdout, or on stderr if `aside` is set because stdout contains JSON."""
     if text and aside:
         print_stderr(f"note: {text}")
     elif text:

@@ -34,7 +34,7 @@ def control(
             field="KEY=VALUE",
             hint="write it as `emmclab control SOCKET set clock=x0.1`",
         )
-    more = {}
+    arguments = {}
     if setting is not None:
         key, equals, value = setting.partition("=")
         if not equals:
@@ -43,8 +43,8 @@ def control(
                 field="KEY=VALUE",
                 hint="write it as `emmclab control SOCKET set clock=x0.1`",
             )
-        more = {"key": key, "value": value}
-    answer = ask(socket, command, **more)
+        arguments = {"key": key, "value": value}
+    answer = ask(socket, command, **arguments)
     if command == "status":
         print_json(answer["status"])
     else:

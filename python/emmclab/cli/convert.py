@@ -1,4 +1,4 @@
-"""`emmclab convert IN OUT`, and several traces as one: `emmclab convert IN IN -o OUT`."""
+"""`emmclab convert IN OUT`, or `emmclab convert IN IN -o OUT` for several traces as one."""
 
 import contextlib
 from pathlib import Path
@@ -31,14 +31,14 @@ def convert(
         list[Path],
         argument(
             "TRACE... [OUT]",
-            "Traces of any format (gzip, bzip2, zstd, xz too; `-` for stdin), and the output file if "
-            "--output does not name it. Several traces become one.",
+            "Traces of any format, also compressed by gzip, bzip2, zstd or xz (`-` for stdin), and the output file "
+            "unless --output is given. Several traces become one.",
         ),
     ],
     named: Annotated[
         Path | None,
         output_option(
-            "Output file; its ending selects the format; .gz, .zst or .xz after it compress text. "
+            "Output file; its extension selects the format; a further .gz, .zst or .xz compresses text. "
             "`-` for stdout, with --to.",
             metavar="OUT",
             callback=None,
@@ -48,7 +48,7 @@ def convert(
     offset: Annotated[
         str | None,
         option(
-            "Times at which several traces begin, in their order, for example `0s,10s,2m`; all at 0 by default.",
+            "Start times of several traces, in their order, for example `0s,10s,2m`; all at 0 by default.",
             metavar="TIMES",
         ),
     ] = None,
@@ -60,21 +60,21 @@ def convert(
     The output file appears only when it is complete. Traces for the simulators SSDsim and MQSim, and for fio,
     begin at time 0.
     """
-    inputs, output = _places(traces, named)
+    inputs, output = _inputs_and_output(traces, named)
     to_stdout(output, as_json)
     for trace in inputs:
         with contextlib.suppress(FileNotFoundError):
             if output.samefile(trace):
-                raise ConfigError(f"{output} is the input itself", file=str(output), hint="name another output file")
+                raise ConfigError(f"{output} is the input itself", file=str(output), hint="use another output file")
     source = _source([reading.open(trace) for trace in inputs], offset)
     with Meter(f"convert {source.name}") as meter:
         written = source.write(output, to, meter)
     reading.note_changed(source.name, written.ledger)
     if as_json:
         header = {name: text for name, text in source.header.items() if name != "clock_jumps"}
-        given = [str(trace) for trace in inputs]
-        place = {"input": given[0] if len(given) == 1 else given, "output": str(output), "header": header}
-        print_json(place | {"clock_jumps": source.clock_jumps} | written._asdict())
+        names = [str(trace) for trace in inputs]
+        files = {"input": names[0] if len(names) == 1 else names, "output": str(output), "header": header}
+        print_json(files | {"clock_jumps": source.clock_jumps} | written._asdict())
     else:
         report(output, f"{output}: {ledger_line(written.ledger)}")
     note_picture(output, to)
@@ -85,7 +85,7 @@ def convert(
         _note(f"the format cannot store {values}")
 
 
-def _places(traces: list[Path], named: Path | None) -> tuple[list[Path], Path]:
+def _inputs_and_output(traces: list[Path], named: Path | None) -> tuple[list[Path], Path]:
     """Return the input files and the output file; without --output, the second of two files is the output."""
     if named is not None:
         return one_per_recording(traces), named
@@ -94,15 +94,15 @@ def _places(traces: list[Path], named: Path | None) -> tuple[list[Path], Path]:
         raise ConfigError(
             "the output file is missing" if missing else f"which of these {len(traces)} files is the output?",
             field="--output",
-            hint=f"name it, for example `emmclab convert {traces[0]} out.parquet`"
+            hint=f"add it, for example `emmclab convert {traces[0]} out.parquet`"
             if missing
-            else "name it by `-o OUT`; all other files are then interleaved as one trace",
+            else "give it as `-o OUT`; all other files are then interleaved as one trace",
         )
     return traces[:1], traces[1]
 
 
 def _source(traces: list[Trace], offset: str | None) -> Trace:
-    """Return the traces as one; each begins at its `offset`."""
+    """Combine the traces into one; each begins at its time in `offset`."""
     if offset is None:
         return traces[0] if len(traces) == 1 else combine(traces)
     times = between_commas(offset, "--offset")
@@ -111,7 +111,7 @@ def _source(traces: list[Trace], offset: str | None) -> Trace:
         raise ConfigError(
             "--offset is for several traces",
             field="--offset",
-            hint="leave it out, or name the traces that are to become one, and the output by `-o`",
+            hint="leave it out, or give the traces to combine, and the output as `-o OUT`",
         )
     return combine(traces, offsets_s=seconds)
 

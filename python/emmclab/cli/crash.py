@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from emmclab.crash.stored_log import StoredLog
     from emmclab.crash.summary import ExploredRecording
 
-#: Exit statuses if a promise was broken, and if the check or the workload proves nothing.
+#: Exit statuses if a promise was broken, and if the check or the workload tested nothing.
 FOUND, UNTESTED = 4, 5
 
 
@@ -43,7 +43,7 @@ def crash(
         list[str] | None,
         argument(
             "-- CMD...",
-            "Workload to run in the mounted folder; each line that it prints declares data to be safe.",
+            "Workload to run in the mounted folder; each line that it prints declares that data is durable.",
             show_default=False,
         ),
     ] = None,
@@ -51,7 +51,7 @@ def crash(
     again: Annotated[
         str | None,
         option(
-            "Repeat exactly this state of a stored log; a finding prints its name.",
+            "Repeat exactly this state of a stored log; findings contain this argument.",
             LOGS_PANEL,
             metavar="LOG:CUT:STATE:OPTIONS",
         ),
@@ -59,8 +59,8 @@ def crash(
     against: Annotated[
         str | None,
         option(
-            "Options in which a second run differs, for example '--set cache.lies=flush' or '--mount-options "
-            "nobarrier': which of both loses data at more cuts, and whether that is chance.",
+            "Compare with a second run with these changed options, for example '--set cache.lies=flush' or "
+            "'--mount-options nobarrier': which run loses data at more cuts, and whether by chance.",
             RUN_PANEL,
             metavar="OPTIONS",
             advanced=True,
@@ -78,33 +78,33 @@ def crash(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cut the power of a device under real software, and name the level that loses acknowledged data.
+    """Cut the power of a device under real software, and report the level that loses acknowledged data.
 
     Runs a workload on a file system on a simulated device, then tries the states that a cut may leave. One recording
-    has one timing; --repeat makes several. Exit status 4: a promise was broken; 5: nothing was tested, because the
+    has one timing; --repeat records several. Exit status 4: a promise was broken; 5: nothing was tested, because the
     check did not fail without any data, or the workload failed, was ended by --timeout, or acknowledged nothing.
     """
     from emmclab.crash.stored_log import Session
     from emmclab.crash.summary import ExploredRecording
 
     if again is not None:
-        kept, options = Session(run.results / "crash").find_state(again)
-        found = _repeat_state(kept, options, save_image)
-        _end([ExploredRecording(kept, found, minimized(kept, options, found))], options, as_json, html, run.results)
-    asked = replace(run, workload=replace(run.workload, command=tuple(command or ())))
+        stored, options = Session(run.results / "crash").find_state(again)
+        result = _repeat_state(stored, options, save_image)
+        tried = [ExploredRecording(stored, result, minimized(stored, options, result))]
+        _end(tried, options, as_json, html, run.results)
+    run = replace(run, workload=replace(run.workload, command=tuple(command or ())))
     if against is not None:
-        _compare(asked, asked.changed(context, against), as_json)
-    options, recordings = recorded(asked)
+        _compare(run, run.changed(context, against), as_json)
+    options, recordings = recorded(run)
     for path, write in ((save_log, _copy), (save_dm_log, _copy_dm)):
-        for number, kept in enumerate(recordings, 1):
+        for number, stored in enumerate(recordings, 1):
             if path is not None:
-                write(kept, path if number == 1 else path.with_stem(f"{path.stem}-{number}"))
-    tried = explored(asked, options, recordings)
-    _end(tried, options, as_json, html, run.results)
+                write(stored, path if number == 1 else path.with_stem(f"{path.stem}-{number}"))
+    _end(explored(run, options, recordings), options, as_json, html, run.results)
 
 
 def _end(tried: Sequence[ExploredRecording], options: Options, as_json: bool, html: Path | None, results: Path) -> None:
-    """Print the results, and exit with a status that depends on the verdict."""
+    """Print the results, write the page, and exit with a status that depends on the verdict."""
     from emmclab.cli.show_crash import show_crash
     from emmclab.crash.summary import as_json_of
 
@@ -113,10 +113,10 @@ def _end(tried: Sequence[ExploredRecording], options: Options, as_json: bool, ht
         from emmclab.pages.crash import write_crash_report
 
         # The page shows one recording: the first with the worst verdict.
-        one = min(tried, key=lambda one: VERDICTS.index(verdict(one.log, options, one.exploration).word))
-        said = summary(one.log, options, one.exploration, one.minimal)
-        said["recordings"] = len(tried)
-        write_crash_report(said, one.log, one.exploration, html, results=results_folder(results))
+        worst = min(tried, key=lambda run: VERDICTS.index(verdict(run.log, options, run.exploration).word))
+        fields = summary(worst.log, options, worst.exploration, worst.minimal)
+        fields["recordings"] = len(tried)
+        write_crash_report(fields, worst.log, worst.exploration, html, results=results_folder(results))
         print_stderr(f"report: {html}")
     if as_json:
         print_json(as_json_of(tried, options))
@@ -132,70 +132,69 @@ def _status(tried: Sequence[ExploredRecording], options: Options) -> int:
     return {BROKEN: FOUND, NOT_TESTED: UNTESTED}.get(worst(tried, options)[0].word, 0)
 
 
-def _compare(one: CrashOptions, other: CrashOptions, as_json: bool) -> NoReturn:
+def _compare(first: CrashOptions, second: CrashOptions, as_json: bool) -> NoReturn:
     """Explore two runs; print at how many cuts each loses data, and whether the difference may be chance."""
     from emmclab.cli.show_crash import show_against, show_crash
     from emmclab.crash.summary import as_json_of, difference
 
     runs = []
-    for asked in (one, other):
-        options, recordings = recorded(asked)
-        runs.append((options, explored(asked, options, recordings)))
-    found = [[one.exploration for one in both] for _, both in runs]
-    differs = difference(found[0], found[1])
+    for run in (first, second):
+        options, recordings = recorded(run)
+        runs.append((options, explored(run, options, recordings)))
+    explorations = [[recording.exploration for recording in tried] for _, tried in runs]
+    differs = difference(explorations[0], explorations[1])
     if as_json:
-        both_runs = [as_json_of(both, options) for options, both in runs]
-        print_json({"runs": both_runs, "against": differs.as_json()})
+        print_json({"runs": [as_json_of(tried, options) for options, tried in runs], "against": differs.as_json()})
     else:
-        for options, both in runs:
-            show_crash(stdout(), both, options, results_folder(one.results))
+        for options, tried in runs:
+            show_crash(stdout(), tried, options, results_folder(first.results))
         show_against(stdout(), differs)
-    statuses = {_status(both, options) for options, both in runs}
+    statuses = {_status(tried, options) for options, tried in runs}
     raise typer.Exit(next((status for status in (FOUND, UNTESTED) if status in statuses), 0))
 
 
-def _copy(kept: StoredLog, path: Path) -> None:
+def _copy(stored: StoredLog, path: Path) -> None:
     from emmclab.runtime.files import write_atomically
 
-    write_atomically(path, kept.log.read_bytes())
+    write_atomically(path, stored.log.read_bytes())
     print_stderr(f"log: {path}")
 
 
-def _copy_dm(kept: StoredLog, path: Path) -> None:
+def _copy_dm(stored: StoredLog, path: Path) -> None:
     from emmclab.crash.explore import open_run
 
-    open_run(str(kept.log), base=kept.base)[0].write_dm(str(path))
-    empty = f"truncate -s {kept.facts['bytes']} IMAGE"
+    open_run(str(stored.log), base=stored.base)[0].write_dm(str(path))
+    empty = f"truncate -s {stored.facts['bytes']} IMAGE"
     print_stderr(f"log of dm-log-writes: {path}; --log reads it with --base IMAGE, the empty device: `{empty}`")
 
 
-def _repeat_state(kept: StoredLog, options: Options, save_image: Path | None) -> Exploration:
-    """Repeat exactly one state, that of --again."""
+def _repeat_state(stored: StoredLog, options: Options, save_image: Path | None) -> Exploration:
+    """Explore only the state that --again selects."""
     from emmclab.crash.shards import explore_in_parallel
 
-    controls = kept.controls(options)
-    found = explore_in_parallel(str(kept.log), options, base=kept.base)
-    found.controls = controls
-    if save_image is not None and found.states:
-        _save_image(kept, options, save_image)
-    if found.states == 0:
+    controls = stored.controls(options)
+    result = explore_in_parallel(str(stored.log), options, base=stored.base)
+    result.controls = controls
+    if save_image is not None and result.states:
+        _save_image(stored, options, save_image)
+    if result.states == 0:
         raise ConfigError(
-            "there is no such state at this cut", field="again", hint="copy the name from a finding of this log"
+            "there is no such state at this cut", field="again", hint="copy the argument from a finding of this log"
         )
-    return found
+    return result
 
 
-def _save_image(kept: StoredLog, options: Options, path: Path) -> None:
-    """Write the disk image of the only state of `options`; a device or a link is written directly."""
+def _save_image(stored: StoredLog, options: Options, path: Path) -> None:
+    """Write the disk image of the only state that `options` selects; a device or a link is written directly."""
     from emmclab.crash.explore import open_run
     from emmclab.runtime.files import made_aside
 
-    run, _ = open_run(str(kept.log), base=kept.base)
+    run, _ = open_run(str(stored.log), base=stored.base)
     explorer = _core.Explorer(run, options.core())
     explorer.next_state()
     if path.is_symlink() or (path.exists() and not path.is_file()):
         explorer.write_image(str(path))
     else:
-        with made_aside(path) as made:
-            explorer.write_image(str(made))
+        with made_aside(path) as temporary:
+            explorer.write_image(str(temporary))
     print_stderr(f"image: {path}")

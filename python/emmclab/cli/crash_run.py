@@ -1,4 +1,4 @@
-"""Carries out `emmclab crash`: records workloads, explores the recordings, and minimises findings."""
+"""The steps of `emmclab crash`: records workloads, explores the recordings, and minimises findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import typer
 from emmclab import _core
 from emmclab.cli.console import print_stderr
 from emmclab.cli.declared_options import filled, group_parameters, option
-from emmclab.cli.failures import complete_files as left_behind
+from emmclab.cli.failures import complete_files
 from emmclab.cli.name_completion import device_names
 from emmclab.cli.progress import Counter, Working
 from emmclab.cli.simulation_options import DEVICE_OPTION, Settings, configured, layered
@@ -39,7 +39,7 @@ _RECOVERED = {"process": "emmclab", "e2fsck": "e2fsck", "mount": "the kernel"}
 
 @dataclass(frozen=True, kw_only=True)
 class CrashOptions:
-    """The options of a run."""
+    """The options of `emmclab crash` that determine a run."""
 
     device: Annotated[
         str | None,
@@ -68,7 +68,7 @@ class CrashOptions:
     repeat: Annotated[
         int,
         option(
-            "Number of recordings of the workload, which are explored together; in all but the first it "
+            "Number of recordings of the workload, which are explored together; in all but the first, the workload "
             "pauses at random times until all data is written back, as if it waited for its user.",
             RUN_PANEL,
             min=1,
@@ -78,16 +78,16 @@ class CrashOptions:
     ] = 1
     jobs: Annotated[int, option("Processes; 0 for one per processor.", STATES_PANEL, min=0, advanced=True)] = 0
     log: Annotated[
-        Path | None, option("Explore this log, of an earlier run or of dm-log-writes.", LOGS_PANEL, advanced=True)
+        Path | None, option("Explore this log from an earlier run or from dm-log-writes.", LOGS_PANEL, advanced=True)
     ] = None
     base: Annotated[
         Path | None,
-        option("Image of the device from before the log of dm-log-writes.", LOGS_PANEL, metavar="IMAGE", advanced=True),
+        option("Image of the device before the log of dm-log-writes.", LOGS_PANEL, metavar="IMAGE", advanced=True),
     ] = None
     reuse: Annotated[
         bool | None,
         option(
-            "Whether to take verdicts of an earlier or interrupted run with the same log, options, tools and kernel.",
+            "Whether to reuse verdicts of an earlier or interrupted run with the same log, options, tools and kernel.",
             LOGS_PANEL,
             "--resume/--fresh",
             show_default="--resume; --fresh if the check is a command, whose files may have changed",
@@ -97,82 +97,81 @@ class CrashOptions:
     results: ResultsFolder = RESULTS
 
     def changed(self, context: typer.Context, words: str) -> CrashOptions:
-        """Return these options with the changes in `words`; changed settings are appended to those given."""
+        """Return these options with the changes in `words`; its settings are appended to the existing ones."""
         try:
             split = shlex.split(words)
         except ValueError as error:
             raise _against(f"`{words}` cannot be read: {error}") from None
         parsed = context.command.make_context(context.info_name, split, parent=context.parent)
-        given = {
+        changes = {
             name: value
             for name, value in parsed.params.items()
             if str(parsed.get_parameter_source(name)).endswith("COMMANDLINE")
         }
-        own = [one.name for one in group_parameters(CrashOptions)]
-        foreign = sorted(given.keys() - {*own, "command"})
-        if foreign or not given:
-            named = f"`{foreign[0]}` is not an option of a run" if foreign else "no option differs"
-            raise _against(named)
-        if "settings" in given:
-            given["settings"] = [*self.settings, *given["settings"]]
-        found: CrashOptions = filled(CrashOptions, given, self)
-        if "command" in given:
-            found = replace(found, workload=replace(found.workload, command=tuple(given["command"])))
-        return found
+        names = [parameter.name for parameter in group_parameters(CrashOptions)]
+        foreign = sorted(changes.keys() - {*names, "command"})
+        if foreign or not changes:
+            raise _against(f"`{foreign[0]}` is not an option of a run" if foreign else "no option differs")
+        if "settings" in changes:
+            changes["settings"] = [*self.settings, *changes["settings"]]
+        options: CrashOptions = filled(CrashOptions, changes, self)
+        if "command" in changes:
+            options = replace(options, workload=replace(options.workload, command=tuple(changes["command"])))
+        return options
 
 
 def _against(problem: str) -> ConfigError:
-    return ConfigError(problem, field="against", hint="as --against '--device ufs31 --set cache.lies=flush'")
+    return ConfigError(problem, field="against", hint="write it as --against '--device ufs31 --set cache.lies=flush'")
 
 
-def recorded(asked: CrashOptions) -> tuple[Options, list[StoredLog]]:
-    """Record the workload, or load an existing log; nothing is explored yet."""
+def recorded(run: CrashOptions) -> tuple[Options, list[StoredLog]]:
+    """Record the workload, or load an existing log; return the options of the exploration, and the recordings."""
     from emmclab.crash.explore import no_ext4
     from emmclab.crash.stored_log import Session
     from emmclab.crash.verdict_inputs import command_of
 
-    session = Session(asked.results / "crash")
-    options, workload = asked.options, replace(asked.workload, seed=asked.options.seed)
-    judged_by = _check_named(options.check, workload.name or None)
-    in_process = command_of(judged_by) is None and options.guest is None
+    session = Session(run.results / "crash")
+    options, workload = run.options, replace(run.workload, seed=run.options.seed)
+    check = _check_named(options.check, workload.name or None)
+    in_process = command_of(check) is None and options.guest is None
     options = replace(
         options,
         recovery=options.recovery or ("process" if in_process else "mount"),
-        check=judged_by,
+        check=check,
         guest=None if options.guest is None else str(Path(options.guest).absolute()),
     )
-    if asked.log is not None:
-        return options, [_load_log(session, options, asked.log, asked.base, asked.repeat)]
-    if asked.device is None:
-        raise ConfigError("the device is missing", field="device", hint="name one, for example --device emmc51-cache")
-    # Checked first, so that an unknown workload is not reported as an unknown check.
+    if run.log is not None:
+        return options, [_load_log(session, options, run.log, run.base, run.repeat)]
+    if run.device is None:
+        raise ConfigError("the device is missing", field="device", hint="give one, for example --device emmc51-cache")
+    # The workload is checked first, so that an unknown one is not reported as an unknown check.
     workload.require()
     options.require()
     if options.guest is not None:
-        _require_guest(options.guest, asked)
-    file_system = asked.recording["file_system"]
+        _require_guest(options.guest, run)
+    file_system = run.recording["file_system"]
     if file_system != "ext4" and options.recovery != "mount":
         raise no_ext4(options.recovery, f"the requested file system is {file_system}")
     return options, [
-        _record(asked, session, replace(workload, thinks=number), lambda disk: _require_in_process(disk, options))
-        for number in range(asked.repeat)
+        _record(run, session, replace(workload, thinks=number), lambda disk: _require_in_process(disk, options))
+        for number in range(run.repeat)
     ]
 
 
-def _require_guest(guest: str, asked: CrashOptions) -> None:
+def _require_guest(guest: str, run: CrashOptions) -> None:
     from emmclab.crash.guest import machine
 
-    if asked.workload.command:
+    if run.workload.command:
         raise ConfigError(
-            "a command of your own is not available in the guest",
+            "a command of this machine is not available in the guest",
             field="guest",
-            hint="use a workload that comes with emmclab (--workload), or leave out --guest",
+            hint="use a workload that emmclab includes (--workload), or leave out --guest",
         )
-    machine.require(guest, asked.recording["file_system"])
+    machine.require(guest, run.recording["file_system"])
 
 
 def _record(
-    asked: CrashOptions,
+    run: CrashOptions,
     session: Session,
     workload: Workload,
     ready: Callable[[str], None] = lambda _disk: None,
@@ -181,79 +180,84 @@ def _record(
     """Record a workload on the device, with the requested layers and file system."""
     from emmclab.crash.recording import scaled_down
 
-    recording = asked.recording
-    own, layer_settings = layered(asked.settings, recording["layers"])
-    whole = configured(str(asked.device), own, asked.capacity)
-    second, guest = recording["second"], asked.options.guest
-    above: RecordingOptions = {
+    recording = run.recording
+    device_settings, layer_settings = layered(run.settings, recording["layers"])
+    device = configured(str(run.device), device_settings, run.capacity)
+    second, guest = recording["second"], run.options.guest
+    options: RecordingOptions = {
         **recording,
         "layer_settings": layer_settings,
         "second": configured(second, []) if isinstance(second, str) else second,
         "guest": None if guest is None else str(Path(guest).absolute()),
     }
     return session.record(
-        scaled_down(whole, recording["file_system"]) if asked.capacity is None else whole,
+        scaled_down(device, recording["file_system"]) if run.capacity is None else device,
         workload,
         on_message=on_message,
         ready=ready,
-        **above,
+        **options,
     )
 
 
-def explored(asked: CrashOptions, options: Options, recordings: Sequence[StoredLog]) -> list[ExploredRecording]:
+def explored(run: CrashOptions, options: Options, recordings: Sequence[StoredLog]) -> list[ExploredRecording]:
     """Explore recordings, and minimise their findings."""
     from emmclab.crash.summary import ExploredRecording
 
     tried = []
-    for kept in recordings:
-        found = _explored(kept, options, asked.jobs or (os.cpu_count() or 1), asked.results, reuse=asked.reuse)
-        small = minimized(kept, options, found)
-        tried.append(ExploredRecording(kept, found, _with_programs(asked, options, kept, found, small)))
+    for stored in recordings:
+        result = _explored(stored, options, run.jobs or (os.cpu_count() or 1), run.results, reuse=run.reuse)
+        minimal = minimized(stored, options, result)
+        tried.append(ExploredRecording(stored, result, _with_programs(run, options, stored, result, minimal)))
     return tried
 
 
 def _with_programs(
-    asked: CrashOptions, options: Options, kept: StoredLog, found: Exploration, small: dict[int, MinimalState]
+    run: CrashOptions, options: Options, stored: StoredLog, exploration: Exploration, minimal: dict[int, MinimalState]
 ) -> dict[int, MinimalState]:
-    """Minimise the generated programs of findings, if their recording can be repeated."""
+    """Add the minimised generated programs of findings to `minimal`, if their recording can be repeated."""
     from emmclab.crash.minimize import minimize_program, program_of
     from emmclab.crash.scratch_folders import scratch
     from emmclab.crash.stored_log import Session
 
-    if asked.device is None or asked.log is not None:
-        return small
-    with scratch() as folder, _guest(kept, options) as guest:
+    if run.device is None or run.log is not None:
+        return minimal
+    with scratch() as folder, _guest(stored, options) as guest:
         session = Session(folder / "crash")
-        for number, finding in enumerate(found.findings()):
-            program = program_of(kept, finding)
-            if number not in small or program is None:
+        for number, finding in enumerate(exploration.findings()):
+            program = program_of(stored, finding)
+            if number not in minimal or program is None:
                 continue
             print_stderr(f"making a program of {len(program.operations)} operations smaller: {finding.promise}")
-            least = minimize_program(
-                program, finding, options, lambda one: _record(asked, session, one, on_message=_quiet), folder, guest
+            smallest = minimize_program(
+                program,
+                finding,
+                options,
+                lambda workload: _record(run, session, workload, on_message=_quiet),
+                folder,
+                guest,
             )
-            if least is None:
+            if smallest is None:
                 print_stderr(
-                    "a recording of the program alone does not show it: it needs what ran before, or another timing"
+                    "a recording of the program alone does not show this: it depends on earlier programs or on timing"
                 )
             else:
-                small[number] = {**small[number], "program": [str(one) for one in least.operations]}
-    return small
+                minimal[number] = {**minimal[number], "program": [str(operation) for operation in smallest.operations]}
+    return minimal
 
 
-def _guest(kept: StoredLog, options: Options) -> AbstractContextManager[GuestMounts | None]:
+def _guest(stored: StoredLog, options: Options) -> AbstractContextManager[GuestMounts | None]:
     """Return a context with the guest that mounts states of a recording; None if this machine mounts them."""
     from emmclab.crash.explore import open_run
     from emmclab.crash.guest.machine import guest_of
 
     if options.guest is None:
         return nullcontext()
-    run, _ = open_run(str(kept.log), base=kept.base)
+    run, _ = open_run(str(stored.log), base=stored.base)
     return guest_of(options.guest, _core.Explorer(run, options.core()).host_bytes())
 
 
 def _quiet(_line: str) -> None:
-    """Discard messages of a recording; used if a program is recorded again and again."""
+    """Discard messages of a recording, which would be printed for each step of minimising."""
 
 
 def _load_log(session: Session, options: Options, log: Path, base: Path | None, repeat: int) -> StoredLog:
@@ -268,9 +272,9 @@ def _load_log(session: Session, options: Options, log: Path, base: Path | None, 
             hint="omit --repeat, or record again with --device",
         )
     options.require()
-    kept = session.take(log, base)
-    require_recoverable(open_log(kept.log, kept.base)[0], options)
-    return kept
+    stored = session.take(log, base)
+    require_recoverable(open_log(stored.log, stored.base)[0], options)
+    return stored
 
 
 def _require_in_process(disk: str, options: Options) -> None:
@@ -302,61 +306,61 @@ def _check_named(check: str | None, workload: str | None) -> str | None:
     return check or workload
 
 
-def _explored(kept: StoredLog, options: Options, jobs: int, results: Path, *, reuse: bool | None) -> Exploration:
+def _explored(stored: StoredLog, options: Options, jobs: int, results: Path, *, reuse: bool | None) -> Exploration:
     from emmclab.crash.verdict_inputs import command_of
 
-    lines = kept.facts["acknowledgements"]
+    lines = stored.facts["acknowledgements"]
     print_stderr(
-        f"{kept.facts['commands']:,} commands, {kept.facts['moments']:,} events, {lines:,} lines "
+        f"{stored.facts['commands']:,} commands, {stored.facts['moments']:,} events, {lines:,} lines "
         f"acknowledged; exploring {options.cuts:,} cuts, recovery by "
         f"{_RECOVERED[options.recovery] if options.guest is None else 'the kernel of the guest'}"
     )
 
     before = None
 
-    def told(found: Exploration) -> None:
+    def report(progress: Exploration) -> None:
         nonlocal before
-        cuts = found.covered.get("cuts", 0)
-        # The first report has the number of cuts that an interrupted exploration has stored.
+        cuts = progress.covered.get("cuts", 0)
+        # The first report contains the number of cuts that an interrupted exploration has stored.
         before = cuts if before is None else before
-        total = min(options.cuts, found.covered.get("moments", options.cuts))
-        meter(cuts, total, before, f"{found.states:,} states, {len(found.findings())} findings")
+        total = min(options.cuts, progress.covered.get("moments", options.cuts))
+        meter(cuts, total, before, f"{progress.states:,} states, {len(progress.findings())} findings")
 
     try:
         with Counter("crash", "cuts") as meter:
-            return kept.explore(options, jobs, told, reuse=reuse)
+            return stored.explore(options, jobs, report, reuse=reuse)
     except KeyboardInterrupt:
-        # Running the workload again would make another log, without results; so the command names this one.
-        named = {"log": kept.log, "base": kept.base, "check": options.check, "results": results_folder(results)}
-        words = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in named.items() if value)
+        # A second recording of the workload would have no results, so the message refers to this log.
+        values = {"log": stored.log, "base": stored.base, "check": options.check, "results": results_folder(results)}
+        words = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in values.items() if value)
         words += "" if command_of(options.check) is None else " --resume"
-        left_behind.append(f"the results so far are stored: continue with {words} and the other options")
+        complete_files.append(f"the results so far are stored: continue with {words} and the other options")
         raise
 
 
-def minimized(kept: StoredLog, options: Options, found: Exploration) -> dict[int, MinimalState]:
+def minimized(stored: StoredLog, options: Options, exploration: Exploration) -> dict[int, MinimalState]:
     """Minimise findings; return the smallest state by the index of its finding."""
     from emmclab.crash.explore import open_run
     from emmclab.crash.minimize import minimize
 
-    findings = found.findings()
+    findings = exploration.findings()
     if not findings:
         return {}
     print_stderr(f"minimising {len(findings)} findings")
-    run, _ = open_run(str(kept.log), base=kept.base)
-    # Findings about one promise differ only in the output of the check, and mostly have one cause.
+    run, _ = open_run(str(stored.log), base=stored.base)
+    # Findings about the same promise differ only in the output of the check, and mostly have the same cause.
     promises: set[tuple[str, str]] = set()
-    small = {}
-    with Working("minimising findings"), _guest(kept, options) as guest:
+    minimal = {}
+    with Working("minimising findings"), _guest(stored, options) as guest:
         for number, finding in enumerate(findings):
             if (finding.level, finding.promise) in promises:
                 continue
             promises.add((finding.level, finding.promise))
             try:
-                least = minimize(run, options, finding, guest)
+                smallest = minimize(run, options, finding, guest)
             except EmmclabError as error:
                 print_stderr(f"{finding.promise} could not be minimised: {error}")
                 continue
-            if least is not None:
-                small[number] = least
-    return small
+            if smallest is not None:
+                minimal[number] = smallest
+    return minimal

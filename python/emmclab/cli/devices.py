@@ -25,7 +25,7 @@ from emmclab.simulation.device import Device, presets
     "emmclab devices",
     "emmclab explain nexus5 # prints every setting of a device",
     "emmclab devices --capacity 128GB # each device scaled to this capacity",
-    "emmclab devices --check emmc51-cache # how far it is from the figures that it was fitted to",
+    "emmclab devices --check emmc51-cache # compares it with the published figures that it was fitted to",
 )
 def devices(
     check: Annotated[
@@ -43,7 +43,7 @@ def devices(
     if check is not None:
         if capacity is not None:
             raise ConfigError(
-                "`--check` measures at the capacity of the published figures", field="--capacity", hint="leave it out"
+                "`--check` uses the capacity of the published figures", field="--capacity", hint="leave it out"
             )
         _check(check, as_json)
         return
@@ -65,7 +65,7 @@ def devices(
 
 
 def _check(name: str, as_json: bool) -> None:
-    """Print the figures that a device was fitted to."""
+    """Compare a device with the figures that it was fitted to, and print both."""
     with Working(f"checking {name}"):
         rows = Device.preset(name).fitted_figures()
     if as_json:
@@ -84,14 +84,14 @@ def _check(name: str, as_json: bool) -> None:
 
 
 def _within(rows: Sequence[FittedFigure]) -> str:
-    """Count the figures within their bounds, and name the others with their deviation, the largest first."""
+    """Return how many figures are within their bounds, and the others with their deviations, the largest first."""
     outside = [row for row in rows if not row["least"] <= row["here"] <= row["most"]]
     line = f"{len(rows) - len(outside)} of {len(rows)} figures are within their bounds"
     if not outside:
         return line
     outside.sort(key=lambda row: -abs(row["deviation_pct"]))
-    named = (f"{row['figure']} ({signed(row['deviation_pct'])} %)" for row in outside)
-    return f"{line}; not: {', '.join(named)}"
+    others = (f"{row['figure']} ({signed(row['deviation_pct'])} %)" for row in outside)
+    return f"{line}; not: {', '.join(others)}"
 
 
 def _check_table(title: str, rows: Sequence[FittedFigure], source: str) -> Table:
@@ -111,17 +111,17 @@ def _check_table(title: str, rows: Sequence[FittedFigure], source: str) -> Table
 
 
 def _figure(value: float) -> str:
-    """Format a figure or a bound of it; values below 0.01 need more decimals."""
+    """Format a figure or one of its bounds; small values need more decimals."""
     return f"{value:,.2f}" if value >= 0.1 else f"{value:,.3f}"
 
 
 def _gb(amount: float | None) -> str:
-    """Format a size in GB, with enough decimals that a small one is not 0."""
+    """Format a size in GB, with enough decimals that a small size is not shown as 0."""
     return "–" if amount is None else f"{amount:,.1f}" if amount >= 0.1 else f"{amount:.2g}"
 
 
 class _Preset(TypedDict):
-    """A preset; its sizes are None if it cannot have the capacity."""
+    """A preset; its sizes are None if it cannot be scaled to the requested capacity."""
 
     name: str
     about: str
@@ -133,7 +133,7 @@ class _Preset(TypedDict):
 
 
 def _row(name: str, capacity: str | None) -> _Preset:
-    """Describe a preset; without sizes if it cannot have the capacity."""
+    """Describe a preset, scaled to a capacity if one is given."""
     device, possible = Device.preset(name), True
     if capacity is not None:
         try:

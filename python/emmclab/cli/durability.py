@@ -43,39 +43,41 @@ def durability(
         ),
     ] = None,
     write: Annotated[
-        bool, _before("Write records until the power is cut: destroys the first part of the target.")
+        bool, _before("Write records until the power is cut; this overwrites the first part of the target.")
     ] = False,
     log: Annotated[
         Path | None,
         _before(
             "Log of acknowledged writes, on another disk; an existing log is continued. `-` for stdout, "
-            "so that another machine can store it.",
+            "so that another machine can store the log.",
             callback=in_a_folder_or_stdout,
         ),
     ] = None,
     yes: Annotated[bool, _before("Do not ask before the target is overwritten.")] = False,
     span_mb: Annotated[
         int | None,
-        _before(f"Size of the part that is used, in MB; default: {_SPAN_MB}, at most all.", metavar="MB", min=1),
+        _before(
+            f"Size of the part to use, MB; default: {_SPAN_MB}, or the whole target if smaller.", metavar="MB", min=1
+        ),
     ] = None,
     check: Annotated[
         Path | None,
         option(
-            "Judge the last run of this log and add the verdict to it; without a target, sum up all cuts. "
-            "`-` reads it from stdin and prints the line to add.",
+            "Check the last run of this log and add the verdict to the log; without a target, summarise all cuts. "
+            "`-` reads the log from stdin and prints the line to add.",
             _CHECK,
             metavar="LOG",
         ),
     ] = None,
     same_device: Annotated[
-        bool, option("Accept a target that is smaller than before, or has no record, as that of the log.", _CHECK)
+        bool, option("Accept the target even if it is smaller than that of the log, or contains no record.", _CHECK)
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find out whether a real device keeps what it acknowledges when you cut its power.
+    """Test whether a real device keeps acknowledged data when you cut its power.
 
-    Write, cut the power (relay, plug, hypervisor, pulled card), bring it back, check; again, for as many cuts
-    as the confidence that you want. A reset or a reboot cuts no power. Exit status 4: a promise was broken.
+    Write, cut the power (relay, plug, hypervisor, pulled card), turn it on, check. Repeat this until the confidence
+    is sufficient. A reset or a reboot does not cut the power. Exit status 4: a promise was broken.
     """
     if write == (check is not None):
         raise ConfigError(
@@ -93,17 +95,17 @@ def durability(
         _check(target, check, same_device, as_json)
     if target is None or log is None:
         raise ConfigError(
-            f"`--write` needs {'a target' if target is None else 'a log'}",
+            f"`--write` requires {'a target' if target is None else 'a log'}",
             field="TARGET" if target is None else "--log",
             hint="write it as `emmclab durability /dev/sdX --write --log cuts.log`",
         )
     if as_json:
-        raise ConfigError("a run that writes has no JSON", field="--json", hint="give it with --check")
+        raise ConfigError("`--write` prints no JSON", field="--json", hint="give --json with --check")
     _write(target, log, yes, span_mb)
 
 
 def _write(target: str, log: Path, yes: bool, span_mb: int | None) -> None:
-    """Write until the power is gone."""
+    """Write to the target until its power is cut."""
     from emmclab.real_devices.durability import Closing, open_target
 
     with Closing(open_target(target, write=True)) as disk:
@@ -115,32 +117,32 @@ def _write(target: str, log: Path, yes: bool, span_mb: int | None) -> None:
 def _write_until_cut(disk: "Target", log: Path, span_mb: int | None) -> None:
     from emmclab.real_devices.durability import Log, refuse_same_disk, write
 
-    with Log(log) as kept:
-        refuse_same_disk(disk, kept.fileno())
+    with Log(log) as log_file:
+        refuse_same_disk(disk, log_file.fileno())
         span = min(_SPAN_MB << 20, disk.size) if span_mb is None else span_mb << 20
         print_stderr(f"writing the first {span >> 20:,} MB of {disk.name} once")
 
         def ready() -> None:
             print_stderr("cut the power at any moment from now on; Ctrl-C ends without a cut")
 
-        with stop_on_signals() as ending:
-            ended = write(disk, kept, span, ready=ready, asked_to_end=lambda: ending.is_requested)
-    _print_end(disk.name, log, ended)
+        with stop_on_signals() as interruption:
+            end = write(disk, log_file, span, ready=ready, asked_to_end=lambda: interruption.is_requested)
+    _print_end(disk.name, log, end)
 
 
-def _print_end(target: str, log: Path, ended: "RunEnd") -> None:
-    syncs = f"{ended.syncs:,} syncs were acknowledged"
-    if ended.reason == "stopped":
+def _print_end(target: str, log: Path, end: "RunEnd") -> None:
+    syncs = f"{end.syncs:,} syncs were acknowledged"
+    if end.reason == "stopped":
         print_stderr(f"ended without a cut: {syncs}; this run is not counted")
         return
-    why = ended.said or "it no longer answers"
-    print_stderr(f"{target} is gone ({why}): {syncs}")
+    reason = end.said or "it no longer answers"
+    print_stderr(f"{target} is gone ({reason}): {syncs}")
     name = "LOG" if log == STDOUT else str(log)
     print_stderr(f"turn its power on again, then: {shlex.join(['emmclab', 'durability', target, '--check', name])}")
 
 
 def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> NoReturn:
-    """Judge the last run, and sum up all cuts."""
+    """Check the last run, and summarise all cuts."""
     from emmclab.cli.show_durability import show_report, show_verdict
     from emmclab.real_devices.durability import read_log, report_of
 
@@ -149,10 +151,10 @@ def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> N
         raise ConfigError(
             "the line to add to the log and the JSON both go to stdout",
             field="--json",
-            hint="leave it out, or name the log as a file",
+            hint="leave it out, or give the log as a file",
         )
     session = read_log(log, sys.stdin.buffer.read() if is_stream else None)
-    verdict = None if target is None else _judge_last_run(session, target, log, same_device)
+    verdict = None if target is None else _check_last_run(session, target, log, same_device)
     report = report_of(session)
     if as_json:
         print_json({"verdict": verdict and verdict.to_dict(), "session": report.to_dict()})
@@ -165,8 +167,8 @@ def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> N
     raise typer.Exit(FOUND if broken else 0)
 
 
-def _judge_last_run(session: "Session", target: str, log: Path, same_device: bool) -> "Verdict":
-    """Judge the last run, and add the verdict to the log."""
+def _check_last_run(session: "Session", target: str, log: Path, same_device: bool) -> "Verdict":
+    """Check the last run, and add the verdict to the log."""
     from emmclab.real_devices.durability import Closing, Log, judge, line, open_target
 
     run = session.runs[-1]
@@ -176,6 +178,6 @@ def _judge_last_run(session: "Session", target: str, log: Path, same_device: boo
     if log == STDOUT:
         print_stdout(line(*parts).rstrip("\n"))
     else:
-        with Log(log) as kept:
-            kept.add(*parts)
+        with Log(log) as log_file:
+            log_file.add(*parts)
     return run.verdict

@@ -50,7 +50,7 @@ from emmclab.traces.recorded_registers import RecordedDeviceFields, recorded_dev
 from emmclab.traces.trace import Ledger
 
 _METAVAR = "WHAT"
-#: How the format of a file was recognised, in words.
+#: Text for how the format of a file was recognised.
 _SIGNS = {"content": "its content", "--format": "--format", "--columns": "--columns"}
 #: Fields of a header whose values are JSON text.
 _JSON_FIELDS = ("activity", "clock_jumps", "registers")
@@ -80,7 +80,7 @@ def explain(
         Path | None,
         argument(
             _METAVAR,
-            "A trace, the name of a device, its TOML file, the registers of a real one (EXT_CSD, UFS "
+            "A trace, the name or the TOML file of a device, the registers of a real device (EXT_CSD, UFS "
             "descriptors), a setting (`gc.policy`) or group of settings (`gc`), a field of a result, a "
             "result as JSON, a word of the glossary, or `reading`: the options on how to read a trace.",
             autocompletion=explained_words,
@@ -88,12 +88,10 @@ def explain(
     ] = None,
     other: Annotated[
         str | None,
-        argument(
-            "OTHER", "Another device, or another result: only what differs is printed.", autocompletion=device_names
-        ),
+        argument("OTHER", "Another device or result; only the differences are printed.", autocompletion=device_names),
     ] = None,
-    whole_glossary: Annotated[bool, option("Print every word with its meaning.", None, "--glossary")] = False,
-    changed: Annotated[bool, option("Of a device: only the settings that differ from the defaults.")] = False,
+    whole_glossary: Annotated[bool, option("Print all words of the glossary.", None, "--glossary")] = False,
+    changed: Annotated[bool, option("Print only those settings of a device that differ from the defaults.")] = False,
     capacity: Capacity = None,
     pair: Pair,
     reading: Reading,
@@ -101,7 +99,7 @@ def explain(
 ) -> None:
     """Describe a trace (format, clock, ledger, columns), a device, a setting, a result, or a word.
 
-    Of two results or devices, print what differs: how they were made, and their figures.
+    For two results or devices, print their differences: settings, inputs and figures.
     """
     if whole_glossary:
         _explain_terms(glossary(), as_json)
@@ -110,23 +108,21 @@ def explain(
         raise ConfigError(
             "the trace, device or word to explain is missing",
             field=_METAVAR,
-            hint="name a trace, a device or a word, or give --glossary",
+            hint="give a trace, a device, a word, or --glossary",
         )
     for text in (str(what), other or ""):
         if text.startswith("--") and not find_meanings(text):
             rows = option_meanings(text) if other is None else []
             if not rows:
                 raise ConfigError(
-                    f"no such option: {text}",
-                    field=text,
-                    hint="`emmclab explain --help` lists its options; those of other commands are explained",
+                    f"no such option: {text}", field=text, hint="the help of each command lists its options"
                 )
             explain_option(rows, as_json)
             return
     trace = what
     if other is not None:
         if changed:
-            message = "`--changed` is for one device; of two only what differs is printed anyway"
+            message = "`--changed` is for one device; for two, only the differences are printed"
             raise ConfigError(message, field="--changed", hint="leave out --changed")
         explain_pair(str(what), other, capacity, pair, reading, as_json)
         return
@@ -136,10 +132,10 @@ def explain(
         reading.refuse(str(what))
         _explain_device(configured(str(trace), [], capacity), as_json, changed=changed)
         return
-    for name, does, given in (("--changed", "is for", changed), ("--capacity", "scales", capacity is not None)):
-        if given:
+    for name, verb, is_given in (("--changed", "is for", changed), ("--capacity", "scales", capacity is not None)):
+        if is_given:
             raise ConfigError(
-                f"`{name}` {does} devices, and `{what}` is not one",
+                f"`{name}` {verb} devices, and `{what}` is not a device",
                 field=name,
                 hint="give it with the name of a device",
             )
@@ -234,7 +230,7 @@ class _ExplainedTrace(TypedDict):
 
 
 def _is_word(text: str) -> bool:
-    """Return whether an argument may be a word or setting: a path has a slash or the ending of a file."""
+    """Return whether an argument may be a word or setting; a path has a slash or a file extension."""
     group = text.partition(".")[0]
     is_key = "." in text and any(key.startswith(f"{group}.") for key in keys())
     return define(text) is not None or is_key or not ("/" in text or "." in text or text == "-")
@@ -243,12 +239,12 @@ def _is_word(text: str) -> bool:
 def _explain_word(word: str, as_json: bool) -> None:
     term = define(word)
     if term is None:
-        near = _core.closest(word, [*words(), *_core.device_presets(), *keys()])
-        more = "`emmclab devices` lists devices, `emmclab explain --glossary` words"
+        similar = _core.closest(word, [*words(), *_core.device_presets(), *keys()])
+        lists = "`emmclab devices` lists devices, `emmclab explain --glossary` words"
         raise InputError(
             f"`{word}` is neither a file, nor a device, nor a word of the glossary, nor a setting",
             field=_METAVAR,
-            hint=f"did you mean `{near}`? {more}" if near else more,
+            hint=f"did you mean `{similar}`? {lists}" if similar else lists,
         )
     _explain_terms([term], as_json)
     if not as_json and len(find_meanings(word)) > 1:
@@ -272,8 +268,8 @@ def _explain_terms(terms: Sequence[Term], as_json: bool) -> None:
 
 
 def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
-    every = device.explain()
-    settings = [row for row in every if not changed or row["value"] != row["default"]]
+    rows = device.explain()
+    settings = [row for row in rows if not changed or row["value"] != row["default"]]
     if as_json:
         print_json(settings)
         return
@@ -286,7 +282,7 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
         if setting["allowed"]:
             meaning.append(f" [{setting['allowed']}]")
         if setting["key"] == "timing.write_complete":
-            meaning.append(f" Here: writes complete {_completion(every)}.")
+            meaning.append(f" Here: writes complete {_completion(rows)}.")
         meanings.append(meaning)
         default = (setting["default"] or "–",) if changed else ()
         cells = (setting["key"], setting["value"], *default, setting["unit"], setting["origin"])
@@ -299,8 +295,8 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
     register = framed("Capabilities, as its EXT_CSD register reports them", "Field", "Byte", "Value", words=5)
     for field in device.capabilities["ext_csd"]:
         last = field["byte"] + field["bytes"] - 1
-        place = f"{last}:{field['byte']}" if field["bytes"] > 1 else str(last)
-        register.add_row(field["name"], place, str(field["value"]))
+        byte_range = f"{last}:{field['byte']}" if field["bytes"] > 1 else str(last)
+        register.add_row(field["name"], byte_range, str(field["value"]))
     console.print(register)
     print_line(
         console,
@@ -311,7 +307,7 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
 
 
 def _completion(settings: Sequence[SettingExplanation]) -> str:
-    """Describe when a write is complete, as the result of a run does."""
+    """Return the text for when a write is complete, as in the result of a run."""
     values = {row["key"]: row["value"] for row in settings}
     return completion_of(values["timing.write_complete"].strip('"'), values["cache.size_kb"] != "0")
 
@@ -329,7 +325,7 @@ def _show(console: Console, explained: _ExplainedTrace) -> None:
     if explained["format"]:
         about = f": {explained['format_about']}" if explained["format_about"] else ""
         first += f" ({explained['format']}{about})"
-    # A trace that another program made does not name the format.
+    # A trace that another program wrote does not contain its original format.
     if explained["file_format"] != explained["format"] and explained["format"] not in ("", *_OWN):
         first += f", recognised by {explained['format_recognised_by'] or 'an unknown method (not recorded)'}"
     facts.add_row("first read from", Text(first))
@@ -344,8 +340,8 @@ def _show(console: Console, explained: _ExplainedTrace) -> None:
     labels = _core.ledger_labels()
     ledger = framed("Ledger", "Count", "", "Of", words=0, text=["", "Of"])
     for name, count in explained["ledger"].items():
-        shown = "–" if count is None else f"{count:,}"
-        ledger.add_row(shown, labels[name], Text(LEDGER_MEANINGS.get(name, "")))
+        text = "–" if count is None else f"{count:,}"
+        ledger.add_row(text, labels[name], Text(LEDGER_MEANINGS.get(name, "")))
     console.print(ledger)
     if explained["clock_jumps"]:
         jumps = framed("Clock jumps or pauses of the recording", *(field.heading for field in JUMP_FIELDS), words=9)
@@ -360,7 +356,7 @@ def _show(console: Console, explained: _ExplainedTrace) -> None:
 
 
 def _devices(devices: Sequence[_DeviceShare]) -> str:
-    """Return the devices with their shares of the requests, if there are several.
+    """Return the names of the devices; if there are several, with their shares of the requests.
 
     >>> _devices([{"device": "8,0", "requests": 3, "requests_pct": 75.0}])
     '8,0'

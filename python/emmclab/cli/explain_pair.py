@@ -1,4 +1,4 @@
-"""`emmclab explain A B`: what differs between two results or two devices, and which of it matters."""
+"""`emmclab explain A B`: the differences between two results or two devices, and the effect of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ from emmclab.errors import ConfigError
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.stored_result import StoredResult, read_result
 
-#: Smallest change that is printed as a number, percent; a smaller one is printed as "< 0.01 %".
+#: Smallest change that is printed as a number, percent; smaller changes are printed as "< 0.01 %".
 _LEAST_PCT = 0.01
 
 
 @dataclass(frozen=True)
 class Pair:
-    """How two results or devices are compared, as given on the command line."""
+    """Options of the command line on how two results or devices are compared."""
 
     trace: Annotated[
         Path | None,
@@ -47,26 +47,26 @@ class Pair:
     one_at_a_time: Annotated[
         bool,
         option(
-            "Simulate the first again with each single difference to the second, and show how each "
-            "changes the main figures.",
+            "Simulate the first again with each single difference from the second, and show how each "
+            "difference changes the main figures.",
             "Two results or devices",
         ),
     ] = False
     images: Images = None
 
     def refuse(self) -> None:
-        """Reject these options if only one result or device is named."""
-        for name, given in (("--trace", self.trace), ("--one-at-a-time", self.one_at_a_time)):
-            if given:
+        """Reject these options if only one result or device is given."""
+        for name, value in (("--trace", self.trace), ("--one-at-a-time", self.one_at_a_time)):
+            if value:
                 raise ConfigError(
-                    f"`{name}` compares two devices or two results, and one is named",
+                    f"`{name}` compares two devices or two results, and only one is given",
                     field=name,
-                    hint="name two: `emmclab explain A B`",
+                    hint="give two: `emmclab explain A B`",
                 )
 
 
 def explain_pair(first: str, second: str, capacity: str | None, pair: Pair, reading: Reading, as_json: bool) -> None:
-    """Print what differs between two results, or two devices."""
+    """Print the differences between two results, or two devices."""
     devices = [_is_device(name) for name in (first, second)]
     if pair.trace is None:
         reading.refuse(f"{first} {second}")
@@ -75,7 +75,7 @@ def explain_pair(first: str, second: str, capacity: str | None, pair: Pair, read
         raise ConfigError(
             f"`{names[0]}` is a device, and `{names[1]}` is not",
             field="WHAT",
-            hint="name two devices (presets or TOML files), or two results",
+            hint="give two devices (presets or TOML files), or two results",
         )
     if all(devices):
         if pair.trace is None:
@@ -85,25 +85,25 @@ def explain_pair(first: str, second: str, capacity: str | None, pair: Pair, read
                     field="--one-at-a-time",
                     hint="give one with --trace",
                 )
-            one, two = (configured(name, [], capacity) for name in (first, second))
-            explain_difference(one, two, as_json)
-            print_note(pair_note(one, two), aside=as_json)
+            device_a, device_b = (configured(name, [], capacity) for name in (first, second))
+            explain_difference(device_a, device_b, as_json)
+            print_note(pair_note(device_a, device_b), aside=as_json)
             return
         source = reading.open(pair.trace)
         replay = Replay(images=pair.images)
-        found = [replay.run(configured(name, [], capacity), [source]) for name in (first, second)]
-        results = [StoredResult(one.run_name, "simulation", one.to_dict()) for one in found]
+        runs = [replay.run(configured(name, [], capacity), [source]) for name in (first, second)]
+        results = [StoredResult(run.run_name, "simulation", run.to_dict()) for run in runs]
     else:
         if pair.trace is not None or capacity is not None:
             name = "--capacity" if pair.trace is None else "--trace"
             raise ConfigError(
                 f"`{name}` is for devices, and `{first}` is a result",
                 field=name,
-                hint="a result holds its trace and its device; leave the option out",
+                hint="a result contains its trace and its device; leave the option out",
             )
         results = [read_result(name) for name in (first, second)]
     _explain_results(results[0], results[1], pair, as_json)
-    print_note(runs_note([one.fields for one in results]), aside=as_json)
+    print_note(runs_note([result.fields for result in results]), aside=as_json)
 
 
 def _is_device(name: str) -> bool:
@@ -113,53 +113,53 @@ def _is_device(name: str) -> bool:
 
 
 def _explain_results(first: StoredResult, second: StoredResult, pair: Pair, as_json: bool) -> None:
-    found, figures = differences(first, second), figure_differences(first.fields, second.fields)
-    silent = [one for one in (first, second) if not one.provenance]
-    for one in silent:
-        print_stderr(
-            f"warning: {one.place} does not say how it was made (it has no `provenance`): only options are compared"
-        )
-    alone = None
+    differing, figures = differences(first, second), figure_differences(first.fields, second.fields)
+    for result in (first, second):
+        if not result.provenance:
+            print_stderr(
+                f"warning: {result.place} has no `provenance` (inputs and settings): only options are compared"
+            )
+    single_changes = None
     if pair.one_at_a_time:
-        alone = one_at_a_time(first, second, found, images=pair.images, progress=_print_run)
-        for text in alone.not_repeated:
+        single_changes = one_at_a_time(first, second, differing, images=pair.images, progress=_print_run)
+        for text in single_changes.not_repeated:
             print_stderr(f"warning: {text}")
     if as_json:
         print_json(
             {
                 "first": {"place": first.place, "name": first.name},
                 "second": {"place": second.place, "name": second.name},
-                "differences": [one._asdict() for one in found],
-                "figures": [one._asdict() for one in figures],
-                **({} if alone is None else {"one_at_a_time": alone.to_dict()}),
+                "differences": [difference._asdict() for difference in differing],
+                "figures": [figure._asdict() for figure in figures],
+                **({} if single_changes is None else {"one_at_a_time": single_changes.to_dict()}),
             }
         )
         return
     console = stdout()
-    for number, one in enumerate((first, second)):
-        console.print(Text.assemble(("AB"[number], "bold"), f": {one.name} ({one.place})"), soft_wrap=True)
-    _show_differences(console, found)
+    for letter, result in zip("AB", (first, second), strict=True):
+        console.print(Text.assemble((letter, "bold"), f": {result.name} ({result.place})"), soft_wrap=True)
+    _show_differences(console, differing)
     if first.kind == second.kind == "other":
         console.print(Text("Figures of simulated runs are compared; these files have none", "dim"))
     else:
         _show_figures(console, figures)
-    if alone is not None:
-        _show_alone(console, alone)
+    if single_changes is not None:
+        _show_single_changes(console, single_changes)
 
 
 def _print_run(number: int, total: int, words: str) -> None:
     print_stderr(f"run {number} of {total}: {words}")
 
 
-def _show_differences(console: Console, found: Sequence[Difference]) -> None:
-    if not found:
-        console.print(Text("Both were made in the same way, as far as recorded"))
+def _show_differences(console: Console, rows: Sequence[Difference]) -> None:
+    if not rows:
+        console.print(Text("Inputs and settings are the same, as far as recorded"))
         return
-    table = framed(f"Made differently: {len(found)}", "", "What", "A", "B", "Unit", words=5)
-    for one in found:
-        values = (Text(value_text(value)) for value in (one.first, one.second))
-        table.add_row(one.kind, Text(one.key), *values, one.unit)
-    show_explained(console, table, [Text(one.meaning, "dim") for one in found])
+    table = framed(f"Inputs and settings that differ: {len(rows)}", "", "Name", "A", "B", "Unit", words=5)
+    for row in rows:
+        values = (Text(value_text(value)) for value in (row.first, row.second))
+        table.add_row(row.kind, Text(row.key), *values, row.unit)
+    show_explained(console, table, [Text(row.meaning, "dim") for row in rows])
     console.print()
 
 
@@ -168,55 +168,55 @@ def _show_figures(console: Console, figures: Sequence[FigureDifference]) -> None
         console.print(Text("All figures are the same"))
         return
     table = framed(f"Figures that differ: {len(figures)}", "Figure", "A", "B", "Unit", "Change", text=["Unit"])
-    for one in figures:
-        change = "–" if one.difference_pct is None else _percent(one.difference_pct)
-        if one.difference_points is not None:
-            change = f"{signed(one.difference_points, 2)} points"
-        table.add_row(one.path, *_apart(one.first, one.second), one.unit, change)
-    show_explained(console, table, [Text(one.label, "dim") for one in figures])
+    for figure in figures:
+        change = "–" if figure.difference_pct is None else _percent(figure.difference_pct)
+        if figure.difference_points is not None:
+            change = f"{signed(figure.difference_points, 2)} points"
+        table.add_row(figure.path, *_distinguishable(figure.first, figure.second), figure.unit, change)
+    show_explained(console, table, [Text(figure.label, "dim") for figure in figures])
 
 
-def _show_alone(console: Console, alone: OneAtATime) -> None:
-    """Print a column for each main figure that differs: its value and share with each change alone."""
-    shown_here = [field for field in MAIN if alone.together_pct[field.path] is not None]
-    paths = [field.path for field in shown_here]
+def _show_single_changes(console: Console, changes: OneAtATime) -> None:
+    """Print the effect of each single change on each main figure that differs: value, and share of the difference."""
+    fields = [field for field in MAIN if changes.together_pct[field.path] is not None]
+    paths = [field.path for field in fields]
     if not paths:
         console.print(Text("No main figure differs when both are simulated again"))
         return
-    headings = [f"{field.label}\n{field.unit}".strip() for field in shown_here]
+    headings = [f"{field.label}\n{field.unit}".strip() for field in fields]
     table = framed("From A to B, one change at a time: value, and share of the difference to B", "Change", *headings)
-    table.add_row(Text("A", "bold"), *(_number(alone.first[path]) for path in paths))
-    for one in alone.moved:
-        if not one.reason and _moves(one):
-            cells = (_moved(one.figures[path], one.share_pct[path]) for path in paths)
-            table.add_row(Text(f"{one.label}: {one.first} -> {one.second}"), *cells)
-    parts = (f"{signed(alone.together_pct[path] or 0.0)} %" for path in paths)
-    table.add_row(Text("interaction of the changes", "italic"), *parts)
-    table.add_row(Text("B", "bold"), *(_number(alone.second[path]) for path in paths))
+    table.add_row(Text("A", "bold"), *(_number(changes.first[path]) for path in paths))
+    for change in changes.moved:
+        if not change.reason and _has_effect(change):
+            cells = (_value_and_share(change.figures[path], change.share_pct[path]) for path in paths)
+            table.add_row(Text(f"{change.label}: {change.first} -> {change.second}"), *cells)
+    interaction = (f"{signed(changes.together_pct[path] or 0.0)} %" for path in paths)
+    table.add_row(Text("interaction of the changes", "italic"), *interaction)
+    table.add_row(Text("B", "bold"), *(_number(changes.second[path]) for path in paths))
     console.print(table)
-    if still := [one.label for one in alone.moved if not one.reason and not _moves(one)]:
-        console.print(Text(f"without effect alone: {', '.join(still)}", "dim"), soft_wrap=True)
-    for one in alone.moved:
-        if one.reason:
-            text = f"not possible alone: {one.label} = {one.second}: {one.reason}"
+    if ineffective := [change.label for change in changes.moved if not change.reason and not _has_effect(change)]:
+        console.print(Text(f"no effect as a single change: {', '.join(ineffective)}", "dim"), soft_wrap=True)
+    for change in changes.moved:
+        if change.reason:
+            text = f"impossible as a single change: {change.label} = {change.second}: {change.reason}"
             console.print(Text(text, "yellow"), soft_wrap=True)
 
 
-def _moves(one: Moved) -> bool:
+def _has_effect(change: Moved) -> bool:
     """Return whether a change alone affects any main figure that differs."""
-    return any(share for share in one.share_pct.values())
+    return any(share for share in change.share_pct.values())
 
 
-def _moved(value: float | None, share: float | None) -> str:
+def _value_and_share(value: float | None, share: float | None) -> str:
     return _number(value) if share is None else f"{_number(value)} ({signed(share)} %)"
 
 
 def _percent(change: float) -> str:
-    """Format a change in percent; a small one as `< 0.01 %`."""
+    """Format a change in percent; a small change as `< 0.01 %`."""
     return f"{signed(change, 2)} %" if abs(change) >= _LEAST_PCT else f"< {_LEAST_PCT} %"
 
 
-def _apart(first: float | None, second: float | None) -> tuple[str, str]:
+def _distinguishable(first: float | None, second: float | None) -> tuple[str, str]:
     """Format two different numbers, with enough digits that the texts differ."""
     digits = next((n for n in range(6, 17) if _number(first, n) != _number(second, n)), 6)
     return _number(first, digits), _number(second, digits)

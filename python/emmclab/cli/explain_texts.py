@@ -1,4 +1,4 @@
-"""The texts of `emmclab explain` about settings, about two devices side by side, and about a result."""
+"""The texts of `emmclab explain` about settings, differences of two devices, and results."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from emmclab.simulation.run_options import RUN_OPTIONS
 from emmclab.simulation.stored_result import NAMING_SETTINGS, StoredResult
 from emmclab.traces.profile_fields import KEY_FIELDS, LEDGER_MEANINGS, TABLES, Field
 
-#: The index of a list entry in a key: `.0` of `geometry.block_groups.0.blocks`.
+#: Matches the index of a list entry in a key: `.0` in `geometry.block_groups.0.blocks`.
 _NUMBER = re.compile(r"\.\d+(?=\.|$)")
 #: The kind of a row that describes a setting of a device.
 _OF_A_DEVICE = "setting of a device"
@@ -43,15 +43,15 @@ def _plain(key: str) -> str:
 
 
 def keys() -> list[str]:
-    """Return the names that `find_meanings` finds: settings, options of runs, fields of results, counts."""
+    """Return the names that `find_meanings` accepts: settings, options of runs, fields of results, ledger counts."""
     devices = {_plain(row["key"]): None for row in Device.preset("ufs31").explain()}
-    layers = [f"{kind['name']}.{one['name']}" for kind in layer_kinds() for one in kind["settings"]]
+    layers = [f"{kind['name']}.{setting['name']}" for kind in layer_kinds() for setting in kind["settings"]]
     fields = [*(field.path for field in result_fields()), *(field.name for field in _profile_fields())]
     return [*devices, *layers, *RUN_OPTIONS, *fields, READING, *(f"ledger.{count}" for count in LEDGER_MEANINGS)]
 
 
 class Meaning(TypedDict):
-    """The meaning of a name; `presets` are the values of a setting by the presets that set it."""
+    """The meaning of a name; `presets` contains the values of a setting by preset."""
 
     kind: str
     key: str
@@ -63,42 +63,38 @@ class Meaning(TypedDict):
 
 
 def find_meanings(name: str) -> list[Meaning]:
-    """Return the meaning of a name: a setting, all of a group (`gc`), an option of runs, a field, or a count.
-
-    Each has `kind`, `key`, `unit`, `meaning`, `allowed`, and of settings `default` and the values of the
-    `presets` that name one.
-    """
-    wanted = _plain(name.strip("."))
-    found: dict[str, Meaning] = {}
+    """Return the meaning of a setting, of each setting of a group (`gc`), of an option of runs, a field or a count."""
+    name_or_group = _plain(name.strip("."))
+    settings: dict[str, Meaning] = {}
     for preset in presets():
         for row in Device.preset(preset).explain():
             key = _plain(row["key"])
-            if key not in _NAMES and _belongs(key, wanted):
-                one = found.setdefault(key, _setting(key, row))
+            if key not in _NAMES and _belongs(key, name_or_group):
+                meaning = settings.setdefault(key, _setting(key, row))
                 if row["origin"] == "default":
-                    one["default"] = row["value"]
+                    meaning["default"] = row["value"]
                 else:
-                    values = one["presets"].setdefault(preset, [])
+                    values = meaning["presets"].setdefault(preset, [])
                     values.append(row["value"])
-    rows = list(found.values())
+    rows = list(settings.values())
     for kind in layer_kinds():
-        for own in kind["settings"]:
-            key = f"{kind['name']}.{own['name']}"
-            if _belongs(key, wanted):
-                # A default of None follows from other settings.
-                default = None if own["default"] is None else json.dumps(own["default"])
-                rows.append(_meaning("setting of a layer", key, "", own["unit"], own["about"], default))
-    if option := RUN_OPTIONS.get(wanted.removeprefix("--").replace("-", "_")):
+        for setting in kind["settings"]:
+            key = f"{kind['name']}.{setting['name']}"
+            if _belongs(key, name_or_group):
+                # A default of None is computed from other settings.
+                default = None if setting["default"] is None else json.dumps(setting["default"])
+                rows.append(_meaning("setting of a layer", key, "", setting["unit"], setting["about"], default))
+    if option := RUN_OPTIONS.get(name_or_group.removeprefix("--").replace("-", "_")):
         default = json.dumps(option.default)
         rows.append(_meaning(_OPTION, option.name, "", option.range, option.about, default))
     for field in result_fields():
-        if _belongs(field.path, wanted):
+        if _belongs(field.path, name_or_group):
             rows.append(_meaning("field of a result", field.path, field.unit, "", field.about))
-    for of_profile in _profile_fields():
-        if of_profile.name == wanted:
-            rows.append(_meaning("field of a profile", wanted, of_profile.unit, "", of_profile.about))
+    for profile_field in _profile_fields():
+        if profile_field.name == name_or_group:
+            rows.append(_meaning("field of a profile", name_or_group, profile_field.unit, "", profile_field.about))
     for count, about in LEDGER_MEANINGS.items():
-        if _belongs(f"ledger.{count}", wanted):
+        if _belongs(f"ledger.{count}", name_or_group):
             rows.append(_meaning("count of a ledger", f"ledger.{count}", "", "", about))
     return rows
 
@@ -108,8 +104,8 @@ def _profile_fields() -> list[Field]:
     return list({field.name: field for field in fields}.values())
 
 
-def _belongs(key: str, wanted: str) -> bool:
-    return key == wanted or key.startswith(f"{wanted}.")
+def _belongs(key: str, name_or_group: str) -> bool:
+    return key == name_or_group or key.startswith(f"{name_or_group}.")
 
 
 def _setting(key: str, row: SettingExplanation) -> Meaning:
@@ -133,7 +129,7 @@ READING = READING_PANEL.lower()
 
 
 class OptionMeaning(TypedDict):
-    """What an option of the command line means, and the commands that have it with this meaning."""
+    """The meaning of an option of the command line, and the commands in which it has this meaning."""
 
     option: str
     meaning: str
@@ -141,23 +137,23 @@ class OptionMeaning(TypedDict):
 
 
 def option_meanings(option: str) -> list[OptionMeaning]:
-    """Return what an option means, or each that tells how to read a trace, with the commands that have it."""
+    """Return the meanings of an option, or for `READING` of all options on how to read a trace, with their commands."""
     from emmclab.cli import application
     from emmclab.cli.command_groups import walk_commands
 
-    found: dict[tuple[str, str], list[str]] = {}
-    for words, command in walk_commands(application()):
+    commands_of: dict[tuple[str, str], list[str]] = {}
+    for command_name, command in walk_commands(application()):
         for parameter in command.params:
             names = (*parameter.opts, *parameter.secondary_opts)
             panel = getattr(parameter, "rich_help_panel", None)
             if option in names or (option == READING and panel == READING_PANEL):
                 name = option if option in names else f"{names[0]} {parameter.metavar or ''}".rstrip()
-                found.setdefault((name, str(getattr(parameter, "help", None) or "")), []).append(words)
-    return [{"option": name, "meaning": text, "commands": commands} for (name, text), commands in found.items()]
+                commands_of.setdefault((name, str(getattr(parameter, "help", None) or "")), []).append(command_name)
+    return [{"option": name, "meaning": text, "commands": commands} for (name, text), commands in commands_of.items()]
 
 
 def explain_option(rows: Sequence[OptionMeaning], as_json: bool) -> None:
-    """Print what an option means, and which commands have it."""
+    """Print the meanings of options, and the commands that have them."""
     if as_json:
         print_json(rows)
         return
@@ -192,7 +188,7 @@ def print_meanings(rows: Sequence[Meaning], as_json: bool) -> None:
         console.print(Text.assemble(f"  {word}: ", (meaning, "dim")))
     if row["default"] is not None:
         console.print(Text(f"default: {row['default']}"))
-    others = {name: found for name, found in row["presets"].items() if {*found} != {row["default"]}}
+    others = {name: values for name, values in row["presets"].items() if {*values} != {row["default"]}}
     for preset, values in others.items():
         console.print(Text(f"  {preset}: {', '.join(values)}", "dim"))
     if row["kind"].startswith("setting"):
@@ -206,22 +202,22 @@ def print_meanings(rows: Sequence[Meaning], as_json: bool) -> None:
         if option.command_line:
             places.append(f"on the command line {option.command_line}")
         if option.name in AXES:
-            places.append("in a study a key of a grid, or an axis of it")
+            places.append("in a study a key or an axis of a grid")
         console.print(Text("; ".join(places), "dim"))
 
 
 def difference_of(first: Device, second: Device) -> list[dict[str, str | None]]:
-    """Return the settings in which two devices differ: key, both values (None: no such), unit, meaning."""
+    """Return the settings in which two devices differ: key, both values (None: no such setting), unit, meaning."""
     rows = [{row["key"]: row for row in device.explain()} for device in (first, second)]
-    found = []
+    differing = []
     for key in dict.fromkeys([*rows[0], *rows[1]]):
-        pair = [part.get(key) for part in rows]
+        pair = [settings.get(key) for settings in rows]
         values = [None if row is None else row["value"] for row in pair]
         if values[0] != values[1] and key.partition(".")[0] not in NAMING_SETTINGS:
             about = next(row for row in pair if row is not None)
-            words = {"key": key, "first": values[0], "second": values[1]}
-            found.append({**words, "unit": about["unit"], "meaning": about["doc"]})
-    return found
+            key_and_values = {"key": key, "first": values[0], "second": values[1]}
+            differing.append({**key_and_values, "unit": about["unit"], "meaning": about["doc"]})
+    return differing
 
 
 def explain_difference(first: Device, second: Device, as_json: bool) -> None:
@@ -243,10 +239,9 @@ def explain_difference(first: Device, second: Device, as_json: bool) -> None:
 
 
 def explain_results(results: Sequence[StoredResult], as_json: bool) -> None:
-    """Print how results were made, as far as they record it."""
-    found = [_result_provenance(one) for one in results]
+    """Print how results were computed, as far as they record it."""
     if as_json:
-        print_json(found)
+        print_json([_result_provenance(result) for result in results])
         return
     console = stdout()
     for result in results:
@@ -254,43 +249,43 @@ def explain_results(results: Sequence[StoredResult], as_json: bool) -> None:
         show_provenance(console, result.fields)
 
 
-def _brief(made: Mapping[str, Any]) -> dict[str, Any]:
-    """Return in short how a result was made: of devices only the settings that differ from their presets."""
-    whence = dict(made.get("provenance") or {})
-    whence.pop("devices", None)
+def _brief(groups: Mapping[str, Any]) -> dict[str, Any]:
+    """Shorten how a result was computed: of devices, keep only the settings that differ from their presets."""
+    provenance = dict(groups.get("provenance") or {})
+    provenance.pop("devices", None)
     for group in ("inputs", "aged_by"):
-        inputs = whence.pop(group, ())
-        for number, one in enumerate(inputs, 1):
-            reading = "".join(f", {key}={value}" for key, value in (one.get("reading") or {}).items())
-            place = group if len(inputs) == 1 else f"{group}.{number}"
-            name, digest = one.get("path") or one.get("name"), one.get("sha256") or "–"
-            whence[place] = f"{name} (SHA-256 {digest}{reading})"
-    return {**made, **({"provenance": whence} if whence else {})}
+        inputs = provenance.pop(group, ())
+        for number, trace in enumerate(inputs, 1):
+            reading = "".join(f", {key}={value}" for key, value in (trace.get("reading") or {}).items())
+            key = group if len(inputs) == 1 else f"{group}.{number}"
+            name, digest = trace.get("path") or trace.get("name"), trace.get("sha256") or "–"
+            provenance[key] = f"{name} (SHA-256 {digest}{reading})"
+    return {**groups, **({"provenance": provenance} if provenance else {})}
 
 
 def provenance_groups(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the groups of a result that describe how it was made."""
-    parts = ["provenance", "options", "configuration", "setting_changes"]
+    """Return the groups of a result that describe how it was computed."""
+    names = ["provenance", "options", "configuration", "setting_changes"]
     if "application" in fields:
-        parts = ["application", "device", "network", "seed", "limit_s", "what_if", *parts]
-    return {name: fields[name] for name in parts if name in fields}
+        names = ["application", "device", "network", "seed", "limit_s", "what_if", *names]
+    return {name: fields[name] for name in names if name in fields}
 
 
 def show_provenance(console: Console, fields: Mapping[str, Any]) -> None:
-    """Print how a result was made."""
-    made = provenance_groups(fields)
-    configuration, cache = made.get("configuration"), fields.get("cache")
+    """Print how a result was computed."""
+    groups = provenance_groups(fields)
+    configuration, cache = groups.get("configuration"), fields.get("cache")
     if isinstance(configuration, dict) and "write_complete" in configuration and isinstance(cache, dict | None):
-        # The setting with its meaning for a device with or without write buffer, as in the output of the run.
-        made["configuration"] = {**configuration, "write_complete": completion(fields)}
+        # Print the meaning of the setting, which depends on the write buffer, as in the output of the run.
+        groups["configuration"] = {**configuration, "write_complete": completion(fields)}
     table = framed("", "Setting", "Value", words=2)
-    for key, value in _flat(_brief(made)):
+    for key, value in _flat(_brief(groups)):
         table.add_row(key, Text(value))
     console.print(table)
 
 
 class _ResultProvenance(TypedDict):
-    """The trace and device of a stored result, and how it was made."""
+    """The trace and device of a stored result, and how it was computed."""
 
     trace: str | None
     device: str | None
@@ -302,8 +297,8 @@ def _result_provenance(result: StoredResult) -> _ResultProvenance:
     return {"trace": result.fields.get("trace"), "device": result.fields.get("device"), "made": made}
 
 
-def _flat(made: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
-    for name, value in made.items():
+def _flat(groups: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    for name, value in groups.items():
         path = f"{prefix}{name}"
         if isinstance(value, dict) and value:
             yield from _flat(value, f"{path}.")
@@ -315,7 +310,7 @@ def _flat(made: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]
 
 
 def choices(key: str) -> list[tuple[str, str]]:
-    """Return the allowed words for a setting of a device, each with its meaning; empty if it has none.
+    """Return the allowed words for a setting of a device, each with its meaning; empty for other settings.
 
     >>> [word for word, _ in choices("cache.write_back")]
     ['eager', 'idle', 'when_full']
@@ -329,9 +324,9 @@ def choices(key: str) -> list[tuple[str, str]]:
             continue
         node = _resolved(node.get("properties", {}).get(part, {}), schema)
     return [
-        (one["const"], " ".join(one["description"].split()))
-        for one in node.get("oneOf", [])
-        if "const" in one and "description" in one
+        (choice["const"], " ".join(choice["description"].split()))
+        for choice in node.get("oneOf", [])
+        if "const" in choice and "description" in choice
     ]
 
 
