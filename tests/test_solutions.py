@@ -81,7 +81,7 @@ def test_a_file_system_is_chosen_for_one_partition_or_for_all(small: str) -> Non
     ("options", "said"),
     [
         ({"filesystems": ["data=zfs"]}, "is not a file system"),
-        ({"filesystems": ["misc=lfs"]}, "names a partition that is not mounted"),
+        ({"filesystems": ["misc=lfs"]}, "refers to a partition that is not mounted"),
         ({"sync": ["databases"]}, "is not a class of files"),
         ({"sync": ["metadata"]}, "is not a class of files"),
     ],

@@ -1,7 +1,7 @@
-//! The block layer: bios are merged into requests; a request waits for a free one of `nr_requests`, then for the device.
+//! The block layer: bios are merged into requests. A request waits until fewer than `nr_requests` are in progress, then for the device.
 //!
 //! Each step of a task has a plug: its bios are merged with each other before they are merged with waiting requests. Synchronous requests
-//! (reads, and writes that a task waits for) and asynchronous ones have separate pools of requests.
+//! (reads, and writes that a task waits for) and asynchronous requests have separate pools.
 
 use std::collections::VecDeque;
 
@@ -12,20 +12,20 @@ use crate::core::{TaskId, TaskTable};
 use crate::operation::{FileClass, MountId};
 use crate::request::{BlockRequestId, HostBlockRequest, HostBlockRequests, IoCause};
 
-/// Number of requests of a plug that a bio is compared with.
+/// Number of requests in a plug with which a new bio is compared.
 const PLUG_SEARCH: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlockRequestState {
-    /// In the plug, or held back by `nr_requests`.
+    /// In the plug, or held back by the limit `nr_requests`.
     Held,
-    /// In the elevator, or after a barrier that is not complete.
+    /// In the elevator, or behind a barrier that is not complete.
     Waiting,
-    /// At the device.
+    /// Issued to the device, and not complete.
     Issued,
 }
 
-/// A request: a chain of bios with contiguous sectors.
+/// A request: a chain of bios whose sectors are contiguous.
 #[derive(Debug)]
 struct QueueEntry {
     id: BlockRequestId,
@@ -37,14 +37,14 @@ struct QueueEntry {
     sectors: u32,
     arrival: Nanos,
     state: BlockRequestState,
-    /// Its pool: 0 for synchronous requests, 1 for others.
+    /// The pool of the request: 0 for synchronous requests, 1 for others.
     pool: u8,
-    /// Whether it is issued alone: after all earlier requests are complete, and before all later ones.
+    /// Whether the request is a barrier: it is issued alone, after all earlier requests are complete and before all later ones.
     drain: bool,
 }
 
 pub(crate) struct CompletedRequest {
-    /// Its number; `None` if it was not sent to the device.
+    /// The number of the request; `None` if it was not sent to the device.
     id: Option<BlockRequestId>,
     bio: u32,
 }
@@ -56,15 +56,15 @@ pub(crate) struct BlockLayer {
     entries: Vec<QueueEntry>,
     free_entries: Vec<u32>,
     plug: Vec<u32>,
-    /// Requests held back by the limit, by pool.
+    /// Requests held back by the limit `nr_requests`, by pool.
     held_back: [VecDeque<u32>; 2],
-    /// Number of requests that are admitted and not complete, by pool.
+    /// Number of requests that are admitted but not complete, by pool.
     admitted: [u32; 2],
     elevator: ElevatorQueue,
-    /// Waiting barriers, and the requests that arrived after the first of them.
+    /// Barriers that wait, and the requests that arrived after the first of them.
     behind_barrier: VecDeque<u32>,
     draining: bool,
-    /// Numbers of the requests at the device, each with its index in `entries`.
+    /// Numbers of the requests that were issued to the device, each with its index in `entries`.
     issued: Vec<(BlockRequestId, u32)>,
     next_id: u64,
     limit: u32,
@@ -73,11 +73,11 @@ pub(crate) struct BlockLayer {
     barrier: BarrierMode,
     /// First sector of each mount.
     bases: Vec<u64>,
-    /// Tasks that wait for room for background requests.
+    /// Tasks that wait for free places in the pool of asynchronous requests.
     background: Vec<TaskId>,
-    /// Flush barriers whose earlier requests are complete; they are not sent to the device.
+    /// Flush barriers that are complete, because all earlier requests are. They are not sent to the device.
     drained: Vec<u32>,
-    /// Number of writes at the device; since when there has been at least one; total time of earlier such periods.
+    /// Number of writes at the device, the time since which there has been at least one, and the total time of earlier such periods.
     writes: u32,
     writing_since: Nanos,
     written_for: Nanos,
@@ -111,7 +111,7 @@ impl BlockLayer {
         }
     }
 
-    /// The most sectors of a bio.
+    /// Maximum number of sectors of a bio.
     pub fn max_sectors(&self) -> u32 {
         self.max_sectors
     }
@@ -120,21 +120,22 @@ impl BlockLayer {
         self.bases[usize::from(mount)] + sector
     }
 
-    /// Submits a bio into the plug.
-    pub fn submit(&mut self, mut asked: BioRequest, now: Nanos) -> BioId {
-        if asked.op != Op::Flush {
-            asked.sector = self.device_sector(asked.mount, asked.sector);
+    /// Adds a bio to the plug.
+    pub fn submit(&mut self, mut submitted: BioRequest, now: Nanos) -> BioId {
+        if submitted.op != Op::Flush {
+            submitted.sector = self.device_sector(submitted.mount, submitted.sector);
         }
-        let drain = self.barrier == BarrierMode::Drain && (asked.op == Op::Flush || asked.flags.contains(RequestFlags::PREFLUSH));
+        let drain =
+            self.barrier == BarrierMode::Drain && (submitted.op == Op::Flush || submitted.flags.contains(RequestFlags::PREFLUSH));
         if self.barrier == BarrierMode::Drain {
-            asked.flags -= RequestFlags::PREFLUSH | RequestFlags::FUA;
+            submitted.flags -= RequestFlags::PREFLUSH | RequestFlags::FUA;
         }
         let slot = self.free_bios.pop().unwrap_or_else(|| {
-            self.bios.push(Bio { submitted: asked, generation: 0, waiters: Vec::new(), request: NONE, next: NONE });
+            self.bios.push(Bio { submitted, generation: 0, waiters: Vec::new(), request: NONE, next: NONE });
             self.bios.len() as u32 - 1
         });
         let bio = &mut self.bios[slot as usize];
-        (bio.submitted, bio.next) = (asked, NONE);
+        (bio.submitted, bio.next) = (submitted, NONE);
         let id = BioId { slot, generation: bio.generation };
         if !drain {
             for at in self.plug.len().saturating_sub(PLUG_SEARCH)..self.plug.len() {
@@ -143,7 +144,7 @@ impl BlockLayer {
                 }
             }
         }
-        let (op, flags, sector, sectors) = (asked.op, asked.flags, asked.sector, asked.sectors);
+        let (op, flags, sector, sectors) = (submitted.op, submitted.flags, submitted.sector, submitted.sectors);
         let entry = QueueEntry {
             id: BlockRequestId(0),
             first: slot,
@@ -174,7 +175,7 @@ impl BlockLayer {
         self.bios.get(id.slot as usize).is_some_and(|bio| bio.generation == id.generation)
     }
 
-    /// Makes a task wait for a bio if that is still in progress; returns whether it is.
+    /// Makes a task wait for a bio if the bio is in progress. Returns whether it is.
     pub fn await_bio(&mut self, id: BioId, task: TaskId, tasks: &mut TaskTable) -> bool {
         if !self.in_flight(id) {
             return false;
@@ -185,7 +186,7 @@ impl BlockLayer {
         true
     }
 
-    /// Returns whether there is room for background requests. If not, the task waits until an eighth of their pool is free.
+    /// Whether the pool of asynchronous requests has a free place. If not, the task waits until an eighth of the pool is free.
     pub fn await_room(&mut self, task: TaskId, tasks: &mut TaskTable) -> bool {
         if self.admitted[1] + (self.held_back[1].len() + self.plug.len()) as u32 >= self.limit {
             self.background.push(task);
@@ -195,7 +196,7 @@ impl BlockLayer {
         true
     }
 
-    /// Ends a step: moves the requests of the plug to the elevator, as far as the limit allows. Returns their number.
+    /// Ends a step of a task: moves the requests of the plug to the elevator, as far as the limit allows. Returns their number.
     pub fn unplug(&mut self, tasks: &mut TaskTable, now: Nanos) -> u64 {
         let requests = self.plug.len() as u64;
         let mut plug = std::mem::take(&mut self.plug);
@@ -212,7 +213,7 @@ impl BlockLayer {
     fn admit(&mut self, tasks: &mut TaskTable, now: Nanos) {
         for pool in 0..2 {
             while let Some(&request) = self.held_back[pool].front() {
-                // A merged request does not count for the limit.
+                // A request that is merged does not count towards the limit.
                 if self.behind_barrier.is_empty() && !self.entries[request as usize].drain && self.merge(request, tasks, now) {
                     self.held_back[pool].pop_front();
                     continue;
@@ -238,7 +239,7 @@ impl BlockLayer {
         self.open_barriers();
     }
 
-    /// Notifies the tasks that wait for a chain of bios that the limit no longer holds it back.
+    /// Notifies the tasks that wait for a chain of bios that the limit no longer holds back the chain.
     fn tell_admitted(&self, first: u32, tasks: &mut TaskTable, now: Nanos) {
         let mut at = first;
         while at != NONE {
@@ -257,7 +258,7 @@ impl BlockLayer {
         self.elevator.insert(WaitingRequest { request, id: entry.id, sector, end, read: entry.op == Op::Read, sync: waits_for });
     }
 
-    /// Issues the next barrier if all earlier requests are complete, and the requests after it once it is complete.
+    /// Issues the next barrier if all earlier requests are complete, and the requests behind a barrier if the barrier is complete.
     fn open_barriers(&mut self) {
         loop {
             if self.draining {
@@ -282,56 +283,56 @@ impl BlockLayer {
         }
     }
 
-    fn mergeable(&self, one: u32, other: u32) -> bool {
-        let (one, other) = (&self.entries[one as usize], &self.entries[other as usize]);
-        one.op == other.op && self.fits(one, &self.bios[other.first as usize].submitted, other.sectors) && !other.drain
+    fn mergeable(&self, first: u32, other: u32) -> bool {
+        let (first, other) = (&self.entries[first as usize], &self.entries[other as usize]);
+        first.op == other.op && self.fits(first, &self.bios[other.first as usize].submitted, other.sectors) && !other.drain
     }
 
-    /// Whether a run of sectors can become part of the request: equal operation, mount and class, no flags that demand an order, and not
-    /// too long.
-    fn fits(&self, entry: &QueueEntry, asked: &BioRequest, sectors: u32) -> bool {
+    /// Whether a run of sectors can be merged into a request: both have the same operation, mount and class, no flags that require an
+    /// order, and are together not too long.
+    fn fits(&self, entry: &QueueEntry, bio: &BioRequest, sectors: u32) -> bool {
         let first = &self.bios[entry.first as usize].submitted;
-        entry.op == asked.op
+        entry.op == bio.op
             && entry.op.has_data()
             && !entry.drain
-            && !(entry.flags | asked.flags).intersects(RequestFlags::FUA | RequestFlags::PREFLUSH)
+            && !(entry.flags | bio.flags).intersects(RequestFlags::FUA | RequestFlags::PREFLUSH)
             && entry.sectors + sectors <= self.max_sectors
-            && first.mount == asked.mount
-            && first.class == asked.class
+            && first.mount == bio.mount
+            && first.class == bio.class
     }
 
-    /// Merges a bio into a request in the plug, if possible; returns whether it did.
+    /// Merges a bio into a request in the plug if possible. Returns whether it did.
     fn merge_bio(&mut self, request: u32, bio: u32) -> bool {
-        let asked = self.bios[bio as usize].submitted;
+        let submitted = self.bios[bio as usize].submitted;
         let entry = &self.entries[request as usize];
-        if !self.fits(entry, &asked, asked.sectors) {
+        if !self.fits(entry, &submitted, submitted.sectors) {
             return false;
         }
         let entry = &mut self.entries[request as usize];
-        if entry.sector + u64::from(entry.sectors) == asked.sector {
+        if entry.sector + u64::from(entry.sectors) == submitted.sector {
             self.bios[entry.last as usize].next = bio;
             entry.last = bio;
-        } else if asked.sector + u64::from(asked.sectors) == entry.sector {
+        } else if submitted.sector + u64::from(submitted.sectors) == entry.sector {
             self.bios[bio as usize].next = entry.first;
             entry.first = bio;
-            entry.sector = asked.sector;
+            entry.sector = submitted.sector;
         } else {
             return false;
         }
-        entry.sectors += asked.sectors;
-        entry.flags |= asked.flags & RequestFlags::SYNC;
+        entry.sectors += submitted.sectors;
+        entry.flags |= submitted.flags & RequestFlags::SYNC;
         self.bios[bio as usize].request = request;
         true
     }
 
-    /// Merges a request into one in the elevator, if possible; returns whether it did.
+    /// Merges a request into another one in the elevator if possible. Returns whether it did.
     fn merge(&mut self, request: u32, tasks: &mut TaskTable, now: Nanos) -> bool {
         let entry = &self.entries[request as usize];
         if !entry.op.has_data() || entry.flags.intersects(RequestFlags::FUA | RequestFlags::PREFLUSH) {
             return false;
         }
         let (sector, end) = (entry.sector, entry.sector + u64::from(entry.sectors));
-        let Some((found, behind)) = self.elevator.adjacent(sector, end, |other| self.mergeable(other, request)) else {
+        let Some((neighbour, behind)) = self.elevator.adjacent(sector, end, |other| self.mergeable(other, request)) else {
             return false;
         };
         let (first, last, sectors, sync) = (entry.first, entry.last, entry.sectors, entry.flags & RequestFlags::SYNC);
@@ -339,10 +340,10 @@ impl BlockLayer {
         let mut at = first;
         while at != NONE {
             let bio = &mut self.bios[at as usize];
-            bio.request = found;
+            bio.request = neighbour;
             at = bio.next;
         }
-        let target = &mut self.entries[found as usize];
+        let target = &mut self.entries[neighbour as usize];
         if behind {
             self.bios[target.last as usize].next = first;
             target.last = last;
@@ -354,7 +355,7 @@ impl BlockLayer {
         target.sectors += sectors;
         target.flags |= sync;
         let (sector, end) = (target.sector, target.sector + u64::from(target.sectors));
-        self.elevator.grow(found, sector, end);
+        self.elevator.grow(neighbour, sector, end);
         self.free_entries.push(request);
         true
     }
@@ -373,7 +374,7 @@ impl BlockLayer {
                 }
                 self.writes += 1;
             }
-            let asked = &self.bios[entry.first as usize].submitted;
+            let submitted = &self.bios[entry.first as usize].submitted;
             let mut command = Request::new(entry.arrival, entry.op, Sector(entry.sector), entry.sectors);
             command.flags = entry.flags;
             command.issue = Some(now);
@@ -387,15 +388,15 @@ impl BlockLayer {
             out.requests.push(HostBlockRequest {
                 id: entry.id,
                 request: command,
-                mount: MountId(asked.mount),
-                class: asked.class,
-                cause: asked.cause,
+                mount: MountId(submitted.mount),
+                class: submitted.class,
+                cause: submitted.cause,
                 notes: from..out.notes.len() as u32,
             });
         }
     }
 
-    /// Removes a completed request from the device; `None` if it is not there.
+    /// Removes a completed request from those at the device; `None` if it is not among them.
     pub fn complete(&mut self, id: BlockRequestId, tasks: &mut TaskTable, now: Nanos) -> Option<CompletedRequest> {
         let at = self.issued.iter().position(|(issued, _)| *issued == id)?;
         let (_, request) = self.issued.swap_remove(at);
@@ -408,12 +409,12 @@ impl BlockLayer {
         Some(self.take_off(request, tasks, now))
     }
 
-    /// Total time in which the device had at least one write, without the present such period.
+    /// Total time during which the device had at least one write, excluding the current period.
     pub fn written_for(&self) -> Nanos {
         self.written_for
     }
 
-    /// Removes and returns a flush barrier that is complete, if there is one.
+    /// Removes and returns a flush barrier that is complete; `None` if there is none.
     pub fn finish_drained_barrier(&mut self, tasks: &mut TaskTable, now: Nanos) -> Option<CompletedRequest> {
         let request = self.drained.pop()?;
         Some(CompletedRequest { id: None, ..self.take_off(request, tasks, now) })
@@ -453,12 +454,12 @@ impl BlockLayer {
     }
 }
 
-// The elevator: the order in which waiting requests are issued to the device. There are few requests (`nr_requests`), so a linear search
-// is used.
+// The elevator: the order in which waiting requests are issued to the device. The number of requests is small (`nr_requests`), so a linear
+// search suffices.
 
-/// Maximum number of requests of one kind in a row while requests of the other kind wait.
+/// Maximum number of consecutive requests of one kind while requests of the other kind wait.
 const BATCH: u32 = 16;
-/// Maximum number of batches of preferred requests that are issued while others wait.
+/// Maximum number of consecutive batches of preferred requests while other requests wait.
 const STARVED: u32 = 2;
 
 #[derive(Clone, Copy, Debug)]
@@ -471,17 +472,17 @@ struct WaitingRequest {
     pub sync: bool,
 }
 
-/// The waiting requests, and the position after the last issued one.
+/// The waiting requests, and the state of the order in which they are issued.
 #[derive(Debug)]
 struct ElevatorQueue {
     kind: ElevatorKind,
     waiting: Vec<WaitingRequest>,
-    /// End of the last issued request, for the order by address.
+    /// End sector of the last issued request, for the order by address.
     position: u64,
-    /// Whether the current batch is one of preferred requests, and how many more it may issue.
+    /// Whether the current batch has preferred requests, and how many more requests it may issue.
     preferred: bool,
     left: u32,
-    /// Number of consecutive batches of preferred requests while others waited.
+    /// Number of consecutive batches of preferred requests that were issued while other requests waited.
     starving: u32,
 }
 
@@ -498,28 +499,29 @@ impl ElevatorQueue {
         self.waiting.push(waiting);
     }
 
-    /// Finds a waiting request that `accepts` allows and that is adjacent to a run: the run is after it (true) or before it.
+    /// Finds a waiting request that is adjacent to a run of sectors and that `accepts` allows. Also returns whether the run is directly
+    /// after the request (true) or directly before it (false).
     pub fn adjacent(&self, sector: u64, end: u64, accepts: impl Fn(u32) -> bool) -> Option<(u32, bool)> {
-        let near = |one: &&WaitingRequest| (one.end == sector || one.sector == end) && accepts(one.request);
-        self.waiting.iter().find(near).map(|one| (one.request, one.end == sector))
+        let near = |waiting: &&WaitingRequest| (waiting.end == sector || waiting.sector == end) && accepts(waiting.request);
+        self.waiting.iter().find(near).map(|waiting| (waiting.request, waiting.end == sector))
     }
 
-    /// Sets the new range of a request that was merged with another.
+    /// Sets the new range of a request after a merge.
     pub fn grow(&mut self, request: u32, sector: u64, end: u64) {
-        if let Some(found) = self.waiting.iter_mut().find(|one| one.request == request) {
-            (found.sector, found.end) = (sector, end);
+        if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.request == request) {
+            (waiting.sector, waiting.end) = (sector, end);
         }
     }
 
-    fn is_preferred(&self, one: &WaitingRequest) -> bool {
+    fn is_preferred(&self, waiting: &WaitingRequest) -> bool {
         match self.kind {
             ElevatorKind::None => true,
-            ElevatorKind::Deadline => one.read,
-            ElevatorKind::Cfq => one.sync,
+            ElevatorKind::Deadline => waiting.read,
+            ElevatorKind::Cfq => waiting.sync,
         }
     }
 
-    /// Removes and returns the request that is issued next.
+    /// Removes and returns the request that is to be issued next.
     pub fn take(&mut self) -> Option<u32> {
         let at = if self.kind == ElevatorKind::None { self.oldest()? } else { self.by_address()? };
         let taken = self.waiting.swap_remove(at);
@@ -531,14 +533,15 @@ impl ElevatorQueue {
         (0..self.waiting.len()).min_by_key(|at| self.waiting[*at].id)
     }
 
-    /// The next request in ascending order of address from the last one, or else the lowest, of the kind whose turn it is.
+    /// The next request by address, of the kind whose turn it is: the first after the last issued one, otherwise the one with the lowest
+    /// address.
     fn by_address(&mut self) -> Option<usize> {
-        let some = |preferred| self.waiting.iter().any(|one| self.is_preferred(one) == preferred);
+        let some = |preferred| self.waiting.iter().any(|waiting| self.is_preferred(waiting) == preferred);
         let (preferred, others) = (some(true), some(false));
         if !preferred && !others {
             return None;
         }
-        // CFQ: a synchronous request ends the batch of others, after at least one of them (`cfq_should_preempt`).
+        // CFQ: a synchronous request ends a batch of other requests after at least one of them (`cfq_should_preempt`).
         let preempted = self.kind == ElevatorKind::Cfq && preferred && !self.preferred && self.left < BATCH;
         if self.left == 0 || preempted || !some(self.preferred) {
             self.preferred = preferred && !(others && self.starving >= STARVED);
@@ -548,16 +551,16 @@ impl ElevatorQueue {
         self.left -= 1;
         let turn = (0..self.waiting.len()).filter(|at| self.is_preferred(&self.waiting[*at]) == self.preferred);
         turn.min_by_key(|at| {
-            let one = &self.waiting[*at];
-            (one.sector < self.position, one.sector, one.id)
+            let waiting = &self.waiting[*at];
+            (waiting.sector < self.position, waiting.sector, waiting.id)
         })
     }
 }
 
-/// Marks a missing index.
+/// The value of an index that refers to nothing.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Identifies a bio while it is in progress.
+/// The identity of a bio in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BioId {
     slot: u32,
@@ -565,13 +568,13 @@ pub(crate) struct BioId {
 }
 
 impl BioId {
-    /// Identifies no bio.
+    /// The identity of no bio.
     pub const NONE: Self = Self { slot: NONE, generation: 0 };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BioContents {
-    /// Pages of a file, starting with `page`.
+    /// Pages of a file, from `page` on.
     Pages { inode: u32, page: u32 },
     /// Blocks of the file system, which itself checks whether they are complete.
     Blocks,
@@ -588,7 +591,7 @@ pub(crate) struct BioRequest {
     pub class: FileClass,
     pub cause: IoCause,
     pub content: BioContents,
-    /// The roles of a write's sectors.
+    /// The roles of the sectors of a write.
     pub note: Option<BlockNote>,
 }
 
@@ -643,7 +646,7 @@ struct Bio {
     pub generation: u32,
     pub waiters: Vec<TaskId>,
     pub request: u32,
-    /// The bio after it in the request.
+    /// Index of the next bio in the request.
     pub next: u32,
 }
 

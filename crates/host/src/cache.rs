@@ -1,4 +1,4 @@
-//! The page cache: pages of files in memory; clean pages are kept in the order of their last use.
+//! The page cache: pages of files in memory. Clean pages are in a list in the order of their last use.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -14,9 +14,9 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 const DIRTY: u8 = 1;
 const WRITEBACK: u8 = 1 << 1;
 const READING: u8 = 1 << 2;
-/// Space on the device is reserved for the page, but not allocated yet (delayed allocation).
+/// Space on the device is reserved for the page, but not yet allocated (delayed allocation).
 const DELAYED: u8 = 1 << 3;
-/// Using the page starts the read of the next readahead window.
+/// When the page is used, the next read-ahead window is read.
 const MARKER: u8 = 1 << 4;
 /// States in which a page must not be evicted.
 const BUSY: u8 = DIRTY | WRITEBACK | READING;
@@ -39,16 +39,16 @@ pub(crate) struct CachedInode {
     pub class: FileClass,
     /// Length in bytes.
     pub size: u64,
-    /// Length after all writes in progress.
+    /// Length in bytes after all writes in progress.
     pub end: u64,
     pub opens: u32,
-    /// Number of operations in progress on it.
+    /// Number of operations in progress on the file.
     pub uses: u32,
-    /// Whether it has a path.
+    /// Whether a path refers to the file.
     pub linked: bool,
-    /// Whether it is being created.
+    /// Whether the file is being created.
     pub making: bool,
-    /// The task that holds the lock for changes.
+    /// The task that has the lock of the file.
     pub lock: Option<TaskId>,
     pub ahead: FileReadAhead,
     pages: PageTree,
@@ -62,7 +62,7 @@ pub(crate) struct CachedInode {
 pub(crate) enum PageLookup {
     Missing,
     Reading(BioId),
-    /// In memory; true if its use starts the read of the next window.
+    /// The page is in memory. If true, its use starts the read of the next window.
     Present(bool),
 }
 
@@ -72,14 +72,14 @@ pub(crate) struct PageCache {
     free: Vec<u32>,
     inodes: Vec<CachedInode>,
     free_inodes: Vec<u32>,
-    /// Ends of the list of clean pages: the most recently used one, and the next one to evict.
+    /// Both ends of the list of clean pages: the most recently used page, and the page that is evicted next.
     newest: u32,
     oldest: u32,
     capacity: u64,
     resident: u64,
     dirty: u64,
     writeback: u64,
-    /// Files with dirty pages, by the time at which the first of them became dirty.
+    /// Files with dirty pages, ordered by the time at which their first page became dirty.
     dirty_inodes: BTreeSet<(Nanos, u32)>,
     /// Files with pages that are being written.
     writing_inodes: BTreeSet<u32>,
@@ -103,7 +103,7 @@ impl PageCache {
         }
     }
 
-    /// Adds a new file; returns its number.
+    /// Adds a file, and returns its number.
     pub fn add_inode(&mut self, mount: u16, folder: FolderId, class: FileClass) -> u32 {
         let inode = CachedInode {
             mount,
@@ -153,7 +153,7 @@ impl PageCache {
         self.dirty
     }
 
-    /// The files whose first page became dirty at or before `until`, oldest first.
+    /// The files whose first page became dirty at or before `until`, the oldest first.
     pub fn dirty_before(&self, until: Nanos, out: &mut VecDeque<u32>) {
         out.extend(self.dirty_inodes.iter().take_while(|(at, _)| *at <= until).map(|(_, inode)| *inode));
     }
@@ -164,7 +164,7 @@ impl PageCache {
         out.extend(&self.writing_inodes);
     }
 
-    /// When the oldest dirty page became dirty.
+    /// The time at which the oldest dirty page became dirty.
     pub fn oldest_dirty(&self) -> Option<Nanos> {
         self.dirty_inodes.first().map(|(at, _)| *at)
     }
@@ -190,13 +190,13 @@ impl PageCache {
         self.inodes[inode as usize].pages.get(index).is_some()
     }
 
-    /// Whether a page is dirty and has no allocated block on the device.
+    /// Whether a page is dirty and has no block on the device.
     pub fn is_delayed(&self, inode: u32, index: u32) -> bool {
         let slot = self.inodes[inode as usize].pages.get(index);
         slot.is_some_and(|slot| self.pages[slot as usize].state & DELAYED != 0)
     }
 
-    /// Inserts a page that is being read, or that is all zeros.
+    /// Inserts a page that is being read by a bio, or that consists of zeros if there is none.
     pub fn insert(&mut self, inode: u32, index: u32, reading: Option<BioId>) {
         if self.resident >= self.capacity && self.oldest != NONE {
             self.evict(self.oldest);
@@ -218,14 +218,14 @@ impl PageCache {
         }
     }
 
-    /// Marks a page, if it is in memory, so that its use starts the read of the next window.
+    /// Marks a page in memory so that its use starts the read of the next window.
     pub fn mark(&mut self, inode: u32, index: u32) {
         if let Some(slot) = self.inodes[inode as usize].pages.get(index) {
             self.pages[slot as usize].state |= MARKER;
         }
     }
 
-    /// Marks a page in memory as dirty, and as delayed if it has no allocated block. Returns whether it is newly delayed.
+    /// Marks a page in memory as dirty, and as delayed if it has no block on the device. Returns whether it became delayed.
     pub fn dirty_page(&mut self, inode: u32, index: u32, delayed: bool, now: Nanos) -> bool {
         let Some(slot) = self.inodes[inode as usize].pages.get(index) else { return false };
         let state = self.pages[slot as usize].state;
@@ -254,7 +254,7 @@ impl PageCache {
         if file.dirty == 0 { None } else { file.pages.next_tagged(from, PageTag::Dirty) }
     }
 
-    /// The first dirty page without an allocated block on the device.
+    /// The first dirty page that has no block on the device.
     pub fn next_delayed(&self, inode: u32) -> Option<u32> {
         let mut at = 0;
         while let Some(page) = self.next_dirty(inode, at) {
@@ -272,7 +272,7 @@ impl PageCache {
         slot.is_some_and(|slot| self.pages[slot as usize].state & (DIRTY | WRITEBACK) == DIRTY)
     }
 
-    /// Marks a dirty page as being written by this bio.
+    /// Marks a dirty page as being written by a bio.
     pub fn begin_write(&mut self, inode: u32, index: u32, bio: BioId) {
         let Some(slot) = self.inodes[inode as usize].pages.get(index) else { return };
         let page = &mut self.pages[slot as usize];
@@ -293,7 +293,7 @@ impl PageCache {
         }
     }
 
-    /// Marks the pages of a completed bio as written or read.
+    /// Marks the pages of a completed bio as clean after a write, or as present after a read.
     pub fn complete(&mut self, inode: u32, first: u32, pages: u32, written: bool) {
         for index in first..first + pages {
             let Some(slot) = self.inodes[inode as usize].pages.get(index) else { continue };
@@ -315,23 +315,23 @@ impl PageCache {
         }
     }
 
-    /// Calls `tell` with the bios in progress of the pages from `from` on, one after the other.
-    pub fn under_way(&self, inode: u32, from: u32, mut tell: impl FnMut(BioId)) {
+    /// Calls `each` with each bio in progress of the pages from `from` on.
+    pub fn under_way(&self, inode: u32, from: u32, mut each: impl FnMut(BioId)) {
         let file = &self.inodes[inode as usize];
         let (mut at, mut last) = (from, BioId::NONE);
         while let Some((index, slot)) = file.pages.next(at) {
             let page = &self.pages[slot as usize];
             if page.state & (WRITEBACK | READING) != 0 && page.bio != last {
                 last = page.bio;
-                tell(last);
+                each(last);
             }
             let Some(next) = index.checked_add(1) else { return };
             at = next;
         }
     }
 
-    /// Calls `tell` with the bios that write pages of the file.
-    pub fn writing(&self, inode: u32, mut tell: impl FnMut(BioId)) {
+    /// Calls `each` with each bio that writes pages of the file.
+    pub fn writing(&self, inode: u32, mut each: impl FnMut(BioId)) {
         let file = &self.inodes[inode as usize];
         if file.writeback == 0 {
             return;
@@ -342,13 +342,13 @@ impl PageCache {
                 && self.pages[slot as usize].bio != last
             {
                 last = self.pages[slot as usize].bio;
-                tell(last);
+                each(last);
             }
             at = index + 1;
         }
     }
 
-    /// Drops the pages from `from` on; none of them may be in progress. Returns how many were delayed.
+    /// Drops the pages from `from` on, none of which may be in progress. Returns how many of them were delayed.
     pub fn truncate(&mut self, inode: u32, from: u32) -> u64 {
         let (mut at, mut delayed) = (from, 0);
         while let Some((index, slot)) = self.inodes[inode as usize].pages.next(at) {
@@ -410,53 +410,53 @@ impl PageCache {
     }
 }
 
-/// The window of pages that are read ahead of use.
+/// The window of pages that are read ahead of their use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileReadAhead {
     start: u64,
     size: u64,
-    /// The next window is read when this many pages of the window are left.
+    /// The next window is read when this number of pages of the current window is unused.
     left: u64,
     previous: Option<u64>,
 }
 
-/// A run of pages to read.
+/// A run of pages that are to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadAheadWindow {
     pub first: u64,
     pub pages: u64,
-    /// The page whose use starts the read of the next window.
+    /// The page whose use starts the read of the next window; `None` if none does.
     pub marker: Option<u64>,
 }
 
 impl FileReadAhead {
-    /// Returns the window to read for a missing page. `asked` pages are wanted from there, `history` pages directly before it are in
-    /// memory, and `most` is the largest window in pages.
-    pub fn window_for_missing(&mut self, page: u64, asked: u64, history: u64, most: u64) -> ReadAheadWindow {
+    /// Returns the window to read for a page that is not in memory. The reader requests `requested` pages from it on; `history` pages
+    /// directly before it are in memory; `most` is the maximum size of a window in pages.
+    pub fn window_for_missing(&mut self, page: u64, requested: u64, history: u64, most: u64) -> ReadAheadWindow {
         let sequential = page == 0 || self.previous.is_some_and(|previous| page == previous || page == previous + 1);
         let expected = self.size > 0 && (page == self.start + self.size - self.left || page == self.start + self.size);
         if expected && page != 0 {
             return self.next(most);
         }
-        if !sequential && asked <= most {
-            if history <= asked {
-                // A random page: nothing is known about the following ones.
-                return ReadAheadWindow { first: page, pages: asked.max(1), marker: None };
+        if !sequential && requested <= most {
+            if history <= requested {
+                // A random page: nothing is known about the pages after it.
+                return ReadAheadWindow { first: page, pages: requested.max(1), marker: None };
             }
-            // The pages before it are in memory, which suggests a sequential reader; if they start at the beginning of the file, they count
-            // twice.
+            // Pages directly before it are in memory, which suggests a sequential reader. They count twice if they start at the beginning
+            // of the file.
             let history = if history >= page { 2 * history } else { history };
-            (self.start, self.size, self.left) = (page, (history + asked).min(most).max(1), 1);
+            (self.start, self.size, self.left) = (page, (history + requested).min(most).max(1), 1);
             return self.window();
         }
-        let size = initial(asked.max(1), most);
+        let size = initial(requested.max(1), most);
         (self.start, self.size) = (page, size);
-        self.left = if size > asked { size - asked } else { size };
+        self.left = if size > requested { size - requested } else { size };
         self.window()
     }
 
-    /// Returns the next window after a marked page was used. If the mark belongs to an older window, as with interleaved readers, the
-    /// window starts at `missing`, the first missing page after it.
+    /// Returns the next window after the use of a marked page. If the mark belongs to an older window, as with interleaved readers, the
+    /// window starts at `missing`, the first page after the mark that is not in memory.
     pub fn window_for_marked(&mut self, page: u64, missing: u64, most: u64) -> ReadAheadWindow {
         if page == self.start + self.size - self.left {
             return self.next(most);
@@ -483,8 +483,8 @@ impl FileReadAhead {
     }
 }
 
-fn initial(asked: u64, most: u64) -> u64 {
-    let size = asked.next_power_of_two();
+fn initial(requested: u64, most: u64) -> u64 {
+    let size = requested.next_power_of_two();
     let size = if size <= most / 32 {
         size * 4
     } else if size <= most / 4 {
@@ -519,7 +519,7 @@ enum PageTag {
     Writing,
 }
 
-/// The cached pages of a file.
+/// The cached pages of a file, as a tree.
 #[derive(Debug, Default)]
 struct PageTree {
     chunks: Vec<Option<Box<PageChunk>>>,
@@ -530,7 +530,7 @@ fn split(page: u32) -> (usize, usize) {
 }
 
 impl PageTree {
-    /// The slot of a page, if it is cached.
+    /// The slot of a page; `None` if it is not cached.
     #[inline]
     pub fn get(&self, page: u32) -> Option<u32> {
         let (chunk, at) = split(page);
@@ -566,7 +566,7 @@ impl PageTree {
         }
     }
 
-    /// The first page with this tag, at or after `from`.
+    /// The first page with a tag, at or after `from`.
     pub fn next_tagged(&self, from: u32, tag: PageTag) -> Option<u32> {
         let (first, mut at) = split(from);
         for (number, chunk) in self.chunks.iter().enumerate().skip(first) {
@@ -589,9 +589,9 @@ impl PageTree {
         let (first, mut at) = split(from);
         for (number, chunk) in self.chunks.iter().enumerate().skip(first) {
             if let Some(chunk) = chunk
-                && let Some(found) = (at..CHUNK).find(|at| chunk.slots[*at] != NONE)
+                && let Some(index) = (at..CHUNK).find(|at| chunk.slots[*at] != NONE)
             {
-                return Some(((number * CHUNK + found) as u32, chunk.slots[found]));
+                return Some(((number * CHUNK + index) as u32, chunk.slots[index]));
             }
             at = 0;
         }

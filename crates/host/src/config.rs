@@ -1,4 +1,4 @@
-//! Settings of a host: memory, write-back, block layer, processor costs. One preset per era of Linux.
+//! Settings of a host: memory, write-back, block layer, processor costs. There is one preset per era of Linux.
 
 use emmclab_base::{Error, ErrorClass, Nanos, Result};
 use schemars::JsonSchema;
@@ -6,30 +6,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::operation::FileClass;
 
-/// How requests that wait for the device are ordered.
+/// The order in which waiting requests are issued to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ElevatorKind {
-    /// In order of arrival.
+    /// Requests are issued in order of arrival.
     None,
-    /// Reads before writes, at most two batches in a row; each batch by address.
+    /// Reads come before writes, for at most two batches in a row. Each batch is ordered by address.
     Deadline,
-    /// Requests that a thread waits for (reads and synchronous writes) come before write-back, by address.
+    /// Requests that a thread waits for (reads and synchronous writes) come before write-back. Each batch is ordered by address.
     Cfq,
 }
 
-/// The commands that a file system sends for order and durability.
+/// The commands by which a file system enforces order and durability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BarrierMode {
     /// Flushes, and writes with preflush and FUA (Linux 2.6.37 and later).
     Flush,
-    /// No command: all earlier requests complete, then the request is sent alone, then the later ones (`QUEUE_ORDERED_DRAIN`, which the
-    /// MMC driver of Linux 2.6.35 uses).
+    /// No commands: the host waits until all earlier requests complete, sends the request alone, and then sends later ones
+    /// (`QUEUE_ORDERED_DRAIN`, which the MMC driver of Linux 2.6.35 uses).
     Drain,
 }
 
-/// Processor time of the host's own work, in ns on its core; the caller scales it.
+/// Processor time of the host's own work, in ns on the host's core; the caller scales it to other cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CpuCosts {
@@ -39,14 +39,15 @@ pub struct CpuCosts {
     pub page_ns: u64,
     /// Time for each block request, in ns: block layer, driver, interrupt.
     pub request_ns: u64,
-    /// Time for each poll of the driver whether the device is still busy with a write, in ns; 0 if an interrupt signals the end.
+    /// Time for each poll by which the driver checks whether the device is still busy with a write, in ns; 0 if an interrupt signals the
+    /// end.
     pub poll_ns: u64,
-    /// Time from one poll to the next, in ns.
+    /// Interval between two polls, in ns.
     pub poll_interval_ns: u64,
 }
 
-/// Classes of files whose syncs are executed. For files of the other classes and for their folders, `fsync` and `fdatasync` return at once,
-/// and write-back sends the data to the device later (selective sync, a pilot solution of FAST 2012).
+/// Classes of files whose syncs are executed. For files of other classes and for their folders, `fsync` and `fdatasync` return at once;
+/// write-back sends the data to the device later (selective sync, a pilot solution of FAST 2012).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a class by itself")]
@@ -62,10 +63,10 @@ pub struct SyncedClasses {
 }
 
 impl SyncedClasses {
-    /// All classes.
+    /// The syncs of all classes are executed.
     pub const ALL: Self = Self { database: true, database_journal: true, cache: true, other: true };
 
-    /// Only these classes.
+    /// Only the syncs of these classes are executed.
     pub fn only(classes: &[FileClass]) -> Self {
         let has = |class| classes.contains(&class);
         Self {
@@ -76,7 +77,7 @@ impl SyncedClasses {
         }
     }
 
-    /// Whether syncs of a class are executed; those of the file system itself always are.
+    /// Whether syncs of a class are executed. Those of the file system itself always are.
     pub const fn executes_sync(self, class: FileClass) -> bool {
         match class {
             FileClass::Database => self.database,
@@ -106,29 +107,29 @@ pub struct HostConfig {
     pub dirty_pct: u32,
     /// Age at which dirty data is written back, in ms.
     pub dirty_expire_ms: u64,
-    /// Time from one search for expired dirty data to the next, in ms.
+    /// Interval between two searches for expired dirty data, in ms.
     pub writeback_interval_ms: u64,
-    /// Age at which a running transaction of a journal is committed, or a checkpoint of a log is written, in ms.
+    /// Age at which the running transaction of a journal is committed, or a checkpoint of a log is written, in ms.
     pub commit_interval_ms: u64,
     /// Largest window of read-ahead, in KB.
     pub readahead_kb: u32,
-    /// Maximum number of requests that wait for the device or are in progress; above it, submitters wait.
+    /// Maximum number of requests that wait for the device or are in progress. At this number, submitters wait.
     pub nr_requests: u32,
     /// Largest request, in KB.
     pub max_request_kb: u32,
-    /// Maximum number of requests in the driver; the others wait in the elevator, where they are merged.
+    /// Maximum number of requests in the driver. Others wait in the elevator, where they can be merged.
     pub device_depth: u32,
-    /// How requests that wait are ordered.
+    /// The order in which waiting requests are issued to the device.
     pub elevator: ElevatorKind,
-    /// The commands that file systems send for order and durability.
+    /// The commands by which file systems enforce order and durability.
     pub barrier: BarrierMode,
-    /// Whether a sync of a folder on ext4 commits every transaction that is not durable, and sends nothing if there is none (since fast
-    /// commits, Linux 5.10). If false, it is like the sync of a file.
+    /// Whether a sync of a folder on ext4 commits all transactions that are not durable, and sends nothing if there are none (since fast
+    /// commits, Linux 5.10). If false, it works like the sync of a file.
     pub folder_sync_commits: bool,
     /// Classes of files whose syncs are executed.
     #[serde(default)]
     pub synced: SyncedClasses,
-    /// Processor time.
+    /// Processor time of the host's work.
     pub cpu: CpuCosts,
 }
 
@@ -153,12 +154,12 @@ const LINUX_6: HostConfig = HostConfig {
 
 /// Names and settings of the eras.
 ///
-/// Sources: `mm/page-writeback.c`, `fs/jbd2`, `block/blk-settings.c` of both kernels. The page cache of 2.6.35 is the memory that a phone
-/// with 512 MB has left besides its applications. Processor costs are assumptions: a system call that copies one page takes about 5 µs on a
-/// 1 GHz core, and 1 µs on a current one.
+/// Sources: `mm/page-writeback.c`, `fs/jbd2`, `block/blk-settings.c` of both kernels. The page cache of 2.6.35 has the memory that
+/// applications leave on a phone with 512 MB. Processor costs are assumptions: a system call that copies one page takes about 5 µs on a 1
+/// GHz core, and 1 µs on a current core.
 ///
-/// `mmc_blk_issue_rq` of 2.6.35 repeats `SEND_STATUS` after each write until the card has left its programming state. Each repetition is a
-/// command of 48 bits, an interrupt and two context switches; 100 µs, with 20 µs of work, are assumed for it.
+/// After each write, `mmc_blk_issue_rq` of 2.6.35 repeats `SEND_STATUS` until the card has left its programming state. Each repetition is a
+/// command of 48 bits, an interrupt and two context switches; 100 µs are assumed for it, of which 20 µs are work.
 const ERAS: [(&str, HostConfig); 2] = [
     (
         "linux-2.6.35",
@@ -183,10 +184,10 @@ impl HostConfig {
     }
 
     /// The settings of an era.
-    /// Errors: for a name that is not among [`HostConfig::eras`].
+    /// Errors: if the name is not among [`HostConfig::eras`].
     pub fn era(name: &str) -> Result<Self> {
-        let found = ERAS.iter().find(|(known, _)| *known == name);
-        found.map(|(_, config)| config.clone()).ok_or_else(|| {
+        let era = ERAS.iter().find(|(known, _)| *known == name);
+        era.map(|(_, config)| config.clone()).ok_or_else(|| {
             let names: Vec<_> = Self::eras().collect();
             Error::new(ErrorClass::Config, "is not a range of Linux versions that is modelled")
                 .of_field("era", 0, name.as_bytes())
@@ -194,8 +195,8 @@ impl HostConfig {
         })
     }
 
-    /// Checks every value.
-    /// Errors: for a value that is out of range.
+    /// Checks all values.
+    /// Errors: if a value is out of range.
     pub fn validate(&self) -> Result<()> {
         let ranges = [
             ("page_cache_mb", self.page_cache_mb, 1, 1 << 20),
@@ -262,7 +263,7 @@ impl HostConfig {
     }
 }
 
-/// The modelled file systems.
+/// The file systems that can be modelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FilesystemKind {
@@ -270,11 +271,11 @@ pub enum FilesystemKind {
     Ext4,
     /// FAT32: tables and folders written in place, no journal.
     Fat32,
-    /// A log of segments with node blocks, as F2FS writes it.
+    /// A log-structured file system with node blocks, like F2FS.
     Lfs,
 }
 
-/// How a file system was made and mounted. An option that is not given has the default of the tools.
+/// Options by which a file system is created and mounted. An omitted option has the default of the file system's tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MountOptions {
@@ -282,11 +283,11 @@ pub struct MountOptions {
     pub no_barrier: bool,
     /// Whether syncs of files and folders return at once; write-back sends the data to the device later.
     pub no_sync: bool,
-    /// Whether freed space is discarded at once.
+    /// Whether freed space is discarded immediately.
     pub discard: bool,
-    /// Size of the journal in MB; by default as mke2fs chooses it. Only for ext4.
+    /// Size of the journal in MB; by default the size that mke2fs chooses. Only for ext4.
     pub journal_mb: Option<u32>,
-    /// Size of a cluster in KB; by default as mkfs.fat chooses it. Only for FAT32.
+    /// Size of a cluster in KB; by default the size that mkfs.fat chooses. Only for FAT32.
     pub cluster_kb: Option<u32>,
     /// Size of a segment in KB, by default 2048. Only for `lfs`.
     pub segment_kb: Option<u32>,
@@ -298,16 +299,16 @@ pub struct MountOptions {
 pub struct Mount {
     /// The file system.
     pub filesystem: FilesystemKind,
-    /// First sector on the device; a multiple of 8.
+    /// First sector of the partition on the device; a multiple of 8.
     pub first_sector: u64,
     /// Length in sectors.
     pub sectors: u64,
-    /// Options.
+    /// Mount options.
     #[serde(default)]
     pub options: MountOptions,
 }
 
-/// A run of 4 KB pages of a file, and its location.
+/// A run of contiguous 4 KB pages of a file, and their location on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileExtent {
     /// First page of the file.

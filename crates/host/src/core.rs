@@ -32,7 +32,7 @@ impl HostCore {
         id
     }
 
-    /// A step of a sync: sends a flush, unless the mount has no barriers, and waits for all requests of the task.
+    /// A step of a sync: sends a flush, unless barriers are off, and waits for all requests of the task.
     pub fn flush_for(&mut self, task: TaskId, mount: u16, barrier: bool) -> StepOutcome {
         if barrier {
             self.submit_for(BioRequest::flush(mount, self.cause(task)), task);
@@ -40,7 +40,7 @@ impl HostCore {
         StepOutcome::Wait(WaitReason::SyncCommit)
     }
 
-    /// Makes a task wait for a bio if that is still in progress; returns whether it is.
+    /// Makes a task wait for a bio if the bio is in progress. Returns whether it is.
     pub fn await_bio(&mut self, bio: BioId, task: TaskId) -> bool {
         self.queue.await_bio(bio, task, &mut self.tasks)
     }
@@ -66,7 +66,7 @@ impl HostCore {
         }
     }
 
-    /// A bio for pages of a file, starting with page `first`, that are stored from `sector` on.
+    /// A bio for the pages of a file from page `first` on, which are stored from `sector` on.
     pub fn page_bio(&self, op: Op, (inode, first): (u32, u64), sector: u64, pages: u64, cause: IoCause) -> BioRequest {
         let file = self.cache.inode(inode);
         let sectors = (pages * PAGE_SECTORS) as u32;
@@ -88,60 +88,60 @@ pub(crate) type TaskId = u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskWork {
-    /// None; the task can be reused.
+    /// No work: the task can be reused.
     Idle,
-    /// An operation of a caller.
+    /// Executes an operation of a caller.
     Operation(CallerId, FileOp),
     /// Writes dirty pages back.
     Flusher,
-    /// A thread of the file system of this mount.
+    /// Executes a job of the file system of this mount.
     Filesystem(u16, FilesystemJob),
 }
 
-/// The threads that a file system may have.
+/// The jobs of file systems that run as threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FilesystemJob {
     /// Commits a transaction, or writes a checkpoint of a log.
     Commit,
-    /// Makes room in the journal.
+    /// Frees space in the journal.
     Checkpoint,
     /// Moves live pages out of a segment.
     Clean,
 }
 
-/// How a step ended.
+/// The outcome of a step of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum StepOutcome {
-    /// The next step runs when everything has arrived that the task waits for; at once if it waits for nothing.
+    /// The next step runs when all completions have arrived that the task waits for; immediately if it waits for none.
     Wait(WaitReason),
-    /// There is no next step.
+    /// The task has no next step.
     Done,
 }
 
 #[derive(Debug)]
 pub(crate) struct HostTask {
     pub work: TaskWork,
-    /// Progress of the host with the operation.
+    /// The stage that the host has reached in the operation.
     pub stage: u32,
-    /// Progress of the file system with its part; 0 at the beginning.
+    /// The stage that the file system has reached in its part of the operation; 0 at the beginning.
     pub part: u32,
-    /// The files of the operation, and the bytes from `offset` to `until` of a write.
+    /// The files of the operation, and the byte range of a write, from `offset` to `until`.
     pub files: [u32; 2],
     pub offset: u64,
     pub until: u64,
-    /// Whether only the freeing of its files is left.
+    /// Whether the operation has ended, and only its files are to be freed.
     pub ended: bool,
-    /// The next page of a read or write, or a number of the file system.
+    /// The next page of a read or write, or a value that the file system uses.
     pub cursor: u64,
-    /// Number of pages that its write may still take from the space reserved for it.
+    /// Number of pages that the write may still use of the space reserved for it.
     pub reserved: u64,
     pub bytes: u64,
     pub cpu_ns: u64,
-    /// The requests that it waited for, in order of completion.
+    /// The requests for which the task has waited, in order of completion.
     pub requests: Vec<BlockRequestId>,
     pub begun: Nanos,
-    /// Number of completions that it waits for, and how many of them are held back by the limit of requests.
+    /// Number of completions for which the task waits, and how many of them the limit of requests holds back.
     pending: u32,
     held_back: u32,
     wait: WaitReason,
@@ -173,20 +173,20 @@ impl HostTask {
         }
     }
 
-    /// Adds the time up to `now` to the reason for which it waited.
+    /// Adds the time since the last call to the waiting time, by the reason of the current wait.
     fn settle(&mut self, now: Nanos) {
         let state = if self.held_back > 0 { WaitReason::RequestLimit } else { self.wait };
         self.waits[state] += now - self.since;
         self.since = now;
     }
 
-    /// Its waiting times up to its last step.
+    /// Waiting times by reason, until the last step.
     pub fn waits(&self) -> WaitBreakdown {
         self.waits
     }
 }
 
-/// All tasks, and those that are ready for their next step.
+/// All tasks, and the queue of those that are ready for their next step.
 #[derive(Debug, Default)]
 pub(crate) struct TaskTable {
     all: Vec<HostTask>,
@@ -195,7 +195,7 @@ pub(crate) struct TaskTable {
 }
 
 impl TaskTable {
-    /// Begins a task, which is ready for its first step.
+    /// Creates a task that is ready for its first step.
     pub fn begin(&mut self, work: TaskWork, now: Nanos) -> TaskId {
         let id = self.idle.pop().unwrap_or_else(|| {
             self.all.push(HostTask::new());
@@ -209,14 +209,14 @@ impl TaskTable {
         id
     }
 
-    /// Removes and returns the next task that is ready; its time up to now is counted.
+    /// Removes and returns the next ready task, and accounts for its time until now.
     pub fn next_ready(&mut self, now: Nanos) -> Option<TaskId> {
         let id = self.ready.pop_front()?;
         self.all[id as usize].settle(now);
         Some(id)
     }
 
-    /// Makes the task wait for everything registered by [`TaskTable::await_completion`]; it is ready at once if there is nothing.
+    /// Makes the task wait for the completions registered by [`TaskTable::await_completion`]. Without any, it is ready immediately.
     pub fn wait(&mut self, id: TaskId, wait: WaitReason) {
         let task = &mut self.all[id as usize];
         task.wait = wait;
@@ -231,21 +231,21 @@ impl TaskTable {
         self.idle.push(id);
     }
 
-    /// Adds one completion that the task waits for; `held` tells whether the limit of requests holds it back.
+    /// Adds a completion for which the task waits. `held` is whether the limit of requests holds it back.
     pub fn await_completion(&mut self, id: TaskId, held: bool) {
         let task = &mut self.all[id as usize];
         task.pending += 1;
         task.held_back += u32::from(held);
     }
 
-    /// Records that the limit of requests no longer holds one completion back.
+    /// Records that the limit of requests no longer holds back one of the completions.
     pub fn request_admitted(&mut self, id: TaskId, now: Nanos) {
         let task = &mut self.all[id as usize];
         task.settle(now);
         task.held_back -= 1;
     }
 
-    /// Records one completion that the task waited for, with the request that caused it.
+    /// Records that a completion has arrived, with the request that caused it.
     pub fn completion_arrived(&mut self, id: TaskId, request: Option<BlockRequestId>) {
         let task = &mut self.all[id as usize];
         if let Some(request) = request
@@ -260,7 +260,7 @@ impl TaskTable {
         }
     }
 
-    /// Adds the requests of the task `from` to those that the task `to` waited for.
+    /// Adds the requests of the task `from` to those for which the task `to` has waited.
     pub fn share_requests(&mut self, from: TaskId, to: TaskId) {
         let mut theirs = std::mem::take(&mut self.all[to as usize].requests);
         theirs.extend_from_slice(&self.all[from as usize].requests);
@@ -272,7 +272,7 @@ impl TaskTable {
         !self.ready.is_empty()
     }
 
-    /// Whether the task waits for something.
+    /// Whether the task waits for completions.
     pub fn is_waiting(&self, id: TaskId) -> bool {
         self.all[id as usize].pending > 0
     }

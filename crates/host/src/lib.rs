@@ -1,7 +1,7 @@
 //! The host above a block device, in simulated time: page cache, write-back, block layer, and file systems.
 //!
-//! A [`SimulatedHost`] is a deterministic state machine. It turns operations on files into block requests and knows neither the programs above nor
-//! the device below. Contents are not modelled, only their locations.
+//! A [`SimulatedHost`] is a deterministic state machine. It turns file operations into block requests, independently of the programs above
+//! it and the device below it. The contents of files are not modelled, only their locations.
 
 mod block;
 mod cache;

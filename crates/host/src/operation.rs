@@ -1,4 +1,4 @@
-//! Operations on files, as a caller submits them.
+//! File operations, as callers submit them.
 
 use std::ops::{Index, IndexMut, Range};
 
@@ -8,15 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::request::BlockRequestId;
 
-/// A thread of a program. It has at most one operation in progress.
+/// Identifies a thread of a program. A thread has at most one operation in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallerId(pub u32);
 
-/// A path, numbered by the caller from 0 on without large gaps. The file that it names can change: a rename moves a file to another path.
+/// Identifies a path. Callers number paths from 0 on, without large gaps. The file at a path can change: a rename moves a file to another
+/// path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
-/// A folder of a mount; 0 is its root. The other folders exist from the start.
+/// Identifies a folder of a mount; 0 is its root. The other folders exist from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FolderId(pub u32);
 
@@ -24,20 +25,20 @@ pub struct FolderId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MountId(pub u16);
 
-/// The class of blocks, to the application or to the file system.
+/// The class of a block, by its purpose for the application or the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileClass {
     /// A database.
     Database,
-    /// A rollback journal or write-ahead log of a database.
+    /// A rollback journal or a write-ahead log of a database.
     DatabaseJournal,
-    /// Data that can be fetched again.
+    /// Data that can be downloaded or computed again.
     Cache,
     /// Any other file.
     #[default]
     Other,
-    /// Metadata of the file system, at its place.
+    /// Metadata of the file system, except its journal.
     Metadata,
     /// The journal of the file system.
     FilesystemJournal,
@@ -64,49 +65,49 @@ impl FileClass {
 /// The location of a path, and the class of its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSpec {
-    /// The mount.
+    /// The mount of the path.
     pub mount: MountId,
-    /// Its folder there.
+    /// The folder of the path in the mount.
     pub folder: FolderId,
-    /// The class of its contents.
+    /// The class of the contents.
     pub class: FileClass,
 }
 
-/// An operation on a file. Offsets and lengths are in bytes.
+/// A file operation. Offsets and lengths are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are named for what they hold")]
 pub enum FileOp {
-    /// Opens a file; with `create`, creates it if it is missing.
+    /// Opens a file. With `create`, a missing file is created.
     Open { file: FileId, create: bool },
-    /// Reads, up to the end of the file at most.
+    /// Reads from a file, at most up to its end.
     Read { file: FileId, offset: u64, bytes: u64 },
-    /// Writes; the file grows as needed.
+    /// Writes to a file, which grows if necessary.
     Write { file: FileId, offset: u64, bytes: u64 },
     /// Writes at the end of the file.
     Append { file: FileId, bytes: u64 },
-    /// Makes a file durable; with `data_only`, only its data and what is needed to find it (`fdatasync`).
+    /// Makes a file durable. With `data_only`, only its data and what is needed to find it (`fdatasync`).
     Fsync { file: FileId, data_only: bool },
     /// Makes the entries of a folder durable.
     FsyncFolder { mount: MountId, folder: FolderId },
     /// Sets the length of a file.
     Truncate { file: FileId, bytes: u64 },
-    /// Removes a path; the file is deleted when its last descriptor is closed.
+    /// Removes a path. The file is deleted when its last descriptor is closed.
     Unlink { file: FileId },
-    /// Moves a file to another path; a file that was there before is removed.
+    /// Moves a file to another path. The file that was at that path is removed.
     Rename { from: FileId, to: FileId },
     /// Closes a file.
     Close { file: FileId },
-    /// Makes everything durable, on all mounts.
+    /// Makes all data durable, on all mounts.
     Sync,
 }
 
 impl FileOp {
-    /// Whether it is a sync.
+    /// Whether the operation is a sync.
     pub const fn is_sync(&self) -> bool {
         matches!(self, Self::Fsync { .. } | Self::FsyncFolder { .. } | Self::Sync)
     }
 
-    /// The file of the operation; for a rename, the file that is moved. `None` for syncs of folders and of everything.
+    /// The file of the operation; for a rename, the file that is moved; `None` for syncs of a folder or of all mounts.
     pub const fn file(&self) -> Option<FileId> {
         match *self {
             Self::Open { file, .. }
@@ -123,36 +124,36 @@ impl FileOp {
     }
 }
 
-/// The reasons for which an operation waits. There is only one at a time.
+/// The reason for which an operation waits. An operation waits for one reason at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum WaitReason {
-    /// A read of data or metadata.
+    /// Waits for a read of data or metadata.
     Read,
-    /// In a sync: the writes of its own data.
+    /// Waits in a sync for the writes of the file's own data.
     SyncData,
-    /// In a sync: a commit that it started, or a flush.
+    /// Waits in a sync for a commit that the sync started, or for a flush.
     SyncCommit,
-    /// In a sync: a commit that others started.
+    /// Waits in a sync for a commit that another operation started.
     SyncJoined,
-    /// There are too many dirty pages.
+    /// Waits because there are too many dirty pages.
     DirtyLimit,
-    /// Too many requests wait for the device.
+    /// Waits because too many requests wait for the device.
     RequestLimit,
-    /// The journal: a block that a commit is writing, or space in the log.
+    /// Waits for the journal: for a block that a commit is writing, or for space in the log.
     Journal,
-    /// The file: another operation on it, or pages in progress that are to be dropped.
+    /// Waits for another operation on the file, or for pages in progress that are to be dropped.
     File,
 }
 
-/// The states of a thread to which the reasons of [`WaitReason`] belong.
+/// Categories of [`WaitReason`], which correspond to states of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WaitCategory {
     /// Reading.
     Read,
     /// Waiting for durability.
     Fsync,
-    /// Held back by a limit.
+    /// Held back by a limit on dirty pages, on requests, or on the journal.
     Throttled,
     /// Waiting for a lock.
     Lock,
@@ -171,7 +172,7 @@ impl WaitReason {
         Self::File,
     ];
 
-    /// The name in results, and the state of a thread to which the reason belongs.
+    /// The name of the reason in results, and its category.
     const fn name_and_group(self) -> (&'static str, WaitCategory) {
         match self {
             Self::Read => ("read", WaitCategory::Read),
@@ -190,7 +191,7 @@ impl WaitReason {
         self.name_and_group().0
     }
 
-    /// The state of a thread to which it belongs.
+    /// The category of the reason.
     pub const fn group(self) -> WaitCategory {
         self.name_and_group().1
     }
@@ -206,7 +207,7 @@ impl WaitBreakdown {
         self.0.iter().copied().sum()
     }
 
-    /// The sum of the parts of a group.
+    /// The sum of the waiting times of a category.
     pub fn group(&self, group: WaitCategory) -> Nanos {
         WaitReason::ALL.into_iter().filter(|wait| wait.group() == group).map(|wait| self[wait]).sum()
     }
@@ -228,29 +229,29 @@ impl IndexMut<WaitReason> for WaitBreakdown {
 /// A finished operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedOperation {
-    /// The caller that began it.
+    /// The caller that began the operation.
     pub caller: CallerId,
-    /// When it began.
+    /// Time at which it began.
     pub begun: Nanos,
-    /// When it ended; `at - begun` is [`WaitBreakdown::total`].
+    /// Time at which it ended; `at - begun` is [`WaitBreakdown::total`].
     pub at: Nanos,
-    /// Processor time that the caller has to spend in addition, in ns; it is not included in `at`.
+    /// Processor time that the caller has to spend in addition, in ns; `at` does not include it.
     pub cpu_ns: u64,
     /// Bytes read or written.
     pub bytes: u64,
-    /// Its waiting times.
+    /// Waiting times of the operation by reason.
     pub waits: WaitBreakdown,
     pub(crate) requests: Range<u32>,
 }
 
 impl FinishedOperation {
-    /// An operation that was not executed by a host, so that its requests are not known.
+    /// An operation that was executed without this host model, so that its requests are unknown.
     pub const fn alone(caller: CallerId, begun: Nanos, at: Nanos, bytes: u64, waited: WaitBreakdown) -> Self {
         Self { caller, begun, at, cpu_ns: 0, bytes, waits: waited, requests: 0..0 }
     }
 }
 
-/// Finished operations; the memory is reused after [`FinishedOperations::clear`].
+/// A list of finished operations. Its memory is reused after [`FinishedOperations::clear`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FinishedOperations {
     /// The operations, in order of completion.
@@ -259,7 +260,7 @@ pub struct FinishedOperations {
 }
 
 impl FinishedOperations {
-    /// The requests that an operation waited for, in order of completion, including those of a commit.
+    /// The requests for which an operation waited, in order of completion, including those of a commit.
     pub fn requests(&self, operation: &FinishedOperation) -> &[BlockRequestId] {
         let range = operation.requests.start as usize..operation.requests.end as usize;
         self.requests.get(range).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Block requests, as they are issued to the device.
+//! Block requests as the host issues them to the device.
 
 use std::ops::Range;
 
@@ -6,24 +6,24 @@ use emmclab_base::{BlockNote, Request};
 
 use crate::operation::{CallerId, FileClass, MountId};
 
-/// The number of a block request; later ones have higher numbers.
+/// The number of a block request. Later requests have higher numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockRequestId(pub u64);
 
-/// Why a block is read or written.
+/// The reason why a block is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoCause {
-    /// An operation of this caller waits for it.
+    /// An operation of this caller waits for the block.
     Caller(CallerId),
-    /// It was read ahead of use.
+    /// The block is read before it is used.
     ReadAhead,
-    /// Write-back: there were too many dirty pages, or they were dirty for too long.
+    /// Write-back, because there were too many dirty pages or they were dirty for too long.
     WriteBack,
-    /// A commit of the file system's journal, or a checkpoint of its log.
+    /// A commit of the file system's journal, or a checkpoint of a log-structured file system.
     Commit,
-    /// A checkpoint, which frees space in the journal.
+    /// A checkpoint of the journal, which frees space in it.
     Checkpoint,
-    /// Cleaning of segments, or collection of blocks, by the file system.
+    /// Cleaning of segments by the file system.
     Cleaning,
 }
 
@@ -41,27 +41,27 @@ impl IoCause {
     }
 }
 
-/// A request to the device.
+/// A request that the host issues to the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostBlockRequest {
-    /// Its number, for [`crate::SimulatedHost::last_complete`].
+    /// The number of the request, for [`crate::SimulatedHost::last_complete`].
     pub id: BlockRequestId,
-    /// Operation, range on the device, times and flags. `arrival` is its submission to the block layer, `issue` its departure from the
-    /// elevator. Flags: sync, FUA, preflush, metadata, read-ahead, journal.
+    /// Operation, range on the device, times and flags (sync, FUA, preflush, metadata, read-ahead, journal). `arrival` is the submission to
+    /// the block layer, `issue` the time at which the request leaves the elevator.
     pub request: Request,
-    /// The mount that it belongs to.
+    /// The mount to which the request belongs.
     pub mount: MountId,
-    /// The class of its first block.
+    /// The class of the first block.
     pub class: FileClass,
-    /// Why it was submitted; for merged requests, the cause of the first one.
+    /// The reason for the request; for a merged request, that of its first part.
     pub cause: IoCause,
     pub(crate) notes: Range<u32>,
 }
 
-/// Requests with their notes; the memory is reused after [`HostBlockRequests::clear`].
+/// A list of requests with their block notes. Its memory is reused after [`HostBlockRequests::clear`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostBlockRequests {
-    /// The requests, in the order in which the device gets them.
+    /// The requests, in the order in which they are issued to the device.
     pub requests: Vec<HostBlockRequest>,
     pub(crate) notes: Vec<BlockNote>,
 }

@@ -11,14 +11,14 @@ use crate::filesystem::FilesystemModel;
 use crate::operation::WaitReason;
 use crate::request::IoCause;
 
-/// Maximum number of pages of a file that are written before the next file (`MAX_WRITEBACK_PAGES`, 4 MB).
+/// Maximum number of pages of a file that are written before those of the next file (`MAX_WRITEBACK_PAGES`, 4 MB).
 const TURN: u64 = 1024;
 
-/// Which dirty pages of a file a round writes.
+/// The dirty pages of a file that one round writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WritebackRound {
     pub cause: IoCause,
-    /// The task that waits for it; it also waits for writes that are already in progress.
+    /// The task that waits for the round. It also waits for writes that are already in progress.
     pub waiter: Option<TaskId>,
     /// Whether only pages with allocated blocks are written.
     pub only_placed: bool,
@@ -27,18 +27,18 @@ pub(crate) struct WritebackRound {
 }
 
 impl WritebackRound {
-    /// All dirty pages; no task waits for them.
+    /// All dirty pages, without a task that waits for them.
     pub fn all(cause: IoCause) -> Self {
         Self { cause, waiter: None, only_placed: false, pages: u64::MAX }
     }
 }
 
-/// The dirty pages of a file that are left after a round.
+/// The dirty pages of a file that remain after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WritebackRemainder {
-    /// Whether there are more dirty pages than the round could write.
+    /// Whether there are more dirty pages than the round was allowed to write.
     pub has_more: bool,
-    /// Whether a page is dirty while it is being written, so that it has to be written once more.
+    /// Whether a page is dirty again while it is being written, so that it must be written once more.
     pub redirtied: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn write_pages<F: FilesystemModel + ?Sized>(
             queue.await_bio(bio, task, tasks);
         });
     }
-    let (mut at, mut left, mut again) = (0, round.pages, false);
+    let (mut at, mut left, mut redirtied) = (0, round.pages, false);
     while left > 0
         && let Some(first) = core.cache.next_dirty(inode, at)
     {
@@ -61,8 +61,8 @@ pub(crate) fn write_pages<F: FilesystemModel + ?Sized>(
             end += 1;
         }
         if end == first {
-            // It is being written: a page has at most one write in progress.
-            again = true;
+            // The page is being written, and a page has at most one write in progress.
+            redirtied = true;
             at = first + 1;
             continue;
         }
@@ -80,11 +80,11 @@ pub(crate) fn write_pages<F: FilesystemModel + ?Sized>(
             left = left.saturating_sub(placed);
         }
     }
-    WritebackRemainder { has_more: left == 0 && core.cache.next_dirty(inode, at).is_some(), redirtied: again }
+    WritebackRemainder { has_more: left == 0 && core.cache.next_dirty(inode, at).is_some(), redirtied }
 }
 
 /// Writes all dirty pages of a file for a task, which waits for them and for the writes in progress. Returns `None` if the file system is
-/// not ready, else whether a page has to be written once more.
+/// not ready, otherwise whether a page must be written once more.
 pub(crate) fn write_all(core: &mut HostCore, fs: &mut dyn FilesystemModel, inode: u32, task: TaskId) -> Option<bool> {
     let round = WritebackRound { waiter: Some(task), pages: TURN, ..WritebackRound::all(core.cause(task)) };
     loop {
@@ -118,32 +118,32 @@ fn submit(core: &mut HostCore, inode: u32, page: u64, sector: u64, pages: u64, r
     }
 }
 
-/// The background write-back thread: it writes files one after the other, [`TURN`] pages each.
+/// The background write-back thread. It writes one file after another, [`TURN`] pages of each.
 #[derive(Debug, Default)]
 pub(crate) struct Flusher {
-    /// Files that are left in this round.
+    /// Files that remain to be written in this round.
     files: VecDeque<u32>,
     running: bool,
     /// Whether anything was written since the round began.
     progress: bool,
-    /// Whether a round wrote nothing, since all dirty pages are already being written. The next round follows after the next event.
+    /// Whether a round wrote nothing because all dirty pages are already being written. The next round then follows after the next event.
     stuck: bool,
-    /// When it next checks for expired data; `None` while nothing is dirty.
+    /// Time of the next check for expired data; `None` while nothing is dirty.
     next: Option<Nanos>,
 }
 
 impl Flusher {
-    /// When it next checks for expired data.
+    /// Time of the next check for expired data.
     pub fn next_event(&self) -> Option<Nanos> {
         self.next
     }
 
-    /// Allows another round after an event, as it may find something to write.
+    /// Allows another round after an event, because there may be pages to write.
     pub fn wake(&mut self) {
         self.stuck = false;
     }
 
-    /// Starts the thread if there are too many dirty pages, and the timer if anything is dirty.
+    /// Starts the thread if there are too many dirty pages, and the timer if any page is dirty.
     pub fn look(&mut self, core: &mut HostCore, mounts: &[Box<dyn FilesystemModel>]) {
         if self.next.is_none() && (core.cache.dirty() > 0 || mounts.iter().any(|fs| fs.oldest_dirty().is_some())) {
             self.next = Some(core.now + core.config.writeback_interval());
@@ -160,7 +160,7 @@ impl Flusher {
         }
     }
 
-    /// Checks for expired data if that is due.
+    /// Checks for expired data if the check is due.
     pub fn advance(&mut self, core: &mut HostCore, mounts: &mut [Box<dyn FilesystemModel>]) {
         if self.next.is_none_or(|due| due > core.now) {
             return;

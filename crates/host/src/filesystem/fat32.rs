@@ -1,9 +1,9 @@
 //! FAT32 (`fs/fat`): the two tables and the folders are written in place, sector by sector, without a journal. Clusters are allocated when
 //! a page is written in memory.
 //!
-//! A sync of a file writes its data, its entry in the folder and all dirty sectors of the tables, then flushes. The sector with the number
-//! of free clusters is written back like other data. Each name takes three entries of 32 bytes. Not modelled: the zeros of a file that is
-//! extended without writing; access times.
+//! A sync of a file writes its data, its folder entry and all dirty sectors of the tables, then flushes. The sector with the number of free
+//! clusters is written back like other data. Each name takes three entries of 32 bytes. Not modelled: zeroing when a file is extended
+//! without a write, and access times.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,36 +18,36 @@ use crate::request::IoCause;
 
 use super::{FilesystemModel, FreeBlocks, MetadataBufferTable, place_of};
 
-/// Sectors before the first table.
+/// Number of sectors before the first table.
 const RESERVED: u64 = 32;
-/// The sector that counts free clusters.
+/// The sector that contains the number of free clusters.
 const INFO: u64 = 1;
-/// Entries per sector of a table.
+/// Number of entries in a sector of a table.
 const ENTRIES: u64 = 128;
-/// Names per sector of a folder: three entries of 32 bytes each.
+/// Number of names in a sector of a folder, with three entries of 32 bytes each.
 const NAMES: u64 = 5;
-/// Clusters that are reserved for folders and for the ends of files.
+/// Number of clusters reserved for folders and for the ends of files.
 const MARGIN: u64 = 16;
 
 #[derive(Debug, Default)]
 struct Fat32File {
     /// Extents by page; the value is the page of the partition minus the page of the file.
     extents: SectorRangeMap<i64>,
-    /// Number of its pages; all of them are allocated.
+    /// Number of pages of the file, all of which are allocated.
     pages: u64,
     name: u64,
-    /// Since when its entry is out of date, and whether that concerns its length.
+    /// Time since which the folder entry is outdated, and whether its length is outdated.
     changed: Option<(Nanos, bool)>,
 }
 
 #[derive(Debug, Default)]
 struct Fat32Folder {
-    /// First sectors of its clusters.
+    /// First sectors of the folder's clusters.
     clusters: Vec<u64>,
     names: u64,
 }
 
-/// A file system.
+/// The state of a FAT32 file system.
 #[derive(Debug)]
 pub(super) struct Fat32 {
     mount: u16,
@@ -55,9 +55,9 @@ pub(super) struct Fat32 {
     discard: bool,
     /// Clusters that become free when their discard is complete.
     discarding: Vec<(u64, u64, BioId)>,
-    /// Pages per cluster.
+    /// Number of pages per cluster.
     cluster: u64,
-    /// Sectors per table, and the first page of the first cluster.
+    /// Number of sectors per table, and the first page of the first cluster.
     table: u64,
     data: u64,
     free: FreeBlocks,
@@ -65,7 +65,7 @@ pub(super) struct Fat32 {
     next: u64,
     reserved: u64,
     files: Vec<Fat32File>,
-    /// Files whose entries are out of date, and since when.
+    /// Files whose folder entries are outdated, and the time since when.
     changed: BTreeMap<u32, Nanos>,
     folders: Vec<Fat32Folder>,
     buffers: MetadataBufferTable,
@@ -122,7 +122,7 @@ impl Fat32 {
         &mut self.files[inode as usize]
     }
 
-    /// Initialises a folder, which exists from the start, at its first use.
+    /// Initialises a folder at its first use; folders exist from the start.
     fn open_folder(&mut self, id: FolderId) {
         let at = id.0 as usize;
         if self.folders.len() <= at {
@@ -144,7 +144,7 @@ impl Fat32 {
         Some(cluster)
     }
 
-    /// Marks the entries of clusters as changed, in both tables, and the number of free clusters.
+    /// Marks the table entries of clusters as changed in both tables, and also the number of free clusters.
     fn change_table(&mut self, now: Nanos, clusters: Range<u64>) {
         for sector in clusters.start / ENTRIES..=(clusters.end - 1) / ENTRIES {
             for table in 0..2 {
@@ -154,7 +154,7 @@ impl Fat32 {
         self.buffers.change(INFO, BlockRole::Superblock, now);
     }
 
-    /// Allocates clusters for a file until it has this many pages.
+    /// Allocates clusters for a file until it has `pages` pages.
     fn lengthen(&mut self, inode: u32, pages: u64, logged: Option<Nanos>) {
         while self.files[inode as usize].pages < pages {
             let Some(cluster) = self.take_cluster() else { return };
@@ -164,7 +164,7 @@ impl Fat32 {
             file.extents.set(first, first + length, place - first as i64);
             file.pages += length;
             if let Some(now) = logged {
-                // The entry of the previous cluster points to the new one.
+                // The entry of the previous cluster refers to the new cluster.
                 let before = first
                     .checked_sub(1)
                     .and_then(|page| file.extents.get(page).map(|delta| ((page as i64 + delta) as u64 - self.data) / length));
@@ -176,7 +176,7 @@ impl Fat32 {
         }
     }
 
-    /// Frees the clusters of a file beyond this many pages.
+    /// Frees the clusters of a file beyond its first `pages` pages.
     fn shorten(&mut self, core: &mut HostCore, inode: u32, pages: u64) {
         let from = pages.next_multiple_of(self.cluster);
         let file = &mut self.files[inode as usize];
@@ -219,7 +219,7 @@ impl Fat32 {
         self.changed.entry(inode).or_insert(now);
     }
 
-    /// Marks the folder entry of a file as changed, if its times or its length differ from the entry.
+    /// Marks the folder entry of a file as changed if it is outdated.
     fn write_entry(&mut self, inode: u32, now: Nanos) {
         self.changed.remove(&inode);
         let file = &mut self.files[inode as usize];
@@ -229,7 +229,7 @@ impl Fat32 {
         }
     }
 
-    /// Allocates an entry for a new name in a folder; returns its sector.
+    /// Allocates an entry for a new name in a folder. Returns the sector of the entry.
     fn place_name(&mut self, folder: FolderId, logged: Option<Nanos>) -> u64 {
         self.open_folder(folder);
         let sectors = self.cluster * 8;
@@ -256,7 +256,7 @@ impl Fat32 {
         folder.clusters[cluster.min(last)] + sector
     }
 
-    /// Writes the dirty sectors of the tables and the sector `entry`, or all dirty sectors if `entry` is `None`; then flushes.
+    /// Writes the dirty sectors of the tables and the sector `entry`, or all dirty sectors if `entry` is `None`. Then it flushes.
     fn sync(&mut self, core: &mut HostCore, task: TaskId, entry: Option<u64>) -> StepOutcome {
         core.tasks[task].part += 1;
         match core.tasks[task].part {
@@ -339,7 +339,7 @@ impl FilesystemModel for Fat32 {
         let from = core.cache.inode(inode).folder.0 as usize;
         self.folders[from].names = self.folders[from].names.saturating_sub(1);
         self.buffers.change(old, BlockRole::Directory, core.now);
-        // The entry of a replaced file is reused.
+        // The entry of a file that is replaced is reused.
         let new = replaced.map(|replaced| self.files[replaced as usize].name);
         let new = new.unwrap_or_else(|| self.place_name(to, Some(core.now)));
         self.buffers.change(new, BlockRole::Directory, core.now);
@@ -431,7 +431,7 @@ impl FilesystemModel for Fat32 {
     }
 }
 
-/// The cluster size that mkfs.fat chooses, in KB; except that small partitions have 4 here.
+/// The cluster size that mkfs.fat chooses, in KB. Small partitions, for which it would choose less, have 4.
 fn default_cluster(sectors: u64) -> u32 {
     match sectors >> 21 {
         0..8 => 4,

@@ -1,10 +1,10 @@
-//! A log of segments with node blocks, as in F2FS. Data and nodes are appended at separate heads; nothing is written in place.
+//! A log-structured file system with node blocks, like F2FS. Data and nodes are appended at separate heads; nothing is written in place.
 //!
-//! A node block contains the addresses of the pages of a file. It is written by a sync of the file, which needs no checkpoint, since
-//! recovery rolls forward over it. A checkpoint writes the changed blocks of folders, all dirty nodes, the changed blocks of the address
-//! and segment tables, and its own pack, whose last block has preflush and FUA. It is written every 60 s, by `sync`, by a sync of a folder
-//! or of a renamed file, and before cleaned segments are used again. Not modelled: writes in place (`ipu_policy` is off), inline data,
-//! several temperatures.
+//! A node block contains the addresses of the pages of a file. A sync of the file writes it and needs no checkpoint, because recovery rolls
+//! forward over such nodes. A checkpoint writes the changed blocks of folders, all dirty nodes, the changed blocks of the address and
+//! segment tables, and a pack of its own, whose last block has preflush and FUA. It is written every 60 s, by `sync`, by a sync of a folder
+//! or of a renamed file, and before cleaned segments are reused. Not modelled: writes in place (`ipu_policy` is off), inline data, and
+//! separation by temperature.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,47 +20,47 @@ use crate::operation::{FolderId, WaitReason};
 use super::FilesystemModel;
 use super::segment_log::{LogHead, OWN, SegmentLog, place_counted};
 
-/// Addresses of pages in an inode, and in any other node block.
+/// Number of page addresses in an inode, and in any other node block.
 const INODE_PLACES: u64 = 923;
 const NODE_PLACES: u64 = 1018;
-/// Names per block of a folder.
+/// Number of names in a block of a folder.
 const NAMES: u64 = 214;
-/// Entries per block of the address table and of the segment table, and the numbers of them that fit into the pack itself.
+/// Number of entries per block of the address table and of the segment table, and of entries that fit into the pack.
 const ADDRESSES: u64 = 455;
 const SEGMENTS: u64 = 55;
 const PACK_ADDRESSES: usize = 38;
 const PACK_SEGMENTS: usize = 6;
-/// Blocks per pack: two headers, and summaries.
+/// Number of blocks in a pack: two headers, and summaries.
 const PACK: u64 = 5;
-/// Time from one checkpoint to the next (`cp_interval`).
+/// Interval between two checkpoints (`cp_interval`).
 const INTERVAL: Nanos = Nanos::from_secs(60);
 
-/// A file system.
+/// The state of the file system.
 #[derive(Debug)]
 pub(super) struct Lfs {
     mount: u16,
     barrier: bool,
     log: SegmentLog,
-    /// The first pages of the area of the packs, of the address table and of the segment table.
+    /// The first pages of the packs, of the address table and of the segment table.
     packs: u64,
     addresses: u64,
     table: u64,
     reserved: u64,
-    /// Nodes that are out of date, by object; `dirty_since` is when the first of them became so.
+    /// Nodes that are outdated on the device, by object. `dirty_since` is the time at which the first of them became outdated.
     dirty_nodes: BTreeSet<(u32, u32)>,
-    /// Blocks of folders that are out of date.
+    /// Blocks of folders that are outdated on the device.
     dirty_names: BTreeSet<(u32, u32)>,
     dirty_since: Option<Nanos>,
     names: Vec<u64>,
-    /// Files that exist from the start and were not opened yet.
+    /// Files that exist from the start and have not been opened yet.
     unread: BTreeSet<u32>,
     /// Files whose sync needs a checkpoint.
     moved: BTreeSet<u32>,
-    /// Nodes and segments whose table entries changed since the last checkpoint.
+    /// Nodes and segments whose table entries have changed since the last checkpoint.
     changed_nodes: BTreeSet<(u32, u32)>,
     changed_segments: BTreeSet<u64>,
     segment_pages: u64,
-    /// Number of checkpoints that have begun, and of those that have ended.
+    /// Number of checkpoints that have begun, and number of those that have ended.
     checkpoints: (u64, u64),
     checkpoint_task: Option<TaskId>,
     waiting: Vec<(u64, TaskId)>,
@@ -116,7 +116,7 @@ impl Lfs {
     }
 
     fn dirty_node(&mut self, now: Nanos, object: u32, node: u32) {
-        // A changed file counts as read.
+        // The inode of a changed file counts as read.
         self.unread.remove(&object);
         self.dirty_nodes.insert((object, node));
         self.dirty_since.get_or_insert(now);
@@ -152,7 +152,7 @@ impl Lfs {
         self.dirty_nodes.range((object, 0)..=(object, u32::MAX)).map(|(_, node)| *node).collect()
     }
 
-    /// Makes the task wait for the end of a checkpoint that begins now or later. Returns whether this call started the checkpoint.
+    /// Makes the task wait for the end of a checkpoint that has not begun yet. Returns whether this call starts the checkpoint.
     fn await_checkpoint(&mut self, core: &mut HostCore, task: TaskId) -> bool {
         let (begun, _) = self.checkpoints;
         let own = self.request_checkpoint(core);
@@ -181,7 +181,7 @@ impl Lfs {
         false
     }
 
-    /// Writes a block of a table or of the pack, by page of the partition.
+    /// Writes a block of a table or of the pack to a page of the partition.
     fn write_page(&mut self, core: &mut HostCore, task: TaskId, page: u64, role: BlockRole, flags: RequestFlags) {
         let mut write = BioRequest::write(self.mount, page * PAGE_SECTORS, PAGE_SECTORS as u32, role, core.cause(task));
         write.flags |= RequestFlags::SYNC | flags;
@@ -208,13 +208,13 @@ impl Lfs {
                 }
                 self.dirty_since = None;
                 self.moved.clear();
-                // This checkpoint records which segments are empty; they can be used again once it is durable.
+                // This checkpoint records which segments are empty. They can be reused when it is durable.
                 self.log.retire();
             }
             1 => {
                 if self.changed_nodes.len() > PACK_ADDRESSES {
                     let hashed = |(object, node): &(u32, u32)| u64::from(object & !OWN) + (u64::from(*node) << 20);
-                    let blocks: BTreeSet<u64> = self.changed_nodes.iter().map(|one| hashed(one) / ADDRESSES).collect();
+                    let blocks: BTreeSet<u64> = self.changed_nodes.iter().map(|node| hashed(node) / ADDRESSES).collect();
                     let size = (self.log.len() * self.segment_pages).div_ceil(ADDRESSES);
                     let blocks: BTreeSet<u64> = blocks.into_iter().map(|block| block % size).collect();
                     for block in blocks {
@@ -270,7 +270,7 @@ impl Lfs {
             0 => {
                 let nodes = self.dirty_nodes.len() as u64 + self.dirty_names.len() as u64;
                 if nodes >= self.segment_pages {
-                    // A checkpoint writes the dirty nodes, so that no room has to be reserved for them.
+                    // A checkpoint writes the dirty nodes, so no space has to be reserved for them.
                     self.await_checkpoint(core, task);
                     core.tasks[task].part = 0;
                 } else if self.log.has_free(nodes) || !self.log.begin_clean(core, task) {
@@ -433,7 +433,7 @@ impl FilesystemModel for Lfs {
     }
 
     fn free_pages(&self) -> u64 {
-        // Nodes and blocks of folders need room as well.
+        // Nodes and blocks of folders also need space.
         let room = self.log.room();
         (room - room / 50).saturating_sub(self.reserved + self.dirty_nodes.len() as u64)
     }

@@ -1,10 +1,10 @@
-//! File systems: the block I/O that operations on files cause.
+//! File systems: the block I/O that file operations cause.
 //!
-//! A file system is one file or folder here, and one line in [`build`]. It decides where pages of files are stored, which metadata blocks
+//! Each file system is a file or folder here, and a line in [`build`]. It determines where pages of files are stored, which metadata blocks
 //! an operation reads and changes, and what a sync waits for. The page cache, write-back and the block layer are implemented elsewhere.
 //!
-//! Methods that return a [`StepOutcome`] may be called again after a wait: they change nothing before they return [`StepOutcome::Done`]. Syncs are an
-//! exception: they count their parts in [`crate::core::HostTask::partial_block`].
+//! Methods that return a [`StepOutcome`] may be called again after a wait. They change nothing before they return [`StepOutcome::Done`],
+//! except for syncs, which count their parts in [`crate::core::HostTask::partial_block`].
 
 mod ext4;
 mod fat32;
@@ -23,12 +23,12 @@ use crate::core::{FilesystemJob, HostCore, StepOutcome, TaskId};
 use crate::operation::{FolderId, WaitReason};
 use crate::request::IoCause;
 
-/// A file system on a partition. Sectors are those of the partition, pages have 4 KB.
+/// A file system on a partition. Sectors are relative to the partition; pages have 4 KB.
 pub(crate) trait FilesystemModel {
-    /// Creates a file with pages on the device; returns false if there is no room.
+    /// Creates a file whose pages are on the device. Returns false if there is not enough space.
     fn preload(&mut self, core: &mut HostCore, inode: u32, pages: u64) -> bool;
 
-    /// Finds a file by its name, as opening it does.
+    /// Looks up the name of a file, as an open does.
     fn lookup(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome;
 
     /// Creates an empty file.
@@ -37,24 +37,24 @@ pub(crate) trait FilesystemModel {
     /// Removes the name of a file (unlink).
     fn unlink(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome;
 
-    /// Frees a file that has neither a name nor pages in memory.
+    /// Frees a file that has no name and no pages in memory.
     fn free(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome;
 
-    /// Truncates or extends a file to this number of pages; the page cache holds no page beyond them.
+    /// Truncates or extends a file to a number of pages. The page cache has no page beyond it.
     fn truncate(&mut self, core: &mut HostCore, task: TaskId, inode: u32, pages: u64) -> StepOutcome;
 
-    /// Renames a file from one folder to another. The file is already in the new folder; a file of the same name there is replaced.
+    /// Renames a file. It is already in the new folder `to`; the file `replaced`, which had the name there, is replaced.
     fn rename(&mut self, core: &mut HostCore, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>) -> StepOutcome;
 
-    /// Called when the last descriptor of the file was closed.
+    /// Called when the last descriptor of a file is closed.
     fn file_closed(&mut self, _: u32) {}
 
-    /// Whether a file may have holes; otherwise a write beyond the end of the file also fills the gap before it.
+    /// Whether a file may have holes. If not, a write beyond the end of the file also fills the gap before it.
     fn has_holes(&self) -> bool {
         true
     }
 
-    /// Whether a write of a page or more returns only after it reached the device.
+    /// Whether a write of at least a page returns only when the data is on the device.
     fn writes_through(&self) -> bool {
         false
     }
@@ -62,13 +62,13 @@ pub(crate) trait FilesystemModel {
     /// Reads the blocks that are needed before a write to the file.
     fn begin_write(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome;
 
-    /// Called when pages became dirty; `grew` tells whether the file grew.
+    /// Called when pages became dirty. `grew` is whether this extended the file.
     fn wrote(&mut self, core: &mut HostCore, inode: u32, pages: Range<u64>, grew: bool);
 
-    /// The sector of a page, and the number of pages that are contiguous from it on.
+    /// The sector of a page, and the number of contiguous pages from it on; `None` if the page is not allocated.
     fn map(&self, inode: u32, page: u64) -> Option<(u64, u64)>;
 
-    /// Allocates a page when it is written in memory; returns false if the file system allocates at write-back (delayed allocation).
+    /// Allocates a page when it is written in memory. Returns false if the file system allocates pages at write-back (delayed allocation).
     fn place_at_once(&mut self, _: &mut HostCore, _: u32, _: u64) -> bool {
         false
     }
@@ -76,19 +76,19 @@ pub(crate) trait FilesystemModel {
     /// Reads the blocks that are needed before dirty pages of the file are allocated.
     fn prepare(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome;
 
-    /// Allocates a run of dirty pages: returns the sector, and how many of the pages fit there.
+    /// Allocates blocks for a run of dirty pages. Returns the first sector, and the number of pages that fit there.
     fn place(&mut self, core: &mut HostCore, inode: u32, page: u64, count: u64) -> (u64, u64);
 
-    /// Makes a file durable; its pages are already written.
+    /// Makes a file durable. The pages of the file are already written.
     fn sync_file(&mut self, core: &mut HostCore, task: TaskId, inode: u32, data_only: bool) -> StepOutcome;
 
     /// Makes the names in a folder durable.
     fn sync_folder(&mut self, core: &mut HostCore, task: TaskId, folder: FolderId) -> StepOutcome;
 
-    /// Makes everything durable; pages of files are already written.
+    /// Makes the whole file system durable. The pages of files are already written.
     fn sync_all(&mut self, core: &mut HostCore, task: TaskId) -> StepOutcome;
 
-    /// Number of pages that fit in addition to the reserved ones.
+    /// Number of pages for which space can be reserved in addition.
     fn free_pages(&self) -> u64;
 
     /// Number of files that can still be created.
@@ -96,24 +96,24 @@ pub(crate) trait FilesystemModel {
         u64::MAX
     }
 
-    /// Reserves space for this number of pages, or releases it if the number is negative.
+    /// Reserves space for a number of pages, or releases reserved space if the number is negative.
     fn set_aside(&mut self, pages: i64);
 
-    /// Time of its next own work (such as a journal commit).
+    /// Time of the next work that the file system itself starts, such as a journal commit.
     fn next_event(&self) -> Option<Nanos> {
         None
     }
 
-    /// Does the work that is due.
+    /// Starts the work that is due.
     fn advance(&mut self, _: &mut HostCore) {}
 
-    /// The next step of one of its threads.
+    /// Executes the next step of a job of the file system.
     fn step(&mut self, core: &mut HostCore, task: TaskId, job: FilesystemJob) -> StepOutcome;
 
-    /// When the oldest dirty metadata block that write-back may write became dirty.
+    /// Time at which the oldest dirty metadata block that may be written back became dirty.
     fn oldest_dirty(&self) -> Option<Nanos>;
 
-    /// Writes back those blocks that became dirty at `until` or earlier.
+    /// Writes back the metadata blocks that became dirty at or before `until`.
     fn write_back(&mut self, core: &mut HostCore, until: Nanos);
 }
 
@@ -126,22 +126,22 @@ pub(crate) fn build(number: u16, mount: &Mount, config: &HostConfig) -> Result<B
     }
 }
 
-/// The sector of a page and the number of pages that are contiguous from it on, by the extents of a file: their values are the page of
-/// the partition minus the page of the file.
+/// The sector of a page, and the number of contiguous pages from it on. The value of an extent is the page of the partition minus the page
+/// of the file.
 fn place_of(extents: &SectorRangeMap<i64>, page: u64) -> Option<(u64, u64)> {
     let (from, to, delta) = extents.find(page, u64::MAX).next()?;
     (from == page).then(|| ((page as i64 + delta) as u64 * 8, to - from))
 }
 
-// Metadata blocks in memory: whether they have to be written in place, and with a journal, the last transaction that logged them.
+// Metadata blocks in memory: whether they must be written in place and, with a journal, the last transaction that logged them.
 
 #[derive(Clone, Copy, Debug)]
 struct MetadataBuffer {
     role: BlockRole,
-    /// Its read or its write in place, and its write to the journal, while they are in progress.
+    /// The bio that reads the block or writes it in place, and the bio that writes it to the journal, while they are in progress.
     home: BioId,
     copy: BioId,
-    /// The last transaction that logged it; 0 for none.
+    /// The last transaction that logged the block; 0 if none did.
     transaction: u32,
 }
 
@@ -151,14 +151,14 @@ impl MetadataBuffer {
     }
 }
 
-/// The metadata blocks that were read or written; they are never evicted.
+/// The metadata blocks that were read or written. They are never evicted.
 #[derive(Debug)]
 struct MetadataBufferTable {
     mount: u16,
-    /// Sectors per block.
+    /// Number of sectors per block.
     sectors: u32,
     blocks: FxHashMap<u64, MetadataBuffer>,
-    /// Blocks that have to be written in place, and since when. With a journal, these are blocks whose last transaction is committed.
+    /// Blocks that must be written in place, and the time since when. With a journal, the last transaction of these blocks is committed.
     dirty: BTreeMap<u64, Nanos>,
 }
 
@@ -171,13 +171,13 @@ impl MetadataBufferTable {
         block * u64::from(self.sectors)
     }
 
-    /// Reads blocks that are not in memory, and makes the task wait for those that are read or that a commit is writing. Returns whether
-    /// all are ready.
+    /// Reads the blocks that are not in memory. Makes the task wait for blocks that are being read, or that a commit is writing. Returns
+    /// whether all blocks are ready.
     pub fn make_ready(&mut self, core: &mut HostCore, task: TaskId, blocks: &[u64]) -> bool {
         blocks.iter().fold(true, |ready, block| self.make_block_ready(core, task, *block) & ready)
     }
 
-    /// A step that waits until a block was read.
+    /// A step that waits until a block is in memory.
     pub fn read(&mut self, core: &mut HostCore, task: TaskId, block: u64) -> StepOutcome {
         if self.make_block_ready(core, task, block) { StepOutcome::Done } else { StepOutcome::Wait(WaitReason::Read) }
     }
@@ -192,24 +192,24 @@ impl MetadataBufferTable {
         false
     }
 
-    /// Adds a new block, or one whose contents are known without a read.
+    /// Adds a new block, or a block whose contents are known without a read.
     pub fn add(&mut self, block: u64, role: BlockRole) {
         self.blocks.entry(block).or_insert(MetadataBuffer::new(role));
     }
 
-    /// Removes a freed block; returns whether a transaction had logged it.
+    /// Removes a freed block. Returns whether a transaction has logged it.
     pub fn forget(&mut self, block: u64) -> bool {
         self.dirty.remove(&block);
         self.blocks.remove(&block).is_some_and(|buffer| buffer.transaction != 0)
     }
 
-    /// Marks a block as changed; it may be written in place at any time.
+    /// Marks a block as changed, so that it may be written in place at any time.
     pub fn change(&mut self, block: u64, role: BlockRole, now: Nanos) {
         self.blocks.entry(block).or_insert(MetadataBuffer::new(role)).role = role;
         self.dirty.entry(block).or_insert(now);
     }
 
-    /// Records that a transaction changes the block; returns whether the block is new in that transaction.
+    /// Records that a transaction changes a block. Returns whether the transaction has not logged it before.
     pub fn log(&mut self, block: u64, role: BlockRole, transaction: u32) -> bool {
         let buffer = self.blocks.entry(block).or_insert(MetadataBuffer::new(role));
         buffer.role = role;
@@ -228,26 +228,26 @@ impl MetadataBufferTable {
         }
     }
 
-    /// After the commit of a transaction, marks the block as to be written in place, unless a later transaction has logged it too.
+    /// After the commit of a transaction, marks the block to be written in place, unless a later transaction has also logged it.
     pub fn mark_committed(&mut self, block: u64, transaction: u32, now: Nanos) {
         if self.blocks.get(&block).is_some_and(|buffer| buffer.transaction == transaction) {
             self.dirty.insert(block, now);
         }
     }
 
-    /// Whether the log must still keep the copy of the block from this transaction.
+    /// Whether the log must keep the copy of a block that this transaction logged.
     pub fn is_needed(&self, core: &HostCore, block: u64, transaction: u32) -> bool {
         self.blocks.get(&block).is_some_and(|buffer| {
             buffer.transaction == transaction && (self.dirty.contains_key(&block) || core.queue.in_flight(buffer.home))
         })
     }
 
-    /// When the oldest dirty block became dirty.
+    /// Time at which the oldest dirty block became dirty.
     pub fn oldest(&self) -> Option<Nanos> {
         self.dirty.values().min().copied()
     }
 
-    /// Writes one dirty block in place.
+    /// Writes a dirty block in place.
     pub fn write_home(&mut self, core: &mut HostCore, block: u64, cause: IoCause, waiter: Option<TaskId>) {
         let sector = self.sector(block);
         let Some(buffer) = self.blocks.get_mut(&block) else { return };
@@ -270,12 +270,12 @@ impl MetadataBufferTable {
         }
     }
 
-    /// Writes the blocks in place that became dirty at `until` or earlier, in order of address.
+    /// Writes the blocks that became dirty at or before `until` in place, in order of address.
     pub fn write_all(&mut self, core: &mut HostCore, until: Nanos, cause: IoCause, waiter: Option<TaskId>) {
         self.write_range(core, 0..u64::MAX, until, cause, waiter);
     }
 
-    /// As `write_all`, for a range of blocks.
+    /// Like [`Self::write_all`], but only for a range of blocks.
     pub fn write_range(&mut self, core: &mut HostCore, blocks: Range<u64>, until: Nanos, cause: IoCause, waiter: Option<TaskId>) {
         let old: Vec<u64> = self.dirty.range(blocks).filter(|(_, since)| **since <= until).map(|(block, _)| *block).collect();
         for block in old {
@@ -284,7 +284,7 @@ impl MetadataBufferTable {
     }
 }
 
-/// Maximum number of runs that a search for a long run examines in a range, before it takes the longest of them.
+/// Maximum number of free runs that a search for a long run examines in a range; after them it returns the longest one.
 const SEARCH: usize = 256;
 
 /// The free blocks of a file system.
@@ -300,7 +300,7 @@ impl FreeBlocks {
         self.blocks
     }
 
-    /// Adds blocks that are not free.
+    /// Adds blocks that were in use.
     pub fn give(&mut self, from: u64, to: u64) {
         self.runs.set(from, to, ());
         self.blocks += to - from;
@@ -312,7 +312,7 @@ impl FreeBlocks {
         self.blocks -= to - from;
     }
 
-    /// Removes the free blocks of a range, which may contain others.
+    /// Removes the free blocks of a range, which may also contain blocks in use.
     pub fn take_any(&mut self, from: u64, to: u64) {
         let free: u64 = self.runs.find(from, to).map(|(from, to, ())| to - from).sum();
         self.runs.remove(from, to);
@@ -324,8 +324,8 @@ impl FreeBlocks {
         self.runs.find(block, block + most).next().filter(|(from, ..)| *from == block).map_or(0, |(from, to, ())| to - from)
     }
 
-    /// The first block of the smallest buddy in `low..high` that holds `want` blocks; the lowest if there are several. Buddies are aligned
-    /// runs with a power of two of blocks, into which free runs are divided.
+    /// The first block of the smallest buddy in `low..high` that has `want` blocks, or the lowest of several. Buddies are aligned runs of a
+    /// power of two of blocks, into which free runs are divided.
     pub fn find_buddy(&self, low: u64, high: u64, want: u64) -> Option<u64> {
         let least = want.next_power_of_two();
         let mut best: Option<(u64, u64)> = None;
@@ -338,7 +338,7 @@ impl FreeBlocks {
                 let aligned = if at == 0 { u64::MAX } else { 1 << at.trailing_zeros() };
                 let fits = 1 << (to - at).ilog2();
                 let size = aligned.min(fits);
-                if size >= least && best.is_none_or(|(found, _)| size < found) {
+                if size >= least && best.is_none_or(|(smallest, _)| size < smallest) {
                     best = Some((size, at));
                 }
                 at += size;
@@ -350,8 +350,8 @@ impl FreeBlocks {
         best.map(|(_, at)| at)
     }
 
-    /// Finds a run of `want` blocks whose first block is a multiple of `align`: the first one from `goal` on, or else from the beginning.
-    /// If there is none, returns the longest run found, without alignment and cut to `want`.
+    /// Finds a free run of `want` blocks whose first block is a multiple of `align`: the first one from `goal` on, otherwise from the
+    /// beginning. If there is none, returns the longest run (unaligned, at most `want` blocks).
     pub fn find(&self, goal: u64, want: u64, align: u64) -> Option<(u64, u64)> {
         let mut best: Option<(u64, u64)> = None;
         for (low, high) in [(goal, u64::MAX), (0, goal)] {

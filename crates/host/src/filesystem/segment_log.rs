@@ -1,4 +1,4 @@
-//! A log of segments, for file systems that never write in place: addresses of pages, live pages per segment, and cleaning.
+//! A log of segments, for file systems that never write in place: the location of each page, live pages per segment, and cleaning.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,27 +10,27 @@ use crate::config::Mount;
 use crate::core::HostCore;
 use crate::core::TaskId;
 
-/// The bit of an owner's index that marks a node.
+/// Bit in the index of a page owner that marks a node.
 const NODE: u32 = 1 << 31;
-/// Segments that stay free in addition to those for one turn of write-back: one for each head, and two for cleaning.
+/// Number of segments that stay free in addition to those for one round of write-back: one for each head, and two for cleaning.
 const SPARE: u64 = 5;
-/// Sectors of the largest partition, 128 GB. It is limited because the owner of each page is kept in memory.
+/// Number of sectors of the largest partition, 128 GB. It is limited because the owner of each page is in memory.
 const LARGEST: u64 = 1 << 28;
-/// Pages that are placed between two checks for free segments.
+/// Number of pages that are allocated between two checks for free segments.
 const TURN: u64 = 1024;
 
-/// The bit of an object's number that marks an object of the file system itself, such as a folder or a checkpoint.
+/// Bit in the number of an object that marks an object of the file system itself, such as a folder or a checkpoint.
 pub(super) const OWN: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogHead {
     Data,
     Node,
-    /// For the pages that cleaning moves.
+    /// The head for pages that cleaning moves.
     Cold,
 }
 
-/// The owner of a page of the log: a page of a file, or a node of it.
+/// The owner of a page of the log: a page of a file, or one of the file's nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PageOwner {
     inode: u32,
@@ -44,7 +44,7 @@ struct LogSegment {
     live: u32,
     written: u32,
     open: bool,
-    /// Whether it is empty, but not yet available again.
+    /// Whether the segment is empty, but cannot be reused yet.
     retired: bool,
 }
 
@@ -59,7 +59,7 @@ struct LoggedFile {
 #[derive(Debug)]
 pub(super) struct SegmentLog {
     mount: u16,
-    /// First page of the log on the partition, and pages per segment.
+    /// First page of the log on the partition, and number of pages per segment.
     first: u64,
     pages: u64,
     all: Vec<LogSegment>,
@@ -69,16 +69,16 @@ pub(super) struct SegmentLog {
     files: Vec<LoggedFile>,
     internal_files: Vec<LoggedFile>,
     live: u64,
-    /// Whether cleaning found no segment worth cleaning since the last segment became empty.
+    /// Whether cleaning has found no segment worth cleaning since the last segment became empty.
     exhausted: bool,
-    /// The segment that is being cleaned, and its live pages when that began.
+    /// The segment that is being cleaned; its live pages at the beginning are in `moving`.
     victim: Option<u32>,
     moving: Vec<(u64, PageOwner)>,
 }
 
 impl SegmentLog {
-    /// Creates a log of segments of `pages` pages each, from page `first` of the partition on.
-    /// Errors: for a partition that is too small.
+    /// Creates a log of segments of `pages` pages each, which begins at page `first` of the partition.
+    /// Errors: if the partition is too small or too large.
     pub fn new(number: u16, mount: &Mount, first: u64, pages: u64) -> Result<Self> {
         let count = (mount.sectors / PAGE_SECTORS).saturating_sub(first) / pages;
         let least = 4 * (SPARE + TURN.div_ceil(pages));
@@ -114,13 +114,13 @@ impl SegmentLog {
         self.all.len() as u64
     }
 
-    /// Number of pages that can be added to the live ones; fewer than the free pages, so that cleaning always finds room.
+    /// Number of live pages that can be added. It is lower than the number of free pages, so that cleaning always has space.
     pub fn room(&self) -> u64 {
         let kept = 2 * (SPARE + TURN.div_ceil(self.pages)) + self.len() / 20;
         ((self.len() - kept) * self.pages).saturating_sub(self.live)
     }
 
-    /// Whether there are enough free segments for a turn of write-back with this many nodes, or cleaning cannot free any.
+    /// Whether there are enough free segments for a round of write-back with `nodes` nodes, or cleaning cannot free any.
     pub fn has_free(&self, nodes: u64) -> bool {
         self.exhausted || self.free.len() as u64 >= SPARE + (TURN + nodes).div_ceil(self.pages)
     }
@@ -141,7 +141,7 @@ impl SegmentLog {
         if inode & OWN == 0 { self.files.get(inode as usize) } else { self.internal_files.get((inode & !OWN) as usize) }
     }
 
-    /// The sector of a page of a file, and the number of contiguous pages from there on.
+    /// The sector of a page of a file, and the number of contiguous pages from it on.
     pub fn map(&self, inode: u32, page: u64) -> Option<(u64, u64)> {
         let (from, to, delta) = self.existing_file(inode)?.data.find(page, u64::MAX).next()?;
         (from == page).then(|| (self.sector((page as i64 + delta) as u64), to - from))
@@ -151,7 +151,7 @@ impl SegmentLog {
         (self.first + page) * PAGE_SECTORS
     }
 
-    /// Allocates the next pages of a head, at most `count`; returns the first page and their number.
+    /// Allocates up to `count` pages at a head. Returns the first page and the number of pages.
     fn append(&mut self, head: LogHead, count: u64) -> (u64, u64) {
         let open = self.heads[head as usize].filter(|at| u64::from(self.all[*at as usize].written) < self.pages);
         let at = open.unwrap_or_else(|| {
@@ -174,7 +174,7 @@ impl SegmentLog {
         (from, taken)
     }
 
-    /// Marks a page of the log as no longer needed.
+    /// Marks a page of the log as not live.
     fn drop_page(&mut self, page: u64) {
         self.owners[page as usize] = NOBODY;
         self.all[(page / self.pages) as usize].live -= 1;
@@ -184,8 +184,8 @@ impl SegmentLog {
     fn drop_data(&mut self, inode: u32, from: u64, to: u64) {
         let pages: Vec<(u64, u64)> = {
             let at = |page: u64, delta: i64| (page as i64 + delta) as u64;
-            let found = self.file(inode).data.find(from, to);
-            found.map(|(from, to, delta)| (at(from, *delta), at(to, *delta))).collect()
+            let extents = self.file(inode).data.find(from, to);
+            extents.map(|(from, to, delta)| (at(from, *delta), at(to, *delta))).collect()
         };
         for (from, to) in pages {
             for page in from..to {
@@ -194,7 +194,7 @@ impl SegmentLog {
         }
     }
 
-    /// Appends pages of a file; returns the sector and the number of pages appended.
+    /// Appends pages of a file. Returns their first sector and their number.
     pub fn place(&mut self, head: LogHead, inode: u32, page: u64, count: u64) -> (u64, u64) {
         let (at, taken) = self.append(head, count);
         self.drop_data(inode, page, page + taken);
@@ -205,7 +205,7 @@ impl SegmentLog {
         (self.sector(at), taken)
     }
 
-    /// Appends a node of a file; returns its sector.
+    /// Appends a node of a file. Returns its sector.
     pub fn place_node(&mut self, head: LogHead, inode: u32, node: u32) -> u64 {
         let (at, _) = self.append(head, 1);
         if let Some(old) = self.file(inode).nodes.insert(node, at) {
@@ -233,12 +233,12 @@ impl SegmentLog {
         }
     }
 
-    /// A write of one of the file system's own pages.
+    /// The bio that writes a page of the file system itself.
     pub fn own_write(&self, core: &HostCore, task: TaskId, sector: u64) -> BioRequest {
         BioRequest::write(self.mount, sector, PAGE_SECTORS as u32, BlockRole::Metadata, core.cause(task))
     }
 
-    /// Chooses the segment with the fewest live pages and reads those; returns false if no segment is worth cleaning.
+    /// Selects the segment with the fewest live pages and reads these pages. Returns false if no segment is worth cleaning.
     pub fn begin_clean(&mut self, core: &mut HostCore, task: TaskId) -> bool {
         let full = |segment: &LogSegment| !segment.open && !segment.retired && u64::from(segment.written) == self.pages;
         let candidates = (0..).zip(&self.all).filter(|(_, segment)| full(segment));
@@ -265,8 +265,7 @@ impl SegmentLog {
         true
     }
 
-    /// Appends the pages that are still live in the segment that was read to the cold head; returns the data pages among them, as object
-    /// and page.
+    /// Appends the pages of the segment that are still live to the cold head. Returns the data pages among them, as object and page.
     pub fn move_live(&mut self, core: &mut HostCore, task: TaskId) -> Vec<(u32, u64)> {
         let mut moved = Vec::new();
         for (page, owner) in std::mem::take(&mut self.moving) {
@@ -289,7 +288,7 @@ impl SegmentLog {
         moved
     }
 
-    /// Retires the cleaned segment and all others without live pages; returns their first sectors and lengths.
+    /// Retires the cleaned segment and all others without live pages. Returns their first sectors and lengths.
     pub fn retire(&mut self) -> Vec<(u64, u32)> {
         self.victim = None;
         let mut retired = Vec::new();
@@ -304,7 +303,7 @@ impl SegmentLog {
         retired
     }
 
-    /// Makes retired segments available again.
+    /// Makes retired segments available for reuse.
     pub fn release(&mut self) {
         for (at, segment) in self.all.iter_mut().enumerate() {
             if segment.retired {
@@ -315,7 +314,7 @@ impl SegmentLog {
     }
 }
 
-/// Appends pages of a file to the data head. Pages that had no address before are taken from the reserved space.
+/// Appends pages of a file to the data head. Pages without an address before use up reserved space.
 pub(super) fn place_counted(log: &mut SegmentLog, reserved: &mut u64, inode: u32, page: u64, count: u64) -> (u64, u64) {
     let live = log.live;
     let placed = log.place(LogHead::Data, inode, page, count);

@@ -1,4 +1,4 @@
-//! The host: executes operations of callers step by step, on the page cache, the file systems and the block layer.
+//! The host: executes file operations of callers step by step, using the page cache, the file systems and the block layer.
 
 mod operations;
 
@@ -19,9 +19,9 @@ use crate::writeback::Flusher;
 
 /// The host above a block device, in simulated time.
 ///
-/// Its owner reports the operations of callers ([`SimulatedHost::begin`]), the completions of requests ([`SimulatedHost::completed`]) and the passage of time
-/// ([`SimulatedHost::advance`]), in order of time. After each of these calls, the owner takes the requests for the device ([`SimulatedHost::take_requests`])
-/// and the finished operations ([`SimulatedHost::take_finished`]).
+/// The user of this type reports the operations of callers ([`SimulatedHost::begin`]), the completions of requests
+/// ([`SimulatedHost::completed`]) and the passage of time ([`SimulatedHost::advance`]), in order of time. After each of these calls, it
+/// takes the requests for the device ([`SimulatedHost::take_requests`]) and the finished operations ([`SimulatedHost::take_finished`]).
 pub struct SimulatedHost {
     core: HostCore,
     mounts: Vec<Box<dyn FilesystemModel>>,
@@ -32,7 +32,7 @@ pub struct SimulatedHost {
     flusher: Flusher,
     /// Writers that wait until there are fewer dirty pages.
     throttled: Vec<TaskId>,
-    /// Files and the tasks that wait for their locks, in order.
+    /// Pairs of a file and a task that waits for the file's lock, in order of arrival.
     lock_waiters: Vec<(u32, TaskId)>,
     finished: FinishedOperations,
     kernel_cpu_ns: u64,
@@ -40,7 +40,7 @@ pub struct SimulatedHost {
 
 impl SimulatedHost {
     /// Creates a host with an empty page cache and new file systems.
-    /// Errors: for invalid settings or mounts.
+    /// Errors: if settings or mounts are invalid.
     pub fn new(config: HostConfig, mounts: &[Mount]) -> Result<Self> {
         config.validate()?;
         check_mounts(mounts)?;
@@ -62,14 +62,14 @@ impl SimulatedHost {
         })
     }
 
-    /// Declares the location of a path and the class of its contents; the file need not exist.
-    /// Errors: for an unknown mount, and a path that was declared before.
+    /// Declares the location of a path and the class of its contents. The file need not exist.
+    /// Errors: if the mount is unknown, or the path was already declared.
     pub fn declare(&mut self, file: FileId, spec: FileSpec) -> Result<()> {
         self.names.declare(file, spec, self.mounts.len())
     }
 
-    /// Creates a declared file that exists from the start, with this many bytes on the device and none in memory.
-    /// Errors: for an undeclared path, one that exists, and a full file system.
+    /// Creates a declared file that exists from the start, with `bytes` bytes on the device and no page in memory.
+    /// Errors: if the path is undeclared, the file exists, or the file system is full.
     pub fn preload(&mut self, file: FileId, bytes: u64) -> Result<()> {
         let name = self.names.get(file)?;
         if name.inode.is_some() {
@@ -90,12 +90,12 @@ impl SimulatedHost {
         Ok(())
     }
 
-    /// The length of a file in bytes; `None` if the path names no file.
+    /// The length of a file in bytes; `None` if there is no file at the path.
     pub fn size(&self, file: FileId) -> Option<u64> {
         self.names.inode(file).ok().map(|inode| self.core.cache.inode(inode).size)
     }
 
-    /// The location of a file: runs of its 4 KB pages that are allocated on the device, in order.
+    /// The location of a file: the runs of its 4 KB pages that are allocated on the device, in order.
     pub fn extents(&self, file: FileId) -> Vec<FileExtent> {
         let Ok(inode) = self.names.inode(file) else { return Vec::new() };
         let known = self.core.cache.inode(inode);
@@ -113,9 +113,9 @@ impl SimulatedHost {
         found
     }
 
-    /// Begins an operation of a caller. The operation may already have ended when this returns.
-    /// Errors: for a caller that has an operation in progress, a file that is undeclared or missing, and a full file
-    /// system. In these cases, nothing is changed.
+    /// Begins an operation of a caller. It may already have ended when this function returns.
+    /// Errors: if the caller has an operation in progress, a file is undeclared or missing, or the file system is full. In these cases,
+    /// nothing changes.
     pub fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()> {
         if self.busy.contains(&caller) {
             return Err(Error::new(ErrorClass::Value, "the caller has an operation in progress")
@@ -131,12 +131,12 @@ impl SimulatedHost {
         Ok(())
     }
 
-    /// When [`SimulatedHost::advance`] next has its own work: commit, write-back or expiry.
+    /// The time at which [`SimulatedHost::advance`] has work to do: a commit, write-back, or the expiry of dirty data.
     pub fn next_event(&self) -> Option<Nanos> {
         self.mounts.iter().filter_map(|fs| fs.next_event()).chain(self.flusher.next_event()).min()
     }
 
-    /// Runs the timers that are due. Time must never decrease between calls of any methods.
+    /// Starts the work that is due. Time must never decrease between calls of any methods.
     pub fn advance(&mut self, now: Nanos) {
         while let Some(due) = self.next_event()
             && due <= now
@@ -170,7 +170,7 @@ impl SimulatedHost {
         self.run();
     }
 
-    /// Appends the finished operations.
+    /// Appends the operations that have finished.
     pub fn take_finished(&mut self, out: &mut FinishedOperations) {
         let base = out.requests.len() as u32;
         out.requests.append(&mut self.finished.requests);
@@ -180,13 +180,13 @@ impl SimulatedHost {
         }));
     }
 
-    /// Processor time of the host's own work so far, in ns: write-back, commits, checkpoints, and the driver's polling for the end of
+    /// Processor time of the host's own work so far, in ns: write-back, commits, checkpoints, and the polling of the driver for the end of
     /// writes.
     pub fn kernel_cpu_ns(&self) -> u64 {
         self.kernel_cpu_ns + self.polling_cpu_ns()
     }
 
-    /// The part of it that the driver spends on polling, in ns.
+    /// The part of [`Self::kernel_cpu_ns`] that the driver spends on polling, in ns.
     fn polling_cpu_ns(&self) -> u64 {
         let cpu = &self.core.config.cpu;
         self.core.queue.written_for().0 as u64 / cpu.poll_interval_ns * cpu.poll_ns
@@ -266,7 +266,7 @@ impl SimulatedHost {
     }
 
     fn check_files(&self, mount: usize) -> Result<()> {
-        // Each caller may be creating one.
+        // Each caller may be creating a file.
         if self.mounts[mount].free_files() > self.busy.len() as u64 {
             return Ok(());
         }
@@ -327,7 +327,7 @@ fn check_folder(folder: FolderId) -> Result<()> {
 #[derive(Clone, Copy, Debug)]
 struct PathEntry {
     pub spec: FileSpec,
-    /// The file that it names; it stays here if it was removed while open.
+    /// The file at this path. It stays here if it was removed while it is open.
     pub inode: Option<u32>,
 }
 
@@ -366,14 +366,14 @@ impl PathTable {
         name.ok_or_else(|| path_fault("the file was not declared", file).hint("declare it first"))
     }
 
-    /// The class of the first file that was declared in a folder; [`FileClass::Other`] without one.
+    /// The class of the first file that was declared in a folder; [`FileClass::Other`] if there is none.
     pub fn class_of_folder(&self, mount: MountId, folder: FolderId) -> FileClass {
         let specs = self.0.iter().flatten().map(|name| name.spec);
         let mut inside = specs.filter(|spec| (spec.mount, spec.folder) == (mount, folder));
         inside.next().map_or(FileClass::Other, |spec| spec.class)
     }
 
-    /// The file that a path names.
+    /// The file at a path.
     pub fn inode(&self, file: FileId) -> Result<u32> {
         let missing = || path_fault("the file does not exist", file).hint("open it with `create`, or preload it");
         self.get(file)?.inode.ok_or_else(missing)

@@ -1,4 +1,4 @@
-//! The steps of each operation.
+//! The steps of each file operation.
 
 use std::collections::VecDeque;
 
@@ -13,10 +13,10 @@ use crate::operation::{FileId, FileOp};
 use crate::request::IoCause;
 use crate::writeback::write_all;
 
-/// The longest file, in bytes.
+/// Maximum length of a file in bytes.
 const LONGEST: u64 = 1 << 43;
 
-/// The results of [`SimulatedHost::check`] that [`SimulatedHost::start`] needs.
+/// Results of [`SimulatedHost::check`] that [`SimulatedHost::start`] uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CheckedOperation {
     inode: u32,
@@ -35,7 +35,7 @@ impl CheckedOperation {
 }
 
 impl SimulatedHost {
-    /// Checks whether an operation can begin; changes nothing.
+    /// Checks whether an operation can begin, without changing anything.
     pub(super) fn check(&self, operation: &FileOp) -> Result<CheckedOperation> {
         let of = CheckedOperation::of;
         match *operation {
@@ -104,7 +104,7 @@ impl SimulatedHost {
         }
     }
 
-    /// The file that a path names; an error while another caller is creating it.
+    /// Returns the file at a path, or an error while another caller is creating it.
     fn usable(&self, file: FileId) -> Result<u32> {
         let inode = self.names.inode(file)?;
         if self.core.cache.inode(inode).making {
@@ -118,7 +118,7 @@ impl SimulatedHost {
         check_length(file, offset, bytes)?;
         let mount = usize::from(self.core.cache.inode(inode).mount);
         let fs = &self.mounts[mount];
-        // Without holes, the gap between the end of the file and the write is filled as well.
+        // Without holes, the gap between the end of the file and the write is also filled.
         let file = self.core.cache.inode(inode);
         let first = if fs.has_holes() { offset } else { offset.min(file.size) };
         let (mut page, end) = (first / PAGE_BYTES, (offset + bytes).div_ceil(PAGE_BYTES));
@@ -129,7 +129,7 @@ impl SimulatedHost {
             } else {
                 pages += u64::from(!self.core.cache.is_delayed(inode, page as u32));
                 page += 1;
-                // The pages of a write are no longer counted once it cannot fit.
+                // Counting stops when the write cannot fit.
                 if pages > fs.free_pages() {
                     break;
                 }
@@ -139,7 +139,7 @@ impl SimulatedHost {
         Ok(CheckedOperation { pages, ..CheckedOperation::of(inode) })
     }
 
-    /// Starts an operation: adds the file that an open creates, and reserves space. Other operations see this from now on.
+    /// Starts an operation: adds the file that an open creates, and reserves space. Other operations see these changes from now on.
     pub(super) fn start(&mut self, task: TaskId, operation: &FileOp, prepared: CheckedOperation) {
         let mut inode = prepared.inode;
         match *operation {
@@ -165,7 +165,7 @@ impl SimulatedHost {
         }
     }
 
-    /// Executes the next step of an operation. At the end, files without a path or descriptor are freed.
+    /// Executes the next step of an operation. After the last step, files without a path and without descriptors are freed.
     pub(super) fn operation_step(&mut self, task: TaskId, operation: &FileOp) -> StepOutcome {
         if !self.core.tasks[task].ended {
             let step = self.own_step(task, operation);
@@ -210,7 +210,7 @@ impl SimulatedHost {
         }
     }
 
-    /// Locks a file; returns false if the task has to wait for the lock.
+    /// Locks a file. Returns false if the task has to wait for the lock.
     pub(super) fn lock(&mut self, task: TaskId, inode: u32) -> bool {
         let file = self.core.cache.inode_mut(inode);
         match file.lock {
@@ -225,7 +225,7 @@ impl SimulatedHost {
         true
     }
 
-    /// Unlocks a file, and passes the lock to the task that has waited for it longest.
+    /// Unlocks a file, and passes the lock to the task that has waited for it the longest.
     pub(super) fn unlock(&mut self, inode: u32) {
         let next = self.lock_waiters.iter().position(|(file, _)| *file == inode);
         let next = next.map(|at| self.lock_waiters.remove(at).1);
@@ -241,7 +241,7 @@ impl SimulatedHost {
         }
         let file = self.core.cache.inode(inode);
         if !file.linked {
-            // The file was removed meanwhile.
+            // The file was removed while the task waited for the lock.
             self.unlock(inode);
             return StepOutcome::Done;
         }
@@ -256,7 +256,7 @@ impl SimulatedHost {
         step
     }
 
-    /// Writes at an offset, or at the end of the file at the time of its lock if there is no offset.
+    /// Writes at an offset or, without an offset, at the end of the file when the lock is acquired.
     fn locked_write_step(&mut self, task: TaskId, inode: u32, offset: Option<u64>, bytes: u64) -> StepOutcome {
         if !self.lock(task, inode) {
             return StepOutcome::Wait(WaitReason::File);
@@ -267,13 +267,13 @@ impl SimulatedHost {
                 return StepOutcome::Wait(wait);
             }
             let size = self.core.cache.inode(inode).size;
-            let asked = offset.unwrap_or(size);
-            let first = if self.mounts[mount].has_holes() { asked } else { asked.min(size) };
+            let start = offset.unwrap_or(size);
+            let first = if self.mounts[mount].has_holes() { start } else { start.min(size) };
             let state = &mut self.core.tasks[task];
             (state.stage, state.cursor) = (1, first / PAGE_BYTES);
-            (state.offset, state.until) = (first, asked + bytes);
+            (state.offset, state.until) = (first, start + bytes);
             let file = self.core.cache.inode_mut(inode);
-            file.end = file.end.max(asked + bytes);
+            file.end = file.end.max(start + bytes);
         }
         let (offset, end) = (self.core.tasks[task].offset, self.core.tasks[task].until);
         if self.core.tasks[task].stage == 2 {
@@ -305,15 +305,15 @@ impl SimulatedHost {
     /// On a file system without write-back, waits until the written data is on the device.
     fn write_through_step(&mut self, task: TaskId, inode: u32) -> StepOutcome {
         let fs = &mut self.mounts[usize::from(self.core.cache.inode(inode).mount)];
-        let again = write_all(&mut self.core, &mut **fs, inode, task);
-        if again == Some(false) && !self.core.tasks.is_waiting(task) {
+        let redirtied = write_all(&mut self.core, &mut **fs, inode, task);
+        if redirtied == Some(false) && !self.core.tasks.is_waiting(task) {
             self.unlock(inode);
             return StepOutcome::Done;
         }
         StepOutcome::Wait(WaitReason::SyncData)
     }
 
-    /// Whether the sync of a file or folder is executed. A folder has the class of the first file that was declared in it.
+    /// Whether a sync of a file or folder is executed. The class of a folder is that of the first file declared in it.
     fn is_synced(&self, operation: &FileOp, inode: u32) -> bool {
         let (mount, class) = if let FileOp::FsyncFolder { mount, folder } = *operation {
             (mount.0, self.names.class_of_folder(mount, folder))
@@ -328,8 +328,8 @@ impl SimulatedHost {
         let mount = usize::from(self.core.cache.inode(inode).mount);
         let fs = &mut self.mounts[mount];
         if self.core.tasks[task].stage == 0 {
-            let again = write_all(&mut self.core, &mut **fs, inode, task);
-            self.core.tasks[task].stage = u32::from(again == Some(false));
+            let redirtied = write_all(&mut self.core, &mut **fs, inode, task);
+            self.core.tasks[task].stage = u32::from(redirtied == Some(false));
             return StepOutcome::Wait(WaitReason::SyncData);
         }
         fs.sync_file(&mut self.core, task, inode, data_only)
@@ -344,7 +344,7 @@ impl SimulatedHost {
         let file = self.core.cache.inode(inode);
         let (mount, shrinks) = (usize::from(file.mount), bytes < file.size);
         if shrinks && last < pages && self.core.tasks[task].stage == 0 {
-            // The rest of the last page is filled with zeros.
+            // The unused part of the last page is filled with zeros.
             match self.core.cache.find(inode, last as u32) {
                 PageLookup::Reading(bio) => {
                     self.core.await_bio(bio, task);
@@ -377,7 +377,7 @@ impl SimulatedHost {
         step
     }
 
-    /// Drops the pages of a file from `from` on; returns false if the task has to wait for pages in progress.
+    /// Drops the pages of a file from `from` on. Returns false if the task has to wait for pages in progress.
     fn drop_pages(&mut self, task: TaskId, inode: u32, from: u64) -> bool {
         let crate::core::HostCore { cache, queue, tasks, .. } = &mut self.core;
         cache.under_way(inode, from as u32, |bio| {
@@ -392,7 +392,7 @@ impl SimulatedHost {
         true
     }
 
-    /// Frees a file that has neither a name nor users.
+    /// Frees a file that has no name and no users.
     fn evict(&mut self, task: TaskId, inode: u32) -> StepOutcome {
         if !self.drop_pages(task, inode, 0) {
             return StepOutcome::Wait(WaitReason::File);
@@ -409,15 +409,15 @@ impl SimulatedHost {
         if self.core.tasks[task].stage == 0 {
             let mut files = VecDeque::new();
             self.core.cache.unwritten_files(&mut files);
-            let mut again = false;
+            let mut redirtied = false;
             for inode in files {
                 let fs = &mut self.mounts[usize::from(self.core.cache.inode(inode).mount)];
                 match write_all(&mut self.core, &mut **fs, inode, task) {
                     None => return StepOutcome::Wait(WaitReason::SyncData),
-                    Some(once_more) => again |= once_more,
+                    Some(more) => redirtied |= more,
                 }
             }
-            self.core.tasks[task].stage = u32::from(!again);
+            self.core.tasks[task].stage = u32::from(!redirtied);
             return StepOutcome::Wait(WaitReason::SyncData);
         }
         while (self.core.tasks[task].cursor as usize) < self.mounts.len() {
@@ -453,7 +453,7 @@ impl SimulatedHost {
             return StepOutcome::Wait(WaitReason::File);
         }
         let file = self.core.cache.inode(inode);
-        // Another operation may have removed or renamed it meanwhile.
+        // Another operation may have removed or renamed the file meanwhile.
         if file.linked && self.names.inode(path).is_ok_and(|named| named == inode) {
             let mount = usize::from(file.mount);
             if let StepOutcome::Wait(wait) = self.mounts[mount].unlink(&mut self.core, task, inode) {
@@ -484,7 +484,7 @@ impl SimulatedHost {
 
     pub(super) fn rename_step(&mut self, task: TaskId, inode: u32, replaced: u32, from: FileId, to: FileId) -> StepOutcome {
         let mut files = [inode, replaced];
-        // All renames lock files in the same order, so that two of them do not wait for each other.
+        // All renames lock files in the same order, so that two renames never wait for each other.
         files.sort_unstable();
         for file in files {
             if file != NONE && !self.lock(task, file) {
@@ -492,7 +492,7 @@ impl SimulatedHost {
             }
         }
         let Ok(target) = self.names.get(to) else { return StepOutcome::Done };
-        // If another operation removed, created or renamed one of the files meanwhile, nothing is left to do.
+        // If another operation has removed, created or renamed one of the files meanwhile, nothing remains to be done.
         let unchanged = self.core.cache.inode(inode).linked
             && self.names.inode(from).is_ok_and(|named| named == inode)
             && target.inode.unwrap_or(NONE) == replaced;
@@ -518,7 +518,7 @@ impl SimulatedHost {
         StepOutcome::Done
     }
 
-    /// Reads pages until the task has to wait for one. The task's cursor is the next page; its part is 1 if it has waited for that page.
+    /// Reads pages until the task has to wait for a page. The task's cursor is the next page; its part is 1 if it has waited for that page.
     pub(super) fn read_step(&mut self, task: TaskId, inode: u32, offset: u64, bytes: u64) -> StepOutcome {
         let size = self.core.cache.inode(inode).size;
         let end = offset.saturating_add(bytes).min(size);
@@ -539,7 +539,7 @@ impl SimulatedHost {
                     let ahead = &mut self.core.cache.inode_mut(inode).ahead;
                     let window = ahead.window_for_missing(page, last - page, history, most);
                     let cause = self.core.cause(task);
-                    // If the page was evicted, the expected next window may start after it.
+                    // If the page was evicted, the next window may start after it.
                     if !(window.first..window.first + window.pages).contains(&page) {
                         self.read_window(inode, page, 1, cause);
                     }

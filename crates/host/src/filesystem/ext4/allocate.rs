@@ -1,5 +1,5 @@
-//! Allocation of blocks and inodes. Small files share runs that are preallocated per flex group; large files get aligned runs of their own
-//! (multiblock allocation).
+//! Allocation of blocks and inodes. Small files share runs that are preallocated per flex group; each large file gets aligned runs of its
+//! own (multiblock allocation).
 
 use std::collections::BTreeSet;
 
@@ -9,22 +9,22 @@ use super::Ext4;
 use crate::config::Mount;
 use crate::core::HostCore;
 
-/// Files of up to this many blocks share a run (`mb_stream_req`).
+/// Files of up to this number of blocks share a preallocated run (`mb_stream_req`).
 const SMALL: u64 = 16;
-/// Blocks of a run for small files (`mb_group_prealloc`).
+/// Number of blocks in a run for small files (`mb_group_prealloc`).
 const SHARED_RUN: u64 = 512;
-/// Extents in an inode, and in a block of its extent tree.
+/// Number of extents in an inode, and in a block of an extent tree.
 const INODE_EXTENTS: u64 = 4;
 const LEAF_EXTENTS: u64 = 340;
 
-/// A run of blocks, preallocated or allocated; `to` is exclusive.
+/// A run of blocks; `to` is exclusive.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BlockRange {
     pub from: u64,
     pub to: u64,
 }
 
-/// The inodes of a group; the lowest free one is allocated first.
+/// The inodes of a group. The lowest free inode is allocated first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GroupInodes {
     freed: BTreeSet<u64>,
@@ -37,21 +37,21 @@ impl GroupInodes {
         self.next = self.next.max(count);
     }
 
-    /// The inode that is allocated next.
+    /// Index of the inode that is allocated next.
     pub fn peek(&self) -> u64 {
         self.freed.first().copied().unwrap_or(self.next)
     }
 
-    /// Whether no inode of the group was ever allocated, so that its bitmap needs no read.
+    /// Whether no inode of the group was ever allocated. If so, its bitmap need not be read.
     pub fn is_untouched(&self) -> bool {
         self.next == 0
     }
 
-    /// Whether no other inode in the block of this one is in use, so that the block needs no read.
+    /// Whether no other inode in the same block of the inode table is in use. If so, the block need not be read.
     pub fn is_alone(&self, index: u64) -> bool {
         let first = index / INODES_PER_BLOCK * INODES_PER_BLOCK;
         let mut used = first..(first + INODES_PER_BLOCK).min(self.next);
-        used.all(|one| one == index || self.freed.contains(&one))
+        used.all(|inode| inode == index || self.freed.contains(&inode))
     }
 
     pub fn take(&mut self) -> u64 {
@@ -73,39 +73,39 @@ pub(super) struct Ext4File {
     pub index: u64,
     /// Extents by page; the value is the block number minus the page number.
     pub extents: SectorRangeMap<i64>,
-    /// The page that follows its last allocation, and the blocks that are preallocated from that page on.
+    /// The page after the last allocated one, and the blocks that are preallocated from that page on.
     set_aside: Option<(u64, BlockRange)>,
-    /// Blocks of its extent tree.
+    /// Blocks of the file's extent tree.
     leaves: Vec<u64>,
-    /// The last transactions that changed the inode, and that changed what is needed to find its data.
+    /// The last transaction that changed the inode, and the last one that changed what is needed to find the data.
     pub changed: u32,
     pub data_changed: u32,
-    /// When its times were last changed, in ticks.
+    /// Time of the last change of the inode's times, in ticks.
     pub tick: i64,
 }
 
 impl Ext4File {
-    /// A new file with this inode of a group.
+    /// A new file that has the inode `index` of a group.
     pub fn new(group: u64, index: u64) -> Self {
         Self { group, index, tick: i64::MIN, ..Self::default() }
     }
 }
 
 impl Ext4 {
-    /// The first group with a free inode, from `group` on.
+    /// The first group at or after `group` that has a free inode.
     pub(super) fn inode_group(&self, group: u64) -> u64 {
         let groups = self.layout.groups;
         let candidates = (0..groups).map(|step| (group + step) % groups);
         candidates.into_iter().find(|at| self.inodes[*at as usize].peek() < self.layout.inodes_per_group).unwrap_or(group)
     }
 
-    /// The block from which blocks for files in this file's folder are searched.
+    /// The block at which the search for blocks for files in the same folder starts.
     fn data_start(&self, inode: u32) -> u64 {
         Ext4Layout::group_start(self.layout.data_group(self.files[inode as usize].group))
     }
 
-    /// Finds a free run of `want` blocks: the smallest sufficient buddy in the first group, from that of `from` on, that has one. Otherwise
-    /// any run of this length, or else the longest one found.
+    /// Finds a free run of `want` blocks: the smallest sufficient buddy in the first group that has one, beginning with the group of
+    /// `from`. If no group has one, any run of this length, otherwise the longest run.
     fn find(&self, from: u64, want: u64) -> (u64, u64) {
         let groups = self.layout.groups;
         let first = Ext4Layout::group_of(from);
@@ -118,7 +118,7 @@ impl Ext4 {
         self.free.find(from, want, 1).unwrap_or((from, 0))
     }
 
-    /// The preferred block for a page: after the block of the previous page, or else where the search for its folder starts.
+    /// The preferred block for a page: the block after that of the previous page, otherwise the start of the search for the file's folder.
     pub(super) fn goal(&self, inode: u32, page: u64) -> u64 {
         let file = &self.files[inode as usize];
         let before = page.checked_sub(1).and_then(|page| file.extents.get(page).map(|delta| page as i64 + delta));
@@ -141,16 +141,16 @@ impl Ext4 {
         if size <= SMALL {
             return self.take_shared(self.data_start(inode), count);
         }
-        // Enough for the expected growth of the file: a power of two up to 8 MB, less the part of that window before the page.
+        // The run is sized for the expected growth of the file: a power of two up to 8 MB, minus the part of that window before the page.
         let window = size.next_power_of_two().min(if size <= 1024 { 512 } else { 2048 });
         let want = (window - page % window).max(count.min(GROUP_BLOCKS / 2));
         let (from, length) = if page > 0 && self.free.free_at(goal, want) == want {
             (goal, want)
         } else {
-            // Large files are allocated where the last allocation was (`s_mb_last_group`, and the groups whose buddies are known).
+            // Large files are allocated at the last allocation (`s_mb_last_group`, and the groups whose buddies are known).
             self.find(Ext4Layout::group_start(self.last_group), want)
         };
-        // A run ends with its group.
+        // A run does not extend beyond its group.
         let end = (Ext4Layout::group_of(from) + 1) * GROUP_BLOCKS;
         let run = BlockRange { from, to: (from + length).min(end) };
         self.free.take(run.from, run.to);
@@ -169,7 +169,7 @@ impl Ext4 {
             if run.from < run.to {
                 self.free.give(run.from, run.to);
             }
-            // The first allocation in a group preallocates nothing: its bitmap was not read when the run was searched for.
+            // The first allocation in a group preallocates nothing, because its bitmap had not been read during the search.
             let fresh = std::mem::take(&mut self.fresh[Ext4Layout::group_of(goal) as usize]);
             let want = if fresh { count } else { SHARED_RUN.max(count) };
             let (from, length) = self.find(goal, want);
@@ -193,7 +193,7 @@ impl Ext4 {
         }
     }
 
-    /// Releases all preallocated runs, since there is not enough other free space.
+    /// Releases all preallocated runs, because there is not enough other free space.
     fn drop_all(&mut self) {
         for inode in 0..self.files.len() {
             self.drop_set_aside(inode as u32);
@@ -206,7 +206,7 @@ impl Ext4 {
         }
     }
 
-    /// Allocates blocks for pages of a file, from `page` on. Returns the run, which may be shorter than `count`.
+    /// Allocates blocks for pages of a file from `page` on. Returns the run, which may be shorter than `count`.
     pub(super) fn allocate(&mut self, core: &HostCore, inode: u32, page: u64, count: u64, logged: bool) -> BlockRange {
         let size = core.cache.inode(inode).end.div_ceil(4096).max(page + count);
         let mut run = self.take_blocks(inode, page, count, size);
@@ -230,7 +230,7 @@ impl Ext4 {
         run
     }
 
-    /// Adds blocks to the extent tree if the number of extents requires it, and logs the last one.
+    /// Adds blocks to the extent tree if the number of extents requires it, and logs the last block of the tree.
     fn grow_leaves(&mut self, core: &HostCore, inode: u32) {
         let file = &self.files[inode as usize];
         let extents = file.extents.len() as u64;
@@ -253,7 +253,7 @@ impl Ext4 {
         }
     }
 
-    /// Frees the pages of a file from `page` on. Their blocks can be used again once the transaction is committed.
+    /// Frees the pages of a file from `page` on. Their blocks can be reused when the transaction is committed.
     pub(super) fn free_from(&mut self, core: &HostCore, inode: u32, page: u64) {
         self.drop_set_aside(inode);
         let runs: Vec<(u64, u64)> = {
@@ -286,10 +286,10 @@ impl Ext4 {
 // The on-disk layout that mke2fs chooses: block groups with their descriptors, bitmaps and inode tables, and the journal.
 
 pub(super) const GROUP_BLOCKS: u64 = 32_768;
-/// Groups whose bitmaps and inode tables are stored together (flex group).
+/// Number of groups whose bitmaps and inode tables are stored together (flex group).
 pub(super) const FLEX: u64 = 16;
 pub(super) const INODES_PER_BLOCK: u64 = 16;
-/// Bytes of the file system per inode.
+/// Bytes of the file system for each inode.
 const INODE_RATIO: u64 = 16_384;
 const DESCRIPTORS_PER_BLOCK: u64 = 64;
 
@@ -299,22 +299,22 @@ pub(super) struct Ext4Layout {
     pub blocks: u64,
     pub groups: u64,
     pub inodes_per_group: u64,
-    /// Blocks of group descriptors, including those that are reserved for growth.
+    /// Number of blocks of group descriptors, including those reserved for growth.
     descriptors: u64,
     pub journal: u64,
     pub journal_blocks: u64,
 }
 
 impl Ext4Layout {
-    /// The layout of a partition.
-    /// Errors: for a partition that is too small.
+    /// Computes the layout of a partition.
+    /// Errors: if the partition is too small.
     pub fn new(mount: &Mount) -> Result<Self> {
         let blocks = mount.sectors / 8;
         let groups = blocks.div_ceil(GROUP_BLOCKS);
         let inodes = (blocks * 4096 / INODE_RATIO).max(64);
         let inodes_per_group = inodes.div_ceil(groups).next_multiple_of(INODES_PER_BLOCK);
         let descriptors = groups.div_ceil(DESCRIPTORS_PER_BLOCK);
-        // Space for growth by a factor of 1024, up to what one block of addresses can refer to.
+        // Descriptors are reserved for growth by a factor of 1024, limited to the blocks that one block of addresses can refer to.
         let kept = (blocks * 1024).div_ceil(GROUP_BLOCKS).div_ceil(DESCRIPTORS_PER_BLOCK).min(1024 + descriptors);
         let journal_blocks = match mount.options.journal_mb {
             Some(mb) => u64::from(mb) << 8,
@@ -354,7 +354,7 @@ impl Ext4Layout {
         group / FLEX * FLEX
     }
 
-    /// Number of blocks of a group's superblock and descriptor copies; 0 for most groups.
+    /// Number of blocks for the copies of superblock and descriptors in a group; 0 for most groups.
     fn overhead(&self, group: u64) -> u64 {
         let power = |base: u64| {
             let mut at = base;
@@ -394,7 +394,7 @@ impl Ext4Layout {
         first + 2 * groups + group % FLEX * self.inode_blocks() + index / INODES_PER_BLOCK
     }
 
-    /// The first block after the tables of the first flex group; it contains the root folder.
+    /// The first block after the tables of the first flex group, which is that of the root folder.
     pub fn first_data(&self) -> u64 {
         let (first, groups) = self.tables(0);
         first + groups * (2 + self.inode_blocks())
@@ -416,7 +416,7 @@ impl Ext4Layout {
         taken
     }
 
-    /// The first group for data of regular files of a flex group: the second one, since the tables fill the first.
+    /// The first group for data of regular files in a flex group: its second group, because tables fill the first one.
     pub fn data_group(&self, group: u64) -> u64 {
         let flex = Self::flex_of(group);
         if flex + 1 < self.groups { flex + 1 } else { group }

@@ -1,8 +1,8 @@
 //! JBD2: transactions, commits, checkpoints, and the space in the log.
 //!
-//! A commit writes the data of its files that has allocated blocks, the descriptor blocks and the copies of metadata blocks, and waits for
-//! all of that. Then it writes the commit block with preflush and FUA, and waits again. From then on, blocks that the transaction freed can
-//! be used again. The tail of the log moves when that frees a quarter of the log, or when space is needed.
+//! A commit writes the data of its files that has allocated blocks, the descriptor blocks, and the copies of metadata blocks, and waits for
+//! these writes. Then it writes the commit block with preflush and FUA, and waits for it. After that, blocks that the transaction freed can
+//! be reused. The tail of the log moves when that frees a quarter of the log, or when space is needed.
 
 use std::collections::VecDeque;
 
@@ -16,27 +16,27 @@ use crate::request::IoCause;
 
 use super::Ext4;
 
-/// Tags per descriptor block: 16 bytes each, after a header and before a checksum.
+/// Number of tags in a descriptor block: 16 bytes each, after a header and before a checksum.
 const TAGS: u64 = 254;
-/// Records per revoke block, 8 bytes each.
+/// Number of records in a revoke block, of 8 bytes each.
 const REVOKES: u64 = 509;
 
-/// Maximum number of blocks that an operation changes.
+/// Maximum number of blocks that one operation changes.
 const CREDITS: u64 = 64;
 
 /// A running or committing transaction.
 #[derive(Debug, Default)]
 pub(super) struct JournalTransaction {
     pub id: u32,
-    /// When its first block was changed.
+    /// Time of the first change of a block.
     begun: Nanos,
     blocks: Vec<u64>,
-    /// Files whose data has to be written before its commit.
+    /// Files whose data must be written before the commit.
     pub ordered: Vec<u32>,
-    /// Runs of blocks that it freed.
+    /// Runs of blocks that the transaction freed.
     pub freed: Vec<(u64, u64)>,
     pub revoked: u64,
-    /// Whether anything was changed. `blocks` may still be empty, since a block can be revoked afterwards.
+    /// Whether anything was changed. `blocks` may be empty nevertheless, because a changed block can be revoked.
     used: bool,
 }
 
@@ -51,34 +51,34 @@ impl JournalTransaction {
     }
 }
 
-/// A committed transaction of which some blocks are not yet written in place.
+/// A committed transaction with blocks that have not been written in place.
 #[derive(Debug)]
 struct CommittedTransaction {
     id: u32,
-    /// Its first block in the log.
+    /// The first block of the transaction in the log.
     first: u64,
     blocks: Vec<u64>,
 }
 
 #[derive(Debug)]
 pub(super) struct Ext4Journal {
-    /// First block and length, including the superblock.
+    /// First block and length of the journal, including its superblock.
     start: u64,
     length: u64,
     pub running: JournalTransaction,
     committing: Option<JournalTransaction>,
     /// Whether the commit block of `committing` is in progress.
     commit_sent: bool,
-    /// The last transaction that is durable, and the last one whose commit was requested.
+    /// The last durable transaction, and the last transaction whose commit was requested.
     pub durable: u32,
     requested: u32,
     committed: VecDeque<CommittedTransaction>,
     /// The next block of the log, relative to the first block of the journal, and the number of free blocks in the log.
     head: u64,
     free: u64,
-    /// The tail in the journal's superblock: transaction and block; `None` while the superblock marks the log as empty.
+    /// The tail in the journal's superblock, as transaction and block; `None` while the superblock marks the log as empty.
     tail: Option<(u32, u64)>,
-    /// The tail that is being written, and the bio of that write.
+    /// The tail that is being written, and the bio that writes it.
     next_tail: (u32, u64),
     tail_bio: BioId,
     commit_task: Option<TaskId>,
@@ -114,7 +114,7 @@ impl Ext4Journal {
         self.length / 4
     }
 
-    /// When the running transaction must be committed; `None` if it is empty, or if its commit was requested already.
+    /// The time at which the running transaction must be committed; `None` if it is empty, or if its commit was already requested.
     pub fn due(&self, core_interval: Nanos) -> Option<Nanos> {
         let waits = !self.running.is_empty() && self.requested < self.running.id;
         waits.then(|| self.running.begun + core_interval)
@@ -129,11 +129,11 @@ impl Ext4Journal {
         self.commit_sent && self.committing.as_ref().is_some_and(|transaction| transaction.id == id)
     }
 
-    /// Removes a deleted file from the transactions, since its number may be reused.
+    /// Removes a deleted file from the transactions, because its number may be reused.
     pub fn forget_file(&mut self, inode: u32) {
-        self.running.ordered.retain(|one| *one != inode);
+        self.running.ordered.retain(|file| *file != inode);
         if let Some(transaction) = &mut self.committing {
-            transaction.ordered.retain(|one| *one != inode);
+            transaction.ordered.retain(|file| *file != inode);
         }
     }
 
@@ -142,7 +142,7 @@ impl Ext4Journal {
         self.running.log_blocks() + self.committing.as_ref().map_or(0, JournalTransaction::log_blocks)
     }
 
-    /// Number of blocks in the log from one position to another.
+    /// Number of blocks in the log between two positions.
     fn distance(&self, from: u64, to: u64) -> u64 {
         (to + self.length - 1 - from) % (self.length - 1)
     }
@@ -160,17 +160,17 @@ impl Ext4 {
         }
     }
 
-    /// Removes a freed metadata block from the running transaction. If it was ever logged, adds a revoke record, so that older copies of it
-    /// are not replayed.
+    /// Removes a freed metadata block from the running transaction. If the block was ever logged, adds a revoke record, so that older
+    /// copies are not replayed.
     pub(super) fn revoke(&mut self, block: u64) {
         if self.buffers.forget(block) {
             self.journal.running.revoked += 1;
         }
-        self.journal.running.blocks.retain(|one| *one != block);
+        self.journal.running.blocks.retain(|logged| *logged != block);
     }
 
-    /// Whether there is room for the changes of an operation, in the running transaction and in the log. If not, the task waits for a
-    /// commit or for space in the log.
+    /// Whether the running transaction and the log have space for the changes of an operation. If not, the task waits for a commit or for
+    /// space in the log.
     pub(super) fn has_room(&mut self, core: &mut HostCore, task: TaskId) -> bool {
         let journal = &self.journal;
         let largest = journal.largest_transaction();
@@ -192,7 +192,7 @@ impl Ext4 {
         true
     }
 
-    /// Requests the commit of a transaction and all before it; returns false if that was already requested.
+    /// Requests the commit of a transaction and of all earlier ones. Returns false if it was already requested.
     pub(super) fn request_commit(&mut self, core: &mut HostCore, id: u32) -> bool {
         if id <= self.journal.requested || id > self.journal.running.id {
             return false;
@@ -205,7 +205,7 @@ impl Ext4 {
         true
     }
 
-    /// Makes the task wait for the commit of a transaction, unless that is durable.
+    /// Makes the task wait for the commit of a transaction, unless it is already durable.
     pub(super) fn await_commit(&mut self, core: &mut HostCore, task: TaskId, id: u32) {
         if id > self.journal.durable {
             self.journal.waiting_for_commit.push((id, task));
@@ -213,7 +213,7 @@ impl Ext4 {
         }
     }
 
-    /// The transaction that must be committed for a sync of the whole file system; `None` if everything is durable.
+    /// The transaction that a sync of the whole file system must commit; `None` if everything is durable.
     pub(super) fn last_transaction(&self) -> Option<u32> {
         let running = (!self.journal.running.is_empty()).then_some(self.journal.running.id);
         running.or(self.journal.committing.as_ref().map(|transaction| transaction.id))
@@ -230,7 +230,7 @@ impl Ext4 {
         self.journal.next_tail = tail;
     }
 
-    /// Makes the tail that was written the current one, and frees the log blocks before it.
+    /// Makes the written tail the current one, and frees the log blocks before it.
     fn tail_written(&mut self) {
         let tail = self.journal.next_tail;
         if let Some((_, old)) = self.journal.tail {
@@ -239,7 +239,7 @@ impl Ext4 {
         self.journal.tail = Some(tail);
     }
 
-    /// Drops committed transactions whose blocks are all written in place; returns the tail that the log could have.
+    /// Drops committed transactions whose blocks are all written in place. Returns the first position that the log must keep.
     fn clean(&mut self, core: &HostCore) -> (u32, u64) {
         while let Some(oldest) = self.journal.committed.front_mut() {
             while let Some(block) = oldest.blocks.last() {
@@ -250,7 +250,7 @@ impl Ext4 {
             }
             self.journal.committed.pop_front();
         }
-        let next = self.journal.committing.as_ref().map_or(self.journal.running.id, |one| one.id);
+        let next = self.journal.committing.as_ref().map_or(self.journal.running.id, |transaction| transaction.id);
         (next, self.journal.head)
     }
 
@@ -303,7 +303,7 @@ impl Ext4 {
         StepOutcome::Wait(WaitReason::SyncCommit)
     }
 
-    /// Writes everything that must be complete before the commit block.
+    /// Writes all blocks that must be complete before the commit block.
     fn write_transaction(&mut self, core: &mut HostCore, task: TaskId) {
         let Some(transaction) = self.journal.committing.take() else { return };
         for inode in &transaction.ordered {
@@ -359,7 +359,7 @@ impl Ext4 {
         core.submit_for(write, task);
     }
 
-    /// Discards the blocks that a durable transaction freed; they are used again only after that.
+    /// Discards the blocks that a durable transaction freed. They can be reused when the discard is complete.
     fn discard_freed(&mut self, core: &mut HostCore, task: TaskId) {
         let Some(transaction) = self.journal.committing.as_ref().filter(|_| self.discard) else { return };
         for (from, to) in &transaction.freed {
@@ -407,7 +407,7 @@ impl Ext4 {
                         self.buffers.write_home(core, block, IoCause::Checkpoint, Some(task));
                     }
                 } else if self.journal.tail.is_some_and(|(_, old)| old == first) {
-                    // The whole log is used by transactions that are not committed.
+                    // Transactions that are not committed use the whole log.
                     if let Some(last) = self.last_transaction() {
                         self.request_commit(core, last);
                         self.await_commit(core, task, last);
@@ -416,7 +416,7 @@ impl Ext4 {
                 }
             }
             1 => {
-                // Blocks that were written in place must be durable before the log drops its copies.
+                // Blocks written in place must be durable before the log drops their copies.
                 if self.barrier {
                     core.submit_for(BioRequest::flush(self.mount, IoCause::Checkpoint), task);
                 }

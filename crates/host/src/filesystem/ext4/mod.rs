@@ -1,7 +1,7 @@
 //! ext4 in ordered mode: the blocks that operations change, their commits, and the allocation of blocks.
 //!
-//! The rules are those of Linux 6.x (`fs/ext4`, `fs/jbd2`); those of 2.6.35 are equal, except for the sizes of journals. Not modelled: fast
-//! commits, access times (mounted with `noatime`), blocks reserved for root, names longer or shorter than 12 bytes.
+//! The rules are those of Linux 6.x (`fs/ext4`, `fs/jbd2`). Those of 2.6.35 are the same, except for the sizes of journals. Not modelled:
+//! fast commits, access times (mounted with `noatime`), blocks reserved for root, names that are not 12 bytes long.
 
 mod allocate;
 mod journal;
@@ -24,7 +24,7 @@ const TICK: i64 = 4_000_000;
 /// Number of inodes that mke2fs reserves, including `lost+found`.
 const FIRST_INODES: u64 = 11;
 
-/// A file system.
+/// The state of an ext4 file system.
 #[derive(Debug)]
 pub(super) struct Ext4 {
     mount: u16,
@@ -35,23 +35,23 @@ pub(super) struct Ext4 {
     commit_interval: Nanos,
     layout: Ext4Layout,
     free: FreeBlocks,
-    /// Blocks in use (without preallocated ones), and blocks that are reserved for pages written only in memory.
+    /// Number of blocks in use (without preallocated ones), and number of blocks reserved for pages that are only in memory.
     used: u64,
     reserved: u64,
     inodes: Vec<GroupInodes>,
     free_inodes: u64,
     files: Vec<Ext4File>,
     folders: Ext4FolderTable,
-    /// Whether nothing was allocated in a group since the mount.
+    /// For each group, whether nothing was allocated in it since the mount.
     fresh: Vec<bool>,
-    /// Whether anything was ever allocated in a group; otherwise its bitmap needs no read (`uninit_bg`).
+    /// For each group, whether anything was ever allocated in it. If not, its bitmap need not be read (`uninit_bg`).
     touched: Vec<bool>,
     last_group: u64,
-    /// Runs for small files, by flex group.
+    /// The preallocated run for small files, by flex group.
     shared: Vec<BlockRange>,
     buffers: MetadataBufferTable,
     journal: Ext4Journal,
-    /// Whether a file was opened since the mount; the first time is recorded in the superblock.
+    /// Whether a file was opened since the mount. The first open is recorded in the superblock.
     opened: bool,
 }
 
@@ -63,7 +63,7 @@ impl Ext4 {
         for (from, to) in layout.metadata_ranges() {
             free.take_any(from, to);
         }
-        // The blocks of the root folder and of lost+found.
+        // The blocks of the root folder and of `lost+found`.
         let root = layout.first_data();
         free.take_any(root, root + 5);
         let mut inodes = vec![GroupInodes::default(); layout.groups as usize];
@@ -77,7 +77,7 @@ impl Ext4 {
             used: layout.blocks - free.len(),
             free,
             reserved: 0,
-            // Some are reserved for folders, which exist from the start.
+            // A part is reserved for folders, all of which exist from the start.
             free_inodes: layout.groups * (layout.inodes_per_group - FIRST_INODES) * 15 / 16,
             inodes,
             files: Vec::new(),
@@ -93,7 +93,7 @@ impl Ext4 {
         })
     }
 
-    /// Logs the superblock at the first open of a file since the mount.
+    /// Logs the superblock when a file is opened for the first time since the mount.
     fn note_open(&mut self, core: &mut HostCore) {
         if !self.opened {
             self.opened = true;
@@ -121,7 +121,7 @@ impl Ext4 {
         *self.file(inode) = Ext4File::new(group, index);
     }
 
-    /// Whether a transaction has room and the blocks are ready, so that the operation can continue.
+    /// Whether a transaction has space and the blocks are in memory, so that the operation can continue.
     fn ready(&mut self, core: &mut HostCore, task: TaskId, blocks: &[u64]) -> bool {
         self.has_room(core, task) && self.buffers.make_ready(core, task, blocks)
     }
@@ -138,12 +138,12 @@ impl Ext4 {
         self.log(core, Ext4Layout::descriptor(group), BlockRole::GroupDescriptors);
     }
 
-    /// Logs the superblock, which has the head of the list of files to delete after a crash (orphans).
+    /// Logs the superblock, which contains the head of the list of files to delete after a crash (orphans).
     fn log_orphans(&mut self, core: &HostCore) {
         self.log(core, 0, BlockRole::Superblock);
     }
 
-    /// Makes the changes of a transaction durable, together with the pages whose writes are complete.
+    /// Makes the changes of a transaction durable, together with pages whose writes are complete.
     fn sync_transaction(&mut self, core: &mut HostCore, task: TaskId, id: u32) -> StepOutcome {
         match core.tasks[task].part {
             0 => {
@@ -158,7 +158,7 @@ impl Ext4 {
                 self.await_commit(core, task, id);
                 StepOutcome::Wait(if own { WaitReason::SyncCommit } else { WaitReason::SyncJoined })
             }
-            // The flush of the commit may have preceded the writes of the pages.
+            // The commit may have flushed the cache before the writes of the pages were complete.
             1 => {
                 core.tasks[task].part = 2;
                 self.flush(core, task)
@@ -171,7 +171,7 @@ impl Ext4 {
         core.flush_for(task, self.mount, self.barrier)
     }
 
-    /// Writes the dirty pages of a file that have allocated blocks, and waits for all its writes in progress.
+    /// Writes the dirty pages of a file that have allocated blocks, and waits for all writes of the file in progress.
     fn write_placed(&mut self, core: &mut HostCore, task: TaskId, inode: u32) {
         let round = WritebackRound { waiter: Some(task), only_placed: true, ..WritebackRound::all(IoCause::Commit) };
         write_pages(core, self, inode, &round);
@@ -316,7 +316,7 @@ impl FilesystemModel for Ext4 {
     }
 
     fn begin_write(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
-        // Times change at most once per tick.
+        // The times of an inode change at most once per tick.
         if self.files[inode as usize].tick == core.now.0 / TICK {
             return StepOutcome::Done;
         }
@@ -326,7 +326,7 @@ impl FilesystemModel for Ext4 {
 
     fn wrote(&mut self, core: &mut HostCore, inode: u32, pages: Range<u64>, grew: bool) {
         let file = &self.files[inode as usize];
-        // The length on the device changes when the last page is allocated, or at once if it already is.
+        // The length on the device changes when the last page is allocated; immediately if it already is.
         let longer = grew && file.extents.get(pages.end - 1).is_some();
         if longer || file.tick != core.now.0 / TICK {
             self.log_inode(core, inode);
@@ -377,7 +377,7 @@ impl FilesystemModel for Ext4 {
     fn sync_folder(&mut self, core: &mut HostCore, task: TaskId, folder: FolderId) -> StepOutcome {
         self.open_folder(folder);
         if core.config.folder_sync_commits {
-            // `ext4_force_commit`: commits the transactions that are not durable; sends nothing if there are none.
+            // `ext4_force_commit`: commits the transactions that are not durable, and sends nothing if there are none.
             if core.tasks[task].part == 0 && self.last_transaction().is_none() {
                 return StepOutcome::Done;
             }
@@ -405,7 +405,7 @@ impl FilesystemModel for Ext4 {
     }
 
     fn free_pages(&self) -> u64 {
-        // One hundredth is reserved for folders and extent trees.
+        // One hundredth of the blocks is reserved for folders and extent trees.
         (self.layout.blocks - self.layout.blocks / 100).saturating_sub(self.used + self.reserved)
     }
 
@@ -445,26 +445,27 @@ impl FilesystemModel for Ext4 {
     }
 }
 
-// Folders: their inodes, and the blocks with their names. Beyond one block, names are distributed over leaves by a hash (`dir_index`).
+// Folders: their inodes, and the blocks with their names. If the names need more than one block, a hash distributes them over leaves
+// (`dir_index`).
 
-/// Names per block: an entry with a name of 12 bytes takes 20.
+/// Number of names per block: an entry with a name of 12 bytes takes 20 bytes.
 const NAMES_PER_BLOCK: u32 = 204;
 
 #[derive(Debug, Default)]
 struct Ext4Folder {
     pub group: u64,
     index: u64,
-    /// The root block of the hash tree, if there is one.
+    /// The root block of the hash tree; `None` if there is no tree.
     root: Option<u64>,
-    /// Blocks with names, each with its number of names; empty for a folder that was not used yet.
+    /// Blocks with names, each with its number of names; empty for a folder that was never used.
     leaves: Vec<(u64, u32)>,
-    /// The last transaction that changed it.
+    /// The last transaction that changed the folder.
     pub changed: u32,
 }
 
 impl Ext4Folder {
     fn leaf_of(&self, inode: u32) -> usize {
-        // Fibonacci hashing: neighbours are spread evenly.
+        // Fibonacci hashing, which distributes consecutive numbers evenly.
         let hash = u64::from(inode).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         (hash as usize) % self.leaves.len().max(1)
     }
@@ -474,7 +475,7 @@ impl Ext4Folder {
 struct Ext4FolderTable(Vec<Ext4Folder>);
 
 impl Ext4FolderTable {
-    /// Only the root folder: inode 2, in the first block after the tables.
+    /// The root folder only: inode 2, in the first block after the tables.
     pub fn new(block: u64) -> Self {
         Self(vec![Ext4Folder { index: 1, leaves: vec![(block, 0)], ..Ext4Folder::default() }])
     }
@@ -483,13 +484,13 @@ impl Ext4FolderTable {
         &self.0[folder.0 as usize]
     }
 
-    /// The block with a file's name.
+    /// The block that contains the name of a file.
     pub fn leaf(&self, folder: FolderId, inode: u32) -> u64 {
         let folder = self.get(folder);
         folder.leaves[folder.leaf_of(inode)].0
     }
 
-    /// Adds a name without logging it, for files that exist from the start.
+    /// Adds a name without logging the change, for files that exist from the start.
     pub fn add_quietly(&mut self, folder: FolderId, inode: u32) {
         let folder = &mut self.0[folder.0 as usize];
         let leaf = folder.leaf_of(inode);
@@ -498,7 +499,7 @@ impl Ext4FolderTable {
 }
 
 impl Ext4 {
-    /// Initialises a folder, which exists from the start, at its first use. Folders of the root are spread over flex groups.
+    /// Initialises a folder at its first use; folders exist from the start. Folders in the root are distributed over flex groups.
     fn open_folder(&mut self, id: FolderId) {
         let at = id.0 as usize;
         if self.folders.0.len() <= at {
@@ -517,9 +518,9 @@ impl Ext4 {
 
     /// Allocates a block for names. Folders are stored in the first group of a flex group.
     fn folder_place(&mut self, group: u64) -> u64 {
-        let found = self.free.find(group / FLEX * FLEX * GROUP_BLOCKS, 1, 1);
-        assert!(found.is_some(), "a hundredth of the file system is kept for folders");
-        let block = found.map_or(0, |(block, _)| block);
+        let run = self.free.find(group / FLEX * FLEX * GROUP_BLOCKS, 1, 1);
+        assert!(run.is_some(), "a hundredth of the file system is reserved for folders");
+        let block = run.map_or(0, |(block, _)| block);
         self.free.take(block, block + 1);
         self.used += 1;
         block
@@ -530,7 +531,7 @@ impl Ext4 {
         self.layout.inode_block(folder.group, folder.index)
     }
 
-    /// Adds a name; a full leaf is split.
+    /// Adds a name. A full leaf is split.
     fn add_name(&mut self, core: &HostCore, id: FolderId, inode: u32) {
         let at = id.0 as usize;
         let leaf = self.folders.0[at].leaf_of(inode);
@@ -560,7 +561,7 @@ impl Ext4 {
         let group = self.folders.0[at].group;
         let mut added = vec![self.folder_place(group)];
         if self.folders.0[at].root.is_none() {
-            // The first block becomes the root of the tree, and its names go to two new ones.
+            // The first block becomes the root of the tree, and its names move to two new blocks.
             added.push(self.folder_place(group));
             let (block, names) = self.folders.0[at].leaves[0];
             self.folders.0[at].root = Some(block);
