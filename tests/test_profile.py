@@ -113,7 +113,7 @@ def test_the_command_takes_a_folder_as_one_trace_and_names_the_estimates(parts: 
     assert found["name"] == "parts"
     assert found["header"]["source"] == "parts"
     assert found["requests"] == 6_000
-    assert "parts were profiled each by itself" in (tmp_path / "page.html").read_text()
+    assert "parts were profiled separately" in (tmp_path / "page.html").read_text()
     text = emmclab("profile", parts).stdout
     assert "Estimates: reuse_distance" in " ".join(text.split())
 

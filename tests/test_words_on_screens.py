@@ -87,7 +87,7 @@ def test_the_time_of_a_collection_is_said_to_be_assumed(trace: Path) -> None:
     assert json.dumps(profile["idle_gc"])
     said = " ".join(emmclab("profile", trace).stdout.split())
     assert "each, assumed) fit into single gaps" in said
-    assert "Assumed is the 4PS device of the paper, not that of the trace: 512 of 1,024 pages of 4 KB" in said
+    assert "The assumed device is the 4PS of the paper, not the one of the trace: 512 of 1,024 pages of 4 KB" in said
 
 
 @pytest.fixture(scope="module")

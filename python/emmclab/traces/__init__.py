@@ -1,4 +1,4 @@
-"""Traces: reading, converting and making them, and what one pass over a trace finds (its profile).
+"""Reads, converts, generates and profiles traces.
 
-This package knows only traces, not the devices that serve them.
+This package contains no model of a device.
 """

@@ -1,4 +1,4 @@
-"""Describes where the time of waits for durability goes, in words; the numbers are those of the core."""
+"""Describes in words where the time of waits for durability goes; the core computes the numbers."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,9 +8,9 @@ from emmclab.runtime.field_mapping import FieldMapping
 from emmclab.runtime.number_format import duration
 from emmclab.traces.profile_fields import FSYNC_FIELDS, FSYNC_PARTS, FSYNC_SHARED, Field
 
-#: Maximum number of rows by process, and of requests of a wait, in a table; JSON has more.
+#: Maximum number of processes in a table, and of requests in the table of a wait; JSON has more.
 _PROCESSES, _REQUESTS = 12, 16
-#: What a wait is for, by its part, after a share of its time.
+#: The purpose of each part of a wait, as it follows "80 % of it for" in the headline.
 _FOR = {
     "data": "its own requests",
     "commit": "the commit of the journal",
@@ -44,15 +44,15 @@ class Fsync(FieldMapping):
         most = rows[0]
         calls = "1 call" if most["calls"] == 1 else f"{most['calls']:,} calls"
         start = f"{most['process']} waits longest for durability: {duration(most['total_ms'] / 1e3)} in {calls}"
-        known = {part.name: most[f"{part.name}_pct"] for part in FSYNC_PARTS}
-        known = {name: share for name, share in known.items() if share is not None}
-        if not known:
-            return f"{start}; for what is unknown."
-        part = max(known, key=lambda name: known[name])
+        shares = {part.name: most[f"{part.name}_pct"] for part in FSYNC_PARTS}
+        shares = {name: share for name, share in shares.items() if share is not None}
+        if not shares:
+            return f"{start}; the cause is unknown."
+        part = max(shares, key=lambda name: shares[name])
         cause = _FOR[part]
         if part == "commit" and most["file_system"] == "f2fs":
             cause = "the checkpoint"
-        return f"{start}, {known[part]:.0f} % of it for {cause}."
+        return f"{start}, {shares[part]:.0f} % of it for {cause}."
 
     def tables(self) -> list[TextTable]:
         """Return the tables for the terminal and for pages; tables without rows are left out."""
@@ -62,33 +62,33 @@ class Fsync(FieldMapping):
         return [table for table in tables if table.rows]
 
     def remarks(self) -> list[str]:
-        """Return the limits of the figures."""
-        found = []
+        """Return remarks on calls and causes that the figures do not contain."""
+        remarks = []
         for row in self["unknown"]:
             calls = "1 call" if row["calls"] == 1 else f"{row['calls']:,} calls"
-            found.append(f"The parts of {calls} are unknown: {_CAUSES[row['cause']]}.")
+            remarks.append(f"The parts of {calls} are unknown: {_CAUSES[row['cause']]}.")
         if self["stored"] < self["calls"]:
-            found.append(f"Of {self['calls']:,} calls, the {self['stored']:,} longest are stored and divided.")
+            remarks.append(f"Of {self['calls']:,} calls, the {self['stored']:,} longest are stored and divided.")
         if devices := self["journals_without_thread"]:
-            found.append(
+            remarks.append(
                 f"The thread of the journal of {', '.join(devices)} is not known, so that commits are not "
                 "explained: record jbd2_run_stats, or jbd2_start_commit and jbd2_end_commit."
             )
         if devices := self["journals_without_times"]:
-            found.append(
+            remarks.append(
                 f"Start and end of the commits of {', '.join(devices)} were not recorded: time in which the "
                 "thread of the journal runs without a request is not explained. Record jbd2_start_commit and "
                 "jbd2_end_commit."
             )
         if self["unqueued"]:
-            found.append(
+            remarks.append(
                 f"Of {self['unqueued']:,} requests only the issue was recorded: a thread of the kernel may "
                 "have issued them for the process that waits, whose time is then not explained. Record "
                 "block_bio_queue."
             )
         if len(self["by_process"]) > _PROCESSES:
-            found.append(f"{len(self['by_process']) - _PROCESSES:,} further processes: see `--json`.")
-        return found
+            remarks.append(f"{len(self['by_process']) - _PROCESSES:,} further processes: see `--json`.")
+        return remarks
 
     def _lengths(self) -> TextTable:
         rows = [
@@ -127,10 +127,10 @@ class Fsync(FieldMapping):
         return TextTable("The longest waits", headings, rows, 2)
 
     def _requests(self, rank: int, wait: Mapping[str, Any]) -> TextTable:
-        shown = wait["requests"]
-        left_out = wait["requests_left_out"] + max(0, len(shown) - _REQUESTS)
-        # Requests that the wait was for are chosen first, longest first; the table is in order of time.
-        longest = sorted(shown, key=lambda row: (row["part"] == "other", row["at_ms"] - row["end_ms"]))
+        requests = wait["requests"]
+        left_out = wait["requests_left_out"] + max(0, len(requests) - _REQUESTS)
+        # Requests on which the wait depends are selected first, longest first; the table is sorted by time.
+        longest = sorted(requests, key=lambda row: (row["part"] == "other", row["at_ms"] - row["end_ms"]))
         rows = [
             [
                 f"{row['at_ms']:,.3f}",
@@ -163,7 +163,7 @@ class Fsync(FieldMapping):
 
 
 def _heading(field: Field) -> str:
-    """Return the heading of a column in the style of tables of text."""
+    """Return the heading of a column of a text table."""
     return f"{field.label.lower()} {field.unit}".rstrip()
 
 

@@ -63,14 +63,14 @@ def pattern(
         reads_pct: percentage of reads; the others are writes.
         size: bytes of each request.
         span: bytes of the address range of the requests.
-        random_pct: percentage of requests at a random place; the others continue after the last one.
-        zipf: exponent of a Zipf distribution of random places; without it the distribution is uniform.
-        iops: requests in a second.
+        random_pct: percentage of requests at a random address; the others start where the previous one ended.
+        zipf: exponent of a Zipf distribution of random addresses; without it the distribution is uniform.
+        iops: requests per second.
         even: whether arrivals are equidistant, instead of a Poisson process.
         flush_every: writes between two flushes; 0 for none.
 
     Raises:
-        ConfigError: a figure is out of range.
+        ConfigError: an argument is out of range.
 
     >>> trace = pattern(1000, reads_pct=30, zipf=0.9, iops=500)
     >>> 65 < trace.profile()["write_requests_pct"] < 75

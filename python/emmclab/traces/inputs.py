@@ -1,4 +1,4 @@
-"""The provenance of a result: the traces from which it was made, their digests, and options of reading."""
+"""The provenance of a result: the traces from which it was computed, their digests, and options of reading."""
 
 from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
@@ -9,7 +9,7 @@ from emmclab.traces.trace import Trace
 
 
 class InputRecord(TypedDict):
-    """A trace from which a result was made; `sha256` is its first 16 digits, None without a file."""
+    """A trace from which a result was computed; `sha256` has the first 16 digits, or is None without a file."""
 
     name: str
     path: NotRequired[str | None]
@@ -40,12 +40,12 @@ class ProvenanceFields(TypedDict, total=False):
 def inputs_of(traces: Sequence[Trace]) -> list[InputRecord]:
     """Return `name`, `path`, `sha256` and `reading` of each trace, in the form of results.
 
-    `path` is as it was given; `path` and `sha256` are None if the trace is not a file or cannot be read
-    again. `reading` contains the options of `emmclab.read` that differ from the defaults.
+    `path` and `sha256` are None if the trace is not a file or cannot be read again. `reading` contains the options of
+    `emmclab.read` that differ from the defaults.
 
     >>> import emmclab
-    >>> (found,) = inputs_of([emmclab.read(emmclab.bundled()[0], only="op=read")])
-    >>> found["name"], found["reading"]
+    >>> (record,) = inputs_of([emmclab.read(emmclab.bundled()[0], only="op=read")])
+    >>> record["name"], record["reading"]
     ('browser-cache', {'only': 'op=read'})
     """
     return [
@@ -56,9 +56,9 @@ def inputs_of(traces: Sequence[Trace]) -> list[InputRecord]:
 
 
 def provenance_here(inputs: Sequence[InputRecord]) -> ProvenanceFields:
-    """Return `version`, `command` and `inputs` of a result; `command` only if a command made it."""
-    said: ProvenanceFields = {"version": __version__}
+    """Return `version`, `command` and `inputs` of a result; `command` only if a command computes it."""
+    fields: ProvenanceFields = {"version": __version__}
     if (command := command_line()) is not None:
-        said["command"] = command
-    said["inputs"] = list(inputs)
-    return said
+        fields["command"] = command
+    fields["inputs"] = list(inputs)
+    return fields

@@ -1,4 +1,4 @@
-"""Describes the cost of journaling in words, and recognises kernel threads; the numbers are those of the core."""
+"""Describes the cost of journaling in words, and recognises kernel threads; the core computes the numbers."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,9 +17,9 @@ class Kind(NamedTuple):
     role: str
 
 
-#: Description of writes of metadata that makes earlier data reachable, like the commits of a journal.
+#: Role of a thread that writes checkpoints: metadata that makes earlier data reachable, like a commit of a journal.
 CHECKPOINT = "checkpoint"
-#: Description of a thread that sends only discards. If it reads, a recorder or converter took discards for reads.
+#: Role of a thread that sends only discards. Reads of it are discards that a recorder or converter misread.
 DISCARDS = "discards"
 #: Names have at most 15 characters, and usually end with the device: `f2fs_ckpt-254:4`.
 KINDS = (
@@ -34,7 +34,7 @@ KINDS = (
 
 
 class ProcessRow(TypedDict):
-    """The fields that are read from a row of the figure `process_share`; it has more."""
+    """The fields of a row of the figure `process_share` that are read here; a row has more."""
 
     process: str | None
     reads: int
@@ -66,12 +66,12 @@ def kernel_threads(processes: Iterable[ProcessRow], written_kb: float) -> list[K
     >>> [(one["file_system"], one["role"], one["written_pct"]) for one in kernel_threads([row], 72.0)]
     [('f2fs', 'checkpoint', 50.0)]
     """
-    found: list[KernelThread] = []
+    threads: list[KernelThread] = []
     for row in processes:
         name = str(row["process"])
         kind = next((kind for kind in KINDS if name.startswith(kind.begins)), None)
         if kind is not None:
-            found.append(
+            threads.append(
                 {
                     "thread": name,
                     "file_system": kind.file_system,
@@ -84,7 +84,7 @@ def kernel_threads(processes: Iterable[ProcessRow], written_kb: float) -> list[K
                     "written_pct": 100 * row["write_kb"] / written_kb if written_kb else None,
                 }
             )
-    return sorted(found, key=lambda one: (-one["written_kb"], one["thread"]))
+    return sorted(threads, key=lambda thread: (-thread["written_kb"], thread["thread"]))
 
 
 _POINTS = {"mean": "mean", "p50": "p50", "p99": "p99", "max": "max"}
@@ -130,8 +130,8 @@ class Journal(FieldMapping):
             parts = ["Roles are not known, and no flag or address indicates a journal"]
         else:
             by_flag = any(row["sign"] == "journal" for row in self["by_sign"])
-            who = "the journal's thread wrote" if by_flag else "by their addresses, up to"
-            parts = [f"Roles are not known: {who} {share:.1f} % of the bytes written"]
+            writer = "the journal's thread wrote" if by_flag else "by their addresses, up to"
+            parts = [f"Roles are not known: {writer} {share:.1f} % of the bytes written"]
             if not by_flag:
                 parts[0] += " may be a journal's"
             if commits is not None:
@@ -161,10 +161,10 @@ class Journal(FieldMapping):
         return [table for table in all_of_them if table.rows]
 
     def remarks(self) -> list[str]:
-        """Return the limits of the figures."""
-        found = []
+        """Return remarks on what the figures do not show."""
+        remarks = []
         if not self.by_roles:
-            found.append(
+            remarks.append(
                 "Roles are not known: this trace has no block notes. Flags and addresses show which writes "
                 "are likely the journal's, but not what their blocks are or how much of them changed."
             )
@@ -175,21 +175,21 @@ class Journal(FieldMapping):
             if commits["transactions"] is not None:
                 parts.append(f"of {commits['transactions']:,} transactions")
                 parts.append(f"{commits['fast_commits']:,} other fast-commit blocks")
-            found.append(", ".join(parts) + ".")
+            remarks.append(", ".join(parts) + ".")
             if commits["not_committed"]:
-                found.append(f"{commits['not_committed']:,} logged blocks have no commit block in the trace.")
+                remarks.append(f"{commits['not_committed']:,} logged blocks have no commit block in the trace.")
         if misread := self._discards_as_reads():
-            found.append(f"{misread}.")
+            remarks.append(f"{misread}.")
         synchronous = self["synchronous_writes"]
         if 0 < synchronous["timed"] < synchronous["requests"]:
-            found.append(
+            remarks.append(
                 f"Service times are known of {synchronous['timed']:,} of {synchronous['requests']:,} "
                 "synchronous writes."
             )
-        return found
+        return remarks
 
     def write_html(self, path: str | Path) -> None:
-        """Write the page: one file that needs no network.
+        """Write the page: one HTML file that needs no network.
 
         >>> import emmclab, pathlib, tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -248,12 +248,12 @@ class Journal(FieldMapping):
 
     def _checkpoints(self) -> str:
         """Return a sentence on checkpoint writes of a file system without a journal; empty if none."""
-        threads = [one for one in self.get("kernel_threads", ()) if one["role"] == CHECKPOINT]
+        threads = [thread for thread in self.get("kernel_threads", ()) if thread["role"] == CHECKPOINT]
         if not threads:
             return ""
-        systems = " and ".join(dict.fromkeys(one["file_system"] for one in threads))
-        requests = sum(one["requests"] for one in threads)
-        written = sum(one["written_pct"] or 0.0 for one in threads)
+        systems = " and ".join(dict.fromkeys(thread["file_system"] for thread in threads))
+        requests = sum(thread["requests"] for thread in threads)
+        written = sum(thread["written_pct"] or 0.0 for thread in threads)
         return (
             f"{systems} has checkpoints, not a journal: their threads issued {requests:,} of "
             f"{self['requests']:,} requests, with {written:.1f} % of the bytes written"
@@ -261,13 +261,18 @@ class Journal(FieldMapping):
 
     def _discards_as_reads(self) -> str:
         """Return a warning that discards are recorded as reads, if the discard thread seems to read."""
-        threads = [one for one in self.get("kernel_threads", ()) if one["role"] == DISCARDS and one["reads"]]
+        threads = [
+            thread for thread in self.get("kernel_threads", ()) if thread["role"] == DISCARDS and thread["reads"]
+        ]
         if not threads:
             return ""
-        reads, megabytes = sum(one["reads"] for one in threads), sum(one["read_kb"] for one in threads) / 1024
+        reads, megabytes = (
+            sum(thread["reads"] for thread in threads),
+            sum(thread["read_kb"] for thread in threads) / 1024,
+        )
         return (
-            f"{', '.join(one['thread'] for one in threads)}: this thread sends discards only, so that its "
-            f"{reads:,} reads of {megabytes:,.0f} MB are likely discards that the recording has as reads"
+            f"{', '.join(thread['thread'] for thread in threads)}: this thread sends discards only, so that its "
+            f"{reads:,} reads of {megabytes:,.0f} MB are likely discards that were recorded as reads"
         )
 
     def _threads(self) -> TextTable:
@@ -276,22 +281,22 @@ class Journal(FieldMapping):
             ["thread", "file system", "task", "requests", "KB read", "KB written", "% of written"],
             [
                 [
-                    one["thread"],
-                    one["file_system"],
-                    one["role"],
-                    f"{one['requests']:,}",
-                    f"{one['read_kb']:,.1f}",
-                    f"{one['written_kb']:,.1f}",
-                    "–" if one["written_pct"] is None else f"{one['written_pct']:.2f}",
+                    thread["thread"],
+                    thread["file_system"],
+                    thread["role"],
+                    f"{thread['requests']:,}",
+                    f"{thread['read_kb']:,.1f}",
+                    f"{thread['written_kb']:,.1f}",
+                    "–" if thread["written_pct"] is None else f"{thread['written_pct']:.2f}",
                 ]
-                for one in self.get("kernel_threads", ())
+                for thread in self.get("kernel_threads", ())
             ],
             3,
         )
 
     def _commits(self) -> TextTable:
-        found = self["commits"]
-        if found is None:
+        commits = self["commits"]
+        if commits is None:
             return TextTable("", [], [], 0)
         labels = {
             "logged_blocks": "logged blocks",
@@ -299,23 +304,23 @@ class Journal(FieldMapping):
             "journal_kb": "KB of the journal",
         }
         rows = [
-            [label, *(_number(found[name][point], 1) for point in _POINTS)]
+            [label, *(_number(commits[name][point], 1) for point in _POINTS)]
             for name, label in labels.items()
-            if found[name] is not None
+            if commits[name] is not None
         ]
         return TextTable("Writes of a commit", ["of each commit", *_POINTS.values()], rows, 1)
 
     def _logged(self) -> TextTable:
-        found = self["logged"]
-        if found is None or not found["blocks"]:
+        logged = self["logged"]
+        if logged is None or not logged["blocks"]:
             return TextTable("", [], [], 0)
         rows = [
-            ["by sector", _number(found["unchanged_sectors_pct"], 1), f"{found['compared']:,}"],
+            ["by sector", _number(logged["unchanged_sectors_pct"], 1), f"{logged['compared']:,}"],
             ["by byte (known with the contents only)", "–", "–"],
         ]
-        if found["home_compared"]:
-            share = _number(found["home_as_logged_pct"], 1)
-            rows.append(["home blocks that are as logged", share, f"{found['home_compared']:,}"])
+        if logged["home_compared"]:
+            share = _number(logged["home_as_logged_pct"], 1)
+            rows.append(["home blocks equal to the logged copy", share, f"{logged['home_compared']:,}"])
         return TextTable("Unchanged share of logged blocks", ["share", "%", "blocks compared"], rows, 1)
 
     def _changed(self) -> TextTable:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from emmclab.traces.profile import Profile
     from emmclab.traces.trace import Trace
 
-#: Number of requests of a trace that are shown.
+#: Number of requests in the view of a trace.
 _ROWS = 5
 _Column = Literal["arrival_ns", "op", "sector", "sectors", "complete_ns", "process"]
 
@@ -35,20 +35,20 @@ def trace_html(trace: "Trace") -> str:
     if not trace.is_pipe:
         rows = trace.rows(_ROWS)
         columns: tuple[_Column, ...] = ("arrival_ns", "op", "sector", "sectors", "complete_ns", "process")
-        shown = [column for column in columns if any(row[column] is not None for row in rows)]
-        cells = [[cell_text(row[column]) for column in shown] for row in rows]
-        parts.append(table_html(TextTable("", shown, cells, words=0)))
+        shown_columns = [column for column in columns if any(row[column] is not None for row in rows)]
+        cells = [[cell_text(row[column]) for column in shown_columns] for row in rows]
+        parts.append(table_html(TextTable("", shown_columns, cells, words=0)))
     return "".join(parts)
 
 
 def profile_html(profile: "Profile") -> str:
-    """Return Tables III and IV, and the verdicts of the trace on the paper's findings."""
+    """Return Tables III and IV, and whether the trace shows the paper's findings."""
     parts = [heading_html("Profile", profile.name), f"<div>{escaped(ledger_line(profile['ledger']))}</div>"]
     for title, fields in TABLES:
         cells = [field.text(profile[field.name]) for field in fields]
         parts.append(table_html(TextTable(title, [field.column for field in fields], [cells], words=0)))
-    shown = {"yes": "yes", "no": "no", "unknown": "–"}
-    findings = [[finding["title"], shown[finding["shown"]], finding["meaning"]] for finding in profile.findings]
+    verdicts = {"yes": "yes", "no": "no", "unknown": "–"}
+    findings = [[finding["title"], verdicts[finding["shown"]], finding["meaning"]] for finding in profile.findings]
     parts.append(
         f"<details><summary>{len(findings)} findings</summary>"
         + table_html(TextTable("", ["finding", "shown", "by these figures"], findings, words=3))

@@ -22,7 +22,7 @@ from emmclab.traces.trace import Header, Ledger, Trace
 #: Callback: merged parts, all parts, and reused parts (always 0).
 PartsProgress = Callable[[int, int, int], None]
 
-#: Figures that start again in each part, with the consequence.
+#: Figures that are computed for each part separately, with the resulting error.
 _ESTIMATES = {
     "reuse_distance": "the first touch of a page in each part counts as its first touch in the trace",
     "update_interval": "an overwrite of a page that was last written in an earlier part has no interval",
@@ -41,10 +41,10 @@ class Part:
     """A part of a trace with at least one request; parts are ordered by time."""
 
     first_ns: int
-    """Time of its first arrival."""
+    """Time of its first arrival, ns."""
     path: Path
     groups: tuple[int, int] | None = None
-    """Row groups of a Parquet file, from the first to before the last; None for all."""
+    """Row groups of a Parquet file: the first, and the one after the last; None for all."""
 
     def __str__(self) -> str:
         if self.groups is None:
@@ -55,7 +55,7 @@ class Part:
 def slices_of(path: Path) -> list[tuple[int, int]]:
     """Divide the row groups of a Parquet file into slices of millions of requests; empty for other files.
 
-    They depend only on the file, so that its profile does not depend on the number of threads.
+    The slices depend only on the file, so that its profile does not depend on the number of threads.
 
     >>> slices_of(Path("trace.txt"))
     []
@@ -68,14 +68,14 @@ def slices_of(path: Path) -> list[tuple[int, int]]:
         return []
     requests = _core.row_groups(path)
     least = max(_SLICE_REQUESTS, -(-sum(requests) // _MOST_SLICES))
-    found: list[tuple[int, int]] = []
-    begin = held = 0
+    slices: list[tuple[int, int]] = []
+    begin = size = 0
     for number, count in enumerate(requests, 1):
-        held += count
-        if held >= least or number == len(requests):
-            found.append((begin, number))
-            begin, held = number, 0
-    return found
+        size += count
+        if size >= least or number == len(requests):
+            slices.append((begin, number))
+            begin, size = number, 0
+    return slices
 
 
 def profile_parts(
@@ -108,18 +108,18 @@ def profile_parts(
     options = dict(reading or {})
     if options.get("mend_clock"):
         raise ConfigError(
-            f"{place}: jumps of the clock are mended in one pass, not in parts",
+            f"{place}: clock jumps can be mended only in one pass, not in parts",
             field="--mend-clock",
             hint="leave out --jobs, or convert each part with --mend-clock before",
         )
     is_file = place.is_file()
     name = trace_name(place) if is_file else printable(place.resolve().name)
-    whole = profiler(name, **measures)
+    merged = profiler(name, **measures)
     traces: list[Trace] = []
     stop = threading.Event()
     paths = _paths(place)
     digests: list[str | None] = []
-    # In parallel with the parts, in a thread for which an interruption does not wait.
+    # The digest is computed in a daemon thread, so that an interruption does not wait for it.
     hashing = threading.Thread(target=lambda: digests.append(digest(paths)), daemon=True)
     hashing.start()
     with ThreadPoolExecutor(jobs) as threads:
@@ -136,15 +136,15 @@ def profile_parts(
                     profile.update(batch)
                 return profile, trace
 
-            left = iter(parts)
+            remaining = iter(parts)
             running: deque[tuple[Part, Future[tuple[_core.Profiler, Trace]]]] = deque()
             for number in range(1, len(parts) + 1):
-                # One more than the number of threads, so that no thread waits for a merge.
-                for part in itertools.islice(left, jobs + 1 - len(running)):
+                # One part more than threads is submitted, so that no thread waits for a merge.
+                for part in itertools.islice(remaining, jobs + 1 - len(running)):
                     running.append((part, threads.submit(profiled, part)))
                 part, future = running.popleft()
                 profile, trace = future.result()
-                _merge(whole, profile, part)
+                _merge(merged, profile, part)
                 traces.append(trace)
                 if progress is not None:
                     progress(number, len(parts), 0)
@@ -153,13 +153,13 @@ def profile_parts(
             threads.shutdown(wait=False, cancel_futures=True)
             raise
     if not traces:
-        raise InputError(f"{place}: no part holds a request", file=str(place), hint="check the path")
+        raise InputError(f"{place}: no part contains a request", file=str(place), hint="check the path")
     header, ledger = _of_file(place, options, traces) if is_file else _of_folder(place, traces)
-    _refuse_nothing(place, ledger)
+    _refuse_empty_selection(place, ledger)
     # Clock jumps are recognised by comparing all gaps of the whole trace.
-    jumps = len(json.loads(whole.finish(ledger, header))["clock_jumps"])
+    jumps = len(json.loads(merged.finish(ledger, header))["clock_jumps"])
     ledger["clock_jumps"] = max(jumps, ledger["clock_jumps"] or 0) if is_file else jumps
-    fields = json.loads(whole.finish(ledger, header))
+    fields = json.loads(merged.finish(ledger, header))
     hashing.join()
     about = {"name": fields.pop("name"), "trace_digest": digests[0]}
     return Profile({**about, "parts": len(traces), "estimates": estimates(fields, len(traces)), **fields})
@@ -170,7 +170,7 @@ def _paths(place: Path) -> list[Path]:
     if place.is_file():
         return [place]
     # Further files that Spark writes have names that begin with an underscore.
-    paths = [place / one.path for one in recordings(place) if not Path(one.path).name.startswith("_")]
+    paths = [place / recording.path for recording in recordings(place) if not Path(recording.path).name.startswith("_")]
     if not paths:
         message = f"{place}: there is no part of a trace"
         raise InputError(message, file=str(place), hint="name the folder that contains the parts")
@@ -184,8 +184,8 @@ def _parts(place: Path, paths: Sequence[Path], options: Mapping[str, Any], threa
 
     def opened(piece: tuple[Path, tuple[int, int] | None]) -> Part | None:
         path, groups = piece
-        first = read_slice(path, plain, 0, groups).rows(1)
-        return Part(first[0]["arrival_ns"], path, groups) if first else None
+        requests = read_slice(path, plain, 0, groups).rows(1)
+        return Part(requests[0]["arrival_ns"], path, groups) if requests else None
 
     if place.is_file():
         # A file that is out of order is detected when its slices are merged.
@@ -193,9 +193,9 @@ def _parts(place: Path, paths: Sequence[Path], options: Mapping[str, Any], threa
     return sorted(part for part in threads.map(opened, [(path, None) for path in paths]) if part)
 
 
-def _merge(whole: _core.Profiler, profile: _core.Profiler, part: Part) -> None:
+def _merge(merged: _core.Profiler, profile: _core.Profiler, part: Part) -> None:
     try:
-        whole.merge(profile, consecutive=True)
+        merged.merge(profile, consecutive=True)
     except EmmclabError as error:
         raise FormatError(
             f"{part}: {error}",
@@ -213,17 +213,17 @@ def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
 
     What is unknown for one part is unknown for the whole.
     """
-    said = {field: {trace.header[field] for trace in traces} for field in traces[0].header}
-    if len(said["clock"]) > 1:
-        clocks = " and ".join(sorted(map(str, said["clock"])))
+    values = {field: {trace.header[field] for trace in traces} for field in traces[0].header}
+    if len(values["clock"]) > 1:
+        clocks = " and ".join(sorted(map(str, values["clock"])))
         raise FormatError(
             f"{folder}: parts have different clocks: {clocks}",
             kind="order",
             file=str(folder),
             hint="profile recordings that are not parts of one trace each by itself: `emmclab fleet FOLDER`",
         )
-    header: Header = {field: next(iter(said[field])) if len(said[field]) == 1 else None for field in said}
-    formats = ", ".join(sorted(map(str, said["format"])))
+    header: Header = {field: next(iter(values[field])) if len(values[field]) == 1 else None for field in values}
+    formats = ", ".join(sorted(map(str, values["format"])))
     header |= {"source": printable(folder.resolve().name), "format": formats, "clock_jumps": None}
     coarse = [trace.header["coarse_clock"] for trace in traces if trace.header["coarse_clock"]]
     header["coarse_clock"] = coarse[0] if coarse else None
@@ -233,30 +233,31 @@ def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
     for trace in traces:
         for field, count in trace.ledger.items():
             counts.setdefault(field, []).append(count)
-    ledger = {field: None if None in found else sum(filter(None, found)) for field, found in counts.items()}
+    ledger = {
+        field: None if None in part_counts else sum(filter(None, part_counts)) for field, part_counts in counts.items()
+    }
     return header, ledger
 
 
 def _of_file(path: Path, options: Mapping[str, Any], slices: Sequence[Trace]) -> tuple[Header, Ledger]:
     """Return the header of a file, and its ledger with the counts of its slices."""
-    said = read(path, **options).open()
-    ledger: Ledger = said.ledger()
-    for field, before in said.ledger().items():
+    reader = read(path, **options).open()
+    ledger: Ledger = reader.ledger()
+    for field, before in reader.ledger().items():
         # The ledger of a slice starts with that of the file. Clock jumps are only known of the whole trace.
         counts = [count for trace in slices if (count := trace.ledger[field]) is not None]
         if counts and field != "clock_jumps":
             ledger[field] = (before or 0) + sum(count - (before or 0) for count in counts)
-    # Without such a statement in the header of the file, a slice has the features that it contains; together
-    # they are those of the file.
+    # If the header of the file does not list the recorded features, those of all slices are the features of the file.
     names = [name for trace in slices for name in (trace.header["recorded"] or "").split()]
-    return said.header() | {"recorded": " ".join(dict.fromkeys(names))}, ledger
+    return reader.header() | {"recorded": " ".join(dict.fromkeys(names))}, ledger
 
 
-def _refuse_nothing(place: Path, ledger: Ledger) -> None:
-    """Reject conditions that no request satisfies."""
+def _refuse_empty_selection(place: Path, ledger: Ledger) -> None:
+    """Raise an error if `only` selects no request."""
     if not ledger["kept"]:
         raise ConfigError(
-            f"{place}: no request meets all conditions together",
+            f"{place}: no request meets all conditions",
             file=str(place),
             field="--only",
             hint="give fewer conditions, or a longer time",
@@ -272,11 +273,11 @@ def estimates(fields: Mapping[str, Any], parts: int) -> list[Estimate]:
     if parts < 2:
         return []
     rows = fields["figures"]["reuse_distance"]
-    first = sum(row["accesses"] for row in rows if row["high_kb"] is None)
+    first_touches = sum(row["accesses"] for row in rows if row["high_kb"] is None)
     pages = fields["working_set"]["unique_pages"] if fields["working_set"] else 0
-    error_pct = 100 * max(0, first - pages) / max(1, sum(row["accesses"] for row in rows))
+    error_pct = 100 * max(0, first_touches - pages) / max(1, sum(row["accesses"] for row in rows))
     return [
-        {"figure": figure, "why": why, "error_pct": error_pct if figure == "reuse_distance" else None}
-        for figure, why in _ESTIMATES.items()
+        {"figure": figure, "why": cause, "error_pct": error_pct if figure == "reuse_distance" else None}
+        for figure, cause in _ESTIMATES.items()
         if fields["figures"].get(figure)
     ]

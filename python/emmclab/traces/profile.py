@@ -15,7 +15,7 @@ from emmclab.traces.profile_fields import JUMP_FIELDS, KEY_FIELDS, TABLES, jump_
 
 
 class Estimate(TypedDict):
-    """A figure that is only estimated if a profile is computed in parts; why, and its error if that is known."""
+    """A figure that is an estimate because the profile was computed in parts; None is an unknown error."""
 
     figure: str
     why: str
@@ -23,7 +23,7 @@ class Estimate(TypedDict):
 
 
 class FieldDifference(TypedDict):
-    """Difference of a field of two profiles: in points for shares, else in percent of the first."""
+    """Difference of a field of two profiles: in percentage points for shares, else in percent of the first."""
 
     table: str
     field: str
@@ -34,7 +34,7 @@ class FieldDifference(TypedDict):
 
 
 class Text(str):
-    """Text that an interactive session displays unquoted."""
+    """Text that an interactive interpreter displays without quotes."""
 
     __slots__ = ()
 
@@ -61,7 +61,7 @@ class Profile(FieldMapping):
 
     @property
     def findings(self) -> list[Finding]:
-        """The paper's six characteristics and five implications, judged on this trace.
+        """The paper's six characteristics and five implications, each with whether this trace shows it.
 
         >>> import emmclab
         >>> [finding["id"] for finding in emmclab.profile(emmclab.bundled()[0]).findings][0]
@@ -87,8 +87,8 @@ class Profile(FieldMapping):
         >>> emmclab.profile(emmclab.bundled()[0]).reissues["reissued"]
         0
         """
-        found: ReissueSummary | None = self["reissues"]
-        return found
+        reissues: ReissueSummary | None = self["reissues"]
+        return reissues
 
     @property
     def journal(self) -> Journal | None:
@@ -98,8 +98,8 @@ class Profile(FieldMapping):
         >>> emmclab.profile(emmclab.bundled()[0]).journal is None
         True
         """
-        found = self["journal"]
-        return None if found is None else Journal(found)
+        fields = self["journal"]
+        return None if fields is None else Journal(fields)
 
     @property
     def fsync(self) -> Fsync | None:
@@ -109,8 +109,8 @@ class Profile(FieldMapping):
         >>> emmclab.profile(emmclab.bundled()[0]).fsync is None
         True
         """
-        found = self.get("fsync")
-        return None if found is None else Fsync(found)
+        fields = self.get("fsync")
+        return None if fields is None else Fsync(fields)
 
     @property
     def devices(self) -> list[Row]:
@@ -157,7 +157,7 @@ class Profile(FieldMapping):
         return Text("\n".join(lines))
 
     def write_html(self, path: str | Path) -> None:
-        """Write the report page: one file that needs no network.
+        """Write the report page: one HTML file that needs no network.
 
         >>> import emmclab, pathlib, tempfile
         >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""The columns of Tables III and IV: names, labels, units and meaning, declared once; and the ledger in words."""
+"""Declares name, label, unit and meaning of the columns of Tables III and IV, and the meaning of the ledger."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -56,11 +56,11 @@ SIZE_FIELDS = (
     Field("data_size_kb", "Data", "KB", 0, "bytes read and written"),
     Field("requests", "Requests", "", 0, "reads and writes"),
     Field("max_size_kb", "Max size", "KB", 0, "the largest request"),
-    Field("mean_size_kb", "Mean size", "KB", 2, "bytes of a request, mean; the paper rounds down to a multiple of 0.5"),
-    Field("mean_read_kb", "Mean read", "KB", 2, "bytes of a read, mean"),
-    Field("mean_write_kb", "Mean write", "KB", 2, "bytes of a write, mean"),
-    Field("write_requests_pct", "Write requests", "%", 2, "writes among requests"),
-    Field("written_bytes_pct", "Written bytes", "%", 2, "bytes written among all bytes"),
+    Field("mean_size_kb", "Mean size", "KB", 2, "mean bytes of a request; the paper rounds down to a multiple of 0.5"),
+    Field("mean_read_kb", "Mean read", "KB", 2, "mean bytes of a read"),
+    Field("mean_write_kb", "Mean write", "KB", 2, "mean bytes of a write"),
+    Field("write_requests_pct", "Write requests", "%", 2, "share of writes in all requests"),
+    Field("written_bytes_pct", "Written bytes", "%", 2, "share of bytes written in all bytes"),
 )
 
 _LOCALITIES = (
@@ -86,28 +86,28 @@ LEDGER_MEANINGS = {
     "paired": "requests whose arrival and completion events were matched",
     "kept": "requests in the trace",
     "skipped": "bad records left out under `--lenient`, and records that are not requests",
-    "foreign": "lines of other origin around the trace, such as the output of a benchmark",
+    "foreign": "lines that do not belong to the trace, such as the output of a benchmark",
     "stack_lines": "lines of call stacks below events",
-    "joined": "lines that a mail program or a page had broken off the line before, joined to it again",
+    "joined": "lines that a mail program or a web page had split from the previous line, joined to it again",
     "split": "requests that the block layer split",
     "merged": "requests that the block layer merged into another",
-    "requeued": "requests that the driver gave back and issued again",
-    "reordered": "requests that were recorded before one with an earlier arrival, and were sorted",
+    "requeued": "requests that the driver returned to the queue and issued again",
+    "reordered": "requests that were recorded out of order, and were sorted by arrival",
     "clock_jumps": "places where the clock jumps, forward or back, or the recording paused",
-    "mended_jumps": "those of them that were taken out under `--mend-clock`",
+    "mended_jumps": "clock jumps that `--mend-clock` removed",
     "reissued": "requests that are suspected to be issued a second time; `null` if neither processes nor "
     "completions are recorded",
-    "dropped_reissues": "those of them that were dropped under `--drop-reissued`",
+    "dropped_reissues": "suspected re-issues that `--drop-reissued` dropped",
     "filtered": "requests left out under `--only`",
-    "filtered_before": "requests that were left out when the file was made, as its header states",
+    "filtered_before": "requests that were left out when the file was made; its header contains their number",
     "notes_left_out": "requests whose block notes were left out under `--mend-clock`",
     "headers_stripped": "header blocks of packed commands, subtracted from the size of a request",
     "rounded": "requests that do not begin and end at a multiple of 512 bytes, and were rounded to it",
     "ambiguous": "requests whose events match in more than one way",
     "unqueued": "requests whose queueing was not recorded; their arrival is their issue",
-    "from_completion": "requests of which only the completion was recorded: its time is their arrival",
-    "failed": "requests that ended with an error; their times are in no figure of latency",
-    "unpaired": "requests without a completion, or the reverse, at the edges of a recording",
+    "from_completion": "requests of which only the completion was recorded; its time is used as arrival",
+    "failed": "requests that ended with an error; latency figures exclude them",
+    "unpaired": "requests without a completion and completions without a request, at the edges of a recording",
     "lost": "records that the recorder reports as lost",
     "folded": "requests whose address was wrapped into a smaller device",
 }
@@ -117,16 +117,15 @@ TABLES = (("Table III: sizes", SIZE_FIELDS), ("Table IV: timing and locality", T
 
 #: The columns of both tables by their names.
 TABLE_FIELDS = {field.name: field for field in (*SIZE_FIELDS, *TIMING_FIELDS)}
-#: The 99th percentile of response times, in addition to the tables' mean; its name is that in a fleet's table.
+#: The 99th percentile of response times, which the published tables lack; `name` is its column in a fleet's table.
 RESPONSE_P99 = Field("all_response_p99_ms", "p99 response", "ms", 2, "99th percentile of complete - arrival")
 
-#: Figures that a clock jump distorts, with and without jumps: the fields of `key_figures` and of
-#: `key_figures_without_jumps`.
+#: Figures that a clock jump distorts: the fields of `key_figures` and `key_figures_without_jumps`.
 KEY_FIELDS = (
     Field("duration_s", "Duration", "s", 0, "first arrival to last completion"),
     Field("arrival_rate_per_s", "Arrivals", "1/s", 2, "reads and writes per second of the duration"),
     Field("access_rate_kb_per_s", "Access rate", "KB/s", 2, "bytes per second of the duration"),
-    Field("mean_inter_arrival_ms", "Mean inter-arrival", "ms", 2, "time between two reads or writes, mean"),
+    Field("mean_inter_arrival_ms", "Mean inter-arrival", "ms", 2, "mean time between two reads or writes"),
     Field("busy_pct", "Busy", "%", 2, "share of the duration in which a request is unfinished"),
     Field(
         "idle_pct",
@@ -137,13 +136,12 @@ KEY_FIELDS = (
     ),
 )
 
-#: Figures that re-issues change, with and without re-issues: the fields of `figures` and of `figures_without`
-#: in `reissues`.
+#: Figures that re-issues change: the fields of `figures` and `figures_without` in `reissues`.
 REISSUE_FIELDS = (
     Field("requests", "Requests", "", 0, "reads and writes"),
     Field("data_size_kb", "Data", "KB", 0, "bytes read and written"),
-    Field("mean_size_kb", "Mean size", "KB", 2, "bytes of a request, mean"),
-    Field("write_requests_pct", "Write requests", "%", 2, "writes among requests"),
+    Field("mean_size_kb", "Mean size", "KB", 2, "mean bytes of a request"),
+    Field("write_requests_pct", "Write requests", "%", 2, "share of writes in all requests"),
     Field("arrival_rate_per_s", "Arrivals", "1/s", 2, "reads and writes per second of the duration"),
     *_LOCALITIES,
 )
@@ -162,10 +160,10 @@ DEVICE_FIELDS = (
 #: The columns of `by_process` in `fsync`, after the process and the file system.
 FSYNC_FIELDS = (
     Field("calls", "Calls", "", 0, "calls of fsync, fdatasync and msync that ended in the recording"),
-    Field("total_ms", "All", "ms", 1, "sum of their lengths"),
-    Field("mean_ms", "Mean", "ms", 3, "length of a call, mean"),
-    Field("p50_ms", "p50", "ms", 3, "median length"),
-    Field("p99_ms", "p99", "ms", 3, "99th percentile of the length"),
+    Field("total_ms", "All", "ms", 1, "total duration of the calls"),
+    Field("mean_ms", "Mean", "ms", 3, "mean duration of a call"),
+    Field("p50_ms", "p50", "ms", 3, "median duration"),
+    Field("p99_ms", "p99", "ms", 3, "99th percentile of the duration"),
     Field("max_ms", "Longest", "ms", 3, "the longest call"),
 )
 
@@ -177,16 +175,16 @@ FSYNC_PARTS = (
     Field("queue", "Queue", "ms", 3, "queued at the host while the device works for other processes"),
     Field("unexplained", "Not explained", "ms", 3, "the rest: no recorded request or commit explains it"),
 )
-#: Time of data, commit and flush that is also of other processes; it is no part.
-FSYNC_SHARED = Field("shared", "Shared", "ms", 3, "data, commit and flush while the device has requests of others, too")
+#: Time within data, commit and flush in which the device also has requests of other processes; not a part of its own.
+FSYNC_SHARED = Field("shared", "Shared", "ms", 3, "data, commit and flush while other processes have requests, too")
 
 #: The columns of `clock_jumps`.
 JUMP_FIELDS = (
     Field("direction", "Direction", "", 0, "`forward`, or `backward` where the clock was set back"),
-    Field("time_s", "At", "s", 1, "last arrival before it, from the first arrival of the recording"),
+    Field("time_s", "At", "s", 1, "last arrival before it, since the first arrival of the recording"),
     Field("request", "Request", "", 0, "number of the first request after it, counted from 1"),
     Field("length_s", "Length", "s", 1, "time between the arrivals before and after it, in either direction"),
-    Field("mended", "Mended", "", 0, "whether `--mend-clock` took it out of the trace"),
+    Field("mended", "Mended", "", 0, "whether `--mend-clock` removed it from the trace"),
 )
 
 
@@ -198,13 +196,13 @@ def jump_cells(jump: ClockJumpRow) -> list[str]:
     ['forward', '12.0', '1,234', '3,600.0', 'no']
     """
     values: Mapping[str, Any] = {**jump}
-    shown = []
+    cells = []
     for field in JUMP_FIELDS:
         value = values[field.name]
         if isinstance(value, bool):
             value = "yes" if value else "no"
-        shown.append(value if isinstance(value, str) else field.text(value))
-    return shown
+        cells.append(value if isinstance(value, str) else field.text(value))
+    return cells
 
 
 def jumps_text(count: int) -> str:
@@ -224,6 +222,8 @@ def ledger_line(ledger: Mapping[str, int | None]) -> str:
     '5,702 seen, 5,702 kept, 1,155 headers stripped'
     """
     labels = _core.ledger_labels()
-    first = [f"{ledger[field]:,} {field}" for field in ("seen", "kept")]
-    rest = [f"{count:,} {labels[field]}" for field, count in ledger.items() if count and field not in ("seen", "kept")]
-    return ", ".join(first + rest)
+    totals = [f"{ledger[field]:,} {field}" for field in ("seen", "kept")]
+    changes = [
+        f"{count:,} {labels[field]}" for field, count in ledger.items() if count and field not in ("seen", "kept")
+    ]
+    return ", ".join(totals + changes)

@@ -1,4 +1,4 @@
-"""Describes what the tables of the paper lack: statistics, and tables that have rows for some traces only."""
+"""Notes on statistics that the paper's tables lack, and tables that only some traces have."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,12 +11,12 @@ from emmclab.traces.profile import Estimate, Profile
 from emmclab.traces.profile_fields import DEVICE_FIELDS, JUMP_FIELDS, KEY_FIELDS, REISSUE_FIELDS, Field, jump_cells
 from emmclab.traces.recorded_registers import recorded_devices
 
-#: Fields of clock jumps that are words.
+#: Fields of clock jumps whose values are words.
 _WORDS = ("direction", "mended")
 
 
 def clock_tables(profiles: Sequence[Profile], most: int | None = None) -> Iterator[TextTable]:
-    """Yield the table of clock jumps, of each trace at most `most`, and that of the figures without them."""
+    """Yield the table of clock jumps, at most `most` for each trace, and the table of key figures without them."""
     rows: list[Cells] = []
     for profile in profiles:
         jumps = profile.clock_jumps
@@ -34,7 +34,7 @@ def clock_tables(profiles: Sequence[Profile], most: int | None = None) -> Iterat
             rows.append([profile.name, left_out, *([""] * (len(JUMP_FIELDS) - 1))])
     if not rows:
         return
-    columns = [one.column._replace(is_text=one.name in _WORDS) for one in JUMP_FIELDS]
+    columns = [jump.column._replace(is_text=jump.name in _WORDS) for jump in JUMP_FIELDS]
     headings: list[str | Column] = ["Application", *columns]
     yield TextTable("Clock jumps or pauses of the recording", headings, rows, style="sortable")
     caption = "`--mend-clock` removes the jumps from all figures"
@@ -42,7 +42,7 @@ def clock_tables(profiles: Sequence[Profile], most: int | None = None) -> Iterat
 
 
 def devices_table(profiles: Sequence[Profile]) -> TextTable:
-    """Return the devices of traces with several devices, which have separate address spaces."""
+    """Return the table of the devices of traces with several devices, which have separate address spaces."""
     rows = [
         [profile.name, row["device"], *(field.text(row[field.name]) for field in DEVICE_FIELDS)]
         for profile in profiles
@@ -55,18 +55,18 @@ def devices_table(profiles: Sequence[Profile]) -> TextTable:
 
 
 def reissues_table(profiles: Sequence[Profile]) -> TextTable:
-    """Return the figures with and without suspected re-issues."""
+    """Return the table of the figures with and without suspected re-issues."""
     rows = (
         row
         for profile in profiles
-        if (found := profile.reissues) and (without := found["figures_without"])
-        for row in ((profile.name, found["figures"]), ("without re-issues", without))
+        if (reissues := profile.reissues) and (without := reissues["figures_without"])
+        for row in ((profile.name, reissues["figures"]), ("without re-issues", without))
     )
     caption = "`--drop-reissued` removes them from all figures"
     return _table("Figures with and without suspected re-issues", REISSUE_FIELDS, rows, caption)
 
 
-#: A name, and figures by the name of their field.
+#: The label of a row, and its figures by field.
 _Figures = tuple[str, Any]
 
 
@@ -78,7 +78,7 @@ def _without_jumps(profiles: Sequence[Profile]) -> Iterator[_Figures]:
 
 
 def _table(title: str, fields: Sequence[Field], figures: Iterator[_Figures], caption: str) -> TextTable:
-    """Return a table in which each row of figures is above one that differs by what is left out."""
+    """Return a table of pairs of rows: all figures, then the figures without jumps or re-issues."""
     rows = [
         [f"  {name}" if number % 2 else name, *(field.text(values[field.name]) for field in fields)]
         for number, (name, values) in enumerate(figures)
@@ -88,9 +88,9 @@ def _table(title: str, fields: Sequence[Field], figures: Iterator[_Figures], cap
 
 def notes(profile: Profile) -> list[tuple[str, str]]:
     """Return notes on what the paper's tables lack: working set, hot pages, queue, idle time, power."""
-    found: list[tuple[str, str]] = []
+    texts: list[tuple[str, str]] = []
     if (pages := profile["working_set"]) is not None:
-        found.append(
+        texts.append(
             (
                 "Working set",
                 f"{size(pages['unique_kb'] * 1024)} in unique 4 KB pages, "
@@ -100,9 +100,9 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
     hot = [row for row in profile.figure("hot_pages") if row["op"] == "write"]
     if hot:
         shares = ", ".join(f"{row['share_pct']:.1f} % to the hottest {row['pages_pct']} %" for row in hot)
-        found.append(("Hot pages", f"of the page writes, {shares} of written pages"))
+        texts.append(("Hot pages", f"of the page writes, {shares} of written pages"))
     if (queue := profile["queue"]) is not None:
-        found.append(
+        texts.append(
             (
                 "Queue",
                 f"{queue['mean_at_arrival']:.2f} unfinished requests at an arrival on average, "
@@ -112,23 +112,23 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
     if (gc := profile["idle_gc"]) is not None:
         cost = gc["assumed"]
         moved = cost["pages_per_block"] * cost["valid_pct"] // 100
-        found.append(
+        texts.append(
             (
                 "Idle time",
                 f"{duration(gc['idle_s'])} ({gc['idle_pct']:.1f} %); "
                 f"{gc['blocks_that_fit']:,} collections of a block "
                 f"({duration(gc['block_ms'] / 1e3)} each, assumed) fit into single gaps, "
-                f"{gc['blocks_needed']:,} are needed for the bytes written. Assumed is the 4PS device of the "
-                f"paper, not that of the trace: {moved:,} of {cost['pages_per_block']:,} pages of "
+                f"{gc['blocks_needed']:,} are needed for the bytes written. The assumed device is the 4PS of the "
+                f"paper, not the one of the trace: {moved:,} of {cost['pages_per_block']:,} pages of "
                 f"{cost['page_kb']} KB are moved one after another; devices that move pages in parallel are "
                 "faster",
             )
         )
     if estimates := profile.get("estimates"):
-        found.append(("Parts", _parts(profile["parts"], estimates)))
+        texts.append(("Parts", _parts(profile["parts"], estimates)))
     power = profile["power_saving"]
     if power["found"]:
-        found.append(
+        texts.append(
             (
                 "Power saving",
                 f"the device sleeps after an idle gap between {power['threshold_low_ms']:g} and "
@@ -137,24 +137,24 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
             )
         )
     if step := profile["header"].get("coarse_clock"):
-        found.append(
+        texts.append(
             (
                 "Clock",
                 f"steps of {step}, longer than a usual response: no-wait, queue depth, idle times and gaps "
-                "between arrivals are unknown. Requests between two stamps have the order of the file",
+                "between arrivals are unknown. Requests with the same stamp are in the order of the file",
             )
         )
     if missing := unrecorded(profile["header"].get("recorded")):
-        found.append(("Not recorded", f"{missing}: their counts are unknown"))
-    found += [("Device", device.line()) for device in recorded_devices(profile["header"], profile.name)]
+        texts.append(("Not recorded", f"{missing}: their counts are unknown"))
+    texts += [("Device", device.line()) for device in recorded_devices(profile["header"], profile.name)]
     if note := profile["header"].get("note"):
-        found.append(("Recording", str(note)))
+        texts.append(("Recording", str(note)))
     if (reissues := profile.reissues) is not None and (reissues["reissued"] or reissues["dropped"]):
-        found.append(("Suspected re-issues", _reissues(reissues, profile["header"].get("reissue_window"))))
-    return found
+        texts.append(("Suspected re-issues", _reissues(reissues, profile["header"].get("reissue_window"))))
+    return texts
 
 
-#: What traces often lack, by its name in the header, in words.
+#: Operations and flags that traces often lack, in words, by their names in the header.
 _KINDS = {
     "discard": "discards",
     "flush": "flushes",
@@ -178,7 +178,7 @@ def unrecorded(recorded: str | None) -> str:
 
 
 def recording_note(header: Mapping[str, str | None]) -> str | None:
-    """Return the note on a trace of another program: what is missing, and how its requests were made.
+    """Return the note in the header of a trace that another program recorded; None for other traces.
 
     >>> recording_note({"format": "blktrace", "note": "the files of processors 1 are missing"})
     'the files of processors 1 are missing'
@@ -191,7 +191,7 @@ def recording_note(header: Mapping[str, str | None]) -> str | None:
 
 
 def doubts(ledger: Mapping[str, int | None]) -> list[str]:
-    """Return what makes the figures of a trace doubtful, by its ledger; empty if nothing does.
+    """Return the reasons in the ledger to doubt the figures of a trace; empty if there are none.
 
     >>> doubts({"lost": 431})
     ['431 events were lost while recording: requests are missing, so rates are too low and gaps too long']
@@ -205,10 +205,12 @@ def doubts(ledger: Mapping[str, int | None]) -> list[str]:
 
 
 def _parts(parts: int, estimates: list[Estimate]) -> str:
-    """Return a note on the figures that are estimates because the trace was profiled in parts."""
-    causes = "; ".join(f"{one['figure']} ({one['why']}{_error(one['error_pct'])})" for one in estimates)
+    """List the figures that are estimates because the trace was profiled in parts."""
+    causes = "; ".join(
+        f"{estimate['figure']} ({estimate['why']}{_error(estimate['error_pct'])})" for estimate in estimates
+    )
     return (
-        f"{parts:,} parts were profiled each by itself. Estimates: {causes}. Counts, sizes, localities, "
+        f"{parts:,} parts were profiled separately. Estimates: {causes}. Counts, sizes, localities, "
         "response times and gaps between arrivals are exact"
     )
 
@@ -217,22 +219,22 @@ def _error(error_pct: float | None) -> str:
     return "" if error_pct is None else f": {error_pct:.2f} % of the touches"
 
 
-def _reissues(found: ReissueSummary, window: str | None) -> str:
+def _reissues(reissues: ReissueSummary, window: str | None) -> str:
     """Describe suspected re-issues, and what they show about the device's link."""
-    if not found["reissued"]:
-        return f"{found['dropped']:,} were dropped on reading"
+    if not reissues["reissued"]:
+        return f"{reissues['dropped']:,} were dropped on reading"
     text = (
-        f"{found['reissued']:,} requests ({found['reissued_pct']:.1f} %) are suspected re-issues of earlier "
+        f"{reissues['reissued']:,} requests ({reissues['reissued_pct']:.1f} %) are suspected re-issues of earlier "
         "requests; `--drop-reissued` drops them"
     )
     if window is not None:
         text += f". The window is {window.replace('-', ' to ')} after a first issue (`--reissue-window`)"
-    if found["median_until_again_ms"] is not None:
-        text += f". They follow the first issue after {found['median_until_again_ms']:.1f} ms in the median"
-    if found["asleep_from_ms"] is not None:
+    if reissues["median_until_again_ms"] is not None:
+        text += f". The median time from the first to the second issue is {reissues['median_until_again_ms']:.1f} ms"
+    if reissues["asleep_from_ms"] is not None:
         text += (
-            f". After up to {found['awake_up_to_ms']} ms without requests hardly any is issued twice, after "
-            f"more than {found['asleep_from_ms']} ms nearly all are: the link to the device falls asleep "
+            f". After up to {reissues['awake_up_to_ms']} ms without requests hardly any is issued twice, after "
+            f"more than {reissues['asleep_from_ms']} ms nearly all are: the link to the device falls asleep "
             "between these two times, and the driver then returns the next request"
         )
     return text

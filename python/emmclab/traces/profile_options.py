@@ -21,13 +21,13 @@ def profiler(
     bin: str | float | None = None,
     activity: str | None = None,
 ) -> _core.Profiler:
-    """Start a profile with the options of `Trace.profile`; the waits of an `activity` are divided into parts.
+    """Create a profiler from options of `Trace.profile`; it divides the waits of an `activity` into parts.
 
     Raises:
         ConfigError: an option is invalid.
 
     >>> import json
-    >>> sum(sum(one["counts"]) for one in json.loads(profiler("chat").histograms()))
+    >>> sum(sum(histogram["counts"]) for histogram in json.loads(profiler("chat").histograms()))
     0
     """
     return _core.Profiler(name, percentiles=percentiles_of(percentiles), bin_ns=bin_ns(bin), activity=activity)
@@ -41,7 +41,7 @@ def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
     """
     if values is None:
         return []
-    found = set()
+    percentiles = set()
     for part in _members(values, "percentiles"):
         try:
             percent = float(part)
@@ -53,12 +53,12 @@ def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
                 field="percentiles",
                 hint="give numbers above 0 and up to 100, for example `50,90,99,99.9`",
             )
-        found.add(percent)
-    return sorted(found)
+        percentiles.add(percent)
+    return sorted(percentiles)
 
 
 def _members(values: Iterable[_Member] | str, option: str) -> Iterable[_Member | str]:
-    """Return the members of a list or of comma-separated text; a blank text is its only member."""
+    """Return the members of a list or of comma-separated text; blank text is returned as one member."""
     return (between_commas(values, option) or [values]) if isinstance(values, str) else values
 
 
@@ -79,12 +79,12 @@ def bin_ns(width: str | float | None) -> int:
     """
     if width is None:
         return 0
-    found = re.fullmatch(r"\s*([0-9.]+)\s*(us|ms|s|m|h)\s*", width) if isinstance(width, str) else None
+    match = re.fullmatch(r"\s*([0-9.]+)\s*(us|ms|s|m|h)\s*", width) if isinstance(width, str) else None
     try:
-        ns = float(found[1]) * _NS[found[2]] if found else float(width) * 10**9
+        ns = float(match[1]) * _NS[match[2]] if match else float(width) * 10**9
     except ValueError:
         ns = math.nan
-    if not _NS["us"] <= ns <= 1000 * _NS["h"] or (isinstance(width, str) and not found):
+    if not _NS["us"] <= ns <= 1000 * _NS["h"] or (isinstance(width, str) and not match):
         raise ConfigError(
             f"`{width}` is not the width of a bin",
             field="bin",

@@ -35,7 +35,7 @@ class PublishedTables(TypedDict):
 def published() -> PublishedTables:
     """Return Tables III and IV of the IISWC 2015 paper, and their inconsistencies.
 
-    `rows` are in the fields of a profile; `inconsistencies` name the column, the check that it fails, and the
+    `rows` use the fields of a profile. An inconsistency contains the column, the check that it fails, and the
     range that the other figures of the row allow.
 
     >>> published()["rows"][0]["name"]
@@ -53,9 +53,9 @@ def published_row(name: str) -> dict[str, Any] | None:
     >>> published_row("my phone") is None
     True
     """
-    wanted = re.sub(r"^log\d+_", "", name).casefold()
+    base_name = re.sub(r"^log\d+_", "", name).casefold()
     for row in published()["rows"]:
-        if row["name"].casefold() == wanted:
+        if row["name"].casefold() == base_name:
             return row
     return None
 
@@ -71,7 +71,7 @@ def doubts(row: Mapping[str, Any], column: str) -> str:
 
 
 def published_cells(name: str, fields: Sequence[Field]) -> list[Cell]:
-    """Return the published figures of a trace; one that others contradict has a star and the reason."""
+    """Return the published figures of a trace; a star and a reason mark a figure that others contradict."""
     row = published_row(name)
     if row is None:
         return [Cell("–")] * len(fields)

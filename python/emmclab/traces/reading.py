@@ -17,7 +17,7 @@ _DATA = Path(__file__).parents[1] / "data"
 #: Conditions on requests: one or several texts in the form of `--only`, or values by key.
 Only = str | Sequence[str] | Mapping[str, Any]
 
-#: Extensions of compressed files, which do not show the format.
+#: Extensions that are not a part of the name of a trace.
 _ENDINGS = {
     *(".csv", ".dat", ".html", ".iolog", ".log", ".parquet", ".perfetto-trace", ".pftrace", ".trace", ".txt"),
     *(".gz", ".xz", ".zst", ".zstd"),
@@ -52,8 +52,8 @@ def read(
             pass and cuts them to the median gap; a length such as `1h` cuts longer gaps to the median of the
             earlier ones, in one pass. Requests after a backward jump are moved after the earlier ones. The
             ledger counts `clock_jumps` and `mended_jumps`.
-        reissue_window: time from the first issue of a request to the second, as `"0-100ms"`; if None,
-            `"0.5ms-3ms"`, that of a UFS link that wakes up. The header contains it (`reissue_window`).
+        reissue_window: range of the time from the first issue of a request to the second, as `"0-100ms"`; if None,
+            `"0.5ms-3ms"`, as for a UFS link that wakes up. The header contains it (`reissue_window`).
         drop_reissued: drop requests that are suspected to be issued a second time. The ledger counts
             `reissued` and `dropped_reissues`.
         only: selects requests, as `"process=kworker/*,from=10s,to=2m30s"`, several such texts, or
@@ -74,10 +74,12 @@ def read(
     """
     options = {name: value for name, value in locals().items() if name != "path"}
     usual = reading_options()
-    given = {name: value for name, value in options.items() if value not in (usual[name], [])}
-    if isinstance(given.get("only"), set | frozenset | tuple | Mapping):
-        given["only"] = _conditions(given["only"])
-    return Trace(trace_name(path), lambda: _core.Reader(path, **_as_read(options)), path=printable(path), reading=given)
+    reading = {name: value for name, value in options.items() if value not in (usual[name], [])}
+    if isinstance(reading.get("only"), set | frozenset | tuple | Mapping):
+        reading["only"] = _conditions(reading["only"])
+    return Trace(
+        trace_name(path), lambda: _core.Reader(path, **_as_read(options)), path=printable(path), reading=reading
+    )
 
 
 def read_slice(
@@ -85,7 +87,7 @@ def read_slice(
 ) -> Trace:
     """Open a part of a trace with options of `read`: one of several files, or row groups of a Parquet file.
 
-    Times of `only` count from `origin_ns`, the first arrival of the whole. A part may be empty.
+    Times of `only` count from `origin_ns`, the first arrival of the whole trace. A part may be empty.
     """
     part = (origin_ns, groups)
     return Trace(trace_name(path), lambda: _core.Reader(path, **_as_read(options), slice=part))
@@ -109,7 +111,7 @@ def reading_options() -> dict[str, Any]:
     False
     """
     parameters = inspect.signature(read).parameters.values()
-    return {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+    return {parameter.name: parameter.default for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
 
 
 def _conditions(only: Only) -> list[str]:
@@ -143,14 +145,14 @@ def combine(traces: Sequence[Trace], *, offsets_s: Sequence[float] = ()) -> Trac
     >>> both.ledger["kept"] == sum(read(path).ledger["kept"] for path in bundled()[:2])
     True
 
-    Made traces too:
+    Generated traces can be combined, too:
 
     >>> from emmclab.traces.workload import Workload
     >>> combine([Workload.preset(name).trace() for name in ("Music", "Email")]).ledger["kept"]
     9819
     """
     if len(traces) < 2:
-        raise ConfigError("there is one trace to combine", hint="name two or more traces, or leave out `--combine`")
+        raise ConfigError("there is one trace to combine", hint="give two or more traces, or leave out `--combine`")
 
     if offsets_s and len(offsets_s) != len(traces):
         raise ConfigError(
@@ -171,8 +173,8 @@ def combine(traces: Sequence[Trace], *, offsets_s: Sequence[float] = ()) -> Trac
 def join_parts(traces: Sequence[Trace]) -> list[Trace]:
     """Replace Parquet files that are marked as parts of one trace by that trace.
 
-    Such files name the same source and the same number of requests of the whole trace. The joined trace is at
-    the place of its first part; all other traces are unchanged.
+    The headers of such files contain the same source and the same number of requests of the whole trace. The
+    joined trace is at the place of its first part; all other traces are unchanged.
     """
     groups: dict[object, list[Trace]] = {}
     for number, trace in enumerate(traces):
@@ -228,8 +230,8 @@ def or_bundled(path: Path) -> Path:
 def bundled(*, annotated: bool = False) -> list[Path]:
     """List the traces that come with emmclab, recorded by the project itself.
 
-    With `annotated` those with block notes: applications on ext4 on a served device. Commands and studies
-    accept all of them by name (`bundled_by_name`).
+    With `annotated`, list the traces with block notes: applications on ext4 on a served device. Commands and
+    studies accept all of them by name (`bundled_by_name`).
 
     >>> all(path.suffix == ".parquet" for path in bundled())
     True

@@ -53,9 +53,9 @@ class RecordedDevice:
     Attributes:
         disks: names of its recorded disks.
         kind: `emmc` or `ufs`.
-        files: path and bytes of each register file that was read; the path is that in messages.
+        files: path and bytes of each register file that was read; messages contain the path.
         gaps: what could not be read, and why.
-        report: the report on the files, as of `emmclab.registers`; None if they are damaged or missing.
+        report: the report on the files, in the form of `emmclab.registers`; None if they are damaged or missing.
         problem: why there is no report; empty if there is one.
     """
 
@@ -72,12 +72,12 @@ class RecordedDevice:
         return ", ".join(self.disks)
 
     def line(self) -> str:
-        """Describe the device in one line: what it is and can do, and its wear."""
+        """Describe the device in one line: its standard, its features and its wear."""
         if self.report is None:
             return f"{self.name}: {self.problem}" if self.disks else self.problem
         facts = {fact["topic"]: fact["text"] for fact in self.report["facts"]}
-        known = [f"{topic}: {text}" for topic in _TOPICS if (text := facts.get(topic))]
-        return f"{self.name}: " + "; ".join([self.report["standard"], *known])
+        topics = [f"{topic}: {text}" for topic in _TOPICS if (text := facts.get(topic))]
+        return f"{self.name}: " + "; ".join([self.report["standard"], *topics])
 
     def to_dict(self) -> RecordedDeviceFields:
         """Return all fields as JSON values."""
@@ -106,7 +106,7 @@ def recorded_devices(header: Mapping[str, str | None], recording: str) -> list[R
     """
     try:
         stored = json.loads(header.get("registers") or "[]")
-        return [_device(one, recording) for one in stored]
+        return [_device(registers, recording) for registers in stored]
     except (ValueError, TypeError, AttributeError, KeyError):
         return [RecordedDevice([], "", [], [], None, "the registers in the header of the trace are damaged")]
 

@@ -38,7 +38,7 @@ def recordings(folder: Path, files: str = "*") -> list[Recording]:
         folder: searched with all folders below it; links to folders are not followed.
         files: pattern of the file names, with `*` and `?`.
     """
-    found: list[Recording] = []
+    paths: list[Recording] = []
 
     def refuse(error: OSError) -> None:
         raise InputError.of(error)
@@ -50,31 +50,31 @@ def recordings(folder: Path, files: str = "*") -> list[Recording]:
     for place, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
-            if not _is_one(name, files):
+            if not _matches(name, files):
                 continue
             path = os.path.relpath(os.path.join(place, name), folder)  # noqa: PTH118 - a Path for each file is slow
             if (recording := _recording(folder, path)) is not None:
-                found.append(recording)
-    return _whole(sorted(found))
+                paths.append(recording)
+    return _group_blktrace(sorted(paths))
 
 
-def among(found: Iterable[Recording], files: str = "*") -> list[Recording]:
-    """Return the recordings among the objects below an address, by the same rules and in the same order.
+def among(objects: Iterable[Recording], files: str = "*") -> list[Recording]:
+    """Return the recordings among the objects of an object store, by the rules and in the order of `recordings`.
 
     An empty object is ignored if its name is the folder of other objects: tools create such objects.
 
-    >>> [one.path for one in among([Recording(path, 0, 0) for path in ("b/x", "a", ".c/d", "b")])]
+    >>> [recording.path for recording in among([Recording(path, 0, 0) for path in ("b/x", "a", ".c/d", "b")])]
     ['a', 'b/x']
     """
-    every = list(found)
-    folders = {folder for one in every for folder in _folders(one.path)}
-    return _whole(
+    recordings = list(objects)
+    folders = {folder for recording in recordings for folder in _folders(recording.path)}
+    return _group_blktrace(
         sorted(
-            one
-            for one in every
-            if _is_one(one.path.rpartition("/")[2], files)
-            and not any(folder.rpartition("/")[2].startswith(".") for folder in _folders(one.path))
-            and (one.bytes or one.path not in folders)
+            recording
+            for recording in recordings
+            if _matches(recording.path.rpartition("/")[2], files)
+            and not any(folder.rpartition("/")[2].startswith(".") for folder in _folders(recording.path))
+            and (recording.bytes or recording.path not in folders)
         )
     )
 
@@ -88,7 +88,7 @@ def parts_of(path: str, names: Iterable[str]) -> list[str]:
     match = _BLKTRACE.match(path)
     if match is None:
         return [path]
-    return sorted(name for name in names if (other := _BLKTRACE.match(name)) and other[1] == match[1])
+    return sorted(name for name in names if (name_match := _BLKTRACE.match(name)) and name_match[1] == match[1])
 
 
 def is_in_parts(path: str) -> bool:
@@ -96,7 +96,7 @@ def is_in_parts(path: str) -> bool:
     return _BLKTRACE.match(path) is not None
 
 
-def _is_one(name: str, files: str) -> bool:
+def _matches(name: str, files: str) -> bool:
     return not name.startswith(".") and fnmatch(name, files)
 
 
@@ -109,33 +109,33 @@ def _folders(path: str) -> Iterator[str]:
 
 def _recording(folder: Path, path: str) -> Recording | None:
     try:
-        there = (folder / path).stat()
+        status = (folder / path).stat()
     except OSError:
-        # A dangling link: the error is reported when it is read.
+        # A link without a target: the error is reported when the file is read.
         return Recording(path.replace(os.sep, "/"), 0, 0)
-    if not stat.S_ISREG(there.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return None
     # Copies may preserve the modification time (`cp -p`, rsync); the change time of the inode cannot be set.
-    return Recording(path.replace(os.sep, "/"), there.st_size, there.st_mtime_ns, str(there.st_ctime_ns))
+    return Recording(path.replace(os.sep, "/"), status.st_size, status.st_mtime_ns, str(status.st_ctime_ns))
 
 
-def _whole(found: list[Recording]) -> list[Recording]:
+def _group_blktrace(recordings: list[Recording]) -> list[Recording]:
     """Group the files of a blktrace recording under the name of the first one."""
-    whole: dict[str, Recording] = {}
-    for one in found:
-        match = _BLKTRACE.match(one.path)
-        name = match[1] if match else one.path
-        first = whole.setdefault(name, one)
-        if first is not one:
-            changed_ns = max(first.mtime_ns, one.mtime_ns)
-            version = ",".join(filter(None, (first.version, one.version)))
-            size = first.bytes + one.bytes
-            whole[name] = first._replace(bytes=size, mtime_ns=changed_ns, version=version)
-    return list(whole.values())
+    groups: dict[str, Recording] = {}
+    for recording in recordings:
+        match = _BLKTRACE.match(recording.path)
+        name = match[1] if match else recording.path
+        first = groups.setdefault(name, recording)
+        if first is not recording:
+            changed_ns = max(first.mtime_ns, recording.mtime_ns)
+            version = ",".join(filter(None, (first.version, recording.version)))
+            size = first.bytes + recording.bytes
+            groups[name] = first._replace(bytes=size, mtime_ns=changed_ns, version=version)
+    return list(groups.values())
 
 
 def metadata(path: str) -> dict[str, str | None]:
-    """Read the metadata in the folder names of a path; if folders have the same key, the inner one counts.
+    """Read the metadata in the folder names of a path; if folders have the same key, the inner one is used.
 
     >>> metadata("model=Pixel%206a/build=B1/2024/boot.parquet")
     {'model': 'Pixel 6a', 'build': 'B1'}
@@ -144,17 +144,17 @@ def metadata(path: str) -> dict[str, str | None]:
     return {match[1]: None if match[2] in ("", _NO_VALUE) else unquote(match[2]) for match in matches if match}
 
 
-def metadata_keys(found: list[Recording]) -> list[str]:
+def metadata_keys(recordings: list[Recording]) -> list[str]:
     """Return the keys of the folders of a fleet, sorted."""
-    first: dict[str, tuple[str, str]] = {}
-    for recording in found:
+    keys: dict[str, tuple[str, str]] = {}
+    for recording in recordings:
         for key in metadata(recording.path):
-            known, path = first.setdefault(key.lower(), (key, recording.path))
-            if key != known:
+            first_key, path = keys.setdefault(key.lower(), (key, recording.path))
+            if key != first_key:
                 raise ConfigError(
-                    f"{recording.path}: the key `{key}` is `{known}` in {path}",
+                    f"{recording.path}: the key `{key}` is `{first_key}` in {path}",
                     file=recording.path,
                     field=key,
                     hint="spell the key the same in the names of all folders",
                 )
-    return sorted(key for key, _ in first.values())
+    return sorted(key for key, _ in keys.values())

@@ -24,7 +24,7 @@ class Workload:
     """
 
     def __init__(self, model: _core.WorkloadModel) -> None:
-        """Wrap a model of the core; use `preset`, `file`, `named` or `fit` to make one."""
+        """Wrap a model of the core; use `preset`, `file`, `named` or `fit` to create a workload."""
         self._model = model
 
     @staticmethod
@@ -163,7 +163,7 @@ def canonical_benchmark(name: str) -> str | None:
     >>> canonical_benchmark("postmark")
     'Postmark'
     """
-    return {known.casefold(): known for known in benchmarks()}.get(name.casefold())
+    return {benchmark_name.casefold(): benchmark_name for benchmark_name in benchmarks()}.get(name.casefold())
 
 
 def benchmark_sources(name: str) -> frozenset[str]:
@@ -172,11 +172,13 @@ def benchmark_sources(name: str) -> frozenset[str]:
     >>> benchmark_sources("Phone_6H")
     frozenset({'advil-fig9-fill'})
     """
-    return frozenset(source for known, _, made in _core.benchmark_names() if known == name for source in made)
+    return frozenset(
+        source for benchmark_name, _, sources in _core.benchmark_names() if benchmark_name == name for source in sources
+    )
 
 
 def benchmark(name: str, seed: int = 1, *, requests: int | None = None) -> Trace:
-    """Generate the trace of a benchmark, truncated after `requests`.
+    """Generate the trace of a benchmark, which ends after `requests` if they are not None.
 
     >>> benchmark("SequentialWrite", requests=3).profile()["requests"]
     3
@@ -232,8 +234,8 @@ def fit(trace: Trace, progress: Progress | None = None, *, name: str = FITTED) -
 def differences(first: Profile, second: Profile) -> list[FieldDifference]:
     """Return every field of Tables III and IV of two profiles with the difference, second minus first.
 
-    `difference_points` is that of shares, in percentage points, `difference_pct` that of other fields, in percent of
-    the first; the other one is None. Both are None if a value is missing, or the first is 0 and the second is not.
+    `difference_points` is the difference of a share, in percentage points; `difference_pct` is that of another field,
+    in percent of the first. Both are None if a value is missing, or the first is 0 and the second is not.
     Fields that a clock jump distorts are compared without the jumps, if these values are known.
 
     >>> twins = [Workload.preset("Email").trace(seed).profile() for seed in (1, 2)]
@@ -245,10 +247,10 @@ def differences(first: Profile, second: Profile) -> list[FieldDifference]:
     for title, fields in TABLES:
         for field in fields:
             a, b = (_without_jumps(profile, field.name) for profile in (first, second))
-            known = a is not None and b is not None
-            points = b - a if known and field.unit == "%" else None
+            are_known = a is not None and b is not None
+            points = b - a if are_known and field.unit == "%" else None
             gap = None
-            if known and field.unit != "%" and (a or not b):
+            if are_known and field.unit != "%" and (a or not b):
                 gap = 100 * (b - a) / a if a else 0.0
             rows.append(
                 {
@@ -265,8 +267,8 @@ def differences(first: Profile, second: Profile) -> list[FieldDifference]:
 
 def _without_jumps(profile: Profile, field: str) -> Any:
     """Return a field of a profile; without the effect of clock jumps, if that value is known."""
-    found = profile["key_figures_without_jumps"] if profile.clock_jumps else None
-    return found[field] if found and field in found else profile[field]
+    figures = profile["key_figures_without_jumps"] if profile.clock_jumps else None
+    return figures[field] if figures and field in figures else profile[field]
 
 
 def difference_text(row: FieldDifference) -> str:
@@ -280,7 +282,7 @@ def difference_text(row: FieldDifference) -> str:
 
 
 def jump_notes(profiles: Sequence[Profile]) -> list[str]:
-    """Return for each profile with unmended clock jumps their effect on a comparison.
+    """Return a note for each profile with unmended clock jumps: their effect on a comparison.
 
     >>> jump_notes([Workload.preset("Email").trace().profile()])
     []
@@ -289,14 +291,14 @@ def jump_notes(profiles: Sequence[Profile]) -> list[str]:
     for profile in profiles:
         jumps = [jump for jump in profile.clock_jumps if not jump["mended"]]
         if jumps:
-            how = (
+            effect = (
                 "duration and rates are compared without"
                 if profile["key_figures_without_jumps"]
                 else "duration and rates contain"
             )
             them = "it" if len(jumps) == 1 else "them"
             notes.append(
-                f"{profile.name}: {jumps_text(len(jumps))}, {_seconds(jumps)} together; {how} {them}; "
+                f"{profile.name}: {jumps_text(len(jumps))}, {_seconds(jumps)} together; {effect} {them}; "
                 f"--mend-clock takes {them} out of all figures"
             )
     return notes
@@ -307,7 +309,7 @@ def _seconds(jumps: Sequence[ClockJumpRow]) -> str:
 
 
 def fit_note(trace: Trace) -> str:
-    """Return which clock jumps of a trace a fitted model copies; empty without jumps.
+    """Return a note on the clock jumps of a trace that a fitted model copies; empty without jumps.
 
     >>> fit_note(Workload.preset("Email").trace())
     ''
@@ -333,7 +335,7 @@ def open_input(name: str, seed: int = 1, **reading: Any) -> Trace:
 
     if name.endswith(".toml"):
         return Workload.file(name).trace(seed)
-    if not Path(name).exists() and name.casefold() in (known.casefold() for known in workloads()):
+    if not Path(name).exists() and name.casefold() in (workload.casefold() for workload in workloads()):
         return Workload.preset(name).trace(seed)
     if not Path(name).exists() and canonical_benchmark(name):
         return benchmark(name, seed)
