@@ -101,7 +101,7 @@ def test_deep_advice_is_in_every_form_and_refused_before_the_work(tmp_path: Path
     assert found["trials"] >= 1 + 9 and found["front"][0]["options"]
     assert "mean_response_ms" in page.with_name("advice-deep.html").read_text()
     done = emmclab(*words)
-    assert "Together: " in done.stdout and "the best one alone" in done.stdout
+    assert "Together: " in done.stdout and "the best single option" in done.stdout
     assert_refused(emmclab(*words, "--by", "lifetime"), "leave out --deep")
 
 

@@ -156,7 +156,7 @@ def test_wrong_objectives_and_a_missing_library_are_refused(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words, says in (
-        ((), "nothing to search for"),
+        ((), "there is no figure to optimise"),
         (("--minimize", "waf", "--maximize", "waf"), "is minimised and maximised"),
         (("--minimize", "mean_respons_ms", "--budget", 1), "did you mean `mean_response_ms`?"),
     ):

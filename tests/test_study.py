@@ -576,7 +576,7 @@ def test_files_that_are_not_results_stay_and_links_are_refused(study: Path, tmp_
         path.write_text("mine")
     (stored / "images" / f"{3:016x}").symlink_to(docs)
     done = emmclab_ok(*words)
-    assert "3 files are not results of the study, and are left: " in done.stderr
+    assert "3 files are not results of the study, and are ignored: " in done.stderr
     done = emmclab_ok(*words, "--fresh")
     for path in (*own, *planted):
         assert path.read_text() == "mine", path

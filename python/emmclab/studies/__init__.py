@@ -1,4 +1,4 @@
-"""Studies: run workloads and traces under settings once, store the results, and query them.
+"""Studies: run each workload or trace under each setting once, store the results, and query them.
 
 A study is a TOML file that expands into cells; each cell is profiled, simulated, run as an application, run
 on a served device, or recorded to cut power. Searches choose further cells. Results are queried with SQL.

@@ -20,7 +20,7 @@ from emmclab.studies.run import StudyProgress
 from emmclab.studies.search import WAYS, Objective, SearchResult, Trial, run_search, seeds_of
 from emmclab.studies.search_space import Range, Space
 
-#: The column of results by which options are ranked. A lifetime needs its own run for each option.
+#: The column of results by which options are ranked. Lifetimes are missing: each needs a run of its own.
 METRICS = {by: field.column for by, field in FIGURES.items()}
 #: The cost of a combination: RAM of the device, and the capacity that remains for the host.
 RAM, CAPACITY = "configuration_ram_kb", "configuration_capacity_bytes"
@@ -43,7 +43,7 @@ class DeepFields(TypedDict):
 
 @dataclass(frozen=True)
 class Deep:
-    """Combinations of options, with the figure by which they are ranked, a key of `METRICS`."""
+    """The tried combinations of options; `by` is the key of `METRICS` by which they are ranked."""
 
     found: SearchResult
     by: str
@@ -56,16 +56,16 @@ class Deep:
     @property
     def base(self) -> Trial:
         """The unchanged device."""
-        return next(one for one in self.found.trials if not trial_options(one))
+        return next(trial for trial in self.found.trials if not trial_options(trial))
 
     @property
     def single(self) -> Trial | None:
         """The best single option; None if none is possible."""
-        return self._best(one for one in self.found.trials if len(trial_options(one)) == 1)
+        return self._best(trial for trial in self.found.trials if len(trial_options(trial)) == 1)
 
     @property
     def best(self) -> Trial | None:
-        """The best of all trials by the ranking; of equal trials the one with the least cost."""
+        """The best of all trials by the ranking; among equal trials the one with the lowest cost."""
         return self._best(iter(self.found.trials))
 
     @property
@@ -76,9 +76,9 @@ class Deep:
         names = " + ".join(trial_options(best))
         line = f"Together: {names}: {signed(self.change_pct(best))} % {ORDERS[self.by]}"
         if not self._is_distinguished(best, self.base):
-            line += ", not told apart from the device as it is"
+            line += ", not told apart from the unchanged device"
         if single := self.single:
-            line += f"; the best one alone, {trial_options(single)[0]}: {signed(self.change_pct(single))} %"
+            line += f"; the best single option, {trial_options(single)[0]}: {signed(self.change_pct(single))} %"
             if single.values != best.values and not self._is_distinguished(best, single):
                 line += ", not told apart"
         tested = len(seeds_of(best, self.metric)) > 1
@@ -90,30 +90,30 @@ class Deep:
         return change_pct(self.base.figures[name], trial.figures[name]) or 0.0
 
     def without_one(self) -> list[dict[str, Setting]]:
-        """Return the best combination without each of its options in turn, if that was not tried yet."""
-        best, tried = self.best, [one.values for one in self.found.trials]
+        """Return the combinations that lack one option of the best combination and were not tried yet."""
+        best, earlier = self.best, [trial.values for trial in self.found.trials]
         if best is None:
             return []
         fewer = ({**best.values, name: OFF} for name, value in best.values.items() if value != OFF)
-        return [values for values in fewer if values not in tried]
+        return [values for values in fewer if values not in earlier]
 
     def to_dict(self) -> DeepFields:
         """Return the Pareto-optimal combinations, best first."""
-        front = sorted(self.found.front(), key=lambda one: one.figures[self.metric])
+        front = sorted(self.found.front(), key=lambda trial: trial.figures[self.metric])
         return {
             "ranked_by": self.by,
             "trials": len(self.found.trials),
             "seed": self.found.seed,
             "budget": self.found.budget,
             "device": self.base.figures,
-            "front": [{"options": trial_options(one), **one.figures} for one in front],
+            "front": [{"options": trial_options(trial), **trial.figures} for trial in front],
         }
 
     def _is_distinguished(self, first: Trial, second: Trial) -> bool:
         return is_distinguished(seeds_of(first, self.metric), seeds_of(second, self.metric))
 
     def _best(self, trials: Any) -> Trial | None:
-        possible = [one for one in trials if one.is_feasible]
+        possible = [trial for trial in trials if trial.is_feasible]
         return min(possible, key=self._order, default=None)
 
     def _order(self, trial: Trial) -> tuple[float, float, float, int]:
@@ -133,25 +133,25 @@ def space_of(device: Device) -> Space:
     """
     groups: list[list[Option]] = []
     for option in options(device):
-        shared = [group for group in groups if any(option.settings.keys() & one.settings.keys() for one in group)]
+        shared = [group for group in groups if any(option.settings.keys() & member.settings.keys() for member in group)]
         for group in shared:
             groups.remove(group)
-        groups.append([*(one for group in shared for one in group), option])
+        groups.append([*(member for group in shared for member in group), option])
     ranges = tuple(
         Range(
             group[0].name,
-            choices=(OFF, *(one.name for one in group)),
-            means={OFF: {}, **{one.name: one.settings for one in group}},
+            choices=(OFF, *(member.name for member in group)),
+            means={OFF: {}, **{member.name: member.settings for member in group}},
         )
         for group in groups
     )
-    none: dict[str, Setting] = {one.name: OFF for one in ranges}
-    single = [{**none, one.name: choice} for one in ranges for choice in one.choices if choice != OFF]
+    none: dict[str, Setting] = {options.name: OFF for options in ranges}
+    single = [{**none, options.name: choice} for options in ranges for choice in options.choices if choice != OFF]
     return Space("together", ranges, fixed=(none, *single))
 
 
 def require_order(by: str) -> None:
-    """Reject impossible requests before any work is done."""
+    """Raise an error for a figure by which combinations cannot be ranked, before any run."""
     if by not in METRICS:
         raise ConfigError(
             f"combinations of options cannot be ranked by `{by}`",
@@ -179,15 +179,15 @@ def advise_deep(
 ) -> Deep:
     """Search combinations of a device's options for traces, like `emmclab search`, and store the cells.
 
-    A figure is the geometric mean over the traces, and over the runs with all `seeds`.
+    A figure is the geometric mean over the traces and over the runs with all `seeds`.
     `replay` are `mode`, `precondition` and `wrap_addresses`.
     """
     require_order(by)
     configured = Device.named(device).set(dict(settings or {})) if settings else Device.named(device)
     space = space_of(configured.with_capacity(capacity) if capacity else configured)
     mode = replay.pop("mode", "auto")
-    own = dict(settings or {})
-    grid = Grid("together", (device,), modes=(mode,), set=own, capacity=capacity, options=replay)
+    grid_settings = dict(settings or {})
+    grid = Grid("together", (device,), modes=(mode,), set=grid_settings, capacity=capacity, options=replay)
     study = Study(
         "advise-deep",
         "Options of a device, together",
@@ -198,15 +198,15 @@ def advise_deep(
         search=space,
     )
     objectives = (Objective(METRICS[by]), Objective(RAM), Objective(CAPACITY, is_maximized=True))
-    found = run_search(study, place, executor, objectives, budget=budget, seed=seed, ways=WAYS, progress=progress)
-    deep = Deep(found, by)
+    result = run_search(study, place, executor, objectives, budget=budget, seed=seed, ways=WAYS, progress=progress)
+    deep = Deep(result, by)
     if deep.base.reason:
-        raise ConfigError(f"{configured.name} as it is: {deep.base.reason}", field="--device")
+        raise ConfigError(f"{configured.name} without options: {deep.base.reason}", field="--device")
     while points := deep.without_one():
         fewer = replace(study, search=replace(space, fixed=tuple(points)))
         more = run_search(fewer, place, executor, objectives, budget=len(points), ways=("grid",))
-        found.trials.extend(more.trials)
-    front = found.front()
-    for one in found.trials:
-        one.is_best = one in front
+        result.trials.extend(more.trials)
+    front = result.front()
+    for trial in result.trials:
+        trial.is_best = trial in front
     return deep

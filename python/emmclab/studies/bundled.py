@@ -11,9 +11,11 @@ _ENDING = ".study.toml"
 
 
 def studies_in(folder: Traversable) -> dict[str, Traversable]:
-    """Return the definitions in a folder by study name, first the one that is named like the folder."""
-    found = {entry.name.removesuffix(_ENDING): entry for entry in folder.iterdir() if entry.name.endswith(_ENDING)}
-    return {name: found[name] for name in sorted(found, key=lambda name: (name != folder.name, name))}
+    """Return the definitions in a folder by study name; the one named like the folder comes first."""
+    definitions = {
+        entry.name.removesuffix(_ENDING): entry for entry in folder.iterdir() if entry.name.endswith(_ENDING)
+    }
+    return {name: definitions[name] for name in sorted(definitions, key=lambda name: (name != folder.name, name))}
 
 
 @functools.cache
@@ -21,10 +23,10 @@ def _definitions() -> dict[str, Traversable]:
     """Return the definitions by name: those of papers by folder, then those of this package."""
     papers = files("emmclab").joinpath("papers")
     folders = sorted((entry for entry in papers.iterdir() if entry.is_dir()), key=lambda entry: entry.name)
-    found: dict[str, Traversable] = {}
+    definitions: dict[str, Traversable] = {}
     for folder in (*folders, files(__package__)):
-        found |= studies_in(folder)
-    return found
+        definitions |= studies_in(folder)
+    return definitions
 
 
 def bundled() -> list[str]:

@@ -18,9 +18,9 @@ from emmclab.studies.kinds import kind_of_cell
 from emmclab.studies.kinds.kind import CellKind, Images, Work
 from emmclab.studies.stored_types import CellFields, CellOptions, Entry
 
-#: Version of the format of stored results; results with another version are not found.
+#: Version of the format of stored results; results with another version are ignored.
 _KEPT_AS = 1
-#: Number of requests from which generating an input takes longer than reading the image of a device.
+#: Number of requests above which generating an input takes longer than reading the image of a device.
 _LONG_REQUESTS = 200_000
 
 
@@ -31,7 +31,7 @@ class Cell:
     grid: str
     input: Input
     device: str = ""
-    #: Device settings by dotted key, and options of the replay, or of the profile, as JSON.
+    #: Device settings by dotted key, and options of the replay or profile, both as JSON.
     settings: str = "{}"
     device_name: str = ""
     device_digest: str = ""
@@ -39,7 +39,7 @@ class Cell:
 
     def identity(self) -> CellFields:
         """Return everything that determines the result, except the version."""
-        said: CellFields = {
+        fields: CellFields = {
             "grid": self.grid,
             "input": self.input.name,
             "input_digest": self.input.digest,
@@ -48,21 +48,21 @@ class Cell:
             "seed": self.input.seed,
         }
         if self.input.reading != "{}":
-            said["reading"] = json.loads(self.input.reading)
+            fields["reading"] = json.loads(self.input.reading)
         if self.device:
             options = _parsed(self.options)
-            said["device"] = self.device_name
-            said["device_digest"] = self.device_digest
-            said["settings"] = json.loads(self.settings)
-            said["options"] = options
+            fields["device"] = self.device_name
+            fields["device_digest"] = self.device_digest
+            fields["settings"] = json.loads(self.settings)
+            fields["options"] = options
             if second := options.get("second"):
-                said["second_digest"] = Device.named(local_path(second)).digest
+                fields["second_digest"] = Device.named(local_path(second)).digest
             aging = options["precondition"]
             if Path(local_path(aging)).is_file():
-                said["precondition_digest"] = file_digest(aging)
+                fields["precondition_digest"] = file_digest(aging)
         elif self.options != "{}":
-            said["options"] = _parsed(self.options)
-        return said
+            fields["options"] = _parsed(self.options)
+        return fields
 
     @property
     def kind(self) -> CellKind:
@@ -71,7 +71,7 @@ class Cell:
 
     @functools.cached_property
     def preparation_key(self) -> tuple[object, ...]:
-        """What takes time to prepare and is reused by the next cell: a used device, or the input."""
+        """Key of what takes time to prepare and is reused by the next cell: a preconditioned device, or the input."""
         options = _parsed(self.options)
         is_used = self.device and options.get("precondition", "none") != "none"
         if is_used and self.input.requests < _LONG_REQUESTS:
@@ -87,21 +87,21 @@ class Cell:
     def prepare(self, images: Images) -> bool:
         """Precondition the devices of the cell; False if another process is preconditioning one of them."""
         options = self._options()
-        what = options.get("precondition", "none")
-        if what == "none" or not images.limit:
+        precondition = options.get("precondition", "none")
+        if precondition == "none" or not images.limit:
             return True
         devices = [self._configured()]
-        if (second := options.get("second")) and not Path(what).is_file():
+        if (second := options.get("second")) and not Path(precondition).is_file():
             devices.append(Device.named(second))
         try:
             return all(
-                device.precondition(images.folder, what, seed=self.input.seed, images_limit=images.limit)
+                device.precondition(images.folder, precondition, seed=self.input.seed, images_limit=images.limit)
                 for device in devices
             )
         except EmmclabError as error:
             if error.errno is not None:
                 raise
-            # The run meets the same error, and reports it.
+            # The run of the cell fails with the same error, and reports it.
             return True
 
     def outcome(self, images: Images | None = None) -> Entry:
@@ -121,12 +121,12 @@ class Cell:
         """Return the files that the cell reads: trace or model, devices, and a trace for preconditioning."""
         options = _parsed(self.options)
         named = (self.device, options.get("second") or "")
-        found = [name for name in named if "/" in name or name.endswith(".toml")]
+        files = [name for name in named if "/" in name or name.endswith(".toml")]
         if not self.input.synthetic or self.input.source.endswith(".toml"):
-            found.append(self.input.source)
+            files.append(self.input.source)
         if Path(aging := options.get("precondition", "none")).is_file():
-            found.append(aging)
-        return found
+            files.append(aging)
+        return files
 
     def _options(self) -> CellOptions:
         """Return the options, with the local paths of files."""
@@ -143,12 +143,12 @@ class Cell:
         capacity = _parsed(self.options).get("capacity")
         if capacity:
             device = device.with_capacity(capacity)
-        # The file has changed: the result of another device would be stored under the key of this one.
+        # If the file has changed, the result of another device would be stored under the key of this cell.
         if ("/" in self.device or self.device.endswith(".toml")) and device.digest != self.device_digest:
             raise InputError(
                 f"{self.device}: this file has changed since the run of the study began",
                 file=self.device,
-                hint="run the study again: finished cells are kept, those of this device run anew",
+                hint="run the study again: it repeats only the cells of this device",
             )
         return device
 
@@ -160,5 +160,5 @@ class Cell:
 @functools.lru_cache(maxsize=64)
 def _parsed(options: str) -> CellOptions:
     """Parse options; the result is cached for cells with the same text, and must not be changed."""
-    found: CellOptions = json.loads(options)
-    return found
+    parsed: CellOptions = json.loads(options)
+    return parsed

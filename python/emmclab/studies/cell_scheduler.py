@@ -20,16 +20,16 @@ from emmclab.studies.tables import lines_of
 
 #: Target length of a task, seconds, and the maximum number of its cells.
 _TASK_S, _TOGETHER = 1.0, 256
-#: Number of results whose rows are made together; they are in memory until then.
+#: Number of results that are converted to rows together; they stay in memory until then.
 _FLATTENED = 64
 #: Number of cells of each grid in a sample.
 _SAMPLE = 4
-#: Number of times that a cell may crash its process.
+#: Number of crashes of its process after which a cell is set aside.
 CRASHES = 3
 
 
 class Task(NamedTuple):
-    """Cells that a worker gets together; with `wait`, for a device that another process preconditions."""
+    """Cells that a worker gets together; `wait`: wait for a device that another process is preconditioning."""
 
     cells: tuple[Cell, ...]
     wait: bool = False
@@ -61,15 +61,15 @@ class Progress:
 
 
 def run_task(images_limit: int, images: Images | None, task: Task) -> list[Outcome]:
-    """Run the cells of a task; without `images`, this machine stores those that its processes share."""
+    """Run the cells of a task; without `images`, this machine stores the images that its processes share."""
     if images is None:
         images = image_folders(scratch(), images_limit)
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     for begin in range(0, len(task.cells), _FLATTENED):
         done = [_done(cell, images, task) for cell in task.cells[begin : begin + _FLATTENED]]
-        # Rows are made for many results at once: a simulation evicts this code from the processor's caches.
-        found += [Outcome(None) if one is None else one.outcome() for one in done]
-    return found
+        # Many results are converted at once: each simulation evicts this code from the processor's caches.
+        outcomes += [Outcome(None) if finished is None else finished.outcome() for finished in done]
+    return outcomes
 
 
 class _Done(NamedTuple):
@@ -81,8 +81,8 @@ class _Done(NamedTuple):
     took_s: float
 
     def outcome(self) -> Outcome:
-        kept = StoredCell.of(self.key, self.text, lines_of(self.entry))
-        return Outcome(kept, self.took_s, "failed" in self.entry)
+        stored = StoredCell.of(self.key, self.text, lines_of(self.entry))
+        return Outcome(stored, self.took_s, "failed" in self.entry)
 
 
 def _done(cell: Cell, images: Images, task: Task) -> _Done | None:
@@ -103,7 +103,7 @@ class _Queue:
     """
 
     def __init__(self) -> None:
-        """Make an empty queue."""
+        """Create an empty queue."""
         self._count = 0
         self._fresh: dict[tuple[object, ...], deque[Cell]] = {}
         self._begun: dict[tuple[object, ...], deque[Cell]] = {}
@@ -113,7 +113,7 @@ class _Queue:
         return self._count
 
     def extend(self, cells: Sequence[Cell]) -> None:
-        """Add cells; one group of each grid comes first, so that the time of each grid is known early."""
+        """Add cells; a group of each grid is put first, so that the time of each grid is known early."""
         self._count += len(cells)
         for cell in cells:
             groups = self._begun if cell.preparation_key in self._begun else self._fresh
@@ -122,7 +122,7 @@ class _Queue:
         self._fresh = {prepared: self._fresh[prepared] for prepared in [*early.values(), *self._fresh]}
 
     def following(self, last: Cell | None) -> Cell:
-        """Return the next cell for a worker after `last`, but do not remove it; some must be left."""
+        """Return the next cell for a worker after `last`, without removing it; the queue must not be empty."""
         return self._group_for(last)[0]
 
     def take(self, last: Cell | None) -> Cell:
@@ -151,7 +151,7 @@ class Sweep:
     def __init__(
         self, cells: Sequence[Cell], total: int, *, is_sample: bool = False, more: Callable[[], Sequence[Cell]] = tuple
     ) -> None:
-        """Set the cells of a study to run; of a sample, only a few of each grid are run.
+        """Set the cells of a study to run; with `is_sample`, only a few of each grid are run.
 
         `more` returns further cells when all earlier ones are finished; an empty list ends the sweep.
         """
@@ -188,16 +188,16 @@ class Sweep:
             self._crashed(task, outcome)
             return []
         finished = []
-        for cell, one in zip(task.cells, outcome, strict=True):
-            if one.results is None:
+        for cell, cell_outcome in zip(task.cells, outcome, strict=True):
+            if cell_outcome.results is None:
                 self._waiting.append(cell)
                 continue
-            self._took[cell.grid] += one.took_s
+            self._took[cell.grid] += cell_outcome.took_s
             self._measured[cell.grid] += 1
             self._left[cell.grid] -= 1
             self._done += 1
-            self._failed += one.failed
-            finished.append(one.results)
+            self._failed += cell_outcome.failed
+            finished.append(cell_outcome.results)
         return finished
 
     @property
@@ -218,7 +218,7 @@ class Sweep:
         if not self._done:
             return None
         usual = sum(self._took.values()) / self._done
-        each = {grid: self._mean(grid) or usual for grid, left in self._left.items() if left}
+        each = {grid: self._mean(grid) or usual for grid, count in self._left.items() if count}
         return sum(self._left[grid] * mean for grid, mean in each.items()) / self._jobs
 
     def _mean(self, grid: str) -> float | None:
@@ -250,20 +250,20 @@ class Sweep:
     def _take(self, last: Cell | None) -> tuple[Cell, ...]:
         """Take cells for about a second; towards the end fewer, so that all workers finish together."""
         most = min(_TOGETHER, max(1, len(self._queue) // (2 * self._jobs)))
-        taken: list[Cell] = []
+        batch: list[Cell] = []
         expected = 0.0
-        while self._queue and len(taken) < most:
+        while self._queue and len(batch) < most:
             cell = self._queue.following(last)
-            # A task ends with its group if another device would have to be prepared for few cells.
-            if taken and expected > _TASK_S / 2 and cell.preparation_key != taken[-1].preparation_key:
+            # The next group may need another device, which is not worth preparing for the rest of a task.
+            if batch and expected > _TASK_S / 2 and cell.preparation_key != batch[-1].preparation_key:
                 break
             mean = self._mean(cell.grid)
             expected += _TASK_S if mean is None else mean
-            if taken and expected > _TASK_S:
+            if batch and expected > _TASK_S:
                 break
             last = self._queue.take(last)
-            taken.append(last)
-        return tuple(taken)
+            batch.append(last)
+        return tuple(batch)
 
     def _crashed(self, task: Task, crash: Crash) -> None:
         """Run the cells of a task again, each alone; a cell that crashes repeatedly is set aside."""

@@ -25,11 +25,11 @@ from emmclab.runtime.optional_libraries import library
 
 #: Maximum size of a file that is sent, bytes.
 _MOST_BYTES = 1 << 30
-#: Tasks per processor in the cluster: one runs, the next one waits.
+#: Number of tasks per processor that are sent to the cluster: one runs, the next one waits.
 _DEEP = 2
-#: Number of times that a task may be lost with its node; after more losses the task counts as the cause.
+#: Number of losses of its node after which a task is taken as the cause, and is given up.
 _LOSSES = 5
-#: Interval of the checks of the nodes, and the time without any node after which the run ends, seconds.
+#: Interval between checks of the nodes, and time without any node after which the run ends, seconds.
 _LOOK_S, _NOBODY_S = 5.0, 60.0
 #: Timeout for a connection to a port, seconds.
 _REACH_S = 10.0
@@ -47,7 +47,7 @@ class _Sent(NamedTuple):
 
 
 class RayCluster:
-    """A Ray cluster: `auto` or `ray://HOST:PORT` joins one; without an address, one is started here."""
+    """A Ray cluster: `auto` or `ray://HOST:PORT` joins a cluster; without an address, one is started here."""
 
     is_local = False
 
@@ -56,17 +56,17 @@ class RayCluster:
 
         `jobs` limits the processes of a cluster that is started; 0 for one per processor.
         """
-        # Otherwise Ray sends usage statistics to its makers at each start.
+        # Without this setting, Ray sends usage statistics to its vendor at each start.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if address is None:
             _keep_strangers_out()
         self._ray = library("ray")
-        how = {"num_cpus": jobs or os.cpu_count()} if address is None else {"address": address}
+        cluster = {"num_cpus": jobs or os.cpu_count()} if address is None else {"address": address}
         quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
         try:
             _reach(address)
             with _own_handlers():
-                context = self._ray.init(**how, **quiet)
+                context = self._ray.init(**cluster, **quiet)
         except (OSError, RuntimeError, ValueError) as error:
             first = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ConfigError(
@@ -148,7 +148,7 @@ class RayCluster:
             raise (error.cause if isinstance(error.cause, EmmclabError) else error) from None
 
     def _look(self) -> None:
-        """Count the processors of the cluster, whose nodes may change."""
+        """Update the number of processors of the cluster, whose nodes may change."""
         now = time.monotonic()
         if now - self._looked < _LOOK_S:
             return
@@ -189,7 +189,7 @@ def _keep_strangers_out() -> None:
 
 @contextlib.contextmanager
 def _own_handlers() -> Iterator[None]:
-    """Restore this process's signal handlers: Ray's own for SIGTERM prints a C++ stack trace and aborts."""
+    """Restore this process's signal handlers: Ray's handler of SIGTERM prints a C++ stack trace and aborts."""
     is_main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGTERM, signal.SIGINT) if is_main else ()
     before = {number: signal.getsignal(number) for number in numbers}
@@ -198,7 +198,7 @@ def _own_handlers() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             if handler is not None:
-                # Restored even if Python sees no change, because Ray sets its handlers without Python.
+                # The handlers are always set again, because Python does not see the handlers that Ray sets.
                 signal.signal(number, handler)
 
 
@@ -228,7 +228,7 @@ def _run_on_node(build: str, files: Mapping[str, _Sent], work: Callable[[Any], A
 
 @functools.cache
 def _here(path: str, digest: str, name: str, content: Any) -> str:
-    """Return the path of a file on this node: the same path (on a shared disk), or a copy by its digest."""
+    """Return the path of a file on this node: the same path on a shared disk, or that of a copy named by digest."""
     try:
         if file_digest(path) == digest:
             return path
@@ -238,7 +238,7 @@ def _here(path: str, digest: str, name: str, content: Any) -> str:
     if not copy.exists():
         if content is None:
             raise InputError(
-                f"{path}: not the same file on {socket.gethostname()}, and too large to be sent",
+                f"{path}: missing or different on {socket.gethostname()}, and too large to be sent",
                 file=path,
                 hint="put it on a disk that all nodes share, at the same path on each",
             )

@@ -40,7 +40,7 @@ from emmclab.traces.profile_options import percentiles_of
 from emmclab.traces.reading import reading_options
 from emmclab.traces.workload import workload_groups
 
-#: Allowed names of studies, which are also names of folders and arguments; and of folders among results.
+#: Allowed names of studies, which are also names of folders and arguments; and names that folders of results have.
 _NAME = re.compile(r"[^\W_][\w-]*")
 _TAKEN = frozenset({"cells", "images", "crash", "running"})
 
@@ -62,7 +62,7 @@ class Study:
     cuts: Cuts | None = None
     #: Additional percentiles of response times, ascending; they become columns of the results.
     percentiles: tuple[float, ...] = ()
-    #: Recorded traces that replace its workloads.
+    #: Recorded traces that replace workloads of the study.
     recordings: Recordings | None = None
     #: Recorded traces on which the study is based and that are not bundled with it.
     traces: FolderTraces | None = None
@@ -143,7 +143,7 @@ class Study:
                 f"{file}: `{PROFILE}` is not a valid name of a grid",
                 file=file,
                 field="grid",
-                hint="choose another one: this is the name of the inputs' profiles",
+                hint="choose another name: profiles of inputs have this one",
             )
         for name in names:
             if names.count(name) > 1:
@@ -156,25 +156,25 @@ class Study:
         """Return the study with more inputs, such as traces that the reader of a paper has recorded."""
         return replace(self, inputs=(*self.inputs, *several(more)))
 
-    def with_recordings(self, found: Recordings) -> Study:
-        """Return the study with recorded traces, on which claims are judged instead of on workloads."""
+    def with_recordings(self, recordings: Recordings) -> Study:
+        """Return the study with recorded traces, which replace workloads when claims are judged."""
 
         def more(grid: Grid) -> Grid:
             # The length of a recording cannot be changed.
-            return grid if grid.requests else replace(grid, inputs=(*grid.inputs, *found.of(grid.inputs)))
+            return grid if grid.requests else replace(grid, inputs=(*grid.inputs, *recordings.of(grid.inputs)))
 
         return replace(
             self,
-            inputs=(*self.inputs, *found.of(self.inputs)),
+            inputs=(*self.inputs, *recordings.of(self.inputs)),
             grids=tuple(more(grid) if grid.inputs else grid for grid in self.grids),
-            recordings=found,
+            recordings=recordings,
         )
 
     def with_traces(self, folder: str) -> Study:
         """Return the study with its recorded traces from a folder.
 
         Raises:
-            ConfigError: the study needs no such traces, or the folder lacks a file.
+            ConfigError: the study needs no recorded traces, or the folder lacks a file.
         """
         if self.traces is None:
             raise ConfigError(
@@ -182,9 +182,9 @@ class Study:
                 field="--traces",
                 hint="add a trace of your own with --trace FILE",
             )
-        found = replace(self.traces, folder=folder)
-        found.refuse_missing()
-        paths = found.paths()
+        traces = replace(self.traces, folder=folder)
+        traces.refuse_missing()
+        paths = traces.paths()
 
         def placed(names: Sequence[str]) -> tuple[str, ...]:
             return tuple(paths.get(name, name) for name in names)
@@ -194,17 +194,17 @@ class Study:
                 grid,
                 inputs=placed(grid.inputs),
                 options={
-                    name: paths.get(str(one), one) if name == "precondition" else one
-                    for name, one in grid.options.items()
+                    name: paths.get(str(value), value) if name == "precondition" else value
+                    for name, value in grid.options.items()
                 },
                 axes={
-                    key: tuple(paths.get(str(one), one) for one in values) if key == "precondition" else values
+                    key: tuple(paths.get(str(value), value) for value in values) if key == "precondition" else values
                     for key, values in grid.axes.items()
                 },
             )
             for grid in self.grids
         )
-        return replace(self, inputs=placed(self.inputs), grids=grids, traces=found)
+        return replace(self, inputs=placed(self.inputs), grids=grids, traces=traces)
 
     def with_reading(self, options: Mapping[str, Setting]) -> Study:
         """Return the study with these options of `emmclab.read`, in addition to its own."""
@@ -246,7 +246,7 @@ class Study:
 
 
 def _with_defaults(table: dict[str, Any], file: str) -> dict[str, Any]:
-    """Add the keys of the table `defaults` to each grid that lacks them."""
+    """Add the keys of the table `defaults` to the grids that lack them."""
     read = TomlTable(table, file, "")
     defaults, grids = read.value("defaults", dict, {}), read.value("grid", list, [])
     if not defaults:
@@ -256,7 +256,7 @@ def _with_defaults(table: dict[str, Any], file: str) -> dict[str, Any]:
 
 
 def _refuse_large_numbers(value: object, file: str, place: str) -> None:
-    """Reject whole numbers of more than 64 bits, which TOML does not support and no table can store."""
+    """Reject integers of more than 64 bits, which TOML does not support and no table can store."""
     if isinstance(value, dict):
         for name, inner in value.items():
             _refuse_large_numbers(inner, file, f"{place}.{name}" if place else name)
@@ -285,13 +285,13 @@ def _refuse_negative_seeds(study: Study) -> None:
 
 
 def _reading(read: TomlTable) -> dict[str, Setting]:
-    """Read the options of reading; `emmclab.read` checks their values."""
+    """Read the options of `emmclab.read`, which checks their values."""
     options: dict[str, Setting] = read.table("reading", (str, int, bool))
     for key in options:
         if key not in reading_options():
             near = _core.closest(key, list(reading_options()))
-            known = f"did you mean `{near}`?" if near else f"choose one of: {', '.join(reading_options())}"
-            raise read.fault(f"reading.{key}", "this is not an option of reading", known)
+            hint = f"did you mean `{near}`?" if near else f"choose one of: {', '.join(reading_options())}"
+            raise read.fault(f"reading.{key}", "this is not an option of reading", hint)
     return options
 
 
@@ -305,7 +305,7 @@ def _percentiles(read: TomlTable) -> tuple[float, ...]:
 
 #: Words that represent groups of inputs.
 GROUPS = workload_groups()
-#: Maximum number of cells of a study; a larger number is probably a mistake, and is refused.
+#: Maximum number of cells of a study; a larger study is probably a mistake, and is refused.
 MOST_CELLS = 1_000_000
 
 
@@ -315,38 +315,40 @@ def _expand(study: Study) -> list[Cell]:
     sources = Sources(study.reading, {program.name: program for program in study.programs})
     percentiles: CellOptions = {"percentiles": list(study.percentiles)} if study.percentiles else {}
     common = Common(study.cuts, percentiles)
-    wanted: dict[Input, list[Cell]] = {}
+    cells_by_input: dict[Input, list[Cell]] = {}
     for source in _profiled(study, sources):
-        wanted.setdefault(source, []).append(Cell(PROFILE, source, options=json.dumps(common.percentiles)))
+        cells_by_input.setdefault(source, []).append(Cell(PROFILE, source, options=json.dumps(common.percentiles)))
     devices: dict[str, tuple[str, str]] = {}
     for grid in study.grids:
         kind = kind_of_modes(grid.modes)
         with _naming(study.file, grid):
             inputs = _inputs(study, grid, sources)
-        for one, shared in _by_options(study.file, grid):
-            for device, values, mode, variant in _points(one):
-                of_layers = settings_of(one.layers, values)
+        for variant_grid, shared in _by_options(study.file, grid):
+            for device, values, mode, variant in _points(variant_grid):
+                of_layers = settings_of(variant_grid.layers, values)
                 settings = {key: value for key, value in values.items() if key not in of_layers}
-                said = json.dumps(settings)
-                point = f"{device} {one.capacity} {said}"
+                settings_json = json.dumps(settings)
+                point = f"{device} {variant_grid.capacity} {settings_json}"
                 if point not in devices:
                     with _naming(study.file, grid):
-                        devices[point] = _name_and_digest(device, settings, one.capacity)
+                        devices[point] = _name_and_digest(device, settings, variant_grid.capacity)
                 options: CellOptions = {
                     "mode": mode,
                     **shared,
-                    **kind.variant_options(one, variant, common),
-                    **_layer_options(one, of_layers),
+                    **kind.variant_options(variant_grid, variant, common),
+                    **_layer_options(variant_grid, of_layers),
                 }
-                # All cells share one text, because a study may have a million cells.
+                # All cells of a point share one string, because a study may have a million cells.
                 text = json.dumps(options)
                 for source in inputs:
-                    wanted.setdefault(source, []).append(Cell(one.name, source, device, said, *devices[point], text))
-    return [cell for cells in wanted.values() for cell in cells]
+                    cells_by_input.setdefault(source, []).append(
+                        Cell(variant_grid.name, source, device, settings_json, *devices[point], text)
+                    )
+    return [cell for cells in cells_by_input.values() for cell in cells]
 
 
 def _refuse_too_many(study: Study) -> None:
-    """Count the cells of the grids before any is made, because a short file can define too many for memory."""
+    """Reject a study with too many cells before any is created: a short file can define too many for memory."""
     counts = {}
     for grid in study.grids:
         ways = [grid.devices, *grid.axes.values(), grid.modes, kind_of_modes(grid.modes).variants(grid)]
@@ -364,7 +366,7 @@ def _refuse_too_many(study: Study) -> None:
             f"{study.file or study.name}: this study has {total:,} cells, more than {MOST_CELLS:,}",
             file=study.file or None,
             field="grid",
-            hint=f"take out axes, values or seeds: `{largest}` alone has {counts[largest]:,} cells",
+            hint=f"remove axes, values or seeds: `{largest}` alone has {counts[largest]:,} cells",
         )
 
 
@@ -372,14 +374,14 @@ def _profiled(study: Study, sources: Sources) -> Iterator[Input]:
     """Yield the inputs that are profiled; a recording does not depend on the seed."""
     first, *others = study.seeds
     for name in _resolved(study.inputs):
-        found = sources.trace(name, first)
-        yield found
-        if found.synthetic:
+        source = sources.trace(name, first)
+        yield source
+        if source.synthetic:
             yield from (sources.trace(name, seed) for seed in others)
 
 
 def _inputs(study: Study, grid: Grid, sources: Sources) -> list[Input]:
-    """Return the inputs of a grid, one for each seed."""
+    """Return the inputs of a grid, each once for each seed."""
     kind = kind_of_modes(grid.modes)
     names = _resolved(grid.inputs or study.inputs)
     pairs = itertools.product(names, grid.seeds or study.seeds)
@@ -388,7 +390,7 @@ def _inputs(study: Study, grid: Grid, sources: Sources) -> list[Input]:
 
 def _resolved(names: Sequence[str]) -> list[str]:
     """Replace the words for groups by their members; return each input once, in order."""
-    return list(dict.fromkeys(one for name in names for one in GROUPS.get(name, [name])))
+    return list(dict.fromkeys(member for name in names for member in GROUPS.get(name, [name])))
 
 
 def _check(grid: Grid) -> None:
@@ -401,11 +403,14 @@ def _check(grid: Grid) -> None:
 
 def _by_options(file: str, grid: Grid) -> Iterator[tuple[Grid, CellOptions]]:
     """Yield the grid for each combination of options among its axes, with the options of its cells."""
-    for one in grid.by_options():
+    for variant_grid in grid.by_options():
         with _naming(file, grid):
-            _check(one)
-            shared: CellOptions = {**_shared_options(one), **kind_of_modes(one.modes).grid_options(one)}
-        yield one, shared
+            _check(variant_grid)
+            shared: CellOptions = {
+                **_shared_options(variant_grid),
+                **kind_of_modes(variant_grid.modes).grid_options(variant_grid),
+            }
+        yield variant_grid, shared
 
 
 def _points(grid: Grid) -> Iterator[tuple[str, dict[str, Setting], str, str]]:
@@ -418,20 +423,20 @@ def _points(grid: Grid) -> Iterator[tuple[str, dict[str, Setting], str, str]]:
 
 
 def _name_and_digest(device: str, settings: Mapping[str, Setting], capacity: str) -> tuple[str, str]:
-    made = Device.named(device)
+    configured = Device.named(device)
     if settings:
-        made = made.set(settings)
+        configured = configured.set(settings)
     if capacity:
-        made = made.with_capacity(capacity)
-    return made.name, made.digest
+        configured = configured.with_capacity(capacity)
+    return configured.name, configured.digest
 
 
 def _shared_options(grid: Grid) -> CellOptions:
-    """Return the options that cells of every kind have: those that are always stored, and those set."""
-    own = {name: RUN_OPTIONS[name] for name in sorted(AXES) if not _is_of_layers(name)}
-    kept = {name: grid.option(name) for name, one in own.items() if one.stored == "always"}
-    kept |= {name: grid.option(name) for name in own if grid.option(name) != AXES[name]}
-    return {**kept, "capacity": grid.capacity} if grid.capacity else kept
+    """Return the options of cells of all kinds: those that are always stored, and those that are not the default."""
+    run_options = {name: RUN_OPTIONS[name] for name in sorted(AXES) if not _is_of_layers(name)}
+    options = {name: grid.option(name) for name, option in run_options.items() if option.stored == "always"}
+    options |= {name: grid.option(name) for name in run_options if grid.option(name) != AXES[name]}
+    return {**options, "capacity": grid.capacity} if grid.capacity else options
 
 
 def _is_of_layers(option: str) -> bool:
@@ -439,7 +444,7 @@ def _is_of_layers(option: str) -> bool:
 
 
 def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> CellOptions:
-    """Return the options of layers; `settings` are those of this point, besides those of all points."""
+    """Return the options of layers; `settings` are the settings of this point in addition to those of the grid."""
     if not grid.layers:
         return {}
     return {
@@ -452,23 +457,23 @@ def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> CellOptions:
 
 @contextlib.contextmanager
 def _naming(file: str, grid: Grid) -> Iterator[None]:
-    """Add file, grid and, if the message allows it, the key to errors about devices and settings."""
+    """Add file, grid and, if the message contains it, the key to errors about devices and settings."""
     try:
         yield
     except EmmclabError as error:
-        said = str(error)
+        message = str(error)
         tables = {"set": grid.set, "axes": grid.axes, "layer_settings": grid.layer_settings}
         keys = [
             f"{table}.{key}"
             for table, values in tables.items()
             for key in values
-            if re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.])", said)
+            if re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.])", message)
         ]
         if error.field is not None and error.field in AXES:
             keys = [f"axes.{error.field}" if error.field in grid.axes else error.field]
         place = f"{grid.place}{keys[0]}" if keys else grid.place.rstrip(".")
         raise type(error)(
-            f"{file}: grid `{grid.name}`: `{place}`: {said}",
+            f"{file}: grid `{grid.name}`: `{place}`: {message}",
             kind=error.kind,
             file=file,
             field=place,
@@ -499,7 +504,7 @@ class FolderTraces:
             raise ConfigError(
                 f"{study} needs recorded traces that do not come with emmclab: {', '.join(self.files)}",
                 field="--traces",
-                hint=f"get them ({self.source}) and name their folder: `emmclab reproduce {study} --traces DIR`",
+                hint=f"get them ({self.source}) and give their folder: `emmclab reproduce {study} --traces DIR`",
             )
 
     def refuse_missing(self) -> None:
@@ -510,13 +515,13 @@ class FolderTraces:
         """
         folder = Path(self.folder)
         if not folder.is_dir():
-            said = f"{printable(folder)}: folder not found"
+            message = f"{printable(folder)}: folder not found"
         elif missing := [name for name in self.files if not (folder / name).is_file()]:
-            said = f"{printable(folder)}: {', '.join(missing)} not found in this folder"
+            message = f"{printable(folder)}: {', '.join(missing)} not found in this folder"
         else:
             return
         raise ConfigError(
-            said, file=printable(folder), field="--traces", hint=f"name the folder of these traces: {self.source}"
+            message, file=printable(folder), field="--traces", hint=f"name the folder of these traces: {self.source}"
         )
 
 
@@ -525,9 +530,9 @@ def read_traces(read: TomlTable) -> FolderTraces | None:
     if not read.has("traces"):
         return None
     inner = read.inner("traces")
-    found = FolderTraces(files=inner.many("files", str), source=inner.text("from"))
+    traces = FolderTraces(files=inner.many("files", str), source=inner.text("from"))
     inner.done()
-    return found
+    return traces
 
 
 def study_html(study: Study) -> str:

@@ -10,7 +10,7 @@ from emmclab.simulation.result_fields import result_fields
 from emmclab.studies.stored_types import CellFields
 from emmclab.traces.profile_options import percentile_label
 
-#: Groups of settings, which become JSON; and groups that not every run has.
+#: Groups of settings, which are stored as JSON, and groups that only some runs have.
 _SETTINGS = ("settings", "options.layer_settings")
 _OPTIONAL_GROUPS = ("cache", "host", "wear.lifetime")
 #: Groups of applications that become their own tables: requests by class, and bins of time.
@@ -24,9 +24,9 @@ def with_settings(row: Row, cell: CellFields) -> Row:
     """
     settings = {**cell.get("settings", {}), **cell.get("options", {}).get("layer_settings", {})}
     columns = [key.replace(".", "_") for key in settings]
-    taken = {column for column in columns if column in row or column in _columns()}
+    reserved = {column for column in columns if column in row or column in _columns()}
     for column, value in zip(columns, settings.values(), strict=True):
-        row[f"set_{column}" if column in taken else column] = value
+        row[f"set_{column}" if column in reserved else column] = value
     return row
 
 
@@ -36,21 +36,21 @@ def _columns() -> frozenset[str]:
 
 
 def percentile_columns(chosen: Iterable[Row]) -> Row:
-    """Return a column for each chosen percentile of each operation, named like those that every run has.
+    """Return a column for each chosen percentile of each operation, named like the percentiles of all runs.
 
     >>> percentile_columns([{"op": "all", "percentile": 99.9, "response_ms": 7.5}])
     {'response_p99_9_ms': 7.5}
     >>> percentile_columns([{"op": "read", "percentile": 50.0, "response_ms": 1.5, "service_ms": 1.0}])
     {'response_read_p50_ms': 1.5, 'service_read_p50_ms': 1.0}
     """
-    found: Row = {}
+    columns: Row = {}
     for row in chosen:
         label = percentile_label(row["percentile"]).replace(".", "_")
         name = label if row["op"] == "all" else f"{row['op']}_{label}"
-        found[f"response_{name}_ms"] = row["response_ms"]
+        columns[f"response_{name}_ms"] = row["response_ms"]
         if "service_ms" in row:
-            found[f"service_{name}_ms"] = row["service_ms"]
-    return found
+            columns[f"service_{name}_ms"] = row["service_ms"]
+    return columns
 
 
 @functools.cache
@@ -60,7 +60,7 @@ def run_columns() -> dict[str, str]:
 
 
 def flat(row: Mapping[str, Any], *, is_run: bool = False) -> Row:
-    """Flatten groups into columns, named by path with `_` for `.`; lists are left out, settings are JSON."""
+    """Flatten groups into columns, named by path with `_` for `.`; lists are left out, settings become JSON."""
     columns: Row = {}
     _flatten(row, _Group.top(is_run=is_run), columns)
     return columns
@@ -70,14 +70,14 @@ class _Group(dict[str, "_Field"]):
     """The fields of a group by name, cached on first use because most groups are alike."""
 
     def __init__(self, prefix: str, columns: Mapping[str, str]) -> None:
-        """Set the prefix of the paths, and the columns of the paths that have their own."""
+        """Set the prefix of the paths, and the columns of paths that do not follow from the path."""
         super().__init__()
         self._prefix, self._columns = prefix, columns
 
     @staticmethod
     @functools.cache
     def top(*, is_run: bool) -> "_Group":
-        """Return the group of a whole row."""
+        """Return the group that contains all fields of a row."""
         return _Group("", run_columns() if is_run else {})
 
     def __missing__(self, name: str) -> "_Field":

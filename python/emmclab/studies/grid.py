@@ -15,8 +15,7 @@ from emmclab.simulation.run_options import DEFAULTS, RUN_OPTIONS, check
 REPLAYS = RUN_OPTIONS["mode"].words
 #: Options whose value may be the name of a file.
 FILES: tuple[Literal["second", "precondition"], ...] = ("second", "precondition")
-#: Options of a run that are keys of a grid and may be its axes, with their defaults. Modes and seeds are
-#: lists of the grid and of the study.
+#: Options of a run that may be keys or axes of a grid, with their defaults. Modes and seeds are lists instead.
 AXES: Mapping[str, Setting] = {
     name: "" if name == "second" else one.default
     for name, one in RUN_OPTIONS.items()
@@ -32,7 +31,7 @@ class Grid:
 
     name: str
     devices: tuple[str, ...]
-    #: Its place in the file, for messages, such as `grid[1].`.
+    #: The place of the grid in the file, for messages, such as `grid[1].`.
     place: str = ""
     #: Inputs of this grid, if they differ from those of the study.
     inputs: tuple[str, ...] = ()
@@ -42,7 +41,7 @@ class Grid:
     axes: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
     #: Settings of the device and of layers that all cells share.
     set: Mapping[str, Setting] = field(default_factory=dict)
-    #: Options of a run; those that are not here have their defaults.
+    #: Options of a run; missing options have their defaults.
     options: Mapping[str, Setting] = field(default_factory=dict)
     #: Capacity to which devices are scaled, such as `128GB`; empty = unchanged.
     capacity: str = ""
@@ -102,12 +101,12 @@ def _kind_and_default(option: str, defaults: Mapping[str, Setting]) -> tuple[Any
 def _axes(read: TomlTable, options: Iterable[str]) -> dict[str, tuple[Setting, ...]]:
     """Read the swept settings and options; other keys of the grid are not axes."""
     axes = read.table("axes", list)
-    own = {one.name: one for one in fields(Grid)}
+    grid_fields = {grid_field.name: grid_field for grid_field in fields(Grid)}
     for key in axes:
         if key in options:
             _check_option(read, key, axes[key])
-        elif key in own:
-            has_list = isinstance(own[key].default, tuple) or key == "devices"
+        elif key in grid_fields:
+            has_list = isinstance(grid_fields[key].default, tuple) or key == "devices"
             hint = f"`{key} = [...]` of the grid" if has_list else f"a [[grid]] with its own `{key}` for each value"
             raise read.fault(f"axes.{key}", "this is a key of the grid, not a setting of a device", f"write {hint}")
     return {key: tuple(once(values)) for key, values in axes.items()}

@@ -1,4 +1,4 @@
-"""Inputs of a study: traces, workloads, programs of live grids, and applications; recordings that replace workloads."""
+"""Inputs of a study: traces, workloads, programs of live grids, applications, and recordings instead of workloads."""
 
 from __future__ import annotations
 
@@ -48,38 +48,38 @@ class Input:
         source, _, only = source.partition(_ONLY)
         source, _, count = source.partition(_REQUESTS)
         requests = _number(source, count) if count else requests
-        made = Input._made(source, seed, requests)
-        if made is not None:
+        generated = Input._made(source, seed, requests)
+        if generated is not None:
             if count:
-                made = replace(made, name=f"{made.name} ({requests:,} requests)")
+                generated = replace(generated, name=f"{generated.name} ({requests:,} requests)")
             if only:
                 raise ConfigError(
                     f"{source} is generated, not recorded", field="--only", hint="use it with a recorded trace"
                 )
-            return made
+            return generated
         if requests:
             raise ConfigError(
                 f"`requests = {requests}` for {source}, which is a recording",
                 field="requests",
-                hint="give the grid inputs of its own: only a workload can be made longer or shorter",
+                hint="give the grid other inputs: only the length of a workload can be changed",
             )
         name = f"{trace_name(source)} ({only})" if only else trace_name(source)
         if source in bundled_by_name() and not Path(source).is_file():
-            # It contains nothing to mend or leave out.
+            # The options of reading do not affect generated traces.
             source, reading = str(bundled_by_name()[source]), {}
         options = json.dumps({**reading, "only": only} if only else dict(reading), sort_keys=True)
         path = str(Path(source).resolve())
         return Input(name, path, False, file_digest(source), seed, reading=options)
 
     @staticmethod
-    def _made(source: str, seed: int, requests: int) -> Input | None:
-        """Find a benchmark or a workload; None if there is none."""
+    def _generated(source: str, seed: int, requests: int) -> Input | None:
+        """Find a benchmark or a workload; None if there is none of this name."""
         name = canonical_benchmark(source)
         if name is not None and not Path(source).exists():
             # A benchmark is code, whose version is the build in the key of every cell.
             return Input(name, name, True, name, seed, requests)
-        known = {name.casefold() for name in workloads()}
-        if source.endswith(".toml") or (source.casefold() in known and not Path(source).exists()):
+        preset_names = {name.casefold() for name in workloads()}
+        if source.endswith(".toml") or (source.casefold() in preset_names and not Path(source).exists()):
             model = Workload.named(source)
             return Input(model.name, source, True, model.digest, seed, requests)
         return None
@@ -115,13 +115,13 @@ class Sources:
 
     def trace(self, name: str, seed: int, requests: int = 0) -> Input:
         """Find a trace or a workload."""
-        found = Input.of(name, seed, requests, self._reading)
-        if self._files.setdefault(found.name, found.source) != found.source:
-            found = replace(found, name=f"{found.name} ({Path(name).name})")
-        return found
+        source = Input.of(name, seed, requests, self._reading)
+        if self._files.setdefault(source.name, source.source) != source.source:
+            source = replace(source, name=f"{source.name} ({Path(name).name})")
+        return source
 
 
-#: Maximum number of requests of an input that is kept in memory from cell to cell.
+#: Maximum number of requests of an input that stays in memory from cell to cell.
 _HELD_REQUESTS = 2_000_000
 
 
@@ -147,9 +147,9 @@ class _CachedTrace:
 
 @functools.lru_cache(maxsize=1)
 def open_cached(source: Input) -> Trace:
-    """Open an input and keep it in memory if it is small enough.
+    """Open an input, and cache it in memory if it is small enough.
 
-    A trace of several devices is rejected, because its addresses are not of one address space.
+    A trace of several devices is rejected, because each device has its own address space.
     """
     trace = source.open()
     batches: list[_core.Batch] = []
@@ -183,13 +183,13 @@ class Recordings:
     left_out: tuple[tuple[str, str], ...] = ()
 
     def of(self, inputs: Sequence[str]) -> list[str]:
-        """Return the paths of the traces whose workloads are among the inputs, which may be groups."""
+        """Return the paths of the traces that replace one of the inputs, which may be groups of workloads."""
         groups = workload_groups()
-        names = {one for name in inputs for one in groups.get(name, [name])}
-        return [self._path(one) for one in self.used if one.workload in names]
+        names = {member for name in inputs for member in groups.get(name, [name])}
+        return [self._path(stand_in) for stand_in in self.used if stand_in.workload in names]
 
-    def _path(self, one: StandIn) -> str:
-        return str(Path(self.folder, one.file))
+    def _path(self, stand_in: StandIn) -> str:
+        return str(Path(self.folder, stand_in.file))
 
     def about(self, inputs: Mapping[str, str]) -> RecordingsAbout:
         """Return the description for results; `inputs` are names of inputs by resolved path."""
@@ -197,12 +197,12 @@ class Recordings:
             "folder": self.folder,
             "used": [
                 {
-                    "file": one.file,
-                    "workload": one.workload,
-                    "how": one.how,
-                    "input": inputs[str(Path(self._path(one)).resolve())],
+                    "file": stand_in.file,
+                    "workload": stand_in.workload,
+                    "how": stand_in.how,
+                    "input": inputs[str(Path(self._path(stand_in)).resolve())],
                 }
-                for one in self.used
+                for stand_in in self.used
             ],
-            "left_out": [list(one) for one in self.left_out],
+            "left_out": [list(stand_in) for stand_in in self.left_out],
         }

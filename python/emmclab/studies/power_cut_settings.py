@@ -91,14 +91,14 @@ class CutRun(NamedTuple):
     result: CutResult
 
     @classmethod
-    def of(cls, kept: Mapping[str, object]) -> Self:
+    def of(cls, stored: Mapping[str, object]) -> Self:
         """Convert a stored result, which has the fields of its cell in the same mapping."""
-        return cls(msgspec.convert(kept, CutCell), msgspec.convert(kept, CutResult))
+        return cls(msgspec.convert(stored, CutCell), msgspec.convert(stored, CutResult))
 
 
 @dataclass(frozen=True)
 class FileSystem:
-    """How ext4 is made, mounted and recovered; `share` of the study's cuts are tried with this recovery."""
+    """How ext4 is created, mounted and recovered; `share` is the share of the study's cuts that are tried with it."""
 
     name: str
     mkfs: tuple[str, ...] = ()
@@ -149,17 +149,17 @@ def read_cuts(read: TomlTable) -> Cuts | None:
     named = part.inner("file_systems")
     file_systems = {}
     for name in named.names():
-        how = named.inner(name)
+        table = named.inner(name)
         file_systems[name] = FileSystem(
             name,
-            mkfs=how.every("mkfs", str, ()),
-            mount=how.text("mount", ""),
-            recovery=how.text("recovery", "process"),
-            share=how.value("share", (int, float), 1.0),
+            mkfs=table.every("mkfs", str, ()),
+            mount=table.text("mount", ""),
+            recovery=table.text("recovery", "process"),
+            share=table.value("share", (int, float), 1.0),
         )
         if file_systems[name].recovery not in RECOVERIES:
-            raise how.fault("recovery", "this is not a way of recovery", f"use {', '.join(RECOVERIES)}")
-        how.done()
+            raise table.fault("recovery", "this is not a recovery", f"use {', '.join(RECOVERIES)}")
+        table.done()
     found = Cuts(
         capacity=part.text("capacity"),
         operations=part.value("operations", int),
@@ -188,5 +188,5 @@ def workload_digest() -> str:
 
 
 def host() -> dict[str, str]:
-    """Return the versions of this machine's software that affects power cuts, by name."""
+    """Return the versions of the software on this machine that affects power cuts, by name."""
     return {"kernel": platform.release(), "sqlite": sqlite3.sqlite_version, "e2fsprogs": package_version("e2fsprogs")}

@@ -1,4 +1,4 @@
-"""Programs of a live study: shell scripts on a file system of a served device, timed by its clock."""
+"""Programs of a live study: shell scripts on a file system of a served device, timed by the clock of the device."""
 
 import functools
 import hashlib
@@ -38,7 +38,7 @@ class FileSystem:
 
 @dataclass(frozen=True)
 class Program:
-    """A measured script with an unmeasured one before it; both read the numbers as shell variables."""
+    """A measured script, and a preparing one that is not measured; both read the numbers as shell variables."""
 
     name: str
     about: str
@@ -62,7 +62,7 @@ class Program:
 
     @staticmethod
     def of(text: str) -> "Program":
-        """Make a program from the text of `to_json`."""
+        """Create a program from the text of `to_json`."""
         fields = json.loads(text)
         return Program(**{**fields, "file_system": FileSystem(**fields["file_system"])})
 
@@ -78,13 +78,13 @@ class ServedOptions(ImageOptions, total=False):
 
 
 def expanded(program: Program, axes: Mapping[str, tuple[int | str, ...]]) -> list[Program]:
-    """Return a program for every combination of axis values, named after them; without axes, the program."""
-    made = []
+    """Return a program for every combination of axis values, with the values in its name."""
+    programs = []
     for values in itertools.product(*axes.values()):
         numbers = {**program.numbers, **dict(zip(axes, values, strict=True))}
         name = " ".join([program.name, *map(str, values)])
-        made.append(Program(**{**program.__dict__, "name": name, "numbers": numbers}))
-    return made
+        programs.append(Program(**{**program.__dict__, "name": name, "numbers": numbers}))
+    return programs
 
 
 def read_programs(read: TomlTable) -> tuple[Program, ...]:
@@ -96,7 +96,7 @@ def read_programs(read: TomlTable) -> tuple[Program, ...]:
     scale = shared.value("scale", (int, float), 1.0)
     if not 0 < scale <= 1:
         raise shared.fault("scale", f"{scale} is not a share of the numbers", "give a number above 0, at most 1")
-    # The only place where a study is made smaller.
+    # Only `scale` makes a live study smaller.
     numbers = {key: max(1, round(value * scale)) for key, value in shared.table("numbers", int).items()}
     file_system = FileSystem(
         format=shared.text("format"),
@@ -104,7 +104,7 @@ def read_programs(read: TomlTable) -> tuple[Program, ...]:
         dirty_mb=shared.value("dirty_mb", int, 0),
     )
     shared.done()
-    made = []
+    programs = []
     for part in parts:
         program = Program(
             name=part.text("name"),
@@ -123,13 +123,13 @@ def read_programs(read: TomlTable) -> tuple[Program, ...]:
             for value in values:
                 if not (isinstance(value, int) or (isinstance(value, str) and value.isalnum())):
                     raise part.fault("each", f"`{value}` is not a number or a word", "use letters and digits")
-        made += expanded(program, axes)
+        programs += expanded(program, axes)
         part.done()
-    names = [program.name for program in made]
+    names = [program.name for program in programs]
     for name in names:
         if names.count(name) > 1:
-            raise read.fault("program", f"there are two programs `{name}`", "name them apart")
-    return tuple(made)
+            raise read.fault("program", f"there are two programs `{name}`", "give them different names")
+    return tuple(programs)
 
 
 @functools.cache
@@ -143,7 +143,7 @@ def package_version(package: str) -> str:
 
 
 def host_of(program: Program) -> dict[str, str]:
-    """Return the versions of the kernel and the tools that affect the requests of a program."""
+    """Return the versions of the kernel and of the tools, which affect the requests of a program."""
     versions = {package: package_version(package) for package in program.needs.values()}
     return {"kernel": platform.release()} | versions
 
@@ -180,7 +180,7 @@ def run_program(program: Program, device: Device, options: ServedOptions) -> Run
             disk.drain()
             disk.clear_counters()
             _script(disk, program, "run", f"{program.run}\nsync --file-system {mount}", log)
-            # Unmounting also writes, and the file system may write at any time.
+            # Unmounting also writes, and the file system may write at other times.
             result = disk.drain().deterministic()
     software = LiveSoftware(host=host_of(program), file_system=cast("FileSystemFields", asdict(program.file_system)))
     return cast("RunFields", {**result, "live": software})
@@ -189,17 +189,17 @@ def run_program(program: Program, device: Device, options: ServedOptions) -> Run
 def _script(disk: LiveDevice, program: Program, part: str, text: str, log: Path) -> None:
     """Run a script in its own session; all of its processes end with it and with this process."""
     numbers = "".join(f"{name}={value}\n" for name, value in program.numbers.items())
-    whole = (
+    command = (
         f"exec >{log} 2>&1\nPATH=$PATH{MORE_PATH}\n"
         "trap 'trap \"\" TERM; kill 0' TERM\n"
         f"(\nset -eu\n{numbers}{text}\n) &\nwait $!\n"
     )
-    status = disk.run(["setpriv", "--pdeathsig", "TERM", "setsid", "sh", "-c", whole])
+    status = disk.run(["setpriv", "--pdeathsig", "TERM", "setsid", "sh", "-c", command])
     if status == 0:
         return
-    said = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    output = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     raise InputError(
-        f"{program.name}: the script `{part}` ended with status {status}: {'; '.join(said[-_SAID_LINES:])}",
+        f"{program.name}: the script `{part}` ended with status {status}: {'; '.join(output[-_SAID_LINES:])}",
         kind="failed",
         hint="see its output above; the file system may be too small for the numbers of the study",
     )

@@ -78,7 +78,7 @@ def query_studies(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
 
 
 def _require_intact(table: Path) -> None:
-    """Reject a table that is not as a run of the study wrote it."""
+    """Reject a table that is damaged, or that an earlier version wrote."""
     if not is_intact(table):
         raise InputError(
             f"{table}: this table of the results is damaged, or of an earlier version",
@@ -99,7 +99,7 @@ def query_one_trace(trace: Trace, sql: str) -> Iterator[Answer]:
 
     Raises:
         FormatError: the trace cannot be read.
-        ConfigError: the query is not valid SQL, or names an unknown table or column.
+        ConfigError: the query is not valid SQL, or uses an unknown table or column.
     """
     with folder_aside(Path(tempfile.gettempdir())) as folder, duckdb.connect() as database:
         copy = folder / "trace.parquet"
@@ -129,28 +129,28 @@ def query_one_trace(trace: Trace, sql: str) -> Iterator[Answer]:
 
 
 def without_fsyncs(trace: Trace) -> str:
-    """Return a note that a recording only counts waits for durability; empty if it has each of them.
+    """Return a note that a recording only counts waits for durability; empty if it stores each wait.
 
     >>> import emmclab
     >>> without_fsyncs(emmclab.read(emmclab.bundled()[0])).partition(":")[0]
     'the table `fsyncs` is empty'
     """
     activity: Activity = json.loads(trace.header["activity"] or "{}")
-    calls = sum(one["calls"] for one in activity.get("syncs") or ())
+    calls = sum(sync_counts["calls"] for sync_counts in activity.get("syncs") or ())
     if activity.get("waits") or not calls:
         return ""
     return (
         f"the table `fsyncs` is empty: this recording has only the totals of its {calls:,} calls "
-        "(`emmclab explain` prints them); `emmclab record` now stores the longest waits one by one"
+        "(`emmclab explain` prints them); `emmclab record` now stores each of the longest waits"
     )
 
 
 def _columns(database: duckdb.DuckDBPyConnection, trace: Trace) -> set[str]:
-    """Return the columns of a trace that is a single Parquet file; empty for others."""
+    """Return the columns of a trace that is a single Parquet file; empty for other traces."""
     if [file_format for file_format, _ in trace.recognised] != ["parquet"]:
         return set()
-    found = database.execute("select name from parquet_schema(?)", [trace.path]).fetchall()
-    return {name for (name,) in found}
+    rows = database.execute("select name from parquet_schema(?)", [trace.path]).fetchall()
+    return {name for (name,) in rows}
 
 
 def _answer(database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]) -> Answer:
@@ -162,8 +162,8 @@ def _answer(database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]) ->
         return [column[0] for column in answer.description or []]
 
     def rows() -> Iterator[tuple[Any, ...]]:
-        while found := _interruptible(database, lambda: database.fetchmany(_FETCHED), tables):
-            yield from found
+        while batch := _interruptible(database, lambda: database.fetchmany(_FETCHED), tables):
+            yield from batch
 
     with _refusing(tables):
         if not database.extract_statements(sql):
@@ -193,7 +193,7 @@ def _refusing(tables: list[str]) -> Iterator[None]:
 
 
 def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
-    """Return the error: the first line of the message, its place in the query, and similar names."""
+    """Convert an error of DuckDB: the first line of its message, the place in the query, and similar names."""
     first, _, rest = str(error).partition("\n")
     place = re.search(r"^LINE \d+: .*\n *\^", rest, re.MULTILINE)
     near = re.search(r"(?:Candidate bindings: |Did you mean )(.+)", rest)

@@ -19,7 +19,7 @@ from emmclab.runtime.parquet import database, questions, quoted, refusing, sql_l
 _FETCHED = 200
 #: The column of the checksum of a row, by which intact cells of a damaged part are found.
 _CHECKSUM = "checksum"
-#: Rows that are written at once when parts are joined, and rows of a row group in the joined part.
+#: Number of rows that are written at once when parts are joined, and of rows in a row group of the joined part.
 _JOINED, _GROUP = 500, 2_048
 
 
@@ -29,12 +29,12 @@ class StoredCell(NamedTuple):
     key: str
     #: As JSON.
     result: str
-    #: The SHA-256 of `result`, and the flat rows in the form of `lines_of`, one per line, made where the cell ran.
+    #: The SHA-256 of `result`, and the flat rows in the form of `lines_of`, one per line.
     rows: str
 
     @staticmethod
     def of(key: str, result: str, lines: str) -> "StoredCell":
-        """Make it from a result and its rows."""
+        """Create it from a result and its rows."""
         return StoredCell(key, result, f"{hashlib.sha256(result.encode()).hexdigest()}\n{lines}")
 
     @property
@@ -43,7 +43,7 @@ class StoredCell(NamedTuple):
         return hashlib.sha256("\n".join(self).encode()).hexdigest()[:16]
 
 
-#: Option that reserves the space for the seal of a part.
+#: Metadata option of DuckDB that reserves the space for the seal of a part.
 _METADATA = f"kv_metadata {{{checksummed.KEY}: '{checksummed.UNSEALED}'}}"
 
 
@@ -53,12 +53,12 @@ def write_part(results: Sequence[StoredCell], path: Path, compression: str = "zs
     Raises:
         InputError: the disk is full.
     """
-    values = {name: [one[place] for one in results] for place, name in enumerate(StoredCell._fields)}
-    values[_CHECKSUM] = [one.checksum for one in results]
+    values = {name: [result[place] for result in results] for place, name in enumerate(StoredCell._fields)}
+    values[_CHECKSUM] = [result.checksum for result in results]
     columns = ", ".join(f"unnest(${name}::varchar[]) as {name}" for name in values)
-    how = f"format parquet, compression {compression}, {_METADATA}"
-    with refusing(path.parent), questions() as asked:
-        asked.execute(f"copy (select {columns}) to '{quoted(path)}' ({how})", values)
+    options = f"format parquet, compression {compression}, {_METADATA}"
+    with refusing(path.parent), questions() as connection:
+        connection.execute(f"copy (select {columns}) to '{quoted(path)}' ({options})", values)
     checksummed.seal(path)
 
 
@@ -69,26 +69,26 @@ def write_joined(results: Iterable[StoredCell], aside: Path) -> Path | None:
         InputError: the disk is full.
     """
     pieces: list[Path] = []
-    left = iter(results)
-    while some := list(itertools.islice(left, _JOINED)):
+    remaining = iter(results)
+    while some := list(itertools.islice(remaining, _JOINED)):
         pieces.append(aside / f"piece-{len(pieces)}.parquet")
         write_part(some, pieces[-1], "snappy")
     if not pieces:
         return None
-    made = aside / "all.parquet"
-    with refusing(aside), questions() as asked:
-        how = f"format parquet, compression zstd, row_group_size {_GROUP}, {_METADATA}"
-        asked.execute(f"copy (from read_parquet({sql_list(pieces)})) to '{quoted(made)}' ({how})")
+    joined = aside / "all.parquet"
+    with refusing(aside), questions() as connection:
+        options = f"format parquet, compression zstd, row_group_size {_GROUP}, {_METADATA}"
+        connection.execute(f"copy (from read_parquet({sql_list(pieces)})) to '{quoted(joined)}' ({options})")
     for piece in pieces:
         piece.unlink()
-    checksummed.seal(made)
-    return made
+    checksummed.seal(joined)
+    return joined
 
 
 def undamaged(part: Path) -> Iterator[StoredCell]:
     """Yield the results of a damaged part that are readable and have the right checksum."""
-    with questions() as asked, contextlib.suppress(duckdb.Error):
-        groups = asked.execute(
+    with questions() as connection, contextlib.suppress(duckdb.Error):
+        groups = connection.execute(
             "select distinct row_group_id, row_group_num_rows from parquet_metadata($path) order by 1",
             {"path": str(part)},
         ).fetchall()
@@ -96,17 +96,17 @@ def undamaged(part: Path) -> Iterator[StoredCell]:
         for _, rows in groups:
             # Damage in one row group does not affect the others.
             with contextlib.suppress(duckdb.Error):
-                asked.execute(
+                connection.execute(
                     f"select {', '.join([*StoredCell._fields, _CHECKSUM])} "  # noqa: S608
                     "from read_parquet($path, file_row_number = true) "
                     "where file_row_number >= $begin and file_row_number < $end",
                     {"path": str(part), "begin": begin, "end": begin + rows},
                 )
-                for *values, checksum in _rows(asked):
+                for *values, checksum in _rows(connection):
                     if all(isinstance(value, str) for value in values):
-                        one = StoredCell(*values)
-                        if one.checksum == checksum:
-                            yield one
+                        cell = StoredCell(*values)
+                        if cell.checksum == checksum:
+                            yield cell
             begin += rows
 
 
@@ -116,12 +116,12 @@ def keys_of(parts: Sequence[Path], aside: Path) -> set[str]:
     Raises:
         InputError: a part is broken.
     """
-    with refusing(aside), questions() as asked:
-        asked.execute(f"select key from read_parquet({sql_list(parts)})")  # noqa: S608
-        found: set[str] = set()
-        while rows := asked.fetchmany(10_000):
-            found.update(key for (key,) in rows)
-        return found
+    with refusing(aside), questions() as connection:
+        connection.execute(f"select key from read_parquet({sql_list(parts)})")  # noqa: S608
+        keys: set[str] = set()
+        while rows := connection.fetchmany(10_000):
+            keys.update(key for (key,) in rows)
+        return keys
 
 
 def ask(parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -129,7 +129,7 @@ def ask(parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequen
     none = tuple(None for _ in columns)
     following = 0
     for number, *values in in_ranges(_numbered(parts, aside, keys, columns), len(keys), aside):
-        if number < following:  # A cell may be in two parts, if a killed run left one.
+        if number < following:  # A cell may be in two parts after a killed run.
             continue
         yield from ((key, *none) for key in keys[following:number])
         yield (keys[number], *values)
@@ -140,46 +140,46 @@ def ask(parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequen
 def _numbered(
     parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
 ) -> Iterator[tuple[int, Iterator[tuple[Any, ...]]]]:
-    """Yield the index in `keys` and the columns of cells, part by part, the part of the least index first.
+    """Yield the index in `keys` and the columns of cells, part by part, in the order of the least index of a part.
 
-    Cells run roughly in the order of the study, so that parts overlap little in that order.
+    Cells run roughly in the order of the study, so that the ranges of indices of parts overlap little.
     """
     if not parts or not keys:
         return
-    wanted = aside / "wanted.csv"
-    with wanted.open("w", newline="") as file:
+    wanted_file = aside / "wanted.csv"
+    with wanted_file.open("w", newline="") as file:
         csv.writer(file).writerows(enumerate(keys))
-    with database(aside) as asked:
-        # The join holds one side in memory: the one without results.
-        asked.execute("set disabled_optimizers = 'build_side_probe_side'")
-        asked.execute(
+    with database(aside) as connection:
+        # The join keeps one side in memory: this makes it the side without results.
+        connection.execute("set disabled_optimizers = 'build_side_probe_side'")
+        connection.execute(
             "create table wanted as select * from read_csv($path, header = false, auto_detect = false, "
             "columns = {number: 'BIGINT', key: 'VARCHAR'})",
-            {"path": str(wanted)},
+            {"path": str(wanted_file)},
         )
-        asked.execute(
+        connection.execute(
             "create table places "  # noqa: S608
             "as select part.file_index as file, part.file_row_number as line, wanted.number "
             f"from read_parquet({sql_list(parts)}, file_row_number = true) part "
             "join wanted on part.key = wanted.key"
         )
-        asked.execute("drop table wanted")
-        least = asked.execute(
+        connection.execute("drop table wanted")
+        least = connection.execute(
             "select file, min(number) from places group by file order by min(number), file"
         ).fetchall()
         for file_index, first in least:
-            asked.execute(
+            connection.execute(
                 f"select placed.number, {', '.join(f'part.{name}' for name in columns)} "  # noqa: S608
                 f"from read_parquet({sql_list([parts[file_index]])}, file_row_number = true) part "
                 f"join (select line, number from places where file = {file_index}) placed "
                 "on part.file_row_number = placed.line"
             )
-            yield first, _rows(asked)
+            yield first, _rows(connection)
 
 
-def _rows(asked: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a query, in batches."""
-    while rows := asked.fetchmany(_FETCHED):
+    while rows := connection.fetchmany(_FETCHED):
         yield from rows
 
 
@@ -191,7 +191,7 @@ _RANGES = 256
 Row = tuple[Any, ...]
 
 
-# DuckDB can sort long texts only if all of them fit into its memory.
+# DuckDB can sort long texts only if they all fit into its memory.
 def in_ranges(batches: Iterable[tuple[int, Iterable[Row]]], places: int, aside: Path) -> Iterator[Row]:
     """Yield rows sorted by their first column, which is a number below `places`.
 
@@ -203,25 +203,25 @@ def in_ranges(batches: Iterable[tuple[int, Iterable[Row]]], places: int, aside: 
     ...     list(in_ranges([(0, [(2, "c"), (0, "a")]), (1, [(1, "b")])], 3, Path(aside)))
     [(0, 'a'), (1, 'b'), (2, 'c')]
     """
-    held: dict[int, list[Row]] = {}
+    ranges: dict[int, list[Row]] = {}
     sizes: dict[int, int] = {}
     size = following = 0
     for least, rows in batches:
         while following < least * _RANGES // places:
             size -= sizes.pop(following, 0)
-            yield from _take_range(following, held, aside)
+            yield from _take_range(following, ranges, aside)
             following += 1
         for row in rows:
             number = row[0] * _RANGES // places
-            length = sum(len(one) for one in row if isinstance(one, str))
-            held.setdefault(number, []).append(row)
+            length = sum(len(cell) for cell in row if isinstance(cell, str))
+            ranges.setdefault(number, []).append(row)
             sizes[number] = sizes.get(number, 0) + length
             size += length
             if size > _HELD_BYTES:
-                _spill(held, aside)
-                held, sizes, size = {}, {}, 0
+                _spill(ranges, aside)
+                ranges, sizes, size = {}, {}, 0
     for number in range(following, _RANGES):
-        yield from _take_range(number, held, aside)
+        yield from _take_range(number, ranges, aside)
 
 
 def _place(row: Row) -> int:
@@ -232,16 +232,16 @@ def _file(aside: Path, number: int) -> Path:
     return aside / f"range-{number}"
 
 
-def _spill(held: dict[int, list[Row]], aside: Path) -> None:
-    for number, rows in held.items():
+def _spill(ranges: dict[int, list[Row]], aside: Path) -> None:
+    for number, rows in ranges.items():
         packed = zlib.compress(pickle.dumps(rows), 1)
         with _file(aside, number).open("ab") as file:
             file.write(len(packed).to_bytes(8, "little") + packed)
 
 
-def _take_range(number: int, held: dict[int, list[Row]], aside: Path) -> list[Row]:
+def _take_range(number: int, ranges: dict[int, list[Row]], aside: Path) -> list[Row]:
     """Return the rows of a range in order, and remove them."""
-    rows = held.pop(number, [])
+    rows = ranges.pop(number, [])
     path = _file(aside, number)
     if path.exists():
         with path.open("rb") as file:

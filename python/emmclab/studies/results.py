@@ -1,4 +1,4 @@
-"""The results of a study in memory, for claims and pages; with recorded traces in place of workloads, or without."""
+"""The results of a study in memory, for claims and pages, with or without recorded traces in place of workloads."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ class Results:
     profiles: dict[str, Profile]
     runs: list[Run]
     digest: str
-    """SHA-256 of everything, first 16 digits."""
+    """SHA-256 of all results, first 16 digits."""
     failures: list[FailedCell] = field(default_factory=list)
     """Cells that failed, each with `message` and `hint`."""
     cuts: list[Mapping[str, object]] = field(default_factory=list)
@@ -50,13 +50,13 @@ class Results:
 
     @staticmethod
     def of_entries(about: About, texts: Iterable[str], *, of_run: Callable[[Run], Run] | None = None) -> "Results":
-        """Make results from stored ones, in the order of the study."""
+        """Create results from stored entries, in the order of the study."""
         digest = Digest()
-        found = Results(about, {}, [], "")
+        results = Results(about, {}, [], "")
         for text in texts:
             digest.add(hashlib.sha256(text.encode()).hexdigest())
-            found._take(json.loads(text), of_run)
-        return replace(found, digest=digest.text)
+            results._take(json.loads(text), of_run)
+        return replace(results, digest=digest.text)
 
     def _take(self, entry: Entry, of_run: Callable[[Run], Run] | None) -> None:
         cell = entry["cell"]
@@ -64,17 +64,17 @@ class Results:
         if "failed" in entry:
             self.failures.append({**cell, **entry["failed"]})
         elif kind is PROFILES:
-            again = cell["input"] in self.profiles
-            name = f"{cell['input']} (seed {cell['seed']})" if again else cell["input"]
-            if not again or of_run is None:
+            is_repeated = cell["input"] in self.profiles
+            name = f"{cell['input']} (seed {cell['seed']})" if is_repeated else cell["input"]
+            if not is_repeated or of_run is None:
                 self.profiles[name] = Profile({**entry["result"], "name": name})
         else:
-            kept = {**entry["result"], **cell}
+            fields = {**entry["result"], **cell}
             if RUNS in kind.tables:
-                run = cast("Run", kept)
+                run = cast("Run", fields)
                 self.runs.append(of_run(run) if of_run else run)
             else:
-                self.cuts.append(kept)
+                self.cuts.append(fields)
 
     def cut_runs(self) -> list[CutRun]:
         """Return the results of the cells that cut power."""
@@ -86,7 +86,7 @@ class Results:
         return int(self.about.get("missing", 0))
 
     def lacks(self, without: Names = ()) -> bool:
-        """Return whether cells are missing in other grids than these."""
+        """Return whether cells are missing in grids other than these."""
         return not {*self.about.get("missing_grids", ())} <= {*several(without)}
 
     @property
@@ -96,70 +96,70 @@ class Results:
 
     def inputs_once(self) -> list[Profile]:
         """Return the profile of each input once, for the first seed."""
-        seen = {re.sub(r" \(seed \d+\)$", "", name): profile for name, profile in reversed(self.profiles.items())}
-        return list(reversed(seen.values()))
+        profiles = {re.sub(r" \(seed \d+\)$", "", name): profile for name, profile in reversed(self.profiles.items())}
+        return list(reversed(profiles.values()))
 
     @property
     def applications(self) -> list[str]:
-        """Those of the paper's 18 applications that were run."""
+        """Names of the applications that were run, of the paper's 18."""
         return [name for name in workload_groups()["applications"] if name in self.profiles]
 
     @property
     def combos(self) -> list[str]:
-        """Those of the paper's seven combos that were run."""
+        """Names of the combos that were run, of the paper's seven."""
         return [name for name in workload_groups()["combos"] if name in self.profiles]
 
     @property
     def recorded(self) -> list[str]:
-        """Names of the real traces."""
+        """Names of the recorded traces."""
         return [name for name in self.profiles if name not in workloads()]
 
     def of(self, names: Names, field: str) -> dict[str, float]:
         """Return a field of the profiles by input."""
         return {name: self.profiles[name][field] for name in several(names)}
 
-    def select(self, grid: str, *, among: Names | None = None, **wanted: Any) -> Iterator[Run]:
+    def select(self, grid: str, *, among: Names | None = None, **values: Any) -> Iterator[Run]:
         """Yield the runs of a grid whose cell or options have these values; `among` selects inputs."""
         among = None if among is None else several(among)
         for run in self.runs:
             if (
                 run["grid"] == grid
                 and (among is None or run["input"] in among)
-                and all(run.get(field, run["options"].get(field)) == value for field, value in wanted.items())
+                and all(run.get(field, run["options"].get(field)) == value for field, value in values.items())
             ):
                 yield run
 
-    def run(self, grid: str, **wanted: Any) -> Run:
+    def run(self, grid: str, **values: Any) -> Run:
         """Return the only run of a grid with these values.
 
         Raises:
-            EmmclabError: there is no such run, or more than one.
+            EmmclabError: no run or more than one run has these values.
         """
-        found = list(self.select(grid, **wanted))
-        if len(found) != 1:
+        runs = list(self.select(grid, **values))
+        if len(runs) != 1:
             raise EmmclabError(
-                f"{len(found)} runs of `{grid}` with {wanted}; exactly one is needed",
-                hint="run the study in full: its results lack what this claim or figure needs",
+                f"{len(runs)} runs of `{grid}` with {values}; exactly one is needed",
+                hint="run the whole study: its results lack runs that this claim or figure needs",
             )
-        return found[0]
+        return runs[0]
 
 
 def stand_ins(results: Results) -> dict[str, str]:
-    """Return the workloads that recorded traces replace, by the names of the traces as inputs."""
+    """Return the workloads that recorded traces replace, by the input names of the traces."""
     used = results.about.get("recordings", {}).get("used", ())
-    return {one["input"]: one["workload"] for one in used}
+    return {recording["input"]: recording["workload"] for recording in used}
 
 
 def with_substitutes(results: Results, names: Sequence[str]) -> list[str]:
     """Return workloads by name, each followed by the recorded trace that replaces it."""
     recorded = {workload: name for name, workload in stand_ins(results).items()}
-    return [one for name in names for one in (name, recorded.get(name)) if one]
+    return [input_name for name in names for input_name in (name, recorded.get(name)) if input_name]
 
 
 def in_place(results: Results) -> Results:
-    """Return the results with each recorded trace under the name of the workload that it replaces.
+    """Return the results in which recorded traces have the names of the workloads that they replace.
 
-    If a grid does not run the trace, for example because it extends workloads, the workload stays.
+    If a grid does not run the trace, for example because it extends workloads, the results of the workload stay.
     """
     workload_of = stand_ins(results)
     recorded = {workload_of[name]: results.profiles[name] for name in workload_of}
@@ -181,7 +181,7 @@ def in_place(results: Results) -> Results:
 
 
 def without(results: Results) -> Results:
-    """Return the results of the workloads only, without the recorded traces that replace them."""
+    """Return the results without the recorded traces that replace workloads."""
     names = stand_ins(results)
     profiles = {name: profile for name, profile in results.profiles.items() if name not in names}
     return replace(results, profiles=profiles, runs=[run for run in results.runs if run["input"] not in names])

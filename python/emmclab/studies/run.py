@@ -1,4 +1,4 @@
-"""Runs a study: finished cells are never run again, so that an interrupted study continues; collects its results."""
+"""Runs a study and collects its results; finished cells are not run again, so that an interrupted study continues."""
 
 import contextlib
 import json
@@ -43,7 +43,7 @@ from emmclab.studies.tables import row_of_cell
 
 #: Metadata key of the provenance of tables.
 MADE_OF = "emmclab_made_of"
-#: Maximum size of files that are always hashed, bytes; larger ones only if they changed after the results.
+#: Maximum size in bytes of files that are always hashed; larger files only if they changed after the results.
 _SMALL = 16 << 20
 
 
@@ -66,8 +66,8 @@ def table_provenance(study: Study) -> dict[str, str]:
     files = {name: file_digest(name) for name in _named_files(study)}
     is_bundled = study.name in bundled() and study.file == f"{study.name}.toml"
     named = study.name if is_bundled else study.file or study.name
-    said: _TableProvenance = {"study": named, "build": build_digest(), "files": files}
-    return {MADE_OF: json.dumps(said, sort_keys=True)}
+    provenance: _TableProvenance = {"study": named, "build": build_digest(), "files": files}
+    return {MADE_OF: json.dumps(provenance, sort_keys=True)}
 
 
 def _named_files(study: Study) -> list[str]:
@@ -76,49 +76,49 @@ def _named_files(study: Study) -> list[str]:
     for grid in study.grids:
         named |= {*grid.inputs, *grid.devices, grid.host}
         named |= {str(value) for option in FILES for value in grid.values(option)}
-    found = {one.partition(" --only ")[0] for one in named if one}
-    return sorted(one for one in found if Path(one).is_file())
+    files = {name.partition(" --only ")[0] for name in named if name}
+    return sorted(name for name in files if Path(name).is_file())
 
 
 def changes(table: Path) -> list[str]:
-    """Return a phrase for each thing that has changed since a table of results was written.
+    """Return a phrase for each change of the build or of a file since a table of results was written.
 
-    Files that no longer exist are left out: the results are still those of their former content.
+    Files that no longer exist are ignored: the results are still those of their former content.
     """
-    said = _read_provenance(table)
-    if said is None:
+    provenance = _read_provenance(table)
+    if provenance is None:
         return []
-    found = [] if said["build"] == build_digest() else ["another build of emmclab wrote them"]
+    phrases = [] if provenance["build"] == build_digest() else ["another build of emmclab wrote them"]
     since_ns = table.stat().st_mtime_ns
-    found += [f"{name} has changed since" for name in said["files"] if _has_changed(name, said, since_ns)]
-    return found
+    phrases += [f"{name} has changed since" for name in provenance["files"] if _has_changed(name, provenance, since_ns)]
+    return phrases
 
 
 def study_of(table: Path) -> str:
     """Return the study of a table: its file, or the name of a bundled study."""
-    said = _read_provenance(table)
-    return "STUDY" if said is None else said["study"]
+    provenance = _read_provenance(table)
+    return "STUDY" if provenance is None else provenance["study"]
 
 
-def _has_changed(name: str, said: _TableProvenance, since_ns: int) -> bool:
+def _has_changed(name: str, provenance: _TableProvenance, since_ns: int) -> bool:
     path = Path(name)
     try:
-        there = path.stat()
+        status = path.stat()
     except OSError:
         return False
-    if there.st_size > _SMALL and there.st_ctime_ns < since_ns:
+    if status.st_size > _SMALL and status.st_ctime_ns < since_ns:
         return False
-    return digest([path]) not in (None, said["files"][name])
+    return digest([path]) not in (None, provenance["files"][name])
 
 
 def _read_provenance(table: Path) -> _TableProvenance | None:
     """Read the provenance of a table; None if it has none."""
-    with contextlib.suppress(duckdb.Error, ValueError), questions() as asked:
+    with contextlib.suppress(duckdb.Error, ValueError), questions() as connection:
         ask = "select decode(value) from parquet_kv_metadata($path) where decode(key) = $key"
-        row = asked.execute(ask, {"path": str(table), "key": MADE_OF}).fetchone()
-        said = json.loads(row[0]) if row else None
-        if isinstance(said, dict) and set(said) >= _TableProvenance.__required_keys__:
-            return cast("_TableProvenance", said)
+        row = connection.execute(ask, {"path": str(table), "key": MADE_OF}).fetchone()
+        provenance = json.loads(row[0]) if row else None
+        if isinstance(provenance, dict) and set(provenance) >= _TableProvenance.__required_keys__:
+            return cast("_TableProvenance", provenance)
     return None
 
 
@@ -126,12 +126,12 @@ def _read_provenance(table: Path) -> _TableProvenance | None:
 StudyProgress = Callable[[Progress], None]
 #: Called with messages about stored results, for example that some are damaged.
 Note = Callable[[str], None]
-#: Why a cell of a grid that was not asked for has no result.
+#: Reason for a missing result of a grid that was not requested.
 _LEFT_OUT = "the command that ran the study does not need this grid"
 
 
 def unheard(_sentence: str) -> None:
-    """Ignore a message."""
+    """Ignore a message; the default of `note`."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def run_cells(
     """Run the missing cells of a study, like `run_study`; return the outcome without the results.
 
     Cells of the grids `without` are not run; those without a result from an earlier run are `missing`.
-    Cells that crash their process repeatedly are left out, and named in `missing`. Cells whose stored result
+    Cells that crash their process repeatedly are left out, and listed in `missing`. Cells whose stored result
     is damaged are run again; `note` is called with a message about them.
 
     Raises:
@@ -218,19 +218,19 @@ def run_cells(
     """
     cells = study.cells() if cells is None else cells
     # Digests of the files as they are now, so that a change during the run is detected later.
-    made, said = table_provenance(study), about(study, cells)
+    provenance, description = table_provenance(study), about(study, cells)
     with place.lock(""):
         store = Store(place, images_limit)
         store.sweep()
         if fresh:
             store.forget()
         left_out = {cell.key: _LEFT_OUT for cell in cells if cell.grid in without}
-        wanted = [cell for cell in cells if cell.key not in left_out]
-        reasons = left_out | _run(store, executor, wanted, progress, note)
-        found = store.finish(said, cells, reasons, made)
-        # Worker processes of a killed run may have been still alive when this one started.
+        selected = [cell for cell in cells if cell.key not in left_out]
+        reasons = left_out | _run(store, executor, selected, progress, note)
+        finished = store.finish(description, cells, reasons, provenance)
+        # Worker processes of a killed run may still have written files after the first sweep.
         store.sweep()
-    return found
+    return finished
 
 
 def run_part(
@@ -262,8 +262,8 @@ def estimate(
     last: list[Progress] = []
     with place.lock("estimate"):
         _run(Store(place, images_limit), executor, cells, last.append, note, is_sample=True)
-    left = len(cells)
-    return last[-1] if last else Progress(left, left, left, 0, 0, 0.0, 0.0, executor.jobs)
+    total = len(cells)
+    return last[-1] if last else Progress(total, total, total, 0, 0, 0.0, 0.0, executor.jobs)
 
 
 def _run(
@@ -277,16 +277,16 @@ def _run(
 ) -> dict[str, str]:
     """Run the cells without a stored result; return the reasons for missing results, by key."""
     have = store.mend(note)
-    left = [cell for cell in cells if cell.key not in have]
-    require_all(left, executor)
-    if not left:
+    remaining = [cell for cell in cells if cell.key not in have]
+    require_all(remaining, executor)
+    if not remaining:
         return {}
-    sweep = Sweep(left, len(cells), is_sample=is_sample)
-    files = [] if executor.is_local else list(dict.fromkeys(path for cell in left for path in cell.files()))
+    sweep = Sweep(remaining, len(cells), is_sample=is_sample)
+    files = [] if executor.is_local else list(dict.fromkeys(path for cell in remaining for path in cell.files()))
     keeper = Keeper(store)
     try:
-        with contextlib.closing(sweep.run(executor, store.images, files)) as found:
-            for results in found:
+        with contextlib.closing(sweep.run(executor, store.images, files)) as batches:
+            for results in batches:
                 keeper.keep(results)
                 if progress is not None:
                     progress(sweep.progress)
@@ -296,14 +296,14 @@ def _run(
 
 
 def require_all(cells: Sequence[Cell], executor: Executor) -> None:
-    """Reject cells that this machine, or a cluster, cannot run, before any starts."""
+    """Reject cells that this machine or a cluster cannot run, before any cell starts."""
     inputs: dict[CellKind, dict[Input, None]] = {}
     for cell in cells:
         inputs.setdefault(cell.kind, {})[cell.input] = None
     if any(kind.is_of_machine for kind in inputs) and not executor.is_local:
         raise UnsupportedError(
             "a study of served devices depends on the kernel and tools of the machine that runs it",
-            hint="run it with --on local, or in shards on machines that are alike",
+            hint="run it with --on local, or in shards on identical machines",
         )
     for kind, named in inputs.items():
         kind.require(list(named))
@@ -329,30 +329,30 @@ def about(study: Study, cells: Sequence[Cell]) -> About:
 
 
 def _recorded_inputs(cells: Sequence[Cell]) -> list[str]:
-    """Return the names of the inputs that are recordings, except files of simulated requests."""
+    """Return the names of the inputs that are recordings, not files with simulated requests."""
     files = dict.fromkeys((cell.input.name, cell.input.source) for cell in cells if not cell.input.synthetic)
     return list(dict.fromkeys(name for name, source in files if run_of(Path(source)) is None))
 
 
 def _recordings(study: Study, cells: Sequence[Cell]) -> FurtherAbout:
-    """Return the recorded traces that replace workloads, and the place of those of the study."""
-    said: FurtherAbout = {}
+    """Return the recorded traces that replace workloads, and the folder of the traces that the study needs."""
+    description: FurtherAbout = {}
     if study.recordings is not None:
         inputs = {cell.input.source: cell.input.name for cell in cells if not cell.input.synthetic}
-        said["recordings"] = study.recordings.about(inputs)
+        description["recordings"] = study.recordings.about(inputs)
     if study.traces is not None:
-        said["traces_folder"] = study.traces.folder
-    return said
+        description["traces_folder"] = study.traces.folder
+    return description
 
 
 def _fitted(cells: Sequence[Cell]) -> dict[str, FittedTo]:
     """Return the sources to which each device of a study was fitted, by name."""
     devices = dict.fromkeys((cell.device_name, cell.device) for cell in cells if cell.device)
-    found: dict[str, FittedTo] = {}
+    fitted_by_device: dict[str, FittedTo] = {}
     for name, device in devices:
         fitted = Fitted.device(Device.named(local_path(device)))
-        found[name] = {"sources": list(fitted.sources), "costs_us": list(fitted.costs_us)}
-    return found
+        fitted_by_device[name] = {"sources": list(fitted.sources), "costs_us": list(fitted.costs_us)}
+    return fitted_by_device
 
 
 #: Metadata key of the description of the study.
@@ -364,7 +364,7 @@ def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output
     """Write the results of all cells, from all places, as one Parquet file in the order of their keys.
 
     A row has the `key` of its cell, its `number` in the study, its `kind` (the table with its figures), the
-    columns of that table, and the whole `result` as JSON. Returns the cells without a result.
+    columns of that table, and the complete `result` as JSON. Returns the cells without a result.
     """
     try:
         with note_written_files(output):
@@ -383,14 +383,14 @@ def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], outpu
         for number, place in enumerate(places):
             copies = aside / str(number)
             copies.mkdir()
-            found = Store(place).copies(copies)
-            if not found:
+            copied = Store(place).copies(copies)
+            if not copied:
                 raise InputError(
                     f"{place}: there are no results",
                     file=str(place),
-                    hint="name the --results folder of `emmclab run`, which holds a folder for each study",
+                    hint="give the --results folder of `emmclab run`, which contains a folder for each study",
                 )
-            parts += found
+            parts += copied
         with TableFile(aside, "all") as table:
             for key, result, text in ask(parts, aside, sorted(numbers), ("result", "rows")):
                 if result is None:
@@ -398,10 +398,12 @@ def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], outpu
                     continue
                 kind, row = row_of_cell(text)
                 table.add({"key": key, "number": numbers[key], "kind": kind, "result": result} | row)
-            said = about(study, cells) | (missing_about(missing) if missing else {})
+            description = about(study, cells) | (missing_about(missing) if missing else {})
             if not table.rows:
                 table.name_columns({"key": "", "number": 0, "kind": "", "result": ""})
-            move_into_place(table.write({_ABOUT: json.dumps(said, sort_keys=True), **table_provenance(study)}), output)
+            move_into_place(
+                table.write({_ABOUT: json.dumps(description, sort_keys=True), **table_provenance(study)}), output
+            )
     return missing
 
 
@@ -416,12 +418,12 @@ def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Resu
             hint=_HINT,
         )
     source = f"'{quoted(path)}'"
-    with folder_for_reading(path.absolute().parent) as aside, database(aside) as asked:
-        found = asked.execute(
+    with folder_for_reading(path.absolute().parent) as aside, database(aside) as connection:
+        row = connection.execute(
             f"select decode(value) from parquet_kv_metadata({source}) where decode(key) = '{_ABOUT}'"  # noqa: S608
         ).fetchone()
-        if found is None:
+        if row is None:
             raise InputError(f"{path}: this is not a file of collected results", file=str(path), hint=_HINT)
-        keys = asked.execute(f"select key from {source} order by number").fetchall()  # noqa: S608
+        keys = connection.execute(f"select key from {source} order by number").fetchall()  # noqa: S608
         texts = (text for _, text in ask([path], aside, [key for (key,) in keys], ["result"]))
-        return Results.of_entries(json.loads(found[0]), texts, of_run=of_run)
+        return Results.of_entries(json.loads(row[0]), texts, of_run=of_run)

@@ -1,4 +1,4 @@
-"""Searches settings: trials, whose cells are ordinary cells of the study, and the best of them."""
+"""Searches settings for the best figures: a trial is one choice of settings, run as cells of the study."""
 
 import contextlib
 import itertools
@@ -27,7 +27,7 @@ from emmclab.studies.store import IMAGES_BYTES, Keeper, Store
 from emmclab.studies.summary import average
 from emmclab.studies.tables import row_of_cell
 
-#: Ways of choosing settings: the first learns from earlier trials; the others are baselines.
+#: Ways of choosing settings: the first one learns from earlier trials; the others are baselines.
 WAYS = ("TPE", "random", "grid")
 
 
@@ -43,23 +43,23 @@ class Objective:
         """The objective as on the command line."""
         return f"{'maximize' if self.is_maximized else 'minimize'} {self.metric}"
 
-    def better(self, one: float, other: float) -> bool:
+    def better(self, value: float, other: float) -> bool:
         """Return whether one value is better than another."""
-        return one > other if self.is_maximized else one < other
+        return value > other if self.is_maximized else value < other
 
 
 @dataclass
 class Trial:
-    """Settings that were tried: their figures over all inputs and seeds, or why there are none."""
+    """Settings that were tried, with their figures over all inputs and seeds, or the `reason` why there are none."""
 
     way: str
     number: int
     values: dict[str, Setting]
     figures: dict[str, float] = field(default_factory=dict)
-    #: The same for each seed, over all inputs.
+    #: The figures for each seed, over all inputs.
     by_seed: dict[str, dict[int, float]] = field(default_factory=dict)
     reason: str = ""
-    #: Whether all bounds are met.
+    #: Whether the figures are within all bounds.
     is_feasible: bool = False
     is_best: bool = False
 
@@ -78,48 +78,50 @@ class SearchResult:
 
     def front(self, way: str | None = None) -> list[Trial]:
         """Return the Pareto-optimal trials of one way, or of all ways, best first."""
-        chosen = [one for one in self.trials if one.is_feasible and (way is None or one.way == way)]
-        found: dict[tuple[float, ...], Trial] = {}
-        for one in chosen:
-            point = tuple(one.figures[objective.metric] for objective in self.objectives)
-            if not any(dominates(other, one, self.objectives) for other in chosen):
-                found.setdefault(point, one)
-        return [found[point] for point in sorted(found)]
+        chosen = [trial for trial in self.trials if trial.is_feasible and (way is None or trial.way == way)]
+        front: dict[tuple[float, ...], Trial] = {}
+        for trial in chosen:
+            point = tuple(trial.figures[objective.metric] for objective in self.objectives)
+            if not any(dominates(other, trial, self.objectives) for other in chosen):
+                front.setdefault(point, trial)
+        return [front[point] for point in sorted(front)]
 
 
-def dominates(one: Trial, other: Trial, objectives: Sequence[Objective]) -> bool:
+def dominates(trial: Trial, other: Trial, objectives: Sequence[Objective]) -> bool:
     """Return whether a trial is better in at least one objective, and worse in none."""
-    pairs = [(each, one.figures[each.metric], other.figures[each.metric]) for each in objectives]
-    return any(each.better(a, b) for each, a, b in pairs) and not any(each.better(b, a) for each, a, b in pairs)
+    pairs = [(objective, trial.figures[objective.metric], other.figures[objective.metric]) for objective in objectives]
+    return any(objective.better(a, b) for objective, a, b in pairs) and not any(
+        objective.better(b, a) for objective, a, b in pairs
+    )
 
 
-def indistinguishable_trials(found: SearchResult) -> list[Trial]:
+def indistinguishable_trials(result: SearchResult) -> list[Trial]:
     """Return the trials off the Pareto front that cannot be distinguished from it.
 
-    A trial is distinguished if one of the front dominates it, with a significant difference
+    A trial is distinguished if a trial on the front dominates it, with a significant difference
     (`is_distinguished`) in at least one objective.
     """
-    front = found.front()
+    front = result.front()
     rest: dict[str, Trial] = {}
-    for one in found.trials:
-        if one.is_feasible and all(one.values != best.values for best in front):
-            rest.setdefault(str(sorted(one.values.items())), one)
+    for trial in result.trials:
+        if trial.is_feasible and all(trial.values != best.values for best in front):
+            rest.setdefault(str(sorted(trial.values.items())), trial)
 
-    def beaten(one: Trial) -> bool:
+    def beaten(trial: Trial) -> bool:
         return any(
-            dominates(best, one, found.objectives)
+            dominates(best, trial, result.objectives)
             and any(
-                is_distinguished(seeds_of(best, each.metric), seeds_of(one, each.metric), len(rest))
-                for each in found.objectives
+                is_distinguished(seeds_of(best, objective.metric), seeds_of(trial, objective.metric), len(rest))
+                for objective in result.objectives
             )
             for best in front
         )
 
-    return [one for one in rest.values() if not beaten(one)]
+    return [trial for trial in rest.values() if not beaten(trial)]
 
 
 def seeds_of(trial: Trial, metric: str) -> dict[int, float]:
-    """Return a figure of a trial for each seed; one value for all if seeds are not known."""
+    """Return a figure of a trial for each seed; if the seeds are unknown, a single value as that of seed 1."""
     return trial.by_seed.get(metric) or {1: trial.figures[metric]}
 
 
@@ -172,10 +174,10 @@ def run_search(
             keeper.close()
         running.leave_out(sweep.quarantined)
         store.join()
-    found = SearchResult(study, tuple(objectives), space, running.trials, budget, seed, batch)
-    for one in found.front():
-        one.is_best = True
-    return found
+    result = SearchResult(study, tuple(objectives), space, running.trials, budget, seed, batch)
+    for trial in result.front():
+        trial.is_best = True
+    return result
 
 
 class _Search:
@@ -194,7 +196,9 @@ class _Search:
     ) -> None:
         self._study, self._space, self._objectives, self._store = study, space, objectives, store
         self._budget, self._batch = budget, batch
-        self._metrics = list(dict.fromkeys([one.metric for one in objectives] + [one.metric for one in space.bounds]))
+        self._metrics = list(
+            dict.fromkeys([objective.metric for objective in objectives] + [bound.metric for bound in space.bounds])
+        )
         self.trials: list[Trial] = []
         self._asked: list[tuple[Trial, Any, list[Cell]]] = []
         self._rows: dict[str, tuple[str, Row]] = {}
@@ -212,20 +216,20 @@ class _Search:
             sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
         else:
             sampler = optuna.samplers.RandomSampler(seed=seed)
-        directions = ["maximize" if one.is_maximized else "minimize" for one in self._objectives]
-        asked = optuna.create_study(directions=directions, sampler=sampler)
+        directions = ["maximize" if objective.is_maximized else "minimize" for objective in self._objectives]
+        optuna_study = optuna.create_study(directions=directions, sampler=sampler)
 
         def ask(count: int) -> list[tuple[dict[str, Setting], Any]]:
-            trials = [asked.ask() for _ in range(count)]
-            return [(self._space.suggest(trial), (asked, trial)) for trial in trials]
+            trials = [optuna_study.ask() for _ in range(count)]
+            return [(self._space.suggest(trial), (optuna_study, trial)) for trial in trials]
 
         return ask
 
     def more(self) -> list[Cell]:
-        """Judge the finished batch, and choose further batches until one has cells to run."""
+        """Evaluate the finished batch, and choose batches until one has cells to run; return these cells."""
         while True:
-            for trial, told, cells in self._asked:
-                self._judge(trial, told, cells)
+            for trial, handle, cells in self._asked:
+                self._judge(trial, handle, cells)
             self._asked = []
             if not (cells := self._choose()):
                 if self._asked:
@@ -233,34 +237,34 @@ class _Search:
                 return []
             have = self._store.keys()
             self._known([cell.key for cell in cells if cell.key in have])
-            if left := [cell for cell in cells if cell.key not in self._rows]:
-                return left
+            if remaining := [cell for cell in cells if cell.key not in self._rows]:
+                return remaining
 
     def _choose(self) -> list[Cell]:
         """Choose a batch; return its cells without duplicates."""
         while self._ways:
             way, ask = self._ways[0]
-            before = sum(one.way == way for one in self.trials)
+            before = sum(earlier.way == way for earlier in self.trials)
             most = len(self._space.fixed) if way == "grid" and self._space.fixed else self._budget
             chosen = ask(min(self._batch, most - before))
             if not chosen:
                 self._ways.pop(0)
                 continue
-            for values, told in chosen:
-                trial = Trial(way, sum(one.way == way for one in self.trials), values)
+            for values, handle in chosen:
+                trial = Trial(way, sum(earlier.way == way for earlier in self.trials), values)
                 self.trials.append(trial)
                 try:
                     cells = trial_cells(self._study, self._space, values)
                 except ConfigError as error:
                     trial.reason, cells = str(error), []
-                self._asked.append((trial, told, cells))
+                self._asked.append((trial, handle, cells))
             return list({cell.key: cell for _, _, cells in self._asked for cell in cells}.values())
         return []
 
     def take(self, results: Iterable[StoredCell]) -> None:
         """Record results."""
-        for one in results:
-            self._rows[one.key] = row_of_cell(one.rows)
+        for result in results:
+            self._rows[result.key] = row_of_cell(result.rows)
 
     def _known(self, keys: list[str]) -> None:
         """Record results that are already stored."""
@@ -273,11 +277,11 @@ class _Search:
         self._lost = reasons
 
     def expected(self, so_far: int) -> int:
-        """Return the expected number of cells of the whole search, extrapolated from the trials so far."""
-        share = len(self.trials) / (self._budget * max(1, len({one.way for one in self.trials})))
+        """Return the expected number of cells of the search, extrapolated from the trials so far."""
+        share = len(self.trials) / (self._budget * max(1, len({trial.way for trial in self.trials})))
         return max(so_far, round(so_far / share)) if share else so_far
 
-    def _judge(self, trial: Trial, told: Any, cells: list[Cell]) -> None:
+    def _judge(self, trial: Trial, handle: Any, cells: list[Cell]) -> None:
         """Store the figures of a trial, and report them to optuna."""
         rows = [self._rows.get(cell.key) for cell in cells]
         if not trial.reason:
@@ -289,17 +293,17 @@ class _Search:
             trial.reason = next(
                 (f"{name} has no value" for name, value in trial.figures.items() if math.isnan(value)), ""
             )
-        excess = [] if trial.reason else [one.excess(trial.figures[one.metric]) for one in self._space.bounds]
-        trial.is_feasible = not trial.reason and all(one <= 0 for one in excess)
-        if told is None:
+        excess = [] if trial.reason else [bound.excess(trial.figures[bound.metric]) for bound in self._space.bounds]
+        trial.is_feasible = not trial.reason and all(distance <= 0 for distance in excess)
+        if handle is None:
             return
-        asked, of_optuna = told
+        optuna_study, of_optuna = handle
         if trial.reason:
-            asked.tell(of_optuna, state=library("optuna").trial.TrialState.FAIL)
+            optuna_study.tell(of_optuna, state=library("optuna").trial.TrialState.FAIL)
             return
         for bound, value in zip(self._space.bounds, excess, strict=True):
             of_optuna.set_constraint(f"{bound.metric} {bound.least} {bound.most}", value)
-        asked.tell(of_optuna, [trial.figures[one.metric] for one in self._objectives])
+        optuna_study.tell(of_optuna, [trial.figures[objective.metric] for objective in self._objectives])
 
 
 def _by_seed(name: str, cells: Sequence[Cell], rows: Sequence[Row]) -> dict[int, float]:
@@ -317,15 +321,15 @@ def trial_cells(study: Study, space: Space, values: dict[str, Setting]) -> list[
     Raises:
         ConfigError: a device does not support them.
     """
-    (grid,) = [one for one in study.grids if one.name == space.grid]
-    tried = replace(
+    (grid,) = [grid for grid in study.grids if grid.name == space.grid]
+    changed = replace(
         study, inputs=grid.inputs or study.inputs, grids=(replace(grid, set={**grid.set, **space.settings(values)}),)
     )
-    return [cell for cell in tried.cells() if cell.grid != PROFILE]
+    return [cell for cell in changed.cells() if cell.grid != PROFILE]
 
 
 def _reason(row: Any) -> str:
-    """Return why a cell has no figures; empty if it has."""
+    """Return why a cell has no figures; empty if it has figures."""
     if row is None:
         return "a cell crashed its process"
     table, columns = row
@@ -336,32 +340,34 @@ def _reason(row: Any) -> str:
 
 
 def _figure(name: str, rows: list[Row]) -> float:
-    """Return a figure of a trial: the geometric mean over its cells, or the arithmetic mean of shares."""
+    """Return a figure of a trial: the geometric mean over its cells, or the arithmetic mean for a share."""
     values = [row.get(name) for row in rows]
-    numbers = [float(one) for one in values if isinstance(one, (int, float)) and not isinstance(one, bool)]
+    numbers = [float(number) for number in values if isinstance(number, (int, float)) and not isinstance(number, bool)]
     if len(numbers) == len(rows):
         if len(set(numbers)) == 1:  # Return the value exactly; the mean of logarithms would be rounded.
             return numbers[0]
         return average(numbers, arithmetic=name.endswith("_pct"))
     if any(name in row for row in rows):
         return math.nan
-    known = sorted({key for row in rows for key, value in row.items() if isinstance(value, float)})
-    near = _core.closest(name, known)
+    names = sorted({key for row in rows for key, value in row.items() if isinstance(value, float)})
+    near = _core.closest(name, names)
     raise ConfigError(
         f"`{name}` is not a figure of the results",
         field="--minimize",
-        hint=f"did you mean `{near}`?" if near else "name a column of `runs`, as mean_response_ms or waf",
+        hint=f"did you mean `{near}`?" if near else "give a column of `runs`, such as mean_response_ms or waf",
     )
 
 
 def require_objectives(minimize: Names, maximize: Names) -> tuple[Objective, ...]:
-    """Make objectives from the names of figures."""
-    found = tuple(once([*map(Objective, several(minimize)), *(Objective(one, True) for one in several(maximize))]))
-    names = [one.metric for one in found]
+    """Return objectives for the names of figures."""
+    objectives = tuple(
+        once([*map(Objective, several(minimize)), *(Objective(objective, True) for objective in several(maximize))])
+    )
+    names = [objective.metric for objective in objectives]
     if not names or len(set(names)) < len(names):
         raise ConfigError(
-            "nothing to search for" if not names else "a figure is minimised and maximised",
+            "there is no figure to optimise" if not names else "a figure is minimised and maximised",
             field="--minimize",
-            hint="name a column of `runs`, for example `--minimize mean_response_ms --minimize waf`",
+            hint="give a column of `runs`, for example `--minimize mean_response_ms --minimize waf`",
         )
-    return found
+    return objectives

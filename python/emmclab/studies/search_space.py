@@ -22,7 +22,7 @@ class Range:
     step: int | float | None = None
     log: bool = False
     choices: tuple[Setting, ...] = ()
-    #: The settings that each choice represents, if it is not the value of the setting `name`.
+    #: The settings that each choice represents; empty if a choice is the value of the setting `name`.
     means: Mapping[Setting, Mapping[str, Setting]] = field(default_factory=dict)
 
     def settings(self, value: Setting) -> dict[str, Setting]:
@@ -77,7 +77,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Bound:
-    """The allowed range of a figure: at most, and at least."""
+    """The allowed range of a figure; infinite for an open end."""
 
     metric: str
     most: float = math.inf
@@ -99,16 +99,20 @@ class Space:
     grid: str
     ranges: tuple[Range, ...]
     bounds: tuple[Bound, ...] = ()
-    #: The points of the grid, if they are not evenly spaced; all are tried, independent of the budget.
+    #: The points of the grid, if they are not evenly spaced; all of them are tried, regardless of the budget.
     fixed: tuple[dict[str, Setting], ...] = ()
 
     def settings(self, values: Mapping[str, Setting]) -> dict[str, Setting]:
         """Return the device settings that a trial represents."""
-        return {key: setting for one in self.ranges for key, setting in one.settings(values[one.name]).items()}
+        return {
+            key: setting
+            for parameter in self.ranges
+            for key, setting in parameter.settings(values[parameter.name]).items()
+        }
 
     def suggest(self, trial: Any) -> dict[str, Setting]:
         """Let a trial of optuna choose a value of each setting."""
-        return {one.name: one.suggest(trial) for one in self.ranges}
+        return {parameter.name: parameter.suggest(trial) for parameter in self.ranges}
 
     def points(self, budget: int) -> list[dict[str, Setting]]:
         """Return a full grid of at most this many points, with as many levels as possible, at least two.
@@ -118,11 +122,11 @@ class Space:
         """
         if self.fixed:
             return list(self.fixed)
-        levels = [1 if not one.choices else len(one.choices) for one in self.ranges]
+        levels = [1 if not parameter.choices else len(parameter.choices) for parameter in self.ranges]
         while True:
             more = None
-            for place, one in sorted(enumerate(self.ranges), key=lambda pair: levels[pair[0]]):
-                grown = len(one.levels(levels[place] + 1))
+            for place, parameter in sorted(enumerate(self.ranges), key=lambda pair: levels[pair[0]]):
+                grown = len(parameter.levels(levels[place] + 1))
                 rest = math.prod(count for other, count in enumerate(levels) if other != place)
                 if grown > levels[place] and grown * rest <= budget:
                     more = (place, grown)
@@ -130,8 +134,8 @@ class Space:
             if more is None:
                 break
             levels[more[0]] = more[1]
-        values = [one.levels(count) for one, count in zip(self.ranges, levels, strict=True)]
-        names = [one.name for one in self.ranges]
+        values = [parameter.levels(count) for parameter, count in zip(self.ranges, levels, strict=True)]
+        names = [parameter.name for parameter in self.ranges]
         points = itertools.islice(itertools.product(*values), budget)
         return [dict(zip(names, point, strict=True)) for point in points]
 
@@ -142,17 +146,17 @@ def read_space(read: TomlTable, grids: Mapping[str, Grid]) -> Space:
     if grid not in grids:
         raise read.fault("grid", f"there is no grid `{grid}`", f"choose one of: {', '.join(grids) or 'none'}")
     ranges, bounds = tuple(_ranges(read)), tuple(_bounds(read))
-    # A misspelt key is the best explanation for an empty space.
+    # A misspelt key is reported first, because it explains a missing setting.
     read.done()
     if not ranges:
         raise read.fault("setting", "the section has no setting to choose", "add `[[search.setting]]` with a name")
-    for one in ranges:
-        if one.name in grids[grid].axes or one.name in grids[grid].set:
+    for parameter in ranges:
+        if parameter.name in grids[grid].axes or parameter.name in grids[grid].set:
             raise read.fault(
-                "setting", f"the grid `{grid}` has `{one.name}` already", "take it out of `set` and `axes`"
+                "setting", f"the grid `{grid}` has `{parameter.name}` already", "remove it from `set` and `axes`"
             )
-        if [other.name for other in ranges].count(one.name) > 1:
-            raise read.fault("setting", f"`{one.name}` is given twice", "give each setting once")
+        if [other.name for other in ranges].count(parameter.name) > 1:
+            raise read.fault("setting", f"`{parameter.name}` is given twice", "give each setting once")
     return Space(grid, ranges, bounds)
 
 
@@ -164,7 +168,7 @@ def _ranges(read: TomlTable) -> Iterator[Range]:
             choices = once(part.value("choices", (list, tuple)))
             if len(choices) < 2:
                 raise part.fault(
-                    "choices", "one value leaves nothing to choose", "give at least two, or put it into `set`"
+                    "choices", "there is only one value", "give at least two values, or put the setting into `set`"
                 )
             yield Range(name, choices=tuple(choices))
         else:
@@ -172,9 +176,9 @@ def _ranges(read: TomlTable) -> Iterator[Range]:
             step = part.value("step", number) if part.has("step") else None
             log = part.value("log", bool, False)
             if low > high:
-                raise part.fault("high", f"{high} is below low = {low}", "give the smaller one as `low`")
+                raise part.fault("high", f"{high} is below low = {low}", "give the smaller number as `low`")
             if log and (low <= 0 or step is not None):
-                raise part.fault("log", "a logarithm needs values above 0 and no step", "leave out one")
+                raise part.fault("log", "a log scale needs values above 0 and no step", "leave out `log` or `step`")
             if step is not None and step <= 0:
                 raise part.fault("step", f"{step} is not a step", "give a number above 0")
             yield Range(name, low, high, step, log)

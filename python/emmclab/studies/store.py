@@ -1,4 +1,4 @@
-"""Stores the results of one study: parts with finished cells, which are joined at the end, and tables."""
+"""Stores the results of a study: parts with finished cells, which are joined at the end, and tables."""
 
 import contextlib
 import hashlib
@@ -27,7 +27,7 @@ from emmclab.studies.tables import Digest, result_lines
 
 #: Default limit of the preconditioned devices in the results folder of a study, in bytes.
 IMAGES_BYTES = 4 << 30
-#: Number of overloaded runs whose rows are kept; further ones are only counted.
+#: Maximum number of overloaded runs whose rows are stored; further runs are only counted.
 MOST_OVERLOADED = 1_000
 #: Matches the JSON row of an overloaded run.
 _OVERLOADED = re.compile(r'"run_load_overloaded": ?true')
@@ -38,11 +38,11 @@ _PART = re.compile(r"cells/(all|[0-9a-f]{32})\.parquet")
 _IMAGE = re.compile(r"[0-9a-f]{32}\.(emmcimg|lock)")
 _BUILD = re.compile(r"[0-9a-f]{16}")
 _LOGS = re.compile(r"[0-9a-f]{8}/(run\.(log|json)|(options|share)-[0-9a-f]+\.json)")
-#: Number of other files in the folder of parts that a note names.
+#: Maximum number of other files in the folder of parts that a note lists.
 _NAMED = 3
-#: The interval between parts grows with their number: seconds for each part, and the longest interval.
+#: The interval between parts grows with their number: by these seconds for each part, up to the second number.
 _EACH_S, _MOST_S = 0.1, 10.0
-#: Parts with more cells than this are joined only if there are more parts than the second number.
+#: If parts have more cells than the first number, they are joined only if there are more parts than the second.
 _MANY_CELLS, _MANY_PARTS = 4_096, 1_000
 
 
@@ -59,7 +59,7 @@ class Missing:
 
     @staticmethod
     def of(cell: Cell, reason: str = "") -> "Missing":
-        """Make it from the fields of the cell."""
+        """Create it from the fields of the cell."""
         return Missing(cell.key, cell.grid, cell.input.name, cell.input.seed, cell.device_name, reason)
 
     def to_dict(self) -> MissingCell:
@@ -69,7 +69,7 @@ class Missing:
 
 def missing_about(missing: Sequence[Missing]) -> FurtherAbout:
     """Return the number and the grids of missing cells, as fields of the description of the results."""
-    return {"missing": len(missing), "missing_grids": list(dict.fromkeys(one.grid for one in missing))}
+    return {"missing": len(missing), "missing_grids": list(dict.fromkeys(cell.grid for cell in missing))}
 
 
 @dataclass
@@ -111,45 +111,45 @@ class Store:
                 raise
 
     def _names(self) -> list[str]:
-        """Return the names of the parts; other files in their folder are not of the study."""
+        """Return the names of the parts, without other files in their folder."""
         return [name for name in self.place.names(_CELLS) if _PART.fullmatch(name)]
 
     def mend(self, note: Callable[[str], None]) -> set[str]:
-        """Set damaged parts aside; return the keys of all intact cells. The others are run again.
+        """Set damaged parts aside; return the keys of all intact cells. Other cells are run again.
 
         `note` is called with a sentence on each damaged part, and on files that are not of the study.
         """
-        every = self.place.names(_CELLS)
-        other = [name for name in every if not _PART.fullmatch(name) and not name.endswith(DAMAGED)]
-        if other:
-            named = ", ".join([*other[:_NAMED], *(["..."] if len(other) > _NAMED else [])])
-            note(f"{self.place}: {len(other):,} files are not results of the study, and are left: {named}")
+        file_names = self.place.names(_CELLS)
+        foreign = [name for name in file_names if not _PART.fullmatch(name) and not name.endswith(DAMAGED)]
+        if foreign:
+            named = ", ".join([*foreign[:_NAMED], *(["..."] if len(foreign) > _NAMED else [])])
+            note(f"{self.place}: {len(foreign):,} files are not results of the study, and are ignored: {named}")
         if not (names := self._names()):
             return set()
         with self.place.aside() as aside:
             keys: set[str] = set()
             paths = dict(zip(names, self.place.paths(names, aside), strict=True))
-            whole = [path for path in paths.values() if is_intact(path)]
-            if whole:
-                keys = keys_of(whole, aside)
+            intact_paths = [path for path in paths.values() if is_intact(path)]
+            if intact_paths:
+                keys = keys_of(intact_paths, aside)
             for name, path in paths.items():
-                if path in whole:
+                if path in intact_paths:
                     continue
                 intact: set[str] = set()
-                made = write_joined(_noting_keys(undamaged(path), intact), aside)
-                left = self.place.set_aside(name)
-                if made is not None:
-                    self._put(made)
+                joined = write_joined(_noting_keys(undamaged(path), intact), aside)
+                new_name = self.place.set_aside(name)
+                if joined is not None:
+                    self._put(joined)
                 keys |= intact
                 note(
                     f"{self.place}/{name}: this part of the results is damaged, or of an earlier version: "
                     f"{len(intact):,} of its cells are intact, the others are run again; the file is now "
-                    f"{left}"
+                    f"{new_name}"
                 )
         return keys
 
     def _require_whole(self, names: Sequence[str], paths: Sequence[Path]) -> None:
-        """Refuse damaged parts."""
+        """Raise an error if a part is damaged."""
         for name, path in zip(names, paths, strict=True):
             if not is_intact(path):
                 file = f"{self.place}/{name}"
@@ -164,21 +164,21 @@ class Store:
         if not results:
             return
         with self.place.aside() as aside:
-            made = aside / "part.parquet"
-            write_part(results, made)
-            self._put(made)
+            part = aside / "part.parquet"
+            write_part(results, part)
+            self._put(part)
 
-    def _put(self, made: Path) -> str:
+    def _put(self, part: Path) -> str:
         """Move a part to its place, named by the digest of its bytes; return its name."""
-        with made.open("rb") as file:
+        with part.open("rb") as file:
             name = f"{_CELLS}/{hashlib.file_digest(file, 'sha256').hexdigest()[:32]}.parquet"
-        self.place.write(name, made)
+        self.place.write(name, part)
         return name
 
     def sweep(self) -> None:
         """Remove unfinished files of a killed run, and images of other builds.
 
-        Files in use by living processes stay, except for such images, which they make again.
+        Files in use by living processes stay, except for images of other builds, which they create again.
         """
         images = self.images.folder
         refuse_link(images.parent)
@@ -186,16 +186,16 @@ class Store:
             sweep(folder)
         if self.place.folder is not None:
             sweep(self.place.folder / _CELLS)
-        for other in images.parent.glob("*"):
-            if other != images and _BUILD.fullmatch(other.name):
-                sweep(other)
-                remove_named(other, _IMAGE)
-        for left in images.glob("*.lock"):
-            if not _IMAGE.fullmatch(left.name):
+        for folder_of_build in images.parent.glob("*"):
+            if folder_of_build != images and _BUILD.fullmatch(folder_of_build.name):
+                sweep(folder_of_build)
+                remove_named(folder_of_build, _IMAGE)
+        for lock_file in images.glob("*.lock"):
+            if not _IMAGE.fullmatch(lock_file.name):
                 continue
-            with contextlib.suppress(OSError), open_own(left) as file:
+            with contextlib.suppress(OSError), open_own(lock_file) as file:
                 if lock(file, wait=False):
-                    left.unlink(missing_ok=True)
+                    lock_file.unlink(missing_ok=True)
 
     def forget(self) -> None:
         """Remove every cell, image and log of power cuts."""
@@ -218,11 +218,11 @@ class Store:
             return
         with self.place.aside() as aside:
             rows = ask(self._paths(aside), aside, keys, StoredCell._fields[1:])
-            made = write_joined((StoredCell(*row) for row in rows), aside)
-            if made is None:
+            joined = write_joined((StoredCell(*row) for row in rows), aside)
+            if joined is None:
                 return
-            self.place.write(_WHOLE, made)
-        # If the run is killed before this line, a cell may be stored twice, which does no harm.
+            self.place.write(_WHOLE, joined)
+        # If the run is killed here, a cell may be stored twice, which does no harm.
         for name in names:
             if name != _WHOLE:
                 self.place.remove(name)
@@ -239,7 +239,7 @@ class Store:
         return paths
 
     def _paths(self, aside: Path) -> list[Path]:
-        """Return the parts as `copies` does, without checking them, for a run that has mended them before."""
+        """Return the same paths as `copies`, but without a check; `mend` has checked the parts before."""
         return self.place.paths(self._names(), aside)
 
     def ask(self, keys: Sequence[str], *columns: str) -> Iterator[tuple[Any, ...]]:
@@ -255,16 +255,16 @@ class Store:
         `reasons` contains the reasons for cells without a result, by key; `made_of` is the provenance of the tables.
         """
         by_key = {cell.key: cell for cell in cells}
-        found = Finished(about, counts=dict.fromkeys(TABLES, 0))
+        finished = Finished(about, counts=dict.fromkeys(TABLES, 0))
         digest = Digest()
         self.join()
         with contextlib.ExitStack() as files:
             aside = files.enter_context(self.place.aside())
             tables = {name: files.enter_context(TableFile(aside, name)) for name in TABLES}
-            notes = _Notes(found)
+            notes = _Notes(finished)
             for key, rows in self.ask(list(by_key), "rows"):
                 if rows is None:
-                    found.missing.append(Missing.of(by_key[key], reasons.get(key, "")))
+                    finished.missing.append(Missing.of(by_key[key], reasons.get(key, "")))
                     continue
                 hashed, lines = result_lines(rows)
                 digest.add(hashed)
@@ -276,15 +276,15 @@ class Store:
                     self.place.write(f"{name}.parquet", table.write(made_of), is_derived=True)
                 else:
                     self.place.remove(f"{name}.parquet")
-        found.digest = digest.text
-        if found.missing:
-            found.about = {**about, **missing_about(found.missing)}
-        without = {one.key for one in found.missing}
-        index: Index = {"study": found.about, "cells": [key for key in by_key if key not in without]}
-        if found.missing:
-            index["missing"] = [one.to_dict() for one in found.missing]
+        finished.digest = digest.text
+        if finished.missing:
+            finished.about = {**about, **missing_about(finished.missing)}
+        without = {one.key for one in finished.missing}
+        index: Index = {"study": finished.about, "cells": [key for key in by_key if key not in without]}
+        if finished.missing:
+            index["missing"] = [one.to_dict() for one in finished.missing]
         self.place.write("index.json", to_checked_json(index))
-        return found
+        return finished
 
     def index(self) -> Index:
         """Read the index of the last finished run."""
@@ -318,9 +318,9 @@ class Store:
 
 
 def _noting_keys(results: Iterable[StoredCell], keys: set[str]) -> Iterator[StoredCell]:
-    for one in results:
-        keys.add(one.key)
-        yield one
+    for cell in results:
+        keys.add(cell.key)
+        yield cell
 
 
 class Keeper:
@@ -376,11 +376,11 @@ def image_folders(folder: Path, limit: int) -> Images:
 
 
 class _Notes:
-    """Counts the rows of cells, and collects those of failed, early ended and overloaded runs."""
+    """Counts the rows of cells, and collects the rows of failed, early ended and overloaded runs."""
 
-    def __init__(self, found: Finished) -> None:
-        self._found = found
-        #: Recognises by the text of a row that the device stopped early, so that most rows need no parsing.
+    def __init__(self, finished: Finished) -> None:
+        self._found = finished
+        #: By form of a row, whether the device stopped early, so that most rows need no parsing.
         self._stopped: dict[str, bool] = {}
 
     def take(self, line: Line) -> None:

@@ -1,4 +1,4 @@
-"""Summarises a study: its runs by input and setting over the seeds, effects of swept keys, and the best by metric."""
+"""Summarises a study: figures by input and setting over the seeds, effects of swept keys, best setting by metric."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from emmclab.studies.stored_types import Run
 from emmclab.studies.tables import stop_of
 from emmclab.traces.profile_options import percentile_label
 
-#: Maximum exponent of a printed ratio; intervals over few seeds can exceed any number.
+#: Maximum exponent of a printed ratio; the interval of a ratio over few seeds can overflow.
 _MOST_EXPONENT = 100.0
 
 #: The setting of a run: pairs of swept key and value, in the order of the study.
@@ -28,7 +28,7 @@ Setting = tuple[tuple[str, Any], ...]
 
 
 class Effect(NamedTuple):
-    """The best and the worst value of a key by a metric, with everything else equal."""
+    """The best and the worst value of a swept key by a metric, with all other keys equal."""
 
     key: str
     best: Any
@@ -39,40 +39,40 @@ class Effect(NamedTuple):
     pairs: int
     #: Pairs in which the best value is better.
     agreeing: int
-    #: Difference of the worst from the best, in percent, or in points for a share; None with a single seed.
+    #: Difference of the worst from the best, in percent, or in percentage points for a share; None with a single seed.
     interval: Interval | None
-    #: Whether the difference is not chance: by the interval over the seeds, or by the signs of the pairs.
+    #: Whether the difference is significant, by the interval over the seeds or by the signs of the pairs.
     is_told: bool
 
 
 def effects_of(
-    found: Mapping[tuple[str, Setting], Mapping[int, float]], *, highest_is_best: bool = False, is_ratio: bool = True
+    figures: Mapping[tuple[str, Setting], Mapping[int, float]], *, highest_is_best: bool = False, is_ratio: bool = True
 ) -> list[Effect]:
-    """Return the effect of each key on a metric, which `found` gives by input, setting and seed.
+    """Return the effect of each key on a metric, whose values are in `figures` by input, setting and seed.
 
-    Only combinations of an input and other settings count that have every value of the key. The interval is
-    over the seeds, of means over these combinations. The test of signs takes the pairs as independent.
+    Only combinations of an input and other keys that have every value of the key are compared. The interval is that
+    of the means over these combinations, over the seeds. The sign test assumes that the pairs are independent.
 
     >>> times = {("chat", (("op", op), ("gc", gc))): {seed: 100 / op + gc + seed / 9 for seed in (1, 2, 3)}
     ...     for op in (10, 20) for gc in (1, 2)}
-    >>> [(one.key, one.best, one.pairs, one.agreeing, one.is_told) for one in effects_of(times)]
+    >>> [(effect.key, effect.best, effect.pairs, effect.agreeing, effect.is_told) for effect in effects_of(times)]
     [('op', 20, 6, 6, True), ('gc', 1, 6, 6, True)]
     """
     effects = []
-    for key, _ in next(iter(found))[1] if found else ():
-        # Compared as text: 1 and true are different settings, and a list in a file is not hashable.
+    for key, _ in next(iter(figures))[1] if figures else ():
+        # Values are compared as text: 1 and true are different settings, and a list is not hashable.
         values: dict[str, Any] = {}
         groups: dict[tuple[str, str], dict[str, Mapping[int, float]]] = {}
-        for (name, setting), by_seed in found.items():
+        for (name, setting), by_seed in figures.items():
             value = dict(setting)[key]
             values[repr(value)] = value
             others = repr([pair for pair in setting if pair[0] != key])
             groups.setdefault((name, others), {})[repr(value)] = by_seed
-        whole = [group for group in groups.values() if len(group) == len(values) > 1]
-        runs = [by_seed for group in whole for by_seed in group.values()]
-        seeds = [seed for seed in runs[0] if all(seed in one for one in runs)] if runs else []
+        complete_groups = [group for group in groups.values() if len(group) == len(values) > 1]
+        runs = [by_seed for group in complete_groups for by_seed in group.values()]
+        seeds = [seed for seed in runs[0] if all(seed in values_of_run for values_of_run in runs)] if runs else []
         if seeds:
-            effects.append(_effect(key, values, whole, seeds, highest_is_best, is_ratio))
+            effects.append(_effect(key, values, complete_groups, seeds, highest_is_best, is_ratio))
     return effects
 
 
@@ -88,12 +88,12 @@ def _effect(
         value: {seed: average([group[value][seed] for group in groups], arithmetic=not is_ratio) for seed in seeds}
         for value in values
     }
-    means = {value: sum(found.values()) / len(seeds) for value, found in by_seed.items()}
+    means = {value: sum(figures.values()) / len(seeds) for value, figures in by_seed.items()}
     order = sorted(means, key=means.__getitem__, reverse=highest_is_best)
     best, worst = order[0], order[-1]
     changes = [group[worst][seed] - group[best][seed] for group in groups for seed in seeds]
     agreeing = sum(change < 0 if highest_is_best else change > 0 for change in changes)
-    # The best and the worst were chosen from all pairs of values.
+    # Bonferroni correction: the best and the worst were selected among all pairs of values.
     chance = math.comb(len(values), 2) * _chance(agreeing, len(changes))
     first, last = by_seed[best], by_seed[worst]
     interval = difference_interval(first, last, len(values) - 1, ratio=is_ratio)
@@ -113,14 +113,14 @@ def _effect(
 def as_change(
     interval: Interval, first: Mapping[int, float], second: Mapping[int, float], *, is_ratio: bool
 ) -> Interval:
-    """Convert the interval of a difference of logarithms to percent of the first; others are unchanged."""
+    """Convert the interval of a difference of logarithms to percent of the first; other intervals are unchanged."""
     if not is_ratio or min(*first.values(), *second.values()) <= 0:
         return interval
     return Interval(*(100 * math.expm1(min(bound, _MOST_EXPONENT)) for bound in interval))
 
 
 def _chance(agreeing: int, pairs: int) -> float:
-    """Return the probability of so many pairs or more with the same sign, if both signs are equally probable.
+    """Return the p-value of the sign test: that this many pairs or more agree, if both signs are equally probable.
 
     >>> _chance(6, 6), _chance(5, 6)
     (0.03125, 0.21875)
@@ -143,21 +143,21 @@ def average(values: Sequence[float], *, arithmetic: bool = False) -> float:
 
 
 class Metric(NamedTuple):
-    """A figure of a run by which settings are ranked; `paths` are tried in order, for each kind of result."""
+    """A figure of a run by which settings are ranked; the first of `paths` that a result has contains it."""
 
     name: str
     label: str
     unit: str
     paths: tuple[str, ...]
     highest_is_best: bool = False
-    #: A chosen percentile of response times, instead of a path.
+    #: A percentile of response times that the study requests, instead of a path.
     percentile: float | None = None
     #: Number of decimals; None for four significant digits.
     digits: int | None = None
 
     @staticmethod
     def field(name: str, field: ResultField) -> Metric:
-        """Make a metric of a field of a simulated run."""
+        """Create a metric for a field of a simulated run."""
         return Metric(name, field.label, field.unit, (field.path,), field.better == "higher", digits=field.digits)
 
     @property
@@ -179,7 +179,7 @@ class Metric(NamedTuple):
         return None
 
     def number(self, value: float) -> str:
-        """Format a value as everywhere, or with four significant digits if it is not a field of results.
+        """Format a value with the decimals of its field, or with four significant digits if it has none.
 
         >>> [METRICS[0].number(value) for value in (3.25, 3094.3481, 0.0012345)]
         ['3.250', '3,094.348', '0.001']
@@ -225,7 +225,7 @@ _READ = (
     "run.load",
     "durable.requests",
 )
-#: Number of points that a note names.
+#: Maximum number of points that a note lists.
 _NAMED = 3
 #: Swept keys, besides settings, whose values are self-explanatory.
 _PLAIN = ("device", "mode", "network")
@@ -245,17 +245,21 @@ def _fields_read() -> dict[str, tuple[str, ...]]:
 
 
 def summed(run: Run) -> Run:
-    """Return the part of a run that `summaries` reads; a million whole runs would not fit into memory.
+    """Return the part of a run that `summaries` reads; a million complete runs would not fit into memory.
 
     >>> summed({"grid": "g", "seed": 1, "run": {"stopped": None, "seconds": 2.0}, "waits": {"gc_ms": 1.0}})
     {'grid': 'g', 'seed': 1, 'run': {'stopped': None}}
     """
     part: dict[str, object] = {}
-    whole: Mapping[str, Any] = run
+    complete: Mapping[str, Any] = run
     for name, fields in _fields_read().items():
-        if name in whole:
-            value = whole[name]
-            part[name] = {one: value[one] for one in fields if one in value} if fields and value else value
+        if name in complete:
+            value = complete[name]
+            part[name] = (
+                {field_name: value[field_name] for field_name in fields if field_name in value}
+                if fields and value
+                else value
+            )
     return cast("Run", part)
 
 
@@ -267,22 +271,22 @@ def metrics_of(percentiles: Iterable[float]) -> tuple[Metric, ...]:
     """
     chosen = (
         Metric(
-            f"{(label := percentile_label(one)).replace('.', '_')}_response",
+            f"{(label := percentile_label(percent)).replace('.', '_')}_response",
             f"{label} response",
             _P99.unit,
             (),
-            percentile=one,
+            percentile=percent,
             digits=_P99.digits,
         )
-        for one in percentiles
-        if one not in _USUAL
+        for percent in percentiles
+        if percent not in _USUAL
     )
     return (*METRICS, *chosen)
 
 
 @dataclass(frozen=True)
 class Point:
-    """An input with one setting of a grid: its figures over the seeds, by metric."""
+    """The figures of an input with one setting of a grid, over the seeds, by metric."""
 
     input: str
     setting: Setting
@@ -293,7 +297,7 @@ class Point:
     #: Runs that ended early or failed, each with its reason; they are not part of the figures.
     ended_early: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
-    #: Overloaded runs: their response times are in the figures, but do not rank settings.
+    #: Number of overloaded runs: their response times are in the figures, but do not rank settings.
     overloaded: int = 0
 
 
@@ -301,7 +305,7 @@ class Point:
 class Ranked:
     """The best and the worst setting of a grid by one metric, over the inputs that all settings have.
 
-    A swept key without effect on the metric is left out of both.
+    Swept keys without effect on the metric are left out of both settings.
     """
 
     metric: Metric
@@ -315,7 +319,7 @@ class Ranked:
     seeds: int
     #: Settings with other values than the best that cannot be distinguished from it (`order_of`).
     indistinguishable: tuple[Setting, ...]
-    #: Difference of the worst from the best, with the confidence for all settings together: in percent, or in
+    #: Difference of the worst from the best, at the confidence level for all settings together: in percent, or in
     #: percentage points for a share. None with a single seed.
     interval: Interval | None
     #: Whether the worst setting can be distinguished from the best.
@@ -332,23 +336,23 @@ class Ranked:
 
     @property
     def strongest(self) -> Effect | None:
-        """The key with the largest effect that is not chance; None if no key has one that is seen."""
-        told = [one for one in self.effects if one.is_told and not self.is_alike(one)]
-        return max(told, key=lambda one: abs(self.change_of(one)), default=None)
+        """The significant effect with the largest change; None if no key has one that is visible as printed."""
+        visible = [effect for effect in self.effects if effect.is_told and not self.is_alike(effect)]
+        return max(visible, key=lambda effect: abs(self.change_of(effect)), default=None)
 
     def is_alike(self, effect: Effect) -> bool:
-        """Whether both values of an effect are printed alike."""
+        """Whether both values of an effect look the same as printed."""
         return self.metric.text(effect.best_mean) == self.metric.text(effect.worst_mean)
 
     def change_of(self, effect: Effect) -> float:
-        """The change from the best to the worst value of a key: in percent, or in points for a share."""
+        """The change from the best to the worst value of a key: in percent, or in percentage points for a share."""
         if self.metric.unit == "%" or not effect.best_mean:
             return effect.worst_mean - effect.best_mean
         return 100 * (effect.worst_mean / effect.best_mean - 1)
 
     @property
     def is_equal(self) -> bool:
-        """Whether the best and the worst value are printed alike."""
+        """Whether the best and the worst value look the same as printed."""
         return self.metric.text(self.best_value.mean) == self.metric.text(self.worst_value.mean)
 
     @property
@@ -383,21 +387,21 @@ def summaries(results: Results) -> list[Summary]:
     return [_summary(grid, runs, with_runtime(runs)) for grid, runs in grids.items()]
 
 
-def overloaded(found: Iterable[Summary]) -> list[Point]:
+def overloaded(summaries: Iterable[Summary]) -> list[Point]:
     """Return the points with overloaded runs."""
-    return [point for summary in found for point in summary.points if point.overloaded]
+    return [point for summary in summaries for point in summary.points if point.overloaded]
 
 
-def overload_note(found: Sequence[Summary]) -> str:
+def overload_note(summaries: Sequence[Summary]) -> str:
     """Return a note on the overloaded runs and their consequence; empty if there are none."""
-    if not (points := overloaded(found)):
+    if not (points := overloaded(summaries)):
         return ""
     count = sum(point.overloaded for point in points)
-    runs = sum(point.seeds for summary in found for point in summary.points)
+    runs = sum(point.seeds for summary in summaries for point in summary.points)
     names = [f"{point.input} on {setting_text(point.setting)}" for point in points[:_NAMED]]
     more = f" and {len(points) - _NAMED:,} more" if len(points) > _NAMED else ""
     return (
-        f"{count:,} of {runs:,} simulations were overloaded ({', '.join(names)}{more}): requests came faster "
+        f"{count:,} of {runs:,} simulations were overloaded ({', '.join(names)}{more}): requests arrived faster "
         "than the device serves them, so that response times grow with the length of the trace. Inputs with "
         "such a run do not rank settings by response times; give the study a lower rate, or a faster device"
     )
@@ -415,7 +419,7 @@ def swept_keys(runs: Iterable[Run]) -> dict[str, list[Any]]:
         for key, value in _keys(run).items():
             if value not in values.setdefault(key, []):
                 values[key].append(value)
-    return {key: found for key, found in values.items() if len(found) > 1}
+    return {key: key_values for key, key_values in values.items() if len(key_values) > 1}
 
 
 def _keys(run: Run) -> Mapping[str, Any]:
@@ -453,9 +457,9 @@ def _summary(grid: str, runs: list[Run], metrics: tuple[Metric, ...]) -> Summary
 
 def _point(name: str, setting: Setting, runs: list[Run], metrics: Sequence[Metric]) -> Point:
     done = [run for run in runs if "message" not in run]
-    whole = [run for run in done if stop_of(run) is None]
+    complete = [run for run in done if stop_of(run) is None]
     by_seed = {
-        metric.name: {run["seed"]: value for run in whole if (value := metric.of(run)) is not None}
+        metric.name: {run["seed"]: value for run in complete if (value := metric.of(run)) is not None}
         for metric in metrics
     }
     by_seed = {name: values for name, values in by_seed.items() if values}
@@ -464,10 +468,10 @@ def _point(name: str, setting: Setting, runs: list[Run], metrics: Sequence[Metri
         setting,
         {name: _spread(values) for name, values in by_seed.items()},
         by_seed,
-        len(whole),
+        len(complete),
         tuple(dict.fromkeys(reason for run in done if (reason := stop_of(run)) is not None)),
         tuple(dict.fromkeys(run["message"] for run in runs if "message" in run)),
-        sum((run["run"].get("load") or {}).get("overloaded", False) for run in whole),
+        sum((run["run"].get("load") or {}).get("overloaded", False) for run in complete),
     )
 
 
@@ -475,7 +479,7 @@ def _ranked(
     points: Sequence[Point], groups: dict[tuple[str, Setting], list[Run]], metrics: Sequence[Metric]
 ) -> list[Ranked]:
     settings = list(dict.fromkeys(point.setting for point in points))
-    found = []
+    ranked_metrics = []
     for metric in metrics:
         having = {
             (point.input, point.setting)
@@ -495,26 +499,26 @@ def _ranked(
         if (first := ranked.strongest) is not None:
             chosen = (first.key, first.best)
             inside = {
-                tuple(pair for pair in setting if pair != chosen): one
-                for setting, one in by_seed.items()
+                tuple(pair for pair in setting if pair != chosen): seed_means
+                for setting, seed_means in by_seed.items()
                 if chosen in setting
             }
             if len(inside) > 1:
                 ranked = replace(ranked, within=_rank(metric, inside, tuple(inputs), len(names)))
-        found.append(ranked)
-    return found
+        ranked_metrics.append(ranked)
+    return ranked_metrics
 
 
 def _rank(metric: Metric, by_seed: dict[Setting, dict[int, float]], inputs: tuple[str, ...], all_inputs: int) -> Ranked:
-    """Rank settings by their means over the seeds; find those that cannot be distinguished from the best."""
-    values = {setting: _spread(found) for setting, found in by_seed.items()}
+    """Rank settings by their means over the seeds, and list those that cannot be distinguished from the best."""
+    values = {setting: _spread(figures) for setting, figures in by_seed.items()}
     settings, is_ratio = list(by_seed), metric.unit != "%"
     order = order_of(list(by_seed.values()), highest_is_best=metric.highest_is_best, is_ratio=is_ratio)
     best = settings[order.best]
     worst = (min if metric.highest_is_best else max)(settings, key=lambda setting: values[setting].mean)
-    shown = metric.text(values[best].mean)
+    best_text = metric.text(values[best].mean)
     not_told = [settings[place] for place in order.indistinguishable]
-    alike = tuple(setting for setting in not_told if metric.text(values[setting].mean) != shown)
+    alike = tuple(setting for setting in not_told if metric.text(values[setting].mean) != best_text)
     interval = difference_interval(by_seed[best], by_seed[worst], len(settings) - 1, ratio=is_ratio)
     if worst == best:
         interval = None
@@ -535,18 +539,18 @@ def _rank(metric: Metric, by_seed: dict[Setting, dict[int, float]], inputs: tupl
 
 def _essential(setting: Setting, values: dict[Setting, Spread], metric: Metric) -> Setting:
     """Remove the keys of a setting that do not change its printed value."""
-    shown = metric.text(values[setting].mean)
+    printed = metric.text(values[setting].mean)
 
     def matters(key: str) -> bool:
         rest = [pair for pair in setting if pair[0] != key]
         alike = [other for other in values if all(pair in other for pair in rest)]
-        return any(metric.text(values[other].mean) != shown for other in alike)
+        return any(metric.text(values[other].mean) != printed for other in alike)
 
     return tuple(pair for pair in setting if matters(pair[0])) or setting
 
 
 def _over_inputs(metric: Metric, groups: Sequence[Sequence[Run]]) -> dict[int, float]:
-    """Average over the inputs for each seed: geometric means of times and ratios, so that none dominates."""
+    """Average over the inputs for each seed: geometric means of times and ratios, so that no input dominates."""
     by_seed: dict[int, list[float]] = {}
     for runs in groups:
         for run in runs:

@@ -34,7 +34,7 @@ def lines_of(entry: Entry) -> str:
 
 
 def result_lines(text: str) -> tuple[str, list[Line]]:
-    """Return the digest of a result and its rows, from the stored text."""
+    """Return the digest of a result, and its rows, from the stored text."""
     digest, *lines = text.split("\n")
     return digest, [Line(*line.split(" ", 2)) for line in lines]
 

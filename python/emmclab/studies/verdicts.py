@@ -1,4 +1,4 @@
-"""The verdicts of a study, also of power cuts, as tables and JSON; pages and the terminal show the same."""
+"""The verdicts of a study, also of power cuts, as tables and JSON, for pages and the terminal."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Verdict:
 
 
 _FAILED = Verdict(NOT_JUDGED, "", 0, 0, 0, 0)
-#: A cell with its verdict.
+#: A cell and its verdict.
 _Judged = tuple[CutCell, Verdict]
 
 
@@ -63,36 +63,36 @@ class Table:
 
 def tables(results: Results) -> list[Table]:
     """Return a table for each set of workloads, in the order of the study; failed cells are included."""
-    found = [(run.cell, _verdict(run.result)) for run in results.cut_runs()]
-    found += [(cell_of(failure), _FAILED) for failure in results.failures]
+    verdicts = [(run.cell, _verdict(run.result)) for run in results.cut_runs()]
+    verdicts += [(cell_of(failure), _FAILED) for failure in results.failures]
     grids: dict[str, list[_Judged]] = {}
-    for cell, verdict in found:
+    for cell, verdict in verdicts:
         grids.setdefault(cell.grid, []).append((cell, verdict))
     parts: dict[tuple[str, ...], list[_Judged]] = {}
-    for judged in grids.values():
-        parts.setdefault(tuple(dict.fromkeys(cell.input for cell, _ in judged)), []).extend(judged)
-    return [_table(rows, judged) for rows, judged in parts.items()]
+    for grid_verdicts in grids.values():
+        parts.setdefault(tuple(dict.fromkeys(cell.input for cell, _ in grid_verdicts)), []).extend(grid_verdicts)
+    return [_table(rows, grid_verdicts) for rows, grid_verdicts in parts.items()]
 
 
-def _table(rows: tuple[str, ...], judged: Sequence[_Judged]) -> Table:
+def _table(rows: tuple[str, ...], verdicts: Sequence[_Judged]) -> Table:
     cells: dict[tuple[str, Column], Verdict] = {}
-    for cell, verdict in judged:
+    for cell, verdict in verdicts:
         place = cell.input, column_of(cell)
         cells[place] = _both(cells[place], verdict) if place in cells else verdict
-    return Table(rows, tuple(dict.fromkeys(column_of(cell) for cell, _ in judged)), cells)
+    return Table(rows, tuple(dict.fromkeys(column_of(cell) for cell, _ in verdicts)), cells)
 
 
-def _both(one: Verdict, other: Verdict) -> Verdict:
-    """Combine runs of one table cell, as of several seeds: the worse verdict, and all that was tried."""
+def _both(first: Verdict, second: Verdict) -> Verdict:
+    """Combine two runs of one table cell, for example of two seeds: the worse verdict, and the sum of the counts."""
     words = (*VERDICTS[:-1], NOT_JUDGED, LOST)
-    worst = max(one, other, key=lambda verdict: words.index(verdict.word))
+    worst = max(first, second, key=lambda verdict: words.index(verdict.word))
     return Verdict(
         worst.word,
         worst.level,
-        one.cuts + other.cuts,
-        one.states + other.states,
-        one.lost_states + other.lost_states,
-        one.documented_states + other.documented_states,
+        first.cuts + second.cuts,
+        first.states + second.states,
+        first.lost_states + second.lost_states,
+        first.documented_states + second.documented_states,
     )
 
 
@@ -130,15 +130,15 @@ def _verdict(result: CutResult) -> Verdict:
 
 def counts(results: Results) -> dict[str, int]:
     """Count the cells by verdict."""
-    found = dict.fromkeys((*VERDICTS, NOT_JUDGED), 0)
+    counts_by_verdict = dict.fromkeys((*VERDICTS, NOT_JUDGED), 0)
     for _, result in results.cut_runs():
-        found[result.verdict] += 1
-    found[NOT_JUDGED] = len(results.failures)
-    return {word: count for word, count in found.items() if count}
+        counts_by_verdict[result.verdict] += 1
+    counts_by_verdict[NOT_JUDGED] = len(results.failures)
+    return {word: count for word, count in counts_by_verdict.items() if count}
 
 
 def headline(results: Results) -> str:
-    """Return in one line how many of the runs lost something, and how much was tried."""
+    """Return in one line how many of the runs lost data, and how many states and cuts were tried."""
     lost = counts(results).get(LOST, 0)
     runs = [run.result for run in results.cut_runs()]
     states, cuts = sum(run.states for run in runs), sum(run.cuts for run in runs)
@@ -146,11 +146,11 @@ def headline(results: Results) -> str:
 
 
 def findings(results: Results, *, documented: bool = False) -> list[tuple[CutCell, FindingFields]]:
-    """Return every finding with its cell; with `documented`, return documented losses instead."""
+    """Return all findings, each with its cell; with `documented`, return documented losses instead."""
     return [
-        (cell, one)
+        (cell, finding)
         for cell, result in results.cut_runs()
-        for one in (result.documented if documented else result.findings)
+        for finding in (result.documented if documented else result.findings)
     ]
 
 
@@ -158,7 +158,7 @@ def findings(results: Results, *, documented: bool = False) -> list[tuple[CutCel
 MEANING = {
     KEPT: "every state has all acknowledged data",
     DOCUMENTED: "some states lack data that SQLite, by its documentation, does not promise to keep",
-    RULE: "a command breaks a rule of the journal; no state that was tried lost data by it",
+    RULE: "a command breaks a rule of the journal, but no tried state lost data because of it",
     LOST: "a state lacks acknowledged data; the level is the lowest one that broke a promise",
     NOT_JUDGED: "the run failed, or its states cannot be recovered",
 }
@@ -183,7 +183,7 @@ class _RankedBy(TypedDict):
 
 
 class EffectOf(TypedDict):
-    """The effect of a swept key: its best and worst value, with everything else equal."""
+    """The effect of a swept key: its best and worst value, with all other keys equal."""
 
     key: str
     best: Setting
@@ -198,7 +198,7 @@ class EffectOf(TypedDict):
 
 
 class Ranking(_RankedBy):
-    """The same for a grid, with the effect of each key and the ranking at the best value of the strongest."""
+    """The ranking of a grid, with the effect of each key, and the ranking at the best value of the strongest key."""
 
     grid: str
     effects: list[EffectOf]
@@ -229,16 +229,16 @@ class CutVerdicts(TypedDict):
 
 
 def rankings(results: Results) -> list[Ranking]:
-    """Return the best and worst setting of each grid by each metric, and whether they really differ."""
+    """Return the best and worst setting of each grid by each metric, and whether they differ significantly."""
     return [
         {
             "grid": summary.grid,
-            **_ranking(one),
-            "effects": [_effect(one, effect) for effect in one.effects],
-            "within": None if one.within is None else _ranking(one.within),
+            **_ranking(ranked),
+            "effects": [_effect(ranked, effect) for effect in ranked.effects],
+            "within": None if ranked.within is None else _ranking(ranked.within),
         }
         for summary in summaries(results)
-        for one in summary.ranked
+        for ranked in summary.ranked
     ]
 
 

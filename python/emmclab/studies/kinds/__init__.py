@@ -1,6 +1,6 @@
 """The kinds of cells; `kind` defines their interface.
 
-A grid is of one kind, by its modes. Profiles of inputs are cells without a grid.
+The modes of a grid determine its kind. Profiles of inputs are cells without a grid.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def read_grid(read: TomlTable, cuts: Cuts | None) -> Grid:
     """Read a grid of any kind; `cuts` are the shared settings of power cuts of its study."""
     modes = read.many("modes", str, Grid.modes)
     if not modes:
-        raise read.fault("modes", "this list is empty", "name at least one, or leave it out")
+        raise read.fault("modes", "this list is empty", "give at least one, or leave it out")
     for mode in modes:
         if mode not in _BY_MODE:
             *most, last = _BY_MODE
@@ -56,7 +56,7 @@ def read_grid(read: TomlTable, cuts: Cuts | None) -> Grid:
 
 
 def has_own_inputs(read: TomlTable) -> bool:
-    """Return whether every grid of a study names its own inputs, so that the study itself needs none."""
+    """Return whether all grids of a study have their own inputs, so that the study itself needs none."""
     grids = read.tables("grid")
-    own = {mode for kind in KINDS if kind.has_own_inputs for mode in kind.modes}
-    return bool(grids) and all(own & {*part.value("modes", (list, tuple), ())} for part in grids)
+    modes = {mode for kind in KINDS if kind.has_own_inputs for mode in kind.modes}
+    return bool(grids) and all(modes & {*part.value("modes", (list, tuple), ())} for part in grids)

@@ -20,7 +20,7 @@ RUNS = "runs"
 
 
 class Images(NamedTuple):
-    """A folder of preconditioned devices that cells share, and its maximum bytes; 0: none are stored."""
+    """A folder of preconditioned devices that cells share, and its maximum size in bytes; 0 stores none."""
 
     folder: Path
     limit: int
@@ -29,12 +29,12 @@ class Images(NamedTuple):
 
     @property
     def options(self) -> ImageOptions:
-        """The options of a run for using the folder."""
+        """The options that make a run use the folder."""
         return {"images": self.folder, "images_limit": self.limit} if self.limit else {}
 
 
 class Common(NamedTuple):
-    """Settings of a study for all of its cells: power cuts, and the option of percentiles, if any."""
+    """Settings of a study for all of its cells: those of power cuts, and the option `percentiles`, if any."""
 
     cuts: Cuts | None
     percentiles: CellOptions
@@ -46,24 +46,24 @@ class Work:
 
     input: Input
     options: CellOptions
-    #: The options with paths of files as in the study.
+    #: The options with the file paths of the study.
     parts: CellOptions
-    #: Makes the device.
+    #: Creates the device.
     device: Callable[[], Device]
     images: Images | None
 
     @property
     def image_options(self) -> ImageOptions:
-        """The options of a run for sharing preconditioned devices, if that is allowed."""
+        """The options of a run for sharing preconditioned devices; empty if they are not shared."""
         return {} if self.images is None else self.images.options
 
 
 class CellKind(ABC):
     """A kind of cell."""
 
-    #: Tables of its results; the first one has a row for each cell.
+    #: Tables of the results; the first one has a row for each cell.
     tables: tuple[str, ...]
-    #: Whether its results depend on the kernel and the tools of the machine that runs it.
+    #: Whether the results depend on the kernel and the tools of the machine that runs the cell.
     is_of_machine = False
 
     @abstractmethod
@@ -83,12 +83,12 @@ class CellKind(ABC):
 
 
 class GridKind(CellKind):
-    """A kind of cell that grids have: by default a run on a device."""
+    """A kind of cell that a grid defines: by default a run on a device."""
 
-    #: Modes of its grids.
+    #: Modes of grids of this kind.
     modes: tuple[str, ...]
     tables = (RUNS,)
-    #: Whether each of its grids names its own inputs, so that the study needs none.
+    #: Whether each grid of this kind has its own inputs, so that the study needs none.
     has_own_inputs = False
 
     @abstractmethod
@@ -108,7 +108,7 @@ class GridKind(CellKind):
         """
 
     def variants(self, grid: Grid) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the names of the grid's variants, such as file systems, besides devices, axes and modes."""
+        """Return the names of the grid's variants: values besides devices, axes and modes, such as file systems."""
         return ("",)
 
     def grid_options(self, grid: Grid) -> CellOptions:  # noqa: ARG002

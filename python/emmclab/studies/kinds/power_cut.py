@@ -59,10 +59,14 @@ class PowerCuts(GridKind):
             file_systems=read.many("file_systems", str),
             share=read.value("share", (int, float), 1.0),
         )
-        known = () if cuts is None else tuple(cuts.file_systems)
+        file_systems = () if cuts is None else tuple(cuts.file_systems)
         for name in grid.file_systems:
-            if name not in known:
-                hint = f"choose one of: {', '.join(known)}" if known else "describe it in `[cuts.file_systems]`"
+            if name not in file_systems:
+                hint = (
+                    f"choose one of: {', '.join(file_systems)}"
+                    if file_systems
+                    else "describe it in `[cuts.file_systems]`"
+                )
                 raise read.fault("file_systems", f"there is no file system `{name}`", hint)
         for name in grid.inputs:
             if not workloads.is_known(name):
@@ -81,7 +85,7 @@ class PowerCuts(GridKind):
         return Input(name, name, synthetic=True, digest=workload_digest(), seed=seed)
 
     def variant_options(self, grid: Grid, variant: str, common: Common) -> CellOptions:
-        """Return how the file system is made and recovered, and the number of power cuts."""
+        """Return how the file system is created and recovered, and the number of power cuts."""
         if common.cuts is None:
             return super().variant_options(grid, variant, common)
         options: CellOptions = msgspec.to_builtins(common.cuts.options(variant, grid.share))
@@ -93,8 +97,8 @@ class PowerCuts(GridKind):
         chosen = msgspec.convert(work.options, CutOptions)
         software = {name: work.options[name] for name in _SOFTWARE if name in work.options}
         with exit_on_sigterm():
-            found = run_cuts(work.input.source, work.device(), chosen, work.input.seed, logs, **software)
-        result: Mapping[str, object] = msgspec.to_builtins(found)
+            cut_result = run_cuts(work.input.source, work.device(), chosen, work.input.seed, logs, **software)
+        result: Mapping[str, object] = msgspec.to_builtins(cut_result)
         return result
 
     def require(self, inputs: Sequence[Input]) -> None:  # noqa: ARG002
@@ -120,7 +124,7 @@ def run_cuts(
 ) -> CutResult:
     """Record a run on a device under layers and explore it.
 
-    The log is stored in `logs` if that is given, for `emmclab crash --again`.
+    The log is stored in `logs`, unless it is None, for `emmclab crash --again`.
     """
     if logs is None:
         with scratch() as folder:
@@ -128,7 +132,7 @@ def run_cuts(
                 *(workload, device, options, seed, folder), layers=layers, layer_settings=layer_settings, second=second
             )
     try:
-        kept = Session(logs).record(
+        stored_log = Session(logs).record(
             device,
             Workload(workload, operations=options.operations, seed=seed),
             layers=layers,
@@ -140,12 +144,12 @@ def run_cuts(
             on_message=lambda _line: None,
         )
     except ConfigError as error:
-        # Error messages of the tools contain the folder and the disk, on which the result of a cell must not depend.
-        said = _OF_THIS_RUN.sub("the disk", str(error))
-        raise ConfigError(said, field=error.field, hint=error.hint) from error
-    if kept.made["status"] != 0:
+        # Messages of the tools contain the folder and the disk; the result of a cell must not depend on them.
+        message = _OF_THIS_RUN.sub("the disk", str(error))
+        raise ConfigError(message, field=error.field, hint=error.hint) from error
+    if stored_log.made["status"] != 0:
         raise EmmclabError(
-            f"{workload}: {'; '.join(kept.made['notes'])}",
+            f"{workload}: {'; '.join(stored_log.made['notes'])}",
             kind="failed",
             hint=f"run the workload by itself: `emmclab crash --workload {workload}`",
         )
@@ -157,50 +161,52 @@ def run_cuts(
         check=workload,
         recovery_cuts=options.recovery_cuts if layers else 0,
     )
-    kept.keep(chosen)
+    stored_log.keep(chosen)
     try:
-        controls = kept.controls(chosen)
-        found = explore_in_parallel(str(kept.log), chosen, jobs=1)
+        controls = stored_log.controls(chosen)
+        exploration = explore_in_parallel(str(stored_log.log), chosen, jobs=1)
     except UnsupportedError as error:
         # A state that cannot be judged is the result of this cell; the other cells continue.
         raise EmmclabError(str(error), kind="failed", hint=error.hint) from error
-    if not found.findings() and controls is not None and (doubts := controls.doubts()):
+    if not exploration.findings() and controls is not None and (doubts := controls.doubts()):
         raise EmmclabError(f"{workload}: {doubts[0]}", kind="failed", hint="use another workload, or more operations")
-    return _result(workload, layers, kept, chosen, found)
+    return _result(workload, layers, stored_log, chosen, exploration)
 
 
-def _result(workload: str, layers: Sequence[str], kept: StoredLog, chosen: Options, found: Exploration) -> CutResult:
+def _result(
+    workload: str, layers: Sequence[str], stored_log: StoredLog, chosen: Options, exploration: Exploration
+) -> CutResult:
     """Return the result of a cell: counts, the verdict, and the broken promises, by level."""
     mode, level = workloads.sqlite_setting(workload) or (None, None)
-    findings, documented = found.findings(), found.findings(documented=True)
-    in_states = [one for one in findings if one.way != COMMANDS]
-    lost = sum(tally.broken for tally in found.verdicts.values())
+    findings, documented = exploration.findings(), exploration.findings(documented=True)
+    in_states = [finding for finding in findings if finding.way != COMMANDS]
+    lost = sum(tally.broken for tally in exploration.verdicts.values())
     word = LOST if lost else RULE if findings else DOCUMENTED if documented else KEPT
     first = next(iter(in_states or findings or documented), None)
     return CutResult(
         journal_mode=mode,
         synchronous=level,
         layer=", ".join(layers) or "none",
-        log=kept.short,
-        commands=kept.facts["commands"],
-        moments=kept.facts["moments"],
-        acknowledged=kept.facts["acknowledgements"],
-        lies=kept.facts["lies"],
-        cuts=found.covered["cuts"],
-        states=found.states,
+        log=stored_log.short,
+        commands=stored_log.facts["commands"],
+        moments=stored_log.facts["moments"],
+        acknowledged=stored_log.facts["acknowledgements"],
+        lies=stored_log.facts["lies"],
+        cuts=exploration.covered["cuts"],
+        states=exploration.states,
         verdict=word,
         lost_at=first.level if first is not None and word in (LOST, RULE) else None,
         lost_states=lost,
-        documented_states=sum(tally.documented for tally in found.verdicts.values()),
-        lost={level: any(one.level == level for one in in_states) for level in LEVELS},
+        documented_states=sum(tally.documented for tally in exploration.verdicts.values()),
+        lost={level: any(finding.level == level for finding in in_states) for level in LEVELS},
         first=_first(first),
-        findings=[finding_fields(kept, chosen, one) for one in findings],
-        documented=[finding_fields(kept, chosen, one) for one in documented],
+        findings=[finding_fields(stored_log, chosen, finding) for finding in findings],
+        documented=[finding_fields(stored_log, chosen, finding) for finding in documented],
         host=host(),
     )
 
 
-def _first(one: Finding | None) -> FirstLoss:
-    if one is None:
+def _first(finding: Finding | None) -> FirstLoss:
+    if finding is None:
         return FirstLoss(None, None, None)
-    return FirstLoss(one.level, one.promise, one.detail)
+    return FirstLoss(finding.level, finding.promise, finding.detail)

@@ -22,9 +22,9 @@ from emmclab.studies.power_cut_settings import Cuts
 from emmclab.studies.program import Program, ServedOptions, require, run_program
 from emmclab.studies.stored_types import CellFields, CellOptions, RunFields
 
-#: Name of these cells in place of a grid's name.
+#: Name of the cells that profile inputs, in place of a grid's name.
 PROFILE = "profile"
-#: Figures of profiles that are written as tables of their own.
+#: Figures of profiles that have their own tables.
 _FIGURES = (
     "throughput_by_size",
     "size_distribution",
@@ -45,9 +45,13 @@ class Profiles(CellKind):
 
     def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
         """Yield the row of the profile, then the rows of its figures."""
-        shown = {name: value for name, value in result.items() if name not in ("name", "figures")}
-        chosen = [{"op": row["op"], **one} for row in result["by_operation"] for one in row.get("percentiles", ())]
-        yield "profiles", flat({**cell, **shown}) | percentile_columns(chosen)
+        fields = {name: value for name, value in result.items() if name not in ("name", "figures")}
+        chosen = [
+            {"op": row["op"], **percentile}
+            for row in result["by_operation"]
+            for percentile in row.get("percentiles", ())
+        ]
+        yield "profiles", flat({**cell, **fields}) | percentile_columns(chosen)
         for name in _FIGURES:
             for row in result["figures"][name]:
                 yield name, {"input": cell["input"], "seed": cell["seed"], **row}
@@ -82,13 +86,13 @@ class Replays(GridKind):
     def run(self, work: Work) -> ResultFields:
         """Run the simulation."""
         trace = open_cached(work.input)
-        given = {name: value for name, value in work.options.items() if name != "capacity"}
-        # The study stores version, settings and digests once for all cells.
+        run_options = {name: value for name, value in work.options.items() if name != "capacity"}
+        # The provenance is left out, because the study stores it once for all cells.
         fixed: RunOptions = {"seed": work.input.seed, "provenance": False}
-        options = cast("RunOptions", {**given, **work.image_options, **fixed})
+        options = cast("RunOptions", {**run_options, **work.image_options, **fixed})
         run = work.device().simulate(trace, **options)
         result = run.deterministic()
-        # Files have the names used in the study, independent of the place of copies.
+        # Files have their names in the study, not the paths of local copies.
         for name in FILES:
             if name in result["options"]:
                 result["options"][name] = work.parts[name]
@@ -126,8 +130,8 @@ class LivePrograms(GridKind):
 
     def run(self, work: Work) -> RunFields:
         """Run the program."""
-        kept = {name: work.options[name] for name in _SERVED if name in work.options}
-        options = cast("ServedOptions", {**kept, **work.image_options, "seed": work.input.seed})
+        served = {name: work.options[name] for name in _SERVED if name in work.options}
+        options = cast("ServedOptions", {**served, **work.image_options, "seed": work.input.seed})
         return run_program(Program.of(work.input.program), work.device(), options)
 
     def require(self, inputs: Sequence[Input]) -> None:
@@ -183,6 +187,8 @@ class Apps(GridKind):
     def run(self, work: Work) -> RunFields:
         """Run the application; return the result of the device, with that of the application as `app`."""
         chosen = {name: work.options[name] for name in _CHOSEN if work.options.get(name)}
-        found = run_application(work.input.source, work.device(), seed=work.input.seed, **chosen, **work.image_options)
-        app = {**found.app, "runtime_s": found.runtime_s, "storage_s": found.storage_s}
-        return cast("RunFields", {**Result(found["device"]).deterministic(), "app": app})
+        application = run_application(
+            work.input.source, work.device(), seed=work.input.seed, **chosen, **work.image_options
+        )
+        app = {**application.app, "runtime_s": application.runtime_s, "storage_s": application.storage_s}
+        return cast("RunFields", {**Result(application["device"]).deterministic(), "app": app})
