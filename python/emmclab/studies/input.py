@@ -48,7 +48,7 @@ class Input:
         source, _, only = source.partition(_ONLY)
         source, _, count = source.partition(_REQUESTS)
         requests = _number(source, count) if count else requests
-        generated = Input._made(source, seed, requests)
+        generated = Input._generated(source, seed, requests)
         if generated is not None:
             if count:
                 generated = replace(generated, name=f"{generated.name} ({requests:,} requests)")
