@@ -96,7 +96,7 @@ def test_a_program_on_ext4_without_a_journal_writes_its_metadata_in_place(name: 
 
 def test_the_page_gives_answer_modes_and_origin(reproduced: Reproduced, results: Results, tmp_path: Path) -> None:
     page = reproduced.page("dsn17").read_text()
-    assert "The mechanisms are our design, the claims are the paper" in page
+    assert "The mechanisms are our design and the claims are the paper" in page
     assert all(f">{name}<" in page for name in (*PROGRAMS, *MODES))
     again = tmp_path / "again.html"
     write_page(results, judge_study(results), again, None)

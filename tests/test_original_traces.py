@@ -230,7 +230,7 @@ def test_one_trace_settles_what_it_alone_decides_and_a_mixture_is_said(recorded:
     assert "1 of 18 traces are recorded (Movie)" in claims["iiswc-c1"].reason
     assert claims["iiswc-hps-mrt-mean"].verdict in TESTED
     assert "recorded traces alone settle 1;" in settled(claims.values())
-    assert "differ from those on made traces alone: iiswc-fig6." in settled(claims.values())
+    assert "differ from those on synthetic traces alone: iiswc-fig6." in settled(claims.values())
 
 
 def test_a_workload_stays_where_its_recording_has_no_run(recorded: dict[str, Any]) -> None:

@@ -132,7 +132,7 @@ def other(results: Results) -> Results:
 @pytest.mark.parametrize("name", [one.id for one in FINDINGS])
 def test_every_answer_and_figure_of_a_finding_follows_the_results(results: Results, other: Results, name: str) -> None:
     [finding] = [one for one in FINDINGS if one.id == name]
-    before, after = (finding.found({"phones": one}, []) for one in (results, other))
+    before, after = (finding.answer({"phones": one}, []) for one in (results, other))
     assert before is not None and after is not None
     assert before.answer != after.answer
     measured = {row["value"] for row in before.rows} - {0.0, 1.0, 100.0}
@@ -147,7 +147,7 @@ def test_a_verdict_turns_with_what_was_measured(results: Results) -> None:
         profiles = {
             name: Profile({**profile, "write_requests_pct": share}) for name, profile in results.profiles.items()
         }
-        found = finding.found({"phones": replace(results, profiles=profiles)}, [])
+        found = finding.answer({"phones": replace(results, profiles=profiles)}, [])
         assert found is not None
         verdicts.add(found.answer.partition("writes dominate: ")[2].partition(" (Telegram")[0])
     assert verdicts == {"0 of 2 (2015: 15 of 18), no longer", "2 of 2 (2015: 15 of 18), still true"}

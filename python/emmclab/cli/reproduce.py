@@ -121,7 +121,7 @@ def _findings(
 
     found = {name: run_with_meter(Study.named(name), results / name, jobs, fresh) for name in studies()}
     profiles = [run(read(path, **reading.changed_options())) for path in traces]
-    answered = [(one, one.found(found, profiles)) for one in declared()]
+    answered = [(one, one.answer(found, profiles)) for one in declared()]
     html = html or Path(f"{FINDINGS}.html")
     findings_page.write_findings(answered, found, html)
     count = 0 if figures is None else write_drawings(findings_page.drawings(answered), figures)

@@ -1,4 +1,4 @@
-"""The claims ledger: every statement of the papers with its measure, its sources, its result and one verdict.
+"""The ledger of claims: every statement of the papers with its measure, sources, result and verdict.
 
 Presets record the sources of their parameters: `made_from` of a workload (by parameter) and of a host,
 `fitted_to` of a device. A claim is restated if all that its measure reads comes from published tables, from
@@ -24,14 +24,14 @@ from emmclab.traces.workload import PARAMETERS_OF, Workload, benchmark_sources, 
 
 #: Counters of the bytes that layers handle themselves.
 _WORK = ("logged_bytes", "moved_bytes", "padded_bytes", "hot_bytes")
-#: A layer that handled less than this share of the written bytes counts as having passed all requests on.
+#: A layer that handled less than this share of the written bytes is treated as one that passed on all requests.
 _LEAST_WORK = 0.001
 
 
 @functools.cache
 def _made_from(workload: str) -> dict[str, list[str]]:
-    made: dict[str, list[str]] = tomllib.loads(Workload.preset(workload).to_toml()).get("made_from", {})
-    return made
+    sources: dict[str, list[str]] = tomllib.loads(Workload.preset(workload).to_toml()).get("made_from", {})
+    return sources
 
 
 @functools.cache
@@ -42,8 +42,8 @@ def fitted_to(device: str) -> frozenset[str]:
 
 def sources_of_field(workload: str, field: str) -> frozenset[str]:
     """Return the recorded sources of the parameters that determine a field of a workload's profile."""
-    made = _made_from(workload)
-    return frozenset(source for key in PARAMETERS_OF.get(field, ()) for source in made.get(key, ()))
+    sources_of_parameters = _made_from(workload)
+    return frozenset(source for key in PARAMETERS_OF.get(field, ()) for source in sources_of_parameters.get(key, ()))
 
 
 def _idle(run: Run) -> bool:
@@ -97,7 +97,7 @@ def _were(names: set[str]) -> str:
 
 
 def restated(reads: Reads, own: frozenset[str]) -> str:
-    """Return why the values that were read restate a claim's `own` sources; empty if they do not."""
+    """Return why the values in `reads` restate a claim's `own` sources; empty if they do not."""
     synthetic = set(workloads())
     fields: dict[str, set[str]] = {}
     for name, column in reads.profiles:
@@ -109,22 +109,22 @@ def restated(reads: Reads, own: frozenset[str]) -> str:
     devices = {*reads.devices, *itertools.chain(*map(_devices, working))}
     fitted = {device for device in devices if fitted_to(device) & own}
     inputs = {run["input"] for run in working if "recorded_as" not in run}
-    made = {name for name in inputs if _sources_of_input(name) & own}
-    on = {host for host in map(_host, working) if _hosts_from().get(host, frozenset()) & own}
-    if (working or reads.devices) and not (fitted or made or on):
+    synthetic_inputs = {name for name in inputs if _sources_of_input(name) & own}
+    hosts = {host for host in map(_host, working) if _hosts_from().get(host, frozenset()) & own}
+    if (working or reads.devices) and not (fitted or synthetic_inputs or hosts):
         return ""
     reasons = []
     if fields:
-        said = sorted(set().union(*fields.values()) & own)
-        reasons.append(f"the synthetic workloads were made from {', '.join(said)}")
-    if made:
-        reasons.append(f"{_were(made)} made from it")
+        names = sorted(set().union(*fields.values()) & own)
+        reasons.append(f"the synthetic workloads were made from {', '.join(names)}")
+    if synthetic_inputs:
+        reasons.append(f"{_were(synthetic_inputs)} made from it")
     if fitted:
         reasons.append(f"{_were(fitted)} fitted to it")
-    if on:
-        reasons.append(f"the host {', '.join(sorted(on))} has mechanisms that were made from it")
+    if hosts:
+        reasons.append(f"the host {', '.join(sorted(hosts))} has mechanisms that were made from it")
     if reads.runs and not working:
-        reasons.append("the layer passed every request on, and takes no time itself")
+        reasons.append("the layer passed on every request, and takes no time itself")
     if reads.tables and not reasons and not recorded_in(reads):
         reasons.append("both sides are published figures")
     return f"Restated: {'; '.join(reasons)}." if reasons else ""
@@ -136,13 +136,13 @@ NOT = "not reproduced"
 RESTATED = "restated"
 CANNOT = "cannot be checked"
 NOT_YET = "not yet"
-#: Verdicts of claims that were really tested, so that they could have failed.
+#: Verdicts of claims that were tested, and could have failed.
 TESTED = (REPRODUCED, DIRECTION, NOT)
 VERDICTS = (*TESTED, RESTATED, CANNOT, NOT_YET)
-#: A claim of the same trend has at least half and at most twice the published effect.
+#: Range of the effect of a claim with the same trend, as multiples of the published effect.
 LEAST_EFFECT, MOST_EFFECT = 0.5, 2.0
 _NONE = "–"
-#: Maximum number of traces that a reason names; if there are more, it states their number.
+#: Maximum number of traces that a reason lists; if there are more, it contains their number.
 _NAMED = 5
 _INFINITE = float("inf")
 
@@ -151,10 +151,10 @@ _INFINITE = float("inf")
 class Check:
     """A comparison of a measured value with the published one.
 
-    A value is exact within `within` of `published`, or between `at_least` and `at_most` where the paper
+    A value is exact within `within` of `published`, or between `at_least` and `at_most` if the paper
     states such a bound. It has the same trend if its effect, the distance from `neutral`, is 0.5 to 2
     times the published one; a count or a range has no neutral value and states its own bounds, `least` and
-    `most`. `part` names, in words, the part of the claim that stays open where the value cannot be measured.
+    `most`. `part` describes the part of the claim that stays open if the value cannot be measured.
     """
 
     value: str
@@ -169,11 +169,11 @@ class Check:
 
     @property
     def states(self) -> bool:
-        """Whether the paper specifies a figure or a bound."""
+        """Whether the paper gives a figure or a bound."""
         return self.published is not None or self.at_least > -_INFINITE or self.at_most < _INFINITE
 
     def exact(self, measured: float) -> bool:
-        """Return whether the value is as published, within tolerance."""
+        """Return whether the value equals the published one, within the tolerance."""
         near = self.published is None or abs(measured - self.published) <= self.within
         return near and self.at_least <= measured <= self.at_most
 
@@ -189,10 +189,10 @@ class Check:
         if self.states and self.exact(measured):
             return True
         if self.neutral is not None:
-            stated = self.published
-            if stated is None:
-                stated = self.at_least if measured < self.at_least else self.at_most
-            effect = stated - self.neutral
+            reference = self.published
+            if reference is None:
+                reference = self.at_least if measured < self.at_least else self.at_most
+            effect = reference - self.neutral
             ratio = (measured - self.neutral) / effect if effect else 0.0
             return LEAST_EFFECT <= ratio <= MOST_EFFECT
         bounded = self.least > -_INFINITE or self.most < _INFINITE
@@ -201,9 +201,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Rule:
-    """A claim as it is declared in the ledger of its paper.
+    """A claim as declared in the ledger of its paper.
 
-    `study` and `measure` specify what computes it. `printed_in` names the published columns and claims that
+    `study` and `measure` specify what computes it. `printed_in` lists the published columns and claims that
     contain its figures, besides its own id. `cannot` is the reason if no part can be checked, `not_yet` the
     reason if the system that it is about does not exist yet, and `unchecked` the part that no check covers.
     `expected` is its declared verdict; `tests/test_claims.py` compares it with that of the results.
@@ -223,12 +223,12 @@ class Rule:
     not_yet: str = ""
     unchecked: str = ""
     expected: str = ""
-    #: Further studies that measure it by other means, each with `study`, `measure` and the other keys that differ.
+    #: Further studies that measure the claim by other means: `study`, `measure` and the other keys that differ.
     again: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def own(self) -> frozenset[str]:
-        """The sources that agreement would only restate."""
+        """The sources of the claim: agreement with results computed from them would only restate them."""
         return frozenset((self.id, *self.printed_in))
 
 
@@ -249,7 +249,7 @@ class SyntheticEvidence(TypedDict):
 
 
 class Evidence(TypedDict, total=False):
-    """What a measure read, and its values; empty if no measure computes the claim."""
+    """The data that a measure read, and its values; empty if no measure computes the claim."""
 
     study: str
     cells: list[GridCells]
@@ -260,7 +260,7 @@ class Evidence(TypedDict, total=False):
     #: Workloads whose traces were recorded, and workloads whose traces were generated.
     recorded: list[str]
     made: list[str]
-    #: The verdict on generated traces, if there are recorded ones.
+    #: The verdict on synthetic traces alone, if the measure also read recorded traces.
     on_made: SyntheticEvidence
 
 
@@ -300,20 +300,20 @@ def parse(text: str, name: str) -> list[Rule]:
     Raises:
         ConfigError: a key is unknown, or a claim specifies neither a measure nor the reason why it has none.
     """
-    found = []
+    parsed = []
     for entry in tomllib.loads(text).get("claim", ()):
         try:
             checks = tuple(Check(**check) for check in entry.get("checks", ()))
             printed = tuple(entry.get("printed_in", ()))
-            again = tuple(entry.get("again", ()))
-            rule = Rule(**{"study": name, **entry, "checks": checks, "printed_in": printed, "again": again})
+            further = tuple(entry.get("again", ()))
+            rule = Rule(**{"study": name, **entry, "checks": checks, "printed_in": printed, "again": further})
         except TypeError as error:
             raise ConfigError(f"{name}: claim `{entry.get('id')}`: {error}", hint="see `Rule` and `Check`") from error
-        said = sum(map(bool, (rule.measure, rule.cannot, rule.not_yet)))
-        if said != 1 or (rule.measure and not (rule.checks and rule.tolerance)):
+        specified = sum(map(bool, (rule.measure, rule.cannot, rule.not_yet)))
+        if specified != 1 or (rule.measure and not (rule.checks and rule.tolerance)):
             raise ConfigError(
-                f"{name}: claim `{rule.id}` needs a measure, checks and a tolerance, or says in `cannot` or "
-                "`not_yet` why it has none",
+                f"{name}: claim `{rule.id}` needs a measure, checks and a tolerance, or the reason in "
+                "`cannot` or `not_yet` why it has none",
                 field=rule.id,
                 hint="give `measure`, `checks` and `tolerance`, or one of `cannot` and `not_yet`",
             )
@@ -327,12 +327,12 @@ def parse(text: str, name: str) -> list[Rule]:
                         field=check.value,
                         hint="give a smaller `within`",
                     )
-        found.append(rule)
-    return found
+        parsed.append(rule)
+    return parsed
 
 
 def verdict(checks: tuple[Check, ...], values: Mapping[str, float], whole: bool = True) -> str:
-    """Judge measured values; a claim with an unchecked part (or not `whole`) has at most the same trend.
+    """Return the verdict on measured values; with an unchecked part (or without `whole`) it is at most the same trend.
 
     >>> checks = (Check("gain", 86, within=5, neutral=0),)
     >>> [verdict(checks, {"gain": value}) for value in (83.0, 97.0, 40.0)]
@@ -340,17 +340,17 @@ def verdict(checks: tuple[Check, ...], values: Mapping[str, float], whole: bool 
     >>> verdict((*checks, Check("loss", 3)), {"gain": 83.0})
     'same trend, different size'
     """
-    known = [check for check in checks if check.value in values]
-    if not known:
+    measured_checks = [check for check in checks if check.value in values]
+    if not measured_checks:
         return CANNOT
-    if not all(check.direction(values[check.value]) for check in known):
+    if not all(check.direction(values[check.value]) for check in measured_checks):
         return NOT
-    exact = all(check.states and check.exact(values[check.value]) for check in known)
-    return REPRODUCED if exact and whole and len(known) == len(checks) else DIRECTION
+    exact = all(check.states and check.exact(values[check.value]) for check in measured_checks)
+    return REPRODUCED if exact and whole and len(measured_checks) == len(checks) else DIRECTION
 
 
 def open_parts(rule: Rule, values: Mapping[str, float]) -> str:
-    """Name the parts of a claim that are not checked; empty if all are checked."""
+    """List the parts of a claim that are not checked; empty if all are checked."""
     missing = [check.part or check.value for check in rule.checks if check.value not in values]
     parts = [*missing, *([rule.unchecked] if rule.unchecked else [])]
     return f"Not checked: {'; '.join(parts)}." if parts else ""
@@ -362,9 +362,9 @@ def studies_of(chosen: Iterable[Paper]) -> list[str]:
 
 
 def machine_bound_studies(chosen: Iterable[Paper]) -> list[str]:
-    """Return the studies that are the only ones to measure some claim, but cannot run on every machine."""
-    found = [more["study"] for paper in chosen for rule in rules(paper) if rule.cannot for more in rule.again]
-    return list(dict.fromkeys(found))
+    """Return the studies without which some claim is not measured, and which cannot run on every machine."""
+    names = [more["study"] for paper in chosen for rule in rules(paper) if rule.cannot for more in rule.again]
+    return list(dict.fromkeys(names))
 
 
 def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None) -> list[Claim]:
@@ -375,13 +375,13 @@ def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None)
     Raises:
         EmmclabError: a study has cells without a result in a grid that claims read.
     """
-    for name, one in results.items():
-        _refuse_incomplete(one, studies()[name].grids_without_claims.get(name, ()))
+    for name, study_results in results.items():
+        _refuse_incomplete(study_results, studies()[name].grids_without_claims.get(name, ()))
     judged = []
     for paper in papers().values() if chosen is None else chosen:
         for declared in rules(paper):
-            known = (more for more in declared.again if declared.cannot and more["study"] in results)
-            rule = replace(declared, **next(known, {}))
+            further = (more for more in declared.again if declared.cannot and more["study"] in results)
+            rule = replace(declared, **next(further, {}))
             judged.append(_judge(paper, rule, results[rule.study] if rule.measure else None))
     return judged
 
@@ -397,12 +397,12 @@ def judge_study(results: Results) -> list[Claim]:
     declared = rules(paper)
     if declared:
         _refuse_incomplete(results)
-    found = [replace(rule, **more) for rule in declared for more in ({}, *rule.again)]
-    return [_judge(paper, rule, results) for rule in found if rule.measure and rule.study == name]
+    ways = [replace(rule, **more) for rule in declared for more in ({}, *rule.again)]
+    return [_judge(paper, rule, results) for rule in ways if rule.measure and rule.study == name]
 
 
 def _refuse_incomplete(results: Results, unread: Collection[str] = ()) -> None:
-    """Reject results with missing cells; those of the grids `unread` may be missing."""
+    """Reject results with missing cells; cells of the grids `unread` may be missing."""
     if results.lacks(unread):
         name = results.about["name"]
         raise EmmclabError(
@@ -430,44 +430,44 @@ def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
     if results is None:
         return claim(NOT_YET, rule.not_yet) if rule.not_yet else claim(CANNOT, rule.cannot)
     workload_of = stand_ins(results)
-    found, reads = run_measure(find_measure(paper.name, rule.measure), in_place(results))
-    judged, why = _weighed(rule, found, reads)
-    evidence = _evidence(rule, found, reads)
+    measurement, reads = run_measure(find_measure(paper.name, rule.measure), in_place(results))
+    claim_verdict, restatement = _weighed(rule, measurement, reads)
+    evidence = _evidence(rule, measurement, reads)
     evidence["recorded"] = [workload_of[name] for name in workload_of if name in recorded_in(reads)]
     evidence["made"] = sorted(synthetic_workloads(reads))
     if evidence["recorded"]:
-        made, reads_made = run_measure(find_measure(paper.name, rule.measure), without(results))
-        evidence["on_made"] = {"measured": made.text, "verdict": _weighed(rule, made, reads_made)[0]}
-    parts = [_judged_on(evidence), why, open_parts(rule, found.values), rule.reading, found.note]
+        on_synthetic, reads_made = run_measure(find_measure(paper.name, rule.measure), without(results))
+        evidence["on_made"] = {"measured": on_synthetic.text, "verdict": _weighed(rule, on_synthetic, reads_made)[0]}
+    parts = [_judged_on(evidence), restatement, open_parts(rule, measurement.values), rule.reading, measurement.note]
     reason = " ".join(part for part in parts if part)
-    return claim(judged, reason, found.text, evidence)
+    return claim(claim_verdict, reason, measurement.text, evidence)
 
 
-def _weighed(rule: Rule, found: Measurement, reads: Reads) -> tuple[str, str]:
-    """Return the verdict on a measurement, and the reason if it only restates its sources (else empty)."""
-    judged = verdict(rule.checks, found.values, whole=not rule.unchecked)
-    why = restated(reads, rule.own)
-    if not why:
-        return judged, ""
-    return RESTATED, f"{why} Agreement would be no evidence. As a test the verdict would be: {judged}."
+def _weighed(rule: Rule, measurement: Measurement, reads: Reads) -> tuple[str, str]:
+    """Return the verdict on a measurement, and why it only restates its sources (empty if it does not)."""
+    claim_verdict = verdict(rule.checks, measurement.values, whole=not rule.unchecked)
+    restatement = restated(reads, rule.own)
+    if not restatement:
+        return claim_verdict, ""
+    return RESTATED, f"{restatement} Agreement would be no evidence. As a test the verdict would be: {claim_verdict}."
 
 
 def _judged_on(evidence: Evidence) -> str:
-    """Describe which of the traces are recorded; empty if none is."""
-    recorded, made = evidence["recorded"], evidence["made"]
+    """Describe which of the traces are recorded; empty if none of them is."""
+    recorded, synthetic = evidence["recorded"], evidence["made"]
     if not recorded:
         return ""
-    count = len(recorded) + len(made)
-    if not made:
+    count = len(recorded) + len(synthetic)
+    if not synthetic:
         names = f" ({', '.join(recorded)})" if count <= _NAMED else ""
         return f"Judged on recorded traces alone{names or f', all {count}'}."
-    few, what = (recorded, "recorded") if len(recorded) <= len(made) else (made, "made")
+    few, kind = (recorded, "recorded") if len(recorded) <= len(synthetic) else (synthetic, "synthetic")
     names = f" ({', '.join(few)})" if len(few) <= _NAMED else ""
-    return f"Judged on a mixture: {len(few)} of {count} traces are {what}{names}."
+    return f"Judged on a mixture: {len(few)} of {count} traces are {kind}{names}."
 
 
-def _evidence(rule: Rule, found: Measurement, reads: Reads) -> Evidence:
-    """Return what the measure read: the study, the cells by grid, fields of profiles, published tables."""
+def _evidence(rule: Rule, measurement: Measurement, reads: Reads) -> Evidence:
+    """Return the data that the measure read: study, cells by grid, fields of profiles, published tables."""
     cells: dict[str, list[Run]] = {}
     for run in reads.runs.values():
         cells.setdefault(run["grid"], []).append(run)
@@ -485,42 +485,43 @@ def _evidence(rule: Rule, found: Measurement, reads: Reads) -> Evidence:
         "profiles": sorted({field for _, field in reads.profiles}),
         "tables": list(reads.tables),
         "devices": list(reads.devices),
-        "values": found.values,
+        "values": measurement.values,
     }
 
 
 def counts(claims: Iterable[Claim]) -> dict[str, int]:
     """Count the claims by verdict, in the order of `VERDICTS`."""
-    found = dict.fromkeys(VERDICTS, 0)
+    claims_by_verdict = dict.fromkeys(VERDICTS, 0)
     for claim in claims:
-        found[claim.verdict] += 1
-    return found
+        claims_by_verdict[claim.verdict] += 1
+    return claims_by_verdict
 
 
 def settled(claims: Iterable[Claim]) -> str:
-    """Describe how many claims recorded traces decide, alone or with workloads; empty without any."""
+    """Describe how many claims are decided by recorded traces, alone or with workloads; empty without recordings."""
     traced = [claim for claim in claims if claim.evidence.get("recorded") or claim.evidence.get("made")]
     recorded = [claim for claim in traced if claim.evidence["recorded"]]
     if not recorded:
         return ""
-    whole = [claim for claim in recorded if not claim.evidence["made"]]
-    alone = [claim for claim in whole if claim.verdict in TESTED]
+    recorded_only = [claim for claim in recorded if not claim.evidence["made"]]
+    alone = [claim for claim in recorded_only if claim.verdict in TESTED]
     changed = [claim.id for claim in recorded if claim.verdict != claim.evidence["on_made"]["verdict"]]
-    still = len(whole) - len(alone)
+    still = len(recorded_only) - len(alone)
     return (
         f"Of {len(traced)} claims that read traces, recorded traces alone settle {len(alone)}"
-        + (f" ({still} more stay restated, by the device)" if still else "")
-        + f"; {len(recorded) - len(whole)} read recorded and made traces, {len(traced) - len(recorded)} made "
-        f"ones alone. Verdicts that differ from those on made traces alone: {', '.join(changed) or 'none'}."
+        + (f" ({still} more stay restated, because of the device)" if still else "")
+        + f"; {len(recorded) - len(recorded_only)} read recorded and synthetic traces, {len(traced) - len(recorded)} "
+        f"synthetic ones alone. Verdicts that differ from those on synthetic traces alone: "
+        f"{', '.join(changed) or 'none'}."
     )
 
 
 def headline(claims: Iterable[Claim]) -> str:
     """Count the tested, restated and unchecked claims in one line."""
-    found = counts(claims)
-    tested = sum(found[name] for name in TESTED)
+    number = counts(claims)
+    tested = sum(number[name] for name in TESTED)
     return (
-        f"{tested} claims tested: {found[REPRODUCED]} reproduced, {found[DIRECTION]} same trend but "
-        f"different size, {found[NOT]} not; {found[RESTATED]} restated; {found[CANNOT]} cannot be checked"
-        + (f"; {found[NOT_YET]} not yet" if found[NOT_YET] else "")
+        f"{tested} claims tested: {number[REPRODUCED]} reproduced, {number[DIRECTION]} same trend but "
+        f"different size, {number[NOT]} not; {number[RESTATED]} restated; {number[CANNOT]} cannot be checked"
+        + (f"; {number[NOT_YET]} not yet" if number[NOT_YET] else "")
     )

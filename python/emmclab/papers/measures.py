@@ -1,4 +1,4 @@
-"""Measures of claims: functions of a study's results, with a record of what each of them reads."""
+"""Measures of claims: functions of the results of a study, with a record of what they read."""
 
 import csv
 import io
@@ -42,28 +42,28 @@ def find_measure(paper: str, name: str) -> Measure:
     """Find `MODULE.FUNCTION` in the folder of a paper."""
     module, _, function = name.partition(".")
     try:
-        found = getattr(import_module(f"emmclab.papers.{paper}.{module}"), function)
+        measure = getattr(import_module(f"emmclab.papers.{paper}.{module}"), function)
     except (ImportError, AttributeError) as error:
         raise ConfigError(
             f"{paper}: there is no measure `{name}`",
             field="measure",
             hint="write it as MODULE.FUNCTION of the paper's folder",
         ) from error
-    if not getattr(found, "is_measure", False):
+    if not getattr(measure, "is_measure", False):
         raise ConfigError(
             f"{paper}: `{name}` is not marked as a measure", field="measure", hint="mark the function with `@measure`"
         )
-    return found  # type: ignore[no-any-return]
+    return measure  # type: ignore[no-any-return]
 
 
 @dataclass
 class Reads:
-    """What a measure read: columns of published tables, fields of profiles, and runs."""
+    """The data that a measure read: published tables, fields of profiles, runs, and devices."""
 
     tables: dict[str, None] = field(default_factory=dict)
     #: Name of the trace, and name of the field or figure.
     profiles: dict[tuple[str, str], None] = field(default_factory=dict)
-    #: Runs, by their identity.
+    #: Runs, by `id()`.
     runs: dict[int, Run] = field(default_factory=dict)
     #: Device presets that the measure simulated itself.
     devices: dict[str, None] = field(default_factory=dict)
@@ -73,7 +73,7 @@ _reads: ContextVar[Reads | None] = ContextVar("reads", default=None)
 
 
 def _current_reads() -> Reads:
-    """Return the record of the running measure; if none is running, a new one that is dropped."""
+    """Return the record of the running measure; if none is running, a new record that is discarded."""
     return _reads.get() or Reads()
 
 
@@ -82,7 +82,7 @@ class _WatchedProfile(Profile):
 
     def __init__(self, profile: Profile) -> None:
         super().__init__(dict(profile))
-        # This is the name of the input, also if a recorded trace replaces a workload.
+        # `profile.name` is the name of the input, also if a recorded trace replaces a workload.
         self._input = profile.name
 
     def __getitem__(self, field: str) -> Any:
@@ -98,8 +98,8 @@ class _WatchedProfile(Profile):
 class _Watched(Results):
     """Results that record every run that is read from them."""
 
-    def select(self, grid: str, *, among: Names | None = None, **wanted: Any) -> Iterator[Run]:
-        for run in super().select(grid, among=among, **wanted):
+    def select(self, grid: str, *, among: Names | None = None, **values: Any) -> Iterator[Run]:
+        for run in super().select(grid, among=among, **values):
             _current_reads().runs[id(run)] = run
             yield run
 
@@ -117,7 +117,7 @@ def run_measure(function: Measure, results: Results) -> tuple[Measurement, Reads
 
 
 def simulated(device: str, trace: Trace) -> Result:
-    """Simulate a trace that a measure has made itself on a device preset."""
+    """Simulate a trace that a measure generated, on a device preset."""
     _current_reads().devices[device] = None
     return Device.preset(device).simulate(trace, mode="open")
 
@@ -129,9 +129,9 @@ def table(name: str) -> list[dict[str, str]]:
 
 
 def share(profile: Profile, figure: str, above: float = 0.0, to: float | None = None) -> float:
-    """Percent of all requests (or gaps) in the bins of a figure above one limit and up to another.
+    """Return the percentage of all requests (or gaps) in the bins of a figure between `above` and `to`.
 
-    The limits are those of bins: KB for sizes, ms for times.
+    The limits must be limits of bins: KB for sizes, ms for times.
     """
     unit = "kb" if figure == "size_distribution" else "ms"
     total = 0.0

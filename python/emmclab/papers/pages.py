@@ -27,7 +27,7 @@ from emmclab.traces.reading import bundled_by_name
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart with its rows. `source` is the figure, table or section of the paper that its claims cite.
+    """A chart and its rows. `source` is the figure, table or section of the paper that its claims cite.
 
     `of_all` is true if the rows describe all traces together, so that traces without rows are not reported as missing.
     """
@@ -52,7 +52,7 @@ class Drawing:
 def bars_by_trace(
     rows: Rows, field: str, axis: str, colour: str, *, order: Sequence[str] = (), columns: int = 2, published: str = ""
 ) -> Chart:
-    """Draw a bar of `field` for each trace and `colour`, side by side in their `order` (stacked without one).
+    """Draw a bar of `field` for each trace and `colour`, side by side in this `order` (stacked if it is None).
 
     Diamonds mark the values of the field `published`, where rows have it.
     """
@@ -80,7 +80,7 @@ def bars_by_trace(
 
 def write_drawings(drawn: Iterable[Drawing], folder: Path) -> int:
     """Write each chart as SVG and PDF, and its rows as CSV; return the number of charts."""
-    return write_charts(((one.name, one.chart, one.rows) for one in drawn), folder)
+    return write_charts(((drawing.name, drawing.chart, drawing.rows) for drawing in drawn), folder)
 
 
 _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}
@@ -125,17 +125,17 @@ def assemble_page(
     sections: Sequence[Section] = (),
     ledger: Sequence[Part] | None = None,
 ) -> str:
-    """Fill the page of a study: claims, recorded traces, figures and tables; the same results give the same bytes.
+    """Return the page of a study: claims, recorded traces, figures and tables; the same results give the same bytes.
 
     Args:
         results: the results of the study.
         judged: the claims; their verdicts form the heading.
-        drawn: the figures, below which are the claims of their sources; the first one is on the first screen.
+        drawn: the figures, each shown above the claims of its source; the first one is on the first screen.
         answer: the finding, in one or two sentences.
         lead: further paragraphs below the answer.
         facts: further lines of the provenance, as label and text.
         tables: the parts of the section of tables.
-        sections: sections after the claims in place of those of figures and tables.
+        sections: sections after the claims that replace those of figures and tables.
         ledger: the parts of the ledger; by default a line for each input.
     """
     rows = {drawing.name: drawing.rows for drawing in drawn}
@@ -212,13 +212,13 @@ def ledger_table(results: Results, **columns: Callable[[Profile], str | Number])
     return TextTable("Ledger of each input", ["Input", "Requests", *columns, "Ledger"], rows)
 
 
-def _recorded(about: About, said: str) -> list[Section]:
+def _recorded(about: About, note: str) -> list[Section]:
     """Return the section of the recorded traces that replace workloads."""
     recordings = about.get("recordings")
     if not recordings:
         return []
-    rows = [[one["workload"], one["file"], one["how"]] for one in recordings["used"]]
-    parts: list[Part] = [Note(said, ""), TextTable("Recorded traces", ["Replaces", "File", "Identified"], rows, 3)]
+    rows = [[recording["workload"], recording["file"], recording["how"]] for recording in recordings["used"]]
+    parts: list[Part] = [Note(note, ""), TextTable("Recorded traces", ["Replaces", "File", "Identified"], rows, 3)]
     if left_out := recordings["left_out"]:
         bullets = Bullets([(f"`{file}`: {why}", "") for file, why in left_out])
         parts.append(Folded(f"{len(left_out)} files left out", [bullets]))
@@ -226,11 +226,11 @@ def _recorded(about: About, said: str) -> list[Section]:
 
 
 def command_of_paper(about: About) -> str:
-    """Return the command that reproduces these results, with its traces and the options of reading them."""
+    """Return the command that reproduces these results, with its traces and the options with which they were read."""
     ours = {str(path) for path in bundled_by_name().values()}
     nothing: RecordingsAbout = {"folder": "", "used": [], "left_out": []}
     recordings = about.get("recordings", nothing)
-    ours |= {str(Path(recordings["folder"], one["file"]).resolve()) for one in recordings["used"]}
+    ours |= {str(Path(recordings["folder"], recording["file"]).resolve()) for recording in recordings["used"]}
     folder = about.get("traces_folder") or recordings["folder"]
     traces = [name for name in about.get("sources", about.get("recorded", ())) if name not in ours]
     if about.get("traces_folder"):

@@ -24,7 +24,7 @@ class Paper:
     venue: str
     about: str
     state: str
-    #: Its studies; the study with the paper's name is the first.
+    #: Its studies; the study with the name of the paper comes first.
     studies: tuple[str, ...]
     #: Whether its original traces can replace the workloads of its studies (`--traces`).
     takes_traces: bool = False
@@ -49,14 +49,14 @@ def papers() -> dict[str, Paper]:
     >>> list(papers())
     ['advil12', 'dsn17', 'fast12', 'iiswc15', 'systor24']
     """
-    found = {}
+    papers_by_name = {}
     for folder in sorted(files(__package__).iterdir(), key=lambda entry: entry.name):
         about = folder.joinpath("paper.toml")
         if folder.is_dir() and about.is_file():
-            found[folder.name] = Paper(
+            papers_by_name[folder.name] = Paper(
                 name=folder.name, studies=tuple(studies_in(folder)), **tomllib.loads(about.read_text("utf-8"))
             )
-    return found
+    return papers_by_name
 
 
 def paper(name: str, field: str = "--paper") -> Paper:
@@ -72,4 +72,4 @@ def studies() -> dict[str, Paper]:
     >>> {study: found.name for study, found in studies().items()}["implications"]
     'iiswc15'
     """
-    return {study: found for found in papers().values() for study in found.studies}
+    return {study: registered for registered in papers().values() for study in registered.studies}

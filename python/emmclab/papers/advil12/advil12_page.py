@@ -35,16 +35,16 @@ _TABLE2 = (
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Return the page; the same results give the same bytes."""
+    """Return the page as HTML; the same results give the same bytes."""
     return assemble_page(
         results,
         judged,
         drawn,
         lead=[
             f"{results.about['about']}, run again: {results.about['cells']:,} profiles and simulations of "
-            f"{len(results.profiles)} workloads. The paper's recordings of phones are not public: Phone_6H "
-            "is composed of models of the same kinds of applications, WebBench is the browser that opens 50 "
-            "web sites on the model of a phone; Postmark runs on a model of ext4. All are replayed back to "
+            f"{len(results.profiles)} workloads. The paper's recordings of phones are not public: here Phone_6H "
+            "consists of models of the same kinds of applications, WebBench is a browser that opens 50 web "
+            "sites on the model of a phone, and Postmark runs on a model of ext4. All are replayed back to "
             "back, one request at a time."
         ],
         tables=[
@@ -68,7 +68,10 @@ def _rates(results: Results) -> TextTable:
         [
             name,
             number_cell(rate, 3),
-            *(cell(one.get(name), two.get(name)) for one, two in zip(until, drained, strict=True)),
+            *(
+                cell(gain_by_name.get(name), drained_by_name.get(name))
+                for gain_by_name, drained_by_name in zip(until, drained, strict=True)
+            ),
         ]
         for name, rate in bare.items()
     ]
@@ -87,13 +90,13 @@ def _counts(results: Results) -> TextTable:
 
 
 def drawings(results: Results) -> list[Drawing]:
-    """Draw Figures 7, 8 and 9; the last one without and with the layer."""
+    """Draw Figures 7, 8 and 9; Figure 9 without and with the layer."""
     return [
         _bars(
             results,
             "figure7",
             "Figure 7: write bandwidth over the bare device",
-            "Bars: here, until the last request. Diamonds: figures that the text of the paper gives.",
+            "Bars: simulated, until the last request. Diamonds: figures in the text of the paper.",
             {grid: VARIANTS[grid] for grid in ("ressd", "advil", "data", "rewritten")},
             "Advil12 Fig.7",
             PUBLISHED,
@@ -102,7 +105,7 @@ def drawings(results: Results) -> list[Drawing]:
             results,
             "figure8",
             "Figure 8: gains of padding and of hot data",
-            "None of them: ReSSD. The last bar keeps only clustered pages that were overwritten in the log.",
+            "None is ReSSD. With the last bar, only clustered pages that were overwritten in the log stay in it.",
             {
                 "ressd": "None",
                 "padding": "Padding only",
@@ -140,7 +143,7 @@ def _bars(
 
 
 def _length(results: Results) -> Drawing:
-    """Draw the gain over the length of a recording, until the last request and with the log drained."""
+    """Draw the gain by the length of a recording, until the last request and with the log drained."""
     rows: Rows = [
         {"trace": "Browsing", "layer": f"{row['layer']}{until}", "requests": row["requests"], "gain": gain}
         for row in lengths(results)
@@ -158,9 +161,9 @@ def _length(results: Results) -> Drawing:
     return Drawing(
         "length",
         "Gain by the length of the recording",
-        "Not in the paper. Browsing for 144 hours, cut after the given number of requests: a short recording "
-        "stays in the log, a long one has to be moved. Drained: with the time to move what the log holds at "
-        "the end.",
+        "Not in the paper. Browsing for 144 hours, truncated after a number of requests: a short recording "
+        "stays in the log, the data of a long one has to be moved. Drained: including the time to move the "
+        "data that the log contains at the end.",
         rows,
         chart,
         "",

@@ -22,19 +22,19 @@ _MODES = {
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Return the page; the same results give the same bytes."""
+    """Return the page as HTML; the same results give the same bytes."""
     runs = [run for grid in ("bare", *_LAYERS) for run in results.select(grid)]
     return assemble_page(
         results,
         judged,
         drawn,
         lead=[
-            f"{results.about['about']}: {results.about['cells']:,} runs. Times are those of the device; the "
-            "host's do not count.",
-            "Direct I/O of one request at a time depends on nothing else, but for the file system's own "
-            "commits; Postmark and SQLite depend on when the kernel of the host writes back, so their "
-            "figures differ from run to run. Unlike those of the paper, the layers also write the metadata "
-            "that they need to recover after a loss of power.",
+            f"{results.about['about']}: {results.about['cells']:,} runs. Only the time of the device is "
+            "measured, not that of the host.",
+            "Direct I/O of one request at a time is affected only by the commits of the file system. Postmark "
+            "and SQLite depend on when the kernel of the host writes back, so their figures differ from run "
+            "to run. Unlike the layers of the paper, these layers also write the metadata that they need to "
+            "recover after a loss of power.",
         ],
         facts=_facts(runs),
         tables=[*_bandwidths(results).titled(), *_requests(runs).titled(), *_table2(results).titled()],
@@ -55,14 +55,18 @@ def _bandwidths(results: Results) -> TextTable:
 
 
 def _table2(results: Results) -> TextTable:
-    found = rates(results)
+    measured = rates(results)
     rows: list[Cells] = [
-        [_MODES[mode], str(kb), str(said), number_cell(found[mode, kb], 2), signed(100 * (found[mode, kb] / said - 1))]
-        for (mode, kb), said in published_rates().items()
+        [
+            _MODES[mode],
+            str(kb),
+            str(rate),
+            number_cell(measured[mode, kb], 2),
+            signed(100 * (measured[mode, kb] / rate - 1)),
+        ]
+        for (mode, kb), rate in published_rates().items()
     ]
-    title = (
-        "Table II: the bare eMMC as published, and by direct I/O on a file of ext4. The device was fitted to this table"
-    )
+    title = "Table II: the bare eMMC as published, and by direct I/O on a file of ext4. The device was fitted to this"
     headings = ["Requests", "Unit, KB", "Published, MB/s", "Here, MB/s", "Difference, %"]
     return TextTable(f"{title} table, so that it is restated", headings, rows, style="sortable")
 
@@ -90,9 +94,10 @@ def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
     tools = sorted({item for run in runs for item in run["live"]["host"].items()})
     facts = [("Host", ", ".join(f"{name} {text}" for name, text in tools))]
     if runs:
-        one = runs[0]["live"]["file_system"]
-        text = f"{one['format']}, mounted with {one['mount_options']}, at most {one['dirty_mb']} MB yet to be "
-        facts.append(("File system", text + "written in the page cache"))
+        file_system = runs[0]["live"]["file_system"]
+        text = f"{file_system['format']}, mounted with {file_system['mount_options']}, "
+        text += f"at most {file_system['dirty_mb']} MB of dirty data in the page cache"
+        facts.append(("File system", text))
     return facts
 
 
@@ -100,14 +105,14 @@ def drawings(results: Results) -> list[Drawing]:
     """Draw Figure 7, with live results next to simulated ones."""
     rows: Rows = []
     for grid in _LAYERS:
-        for suffix, how in (("", "live"), (SIMULATED, "model")):
+        for suffix, variant in (("", "live"), (SIMULATED, "model")):
             for name, gain in gains(results, grid + suffix, "bare" + suffix).items():
-                said = PUBLISHED.get(name) if (grid, suffix) == ("advil", "") else None
-                label = f"{VARIANTS[grid]}, {how}"
-                rows.append({"trace": name, "layer": label, "gain": gain, "published": said})
-    order = [f"{VARIANTS[grid]}, {how}" for grid in _LAYERS for how in ("live", "model")]
+                published = PUBLISHED.get(name) if (grid, suffix) == ("advil", "") else None
+                label = f"{VARIANTS[grid]}, {variant}"
+                rows.append({"trace": name, "layer": label, "gain": gain, "published": published})
+    order = [f"{VARIANTS[grid]}, {variant}" for grid in _LAYERS for variant in ("live", "model")]
     bars = bars_by_trace(rows, "gain", "of the bare device", "layer", order=order, published="published")
     about = "Bars: programs on ext4 on a served device, and models of them, until the last request. "
-    about += "Diamonds: figures that the text of the paper gives."
+    about += "Diamonds: figures in the text of the paper."
     title = "Figure 7: write bandwidth over the bare device"
     return [Drawing("figure7", title, about, rows, bars, "Advil12 Fig.7", wide=True)]

@@ -1,4 +1,4 @@
-"""Compares Advil with ReSSD and the bare device: the measures of Kim & Kim's claims on `advil12`."""
+"""Compares Advil with ReSSD and the bare device: the measures of Kim & Kim's claims, on the study `advil12`."""
 
 import functools
 import itertools
@@ -29,9 +29,9 @@ PHONES = ("Phone_6H", "WebBench")
 SEQUENTIAL = "SequentialWrite"
 #: All workloads that the paper measures.
 WORKLOADS = (SEQUENTIAL, "RandomWrite", "Postmark", *PHONES)
-#: Writes of fewer sectors than this are small: 8 KB.
+#: Writes of fewer sectors than this (8 KB) are small.
 _SMALL = 16
-#: The grids of the layers whose gain is shown by the length of a recording.
+#: The layers whose gain is shown by the length of a recording, as the suffixes of their grids.
 LENGTH_LAYERS = ("ressd", "advil")
 #: Row and column in Table II of random writes of 4 KB to the eMMC, and of sequential writes to the card.
 TABLE2_SMALL = ((0, "random_write_mb_s"), (3, "seq_write_mb_s"))
@@ -40,7 +40,7 @@ _SECTION_BYTES = (128 << 20) * 7 // 10
 
 
 def bandwidth(run: Run, *, drained: bool = False) -> float:
-    """Return MB written by the workload per second of its replay, optionally with the final drain included.
+    """Return the MB/s that the workload writes during its replay; `drained` includes the final drain in the time.
 
     The paper does not state what happens to the data that is still in the log at the end of a replay.
     """
@@ -52,8 +52,12 @@ def bandwidths(
     results: Results, grid: str, names: Iterable[str] | None = None, *, drained: bool = False
 ) -> dict[str, float]:
     """Return the write bandwidth in MB/s by workload; without `names`, of all workloads."""
-    wanted: list[dict[str, str]] = [{}] if names is None else [{"input": name} for name in names]
-    return {run["input"]: bandwidth(run, drained=drained) for one in wanted for run in results.select(grid, **one)}
+    selections: list[dict[str, str]] = [{}] if names is None else [{"input": name} for name in names]
+    return {
+        run["input"]: bandwidth(run, drained=drained)
+        for selection in selections
+        for run in results.select(grid, **selection)
+    }
 
 
 def gains(
@@ -61,8 +65,8 @@ def gains(
 ) -> dict[str, float]:
     """Return the ratio of the write bandwidth of one grid to that of another, by workload."""
     names = None if names is None else list(names)
-    base, found = (bandwidths(results, one, names, drained=drained) for one in (over, grid))
-    return {name: value / base[name] for name, value in found.items()}
+    base, layer_rates = (bandwidths(results, grid_name, names, drained=drained) for grid_name in (over, grid))
+    return {name: value / base[name] for name, value in layer_rates.items()}
 
 
 def gain_of(results: Results, name: str, grid: str = "advil", over: str = "bare") -> float:
@@ -70,37 +74,37 @@ def gain_of(results: Results, name: str, grid: str = "advil", over: str = "bare"
     return gains(results, grid, over, [name])[name]
 
 
-def _others(found: dict[str, float]) -> dict[str, float]:
-    """Return only the paper's workloads that a layer changes; the user's own traces are shown, not judged."""
-    return {name: gain for name, gain in found.items() if name in WORKLOADS and name != SEQUENTIAL}
+def _of_paper(gain_by_name: dict[str, float]) -> dict[str, float]:
+    """Return the gains of the paper's workloads that a layer changes; the user's traces are not judged."""
+    return {name: gain for name, gain in gain_by_name.items() if name in WORKLOADS and name != SEQUENTIAL}
 
 
-def _said(found: dict[str, float], sign: str = "x") -> str:
+def _gains_text(gain_by_name: dict[str, float], sign: str = "x") -> str:
     if sign == "x":
-        return ", ".join(f"{name} {gain:.2f}x" for name, gain in found.items())
-    return ", ".join(f"{name} {signed(100 * (gain - 1))} %" for name, gain in found.items())
+        return ", ".join(f"{name} {gain:.2f}x" for name, gain in gain_by_name.items())
+    return ", ".join(f"{name} {signed(100 * (gain - 1))} %" for name, gain in gain_by_name.items())
 
 
-def _beside(results: Results, names: Iterable[str], over: str = "bare", sign: str = "x") -> str:
-    """Return the figures under the other readings, in words: log drained, and other hot region."""
+def _other_readings(results: Results, names: Iterable[str], over: str = "bare", sign: str = "x") -> str:
+    """Describe the gains under the other interpretations: with the log drained, and with another hot region."""
     names = list(names)
     drained = gains(results, "advil", over, names, drained=True)
     data = gains(results, "data", over, names)
     return (
-        f"Until the last request. With the log drained at the end: {_said(drained, sign)}. Counting only "
-        f"overwritten data as invalidated: {_said(data, sign)}."
+        f"Until the last request. With the log drained at the end: {_gains_text(drained, sign)}. Counting only "
+        f"overwritten data as invalidated: {_gains_text(data, sign)}."
     )
 
 
 def _workloads(results: Results) -> list[str]:
-    """Return the paper's workloads that a layer changes; the user's own traces are shown, not judged."""
+    """Return the paper's workloads that a layer changes; the user's traces are not judged."""
     return [name for name in results.inputs if name in WORKLOADS and name != SEQUENTIAL]
 
 
 def _over_bare(results: Results, name: str, note: str) -> Measurement:
-    """Measure Advil over the bare device for one workload."""
+    """Measure the gain of Advil over the bare device for one workload."""
     gain = gain_of(results, name)
-    return Measurement(f"{gain:.2f}x", {"gain": gain}, f"{note} {_beside(results, [name])}")
+    return Measurement(f"{gain:.2f}x", {"gain": gain}, f"{note} {_other_readings(results, [name])}")
 
 
 class LengthRow(TypedDict):
@@ -119,7 +123,9 @@ def lengths(results: Results) -> list[LengthRow]:
     for bare in results.select("length-bare"):
         for layer in LENGTH_LAYERS:
             (run,) = results.select(f"length-{layer}", input=bare["input"])
-            until, drained = (bandwidth(run, drained=whole) / bandwidth(bare, drained=whole) for whole in (False, True))
+            until, drained = (
+                bandwidth(run, drained=with_drain) / bandwidth(bare, drained=with_drain) for with_drain in (False, True)
+            )
             rows.append(
                 {
                     "layer": VARIANTS[layer],
@@ -133,7 +139,7 @@ def lengths(results: Results) -> list[LengthRow]:
 
 
 def _collecting(run: Run) -> str:
-    """Return which share of the mean response time is spent waiting for garbage collection, in words."""
+    """Return the share of the mean response time that is spent waiting for garbage collection, as text."""
     return f"{100 * run['waits']['gc_ms'] / run['response']['mean_response_ms']:.0f} %"
 
 
@@ -143,17 +149,17 @@ def advil_web(results: Results) -> Measurement:
     layer = results.run("advil", input="WebBench")["layers"][0]
     emmc, card = (float(table("advil12_table2_bandwidth")[row][column]) for row, column in TABLE2_SMALL)
     long = [row for row in lengths(results) if row["layer"] == VARIANTS["advil"]]
-    said = ", ".join(f"{row['gain']:.2f}x after {row['requests']:,} requests" for row in long)
+    long_gains = ", ".join(f"{row['gain']:.2f}x after {row['requests']:,} requests" for row in long)
     bare = results.run("bare", input="WebBench")
     slowest = max(results.select("length-bare"), key=lambda run: run["waits"]["gc_ms"])
     share = layer["logged_bytes"] / results.run("advil", input="WebBench")["requests"]["bytes_written"]
     note = (
         "The recording is not public; here the browser opens 50 web sites on the model of a phone. "
         f"{100 * share:.0f} % of its bytes are small random writes, {layer['logged_writes']:,} of them, and "
-        f"{_collecting(bare)} of the response time of the plain device is garbage collection, which logging "
-        "saves. Far longer browsing (240 times 36 minutes, with the mixture of writes of FAST 2012) gains "
-        f"more: {said}; up to {_collecting(slowest)} are garbage collection there. The most that logging can "
-        f"gain by Table II is {card / emmc:.2f}x, for small random writes alone."
+        f"{_collecting(bare)} of the response time of the bare device is garbage collection, which logging "
+        "saves. Much longer browsing (240 times 36 minutes, with the mixture of writes of FAST 2012) gains "
+        f"more: {long_gains}; there up to {_collecting(slowest)} is garbage collection. According to Table II, "
+        f"logging gains at most {card / emmc:.2f}x, for small random writes alone."
     )
     return _over_bare(results, "WebBench", note)
 
@@ -161,24 +167,24 @@ def advil_web(results: Results) -> Measurement:
 @measure
 def advil_postmark(results: Results) -> Measurement:
     """Measure the gain for Postmark (Figure 7)."""
-    note = "With 72 to 290 log blocks it is 1.38 to 1.97 (docs/papers/advil12.md)."
+    note = "With 72 to 290 log blocks the gain is 1.38 to 1.97 (docs/papers/advil12.md)."
     return _over_bare(results, "Postmark", note)
 
 
 @measure
 def advil_phones(results: Results) -> Measurement:
     """Measure the gain for the realistic workloads (Figure 7)."""
-    found = gains(results, "advil", names=PHONES)
-    values = {"least": min(found.values()), "most": max(found.values())}
-    return Measurement(_said(found), values, _beside(results, PHONES))
+    gain_by_name = gains(results, "advil", names=PHONES)
+    values = {"least": min(gain_by_name.values()), "most": max(gain_by_name.values())}
+    return Measurement(_gains_text(gain_by_name), values, _other_readings(results, PHONES))
 
 
 @measure
 def advil_range(results: Results) -> Measurement:
     """Measure the gain for every workload but the sequential one (section V-C)."""
-    found = gains(results, "advil", names=_workloads(results))
-    values = {"least": min(found.values()), "most": max(found.values())}
-    return Measurement(_said(found), values, _beside(results, found))
+    gain_by_name = gains(results, "advil", names=_workloads(results))
+    values = {"least": min(gain_by_name.values()), "most": max(gain_by_name.values())}
+    return Measurement(_gains_text(gain_by_name), values, _other_readings(results, gain_by_name))
 
 
 @measure
@@ -203,20 +209,26 @@ def advil_sequential(results: Results) -> Measurement:
 @measure
 def advil_over_ressd(results: Results) -> Measurement:
     """Compare Advil with ReSSD (Figure 7)."""
-    found = gains(results, "advil", "ressd", _workloads(results))
-    return Measurement(_said(found), {"least": min(found.values())}, _beside(results, found, "ressd"))
+    gain_by_name = gains(results, "advil", "ressd", _workloads(results))
+    return Measurement(
+        _gains_text(gain_by_name),
+        {"least": min(gain_by_name.values())},
+        _other_readings(results, gain_by_name, "ressd"),
+    )
 
 
 @measure
 def advil_padding(results: Results) -> Measurement:
     """Measure the effect of padding (Figure 8)."""
     names = _workloads(results)
-    found = gains(results, "padding", "ressd", names)
+    gain_by_name = gains(results, "padding", "ressd", names)
     drained = gains(results, "padding", "ressd", names, drained=True)
-    best = max(found, key=lambda name: found[name])
-    values = {"least": min(found.values()), "random_is_best": float(best == "RandomWrite")}
+    best = max(gain_by_name, key=lambda name: gain_by_name[name])
+    values = {"least": min(gain_by_name.values()), "random_is_best": float(best == "RandomWrite")}
     return Measurement(
-        _said(found), values, f"Padding helps {best} most. With the log drained at the end: {_said(drained)}."
+        _gains_text(gain_by_name),
+        values,
+        f"Padding helps {best} most. With the log drained at the end: {_gains_text(drained)}.",
     )
 
 
@@ -224,19 +236,19 @@ def advil_padding(results: Results) -> Measurement:
 def advil_hot_gain(results: Results) -> Measurement:
     """Measure the gain from hot data on Phone_6H (Figure 8)."""
     gain = 100 * (gain_of(results, DRAWN, over="padding") - 1)
-    return Measurement(f"{signed(gain)} %", {"gain_pct": gain}, _beside(results, [DRAWN], "padding", "%"))
+    return Measurement(f"{signed(gain)} %", {"gain_pct": gain}, _other_readings(results, [DRAWN], "padding", "%"))
 
 
 @measure
 def advil_hot_loss(results: Results) -> Measurement:
     """Measure the loss from hot data for workloads without any (Figure 8)."""
     names = ("RandomWrite", "Postmark")
-    found = gains(results, "advil", "padding", names)
-    changes = [100 * (gain - 1) for gain in found.values()]
+    gain_by_name = gains(results, "advil", "padding", names)
+    changes = [100 * (gain - 1) for gain in gain_by_name.values()]
     return Measurement(
-        _said(found, "%"),
+        _gains_text(gain_by_name, "%"),
         {"most_pct": max(changes), "least_pct": min(changes)},
-        _beside(results, names, "padding", "%"),
+        _other_readings(results, names, "padding", "%"),
     )
 
 
@@ -247,7 +259,7 @@ def _bandwidths(device: str, settings: str, page_kb: int, block_kb: int) -> list
 
 @measure
 def advil_ratios(results: Results) -> Measurement:
-    """Measure the ratios of Table II: sequential reads to clustered writes, those to random 4 KB writes."""
+    """Measure the ratios of Table II: sequential reads to clustered writes, clustered to random 4 KB writes."""
     run = results.run("advil", input="RandomWrite")
     settings = json.dumps(run["settings"])
     devices = [(run["device"], settings), (run["options"]["second"], "{}")]
@@ -260,7 +272,7 @@ def advil_ratios(results: Results) -> Measurement:
     return Measurement(
         f"{write:.1f}x, {random:.1f}x",
         {"write": write, "random": random},
-        "The presets are fitted to the table that the paper takes these ratios from.",
+        "The presets are fitted to the table from which the paper takes these ratios.",
     )
 
 
@@ -292,5 +304,5 @@ def advil_pattern(results: Results) -> Measurement:
         f"({100 * blocks:.0f} %) or "
         f"multiples of a clustered page ({100 * pages:.0f} %)",
         {"gone_share": 1 - after / max(before, 1), "mover_share": blocks + pages},
-        "Padding rounds whatever the mover writes up to clustered pages, so that its half follows from the design.",
+        "Padding rounds all writes of the mover up to clustered pages, so that this half follows from the design.",
     )

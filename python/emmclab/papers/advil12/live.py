@@ -1,4 +1,4 @@
-"""Advil above a served device: the measures that test Kim & Kim's claims on the results of `advil-live`."""
+"""Advil above a served device: the measures of Kim & Kim's claims, on the study `advil-live`."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from emmclab.studies.results import Results
 
 #: Suffix of the grids that run models of the programs instead of the programs.
 SIMULATED = "-simulated"
-#: Programs of the paper that a layer changes; SQLite is not one of them.
+#: Programs of the paper that a layer changes; SQLite is not in the paper.
 _CHANGED = ("RandomWrite", "Postmark")
 #: Columns of Table II by fio's name of the mode.
 COLUMNS = {
@@ -22,25 +22,25 @@ _DEVICE = "eMMC"
 
 
 def modelled(results: Results, grid: str, names: Iterable[str], over: str = "bare") -> dict[str, float]:
-    """Return the gain of a layer with the models of the programs, for the programs that have one."""
-    known = [run["input"] for run in results.select(grid + SIMULATED)]
-    wanted = [name for name in names if name in known]
-    return gains(results, grid + SIMULATED, over + SIMULATED, wanted) if wanted else {}
+    """Return the gain of a layer for the models of programs, for the programs that have a model."""
+    with_model = [run["input"] for run in results.select(grid + SIMULATED)]
+    selected = [name for name in names if name in with_model]
+    return gains(results, grid + SIMULATED, over + SIMULATED, selected) if selected else {}
 
 
-def _beside(results: Results, names: Iterable[str], over: str = "bare") -> str:
-    """Return figures for comparison with a live one, in words: with the log drained, and with the models."""
+def _comparison(results: Results, names: Iterable[str], over: str = "bare") -> str:
+    """Describe gains for comparison with a live one: with the log drained, and with the models."""
     names = list(names)
     drained = gains(results, "advil", over, names, drained=True)
     models = modelled(results, "advil", names, over)
-    parts = [f"with the log drained at the end {_said(drained)}"]
+    parts = [f"with the log drained at the end {_gains_text(drained)}"]
     if models:
-        parts.append(f"with models of the programs under the same layers {_said(models)}")
+        parts.append(f"with models of the programs under the same layers {_gains_text(models)}")
     return f"Until the last request; {'; '.join(parts)}."
 
 
-def _said(found: dict[str, float]) -> str:
-    return ", ".join(f"{name} {gain:.2f}x" for name, gain in found.items())
+def _gains_text(gain_by_name: dict[str, float]) -> str:
+    return ", ".join(f"{name} {gain:.2f}x" for name, gain in gain_by_name.items())
 
 
 @measure
@@ -52,11 +52,10 @@ def advil_postmark(results: Results) -> Measurement:
         f"Postmark wrote {bare['bytes_written'] / 2**20:,.0f} MB in requests of "
         f"{bare['bytes_written'] / 1024 / max(bare['write'], 1):,.0f} KB on average: the kernel of this host "
         "merges writes in its page cache, and commits every 5 s of the host's time, not of simulated time; "
-        "the effect of this was not measured. Unlike those of the paper, the "
-        "layers also write the metadata that "
-        "they need for recovery."
+        "the effect of this was not measured. Unlike the layers of the "
+        "paper, these layers also write the metadata that they need for recovery."
     )
-    return Measurement(f"{gain:.2f}x", {"gain": gain}, f"{note} {_beside(results, ['Postmark'])}")
+    return Measurement(f"{gain:.2f}x", {"gain": gain}, f"{note} {_comparison(results, ['Postmark'])}")
 
 
 @measure
@@ -66,45 +65,47 @@ def advil_sequential(results: Results) -> Measurement:
     return Measurement(
         f"{gain:.3f}x",
         {"gain": gain},
-        "A served layer adds no simulated time of its own. This tests that the metadata writes of the file "
-        "system, next to the data of the file, do not make Advil log or move much.",
+        "A served layer adds no simulated time itself. This tests that Advil logs and moves little because of "
+        "the metadata writes of the file system.",
     )
 
 
 @measure
 def advil_over_ressd(results: Results) -> Measurement:
     """Compare Advil with ReSSD (Figure 7)."""
-    found = gains(results, "advil", "ressd", _CHANGED)
-    return Measurement(_said(found), {"least": min(found.values())}, _beside(results, found, "ressd"))
+    gain_by_name = gains(results, "advil", "ressd", _CHANGED)
+    return Measurement(
+        _gains_text(gain_by_name), {"least": min(gain_by_name.values())}, _comparison(results, gain_by_name, "ressd")
+    )
 
 
 def rates(results: Results) -> dict[tuple[str, int], float]:
     """Return MB/s of direct I/O on a file, by fio's mode and request size in KB."""
-    found = {}
+    measured = {}
     for run in results.select("table2"):
         _, mode, kb = run["input"].split()
-        asked = run["requests"]["bytes_read" if mode.endswith("read") else "bytes_written"]
-        found[mode, int(kb)] = asked / 2**20 / run["run"]["simulated_s"]
-    return found
+        transferred = run["requests"]["bytes_read" if mode.endswith("read") else "bytes_written"]
+        measured[mode, int(kb)] = transferred / 2**20 / run["run"]["simulated_s"]
+    return measured
 
 
 def published_rates() -> dict[tuple[str, int], float]:
-    """Return the same rates as published in Table II for the eMMC."""
+    """Return the rates of `rates` as published in Table II for the eMMC."""
     rows = [row for row in table("advil12_table2_bandwidth") if row["device"] == _DEVICE]
     return {(mode, int(row["unit_kb"])): float(row[column]) for row in rows for mode, column in COLUMNS.items()}
 
 
 @measure
 def advil_ratios(results: Results) -> Measurement:
-    """Measure the ratios of Table II: sequential reads to clustered writes, those to random 4 KB writes."""
-    found, paper = rates(results), published_rates()
-    write = found["read", 4096] / found["write", 4096]
-    random = found["write", 4096] / found["randwrite", 4]
-    worst = max(paper, key=lambda key: abs(found[key] / paper[key] - 1))
+    """Measure the ratios of Table II: sequential reads to clustered writes, clustered to random 4 KB writes."""
+    measured, paper = rates(results), published_rates()
+    write = measured["read", 4096] / measured["write", 4096]
+    random = measured["write", 4096] / measured["randwrite", 4]
+    worst = max(paper, key=lambda key: abs(measured[key] / paper[key] - 1))
     return Measurement(
         f"{write:.1f}x, {random:.1f}x",
         {"write": write, "random": random},
-        f"Of the {len(paper)} bandwidths of Table II, {worst[0]} of {worst[1]} KB is furthest off: "
-        f"{found[worst]:.2f} MB/s for {paper[worst]:.2f}. A file on ext4 stands for the bare device, and the "
-        "loop device splits requests above 512 KB.",
+        f"Of the {len(paper)} bandwidths of Table II, {worst[0]} of {worst[1]} KB differs most: "
+        f"{measured[worst]:.2f} MB/s instead of {paper[worst]:.2f}. A file on ext4 takes the place of the bare device, "
+        "and the loop device splits requests above 512 KB.",
     )

@@ -9,7 +9,7 @@ from emmclab.studies.results import Results
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Return the page; the same results give the same bytes."""
+    """Return the page as HTML; the same results give the same bytes."""
     hosts = {item for run in results.cut_runs() for item in run.result.host.items()}
     return assemble_page(
         results,
@@ -17,7 +17,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
         drawn,
         lead=[
             f"{results.about['about']}: {results.about['cells']:,} runs on ext4 on a served device. The "
-            "mechanisms are our design, the claim is the paper's."
+            "mechanisms are our design; the claim is the paper's."
         ],
         facts=[("Host", ", ".join(" ".join(item) for item in sorted(hosts)))],
         sections=[Section("tables", "Runs", [_runs(results)], "Runs")],
@@ -27,9 +27,11 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
 def _runs(results: Results) -> TextTable:
     rows: list[Cells] = []
     for run in results.cut_runs():
-        found = run.result
-        counts = map(number_cell, (found.cuts, found.states, found.lost_states))
-        rows.append([run.cell.input, run.cell.device, found.layer, *counts, found.verdict, found.first.detail or "–"])
+        result = run.result
+        counts = map(number_cell, (result.cuts, result.states, result.lost_states))
+        rows.append(
+            [run.cell.input, run.cell.device, result.layer, *counts, result.verdict, result.first.detail or "–"]
+        )
     rows += [
         [run["input"], run["device"], run["grid"], "–", "–", "–", "not judged", run["message"]]
         for run in results.failures

@@ -13,33 +13,34 @@ from emmclab.traces.profile import Profile
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Return the page; the same results give the same bytes."""
+    """Return the page as HTML; the same results give the same bytes."""
     measured = {claim.id: claim.measured for claim in judged}
     return assemble_page(
         results,
         judged,
         drawn,
-        answer="Against the journal as ext4 has it, all three features together change the speed of "
-        f"applications by {measured['dsn17-gain']}; against ext4 without a journal they cost "
+        answer="Compared with the unchanged journal of ext4, all three features together change the speed of "
+        f"applications by {measured['dsn17-gain']}; compared with ext4 without a journal they cost "
         f"{measured['dsn17-ideal']}.",
         lead=[
             f"{results.about['about']}: {results.about['cells']:,} profiles and simulations of "
             f"{len(_inputs(results))} programs on ext4, with its journal and without. "
-            "The mechanisms are our design, the claims are the paper's: its sections on design and "
-            "implementation are not at hand.",
-            "Recorded on the kernel's ext4 on a served device whose clock stands still between requests, and "
-            "replayed in closed loop: what a request waited for, it waits for here. A run time is that of "
-            "the requests and of the processor between them, measured on the recording machine and "
-            f"assumed to be {CPU_FACTOR:g} times as long on a phone. Claims are judged on four applications; "
-            "benchmarks of SQLite and of new files are shown. Devices are new.",
+            "The mechanisms are our design and the claims are the paper's, because its sections on design and "
+            "implementation are not available.",
+            "The programs were recorded on the kernel's ext4 on a served device whose clock stops between "
+            "requests, and are replayed in closed loop: a request waits for the requests for which it waited "
+            "in the recording. A run time is the time of the requests and of the processor between them, which "
+            f"was measured on the recording machine and is assumed to be {CPU_FACTOR:g} times as long on a phone. "
+            "Claims are judged on four applications; benchmarks of SQLite and of new files are only shown. "
+            "Devices are new.",
         ],
         tables=[
             *(part for device in DEVICES for part in _gained(results, device).titled()),
             *(part for device in DEVICES for part in _work(results, device).titled()),
             Note(
-                "Lifetime is spent by page programs: erases follow from them, and runs this short begin few blocks. "
-                "WAF is bytes programmed over bytes that reached the device, so that a mode which sends fewer may "
-                "have a higher one."
+                "Page programs determine the lifetime: erases follow from them, and runs this short begin few blocks. "
+                "WAF is bytes programmed divided by bytes that reached the device, so that a mode that sends fewer "
+                "bytes may have a higher WAF."
             ),
         ],
         ledger=[ledger_table(results, Commits=_commits)],
@@ -57,21 +58,21 @@ def _inputs(results: Results) -> list[str]:
 
 
 def _gained(results: Results, device: str) -> TextTable:
-    """Return for each input the seconds in `legacy`, and by how many percent each other mode is faster."""
+    """Return a table of the seconds of each input in `legacy`, and by how many percent each other mode is faster."""
     rows: list[Cells] = []
     for name in _inputs(results):
         base = seconds(results.run(BASE, input=name, device=device))
-        found = [seconds(results.run(mode, input=name, device=device)) for mode in MODES if mode != BASE]
-        gains = [100 * (base / one - 1) for one in (*found, seconds(ideal_run(results, name, device)))]
+        mode_seconds = [seconds(results.run(mode, input=name, device=device)) for mode in MODES if mode != BASE]
+        gains = [100 * (base / mode_s - 1) for mode_s in (*mode_seconds, seconds(ideal_run(results, name, device)))]
         rows.append([name, number_cell(base, 3), *(Number(signed(gain), gain) for gain in gains)])
     modes = {**MODES, "ext4 without a journal": "its metadata written in place (unsafe)"}
     columns = [f"{mode}, s" if mode == BASE else f"{mode}: {words}, %" for mode, words in modes.items()]
-    title = f"{device}: time as ext4 asks, and how much faster each mode is"
+    title = f"{device}: time with the unchanged journal, and how much faster each mode is"
     return TextTable(title, ["Application", *columns], rows, style="sortable")
 
 
 def _work(results: Results, device: str) -> TextTable:
-    """Return for each input and mode the device's work and the time of durable requests."""
+    """Return a table of the device's work and the time of durable requests, for each input and mode."""
     rows: list[Cells] = [
         [
             name,
@@ -114,7 +115,7 @@ def _ablation(results: Results, device: str) -> Drawing:
         f"ablation-{device}",
         f"What each feature gains on {device}",
         f"By how much a program is faster than in mode {BASE}; below 0 it is slower. Ext4 without a journal "
-        "is not safe; of a trace of your own it is the bound no_journal.",
+        "is not safe; for a trace of your own, the bound no_journal takes its place.",
         rows,
         bars,
         wide=True,
@@ -129,5 +130,5 @@ def _shares(results: Results) -> Drawing:
         for row in profile["journal"]["by_kind"]
     ]
     bars = bars_by_trace(rows, "written_pct", "% of written bytes", "kind", columns=4)
-    about = "By the roles of the blocks that ext4 wrote."
+    about = "Shares of the roles of the blocks that ext4 wrote."
     return Drawing("shares", "Written bytes by role", about, rows, bars, wide=True)

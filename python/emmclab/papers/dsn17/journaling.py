@@ -1,4 +1,4 @@
-"""Compares modes of the journal layer: the measures of the claims on `dsn17` and `dsn17-crash`."""
+"""Compares modes of the journal layer: the measures of the claims, on the studies `dsn17` and `dsn17-crash`."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -27,9 +27,9 @@ SAFE = ("ordered_fua", "delta", "packed", "aware")
 BASE, BOUND, AWARE = "legacy", "no_journal", "aware"
 #: The grid of the same programs on ext4 without a journal, and the suffix of its inputs' names.
 IDEAL, _NO_JOURNAL = "ext4-no-journal", "-no-journal"
-#: The device on which claims are judged comes first: of the prototype's class, with a cache to flush.
+#: Devices; claims are judged on the first one, which has a cache to flush, like the prototype.
 DEVICES = ("emmc50-cache", "emmc50-write-through", "emmc51-cache")
-#: Recorded programs: applications, and benchmarks of a single call. The user's own traces are shown, not judged.
+#: Recorded programs: applications, and benchmarks of a single call. The user's traces are shown, but not judged.
 APPLICATIONS = ("mail", "chat", "app-install", "camera")
 SQLITE = ("sqlite-delete", "sqlite-truncate", "sqlite-persist", "sqlite-wal")
 BENCHMARKS = (*SQLITE, "create-files")
@@ -43,7 +43,7 @@ _KERNELS = "-kernels"
 def _cpu_s() -> dict[str, float]:
     """Return the processor time of each program and its system calls, on the recording machine, in s.
 
-    The same time is used with and without a journal, because the difference is smaller than that between single runs.
+    The same time is used with and without a journal, because the difference is smaller than that between two runs.
     """
     measured: dict[str, float] = json.loads(
         (bundled(annotated=True)[0].parent / "cpu_s.json").read_text(encoding="utf-8")
@@ -53,20 +53,20 @@ def _cpu_s() -> dict[str, float]:
 
 @cache
 def _contents() -> dict[str, dict[str, float]]:
-    """Return by program: logged blocks that were logged before, and unchanged shares of bytes and sectors."""
-    found: dict[str, dict[str, float]] = json.loads(
+    """Return for each program the number of blocks that were logged again, and the unchanged shares of these blocks."""
+    contents: dict[str, dict[str, float]] = json.loads(
         (bundled(annotated=True)[0].parent / "journal_contents.json").read_text(encoding="utf-8")
     )
-    return found
+    return contents
 
 
 def device_seconds(run: Run) -> float:
-    """Return the time of a closed-loop run without the time of the host, in s."""
+    """Return the simulated time of a closed-loop run, without the time of the host, in s."""
     return float(run["run"]["simulated_s"])
 
 
 def seconds(run: Run, cpu_factor: float = CPU_FACTOR) -> float:
-    """Return a program's run time: the time of its requests, and the processor time between them, in s."""
+    """Return a program's run time in s: the time of its requests and the processor time between them."""
     program = run["input"].removesuffix(_NO_JOURNAL)
     return device_seconds(run) + cpu_factor * _cpu_s().get(program, 0.0)
 
@@ -78,7 +78,7 @@ def durable_pct(run: Run) -> float:
 
 
 def ideal_run(results: Results, name: str, device: str) -> Run:
-    """Return the run of a program on ext4 without a journal; for a user's own trace, the lower bound."""
+    """Return the run of a program on ext4 without a journal; for a user's trace, the run of the lower bound."""
     if name in PROGRAMS:
         return results.run(IDEAL, input=name + _NO_JOURNAL, device=device)
     return results.run(BOUND, input=name, device=device)
@@ -100,7 +100,7 @@ def times(
 
 
 def faster(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """Return by how many percent each program is faster, as a ratio of times."""
+    """Return by how many percent each program is faster: the ratio of its times minus 1."""
     return {name: 100 * (before[name] / after[name] - 1) for name in before}
 
 
@@ -121,12 +121,12 @@ def _plain(value: float) -> str:
 
 
 def _range(values: Iterable[float], text: Callable[[float], str] = _plain) -> str:
-    found = list(values)
-    return f"{text(min(found))} to {text(max(found))} %"
+    numbers = list(values)
+    return f"{text(min(numbers))} to {text(max(numbers))} %"
 
 
 def _under_kernels(results: Results) -> str:
-    """Return the gain of `aware` with the kernels of the other readings, in words."""
+    """Describe the gain of `aware` with the kernels of the other interpretations."""
     parts = []
     runs = {grid: list(results.select(grid + _KERNELS)) for grid in (BASE, AWARE)}
     for kernel in dict.fromkeys(run["settings"]["host.kernel"] for run in runs[BASE]):
@@ -154,9 +154,9 @@ def journal_share(results: Results) -> Measurement:
     return Measurement(
         f"{median(shares.values()):.0f} % (median of {len(shares)} applications)",
         {"median_pct": median(shares.values())},
-        f"{_said(shares, _plain)}. Benchmarks of SQLite and of new files, which write little else, have "
-        f"{_range(benchmarks.values())}. Small synchronous writes decide: photos and packages write mostly "
-        "data.",
+        f"{_values_text(shares, _plain)}. Benchmarks of SQLite and of new files, which write little else, have "
+        f"{_range(benchmarks.values())}. Small synchronous writes cause the share: photos and packages write "
+        "mostly data.",
     )
 
 
@@ -164,26 +164,33 @@ def journal_share(results: Results) -> Measurement:
 def unchanged(results: Results) -> Measurement:
     """Measure the share of logged sectors that equal their last logged copy, over all programs."""
     logged = {name: results.profiles[name]["journal"]["logged"] for name in PROGRAMS}
-    blocks = sum(found["compared"] for found in logged.values())
-    share = sum(found["compared"] * found["unchanged_sectors_pct"] for found in logged.values()) / blocks
-    each = (found["unchanged_sectors_pct"] for found in logged.values())
+    blocks = sum(program_log["compared"] for program_log in logged.values())
+    share = (
+        sum(program_log["compared"] * program_log["unchanged_sectors_pct"] for program_log in logged.values()) / blocks
+    )
+    program_shares = (program_log["unchanged_sectors_pct"] for program_log in logged.values())
     contents = _contents()
-    compared = sum(one["compared"] for one in contents.values())
-    by_byte = sum(one["compared"] * one["unchanged_bytes_pct"] for one in contents.values()) / compared
+    compared = sum(program_contents["compared"] for program_contents in contents.values())
+    by_byte = (
+        sum(
+            program_contents["compared"] * program_contents["unchanged_bytes_pct"]
+            for program_contents in contents.values()
+        )
+        / compared
+    )
     return Measurement(
         f"{share:.1f} % of the sectors of {blocks:,} logged blocks, {by_byte:.1f} % of their bytes",
         {"sectors_pct": share, "bytes_pct": by_byte},
-        f"By program {_range(each)} of the sectors of 512 bytes, of which a few bytes may have changed, and "
-        f"{_range(one['unchanged_bytes_pct'] for one in contents.values())} of the bytes. The paper does not "
-        "name its unit. Traces have no contents: bytes are those of the log itself, read after a run of each "
-        "program.",
+        f"By program {_range(program_shares)} of the sectors of 512 bytes, of which a few bytes may have changed, and "
+        f"{_range(part['unchanged_bytes_pct'] for part in contents.values())} of the bytes. The paper does not "
+        "state its unit. Traces have no contents: the bytes were read from the log after a run of each program.",
     )
 
 
 @measure
 def barrier(results: Results) -> Measurement:
     """Measure the share of the run time that is spent in flushes and durable writes."""
-    found = {
+    shares_by_device = {
         device: [durable_pct(results.run(BASE, input=name, device=device)) for name in APPLICATIONS]
         for device in DEVICES
     }
@@ -191,32 +198,31 @@ def barrier(results: Results) -> Measurement:
         100 * (1 - after / before)
         for before, after in zip(times(results, BASE).values(), times(results, "no_barrier").values(), strict=True)
     ]
-    own, *others = found.values()
-    beside = "; ".join(
+    judged_shares, *others = shares_by_device.values()
+    other_devices = "; ".join(
         f"on {device} {median(shares):.0f} % ({_range(shares)})"
         for device, shares in zip(DEVICES[1:], others, strict=True)
     )
     return Measurement(
-        f"{median(own):.0f} % (median of {len(own)}; {_range(own)})",
-        {"median_pct": median(own)},
+        f"{median(judged_shares):.0f} % (median of {len(judged_shares)}; {_range(judged_shares)})",
+        {"median_pct": median(judged_shares)},
         f"Flushes and writes with preflush and FUA in the run time in mode legacy on {DEVICES[0]}; "
-        f"{beside}. Without any of them a run takes {_range(dropped)} less time. The program of data "
-        "that a plain write left in the cache is part of the flush; where a device writes through, it is "
-        "part of the write.",
+        f"{other_devices}. Without any of them a run takes {_range(dropped)} less time. If a plain write leaves data "
+        "in the cache, programming it is part of the flush; if a device writes through, it is part of the write.",
     )
 
 
 @measure
 def gain(results: Results) -> Measurement:
     """Measure the gain of `aware` over `legacy`."""
-    own = gains(results, AWARE)
-    saved = [100 * found / (100 + found) for found in own.values()]
+    judged_gains = gains(results, AWARE)
+    saved = [100 * percent / (100 + percent) for percent in judged_gains.values()]
     alone = gains(results, AWARE, cpu_factor=0.0)
     return Measurement(
-        f"{_range(own.values(), signed)} on {DEVICES[0]}",
-        {"least_pct": min(own.values()), "most_pct": max(own.values())},
-        f"{_said(own)}. As time saved {_range(saved)}; of the time of requests alone "
-        f"{_range(alone.values(), signed)}. {_elsewhere(results, AWARE)}. "
+        f"{_range(judged_gains.values(), signed)} on {DEVICES[0]}",
+        {"least_pct": min(judged_gains.values()), "most_pct": max(judged_gains.values())},
+        f"{_values_text(judged_gains)}. As time saved {_range(saved)}; of the time of requests alone "
+        f"{_range(alone.values(), signed)}. {_on_other_devices(results, AWARE)}. "
         f"On {DEVICES[0]} {_under_kernels(results)}. "
         f"Benchmarks {_range(gains(results, AWARE, names=BENCHMARKS).values(), signed)}. {_ASSUMED_CPU}",
     )
@@ -226,8 +232,8 @@ def gain(results: Results) -> Measurement:
 _ASSUMED_CPU = f"The processor is assumed to take {CPU_FACTOR:g} times as long as on the machine of the recording."
 
 
-def _elsewhere(results: Results, mode: str) -> str:
-    """Return the gains of a mode on the devices on which claims are not judged, in words."""
+def _on_other_devices(results: Results, mode: str) -> str:
+    """Describe the gains of a mode on the devices on which claims are not judged."""
     return "; ".join(f"on {device} {_range(gains(results, mode, device).values(), signed)}" for device in DEVICES[1:])
 
 
@@ -239,26 +245,27 @@ def over_ideal(results: Results, device: str, ideal: str = IDEAL, *, mode: str =
 @measure
 def ideal(results: Results) -> Measurement:
     """Measure how much longer `aware` takes than ext4 without a journal."""
-    own = over_ideal(results, DEVICES[0])
+    costs = over_ideal(results, DEVICES[0])
     bound = fmean(over_ideal(results, DEVICES[0], BOUND).values())
-    beside = "; ".join(
-        f"on {device} {fmean(found.values()):.0f} % ({_range(found.values())})"
+    other_devices = "; ".join(
+        f"on {device} {fmean(other_costs.values()):.0f} % ({_range(other_costs.values())})"
         for device in DEVICES[1:]
-        for found in (over_ideal(results, device),)
+        for other_costs in (over_ideal(results, device),)
     )
     legacy = fmean(over_ideal(results, DEVICES[0], mode=BASE).values())
     return Measurement(
-        f"{fmean(own.values()):.0f} % on {DEVICES[0]} ({_range(own.values())})",
-        {"mean_pct": fmean(own.values())},
-        f"{_said(own)}; {beside}. The journal as ext4 has it costs {legacy:.0f} % of the same, so that "
-        f"{legacy - fmean(own.values()):.0f} points are won. Without a journal, ext4 writes changed metadata "
-        f"to its place at each fsync; an ideal that wrote none of it would put {bound:.0f} % in place of "
-        f"{fmean(own.values()):.0f}. A commit needs one durable write at least. {_ASSUMED_CPU}",
+        f"{fmean(costs.values()):.0f} % on {DEVICES[0]} ({_range(costs.values())})",
+        {"mean_pct": fmean(costs.values())},
+        f"{_values_text(costs)}; {other_devices}. The unchanged journal of ext4 costs {legacy:.0f} % of that time, so "
+        "that "
+        f"{legacy - fmean(costs.values()):.0f} points are saved. Without a journal, ext4 writes changed metadata "
+        f"to its place at each fsync; compared with a bound that writes no metadata, the cost is {bound:.0f} % "
+        f"instead of {fmean(costs.values()):.0f} %. A commit needs at least one durable write. {_ASSUMED_CPU}",
     )
 
 
-def _said(found: dict[str, float], text: Callable[[float], str] = signed) -> str:
-    return ", ".join(f"{name} {text(value)} %" for name, value in found.items())
+def _values_text(value_by_name: dict[str, float], text: Callable[[float], str] = signed) -> str:
+    return ", ".join(f"{name} {text(value)} %" for name, value in value_by_name.items())
 
 
 @measure
@@ -266,51 +273,51 @@ def wal_truncate(results: Results) -> Measurement:
     """Compare transactions per second with a write-ahead log and with a truncated rollback journal."""
     ratios = {}
     for device in DEVICES:
-        found = times(results, BASE, device, SQLITE)
-        ratios[device] = found["sqlite-truncate"] / found["sqlite-wal"]
-    own, *others = ratios.values()
-    beside = "; ".join(f"on {device} {ratio:.1f}x" for device, ratio in zip(DEVICES[1:], others, strict=True))
+        program_times = times(results, BASE, device, SQLITE)
+        ratios[device] = program_times["sqlite-truncate"] / program_times["sqlite-wal"]
+    judged_ratio, *others = ratios.values()
+    other_devices = "; ".join(f"on {device} {ratio:.1f}x" for device, ratio in zip(DEVICES[1:], others, strict=True))
     durable = {
         name: results.run(BASE, input=name, device=DEVICES[0])["durable"]["requests"]
         for name in ("sqlite-truncate", "sqlite-wal")
     }
     return Measurement(
-        f"{own:.1f}x",
-        {"ratio": own},
-        f"{beside}. Both make 240 transactions; flushes and durable writes are "
-        f"{durable['sqlite-truncate']:,} and {durable['sqlite-wal']:,}. The published write-ahead log was "
-        "synced at checkpoints "
-        "only or at each commit, which the figure does not say; here it is synced at each commit.",
+        f"{judged_ratio:.1f}x",
+        {"ratio": judged_ratio},
+        f"{other_devices}. Both run 240 transactions; flushes and durable writes are "
+        f"{durable['sqlite-truncate']:,} and {durable['sqlite-wal']:,}. The figure does not say whether the "
+        "published write-ahead log was synced only at checkpoints or at each commit; here it is synced at each "
+        "commit.",
     )
 
 
 @measure
 def journal_of_journal(results: Results) -> Measurement:
     """Measure the cost of the file system's journal for SQLite."""
-    own, *others = (
+    costs, *others = (
         faster(times(results, BASE, device, SQLITE), times(results, IDEAL, device, SQLITE)) for device in DEVICES
     )
-    beside = "; ".join(
-        f"on {device} {_range(found.values())}" for device, found in zip(DEVICES[1:], others, strict=True)
+    other_devices = "; ".join(
+        f"on {device} {_range(other_costs.values())}" for device, other_costs in zip(DEVICES[1:], others, strict=True)
     )
     return Measurement(
-        f"up to {max(own.values()):.0f} %",
-        {"most_pct": max(own.values())},
-        f"Time that the journal adds to that on ext4 without one: {_said(own)}; {beside}.",
+        f"up to {max(costs.values()):.0f} %",
+        {"most_pct": max(costs.values())},
+        f"Time that the journal adds, in percent of the time without a journal: {_values_text(costs)}; "
+        f"{other_devices}.",
     )
 
 
 @measure
 def delta_gain(results: Results) -> Measurement:
     """Measure the gain of logging only changed sectors."""
-    own = gains(results, "delta")
+    judged_gains = gains(results, "delta")
     return Measurement(
-        f"{signed(fmean(own.values()))} % (mean; {_range(own.values(), signed)})",
-        {"mean_pct": fmean(own.values())},
-        f"{_elsewhere(results, 'delta')}. Fewer sectors are no fewer programs where each "
-        "of a few small "
-        "writes ends in a flush: the device programs pages of 16 KB, and a commit waits for a flush and a "
-        "durable write.",
+        f"{signed(fmean(judged_gains.values()))} % (mean; {_range(judged_gains.values(), signed)})",
+        {"mean_pct": fmean(judged_gains.values())},
+        f"{_on_other_devices(results, 'delta')}. Fewer sectors do not save programs if each "
+        "of a few small writes ends in a flush: the device programs pages of 16 KB, and a commit waits for a "
+        "flush and a durable write.",
     )
 
 
@@ -321,12 +328,12 @@ def journal_bytes(results: Results) -> Measurement:
     return Measurement(
         f"{shares['create-files']:.0f} %",
         {"share_pct": shares["create-files"]},
-        "Creation of files of 4 KB, each with fsync, stands for the published synchronous workload; mail "
+        "Creation of files of 4 KB, each with fsync, represents the published synchronous workload; mail "
         f"{shares['mail']:.0f} %, all programs {_range(shares.values())}.",
     )
 
 
-#: The tested grid, and the control grid that must lose something.
+#: The tested grid, and the control grid, which must lose data.
 TESTED, CONTROL = "aware", "no_barrier"
 
 
@@ -342,20 +349,19 @@ def broken(runs: list[CutRun]) -> list[CutRun]:
 
 @measure
 def recovers(results: Results) -> Measurement:
-    """Measure how many of the runs under the layer lose data that was promised to be durable."""
+    """Measure how many of the runs under the layer lose data that should be durable."""
     tested, control = cells(results, TESTED), cells(results, CONTROL)
     lost, lost_control = broken(tested), broken(control)
     cuts = sum(run.result.cuts for run in tested)
     states = sum(run.result.states for run in tested)
     names = ", ".join(dict.fromkeys(run.cell.input for run in lost))
-    said = f"Lost: {names}. " if lost else ""
+    lost_text = f"Lost: {names}. " if lost else ""
     return Measurement(
         f"{len(tested) - len(lost)} of {len(tested)} runs recover from all of {cuts:,} cuts",
         {"broken_runs": float(len(lost)), "control_broken_runs": float(len(lost_control))},
-        f"{said}{states:,} different states that the contract of the device allows at these times, each "
-        "recovered and "
-        f"judged. Without flushes {len(lost_control)} of {len(control)} runs lose what was promised "
+        f"{lost_text}{states:,} different states that the contract of the device allows at these times were "
+        f"recovered and checked. Without flushes {len(lost_control)} of {len(control)} runs lose promised data "
         f"({sum(run.result.lost_states for run in control):,} states of "
-        f"{sum(run.result.states for run in control):,}): the "
-        "states tell right from wrong. Durable writes leave few states to choose from.",
+        f"{sum(run.result.states for run in control):,}), so the check detects losses. Because of durable writes "
+        "only a few states are possible.",
     )

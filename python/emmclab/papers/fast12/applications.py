@@ -1,4 +1,4 @@
-"""Applications on storage devices: the measures of the claims on `fast12`, and the fit of its one free parameter."""
+"""Applications on storage devices: the measures of the claims on `fast12`, and the fit of the number of log blocks."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ KINGSTON = CARDS["Kingston"]
 OTHERS = tuple(name for name in CARDS.values() if name != KINGSTON)
 NETWORKS = ("wifi", "usb")
 WEBBENCH = "webbench"
-#: Grids of the study: the presets unchanged, and the other mapping scheme that fits the published figures.
+#: Grids of the study: the unchanged presets, and the second mapping scheme that fits the published figures.
 GRID, LOG_BLOCKS = "cards", "log-blocks"
 #: The setting for the number of log blocks of a card, and its value in the presets.
 LOG_BLOCKS_KEY, PRESET_LOG_BLOCKS = "mapping.log_blocks", 4
@@ -44,21 +44,21 @@ _START = 0.25
 
 
 def seconds(run: Run) -> float:
-    """Return the run time, which is the time that the user waited, in s."""
+    """Return the run time in s, which is the time that the user waits."""
     return run["app"]["runtime_s"]
 
 
 def runs_of(results: Results, name: str, network: str, log_blocks: int = 0) -> dict[str, Run]:
-    """Return the run of an application on each device; `log_blocks` above 0 selects `bast` with as many."""
-    found = {run["device"]: run for run in results.select(GRID, input=name, network=network)}
+    """Return the run of an application on each device; `log_blocks` above 0 selects `bast` with this number of them."""
+    runs = {run["device"]: run for run in results.select(GRID, input=name, network=network)}
     if log_blocks:
         others = results.select(LOG_BLOCKS, input=name, network=network)
-        found |= {run["device"]: run for run in others if run["settings"][LOG_BLOCKS_KEY] == log_blocks}
-    return found
+        runs |= {run["device"]: run for run in others if run["settings"][LOG_BLOCKS_KEY] == log_blocks}
+    return runs
 
 
 def spread(runs: Mapping[str, Run], devices: Iterable[str]) -> float:
-    """Return (slowest / fastest - 1) of the run times on these devices, in percent."""
+    """Return by how many percent the longest run time on these devices exceeds the shortest one."""
     times = [seconds(runs[device]) for device in devices]
     return 100 * (max(times) / min(times) - 1)
 
@@ -71,12 +71,12 @@ def _waiting(run: Run) -> float:
 @measure
 def webbench_spread(results: Results) -> Measurement:
     """Measure how much the run time of WebBench differs between devices."""
-    found = {network: runs_of(results, WEBBENCH, network) for network in NETWORKS}
+    runs_by_network = {network: runs_of(results, WEBBENCH, network) for network in NETWORKS}
     other = runs_of(results, WEBBENCH, "wifi", PRESET_LOG_BLOCKS)
-    wifi, usb = (spread(found[network], OTHERS) for network in NETWORKS)
-    internal = spread(found["wifi"], (INTERNAL, KINGSTON))
-    waiting = [_waiting(found["wifi"][device]) for device in OTHERS]
-    running = float(found["wifi"][KINGSTON]["app"]["states"]["running"]) / 1e9
+    wifi, usb = (spread(runs_by_network[network], OTHERS) for network in NETWORKS)
+    internal = spread(runs_by_network["wifi"], (INTERNAL, KINGSTON))
+    waiting = [_waiting(runs_by_network["wifi"][device]) for device in OTHERS]
+    running = float(runs_by_network["wifi"][KINGSTON]["app"]["states"]["running"]) / 1e9
     return Measurement(
         f"{wifi:.0f} % over WiFi, {usb:.0f} % over USB without Kingston; {internal:.0f} % between internal "
         "flash and Kingston",
@@ -84,25 +84,25 @@ def webbench_spread(results: Results) -> Measurement:
         f"With a log block for each block written (`bast`) on six cards {spread(other, OTHERS):.0f} % and "
         f"{spread(other, (INTERNAL, KINGSTON)):.0f} %. The assumed work of the browser takes {running:.0f} s "
         f"of each run: the rest alone varies by {100 * (max(waiting) / min(waiting) - 1):,.0f} %. Kingston "
-        "is not an outlier here, as its published figures are those of the cards of class 6 and 10.",
+        "is not an outlier here, because its published figures are like those of the cards of class 6 and 10.",
     )
 
 
 def fits_axis(slowest_s: float, axis_s: float) -> bool:
-    """Return whether the longest bar of a chart is longer than half of the axis, and not longer than it."""
+    """Return whether the longest bar of a chart is between half of the axis and the whole axis."""
     return axis_s / 2 <= slowest_s <= axis_s
 
 
 def slowest_against_axes(results: Results) -> list[tuple[str, float, float]]:
-    """Return name, the slowest card's run time and the axis length (s) for each chart of slides 18 to 20."""
-    found = []
+    """Return for each chart of slides 18 to 20 its name, the slowest card's run time and the axis length, both in s."""
+    charts = []
     for row in table("fast12_axes"):
         runs = runs_of(results, row["application"], "wifi")
         with_kingston = row["with_kingston"] == "yes"
         cards = tuple(CARDS.values()) if with_kingston else OTHERS
         name = f"{row['application']} with Kingston" if with_kingston else row["application"]
-        found.append((name, max(seconds(runs[card]) for card in cards), float(row["axis_s"])))
-    return found
+        charts.append((name, max(seconds(runs[card]) for card in cards), float(row["axis_s"])))
+    return charts
 
 
 @measure
@@ -110,15 +110,15 @@ def axes(results: Results) -> Measurement:
     """Compare the run times on the slowest card with the axes of the talk's charts."""
     charts = slowest_against_axes(results)
     within = sum(fits_axis(slowest, axis) for _, slowest, axis in charts)
-    said = ", ".join(f"{name} {slowest:,.0f} of {axis:,.0f} s" for name, slowest, axis in charts)
+    times_text = ", ".join(f"{name} {slowest:,.0f} of {axis:,.0f} s" for name, slowest, axis in charts)
     above = [name for name, slowest, axis in charts if slowest > axis]
     below = [name for name, slowest, axis in charts if slowest < axis / 2]
     return Measurement(
         f"{within} of {len(charts)} charts",
         {"within": within},
-        f"Slowest card: {said}. Too slow: {', '.join(above) or 'none'}; too fast: "
-        f"{', '.join(below) or 'none'}. The cards are fitted to two figures each, and the programs to none "
-        "of the talk's. The page has what fitting the number of log blocks to axes and spreads gives.",
+        f"Slowest card: {times_text}. Too slow: {', '.join(above) or 'none'}; too fast: "
+        f"{', '.join(below) or 'none'}. Each card is fitted to two figures; the programs are not fitted to the "
+        "talk. The page shows the result of fitting the number of log blocks to axes and spreads.",
     )
 
 
@@ -129,8 +129,8 @@ def network(results: Results) -> Measurement:
     change = {card: 100 * (seconds(wifi[card]) / seconds(usb[card]) - 1) for card in CARDS.values()}
     others = {
         name: median(
-            100 * (seconds(one[card]) / seconds(two[card]) - 1)
-            for one, two in [(runs_of(results, name, "wifi"), runs_of(results, name, "usb"))]
+            100 * (seconds(over_wifi[card]) / seconds(over_usb[card]) - 1)
+            for over_wifi, over_usb in [(runs_of(results, name, "wifi"), runs_of(results, name, "usb"))]
             for card in CARDS.values()
         )
         for name in APPLICATIONS
@@ -139,14 +139,14 @@ def network(results: Results) -> Measurement:
     return Measurement(
         f"{signed(min(change.values()))} to {signed(max(change.values()))} %",
         {"most_pct": abs(most)},
-        "How much longer it takes over WiFi. Below 0 it is faster: the network decides when write-back meets "
-        "a sync, and on these cards one such meeting takes seconds. Medians over the cards of all "
-        f"applications: {_said(others)}.",
+        "How much longer it takes over WiFi. Below 0 it is faster: the network affects when write-back "
+        "coincides with a sync, which takes seconds on these cards. Median over the cards, for each "
+        f"application: {_values_text(others)}.",
     )
 
 
 def _requests(run: Run) -> ReadWriteCounts:
-    """Return the requests of a run in the model, which has them."""
+    """Return the counts of requests of a run; a run in the model always has them."""
     return cast("RequestCounts", run["app"]["requests"])["all"]
 
 
@@ -161,7 +161,7 @@ def _ratio(run: Run) -> float:
 
 
 def _ratio_of_blocks(run: Run) -> float:
-    """Return the same ratio in blocks of 4 KB; of a random write, only the first block counts as random."""
+    """Return the ratio of sequential to random blocks of 4 KB; only the first block of a random write is random."""
     group = _writes(run)
     random = group["requests"] - group["sequential"]
     return float((group["bytes"] / _BLOCK - random) / max(1, random))
@@ -174,7 +174,7 @@ def _cards(results: Results) -> dict[str, Run]:
 
 @measure
 def random_time(results: Results) -> Measurement:
-    """Measure which share of the time of writes random writes take on each card."""
+    """Measure the share of random writes in the time of all writes, on each card."""
     runs = _cards(results)
     shares = {
         card: 100 * (1 - _writes(run)["sequential_device_ns"] / _writes(run)["device_ns"]) for card, run in runs.items()
@@ -184,7 +184,7 @@ def random_time(results: Results) -> Measurement:
         f"{min(shares.values()):.0f} to {max(shares.values()):.0f} % of the time of writes; {ratio:.2f} "
         "sequential writes for a random one",
         {"least_pct": min(shares.values())},
-        f"{_said(shares, '{:.0f}'.format)}.",
+        f"{_values_text(shares, '{:.0f}'.format)}.",
     )
 
 
@@ -192,26 +192,28 @@ def random_time(results: Results) -> Measurement:
 def speed_class(results: Results) -> Measurement:
     """Measure the rank correlation between the speed class of cards and the speed of applications."""
     classes = {row["vendor"]: float(row["speed_class"]) for row in table("fast12_sdcards")}
-    found = {}
+    correlations = {}
     for name in APPLICATIONS:
         runs = runs_of(results, name, "wifi")
         pairs = [(classes[vendor], -seconds(runs[card])) for vendor, card in CARDS.items()]
-        found[name] = rank_correlation(pairs)
-    open_ = {}
+        correlations[name] = rank_correlation(pairs)
+    with_log_blocks = {}
     for name in APPLICATIONS:
         runs = runs_of(results, name, "wifi", PRESET_LOG_BLOCKS)
-        open_[name] = rank_correlation([(classes[vendor], -seconds(runs[card])) for vendor, card in CARDS.items()])
+        with_log_blocks[name] = rank_correlation(
+            [(classes[vendor], -seconds(runs[card])) for vendor, card in CARDS.items()]
+        )
     return Measurement(
-        f"{signed(min(found.values()), 2)} to {signed(max(found.values()), 2)}",
-        {"most": max(found.values())},
-        "Spearman's, of eight cards; 1 if a higher class is always faster. The fastest two cards are of "
-        f"class 2 and 4. {_said(found, partial(signed, digits=2), '')}. With log blocks "
-        f"{signed(min(open_.values()), 2)} to {signed(max(open_.values()), 2)}.",
+        f"{signed(min(correlations.values()), 2)} to {signed(max(correlations.values()), 2)}",
+        {"most": max(correlations.values())},
+        "Spearman's rank correlation of eight cards, 1 if a higher class is always faster. The fastest two are of "
+        f"class 2 and 4. {_values_text(correlations, partial(signed, digits=2), '')}. With log blocks "
+        f"{signed(min(with_log_blocks.values()), 2)} to {signed(max(with_log_blocks.values()), 2)}.",
     )
 
 
 def rank_correlation(pairs: Iterable[tuple[float, float]]) -> float:
-    """Return Spearman's rank correlation; equal values get the mean of their ranks.
+    """Return Spearman's rank correlation; equal values have the mean of their ranks.
 
     >>> rank_correlation([(1, 10), (2, 20), (3, 30)]), rank_correlation([(1, 3), (2, 2), (3, 1)])
     (1.0, -1.0)
@@ -224,22 +226,26 @@ def rank_correlation(pairs: Iterable[tuple[float, float]]) -> float:
 
 
 def _ranks(values: Iterable[float]) -> list[float]:
-    known = list(values)
-    return [sum(other < value for other in known) + (sum(other == value for other in known) + 1) / 2 for value in known]
+    numbers = list(values)
+    return [
+        sum(other < value for other in numbers) + (sum(other == value for other in numbers) + 1) / 2
+        for value in numbers
+    ]
 
 
 @measure
 def spreads(results: Results) -> Measurement:
     """Measure how much the run time of each application differs between the cards other than Kingston."""
-    found, open_ = (
+    spread_by_name, with_log_blocks = (
         {name: spread(runs_of(results, name, "wifi", count), OTHERS) for name in APPLICATIONS}
         for count in (0, PRESET_LOG_BLOCKS)
     )
+    other_spreads = _values_text(with_log_blocks, "{:,.0f}".format)
     return Measurement(
-        f"{min(found.values()):.0f} to {max(found.values()):,.0f} %",
-        {"least_pct": min(found.values()), "most_pct": max(found.values())},
-        f"{_said(found, '{:,.0f}'.format)}. With log blocks {_said(open_, '{:,.0f}'.format)}. What the "
-        "scheme of a card does where one place is rewritten decides more than its published figures.",
+        f"{min(spread_by_name.values()):.0f} to {max(spread_by_name.values()):,.0f} %",
+        {"least_pct": min(spread_by_name.values()), "most_pct": max(spread_by_name.values())},
+        f"{_values_text(spread_by_name, '{:,.0f}'.format)}. With log blocks {other_spreads}. How the "
+        "scheme of a card handles rewrites of one place matters more than its published figures.",
     )
 
 
@@ -248,7 +254,9 @@ def webbench_writes(results: Results) -> Measurement:
     """Measure the reads and writes of WebBench."""
     runs = _cards(results)
     counts = [_requests(run) for run in runs.values()]
-    reads = [100 * one["read"]["requests"] / (one["read"]["requests"] + one["write"]["requests"]) for one in counts]
+    reads = [
+        100 * count["read"]["requests"] / (count["read"]["requests"] + count["write"]["requests"]) for count in counts
+    ]
     early = [_early(run) for run in runs.values()]
     ratio = median(map(_ratio, runs.values()))
     blocks = median(map(_ratio_of_blocks, runs.values()))
@@ -258,7 +266,7 @@ def webbench_writes(results: Results) -> Measurement:
         {"reads_pct": median(reads), "early_pct": median(early), "ratio": ratio},
         f"Counted in blocks of 4 KB, {blocks:.1f} sequential ones for a random one. "
         "The program's files are small and SQLite syncs each transaction, so that most "
-        "writes begin anew.",
+        "writes start at a new place.",
     )
 
 
@@ -277,38 +285,38 @@ def processor_s(run: Run) -> float:
 @measure
 def processor(results: Results) -> Measurement:
     """Compare the processor time on the slow card with that on the fast card."""
-    found, on_cores = {}, {}
+    ratios, on_cores = {}, {}
     for name in APPLICATIONS:
         runs = runs_of(results, name, "wifi")
         slow, fast = runs[KINGSTON], runs[CARDS["Transcend"]]
-        found[name] = processor_s(slow) / processor_s(fast)
+        ratios[name] = processor_s(slow) / processor_s(fast)
         on_cores[name] = slow["app"]["cpu_ns"] / fast["app"]["cpu_ns"]
     return Measurement(
-        f"{min(found.values()):.2f} to {max(found.values()):.2f}",
-        {"least": min(found.values())},
-        f"{_said(found, '{:.2f}'.format, '')}; on cores alone {_said(on_cores, '{:.2f}'.format, '')}. "
-        "The prices are assumed: the driver of Linux 2.6.35 asks a card every 100 us whether a write is "
-        "done, 20 us of the core each time; a progress indicator takes 1 ms of the core 20 times a "
-        "second; a switch of threads 10 us. That a slower card then costs more follows from the "
-        "mechanisms; their size is not published.",
+        f"{min(ratios.values()):.2f} to {max(ratios.values()):.2f}",
+        {"least": min(ratios.values())},
+        f"{_values_text(ratios, '{:.2f}'.format, '')}; on cores alone {_values_text(on_cores, '{:.2f}'.format, '')}. "
+        "The processor times are assumed: the driver of Linux 2.6.35 polls a card every 100 us until a write is "
+        "done, which takes 20 us of the core each time; a progress indicator takes 1 ms of the core 20 times "
+        "a second; a context switch takes 10 us. That a slower card costs more follows from these mechanisms; "
+        "their times are not published.",
     )
 
 
-def _said(found: Mapping[str, float], text: Callable[[float], str] = signed, unit: str = " %") -> str:
-    return ", ".join(f"{name} {text(value)}{unit}" for name, value in found.items())
+def _values_text(value_by_name: Mapping[str, float], text: Callable[[float], str] = signed, unit: str = " %") -> str:
+    return ", ".join(f"{name} {text(value)}{unit}" for name, value in value_by_name.items())
 
 
 # The published figures of six cards do not determine how many log blocks they have (`bast`). Each number of the study's
-# grid is tried on all six cards: how far are the applications from the axes of slides 18 to 20, and from the published
-# spreads? As a cross-validation, one application at a time is held out: the number is chosen on the others, and judged
-# on the figures of that one.
+# grid is tried on all six cards, and the applications are compared with the axes of slides 18 to 20 and the published
+# spreads. For cross-validation, each application is held out once: the number is chosen on the others, and compared
+# with the figures of this application.
 
-#: The published spreads, percent, widened by 20 % at both ends as in the claims on them.
+#: The published spreads in percent, widened by 20 % at both ends, as in the claims.
 _SPREADS, _SPREAD_OF_WEBBENCH = (80.0, 360.0), (160.0, 240.0)
 
 
 def _octaves(value: float, least: float, most: float) -> float:
-    """Return how far a value is outside of its bounds, in octaves: 1 if it is off by a factor of two."""
+    """Return the distance of a value from its range in octaves: 1 if it is outside by a factor of two, 0 inside."""
     return max(0.0, log2(least / value), log2(value / most))
 
 
@@ -341,7 +349,7 @@ class Point:
 
     @property
     def length(self) -> float:
-        """The factor on the program's length with which the slowest card ends at 3/4 of the axis."""
+        """Factor for the length of the program with which the slowest card would end at 3/4 of the axis."""
         return 0.75 * self.axis_s / self.slowest_s
 
 
@@ -356,42 +364,42 @@ def counts(results: Results) -> list[int]:
 
 def points(results: Results) -> Points:
     """Return the points of every application that has an axis, for every number of log blocks."""
-    found: dict[str, dict[int, Point]] = {}
+    points_by_name: dict[str, dict[int, Point]] = {}
     for row in table("fast12_axes"):
         if row["with_kingston"] == "yes":
             continue
         name = row["application"]
-        found[name] = {}
+        points_by_name[name] = {}
         for count in counts(results):
             runs = runs_of(results, name, "wifi", count)
-            found[name][count] = Point(
+            points_by_name[name][count] = Point(
                 max(seconds(runs[card]) for card in OTHERS),
                 float(row["axis_s"]),
                 spread(runs, OTHERS),
                 _SPREAD_OF_WEBBENCH if name == WEBBENCH else _SPREADS,
             )
-    return found
+    return points_by_name
 
 
-def miss(found: Points, count: int, without: Iterable[str] = ()) -> float:
-    """Return how far all applications are from the talk with this number of log blocks, in octaves."""
-    return sum(by_count[count].miss for name, by_count in found.items() if name not in without)
+def miss(points_by_name: Points, count: int, without: Iterable[str] = ()) -> float:
+    """Return the sum of the distances of all applications from the talk with this number of log blocks, in octaves."""
+    return sum(by_count[count].miss for name, by_count in points_by_name.items() if name not in without)
 
 
-def best(found: Points, without: Iterable[str] = ()) -> int:
-    """Return the number of log blocks that is closest to the talk; of equal ones the smaller."""
-    tried = sorted(next(iter(found.values())))
-    return min(tried, key=lambda count: miss(found, count, without))
+def best(points_by_name: Points, without: Iterable[str] = ()) -> int:
+    """Return the number of log blocks that is closest to the talk; if two are equally close, the smaller one."""
+    counts_tried = sorted(next(iter(points_by_name.values())))
+    return min(counts_tried, key=lambda count: miss(points_by_name, count, without))
 
 
-def held_out(found: Points) -> dict[str, tuple[int, Point]]:
-    """Return for each application the number that is best for the others, and its own point with it."""
-    chosen = {name: best(found, (name,)) for name in found}
-    return {name: (count, found[name][count]) for name, count in chosen.items()}
+def held_out(points_by_name: Points) -> dict[str, tuple[int, Point]]:
+    """Return for each application the number that is best for the others, and the point of the application with it."""
+    chosen = {name: best(points_by_name, (name,)) for name in points_by_name}
+    return {name: (count, points_by_name[name][count]) for name, count in chosen.items()}
 
 
 def kingston(results: Results) -> list[tuple[int, float, float]]:
-    """Return WebBench on Kingston by log blocks: run time in s, and its ratio to the internal flash."""
+    """Return for each number of log blocks WebBench's run time on Kingston (s), and its ratio to the internal flash."""
     rows = []
     for count in counts(results):
         runs = runs_of(results, WEBBENCH, "wifi", count)

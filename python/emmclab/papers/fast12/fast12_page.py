@@ -1,4 +1,4 @@
-"""The page of `fast12`: claims, what users wait for on each device, and whether it still holds today."""
+"""The page of `fast12`: claims, what users wait for on each device, and whether this still holds today."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ TODAY = "today"
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Return the page; the same results give the same bytes."""
+    """Return the page as HTML; the same results give the same bytes."""
     measured = {claim.id: claim.measured for claim in judged}
     yardstick = {run["options"]["network"]: f"{seconds(run):.1f} s" for run in results.select("yardstick")}
     named = ", ".join(f"{time} over {network}" for network, time in yardstick.items())
@@ -49,26 +49,26 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
         lead=[
             f"{results.about['about']}: {results.about['cells']:,} runs of {len(APPLICATIONS)} applications "
             "in closed loop. The applications are programs whose figures come from other sources (emmclab "
-            "apps show NAME); processor times, file sizes and the internal flash are assumptions. The "
-            "charts of the talk have no numbers but spreads and the ends of their axes.",
-            "Six cards of the talk have 2.6 to 5 random writes a second. A card that maps blocks has them, "
-            "and so has one with a log block for each block written (bast); the two differ where one place "
-            "is written again, as SQLite does. The presets map blocks, and the second table below has both.",
+            "apps show NAME); processor times, file sizes and the internal flash are assumptions. The only "
+            "numbers in the charts of the talk are spreads and the ends of the axes.",
+            "Six cards of the talk execute 2.6 to 5 random writes a second. A card that maps blocks does so, "
+            "and also one with a log block for each block written (bast); they differ if one place is "
+            "rewritten, as by SQLite. The presets map blocks, and the second table below shows both.",
         ],
-        facts=[("Inputs", "no traces: what reaches a device follows from the programs")],
+        facts=[("Inputs", "no traces: the programs generate the requests")],
         tables=[
             *(part for network in NETWORKS for part in _runtimes(results, network).titled()),
             *_schemes(results).titled(),
             *_fit(results),
             *_background(results).titled(),
             Note(
-                f"The yardstick of slide 18, iPerf downloading 100 MB: {named}. The rates are chosen for it "
-                "(`emmclab apps hosts`)."
+                f"The reference of slide 18, iPerf downloading 100 MB: {named}. The network rates are chosen to "
+                "match it (`emmclab apps hosts`)."
             ),
             *_today(results).titled(),
             Note(
-                "Programs and their data are those of 2010. The pilot solutions of the talk's last part are `emmclab "
-                "apps solutions`; the copy of the talk used here ends before them and has no figures."
+                "Programs and their data are those of 2010. `emmclab apps solutions` simulates the pilot solutions of "
+                "the talk's last part, of which the copy of the talk used here has no figures."
             ),
         ],
     )
@@ -122,20 +122,20 @@ def _background(results: Results) -> TextTable:
 
 
 def _fit(results: Results) -> list[Part]:
-    """Return the search for the number of log blocks: all tried numbers, and each held-out application."""
-    found = points(results)
-    of = f"of {len(found)}"
-    tried = [
+    """Return the section on the number of log blocks: all tried numbers, and each held-out application."""
+    tried_points = points(results)
+    of = f"of {len(tried_points)}"
+    count_rows = [
         [
             str(count),
-            f"{miss(found, count):.1f}",
-            str(sum(by_count[count].on_axis for by_count in found.values())),
-            str(sum(by_count[count].as_spread for by_count in found.values())),
+            f"{miss(tried_points, count):.1f}",
+            str(sum(by_count[count].on_axis for by_count in tried_points.values())),
+            str(sum(by_count[count].as_spread for by_count in tried_points.values())),
             *(f"{slow:,.0f}", f"{times:.1f}"),
         ]
         for count, slow, times in kingston(results)
     ]
-    held = [
+    held_rows = [
         [
             *(name, str(count), f"{point.slowest_s:.0f}{'' if point.on_axis else ' (missed)'}"),
             f"{point.axis_s / 2:.0f} to {point.axis_s:.0f}",
@@ -143,7 +143,7 @@ def _fit(results: Results) -> list[Part]:
             "{:.0f} to {:.0f}".format(*point.published_pct),
             f"{point.length:.2f}",
         ]
-        for name, (count, point) in held_out(found).items()
+        for name, (count, point) in held_out(tried_points).items()
     ]
     numbers = TextTable(
         "Numbers of log blocks",
@@ -152,9 +152,9 @@ def _fit(results: Results) -> list[Part]:
             *(f"Spread as published, {of}", "WebBench on Kingston, s"),
             "over internal flash, times",
         ],
-        tried,
+        count_rows,
     )
-    held_title = "Each application held out: chosen on the others, judged on this one"
+    held_title = "Each application held out: number chosen on the others, compared with this one"
     held_headings = [
         *("Held out", "Log blocks, best for the others", "Slowest card, s", "Published, s"),
         *("Spread, %", "Published, %, with 20 %"),
@@ -163,18 +163,20 @@ def _fit(results: Results) -> list[Part]:
     return [
         Heading("One free parameter fitted to the talk: the number of log blocks of the six cards"),
         Note(
-            "The figures of the cards leave open how many blocks are written as logs. Each number below was tried on "
-            "all six cards at once, over wifi. Missed by: the sum over seven applications of how far the slowest card "
-            "is from the axis of its chart and the spread from the published one, in octaves (1 = twice or half). "
-            f"Best is {best(found)}. Kingston is apart: its chart ends at 4,000 s, so that it takes 2,000 s at least, "
-            "and 2,000 % are 21 times the internal flash.",
+            "The figures of the cards do not determine the number of log blocks. Each number below was tried on all "
+            "six cards at once, over wifi. Missed by: the distance of the slowest card from the axis of its chart, "
+            "plus the distance of the spread from the published one, summed over seven applications, in octaves (1 = "
+            "twice "
+            f"or half). The best number is {best(tried_points)}. Kingston is separate: its chart ends at 4,000 s, so "
+            "that it "
+            "takes at least 2,000 s, and 2,000 % are 21 times the internal flash.",
             "",
         ),
         numbers,
-        *TextTable(held_title, held_headings, held).titled(),
+        *TextTable(held_title, held_headings, held_rows).titled(),
         Note(
             "The talk does not say how many views, messages or posts an application handles, so its length could be "
-            "chosen to meet any axis; a spread hardly depends on it."
+            "chosen to fit any axis; a spread hardly depends on it."
         ),
     ]
 
@@ -206,12 +208,12 @@ def _today_answer(results: Results) -> str:
         spreads.append(spread(runs, runs))
     return (
         f"On a phone of 2020 with eMMC {min(shares):.0f} to {max(shares):.0f} % of the waiting is storage, "
-        f"and the device decides {min(spreads):.0f} to {max(spreads):.0f} %."
+        f"and run times differ by {min(spreads):.0f} to {max(spreads):.0f} % between devices."
     )
 
 
 def drawings(results: Results) -> list[Drawing]:
-    """Draw each application on each device, and the same for the devices of today."""
+    """Draw each application on each device, and the share of storage on the devices of today."""
     cards = [_states(name, results, DEVICES) for name in APPLICATIONS]
     return [*cards, _still(results)]
 
@@ -228,7 +230,7 @@ def _rows(name: str, runs: Sequence[Run]) -> Rows:
 def _states(name: str, results: Results, devices: Sequence[str]) -> Drawing:
     runs = runs_of(results, name, "wifi")
     rows = _rows(name, [runs[device] for device in devices])
-    slowest, fastest = (pick(devices, key=lambda one: seconds(runs[one])) for pick in (max, min))
+    slowest, fastest = (pick(devices, key=lambda name_of_device: seconds(runs[name_of_device])) for pick in (max, min))
     bars = (
         chart_of(rows, 200)
         .mark_bar()
@@ -256,5 +258,5 @@ def _still(results: Results) -> Drawing:
     ]
     order = _today_devices(results)
     bars = bars_by_trace(rows, "storage_pct", "% of the runtime", "device", order=order, columns=5)
-    about = f"Waiting for reads, syncs and writes held back, on a phone of 2020 over WiFi; {KINGSTON} as in 2012."
+    about = f"Waiting for reads, syncs and throttled writes, on a phone of 2020 over WiFi; {KINGSTON} as in 2012."
     return Drawing("still", "Share of storage in the waits of users, 2012 and 2020", about, rows, bars, wide=True)

@@ -1,4 +1,4 @@
-"""Findings: results of our own that are in none of the papers, each with question, method, figure and limits.
+"""Findings: our own results that are in none of the papers, each with question, method, figure and limits.
 
 `findings.toml` declares them; a function of `findings.py` or `phones.py` answers each from the results of a study.
 """

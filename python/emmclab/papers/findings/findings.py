@@ -1,4 +1,4 @@
-"""The declared findings, and their answers from results of studies, from profiles, and from data of emmclab."""
+"""The declared findings, and their answers from results of studies, profiles, and data of emmclab."""
 
 import functools
 import tomllib
@@ -21,15 +21,15 @@ from emmclab.studies.stored_types import Run
 from emmclab.traces.profile import Profile
 
 
-class Found(NamedTuple):
-    """An answer with its figures, and a chart: its rows (`trace`, `option`, `value`) and its axis."""
+class Answer(NamedTuple):
+    """The answer of a finding, and its chart: rows (`trace`, `option`, `value`) and the title of the axis."""
 
     answer: str
     rows: Rows
     axis: str
 
 
-def hybrid_merit(results: Results) -> Found:
+def hybrid_merit(results: Results) -> Answer:
     """Compare hybrid pages with pages of 8 KB in time and space."""
     names = results.applications
     four, eight, hybrid = (mean_responses(results, PRIMARY, device, names) for device in (FOUR, EIGHT, HYBRID))
@@ -39,25 +39,25 @@ def hybrid_merit(results: Results) -> Found:
     }
     over = fmean(100 * (1 - hybrid[name] / eight[name]) for name in names)
     space = fmean(over_8ps(results)["ratio"])
-    return Found(
-        f"The gain is that of large pages: pages of 8 KB shorten the mean response by "
+    return Answer(
+        f"The gain comes from large pages: pages of 8 KB shorten the mean response by "
         f"{fmean(shorter['8 KB'].values()):.1f} %, pages of both sizes by "
         f"{fmean(shorter['both sizes'].values()):.1f} % (means over {len(names)} applications), which is "
-        f"{over:.1f} % shorter than 8 KB alone. Their own merit is space, which they use {space:.1f} % "
+        f"{over:.1f} % shorter than 8 KB alone. Their additional merit is that they use space {space:.1f} % "
         "better.",
         rows_of(shorter),
         "mean response shorter than with pages of 4 KB, %",
     )
 
 
-def hybrid_worn(results: Results) -> Found:
+def hybrid_worn(results: Results) -> Answer:
     """Measure the write amplification of the three page layouts on a full device."""
     waf = waf_by_pages(results)
     names = list(waf["4 KB"])
     over = {label: median(waf[label][name] / waf["4 KB"][name] for name in names) for label in waf}
     worse = sum(waf["both sizes"][name] > waf["8 KB"][name] for name in names)
-    return Found(
-        f"What is written to the flash is x{over['8 KB']:.2f} of that with pages of 4 KB for pages of 8 KB, "
+    return Answer(
+        f"The bytes written to the flash, compared with pages of 4 KB, are x{over['8 KB']:.2f} for pages of 8 KB "
         f"and x{over['both sizes']:.2f} for pages of both sizes (medians of {len(names)} workloads); pages "
         f"of both sizes write more than pages of 8 KB in {worse} of {len(names)}.",
         rows_of(waf),
@@ -65,20 +65,20 @@ def hybrid_worn(results: Results) -> Found:
     )
 
 
-def queues_help(results: Results) -> Found:
+def queues_help(results: Results) -> Answer:
     """Compare the mean response with 32 requests inside the device and with one at a time."""
     changes = queued_changes(results)
     helped = helps(changes.values())
-    return Found(
+    return Answer(
         f"They do: the mean response changes by {signed(median(changes.values()))} % (median), and falls by "
-        f"more than {HELPS_PCT:g} % in {helped} of {len(changes)} workloads. Few requests meet others, but "
-        "those that do wait for a whole request.",
+        f"more than {HELPS_PCT:g} % in {helped} of {len(changes)} workloads. Few requests arrive while "
+        "another one is unfinished, but these wait for a complete request.",
         rows_of({"32 requests at once": changes}),
-        "mean response against one request at a time, %",
+        "change of the mean response from one request at a time, %",
     )
 
 
-def two_at_once(results: Results) -> Found:
+def two_at_once(results: Results) -> Answer:
     """Compare the bytes per second of two applications at once with the sum of both alone."""
     alone = {(run["input"], run["device"]): run for run in results.select("cards", network="wifi")}
     over: dict[str, dict[str, float]] = {}
@@ -87,14 +87,14 @@ def two_at_once(results: Results) -> Found:
         first, second = (alone[name, run["device"]] for name in run["input"].split(" + "))
         over.setdefault(run["device"], {})[run["input"]] = _rate(run) / (_rate(first) + _rate(second))
         longer.append(run["app"]["runtime_s"] / first["app"]["runtime_s"])
-    every = [value for by_pair in over.values() for value in by_pair.values()]
-    more = sum(value > 1 for value in every)
-    return Found(
-        f"In {more} of {len(every)} cases: at once they ask for x{median(every):.2f} of the sum (median, "
-        f"{min(every):.2f} to {max(every):.2f}), and the user waits x{median(longer):.2f} as long for the "
+    ratios = [value for by_pair in over.values() for value in by_pair.values()]
+    more = sum(value > 1 for value in ratios)
+    return Answer(
+        f"In {more} of {len(ratios)} cases: at once they transfer x{median(ratios):.2f} of the sum (median, "
+        f"{min(ratios):.2f} to {max(ratios):.2f}), and the user waits x{median(longer):.2f} as long for the "
         f"first one (up to x{max(longer):.2f}).",
         rows_of(over),
-        "data a second at once over the sum of both alone",
+        "data per second at once over the sum of both alone",
     )
 
 
@@ -104,35 +104,35 @@ def _rate(run: Run) -> float:
     return float((requests["bytes_read"] + requests["bytes_written"]) / run["app"]["runtime_s"])
 
 
-def tax_left(results: Results) -> Found:
-    """Compare run times on ext4 without a journal, with its own journal, and with one that knows eMMC."""
+def tax_left(results: Results) -> Answer:
+    """Compare run times on ext4 without a journal, with its own journal, and with an eMMC-aware journal."""
     over = {
         label: over_ideal(results, DEVICES[0], mode=mode)
-        for label, mode in (("as ext4 asks", BASE), ("knows the device", AWARE))
+        for label, mode in (("unchanged journal", BASE), ("eMMC-aware journal", AWARE))
     }
-    asked, aware = (fmean(by_application.values()) for by_application in over.values())
+    unchanged, aware = (fmean(by_application.values()) for by_application in over.values())
     of_bound = fmean(over_ideal(results, DEVICES[0], BOUND).values())
-    return Found(
-        f"Of {asked:.0f} % that the journal costs over ext4 without one, {aware:.0f} % are left, so that "
-        f"{asked - aware:.0f} points are saved (means over {len(APPLICATIONS)} applications). Against a "
-        f"bound that writes no metadata, {of_bound:.0f} % would seem to be left.",
+    return Answer(
+        f"Of {unchanged:.0f} % that the journal costs over ext4 without one, {aware:.0f} % remain, so that "
+        f"{unchanged - aware:.0f} points are saved (means over {len(APPLICATIONS)} applications). Compared with a "
+        f"bound that writes no metadata, {of_bound:.0f} % would seem to remain.",
         rows_of(over),
-        "run time over ext4 without a journal, %",
+        "run time longer than on ext4 without a journal, %",
     )
 
 
-def logging_length(results: Results) -> Found:
+def logging_length(results: Results) -> Answer:
     """Measure the gain of Advil and ReSSD by the length of a recording."""
-    found = lengths(results)
+    length_rows = lengths(results)
     gains: dict[str, dict[str, float]] = {}
-    for row in found:
+    for row in length_rows:
         for gain, until in ((row["gain"], ""), (row["drained"], ", log moved back")):
             gains.setdefault(f"{row['layer']}{until}", {})[f"{row['requests']:,} requests"] = gain
-    advil = [row for row in found if row["layer"] == "Advil"]
+    advil = [row for row in length_rows if row["layer"] == "Advil"]
     best = max(advil, key=lambda row: row["gain"])
     pays = next((row["requests"] for row in advil if row["drained"] > 1 + HELPS_PCT / 100), None)
     since = "in no recording" if pays is None else f"from {pays:,} requests on"
-    return Found(
+    return Answer(
         f"Until the last request Advil gains most in a recording of {best['requests']:,} requests "
         f"({best['gain']:.2f} times the bandwidth); with the log moved back it gains more than "
         f"{HELPS_PCT:g} % {since}.",
@@ -141,22 +141,22 @@ def logging_length(results: Results) -> Found:
     )
 
 
-def logging_wal(results: Results) -> Found:
-    """Measure which share of SQLite's writes is logged by journal mode, and the gain from it."""
+def logging_wal(results: Results) -> Answer:
+    """Measure the logged share of SQLite's writes in each journal mode, and the gain from logging."""
     bare, advil = (by_input(results, f"programs-{layer}") for layer in ("bare", "advil"))
     logged = {name: 100 * run["layers"][0]["logged_writes"] / run["requests"]["write"] for name, run in advil.items()}
     gain = {
         name: 100 * (bare[name]["run"]["simulated_s"] / run["run"]["simulated_s"] - 1) for name, run in advil.items()
     }
-    said = ", ".join(f"{name} {share:.0f} % ({signed(gain[name], 0)} %)" for name, share in logged.items())
-    return Found(
-        f"Share of the writes that is logged, and bandwidth gained: {said}.",
+    logged_text = ", ".join(f"{name} {share:.0f} % ({signed(gain[name], 0)} %)" for name, share in logged.items())
+    return Answer(
+        f"Share of the writes that is logged, and bandwidth gained: {logged_text}.",
         rows_of({"logged, % of writes": logged, "bandwidth gained, %": gain}),
         "%",
     )
 
 
-def sqlite_lost() -> Found:
+def sqlite_lost() -> Answer:
     """Count the states after power cuts that lost acknowledged data, by solution and workload."""
     shares: dict[str, dict[str, float]] = {}
     broken = []
@@ -167,34 +167,34 @@ def sqlite_lost() -> Found:
             if row["lost_states"]:
                 broken.append(f"{solution} ({row['workload']})")
     documented = shares.get("sqlite-delete", {})
-    kept = [name for name, by_solution in shares.items() if not any(by_solution.values())]
-    return Found(
-        "Beyond what SQLite documents, acknowledged data is lost below "
-        f"{', '.join(broken) or 'none of them'}. With a rollback journal the last transaction returns in "
+    lossless = [name for name, by_solution in shares.items() if not any(by_solution.values())]
+    return Answer(
+        "Beyond the documented losses of SQLite, acknowledged data is lost below "
+        f"{', '.join(broken) or 'none of them'}. With a rollback journal the last transaction is rolled back in "
         f"{min(documented.values()):.0f} to {max(documented.values()):.0f} % of the states below each, as "
-        f"documented; {', '.join(kept)} lose nothing.",
+        f"documented; {', '.join(lossless)} lose nothing.",
         rows_of(shares),
         "states that lost an acknowledged operation, %",
     )
 
 
-def link_power_saving(profiles: Sequence[Profile]) -> Found:
+def link_power_saving(profiles: Sequence[Profile]) -> Answer:
     """Count the requests that a driver re-issued when the link woke up, and their effect on the figures."""
-    said, shares = [], {}
+    texts, shares = [], {}
     for profile in profiles:
-        again = profile["reissues"]
-        if not again or not again["reissued"]:
-            said.append(f"{profile.name}: no request is suspected to be issued again")
+        reissues = profile["reissues"]
+        if not reissues or not reissues["reissued"]:
+            texts.append(f"{profile.name}: no request is suspected to be issued again")
             continue
-        shares[profile.name] = again["reissued_pct"]
-        as_recorded, without = (again[key]["temporal_locality_pct"] for key in ("figures", "figures_without"))
-        said.append(
-            f"{profile.name}: the link is awake up to {again['awake_up_to_ms']} ms after a request and "
-            f"asleep from {again['asleep_from_ms']} ms on; {again['reissued_pct']:.1f} % of the requests are "
-            f"issued a second time, {again['median_until_again_ms']:.2f} ms later (median), which turns a "
+        shares[profile.name] = reissues["reissued_pct"]
+        as_recorded, without = (reissues[key]["temporal_locality_pct"] for key in ("figures", "figures_without"))
+        texts.append(
+            f"{profile.name}: the link is awake up to {reissues['awake_up_to_ms']} ms after a request and "
+            f"asleep from {reissues['asleep_from_ms']} ms on; {reissues['reissued_pct']:.1f} % of the requests are "
+            f"issued a second time, {reissues['median_until_again_ms']:.2f} ms later (median), which turns a "
             f"temporal locality of {without:.1f} % into {as_recorded:.1f} %"
         )
-    return Found(f"{'; '.join(said)}.", rows_of({"issued again": shares}), "requests that are issued again, %")
+    return Answer(f"{'; '.join(texts)}.", rows_of({"issued again": shares}), "requests that are issued again, %")
 
 
 def rows_of(values: dict[str, dict[str, float]]) -> Rows:
@@ -208,7 +208,7 @@ def rows_of(values: dict[str, dict[str, float]]) -> Rows:
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding as it is declared."""
+    """A finding as declared in `findings.toml`."""
 
     id: str
     question: str
@@ -222,16 +222,16 @@ class Finding:
     #: Whether it needs profiles of recorded traces.
     traces: bool = False
 
-    def found(self, results: Mapping[str, Results], profiles: Sequence[Profile]) -> Found | None:
+    def answer(self, results: Mapping[str, Results], profiles: Sequence[Profile]) -> Answer | None:
         """Return the answer; None if it needs recorded traces and there are none."""
         module, _, function = self.measure.partition(".")
         measure = getattr(import_module(f"{__package__}.{module}"), function)
-        answer: Found | None
+        result: Answer | None
         if self.traces:
-            answer = measure(profiles) if profiles else None
+            result = measure(profiles) if profiles else None
         else:
-            answer = measure(results[self.study]) if self.study else measure()
-        return answer
+            result = measure(results[self.study]) if self.study else measure()
+        return result
 
 
 @functools.cache
@@ -242,7 +242,7 @@ def declared() -> tuple[Finding, ...]:
     ['hybrid-merit', 'hybrid-worn']
     """
     text = files(__package__).joinpath("findings.toml").read_text("utf-8")
-    return tuple(Finding(**one) for one in tomllib.loads(text)["finding"])
+    return tuple(Finding(**entry) for entry in tomllib.loads(text)["finding"])
 
 
 def studies() -> list[str]:
@@ -251,4 +251,4 @@ def studies() -> list[str]:
     >>> studies()
     ['iiswc15', 'implications', 'fast12', 'dsn17', 'advil12', 'phones']
     """
-    return list(dict.fromkeys(one.study for one in declared() if one.study))
+    return list(dict.fromkeys(finding.study for finding in declared() if finding.study))

@@ -1,4 +1,4 @@
-"""The page of the findings: question, answer, chart, method, limits and command of each."""
+"""The page of the findings: the question, answer, chart, method, limits and command of each finding."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,29 +11,29 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile
 from emmclab.pages.plots import Rows, dots
 from emmclab.papers.findings import NAME
-from emmclab.papers.findings.findings import Finding, Found
+from emmclab.papers.findings.findings import Answer, Finding
 from emmclab.papers.pages import Drawing
 from emmclab.runtime.document import Charts, Note, Part, Section, Terms
 from emmclab.runtime.files import write_atomically
 from emmclab.studies.results import Results
 
-Answered = Sequence[tuple[Finding, Found | None]]
+Answered = Sequence[tuple[Finding, Answer | None]]
 
 
 def drawings(answered: Answered) -> list[Drawing]:
     """Draw the chart of each finding whose answer has values."""
     return [
         Drawing(
-            one.id,
-            f"{found.axis[:1].upper()}{found.axis[1:]}",
-            f"Finding {one.id}.",
-            found.rows,
-            dots(found.rows, "trace", alt.X("value:Q", title=found.axis), "option"),
+            finding.id,
+            f"{answer.axis[:1].upper()}{answer.axis[1:]}",
+            f"Finding {finding.id}.",
+            answer.rows,
+            dots(answer.rows, "trace", alt.X("value:Q", title=answer.axis), "option"),
             wide=True,
             of_all=True,
         )
-        for one, found in answered
-        if found is not None and found.rows
+        for finding, answer in answered
+        if answer is not None and answer.rows
     ]
 
 
@@ -43,37 +43,40 @@ def write_findings(answered: Answered, results: Mapping[str, Results], path: Pat
 
 
 def render(answered: Answered, results: Mapping[str, Results]) -> str:
-    """Return the page; the same results give the same bytes."""
+    """Return the page as HTML; the same results give the same bytes."""
     drawn = drawings(answered)
-    rows = {one.name: one.rows for one in drawn}
-    known = [found for _, found in answered if found is not None]
-    lines = [(name, f"SHA-256 {found.digest} of {found.about['cells']:,} results") for name, found in results.items()]
+    rows = {drawing.name: drawing.rows for drawing in drawn}
+    count = sum(answer is not None for _, answer in answered)
+    lines = [(name, f"SHA-256 {part.digest} of {part.about['cells']:,} results") for name, part in results.items()]
     return assemble(
         "document.html.j2",
-        [one.figure for one in drawn],
+        [drawing.figure for drawing in drawn],
         rows,
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
         trace_names=[],
         title="findings",
         head=Head(
-            answer=f"{len(known)} of {len(answered)} questions that no paper here answers have an answer",
+            answer=f"{count} of {len(answered)} questions that none of the papers answers have an answer",
             lead=[
-                "Each finding has a question, an answer with its figures, how it was found, what limits it, "
-                f"and the command that shows it again. To cite: emmclab {__version__}, with the name of the "
-                "finding."
+                "Each finding has a question, an answer with its figures, the method, its limits, and the "
+                f"command that reproduces it. To cite: emmclab {__version__}, with the name of the finding."
             ],
-            tiles=[Tile("Findings", f"{len(known):,}"), Tile("Studies", f"{len(results):,}")],
+            tiles=[Tile("Findings", f"{count:,}"), Tile("Studies", f"{len(results):,}")],
         ),
         provenance=Provenance(f"emmclab reproduce {NAME}", lines, made={"version": __version__}),
-        sections=[_section(one, found) for one, found in answered],
+        sections=[_section(finding, answer) for finding, answer in answered],
     )
 
 
-def _section(one: Finding, found: Found | None) -> Section:
+def _section(finding: Finding, answer: Answer | None) -> Section:
     missing = "– This needs recorded traces: `emmclab reproduce findings --trace FILE`."
-    terms = [("Method", one.method, ""), ("Limits", one.limits, ""), ("Shown again by", f"`{one.command}`", "")]
-    parts: list[Part] = [Note(found.answer if found else missing, "lead"), Terms(terms), Charts(only=[one.id])]
-    return Section(f"finding-{one.id}", one.question, parts, one.id)
+    terms = [
+        ("Method", finding.method, ""),
+        ("Limits", finding.limits, ""),
+        ("Reproduced by", f"`{finding.command}`", ""),
+    ]
+    parts: list[Part] = [Note(answer.answer if answer else missing, "lead"), Terms(terms), Charts(only=[finding.id])]
+    return Section(f"finding-{finding.id}", finding.question, parts, finding.id)
 
 
 class AnsweredFinding(TypedDict):
@@ -94,15 +97,15 @@ def to_dict(answered: Answered) -> list[AnsweredFinding]:
     """Return the findings in the form that `emmclab reproduce findings --json` prints."""
     return [
         {
-            "id": one.id,
-            "question": one.question,
-            "answer": None if found is None else found.answer,
-            "method": one.method,
-            "limits": one.limits,
-            "study": one.study or None,
-            "command": one.command,
-            "axis": None if found is None else found.axis,
-            "values": [] if found is None else list(found.rows),
+            "id": finding.id,
+            "question": finding.question,
+            "answer": None if answer is None else answer.answer,
+            "method": finding.method,
+            "limits": finding.limits,
+            "study": finding.study or None,
+            "command": finding.command,
+            "axis": None if answer is None else answer.axis,
+            "values": [] if answer is None else list(answer.rows),
         }
-        for one, found in answered
+        for finding, answer in answered
     ]

@@ -1,4 +1,4 @@
-"""Findings on applications of 2022: what holds of IISWC 2015, and what UFS devices do (study `phones`)."""
+"""Findings on applications of 2022: which results of IISWC 2015 still hold, and how UFS devices behave."""
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from emmclab.core_types import WriteBoosterUse
-from emmclab.papers.findings.findings import Found, rows_of
+from emmclab.papers.findings.findings import Answer, rows_of
 from emmclab.papers.iiswc15.implications import change_pct
 from emmclab.papers.measures import share
 from emmclab.runtime.number_format import significant
@@ -20,19 +20,19 @@ from emmclab.traces.workload import workload_groups
 
 #: The device on which settings are swept.
 UFS = "ufs31"
-#: The size of its WriteBooster, in blocks.
+#: The size of the WriteBooster of this device, in blocks.
 _BOOSTER = 60
-#: Limits that are themselves figures of the paper are widened by this, percentage points, as in its claims.
+#: Tolerance of limits that are rounded figures of the paper, percentage points, as in its claims.
 _ROUNDING = 0.5
 #: Time until auto-hibernate, us: the default of Linux, and the shortest of the study.
 _LINUX_US, _EAGER_US = 150_000, 100
 #: Least mean service time of the five quiet applications of 2015, divided by the median of the others.
 _RISE = 1.82
-#: If requests wait for collection for less than this on average, it is not noticed, ms.
+#: Mean wait for collection below which collection is not noticeable, ms.
 _UNFELT_MS = 0.1
-#: A hit rate below this is low, percent; simple levelling is enough up to this ratio of the most worn block.
+#: Hit rate below which it is low, percent; ratio of the most worn block up to which simple levelling is enough.
 _LOW_PCT, _SIMPLE = 50.0, 1.25
-#: Differences below this count as none, percent.
+#: Difference below which it is not noticeable, percent.
 _NOTICEABLE_PCT = 2
 _INSTALL = "Install"
 #: Pages of the flash other than 16 KB, the state of the device, and the grid.
@@ -48,8 +48,8 @@ Runs = dict[str, Run]
 
 
 @dataclass(frozen=True)
-class _Judged:
-    """A characteristic of 2015: its number, how many of 18 showed it, and its value for each application."""
+class _Characteristic:
+    """A characteristic of 2015: `then` is how many of 18 applications showed it; `values` are those of 2022."""
 
     number: int
     name: str
@@ -74,7 +74,7 @@ class _Judged:
 
 
 def by_share(count: int, of: int, then: int, then_of: int) -> str:
-    """Judge what `count` of `of` applications show and in 2015 `then` of `then_of` showed.
+    """Judge a characteristic that `count` of `of` applications show, and that `then` of `then_of` showed in 2015.
 
     >>> [by_share(count, 4, 15, 18) for count in (4, 3, 2, 1, 0)]
     ['still true', 'still true', 'in part', 'no longer', 'no longer']
@@ -83,7 +83,7 @@ def by_share(count: int, of: int, then: int, then_of: int) -> str:
     return "still true" if count >= needed else "in part" if 2 * count >= needed else "no longer"
 
 
-def characteristics(results: Results) -> Found:
+def characteristics(results: Results) -> Answer:
     """Judge the six characteristics of IISWC 2015 by the definitions of the paper's own study."""
     apps = _applications(results)
 
@@ -94,12 +94,12 @@ def characteristics(results: Results) -> Found:
         value: Callable[[Profile], float],
         holds: Callable[[float], bool],
         unit: str = "%",
-    ) -> _Judged:
+    ) -> _Characteristic:
         values = {app: float(value(results.profiles[app])) for app in apps}
-        return _Judged(number, name, then, values, holds, unit)
+        return _Characteristic(number, name, then, values, holds, unit)
 
     def between(low: float, high: float) -> Callable[[float], bool]:
-        return lambda found: low - _ROUNDING <= found <= high + _ROUNDING
+        return lambda value: low - _ROUNDING <= value <= high + _ROUNDING
 
     rise = {
         idle_us: {
@@ -113,61 +113,86 @@ def characteristics(results: Results) -> Found:
         device: {name: run["requests"]["no_wait_pct"] for name, run in runs.items() if name in apps}
         for device, runs in _new(results).items()
     }
-    judged = [
-        judge(1, "writes dominate", 15, lambda one: one["write_requests_pct"], lambda found: found > 50),
+    compared = [
+        judge(1, "writes dominate", 15, lambda profile: profile["write_requests_pct"], lambda value: value > 50),
         judge(
-            2, "44.9 to 57.4 % are of 4 KB", 15, lambda one: share(one, "size_distribution", to=4), between(44.9, 57.4)
+            2,
+            "44.9 to 57.4 % are of 4 KB",
+            15,
+            lambda profile: share(profile, "size_distribution", to=4),
+            between(44.9, 57.4),
         ),
-        _Judged(3, f"63 % do not wait ({UFS})", 15, no_wait[UFS], lambda found: found >= 63 - _ROUNDING),
-        _Judged(
-            4, f"waking up prolongs service {_RISE} times", 5, rise[_LINUX_US], lambda found: found >= _RISE, "times"
+        _Characteristic(3, f"63 % do not wait ({UFS})", 15, no_wait[UFS], lambda value: value >= 63 - _ROUNDING),
+        _Characteristic(
+            4, f"waking up prolongs service {_RISE} times", 5, rise[_LINUX_US], lambda value: value >= _RISE, "times"
         ),
-        judge(5, "spatial locality below 30 %", 16, lambda one: one["spatial_locality_pct"], lambda found: found < 30),
+        judge(
+            5,
+            "spatial locality below 30 %",
+            16,
+            lambda profile: profile["spatial_locality_pct"],
+            lambda value: value < 30,
+        ),
         judge(
             5,
             "temporal locality of 30.83 to 52.9 %",
             11,
-            lambda one: one["temporal_locality_pct"],
+            lambda profile: profile["temporal_locality_pct"],
             between(30.83, 52.9),
         ),
         judge(
-            6, "mean gap of 200 ms", 13, lambda one: 1000 / one["arrival_rate_per_s"], lambda found: found >= 200, "ms"
+            6,
+            "mean gap of 200 ms",
+            13,
+            lambda profile: 1000 / profile["arrival_rate_per_s"],
+            lambda value: value >= 200,
+            "ms",
         ),
         judge(
             6,
             "20 % of the gaps above 16 ms",
             10,
-            lambda one: share(one, "inter_arrival_distribution", above=16),
-            lambda found: found > 20,
+            lambda profile: share(profile, "inter_arrival_distribution", above=16),
+            lambda value: value > 20,
         ),
     ]
     by_number: dict[int, set[str]] = {}
-    for one in judged:
-        by_number.setdefault(one.number, set()).add(one.verdict)
-    # A characteristic of two parts that differ is true in part.
-    whole = [next(iter(parts)) if len(parts) == 1 else "in part" for parts in by_number.values()]
-    counts = ", ".join(f"{whole.count(verdict)} {verdict}" for verdict in ("still true", "in part", "no longer"))
-    others = "; ".join(f"{device} {_range(found.values(), 2)} %" for device, found in no_wait.items() if device != UFS)
+    for characteristic in compared:
+        by_number.setdefault(characteristic.number, set()).add(characteristic.verdict)
+    # A characteristic whose two parts have different verdicts is true in part.
+    verdicts = [next(iter(parts)) if len(parts) == 1 else "in part" for parts in by_number.values()]
+    counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in ("still true", "in part", "no longer"))
+    others = "; ".join(
+        f"{device} {_range(shares.values(), 2)} %" for device, shares in no_wait.items() if device != UFS
+    )
     eager = rise[_EAGER_US]
     installed = [results.profiles[name]["write_requests_pct"] for name in _workloads(results) if name not in apps]
-    return Found(
-        f"Of the six characteristics of 2015: {counts}. {'; '.join(one.text() for one in judged)}. Requests "
-        f"that do not wait are a property of the device: {others}. Hibernation after 0.1 ms prolongs service "
+    texts = "; ".join(characteristic.text() for characteristic in compared)
+    return Answer(
+        f"Of the six characteristics of 2015: {counts}. {texts}. The "
+        f"share of requests that do not wait depends on the device: {others}. Hibernation after 0.1 ms prolongs "
+        "service "
         f"{_range(eager.values())} times. While applications are installed, {_range(installed)} % of the "
         "requests are writes.",
-        rows_of({one.name: dict(one.values) for one in judged if one.unit == "%"}),
+        rows_of(
+            {
+                characteristic.name: dict(characteristic.values)
+                for characteristic in compared
+                if characteristic.unit == "%"
+            }
+        ),
         "% of the requests",
     )
 
 
-def implications(results: Results) -> Found:
+def implications(results: Results) -> Answer:
     """Judge the five implications of IISWC 2015 on UFS by the experiments of the study `implications`."""
     new = _new(results)[UFS]
     card: dict[str, dict[str, float]] = {}
     for run in results.select("card"):
         routing = str(run["options"]["layer_settings"]["pair.routing"])
         card.setdefault(routing, {})[run["input"]] = _mean_ms(run) / _mean_ms(new[run["input"]])
-    beside = [ratio for by_name in card.values() for ratio in by_name.values()]
+    ratios = [ratio for by_name in card.values() for ratio in by_name.values()]
     filled, ram = _runs(results, "filled", UFS), _runs(results, "ram")
     full = _over(filled, new)
     worst = max(full, key=lambda name: full[name])
@@ -190,8 +215,8 @@ def implications(results: Results) -> Found:
         state: [change_pct(without[name], boosted[name]) for name in without]
         for state, (without, boosted) in slc.items()
     }
-    held = (
-        2 * sum(ratio > 1 for ratio in beside) > len(beside),
+    holding = (
+        2 * sum(ratio > 1 for ratio in ratios) > len(ratios),
         2 * unfelt > len(filled),
         max(hits) < _LOW_PCT,
         max(worn) <= _SIMPLE,
@@ -201,12 +226,12 @@ def implications(results: Results) -> Found:
         f"{state} {sum(gain < 0 for gain in found)} of {len(found)}, {median(found):.0f} % (median)"
         for state, found in gains.items()
     )
-    return Found(
-        f"{sum(held)} of the five hold. 1, a card beside the device slows it: slower in "
-        f"{sum(ratio > 1 for ratio in beside)} of {len(beside)} pairs of workload and routing, "
-        f"{significant(median(beside))} times (median), with the card of 2015. 2, pauses are long enough for "
+    return Answer(
+        f"{sum(holding)} of the five hold. 1, a card in parallel slows the device down: slower in "
+        f"{sum(ratio > 1 for ratio in ratios)} of {len(ratios)} pairs of workload and routing, "
+        f"{significant(median(ratios))} times (median), with the card of 2015. 2, pauses are long enough for "
         f"collection: not noticeable in {unfelt} of {len(filled)} workloads on {UFS}, 90 % full; {emptied} "
-        f"never found WriteBooster full, but {worst} waits {full[worst]:.2f} times as long as on a new "
+        f"never filled WriteBooster, but the mean response of {worst} is {full[worst]:.2f} times that on a new "
         f"device. 3, a large RAM buffer is rarely hit: {hits[0]:.1f} % of written and {hits[1]:.1f} % of "
         f"read units at 4 MB (medians); written back when full it lowers WAF from {_waf(new):.2f} to "
         f"{_waf(ram):.2f} at {median(_over(ram, new).values()):.2f} times the mean response (medians). 4, "
@@ -218,11 +243,11 @@ def implications(results: Results) -> Found:
     )
 
 
-def responses(results: Results) -> Found:
-    """Compare the mean response of all devices, new and 90 % full, and what it consists of on UFS."""
+def responses(results: Results) -> Answer:
+    """Compare the mean response of all devices, new and 90 % full, and the share of queueing in it on UFS."""
     new = _new(results)
     devices = ", ".join(new)
-    said = [
+    response_texts = [
         f"{name} {', '.join(significant(_mean_ms(runs[name])) for runs in new.values())}"
         for name in _workloads(results)
     ]
@@ -238,16 +263,17 @@ def responses(results: Results) -> Found:
         if full:
             worst = max(full, key=lambda name: full[name])
             used.append(f"{device} {significant(full[worst])} ({worst})")
-    return Found(
-        f"Mean response in ms on {devices}: {'; '.join(said)}. On UFS {_range(queued, 2)} % of it is the "
-        f"wait behind earlier requests. 90 % full, it grows at most by these factors: {', '.join(used)}.",
+    return Answer(
+        f"Mean response in ms on {devices}: {'; '.join(response_texts)}. On UFS {_range(queued, 2)} % of it is the "
+        f"wait behind earlier requests. On devices that are 90 % full, it grows at most by these factors: "
+        f"{', '.join(used)}.",
         rows_of({device: {name: _mean_ms(runs[name]) for name in runs} for device, runs in new.items()}),
         "mean response, ms",
     )
 
 
-def write_booster(results: Results) -> Found:
-    """Measure what WriteBooster gains, at which size and fill level it runs full, and what it costs."""
+def write_booster(results: Results) -> Answer:
+    """Measure the gain of WriteBooster, the size and fill level at which it runs full, and its cost in wear."""
     without, boosted = _runs(results, "no-booster"), _boosted(results)
     sizes = {
         blocks: _runs(results, "booster", slc__blocks=blocks)
@@ -257,18 +283,18 @@ def write_booster(results: Results) -> Found:
     for runs in sizes.values():
         full = [name for name, run in runs.items() if _past(run)]
         past = sum(map(_past, runs.values())) / 1e6
-        said = f"too little for {', '.join(full)} ({past:,.0f} MB bypass it)" if full else "enough"
-        cliff.append(f"{_size_gb(runs):.1f} GB {said}")
+        verdict = f"too little for {', '.join(full)} ({past:,.0f} MB bypass it)" if full else "enough"
+        cliff.append(f"{_size_gb(runs):.1f} GB {verdict}")
     fullest = _over(_runs(results, "full", UFS), _new(results)[UFS])
     most = max(fullest, key=lambda name: fullest[name])
     worst = max(boosted, key=lambda name: _waf_of(boosted[name]))
     costs = ", ".join(f"{name} {_waf_of(run):.2f} ({_waf_of(without[name]):.2f})" for name, run in boosted.items())
     lives = ", ".join(f"{_size_gb(runs):.1f} GB {_booster_life(runs[worst])}" for runs in sizes.values())
-    return Found(
-        f"80 % full, mean response in ms with 4 GB and (without): {_pairs(boosted, without)}. Size: "
-        f"{'; '.join(cliff)}. 95 % full, it is at most {significant(fullest[most])} times that of a new "
-        f"device ({most}). WAF with and (without): {costs}. Under {worst} its own blocks endure {lives} "
-        f"written by the host; the other cells {_cells_life(boosted[worst])}, without "
+    return Answer(
+        f"Mean response in ms on a device that is 80 % full, with 4 GB and (without): {_pairs(boosted, without)}. "
+        f"Size: {'; '.join(cliff)}. On a device that is 95 % full it is at most {significant(fullest[most])} times "
+        f"that of a new device ({most}). WAF with and (without): {costs}. Under {worst} the blocks of WriteBooster "
+        f"endure {lives} written by the host; the other cells {_cells_life(boosted[worst])}, without "
         f"WriteBooster {_cells_life(without[worst])}.",
         rows_of(
             {"none": {name: _mean_ms(run) for name, run in without.items()}}
@@ -281,7 +307,7 @@ def write_booster(results: Results) -> Found:
     )
 
 
-def page_sizes(results: Results) -> Found:
+def page_sizes(results: Results) -> Answer:
     """Compare pages of 16 KB, of 4 KB, and of both on the flash of a UFS, with WriteBooster and without."""
     bases = {
         "new": _runs(results, "pages-16k"),
@@ -289,19 +315,20 @@ def page_sizes(results: Results) -> Found:
         "WriteBooster": _new(results)[UFS],
     }
     layouts = {f"16 KB, {state}": runs for state, runs in bases.items()}
-    said = [f"{name} have {_space(runs)}" for name, runs in layouts.items()]
+    layout_texts = [f"{name} have {_space(runs)}" for name, runs in layouts.items()]
     for pages, state, grid in _LAYOUTS:
         runs, base = _runs(results, grid), bases[state]
         layouts[f"{pages}, {state}"] = runs
         slower = _over(runs, base)
-        said.append(
+        layout_texts.append(
             f"{pages}, {state}: {_space(runs)}, less programmed for {_fewer(runs, base)} of {len(runs)}, "
             f"mean response {_range(slower.values())} times (most for "
             f"{max(slower, key=lambda name: slower[name])})"
         )
-    return Found(
-        f"Without WriteBooster unless it is named, against pages of 16 KB in the same state: {'; '.join(said)}.",
-        rows_of({name: {one: _waf_of(run) for one, run in runs.items()} for name, runs in layouts.items()}),
+    return Answer(
+        "Compared with pages of 16 KB in the same state, without WriteBooster unless it is mentioned: "
+        f"{'; '.join(layout_texts)}.",
+        rows_of({name: {workload: _waf_of(run) for workload, run in runs.items()} for name, runs in layouts.items()}),
         "bytes programmed over bytes written",
     )
 
@@ -311,18 +338,18 @@ def _space(runs: Runs) -> str:
     return f"WAF {_range(map(_waf_of, runs.values()))}, space utilisation {_range(utilisation)}"
 
 
-def zones(results: Results) -> Found:
-    """Compare a zoned UFS under a log with the same flash behind WriteBooster."""
+def zones(results: Results) -> Answer:
+    """Compare a zoned UFS below a log-structured layer with the same flash behind WriteBooster."""
     boosted, zoned = _new(results)[UFS], _runs(results, "zoned")
     faster = sum(ratio < 1 - _NOTICEABLE_PCT / 100 for ratio in _over(zoned, boosted).values())
-    said = [
+    zone_texts = [
         f"{name} {significant(_mean_ms(boosted[name]))} ms, {_waf_of(boosted[name]):.2f}, and "
         f"{significant(_mean_ms(run))} ms, {_waf_of(run):.2f}"
         for name, run in zoned.items()
     ]
-    return Found(
+    return Answer(
         f"Zones program less for {_fewer(zoned, boosted)} and respond faster for {faster} of {len(zoned)} "
-        f"workloads. Mean response and WAF with WriteBooster, and under a log: {'; '.join(said)}.",
+        f"workloads. Mean response and WAF with WriteBooster, and under a log: {'; '.join(zone_texts)}.",
         rows_of(
             {
                 label: {name: _waf_of(run) for name, run in runs.items()}
@@ -333,27 +360,27 @@ def zones(results: Results) -> Found:
     )
 
 
-def large_blocks(results: Results) -> Found:
+def large_blocks(results: Results) -> Answer:
     """Compare blocks of the file system of 16 KB with those of 4 KB."""
     programmed: dict[str, dict[str, float]] = {}
-    said = []
+    booster_texts = []
     for grid, booster in (("blocks", "without WriteBooster"), ("blocks-booster", "with WriteBooster")):
         narrow, wide = (_runs(results, grid, host__block_kb=size) for size in (4, 16))
         written = {name: run["requests"]["bytes_written"] for name, run in narrow.items()}
         for label, runs in (("4 KB", narrow), ("16 KB", wide)):
             programmed[f"{label}, {booster}"] = {name: _programmed(run) / written[name] for name, run in runs.items()}
         before, after = (programmed[f"{size}, {booster}"] for size in ("4 KB", "16 KB"))
-        same = sum(after[name] <= (1 + _NOTICEABLE_PCT / 100) * before[name] for name in after)
+        unchanged = sum(after[name] <= (1 + _NOTICEABLE_PCT / 100) * before[name] for name in after)
         slower = {name: change_pct(narrow[name], run) for name, run in wide.items()}
-        said.append(
+        booster_texts.append(
             f"{booster} the flash is programmed with {_range(after.values())} bytes for each byte of blocks "
-            f"of 4 KB, in place of {_range(before.values())} (no more for {same} of {len(after)}, as a small "
+            f"of 4 KB, in place of {_range(before.values())} (no more for {unchanged} of {len(after)}, as a small "
             f"write takes a page of 16 KB anyway), and the mean response is {_range(slower.values())} % "
             f"longer (most for {max(slower, key=lambda name: slower[name])})"
         )
         host = [run["requests"]["bytes_written"] / written[name] for name, run in wide.items()]
-    return Found(
-        f"In blocks of 16 KB the host writes {_range(host)} times as many bytes; {'; '.join(said)}.",
+    return Answer(
+        f"In blocks of 16 KB the host writes {_range(host)} times as many bytes; {'; '.join(booster_texts)}.",
         rows_of(programmed),
         "bytes programmed over bytes written in blocks of 4 KB",
     )
@@ -369,7 +396,7 @@ def _applications(results: Results) -> list[str]:
 
 
 def _runs(results: Results, grid: str, device: str = "", **settings: Any) -> Runs:
-    """Return the runs of a grid by input, on one device with these settings (`__` in a name means `.`)."""
+    """Return the runs of a grid on a device with these settings, by input (`__` in a name means `.`)."""
     return {
         run["input"]: run
         for run in results.select(grid)
@@ -412,7 +439,7 @@ def _waf(runs: Runs) -> float:
 
 
 def _fewer(runs: Runs, base: Runs) -> int:
-    """Count the workloads for which noticeably less is programmed than in the base."""
+    """Count the workloads that program noticeably fewer bytes than in `base`."""
     return sum(_waf_of(run) < (1 - _NOTICEABLE_PCT / 100) * _waf_of(base[name]) for name, run in runs.items())
 
 
@@ -422,7 +449,7 @@ def _programmed(run: Run) -> float:
 
 
 def _past(run: Run) -> float:
-    """Return the bytes that were written past a full WriteBooster."""
+    """Return the number of bytes that bypassed a full WriteBooster."""
     return float(at(run, "ufs.write_booster.bytes_past_it"))
 
 
@@ -431,7 +458,7 @@ def _size_gb(runs: Runs) -> float:
 
 
 def _booster_life(run: Run) -> str:
-    """Return how much the host can write until all blocks of WriteBooster have reached their erase limit.
+    """Return as text how much the host can write until all blocks of WriteBooster reach their erase limit.
 
     This is the data that the blocks can store over all their erases, divided by the bytes that the run wrote
     to them for each byte of the host.
@@ -442,24 +469,24 @@ def _booster_life(run: Run) -> str:
 
 
 def _cells_life(run: Run) -> str:
-    """Return how much the host can write until all other blocks, evenly worn, reach their erase limit."""
+    """Return as text how much the host can write until all other blocks, evenly worn, reach their erase limit."""
     booster: WriteBoosterUse | None = at(run, "ufs.write_booster")
-    given = tomllib.loads(Device.preset(_device(run)).to_toml())
-    limit = given["geometry"]["block_groups"][0]["erase_limit"]
-    raw = run["configuration"]["capacity_bytes"] * (1 + given["capacity"]["over_provisioning_pct"] / 100)
+    settings = tomllib.loads(Device.preset(_device(run)).to_toml())
+    limit = settings["geometry"]["block_groups"][0]["erase_limit"]
+    raw = run["configuration"]["capacity_bytes"] * (1 + settings["capacity"]["over_provisioning_pct"] / 100)
     return _terabytes(run, raw * limit, _programmed(run) - (booster["bytes_written"] if booster else 0))
 
 
 def _terabytes(run: Run, endured: float, written: float) -> str:
-    """Return what the host can write until blocks that the run wrote to have endured all they can."""
+    """Return as text how much the host can write until blocks to which it wrote `written` bytes endured `endured`."""
     if written <= 0:
         return "any amount"
     return f"{endured * run['requests']['bytes_written'] / written / 1e12:,.0f} TB"
 
 
 def _range(values: Iterable[float], digits: int = 3) -> str:
-    found = list(values)
-    low, high = significant(min(found), digits), significant(max(found), digits)
+    numbers = list(values)
+    low, high = significant(min(numbers), digits), significant(max(numbers), digits)
     return low if low == high else f"{low} to {high}"
 
 

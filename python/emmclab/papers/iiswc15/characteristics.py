@@ -1,4 +1,4 @@
-"""Sections II-C and III: the measures of characteristics, figures, combos, and of what a tracer adds."""
+"""Sections II-C and III: the measures of characteristics, figures, combos, and of the overhead of the tracer."""
 
 import itertools
 import json
@@ -13,50 +13,47 @@ from emmclab.studies.results import Results
 @measure
 def overhead(_results: Results) -> Measurement:
     """Measure the requests that writing a log of 32 KB for every 300 requests adds on ext4."""
-    found = json.loads(files(__package__).joinpath("tracer-overhead.json").read_text("utf-8"))
-    added, on_device = found["added_per_log"], found["recorder_added_on_the_device"]
+    measured = json.loads(files(__package__).joinpath("tracer-overhead.json").read_text("utf-8"))
+    added, on_device = measured["added_per_log"], measured["recorder_added_on_the_device"]
     return Measurement(
-        f"{added:.1f} requests per log of {found['log_kb']} KB, for every {found['requests_per_log']} "
+        f"{added:.1f} requests per log of {measured['log_kb']} KB, for every {measured['requests_per_log']} "
         "recorded; "
-        f"`emmclab record` adds {max(found['recorder_added'], 0):.1f}, or {on_device:.1f} where it records "
-        "to the "
+        f"`emmclab record` adds {max(measured['recorder_added'], 0):.1f}, or {on_device:.1f} if it records to the "
         "same device",
         {"added": added},
-        "Reading: the paper's traces hold reads and writes, so these are counted. With the flush commands "
-        f"{found['with_flushes']:.1f}; if the metadata of each log were written before the next one, "
-        f"{found['metadata_written_at_once']:.1f}. Measured with {found['logs']} logs on "
-        f"{found['file_system']} on "
-        f"a loop device under Linux {found['kernel']} (benches/tracer_overhead.py): open, append, fsync, "
-        "close.",
+        "Interpretation: reads and writes are counted, because the paper's traces contain these. With flushes it "
+        f"is {measured['with_flushes']:.1f}; if the metadata of each log is written before the next log, "
+        f"{measured['metadata_written_at_once']:.1f}. Measured with {measured['logs']} logs (open, append, fsync, "
+        f"close) on {measured['file_system']} on a loop device under Linux {measured['kernel']} "
+        "(benches/tracer_overhead.py).",
     )
 
 
-#: Limits that are themselves figures of a table are widened by this, percentage points, because the no-wait
-#: column is rounded.
+#: Tolerance of limits that are figures of a table, percentage points, because the no-wait column is rounded.
 _ROUNDING = 0.5
-#: The size limit of "Small requests (i.e., 4 KB)" (Characteristic 2), and other readings of Figure 4's bars, KB.
+#: The size limit of "Small requests (i.e., 4 KB)" (Characteristic 2), and other interpretations of Figure 4, KB.
 _SMALL = 4
 _SMALL_KB = (4, 8, 16, 32)
-#: A rank correlation that is usually called strong.
+#: Rank correlation from which a correlation is usually called strong.
 _STRONG = 0.7
 
 
 def _throughput(results: Results, op: str, sizes: tuple[int, ...]) -> Measurement:
     apps = [results.profiles[name] for name in results.applications]
     values = {f"rate_{size}": rate_by_size(apps, op, size) for size in sizes}
-    found = {name: rate for name, rate in values.items() if rate is not None}
+    figures = {name: rate for name, rate in values.items() if rate is not None}
     steps = [rate_by_size(apps, op, 2.0**power) for power in range(2, sizes[-1].bit_length())]
     rates = [rate for rate in steps if rate is not None]
-    found["climbing"] = sum(b > a for a, b in itertools.pairwise(rates)) / max(len(rates) - 1, 1)
+    figures["climbing"] = sum(b > a for a, b in itertools.pairwise(rates)) / max(len(rates) - 1, 1)
     note = ""
     if any(rate is None for rate in values.values()):
-        note = f" No {op} of a workload has exactly {sizes[-1] // 1024} MB."
+        note = f" No workload has a {op} of exactly {sizes[-1] // 1024} MB."
     for name in results.recorded:
         recorded = [(size, rate_by_size([results.profiles[name]], op, size)) for size in (4, 128)]
-        said = ", ".join(f"{rate:.2f} MB/s at {size} KB" for size, rate in recorded if rate is not None)
-        note += f" The recorded {name} gives {said}." if said else ""
-    text = " -> ".join(f"{found[f'rate_{size}']:.2f}" for size in sizes if f"rate_{size}" in found)
-    return Measurement(f"{text} MB/s", found, note.strip())
+        rate_texts = ", ".join(f"{rate:.2f} MB/s at {size} KB" for size, rate in recorded if rate is not None)
+        note += f" The recorded {name} has {rate_texts}." if rate_texts else ""
+    text = " -> ".join(f"{figures[f'rate_{size}']:.2f}" for size in sizes if f"rate_{size}" in figures)
+    return Measurement(f"{text} MB/s", figures, note.strip())
 
 
 @measure
@@ -85,7 +82,7 @@ def writes_prevail(results: Results) -> Measurement:
 
 @measure
 def small_share(results: Results) -> Measurement:
-    """Characteristic 2."""
+    """Measure Characteristic 2: many small requests."""
     shares = {name: share(results.profiles[name], "size_distribution", to=4) for name in results.applications}
     inside = {name: value for name, value in shares.items() if 44.9 - _ROUNDING <= value <= 57.4 + _ROUNDING}
     note = ", ".join(
@@ -100,14 +97,14 @@ def small_share(results: Results) -> Measurement:
 
 @measure
 def no_wait(results: Results) -> Measurement:
-    """Characteristic 3."""
+    """Measure Characteristic 3: most requests do not wait."""
     shares = results.of(results.applications, "no_wait_pct")
     low, high = (sum(value >= limit - _ROUNDING for value in shares.values()) for limit in (63, 80))
     above = sum(row["no_wait_pct"] not in ("", None) and float(row["no_wait_pct"]) > 80 for row in _applications())
     return Measurement(
         f"{low} of {len(shares)} reach 63 %, {high} reach 80 %",
         {"low": low, "high": high},
-        f"Table IV itself has {above} applications above 80 % and Installing at 80 %: the tenth only by rounding.",
+        f"In Table IV {above} applications are above 80 % and Installing is at 80 %, a tenth one only by rounding.",
     )
 
 
@@ -117,29 +114,29 @@ def _applications() -> list[dict[str, str]]:
 
 @measure
 def spatial(results: Results) -> Measurement:
-    """Characteristic 5, spatial locality."""
+    """Measure Characteristic 5: spatial locality."""
     shares = results.of(results.applications, "spatial_locality_pct")
     low, all_below = (sum(value < limit for value in shares.values()) for limit in (30, 48))
     exact = sum(float(row["spatial_locality_pct"]) < 30 for row in _applications())
     return Measurement(
         f"{low} of {len(shares)} below 30 %, {all_below} below 48 %",
         {"low": low, "all": all_below},
-        f"Table IV itself has {exact} below 30 %.",
+        f"In Table IV {exact} are below 30 %.",
     )
 
 
 @measure
 def temporal(results: Results) -> Measurement:
-    """Characteristic 5, temporal locality."""
+    """Measure Characteristic 5: temporal locality."""
     shares = results.of(results.applications, "temporal_locality_pct")
     inside = sum(30.83 - _ROUNDING <= value <= 52.9 + _ROUNDING for value in shares.values())
     exact = sum(30.83 <= float(row["temporal_locality_pct"]) <= 52.9 for row in _applications())
-    return Measurement(f"{inside} of {len(shares)}", {"count": inside}, f"Table IV itself has {exact} in this range.")
+    return Measurement(f"{inside} of {len(shares)}", {"count": inside}, f"In Table IV {exact} are in this range.")
 
 
 @measure
 def gaps(results: Results) -> Measurement:
-    """Characteristic 6."""
+    """Measure Characteristic 6: times between arrivals."""
     apps = results.applications
     long = sum(1000 / results.profiles[name]["arrival_rate_per_s"] >= 200 for name in apps)
     over = sum(share(results.profiles[name], "inter_arrival_distribution", above=16) > 20 for name in apps)
@@ -150,7 +147,7 @@ def gaps(results: Results) -> Measurement:
 
 @measure
 def small_sizes(results: Results) -> Measurement:
-    """Figure 4."""
+    """Measure the share of small requests (Figure 4)."""
     apps = results.applications
 
     def prevail(kb: int) -> list[str]:
@@ -163,13 +160,13 @@ def small_sizes(results: Results) -> Measurement:
     return Measurement(
         f"up to {_SMALL} KB prevails in all but {others}; Movie {movie:.1f} % in 16 - 64 KB",
         {"small": len(small), "movie": movie},
-        f"Applications in which small requests prevail, by the reading of small: {ranges}.",
+        f"Number of applications in which small requests prevail, by the limit of small: {ranges}.",
     )
 
 
 @measure
 def responses(results: Results) -> Measurement:
-    """Figure 5."""
+    """Measure the distribution of response times (Figure 5)."""
     shares = {
         limit: [share(results.profiles[name], "response_distribution", to=limit) for name in results.applications]
         for limit in (2, 16, 128)
@@ -187,29 +184,29 @@ def responses(results: Results) -> Measurement:
 
 @measure
 def size_decides(results: Results) -> Measurement:
-    """Section III-C: the response time of a request is largely determined by its size."""
-    every = results.of(results.applications, "size_response_correlation")
-    found = {name: value for name, value in every.items() if value is not None}
-    low, high = (pick(found, key=lambda name: found[name]) for pick in (min, max))
-    strong = sum(value >= _STRONG for value in found.values())
+    """Measure whether the size of a request determines its response time (Section III-C)."""
+    all_correlations = results.of(results.applications, "size_response_correlation")
+    correlations = {name: value for name, value in all_correlations.items() if value is not None}
+    low, high = (pick(correlations, key=lambda name: correlations[name]) for pick in (min, max))
+    strong = sum(value >= _STRONG for value in correlations.values())
     return Measurement(
-        f"median {signed(statistics.median(found.values()), 2)}, {signed(found[low], 2)} ({low}) to "
-        f"{signed(found[high], 2)} ({high}); {strong} of {len(found)} at least {_STRONG}",
-        {"median": statistics.median(found.values())},
+        f"median {signed(statistics.median(correlations.values()), 2)}, {signed(correlations[low], 2)} ({low}) to "
+        f"{signed(correlations[high], 2)} ({high}); {strong} of {len(correlations)} at least {_STRONG}",
+        {"median": statistics.median(correlations.values())},
         "Spearman's rank correlation of size and response time of each request, by trace.",
     )
 
 
 @measure
 def movie_gaps(results: Results) -> Measurement:
-    """Figure 6."""
+    """Measure the times between arrivals of Movie (Figure 6)."""
     movie = share(results.profiles["Movie"], "inter_arrival_distribution", to=1)
     return Measurement(f"{movie:.1f} % within 1 ms", {"share": movie})
 
 
 @measure
 def combo_gaps(results: Results) -> Measurement:
-    """Figure 7, times between arrivals."""
+    """Measure the times between arrivals of combos (Figure 7)."""
     combos = results.combos
     means = [1000 / results.profiles[name]["arrival_rate_per_s"] for name in combos]
     over = [name for name in combos if share(results.profiles[name], "inter_arrival_distribution", above=4) > 20]
@@ -226,7 +223,7 @@ def combo_gaps(results: Results) -> Measurement:
 
 @measure
 def combo_rate(results: Results) -> Measurement:
-    """Section III-D, Music with Facebook."""
+    """Compare the access rate of Music with Facebook with those of both alone (Section III-D)."""
     rate = results.of(["Music/FB", "Music", "Facebook"], "access_rate_kb_per_s")
     alone = rate["Music"] + rate["Facebook"]
     return Measurement(
@@ -234,7 +231,7 @@ def combo_rate(results: Results) -> Measurement:
     )
 
 
-#: The applications of each combo, as the names abbreviate them.
+#: The applications in combos, by their abbreviations in the names.
 _PARTS = {"FB": "Facebook", "Msg": "Messaging", "WB": "WebBrowsing"}
 
 
@@ -244,24 +241,26 @@ def _parts(combo: str) -> list[str]:
 
 @measure
 def combo_all(results: Results) -> Measurement:
-    """Section III-D, all combos: both rates against the sums of their applications."""
-    found: dict[str, list[str]] = {}
-    for what, field in (("arrival", "arrival_rate_per_s"), ("access", "access_rate_kb_per_s")):
+    """Compare both rates of all combos with the sums of their applications (Section III-D)."""
+    combos_above: dict[str, list[str]] = {}
+    for rate_name, field in (("arrival", "arrival_rate_per_s"), ("access", "access_rate_kb_per_s")):
         rates = results.of(results.inputs, field)
-        found[what] = [combo for combo in results.combos if rates[combo] > sum(rates[part] for part in _parts(combo))]
+        combos_above[rate_name] = [
+            combo for combo in results.combos if rates[combo] > sum(rates[part] for part in _parts(combo))
+        ]
     return Measurement(
-        f"arrival rate above the sum in {len(found['arrival'])} of {len(results.combos)} "
-        f"({', '.join(found['arrival']) or 'none'}), access rate in {len(found['access'])} "
-        f"({', '.join(found['access']) or 'none'})",
-        {what: len(names) for what, names in found.items()},
+        f"arrival rate above the sum in {len(combos_above['arrival'])} of {len(results.combos)} "
+        f"({', '.join(combos_above['arrival']) or 'none'}), access rate in {len(combos_above['access'])} "
+        f"({', '.join(combos_above['access']) or 'none'})",
+        {rate_name: len(names) for rate_name, names in combos_above.items()},
     )
 
 
 @measure
 def combo_response(results: Results) -> Measurement:
-    """Section III-D, mean responses of Music with WebBrowsing."""
-    found = results.of(["Music/WB", "Music", "WebBrowsing"], "mean_response_ms")
-    together, music, browsing = found.values()
+    """Compare the mean response of Music with WebBrowsing with those of both alone (Section III-D)."""
+    mean_ms = results.of(["Music/WB", "Music", "WebBrowsing"], "mean_response_ms")
+    together, music, browsing = mean_ms.values()
     return Measurement(
         f"{together:.2f} ms; {music:.2f} and {browsing:.2f} ms alone",
         {"together": together, "music": music, "browsing": browsing},

@@ -1,4 +1,4 @@
-"""Findings beyond the paper, in words, computed from the results."""
+"""Describes findings that are not in the paper, computed from the results."""
 
 import statistics
 
@@ -21,7 +21,7 @@ from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results
 from emmclab.traces.published import published
 
-#: Maximum distance from a published percentage that counts as near, percentage points.
+#: Maximum distance from a published percentage for a figure to be near it, percentage points.
 _NEAR = 5.0
 
 
@@ -44,29 +44,28 @@ def _figures(results: Results, reading: Reading) -> str:
 
 
 def _readings(results: Results) -> tuple[str, str]:
-    found = readings(results)
-    best = nearest(found)
-    closed = [parts["mean"] for reading, parts in found.items() if reading.mode == "closed"]
+    figures_by_reading = readings(results)
+    best = nearest(figures_by_reading)
+    closed = [parts["mean"] for reading, parts in figures_by_reading.items() if reading.mode == "closed"]
     strict = [
         parts["mean"]
-        for reading, parts in found.items()
+        for reading, parts in figures_by_reading.items()
         if reading.write_complete == "programmed" and reading.mode == "open"
     ]
     fitting = [
         reading.text
-        for reading, parts in found.items()
-        if all(abs(parts[part] - said) <= _NEAR for part, said in PUBLISHED.items())
+        for reading, parts in figures_by_reading.items()
+        if all(abs(parts[part] - figure) <= _NEAR for part, figure in PUBLISHED.items())
     ]
     verdict = f"All three within {_NEAR:g} points: {'; '.join(fitting) or 'no reading'}."
     return (
         "How much hybrid pages gain depends on what the paper leaves open",
-        f"Its 24.0 / 61.9 / 86 % (Movie, mean, Booting) come out as {_figures(results, PRIMARY)} under "
-        f"SSDsim's own rules, which the paper says that it used; as {_figures(results, SIMPLE)} without its "
-        f"bus, alignment and order; and nearest as {_figures(results, best)} ({best.text}). A device that "
-        f"answers only when the cells are written gains {min(strict):.1f} to {max(strict):.1f} % on "
-        "average in open "
-        f"loop, and with think times kept (closed loop) the mean over all readings is {min(closed):.1f} to "
-        f"{max(closed):.1f} %. {verdict}",
+        f"The published 24.0 / 61.9 / 86 % (Movie, mean, Booting) are {_figures(results, PRIMARY)} under "
+        f"SSDsim's rules, which the paper states that it used; {_figures(results, SIMPLE)} without its bus, "
+        f"alignment and order; and {_figures(results, best)} under the nearest reading ({best.text}). A device "
+        f"that completes writes only when the cells are written gains {min(strict):.1f} to {max(strict):.1f} % on "
+        "average in open loop. With think times (closed loop) the mean over all readings is "
+        f"{min(closed):.1f} to {max(closed):.1f} %. {verdict}",
     )
 
 
@@ -82,8 +81,8 @@ def _eight(results: Results) -> tuple[str, str]:
         f"Hybrid pages shorten the mean response of 4 KB pages by {hybrid:.1f} %, 8 KB pages alone by "
         f"{alone:.1f} %. The paper splits a write by its size alone, so that 8 KB pages take units of "
         f"4 KB from any address: hybrid pages then respond {gains:.1f} % faster than 8 KB pages and use "
-        f"space {points:.1f} points better (means). Where 8 KB pages begin at multiples of 8 KB, and a part "
-        f"of one is read, changed and written, it is {aligned:.1f} % and {aligned_points:.1f} points. Over "
+        f"space {points:.1f} points better (means). If 8 KB pages begin at multiples of 8 KB, and a partial page "
+        f"is read, modified and written, it is {aligned:.1f} % and {aligned_points:.1f} points. Over "
         f"all readings the gain in time is {signed(min(spread))} to {signed(max(spread))} %.",
     )
 
@@ -97,7 +96,7 @@ def _single_application(results: Results) -> tuple[str, str]:
     text = ", ".join(losers) if losers else "no application"
     return (
         "With full parallelism hybrid pages can lose",
-        f"When every plane works for itself ({plane.text}), {text} has a longer mean response with hybrid "
+        f"If every plane works independently ({plane.text}), {text} has a longer mean response with hybrid "
         "than with "
         "4 KB pages: a request of a few pages then runs fully in parallel, and an 8 KB page takes longer "
         "than a 4 KB one.",
@@ -105,8 +104,8 @@ def _single_application(results: Results) -> tuple[str, str]:
 
 
 def _ratio_or_difference(results: Results) -> tuple[str, str]:
-    found = over_8ps(results)
-    ratio, points = found["ratio"], found["points"]
+    utilisations = over_8ps(results)
+    ratio, points = utilisations["ratio"], utilisations["points"]
     return (
         "Figure 9's percentages look like differences, not ratios",
         f"The published +24.2 % and +13.1 % fit a difference of normalised utilisations ({max(points):.1f} "
@@ -124,12 +123,12 @@ def _collection(results: Results) -> tuple[str, str]:
     felt = [run["input"] for run in idle if run["waits"]["gc_ms"] >= 0.1]
     waf = [statistics.median(run["write_amplification"]["waf"] for run in runs) for runs in (demand, idle)]
     return (
-        "Collection in idle gaps is unfelt, but not free",
+        "Collection in idle gaps is not noticeable, but has a cost",
         f"It removes the wait from {len(idle) - len(felt)} of {len(idle)} applications, not from "
         f"{', '.join(felt)}, which "
-        "leave no gaps. Blocks collected before they have to be hold more valid pages: the median write "
+        "leave no gaps. Blocks that are collected early contain more valid pages: the median write "
         "amplification "
-        f"rises from {waf[0]:.1f} to {waf[1]:.1f}. The paper weighs only the first half.",
+        f"rises from {waf[0]:.1f} to {waf[1]:.1f}. The paper considers only the wait.",
     )
 
 
@@ -144,11 +143,9 @@ def _eager(results: Results) -> tuple[str, str]:
     waf = worst["write_amplification"]["waf"]
     return (
         "A larger reserve of free blocks wears the device out",
-        f"With 16 instead of 4 free blocks per plane as the aim of idle collection, {worst['input']} "
-        "programs "
-        f"{waf:.0f} bytes for each byte written, instead of {lazy[worst['input']]:.0f}: "
-        "over-provisioning of 7 % "
-        "leaves nothing better to collect than nearly full blocks.",
+        f"If idle collection keeps 16 instead of 4 blocks per plane free, {worst['input']} programs "
+        f"{waf:.0f} bytes for each byte written, instead of {lazy[worst['input']]:.0f}: with "
+        "over-provisioning of 7 %, only nearly full blocks are left to collect.",
     )
 
 
@@ -157,9 +154,7 @@ def _contradictions() -> tuple[str, str]:
     names = list(dict.fromkeys(entry["name"] for entry in entries))
     return (
         "Some published figures contradict each other",
-        f"{len(entries)} figures of Tables III and IV, in {len(names)} rows, cannot be right together with "
-        "the rest of their "
-        f"row ({', '.join(names)}); the request counts of the combos repeat those of seven applications. "
-        "The consistent "
-        "ones were used.",
+        f"{len(entries)} figures of Tables III and IV, in {len(names)} rows, contradict the rest of their row "
+        f"({', '.join(names)}); the request counts of the combos repeat those of seven applications. The "
+        "consistent figures were used.",
     )

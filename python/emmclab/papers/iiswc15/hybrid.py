@@ -1,4 +1,7 @@
-"""Section V: the measures of hybrid page sizes under every reading of what the paper leaves open, and of twins."""
+"""Section V: the measures of hybrid page sizes under every reading, and comparisons of recorded and synthetic traces.
+
+A reading is one interpretation of what the paper leaves open.
+"""
 
 import itertools
 import math
@@ -25,7 +28,7 @@ _WAYS = {"none": "chip", "interleave": "die", "multi_plane": "die's planes", "bo
 
 @dataclass(frozen=True)
 class Reading:
-    """One interpretation of what the paper leaves open: parallelism, completion of writes, loop."""
+    """An interpretation of what the paper leaves open: parallelism, completion of writes, loop."""
 
     parallelism: str
     write_complete: str
@@ -35,34 +38,34 @@ class Reading:
 
     @property
     def text(self) -> str:
-        """The reading in words."""
+        """Description of the reading."""
         if self.ssdsim:
             return f"SSDsim's bus, reads first, complete when transferred, parallel by {self.way}"
         return f"{self.mode} loop, writes complete when {self.write_complete}, parallel by {self.way}"
 
     @property
     def label(self) -> str:
-        """The reading in a few words, for the axis of a chart."""
+        """Short description of the reading, for the axis of a chart."""
         return f"SSDsim, {self.way}" if self.ssdsim else f"{self.mode}, {self.write_complete}, {self.way}"
 
     @property
     def way(self) -> str:
-        """The unit of parallelism, which does one thing at a time, in words."""
+        """Name of the unit of parallelism, which executes one operation at a time."""
         return _WAYS[self.parallelism]
 
 
 #: "We implement the HPS scheme in SSDsim" (section V): its rules, and its replay of recorded times.
 PRIMARY = Reading("none", "transferred", "open", ssdsim=True)
-#: The same except for bus and order: the nearest of the readings without SSDsim's rules.
+#: `PRIMARY` without SSDsim's bus and order.
 SIMPLE = Reading("none", "transferred", "open")
-#: Completion as on a device without a write buffer, which is the setting of the presets.
+#: `SIMPLE` with the completion of writes of a device without a write buffer, as in the presets.
 STRICT = Reading("none", "programmed", "open")
 ALL = [
     Reading(way, complete, mode)
     for mode, complete, way in itertools.product(("open", "closed"), ("programmed", "transferred"), _WAYS)
 ] + [Reading(way, "transferred", "open", ssdsim=True) for way in _WAYS]
 FOUR, EIGHT, HYBRID = "iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"
-#: The other reading of the 8 KB device, only under SSDsim's rules: its pages begin at multiples of 8 KB, and
+#: Grid for the other reading of the 8 KB device, only under SSDsim's rules: its pages begin at multiples of 8 KB, and
 #: a partial page is read, modified and written. The paper splits a write by its size alone ("20 KB ... 3
 #: sub-requests"), so all claims are judged on `EIGHT`, whose pages take units of 4 KB from any address.
 EIGHT_ALIGNED = "iiswc15-8ps, aligned"
@@ -77,9 +80,9 @@ def _runs(results: Results, reading: Reading, device: str, among: Collection[str
             for run in results.select(_SSDSIM[device], among=among)
             if run["settings"]["timing.parallelism"] == reading.parallelism
         }
-    wanted = {"timing.parallelism": reading.parallelism, "timing.write_complete": reading.write_complete}
+    settings = {"timing.parallelism": reading.parallelism, "timing.write_complete": reading.write_complete}
     runs = results.select("hybrid", among=among, device=device, mode=reading.mode)
-    return {run["input"]: run for run in runs if run["settings"] == wanted}
+    return {run["input"]: run for run in runs if run["settings"] == settings}
 
 
 def mean_responses(
@@ -98,20 +101,22 @@ def reductions(results: Results, reading: Reading, against: str = FOUR) -> dict[
 
 def readings(results: Results) -> dict[Reading, dict[str, float]]:
     """Return the three published figures as computed under every reading."""
-    found = {reading: [*reductions(results, reading).values()] for reading in ALL}
-    return {reading: {part: of(gains) for part, of in PARTS.items()} for reading, gains in found.items()}
+    gains_by_reading = {reading: [*reductions(results, reading).values()] for reading in ALL}
+    return {reading: {part: of(gains) for part, of in PARTS.items()} for reading, gains in gains_by_reading.items()}
 
 
-def nearest(found: dict[Reading, dict[str, float]]) -> Reading:
+def nearest(figures_by_reading: dict[Reading, dict[str, float]]) -> Reading:
     """Return the reading that is closest to the three published figures, in percentage points."""
     return min(
-        found,
-        key=lambda reading: math.dist(list(found[reading].values()), [PUBLISHED[part] for part in found[reading]]),
+        figures_by_reading,
+        key=lambda reading: math.dist(
+            list(figures_by_reading[reading].values()), [PUBLISHED[part] for part in figures_by_reading[reading]]
+        ),
     )
 
 
 def utilisation(results: Results, name: str, eight: str = EIGHT) -> dict[str, float]:
-    """Return the space utilisation of the three devices; of the open points, only the 8 KB device matters."""
+    """Return the space utilisation of the three devices; only the reading of the 8 KB device affects it."""
     return {
         label: _runs(results, PRIMARY, device, [name])[name]["space"]["space_utilisation"]
         for label, device in (("4ps", FOUR), ("8ps", eight), ("hps", HYBRID))
@@ -121,12 +126,12 @@ def utilisation(results: Results, name: str, eight: str = EIGHT) -> dict[str, fl
 def over_8ps(results: Results, eight: str = EIGHT) -> dict[str, list[float]]:
     """Return how much better hybrid pages use space than 8 KB pages, in percentage points and in percent.
 
-    Both lists are in the order of the applications.
+    Both lists have the order of the applications.
     """
     use = [utilisation(results, name, eight) for name in results.applications]
     return {
-        "points": [100 * (one["hps"] - one["8ps"]) for one in use],
-        "ratio": [100 * (one["hps"] / one["8ps"] - 1) for one in use],
+        "points": [100 * (utilised["hps"] - utilised["8ps"]) for utilised in use],
+        "ratio": [100 * (utilised["hps"] / utilised["8ps"] - 1) for utilised in use],
     }
 
 
@@ -146,14 +151,14 @@ def mean_gains_over_8ps(results: Results) -> dict[str, float]:
 _APPLICATION = {"best": ["Booting"], "worst": ["Movie"], "mean": []}
 #: Applications whose responses the paper draws separately, on a log scale (Figure 8b).
 _OUTLIERS = ("Booting", "CameraVideo", "Amazon", "Installing")
-#: If the mean response is above this, the device cannot keep up with the trace, ms.
+#: Mean response above which the device cannot keep up with the trace, ms.
 _SATURATED_MS = 1000.0
 
 
 def _reduction(results: Results, part: str) -> Measurement:
-    found = reductions(results, PRIMARY)
-    value = PARTS[part]([*found.values()])
-    who = [name for name, gain in found.items() if gain == value]
+    gain_by_name = reductions(results, PRIMARY)
+    value = PARTS[part]([*gain_by_name.values()])
+    names = [name for name, gain in gain_by_name.items() if gain == value]
     spread = {reading: parts[part] for reading, parts in readings(results).items()}
     low, high = (of(spread, key=lambda reading: spread[reading]) for of in (min, max))
     note = f"Over all {len(spread)} readings {spread[low]:.1f} ({low.text}) to {spread[high]:.1f} % ({high.text})."
@@ -166,12 +171,12 @@ def _reduction(results: Results, part: str) -> Measurement:
             for pages in (eight, aligned)
         )
         note += (
-            f" 8 KB pages in place of hybrid ones shorten it by {gain:.1f} %; aligned to 8 KB, as in the "
-            f"public copy of SSDsim, by {other:.1f} %."
+            f" 8 KB pages instead of hybrid ones shorten it by {gain:.1f} %; if they are aligned to 8 KB, as in "
+            f"the public copy of SSDsim, by {other:.1f} %."
         )
     return Measurement(
-        f"-{value:.1f}%" + (f" ({who[0]})" if who else ""),
-        {"reduction": value, "paper_application": float(who[:1] == _APPLICATION[part])},
+        f"-{value:.1f}%" + (f" ({names[0]})" if names else ""),
+        {"reduction": value, "paper_application": float(names[:1] == _APPLICATION[part])},
         note + _saturated(results),
     )
 
@@ -179,31 +184,31 @@ def _reduction(results: Results, part: str) -> Measurement:
 def _saturated(results: Results) -> str:
     responses = mean_responses(results, PRIMARY, FOUR, results.applications)
     names = [name for name in results.applications if responses[name] > _SATURATED_MS]
-    said = ", ".join(f"{name} ({responses[name] / 1000:.1f} s mean response)" for name in names)
-    return f" Saturated on 4PS: {said}." if names else ""
+    names_text = ", ".join(f"{name} ({responses[name] / 1000:.1f} s mean response)" for name in names)
+    return f" Saturated on 4PS: {names_text}." if names else ""
 
 
 @measure
 def hybrid_best(results: Results) -> Measurement:
-    """Figure 8, best application."""
+    """Measure the gain of the best application (Figure 8)."""
     return _reduction(results, "best")
 
 
 @measure
 def hybrid_worst(results: Results) -> Measurement:
-    """Figure 8, worst application."""
+    """Measure the gain of the worst application (Figure 8)."""
     return _reduction(results, "worst")
 
 
 @measure
 def hybrid_mean(results: Results) -> Measurement:
-    """Figure 8, mean."""
+    """Measure the mean gain (Figure 8)."""
     return _reduction(results, "mean")
 
 
 @measure
 def hybrid_everywhere(results: Results) -> Measurement:
-    """Figure 8, hybrid shorter than 4 KB pages in every application."""
+    """Count the applications that are faster with hybrid than with 4 KB pages (Figure 8)."""
     counts = {reading: sum(gain > 0 for gain in reductions(results, reading).values()) for reading in ALL}
     shorter = counts[PRIMARY]
     return Measurement(
@@ -214,7 +219,7 @@ def hybrid_everywhere(results: Results) -> Measurement:
 
 
 def _slowest(results: Results, responses: dict[str, float]) -> list[str]:
-    """Return the applications, the slowest first."""
+    """Return the applications in order of mean response, the slowest first."""
     return sorted(results.applications, key=lambda name: -responses[name])
 
 
@@ -225,7 +230,7 @@ def _outliers_among(slowest: list[str]) -> int:
 
 @measure
 def outliers(results: Results) -> Measurement:
-    """Figure 8b, applications with much higher mean responses than the others."""
+    """Measure which applications have much higher mean responses than the others (Figure 8b)."""
     responses = mean_responses(results, PRIMARY, FOUR, results.applications)
     slowest = _slowest(results, responses)
     among = _outliers_among(slowest)
@@ -245,7 +250,7 @@ def outliers(results: Results) -> Measurement:
 
 @measure
 def hybrid_against_8ps(results: Results) -> Measurement:
-    """Figure 8, hybrid against 8 KB pages."""
+    """Compare hybrid pages with 8 KB pages (Figure 8)."""
     gains = reductions(results, PRIMARY, EIGHT)
     aligned = reductions(results, PRIMARY, EIGHT_ALIGNED)
     name = max(gains, key=lambda one: abs(gains[one]))
@@ -262,14 +267,14 @@ def hybrid_against_8ps(results: Results) -> Measurement:
 
 def _utilisation(results: Results, best: bool) -> Measurement:
     of = max if best else statistics.mean
-    found = over_8ps(results)
+    differences = over_8ps(results)
     aligned = of(over_8ps(results, EIGHT_ALIGNED)["points"])
-    value, ratio = of(found["points"]), of(found["ratio"])
+    value, ratio = of(differences["points"]), of(differences["ratio"])
     text, values = f"{signed(value)} points", {"points": value}
     if best:
-        name = results.applications[found["points"].index(value)]
+        name = results.applications[differences["points"].index(value)]
         text += f" ({name})"
-        ratio = found["ratio"][found["points"].index(value)]
+        ratio = differences["ratio"][differences["points"].index(value)]
         values["paper_application"] = float(name == "Music")
     return Measurement(
         text, values, f"As a ratio it is {signed(ratio)} %. With 8 KB pages that are aligned {signed(aligned)} points."
@@ -278,26 +283,26 @@ def _utilisation(results: Results, best: bool) -> Measurement:
 
 @measure
 def utilisation_best(results: Results) -> Measurement:
-    """Figure 9, best application."""
+    """Measure the space utilisation of the best application (Figure 9)."""
     return _utilisation(results, best=True)
 
 
 @measure
 def utilisation_mean(results: Results) -> Measurement:
-    """Figure 9, mean."""
+    """Measure the mean space utilisation (Figure 9)."""
     return _utilisation(results, best=False)
 
 
 @measure
 def utilisation_4ps(results: Results) -> Measurement:
-    """Figure 9, hybrid against 4 KB pages."""
+    """Compare the space utilisation of hybrid and 4 KB pages (Figure 9)."""
     gaps_ = [abs(use["hps"] / use["4ps"] - 1) for use in (utilisation(results, name) for name in results.applications)]
     return Measurement(f"differ by at most {100 * max(gaps_):.2f} %", {"gap": 100 * max(gaps_)})
 
 
 @measure
 def split_20k(_results: Results) -> Measurement:
-    """Section V-A: one write of 20 KB on both devices."""
+    """Measure one write of 20 KB on both devices (Section V-A)."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "write.csv"
         path.write_text("0,write,0,40\n")
@@ -326,12 +331,12 @@ class TwinResponse(TypedDict):
 
 @dataclass(frozen=True)
 class Twin:
-    """A recording and the synthetic workload of the same name; differences in percent of the recording."""
+    """A recording and the synthetic workload of its name; differences are in percent of the recording."""
 
     recorded: str
     synthetic: str
     profile: list[FieldDifference]
-    """Fields of Tables III and IV, as `emmclab.traces.workload.differences` gives them."""
+    """Fields of Tables III and IV, in the form of `emmclab.traces.workload.differences`."""
     responses: list[TwinResponse]
     """Simulated mean responses in ms by reading and device."""
 
@@ -346,14 +351,14 @@ class Twin:
 
 def twins(results: Results) -> list[Twin]:
     """Compare every recorded trace that replaces a workload with that workload."""
-    found = []
+    compared = []
     for recorded, synthetic in stand_ins(results).items():
         profile = differences(results.profiles[recorded], results.profiles[synthetic])
         responses = _responses(results, recorded, synthetic)
         four, hybrid = (mean_responses(results, PRIMARY, device) for device in (FOUR, HYBRID))
         gain = tuple(100 * (1 - hybrid[name] / four[name]) for name in (recorded, synthetic))
-        found.append(Twin(recorded, synthetic, profile, responses, (gain[0], gain[1])))
-    return found
+        compared.append(Twin(recorded, synthetic, profile, responses, (gain[0], gain[1])))
+    return compared
 
 
 def _responses(results: Results, recorded: str, synthetic: str) -> list[TwinResponse]:
@@ -361,14 +366,14 @@ def _responses(results: Results, recorded: str, synthetic: str) -> list[TwinResp
     for reading in _READINGS:
         for device in (FOUR, EIGHT, HYBRID):
             means = mean_responses(results, reading, device)
-            real, made = means[recorded], means[synthetic]
+            recorded_ms, synthetic_ms = means[recorded], means[synthetic]
             rows.append(
                 {
                     "reading": reading.text,
                     "device": device,
-                    "recorded_ms": real,
-                    "synthetic_ms": made,
-                    "difference_pct": 100 * (made / real - 1),
+                    "recorded_ms": recorded_ms,
+                    "synthetic_ms": synthetic_ms,
+                    "difference_pct": 100 * (synthetic_ms / recorded_ms - 1),
                 }
             )
     return rows

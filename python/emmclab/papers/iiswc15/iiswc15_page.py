@@ -1,4 +1,4 @@
-"""The page of a reproduction: the answer first, then every table and figure with the published values."""
+"""The page of `iiswc15`: the answer first, then every table and figure with the published values."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ from emmclab.traces.workload import difference_text
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] | None = None) -> str:
-    """Return the page; the same results give the same bytes."""
+    """Return the page as HTML; the same results give the same bytes."""
     drawn = drawings(results) if drawn is None else drawn
     doubtful = [(f"{entry['name']}: {entry['explanation']}", "") for entry in published()["inconsistencies"]]
     return assemble_page(
@@ -41,9 +41,9 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] |
         lead=[
             f"{results.about['about']}, run again: {results.about['cells']:,} profiles and simulations of "
             f"{len(results.profiles)} workloads.",
-            f"{origin(results)} A claim about statistics that went into a made workload is restated: it says "
-            "that the paper's text and tables agree with each other, and no more. Only what could have "
-            "failed counts as tested.",
+            f"{origin(results)} A claim about statistics from which a synthetic workload was generated is restated: "
+            "it only shows that the paper's text and tables agree with each other. Only claims that could have "
+            "failed are tested.",
         ],
         sections=[
             Section("tables", "Tables I to V", _tables(results), "Tables"),
@@ -61,14 +61,14 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] |
     )
 
 
-_FIGURES = "Figure 8 is at the top of the page. Numbers beside each figure are those of the paper's text."
+_FIGURES = "Figure 8 is at the top of the page. The numbers next to each figure are those of the paper's text."
 _SIMULATED = (
     "Simulated as printed: presets `iiswc15-4ps`, `iiswc15-8ps`, `iiswc15-hps` (`emmclab explain iiswc15-hps` lists "
     "every setting)."
 )
 _ROWS = (
-    "First rows: recorded or made; last row: as published. A figure with * is contradicted by others of its row. The "
-    "paper rounds means down to a multiple of 0.5 KB."
+    "First rows: recorded or synthetic; last row: as published. * marks a figure that others of its row contradict. "
+    "The paper rounds means down to a multiple of 0.5 KB."
 )
 
 
@@ -91,18 +91,23 @@ def _tables(results: Results) -> list[Part]:
 
 
 def _of_fields(results: Results, title: str, fields: Sequence[Field]) -> TextTable:
-    """Return a table of the paper: for each workload its traces, the recorded one first, and the published figures."""
+    """Return a table of the paper: for each workload its recorded and synthetic trace, and the published figures."""
     workload_of = stand_ins(results)
     rows: list[Cells] = []
     attached: dict[int, Cells] = {}
     for name in results.profiles:
         if name in workload_of:
             continue
-        made, *recorded = with_substitutes(results, [name])
-        label = f"{name}, made" if recorded else f"{name} (recorded)" if name in results.recorded else name
-        for said, one in [*((f"{name}, recorded", one) for one in recorded), (label, made)]:
-            profile = results.profiles[one]
-            rows.append([said, *(Number(field.text(profile[field.name]), profile[field.name]) for field in fields)])
+        synthetic, *recorded = with_substitutes(results, [name])
+        label = f"{name}, synthetic" if recorded else f"{name} (recorded)" if name in results.recorded else name
+        for row_label, input_name in [
+            *((f"{name}, recorded", input_name) for input_name in recorded),
+            (label, synthetic),
+        ]:
+            profile = results.profiles[input_name]
+            rows.append(
+                [row_label, *(Number(field.text(profile[field.name]), profile[field.name]) for field in fields)]
+            )
         attached[len(rows) - 1] = ["published", *published_cells(name, fields)]
     return TextTable(
         title, ["Application", *(field.column for field in fields)], rows, style="sortable", attached=attached
@@ -119,10 +124,10 @@ def _beyond(results: Results) -> list[Part]:
 
 
 def _readings(placed: Results) -> TextTable:
-    found = readings(placed)
-    best = nearest(found)
+    figures_by_reading = readings(placed)
+    best = nearest(figures_by_reading)
     rows: list[Cells] = [["published", "", "", *(str(PUBLISHED[part]) for part in PARTS)]]
-    for reading, parts in found.items():
+    for reading, parts in figures_by_reading.items():
         rules = ", SSDsim's rules in full" if reading.ssdsim else ""
         way = f"{reading.way}{rules}{' (nearest)' if reading == best else ''}"
         rows.append([reading.mode, reading.write_complete, way, *(number_cell(parts[part], 1) for part in PARTS)])
@@ -131,7 +136,7 @@ def _readings(placed: Results) -> TextTable:
 
 
 def _twin(twin: Twin) -> list[Part]:
-    """Return how far the simulation of a synthetic trace is from that of its recording, and the two profiles."""
+    """Return a section that compares simulations and profiles of a synthetic trace and its recording."""
     worst, fields = twin.worst, {field.name: field for _, fields in TABLES for field in fields}
     responses = [
         [
@@ -157,8 +162,8 @@ def _twin(twin: Twin) -> list[Part]:
             "The synthetic trace is independent of the recording. Its simulated mean response differs by up to "
             f"{abs(worst['difference_pct']):.0f} % ({worst['device']}, {worst['reading']}). In the reading of Figure "
             f"8, hybrid pages shorten the mean response of the recording by {twin.gain[0]:.1f} %, of the synthesis by "
-            f"{twin.gain[1]:.1f} %. How arrivals crowd within a burst is in no published figure, and decides the wait "
-            "of a device that does few things at a time.",
+            f"{twin.gain[1]:.1f} %. The clustering of arrivals within a burst is not published, and affects the waits "
+            "on a device that executes few operations at a time.",
             "",
         ),
         TextTable(

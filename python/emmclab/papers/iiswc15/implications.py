@@ -1,4 +1,4 @@
-"""Measures of the implications of IISWC 2015 and of Characteristic 4 on the results of `implications`."""
+"""Measures of the implications of IISWC 2015 and of Characteristic 4, on the study `implications`."""
 
 import math
 import statistics
@@ -14,22 +14,22 @@ from emmclab.studies.stored_types import Run
 
 #: The five applications that the paper names in Characteristic 4.
 _SLEEPY = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing")
-#: If requests wait for collection for less than this on average, it is not noticed, ms.
+#: Mean wait for collection below which collection is not noticeable, ms.
 _UNFELT_MS = 0.1
-#: The cards in addition to the phone, by grid: the best of FAST 2012 for sequential and for random writes.
+#: The cards that are added to the phone, by grid: the best cards of FAST 2012 for sequential and for random writes.
 _CARDS = {"card-pny": "pny-c10", "card-transcend": "transcend-c2"}
-#: An option helps if the mean response falls by more than this, percent.
+#: Reduction of the mean response above which an option helps, percent.
 HELPS_PCT = 5.0
-#: The device that was fitted to Figure 3, whose large requests are packed commands.
+#: The device that was fitted to Figure 3, in which large requests are packed commands.
 _FITTED_TO_FIGURE_3 = "nexus5"
-#: The RAM size of the claims; the study also has others.
+#: The RAM size of the claims, KB; the study has other sizes, too.
 _RAM_KB = 4096
 
 
 def by_input(
     results: Results, grid: str, *, among: Collection[str] | None = None, **settings: object
 ) -> dict[str, Run]:
-    """Return the runs of a grid with the wanted settings, by input; `among` restricts the inputs."""
+    """Return the runs of a grid with these settings, by input; `among` restricts the inputs."""
     return {
         run["input"]: run
         for run in results.select(grid, among=among)
@@ -38,13 +38,13 @@ def by_input(
 
 
 def by_routing(results: Results) -> dict[str, dict[str, dict[str, Run]]]:
-    """Return the runs with a card by input, for each card and each way of sharing requests with it."""
-    found: dict[str, dict[str, dict[str, Run]]] = {}
+    """Return the runs with a card by card, by routing of requests, and by input."""
+    runs_by_card: dict[str, dict[str, dict[str, Run]]] = {}
     for grid, card in _CARDS.items():
         for run in results.select(grid):
             routing = str(run["options"]["layer_settings"]["pair.routing"])
-            found.setdefault(card, {}).setdefault(routing, {})[run["input"]] = run
-    return found
+            runs_by_card.setdefault(card, {}).setdefault(routing, {})[run["input"]] = run
+    return runs_by_card
 
 
 def change_pct(before: Run, after: Run) -> float:
@@ -66,8 +66,8 @@ def _workloads(results: Results, names: Iterable[str]) -> list[str]:
     return [name for name in names if name not in results.recorded]
 
 
-def _said(results: Results, values: dict[str, float], unit: str) -> str:
-    """Return the values of recorded traces in words."""
+def _recorded_text(results: Results, values: dict[str, float], unit: str) -> str:
+    """Return a sentence with the values of recorded traces; empty without recorded traces."""
     parts = [f"{name} {signed(values[name])} {unit}" for name in results.recorded if name in values]
     return f" Recorded: {', '.join(parts)}." if parts else ""
 
@@ -89,10 +89,10 @@ def low_rate_service(results: Results) -> Measurement:
         if _every_idle_wakes_ms(runs[name], published[name]) < float(published[name]["mean_service_ms"])
     ]
     out_of_reach = (
-        f"Were every request that found the device idle to wake it, {' and '.join(beyond)} would still stay "
-        "below Table IV: its phone woke more slowly than the one whose wake-ups are known."
+        f"Even if every request that finds the device idle had to wake it, {' and '.join(beyond)} would stay "
+        "below Table IV: the phone of the paper wakes up more slowly than the one whose wake-ups are known."
         if beyond
-        else "With more wake-ups each of the five could reach Table IV; how many there were is not published."
+        else "With more wake-ups each of the five could reach Table IV; their number is not published."
     )
     return Measurement(
         f"{min(sleepy):.2f} - {max(sleepy):.2f} ms against a median of {statistics.median(rest):.2f} ms",
@@ -103,7 +103,7 @@ def low_rate_service(results: Results) -> Measurement:
 
 
 def _every_idle_wakes_ms(run: Run, published: dict[str, str]) -> float:
-    """Return the mean service time if every request that found the device idle had to wake it."""
+    """Return the mean service time under the assumption that every request that finds the device idle wakes it."""
     wait_ms, wake_ups = run["waits"]["wake_up_ms"], run["power"]["wake_ups"]
     awake: float = run["service"]["mean_service_ms"] - wait_ms
     wake = wait_ms * run["requests"]["total"] / wake_ups if wake_ups else 0.0
@@ -135,7 +135,7 @@ def card_beside(results: Results) -> Measurement:
 
 @measure
 def pauses_for_collection(results: Results) -> Measurement:
-    """Compare collection in pauses with collection while requests wait (Implication 2)."""
+    """Compare garbage collection in pauses with collection while requests wait (Implication 2)."""
     aged, idle, stubborn = (
         by_input(results, "aged"),
         by_input(results, "idle-gc", gc__hpi=True),
@@ -157,15 +157,15 @@ def pauses_for_collection(results: Results) -> Measurement:
         f"{median(aged, 'response.p99_ms'):.1f} -> {median(idle, 'response.p99_ms'):.1f} ms, WAF "
         f"{median(aged, 'write_amplification.waf'):.2f} -> {median(idle, 'write_amplification.waf'):.2f}",
         {"unfelt": len(unfelt)},
-        f"With pauses used, {foreground:.0f} % of the collections still keep a request waiting (median). "
+        f"With collection in pauses, {foreground:.0f} % of the collections still delay a request (median). "
         f"Without interruption the median p99 is {median(stubborn, 'response.p99_ms'):.1f} ms."
-        + _said(results, waits, "ms mean wait"),
+        + _recorded_text(results, waits, "ms mean wait"),
     )
 
 
 @measure
 def ram_for_data(results: Results) -> Measurement:
-    """Measure the hit rates of RAM in the device (Implication 3)."""
+    """Measure the hit rates of RAM for data in the device (Implication 3)."""
     writes = by_input(results, "ram-write", cache__size_kb=_RAM_KB, cache__policy="lru")
     reads = by_input(results, "ram-read", cache__read_kb=_RAM_KB)
     new = by_input(results, "new")
@@ -175,14 +175,14 @@ def ram_for_data(results: Results) -> Measurement:
     gains = {name: change_pct(new[name], writes[name]) for name in writes}
     read_gains = [change_pct(new[name], reads[name]) for name in names]
     return Measurement(
-        f"median at {_RAM_KB // 1024} MB: {write_hit:.1f} % of written and {read_hit:.1f} % of read units were there",
+        f"median at {_RAM_KB // 1024} MB: {write_hit:.1f} % of written and {read_hit:.1f} % of read units were in RAM",
         {"write_hit": write_hit, "read_hit": read_hit},
-        f"A write buffer gains little by hits: it answers before the flash is programmed, and the mean "
+        f"A write buffer gains little from hits: it completes writes before the flash is programmed, and the mean "
         f"response changes by {signed(statistics.median(gains[name] for name in names), 0)} % (median); a "
         f"read cache of the same size changes it by {signed(statistics.median(read_gains))} %. Data in a "
         "write buffer is lost with the power. Hits follow from the temporal locality of Table IV and from "
         "assumed "
-        "distances of reuse." + _said(results, gains, "% mean response with a write buffer"),
+        "distances of reuse." + _recorded_text(results, gains, "% mean response with a write buffer"),
     )
 
 
@@ -201,10 +201,10 @@ def levelling(results: Results) -> Measurement:
     spread = {level: statistics.median(unevenness(runs[level][name]) for name in names) for level in runs}
     return Measurement(
         f"most worn block under simple levelling x{statistics.median(ratio.values()):.2f} (median) of that "
-        f"under static, at most x{ratio[worst]:.2f} ({worst})",
+        f"under static levelling, at most x{ratio[worst]:.2f} ({worst})",
         {"worst": ratio[worst]},
-        f"Without any levelling it is x{statistics.median(without.values()):.2f} of simple levelling's, so "
-        "that simple levelling has a choice here. Evenness (most worn over mean, medians): "
+        f"Without any levelling it is x{statistics.median(without.values()):.2f} of that under simple levelling, "
+        "so that simple levelling has an effect here. Evenness (most worn over mean, medians): "
         + ", ".join(f"{level} x{value:.2f}" for level, value in spread.items())
         + "; write amplification "
         + ", ".join(f"{level} {value:.2f}" for level, value in waf.items())
@@ -241,20 +241,20 @@ def slc_for_small_writes(results: Results) -> Measurement:
     return Measurement(
         "; ".join(parts),
         values,
-        "A program of 200 us in SLC mode is assumed, as the paper gives no time. The other reading, a quarter"
-        f" of the blocks as a cache, which the host loses whole: {'; '.join(notes)}."
-        + _said(results, recorded, "% mean response, new"),
+        "A program of 200 us in SLC mode is assumed, as the paper gives no time. The other interpretation, a quarter"
+        f" of the blocks as a cache, whose whole capacity the host loses: {'; '.join(notes)}."
+        + _recorded_text(results, recorded, "% mean response, new"),
     )
 
 
 def _faster(changes: dict[str, float], names: Iterable[str]) -> tuple[int, float]:
-    """Count the workloads that became faster, and return that with the median change of all."""
+    """Return the number of workloads that became faster, and the median change of all workloads."""
     values = [changes[name] for name in names]
     return sum(value < 0 for value in values), statistics.median(values)
 
 
 def _lost_of_slc_blocks(base: Run, lost_bytes: float) -> float:
-    """Return the share of the first block group (in SLC mode) that is lost to the host, in percent."""
+    """Return the share of the first block group (in SLC mode) that the host cannot use, in percent."""
     settings = tomllib.loads(Device.named(base["device"]).set(base["settings"]).to_toml())
     shape = settings["geometry"]
     group = shape["block_groups"][0]
@@ -265,13 +265,13 @@ def _lost_of_slc_blocks(base: Run, lost_bytes: float) -> float:
 
 
 def queued_changes(results: Results) -> dict[str, float]:
-    """Return the change of the mean response with 32 requests inside the device, percent, by input."""
+    """Return the change of the mean response with 32 requests inside the device in percent, by input."""
     base = by_input(results, "new")
     return {name: change_pct(base[name], run) for name, run in by_input(results, "queues").items()}
 
 
 def helps(changes: Iterable[float]) -> int:
-    """Count the changes of the mean response, in percent, that are improvements."""
+    """Count the changes of the mean response (in percent) that are noticeable improvements."""
     return sum(change < -HELPS_PCT for change in changes)
 
 
@@ -286,14 +286,14 @@ def parallel_queues(results: Results) -> Measurement:
     return Measurement(
         f"faster by more than {HELPS_PCT:g} % in {helped} of {len(names)}, median {signed(median)} %",
         {"helped": float(helped)},
-        "With 32 requests inside the device at once. Few requests meet others, but these wait: "
+        "With 32 requests inside the device at once. Few requests arrive while others are unfinished, but "
         f"{statistics.median(waits):.0f} % of the mean response time is the wait for earlier ones (median)."
-        + _said(results, changes, "% mean response"),
+        + _recorded_text(results, changes, "% mean response"),
     )
 
 
 def packing_gains(results: Results) -> dict[str, float]:
-    """Return by device how much faster long writes are in packed commands, percent."""
+    """Return by how many percent long writes in packed commands are faster, by device."""
     rates: dict[str, dict[int, float]] = {}
     for run in results.select("packing"):
         rate = run["requests"]["bytes_written"] / run["run"]["simulated_s"]
@@ -307,12 +307,12 @@ def packing(results: Results) -> Measurement:
     gains = packing_gains(results)
     fitted = gains.pop(_FITTED_TO_FIGURE_3)
     faster = sum(gain > HELPS_PCT for gain in gains.values())
-    said = ", ".join(f"{device} {signed(gain)} %" for device, gain in gains.items())
+    gain_texts = ", ".join(f"{device} {signed(gain)} %" for device, gain in gains.items())
     return Measurement(
-        f"faster by more than {HELPS_PCT:g} % on {faster} of {len(gains)}: {said}",
+        f"faster by more than {HELPS_PCT:g} % on {faster} of {len(gains)}: {gain_texts}",
         {"faster": float(faster)},
-        f"{_FITTED_TO_FIGURE_3} gains {signed(fitted)} %: only programs in parallel meet its Figure 3, and a "
-        "longer command reaches more planes of it.",
+        f"{_FITTED_TO_FIGURE_3} gains {signed(fitted)} %: only parallel programs match Figure 3, and a longer "
+        "command uses more of its planes.",
     )
 
 

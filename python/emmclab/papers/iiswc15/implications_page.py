@@ -13,11 +13,11 @@ from emmclab.runtime.document import Charts, Section
 from emmclab.simulation.result import at
 from emmclab.studies.results import Results
 
-_CHANGE = "mean response against the phone without it, %"
+_CHANGE = "change of the mean response from the phone without it, %"
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Return the page; the same results give the same bytes."""
+    """Return the page as HTML; the same results give the same bytes."""
     return assemble_page(
         results,
         judged,
@@ -65,9 +65,9 @@ def drawings(results: Results) -> list[Drawing]:
         for run in results.select("wear")
     ]
     slc = [
-        {"trace": name, "option": f"{state}, {how}", "value": change_pct(base[name], run)}
+        {"trace": name, "option": f"{state}, {use}", "value": change_pct(base[name], run)}
         for state, base in (("new", new), ("aged", aged))
-        for how, grid in (("half of the pages", f"slc-half-{state}"), ("as a cache", f"slc-{state}"))
+        for use, grid in (("half of the pages", f"slc-half-{state}"), ("as a cache", f"slc-{state}"))
         for name, run in by_input(results, grid).items()
     ]
     queues = [
@@ -91,7 +91,7 @@ def drawings(results: Results) -> list[Drawing]:
             "pauses",
             "Implication 2: wait for garbage collection, on demand and in pauses",
             waits,
-            "mean wait for it, ms",
+            "mean wait for collection, ms",
         ),
         _points("ram", "Implication 3: hits of RAM for data", hits, "units that were in RAM, %"),
         _points("wear", "Implication 4: evenness of wear by levelling", wear, "most worn block over the mean"),

@@ -1,4 +1,4 @@
-"""The charts of a reproduction: turns results into rows, and rows into charts."""
+"""The charts of `iiswc15`: converts results to rows, and rows to charts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,7 +34,7 @@ _FIGURE_3 = {"read": {4: 13.94, 256: 99.65}, "write": {4: 5.18, 256: 19.0, 16384
 
 
 def drawings(results: Results) -> list[Drawing]:
-    """Draw all charts in the order of the page; its first screen shows the first three."""
+    """Draw all charts in the order of the page, whose first screen shows the first three."""
     apps, combos = (
         [results.profiles[name] for name in names]
         for names in (_rows_of(results), with_substitutes(results, results.combos))
@@ -59,9 +59,9 @@ def drawings(results: Results) -> list[Drawing]:
 
 
 def _rows_of(results: Results) -> list[str]:
-    """Return the applications, each with its recorded trace if there is one, then the user's own traces."""
-    own = [name for name in results.recorded if name not in stand_ins(results)]
-    return with_substitutes(results, results.applications) + own
+    """Return the applications, each followed by its recorded trace, if any, and then the user's traces."""
+    users_traces = [name for name in results.recorded if name not in stand_ins(results)]
+    return with_substitutes(results, results.applications) + users_traces
 
 
 def _shapes(orient: Any) -> alt.Legend:
@@ -79,13 +79,13 @@ def _published_rules(base: Chart, values: Sequence[float], axis: str) -> Chart:
 
 
 def _reductions(results: Results) -> Drawing:
-    found = sorted(reductions(in_place(results), PRIMARY).items(), key=lambda item: item[1])
-    made, recorded = reductions(without(results), PRIMARY), set(stand_ins(results).values())
-    said = {"Movie": PUBLISHED["worst"], "Booting": PUBLISHED["best"]}
+    sorted_gains = sorted(reductions(in_place(results), PRIMARY).items(), key=lambda item: item[1])
+    synthetic_gains, recorded = reductions(without(results), PRIMARY), set(stand_ins(results).values())
+    published = {"Movie": PUBLISHED["worst"], "Booting": PUBLISHED["best"]}
     rows: Rows = [
-        {"trace": name, "reduction_pct": gain, "published_pct": said.get(name)}
-        | ({"made_pct": made[name] if name in recorded else None} if recorded else {})
-        for name, gain in found
+        {"trace": name, "reduction_pct": gain, "published_pct": published.get(name)}
+        | ({"made_pct": synthetic_gains[name] if name in recorded else None} if recorded else {})
+        for name, gain in sorted_gains
     ]
     base = chart_of(rows, 20 * len(rows))
     y = alt.Y("trace:N", sort=in_order(rows, "trace"), title=None)
@@ -105,13 +105,13 @@ def _reductions(results: Results) -> Drawing:
             .encode(y=y, x="made_pct:Q")
         )
         chart += circles
-        both = f" Recorded: {', '.join(name for name, _ in found if name in recorded)}; circles: as made."
+        both = f" Recorded: {', '.join(name for name, _ in sorted_gains if name in recorded)}; circles: synthetic."
     return Drawing(
         "reduction",
         "Figure 8: gain of hybrid pages in mean response",
         f"Bars: here ({PRIMARY.text}). Diamonds and the dashed line: the paper's -86 % (Booting), -24.0 % "
         "(Movie) and "
-        f"-61.9 % (mean); it gives no figures for the others.{both}",
+        f"-61.9 % (mean); it gives no figures for other applications.{both}",
         rows,
         chart,
         "IISWC15 Fig.8",
@@ -180,12 +180,14 @@ def _throughput(results: Results) -> Drawing:
     apps = [placed.profiles[name] for name in placed.applications]
     sources: list[tuple[str, list[Profile]]] = [("here", apps)]
     if stand_ins(results):
-        made = without(results).profiles
-        sources.append(("made alone", [made[name] for name in placed.applications]))
+        profiles_by_name = without(results).profiles
+        sources.append(("synthetic alone", [profiles_by_name[name] for name in placed.applications]))
     sources += [(name, [results.profiles[name]]) for name in placed.recorded]
     rows: Rows = []
-    for op, said in _FIGURE_3.items():
-        rows += [{"trace": "published", "op": op, "size_kb": size, "mb_per_s": rate} for size, rate in said.items()]
+    for op, published in _FIGURE_3.items():
+        rows += [
+            {"trace": "published", "op": op, "size_kb": size, "mb_per_s": rate} for size, rate in published.items()
+        ]
         for name, profiles in sources:
             for power in range(2, 15):
                 rate = rate_by_size(profiles, op, 2.0**power)
@@ -204,7 +206,7 @@ def _throughput(results: Results) -> Drawing:
         .mark_line()
         .encode(strokeDash=alt.StrokeDash("trace:N", title=None, sort=names, legend=dashes))
     )
-    said_points = (
+    published_points = (
         base.transform_filter("datum.trace == 'published'")
         .mark_point(shape="diamond", filled=True, size=130, opacity=1, stroke="white")
         .encode(tooltip=plots.tooltip(rows))
@@ -215,20 +217,20 @@ def _throughput(results: Results) -> Drawing:
         "Lines: mean rate of requests of exactly these sizes. Diamonds: the paper's figures; the models' "
         "service times follow its end points.",
         rows,
-        lines + said_points,
+        lines + published_points,
         "IISWC15 Fig.3",
     )
 
 
-def _distribution(profiles: Sequence[Profile], what: str, title: str, source: str, prefix: str = "") -> Drawing:
-    figure = next(one for one in FIGURES if one.name == f"{what}_distribution")
+def _distribution(profiles: Sequence[Profile], quantity: str, title: str, source: str, prefix: str = "") -> Drawing:
+    figure = next(candidate for candidate in FIGURES if candidate.name == f"{quantity}_distribution")
     rows = [
         {key: value for key, value in row.items() if key in ("trace", "op", "bin", "pct")}
         for row in figure.rows(profiles)
         if row.get("op", "all") == "all"
     ]
     chart = figure.draw(rows)
-    return Drawing(f"{prefix}{what}", title, "Share of all requests.", rows, chart, source)
+    return Drawing(f"{prefix}{quantity}", title, "Share of all requests.", rows, chart, source)
 
 
 def _responses(results: Results) -> Drawing:

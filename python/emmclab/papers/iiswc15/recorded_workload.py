@@ -1,4 +1,4 @@
-"""Identifies the paper's workload in a recorded trace: by Table III, else by the file name."""
+"""Identifies the paper's workload in a recorded trace, by Table III or by the file name."""
 
 import itertools
 import re
@@ -16,8 +16,8 @@ from emmclab.traces.reading import read, trace_name
 
 #: The archive with the original traces, and the folder in it that contains them.
 ARCHIVE, INSIDE = "Nexus5_Kernel_BIOTracer_traces.tar.gz", "WorkSpace_nexus5/Trace_files"
-#: A trace matches a row if requests and data size are both within this of its figures, percent, because the
-#: last requests of a log may be missing.
+#: Maximum distance of requests and data size from the figures of a row for a trace to match it, percent; the last
+#: requests of a log may be missing.
 _NEAR_PCT = 1.0
 #: How a trace was identified; the most certain way is first.
 _EXACT, _NEAR, _NAME = range(3)
@@ -25,26 +25,26 @@ _EXACT, _NEAR, _NAME = range(3)
 _SHORT = {"FB": ("Facebook",), "WB": ("WebBrowsing",), "Msg": ("Messaging", "HandOuts", "HangOuts")}
 #: Minimum number of letters of a name that is matched as part of another.
 _LEAST_LETTERS = 4
-#: Maximum number of left-out files that a message names, because an archive may contain kernel sources.
+#: Maximum number of left-out files that a message lists, because an archive may contain kernel sources.
 _MOST_LEFT_OUT = 20
 
 
 def origin(results: Results) -> str:
-    """Return a sentence on where the traces of a study are from."""
+    """Describe the sources of the traces of a study."""
     used = results.about.get("recordings", {}).get("used", ())
-    own = [name for name in results.recorded if name not in {one["input"] for one in used}]
-    said = (
+    users_traces = [name for name in results.recorded if name not in {recording["input"] for recording in used}]
+    text = (
         f"The original traces are public at SNIA IOTTA ({ARCHIVE}); the option --traces reads them. "
-        f"{len(results.applications) + len(results.combos) - len(used)} workloads made from the paper's "
-        "published figures replace those that are not given here."
+        f"{len(results.applications) + len(results.combos) - len(used)} workloads generated from the paper's "
+        "published figures replace those that were not read here."
     )
     if used:
-        said += f" Recorded: {', '.join(one['workload'] for one in used)}."
-    return said + (f" Beside them: {', '.join(own)}." if own else "")
+        text += f" Recorded: {', '.join(recording['workload'] for recording in used)}."
+    return text + (f" Additional traces: {', '.join(users_traces)}." if users_traces else "")
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Match:
     file: str
     workload: str
     level: int
@@ -64,34 +64,34 @@ def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
             f"{printable(folder)}: folder not found",
             file=printable(folder),
             field="--traces",
-            hint=f"unpack {ARCHIVE} and name the folder {INSIDE} in it",
+            hint=f"unpack {ARCHIVE} and give the folder {INSIDE} in it",
         )
-    found: list[_Found] = []
+    matches: list[_Match] = []
     left_out: list[tuple[str, str]] = []
     no_traces: list[tuple[str, str]] = []
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = printable(path.relative_to(folder))
         try:
-            said = _identify(name, _figures(path, reading))
+            match = _identify(name, _figures(path, reading))
         except EmmclabError as error:
             if named(name):
                 raise
             no_traces.append((name, f"not a trace: {error}"))
             continue
-        if isinstance(said, str):
-            left_out.append((name, said))
+        if isinstance(match, str):
+            left_out.append((name, match))
         else:
-            found.append(said)
-    if not found:
+            matches.append(match)
+    if not matches:
         raise ConfigError(
             f"{printable(folder)}: no trace of the paper is in this folder "
             f"({len(left_out) + len(no_traces):,} other files)",
             file=printable(folder),
             field="--traces",
-            hint=f"name the folder {INSIDE} of the unpacked archive; `emmclab papers tables` prints the "
-            "requests and sizes that its traces have",
+            hint=f"give the folder {INSIDE} of the unpacked archive; `emmclab papers tables` prints the "
+            "requests and sizes of its traces",
         )
-    used = _one_for_each(found, left_out)
+    used = _most_certain(matches, left_out)
     left_out += no_traces
     more = len(left_out) - _MOST_LEFT_OUT
     if more > 0:
@@ -101,39 +101,41 @@ def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
 
 def _figures(path: Path, reading: Mapping[str, Any]) -> tuple[int, float]:
     """Return the number of requests and the data size in KB of a whole trace."""
-    # Options that leave requests out of a trace do not change which workload it is.
+    # Options that leave out requests are ignored, because the whole trace identifies the workload.
     options = {key: value for key, value in reading.items() if key not in ("only", "drop_reissued")}
     profile = read(path, **options).profile()
     return int(profile["requests"]), float(profile["data_size_kb"])
 
 
-def _identify(file: str, figures: tuple[int, float]) -> _Found | str:
-    """Identify a file by its figures and name; return the reason if it is no workload of the paper."""
+def _identify(file: str, figures: tuple[int, float]) -> _Match | str:
+    """Identify a file by its figures and name; return the reason as text if it is no workload of the paper."""
     requests, kb = figures
-    said = f"{requests:,} requests, {kb:,.0f} KB"
+    figures_text = f"{requests:,} requests, {kb:,.0f} KB"
     rows = {row["name"]: row for row in published()["rows"]}
     for level, within in ((_EXACT, 0.0), (_NEAR, _NEAR_PCT)):
         for name, row in rows.items():
             if _has(row, "requests", requests, within) and _has(row, "data_size_kb", kb, within):
-                how = "as in Table III" if level == _EXACT else f"within {_NEAR_PCT:g} % of Table III"
-                if not (_is(row["requests"], requests, within) and _is(row["data_size_kb"], kb, within)):
-                    how += ", as far as its row can be right (`emmclab papers tables`)"
-                return _Found(file, name, level, f"{said}: {how}", abs(requests - row["requests"]))
+                way = "as in Table III" if level == _EXACT else f"within {_NEAR_PCT:g} % of Table III"
+                if not (_matches(row["requests"], requests, within) and _matches(row["data_size_kb"], kb, within)):
+                    way += ", except for contradictory figures (`emmclab papers tables`)"
+                return _Match(file, name, level, f"{figures_text}: {way}", abs(requests - row["requests"]))
     name = named(file)
     if not name:
-        return f"{said}: no row of Table III within {_NEAR_PCT:g} %, and its name is no workload of the paper"
+        return (
+            f"{figures_text}: no row of Table III within {_NEAR_PCT:g} %, and its name is not a workload of the paper"
+        )
     row = rows[name]
-    return _Found(
+    return _Match(
         file,
         name,
         _NAME,
-        f"by its name; {said}, published {row['requests']:,} requests, {row['data_size_kb']:,.0f} KB",
+        f"by its name; {figures_text}, published {row['requests']:,} requests, {row['data_size_kb']:,.0f} KB",
         abs(requests - row["requests"]),
     )
 
 
 def _has(row: Mapping[str, Any], column: str, value: float, within_pct: float) -> bool:
-    """Return whether a value is the published one, or in the range that the rest of its row allows."""
+    """Return whether a value matches the published one, or the range that the rest of its row allows."""
     allowed = [
         (low, high)
         for entry in published()["inconsistencies"]
@@ -142,13 +144,13 @@ def _has(row: Mapping[str, Any], column: str, value: float, within_pct: float) -
         and (high := entry["high"]) is not None
     ]
     part = within_pct / 100
-    return _is(row[column], value, within_pct) or any(
+    return _matches(row[column], value, within_pct) or any(
         low * (1 - part) <= round(value) <= high * (1 + part) for low, high in allowed
     )
 
 
-def _is(said: float, value: float, within_pct: float) -> bool:
-    return abs(round(value) - said) <= said * within_pct / 100
+def _matches(published_value: float, value: float, within_pct: float) -> bool:
+    return abs(round(value) - published_value) <= published_value * within_pct / 100
 
 
 def named(file: str) -> str:
@@ -158,15 +160,15 @@ def named(file: str) -> str:
     ['Messaging', 'GoogleMaps', '']
     """
     stem = re.sub(r"^log\d*_?", "", trace_name(file), flags=re.IGNORECASE)
-    wanted = _letters(stem)
-    if "." in stem or len(wanted) < _LEAST_LETTERS:
+    letters = _letters(stem)
+    if "." in stem or len(letters) < _LEAST_LETTERS:
         return ""
     names = {key: row["name"] for row in published()["rows"] for key in _keys(row["name"])}
-    if wanted in names:
-        return str(names[wanted])
-    parts = {key: name for key, name in names.items() if key.startswith(wanted) or wanted.startswith(key)}
+    if letters in names:
+        return str(names[letters])
+    parts = {key: name for key, name in names.items() if key.startswith(letters) or letters.startswith(key)}
     longest = [name for key, name in parts.items() if len(key) == max(map(len, parts))]
-    is_one = len(set(parts.values())) == 1 or (len(longest) == 1 and wanted.startswith(max(parts, key=len)))
+    is_one = len(set(parts.values())) == 1 or (len(longest) == 1 and letters.startswith(max(parts, key=len)))
     return longest[0] if is_one else ""
 
 
@@ -181,31 +183,31 @@ def _keys(name: str) -> set[str]:
     return {_letters("".join(order)) for way in ways for order in (way, way[::-1])}
 
 
-def _one_for_each(found: Iterable[_Found], left_out: list[tuple[str, str]]) -> list[StandIn]:
+def _most_certain(matches: Iterable[_Match], left_out: list[tuple[str, str]]) -> list[StandIn]:
     """Choose the most certain file of each workload, in the order of the paper; list the others as left out.
 
     Among files that are identified by name, the most certain one has the nearest number of requests.
     """
-    by_workload: dict[str, list[_Found]] = {}
-    for one in found:
-        by_workload.setdefault(one.workload, []).append(one)
+    by_workload: dict[str, list[_Match]] = {}
+    for match in matches:
+        by_workload.setdefault(match.workload, []).append(match)
     used = []
     for row in published()["rows"]:
-        files = sorted(by_workload.get(row["name"], []), key=_unsure)
+        files = sorted(by_workload.get(row["name"], []), key=_uncertainty)
         if not files:
             continue
         first, *others = files
         for other in others:
-            if _unsure(other) == _unsure(first):
+            if _uncertainty(other) == _uncertainty(first):
                 raise ConfigError(
                     f"{first.file} and {other.file} are both {first.workload} ({first.how}; {other.how})",
                     field="--traces",
                     hint="leave one of them in the folder",
                 )
-            left_out.append((other.file, f"{first.file} is {first.workload} more surely ({other.how})"))
+            left_out.append((other.file, f"{first.file} is a more certain match for {first.workload} ({other.how})"))
         used.append(StandIn(first.file, first.workload, first.how))
     return used
 
 
-def _unsure(found: _Found) -> tuple[int, int]:
-    return found.level, found.off if found.level == _NAME else 0
+def _uncertainty(match: _Match) -> tuple[int, int]:
+    return match.level, match.off if match.level == _NAME else 0

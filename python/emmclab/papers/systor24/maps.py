@@ -1,4 +1,4 @@
-"""The measures that test the claims on the results of `systor24`, and figures as functions of the memory size."""
+"""The measures of the claims, on the study `systor24`, and figures as functions of the memory size."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,35 +43,35 @@ def map_reads(run: Run) -> float:
 
 
 def points(results: Results, application: str, scheme: str, device: str = DEVICE) -> list[Point]:
-    """Return the runs of a scheme on a trace, in ascending order of memory."""
+    """Return the runs of a scheme on a trace, sorted by memory."""
     if scheme == "dftl":
         runs = results.select(f"{application}-dftl", device=device)
-        found = [Point(run["settings"]["mapping.cached_entries"] * _ENTRY_BYTES // 1024, run) for run in runs]
+        runs_by_memory = [Point(run["settings"]["mapping.cached_entries"] * _ENTRY_BYTES // 1024, run) for run in runs]
     else:
         of = {DEVICE: "", PACKED: "-packed"}[device] if scheme != GAMMA else "-gamma"
-        wanted = "leaftl" if scheme == GAMMA else scheme
-        found = [
+        mapping_scheme = "leaftl" if scheme == GAMMA else scheme
+        runs_by_memory = [
             Point(run["settings"]["mapping.map_cache_kb"], run)
             for run in results.select(application + of, device=device)
-            if run["settings"]["mapping.scheme"] == wanted
+            if run["settings"]["mapping.scheme"] == mapping_scheme
         ]
-    return sorted(found, key=lambda point: point.kb)
+    return sorted(runs_by_memory, key=lambda point: point.kb)
 
 
-def at(found: Sequence[Point], kb: int) -> Run:
+def at(sorted_points: Sequence[Point], kb: int) -> Run:
     """Return the run with this much memory."""
-    return next(point.run for point in found if point.kb == kb)
+    return next(point.run for point in sorted_points if point.kb == kb)
 
 
 class Needed(NamedTuple):
-    """Memory that a scheme needs, KB. If `beyond`, the true value is outside of the tried range."""
+    """Memory that a scheme needs, KB; with `beyond` it is only a bound, at the end of the tried range."""
 
     kb: float
     beyond: bool = False
 
 
-def needed(found: Sequence[Point], wanted: float, figure: Figure = miss_pct) -> Needed:
-    """Return the least memory at which a figure is at most `wanted`.
+def needed(sorted_points: Sequence[Point], target: float, figure: Figure = miss_pct) -> Needed:
+    """Return the least memory at which a figure is at most `target`.
 
     Between two sizes the figure is interpolated linearly over the logarithm of the memory.
 
@@ -84,24 +84,24 @@ def needed(found: Sequence[Point], wanted: float, figure: Figure = miss_pct) -> 
     Needed(kb=256.0, beyond=True)
     """
     before: Point | None = None
-    for point in found:
+    for point in sorted_points:
         value = figure(point.run)
-        if value <= wanted:
+        if value <= target:
             if before is None:
-                return Needed(float(point.kb), beyond=value < wanted)
+                return Needed(float(point.kb), beyond=value < target)
             above = figure(before.run)
-            part = (above - wanted) / (above - value)
+            part = (above - target) / (above - value)
             return Needed(before.kb * math.pow(point.kb / before.kb, part))
         before = point
-    return Needed(float(found[-1].kb), beyond=True)
+    return Needed(float(sorted_points[-1].kb), beyond=True)
 
 
 #: Memory sizes at which claims are judged, in KB. They were chosen before there were any results.
 SIZES_KB = (64, 128, 256, 512, 1024)
 
 
-class Found(NamedTuple):
-    """The value for a trace with this much memory. `beyond`: it is a bound, outside of the tried sizes."""
+class MemoryValue(NamedTuple):
+    """The value of a trace with `kb` of memory; with `beyond` it is only a bound, outside the tried sizes."""
 
     application: str
     kb: int
@@ -109,68 +109,68 @@ class Found(NamedTuple):
     beyond: bool = False
 
 
-def lower_miss(results: Results, other: str, device: str = DEVICE, figure: Figure = miss_pct) -> list[Found]:
-    """Return by how many percent RQFTL's figure is lower than that of another scheme with the same memory."""
-    found = []
+def lower_miss(results: Results, other: str, device: str = DEVICE, figure: Figure = miss_pct) -> list[MemoryValue]:
+    """Return by how many percent the figure of RQFTL is lower than that of another scheme with the same memory."""
+    reductions = []
     for application in APPLICATIONS:
         ours = points(results, application, "rqftl", device)
         theirs = points(results, application, other, device)
         for kb in SIZES_KB:
             base = figure(at(theirs, kb))
             lower = 100 * (1 - figure(at(ours, kb)) / base) if base else 0.0
-            found.append(Found(application, kb, lower))
-    return found
+            reductions.append(MemoryValue(application, kb, lower))
+    return reductions
 
 
-def effective(results: Results, other: str, device: str = DEVICE) -> list[Found]:
+def effective(results: Results, other: str, device: str = DEVICE) -> list[MemoryValue]:
     """Return the memory that another scheme needs for the same miss rate, as a multiple of that of RQFTL."""
-    found = []
+    ratios = []
     for application in APPLICATIONS:
         ours = points(results, application, "rqftl", device)
         theirs = points(results, application, other, device)
         for kb in SIZES_KB:
-            same = needed(theirs, miss_pct(at(ours, kb)))
-            found.append(Found(application, kb, same.kb / kb, same.beyond))
-    return found
+            needed_memory = needed(theirs, miss_pct(at(ours, kb)))
+            ratios.append(MemoryValue(application, kb, needed_memory.kb / kb, needed_memory.beyond))
+    return ratios
 
 
-def saved(results: Results, device: str = DEVICE) -> list[Found]:
+def saved(results: Results, device: str = DEVICE) -> list[MemoryValue]:
     """Return how much of LeaFTL's memory RQFTL saves at the same miss rate, in percent."""
-    found = []
+    savings = []
     for application in APPLICATIONS:
         ours = points(results, application, "rqftl", device)
         theirs = points(results, application, "leaftl", device)
         for kb in SIZES_KB:
-            same = needed(ours, miss_pct(at(theirs, kb)))
-            found.append(Found(application, kb, 100 * (1 - same.kb / kb), same.beyond))
-    return found
+            needed_memory = needed(ours, miss_pct(at(theirs, kb)))
+            savings.append(MemoryValue(application, kb, 100 * (1 - needed_memory.kb / kb), needed_memory.beyond))
+    return savings
 
 
-def _values(found: Iterable[Found]) -> list[float]:
-    return [one.value for one in found]
+def _values(memory_values: Iterable[MemoryValue]) -> list[float]:
+    return [memory_value.value for memory_value in memory_values]
 
 
-def _range(found: Iterable[Found], unit: str) -> str:
-    values = _values(found)
+def _range(memory_values: Iterable[MemoryValue], unit: str) -> str:
+    values = _values(memory_values)
     return f"{min(values):.1f} to {max(values):.1f}{unit}"
 
 
-def _by_application(found: list[Found], unit: str) -> str:
+def _by_application(memory_values: list[MemoryValue], unit: str) -> str:
     """Describe the mean and the range of each trace."""
-    said = []
+    texts = []
     for application, name in APPLICATIONS.items():
-        own = [one for one in found if one.application == application]
-        said.append(f"{name} {fmean(_values(own)):.1f}{unit} ({_range(own, unit)})")
-    return ", ".join(said)
+        of_application = [memory_value for memory_value in memory_values if memory_value.application == application]
+        texts.append(f"{name} {fmean(_values(of_application)):.1f}{unit} ({_range(of_application, unit)})")
+    return ", ".join(texts)
 
 
-def _beyond(found: list[Found]) -> Iterator[str]:
+def _beyond(memory_values: list[MemoryValue]) -> Iterator[str]:
     """Describe how many values are only bounds."""
-    count = sum(one.beyond for one in found)
+    count = sum(memory_value.beyond for memory_value in memory_values)
     if count:
         yield (
-            f"In {count} of {len(found)} cases the memory lies beyond the sizes that were tried, and the "
-            "nearest counts."
+            f"In {count} of {len(memory_values)} cases the memory is outside the tried sizes, and the nearest "
+            "size is used."
         )
 
 
@@ -180,20 +180,20 @@ def _than(lower: float, less: str = "lower", more: str = "higher") -> str:
 
 
 def _miss(results: Results, other: str) -> Measurement:
-    own, packed = lower_miss(results, other), lower_miss(results, other, PACKED)
+    reductions, packed = lower_miss(results, other), lower_miss(results, other, PACKED)
     reads = fmean(_values(lower_miss(results, other, figure=map_reads)))
-    lower = fmean(_values(own))
+    lower = fmean(_values(reductions))
     return Measurement(
-        f"{_than(lower)} (mean of {len(own)}; reductions of {_range(own, ' %')})",
+        f"{_than(lower)} (mean of {len(reductions)}; reductions of {_range(reductions, ' %')})",
         {"lower_pct": lower},
-        f"Reduction by trace, over {_sizes()}: {_by_application(own, ' %')}. Of page reads of the map "
-        f"there are {_than(reads, 'fewer', 'more')}. Where small writes are packed, on {PACKED}, the "
+        f"Reduction by trace, over {_sizes()}: {_by_application(reductions, ' %')}. Page reads of the map "
+        f"are {_than(reads, 'fewer', 'more')}. On {PACKED}, which packs small writes, the "
         f"miss rate is {_than(fmean(_values(packed)))} (reductions of {_range(packed, ' %')}).",
     )
 
 
 def _written(results: Results) -> str:
-    """Describe the share of writes of each trace, and in how many cases neither scheme had a miss."""
+    """Describe the share of writes of each trace, and the cost of a small write and of a miss in both schemes."""
     shares = ", ".join(
         f"{name} {results.profiles[f'{application}_exec']['write_requests_pct']:.0f} %"
         for application, name in APPLICATIONS.items()
@@ -201,7 +201,7 @@ def _written(results: Results) -> str:
     return (
         "RQFTL misses less than LeaFTL where applications mostly read, and more where they write (share of "
         f"writes in the requests: {shares}). A small write is a run of 11 bytes for RQFTL and a segment of 8 "
-        "for LeaFTL, and a miss of LeaFTL brings the segments of 256 units along, one of RQFTL a single run."
+        "for LeaFTL, and a miss of LeaFTL reads the segments of 256 units, a miss of RQFTL a single run."
     )
 
 
@@ -218,28 +218,28 @@ def miss_dftl(results: Results) -> Measurement:
 @measure
 def miss_leaftl(results: Results) -> Measurement:
     """Compare the miss rate of RQFTL with that of LeaFTL."""
-    found = _miss(results, "leaftl")
+    measurement = _miss(results, "leaftl")
     none = sum(
         not miss_pct(at(points(results, application, "leaftl"), kb)) for application in APPLICATIONS for kb in SIZES_KB
     )
     return replace(
-        found,
-        note=f"{found.note} {_written(results)} In {none} of {len(APPLICATIONS) * len(SIZES_KB)} cases "
-        "LeaFTL misses nothing, and the reduction counts as 0.",
+        measurement,
+        note=f"{measurement.note} {_written(results)} In {none} of {len(APPLICATIONS) * len(SIZES_KB)} cases "
+        "LeaFTL has no misses, and the reduction is counted as 0.",
     )
 
 
 @measure
 def effective_dftl(results: Results) -> Measurement:
     """Measure the memory that DFTL needs for RQFTL's miss rate."""
-    own, packed = effective(results, "dftl"), effective(results, "dftl", PACKED)
+    ratios, packed = effective(results, "dftl"), effective(results, "dftl", PACKED)
     return Measurement(
-        f"{median(_values(own)):.1f} times (median of {len(own)}; {_range(own, '')})",
-        {"times": median(_values(own))},
+        f"{median(_values(ratios)):.1f} times (median of {len(ratios)}; {_range(ratios, '')})",
+        {"times": median(_values(ratios))},
         " ".join(
             [
-                f"By trace, over {_sizes()}: {_by_application(own, '')}.",
-                *_beyond(own),
+                f"By trace, over {_sizes()}: {_by_application(ratios, '')}.",
+                *_beyond(ratios),
                 f"On {PACKED} {median(_values(packed)):.1f} times ({_range(packed, '')}).",
             ]
         ),
@@ -249,16 +249,16 @@ def effective_dftl(results: Results) -> Measurement:
 @measure
 def effective_leaftl(results: Results) -> Measurement:
     """Measure the memory that LeaFTL needs for RQFTL's miss rate."""
-    own, packed = effective(results, "leaftl"), effective(results, "leaftl", PACKED)
-    most = max(own, key=lambda one: one.value)
+    ratios, packed = effective(results, "leaftl"), effective(results, "leaftl", PACKED)
+    most = max(ratios, key=lambda ratio: ratio.value)
     return Measurement(
         f"up to {most.value:.1f} times ({APPLICATIONS[most.application]}, {most.kb} KB; "
-        f"median {median(_values(own)):.1f})",
+        f"median {median(_values(ratios)):.1f})",
         {"most_times": most.value},
         " ".join(
             [
-                f"By trace, over {_sizes()}: {_by_application(own, '')}.",
-                *_beyond(own),
+                f"By trace, over {_sizes()}: {_by_application(ratios, '')}.",
+                *_beyond(ratios),
                 f"On {PACKED} up to {max(_values(packed)):.1f} times (median {median(_values(packed)):.1f}).",
             ]
         ),
@@ -268,16 +268,16 @@ def effective_leaftl(results: Results) -> Measurement:
 @measure
 def memory_saved(results: Results) -> Measurement:
     """Measure the memory that RQFTL saves compared with LeaFTL."""
-    own, packed = saved(results), saved(results, PACKED)
-    less = median(_values(own))
+    savings, packed = saved(results), saved(results, PACKED)
+    less = median(_values(savings))
     return Measurement(
-        f"{_than(less, 'less', 'more')} (median of {len(own)}; savings of {_range(own, ' %')})",
+        f"{_than(less, 'less', 'more')} (median of {len(savings)}; savings of {_range(savings, ' %')})",
         {"saved_pct": less},
         " ".join(
             [
-                f"Memory with which RQFTL has the miss rate of LeaFTL; by trace, over {_sizes()}: "
-                f"{_by_application(own, ' %')}.",
-                *_beyond(own),
+                f"Memory that RQFTL needs for the miss rate of LeaFTL; by trace, over {_sizes()}: "
+                f"{_by_application(savings, ' %')}.",
+                *_beyond(savings),
                 f"On {PACKED} {_than(median(_values(packed)), 'less', 'more')} ({_range(packed, ' %')}).",
             ]
         ),
