@@ -1,4 +1,4 @@
-"""States judged per second: in process, by e2fsck on a copy, and by a mount, on the same log in one run.
+"""Measures how many states per second are judged: in process, by e2fsck on a copy, and by mounting, on the same log.
 
 States of ext4 under `sqlite-wal` and `append-log` on `emmc51-cache`, 256 MB, with and without a check.
 """
@@ -12,7 +12,7 @@ from emmclab.crash import Options, Workload, explore, record_run
 from emmclab.crash.explore import open_run
 from emmclab.simulation.device import Device
 
-#: Recovery, check, and number of cuts: external programs are slow.
+#: Recovery, check, and number of cuts, which is smaller for external programs because they are slow.
 CASES = (
     ("process", None, 400),
     ("process", "append-log", 400),
@@ -36,11 +36,11 @@ def main() -> None:
         print(f"{'recovery':<10} {'check':<12} {'states':>8} {'states/s':>9}")
         for recovery, check, cuts in CASES:
             run = logs["append-log" if check == "append-log" else "sqlite-wal"]
-            found = explore(run, Options(cuts=cuts, recovery=recovery, check=check))
-            if found.findings():
-                sys.exit(f"an honest device lost something: {found.findings()}")
-            rate = found.states / found.took_s
-            print(f"{recovery:<10} {check or '-':<12} {found.states:>8,} {rate:>9,.0f}")
+            exploration = explore(run, Options(cuts=cuts, recovery=recovery, check=check))
+            if exploration.findings():
+                sys.exit(f"a device that keeps its promises lost data: {exploration.findings()}")
+            rate = exploration.states / exploration.took_s
+            print(f"{recovery:<10} {check or '-':<12} {exploration.states:>8,} {rate:>9,.0f}")
 
 
 if __name__ == "__main__":

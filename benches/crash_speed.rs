@@ -1,7 +1,7 @@
-//! What it takes to explore a log of 1 GB: time to read it, states a second, most memory.
+//! Measures the exploration of a log of 1 GB: time to read it, states per second, peak memory.
 //!
-//! `cargo run --release -p emmclab-crash --example crash_speed [MIB [lru|fifo [WRITES]]]`: the cache's policy, and writes between two
-//! flushes (64; 0 = there are none).
+//! `cargo run --release -p emmclab-crash --example crash_speed [MIB [lru|fifo [WRITES]]]`: size of the log, policy of the cache,
+//! and writes between two flushes (64; 0 = no flushes).
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::fs;
@@ -70,7 +70,7 @@ fn main() {
     let took = begun.elapsed().as_secs_f64();
     let covered = explorer.covered();
     println!(
-        "{states} states of {} cuts in {took:.1} s: {:.0} states/s, {:.0} chosen a second, at most {} writes beyond promises",
+        "{states} states of {} cuts in {took:.1} s: {:.0} states/s, {:.0} chosen per second, at most {} writes beyond promises",
         covered.cuts,
         states as f64 / took,
         covered.chosen as f64 / took,
@@ -78,5 +78,5 @@ fn main() {
     );
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
-    println!("most memory: {}", peak.trim_start_matches("VmHWM:").trim());
+    println!("peak memory: {}", peak.trim_start_matches("VmHWM:").trim());
 }

@@ -1,8 +1,8 @@
-"""The speed of profiling a fleet of small recordings, as a whole process, and the parts of its time.
+"""Measures the speed of profiling a fleet of small recordings as a whole process, and the time of each step.
 
     .venv/bin/python benches/fleet.py [RECORDINGS] [--requests 5000] [--jobs 2] [--folder DIR]
 
-Makes recordings from the workloads of the IISWC 2015 study, each with 100 to `--requests` requests, and runs
+Generates recordings from the workloads of the IISWC 2015 study, each with 100 to `--requests` requests, and runs
 `emmclab fleet` on them: first without earlier results, then with nothing changed. Then it measures in this
 process the steps of profiling a recording. Prints recordings per minute; the goal is 10,000 on two cores.
 """
@@ -28,7 +28,7 @@ SAMPLE = 200
 
 
 def make(folder: Path, count: int, most: int) -> None:
-    """Make recordings of all sizes up to `most` requests, in folders by model and build."""
+    """Generate recordings of all sizes up to `most` requests, in folders by model and build."""
     models = [Workload.preset(name) for name in workloads()]
     for number in range(count):
         place = folder / f"model=M{number % 7}" / f"build=B{number % 3}"
@@ -51,7 +51,7 @@ def run(folder: Path, table: Path, jobs: int) -> tuple[float, float, dict[str, i
 
 
 def parts(paths: list[Path]) -> dict[str, float]:
-    """Return the processor time of each step of a recording, in ms, as the mean over these recordings."""
+    """Return the mean processor time of each step over these recordings, in ms."""
     spent = dict.fromkeys(("open", "read and profile", "report", "histograms", "parse and flatten", "digest"), 0.0)
 
     def note(part: str, since: float) -> float:
@@ -84,27 +84,27 @@ def main() -> int:
     """Print the figures; exit code 1 if the goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recordings", nargs="?", type=int, default=2_000)
-    parser.add_argument("--requests", type=int, default=5_000, help="of the largest recording")
+    parser.add_argument("--requests", type=int, default=5_000, help="requests of the largest recording")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--folder", type=Path, help="where recordings are made, or are from an earlier run")
-    given = parser.parse_args()
+    parser.add_argument("--folder", type=Path, help="folder of the recordings; those of an earlier run are used again")
+    arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    # The next run removes what a killed run left.
+    # The next run removes the files of a killed run.
     with folder_aside(Path(tempfile.gettempdir())) as aside:
-        folder = given.folder or aside / "recordings"
+        folder = arguments.folder or aside / "recordings"
         if not folder.exists():
-            make(folder, given.recordings, given.requests)
+            make(folder, arguments.recordings, arguments.requests)
         table = aside / "fleet.parquet"
-        wall, _, did = run(folder, table, given.jobs)
+        wall, _, did = run(folder, table, arguments.jobs)
         count = did["profiled"]
         rate = 60 * count / wall
-        print(f"{count:,} recordings, {given.jobs} processes: {wall:.1f} s, {rate:,.0f} a minute")
+        print(f"{count:,} recordings, {arguments.jobs} processes: {wall:.1f} s, {rate:,.0f} a minute")
         again, used, did = run(folder, table, 1)
         print(f"again, {did['profiled']:,} profiled: {again:.1f} s ({used:.1f} s of processor time)")
-        # Workers are not children of this process: their time is that of one process, minus its start.
+        # Workers are not children of this process, so their time is derived from one process, without its start.
         _, one, did = run(folder, aside / "one.parquet", 1)
         each_ms, size_mb = 1e3 * (one - used) / count, table.stat().st_size / 2**20
-        print(f"processor time of one: {each_ms:.2f} ms; table of {size_mb:.1f} MB")
+        print(f"processor time of a recording: {each_ms:.2f} ms; table of {size_mb:.1f} MB")
         for part, ms in parts(sorted(folder.rglob("*.parquet"))[:SAMPLE]).items():
             print(f"  {part:<20} {ms:8.3f} ms")
     return int(rate < GOAL_PER_MINUTE)

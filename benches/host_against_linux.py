@@ -1,4 +1,4 @@
-"""Compares the host model with Linux: block requests by role, of applications and of small programs.
+"""Compares the block requests by role of the host model with those of Linux, for applications and small programs.
 
 Each application of journal_workloads.py runs once more under strace. Its file operations go to the
 host model, and the counts of requests and sectors, by role, are compared with those of the bundled recording
@@ -26,15 +26,15 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts/data"))
 
 from journal_workloads import WORKLOADS  # noqa: E402
-from record_journal import _DEVICE, _DIRTY_BYTES, _MOUNT, _SIZE_GB, _as_asked, mkfs_command  # noqa: E402
+from record_journal import _DEVICE, _DIRTY_BYTES, _MOUNT, _SIZE_GB, _join_commits, mkfs_command  # noqa: E402
 
 _LARGE = [f"write 0 0 {8 << 20}"]
 
 
 def _each(count: int, *operations: str) -> list[str]:
-    """Repeat operations for each `{n}`; `{b}`, `{r}`, `{s}`: pages in order, at random, small steps."""
+    """Repeat operations for each `{n}`; offsets: pages in order (`{b}`), random pages (`{r}`), small steps (`{s}`)."""
     places = [{"n": n, "b": 4096 * n, "r": 4096 * (n * 7919 % 2048), "s": 256 * n} for n in range(count)]
-    return [one.format(**place) for place in places for one in operations]
+    return [operation.format(**place) for place in places for operation in operations]
 
 
 #: Programs that are recorded as they run: initial content of the device, and operations.
@@ -86,7 +86,7 @@ class Recording:
 
     def call(self, name: str, text: str, result: int) -> None:
         """Add the operations of a system call."""
-        arguments = [one.strip() for one in text.split(",")]
+        arguments = [argument.strip() for argument in text.split(",")]
         strings = re.findall(r'"((?:[^"\\]|\\.)*)"', text)
         if result < 0:
             return
@@ -164,7 +164,7 @@ def operations(name: str, work: Path) -> list[str]:
         calls = [_LINE.match(line) for line in log.read_text(errors="replace").splitlines()]
         process = next(call[1] for call in calls if call)
         for call in calls:
-            # File descriptors are those of the application; of its children only syncs count.
+            # File descriptors belong to the application; only the syncs of its children are used.
             if call and (call[1] == process or call[2] == "syncfs"):
                 recording.call(call[2], call[3], int(call[4]))
         if step == "prepare":
@@ -206,29 +206,29 @@ def perform(lines: list[str], folder: Path) -> None:
 
 
 def live(name: str) -> dict[str, tuple[int, int]]:
-    """Return requests and sectors by role that Linux sends for a program, on a file system mounted for it."""
+    """Return requests and sectors by role that Linux sends for a program, on a file system of its own."""
     before, after = _PROGRAMS[name]
-    made = ["create 0"] if before else []
+    created = ["create 0"] if before else []
     with TemporaryDirectory() as work:
         record, mount = Path(work) / "all.parquet", Path(work) / "mount"
         options = {"clock": "free", "record": record, "dirty_bytes": _DIRTY_BYTES}
         with emmclab.serve(_DEVICE, loop=True, **options) as disk:
             disk.run(["sh", "-c", mkfs_command()])
             disk.mount(mount, options=_MOUNT)
-            perform([*made, *before], mount)
+            perform([*created, *before], mount)
             disk.unmount()
             disk.mount(mount, options=_MOUNT)
             start = disk.result()["requests.total"]
-            perform([*made, *after, "sync"], mount)
+            perform([*created, *after, "sync"], mount)
             end = disk.result()["requests.total"]
             disk.unmount()
-        # A loop device has no FUA: flush, commit block, flush replace one write with preflush and FUA.
-        asked, _ = _as_asked(parquet.read_table(record).to_pylist()[start:end])
-        return counts(asked)
+        # A loop device has no FUA: flush, commit block and flush replace one write with preflush and FUA.
+        requested, _ = _join_commits(parquet.read_table(record).to_pylist()[start:end])
+        return counts(requested)
 
 
 def _readahead_kb() -> int:
-    """Return the read-ahead window that this kernel gives a loop device, in KB."""
+    """Return the read-ahead window of a loop device on this kernel, in KB."""
     return int(next(Path("/sys/block").glob("loop*/queue/read_ahead_kb")).read_text())
 
 

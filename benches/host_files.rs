@@ -1,4 +1,4 @@
-//! What the host model sends to a device for a list of file operations on ext4 under Linux 6, by role.
+//! Prints the requests that the host model sends to a device for file operations on ext4 under Linux 6, by role.
 //!
 //! ```text
 //! cargo run --release -p emmclab-host --example host_files -- SECTORS [READAHEAD_KB] < OPERATIONS
@@ -6,7 +6,7 @@
 //!
 //! An operation is a line: `file F FOLDER`, `preload F BYTES`, `open F`, `create F`, `read F OFFSET BYTES`, `write F OFFSET BYTES`,
 //! `fsync F`, `fdatasync F`, `folder FOLDER` (fsync), `truncate F BYTES`, `unlink F`, `rename F G`, `close F`, `sync`, `wait MS`,
-//! `mark` (what comes before does not count). The device takes 65 µs for a command, 300 µs for a flush, and 400 µs more for FUA. Prints
+//! `mark` (earlier requests are not counted). The device takes 65 µs for a command, 300 µs for a flush, and 400 µs more for FUA. Prints
 //! one line for each role (requests, sectors).
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use emmclab_host::{
     HostBlockRequests, HostConfig, Mount, MountId, MountOptions, SimulatedHost,
 };
 
-/// The host above a device that serves requests one after the other.
+/// The host, and a device that serves one request at a time.
 struct Run {
     host: SimulatedHost,
     free: Nanos,
@@ -64,7 +64,7 @@ impl Run {
         }
     }
 
-    /// Goes on to the next event; false where there is none up to `until`.
+    /// Advances to the next event; returns false if there is none up to `until`.
     fn next(&mut self, until: Nanos) -> bool {
         let first = self.under_way.iter().min().copied();
         let timer = self.host.next_event();

@@ -1,4 +1,4 @@
-"""The memory that a profile of a large trace needs, as a whole process.
+"""Measures the memory of a process that profiles a large trace.
 
     .venv/bin/python benches/memory.py TRACE.parquet
 

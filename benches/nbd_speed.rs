@@ -1,13 +1,13 @@
-//! Speed of NBD servers side by side: 4 KB reads and writes at depth 1 and 32, by one client that is the same for all.
+//! Compares the speed of NBD servers: 4 KB reads and writes at queue depth 1 and 32, by the same client.
 //!
 //! ```text
 //! cargo run --release -p emmclab-serve --example nbd_speed [-- SECONDS [ROUNDS]]
 //! ```
 //!
-//! Each server has a process of its own. Ours exports a [`MemoryDevice`]; beside it stand `nbdkit memory` and `qemu-nbd` with a file in memory, where they are
-//! installed (Debian packages nbdkit, qemu-utils). Every server has the same 256 MB, written before. The client reads and writes
-//! random blocks with simple replies over a unix socket: it keeps `depth` requests in flight, sends those that became due with
-//! one system call and receives all replies that are there. Servers take turns in each round; the median of rounds is printed.
+//! Each server runs in its own process: ours exports a [`MemoryDevice`], `nbdkit memory` and `qemu-nbd` a file in memory, if they are
+//! installed (Debian packages nbdkit, qemu-utils). Each exports the same 256 MB, which were written before. The client reads and
+//! writes random blocks with simple replies over a unix socket: it keeps `depth` requests in flight, sends due requests with one
+//! system call and receives all available replies. Servers run in turn in each round; the median of the rounds is printed.
 
 use std::error::Error;
 use std::ffi::OsStr;
@@ -26,7 +26,7 @@ const BLOCK: usize = 4096;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// A server in a process of its own, which ends with this value.
+/// A server in its own process, which is ended when this value is dropped.
 struct Process(Child);
 
 impl Drop for Process {
@@ -72,7 +72,7 @@ impl Client {
         (self.state >> 33) % (SIZE / BLOCK as u64) * BLOCK as u64
     }
 
-    /// Requests per second; offsets in turn until the device is full, or random ones for a time.
+    /// Returns the requests per second, with consecutive offsets until the device is full, or with random offsets for a time.
     fn run(&mut self, write: bool, depth: usize, time: Option<Duration>) -> Result<f64> {
         let reply = 16 + if write { 0 } else { BLOCK };
         let (begin, mut done, mut sent, mut filled, mut ended) = (Instant::now(), 0, 0, 0, false);

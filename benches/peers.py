@@ -5,8 +5,8 @@
 * `blkparse` and `btt` on blktrace's own files (where Debian's blktrace is installed);
 * a pandas script that computes Tables III and IV of a CSV without service times.
 
-Each command runs three times; the fastest counts. Processor time is that of all threads; a busy machine
-disturbs it least.
+Each command runs three times, and the fastest run is printed. Processor time includes all threads, and depends
+least on other work on the machine.
 """
 
 import gzip
@@ -38,18 +38,18 @@ print(len(t), kb.sum(), kb.max(), kb.mean(), kb[~write].mean(), kb[write].mean()
 """
 
 
-def show_best(what: str, *commands: list[str], folder: Path) -> None:
-    """Print the least cost of three runs of these commands, which run one after the other."""
+def show_best(label: str, *commands: list[str], folder: Path) -> None:
+    """Print the lowest cost of three runs of these commands, which run one after the other."""
     costs = []
     for _ in range(3):
-        each = [timed(Case("", what, "", command, folder)) for command in commands]
+        each = [timed(Case("", label, "", command, folder)) for command in commands]
         costs.append([sum(seconds) for seconds in zip(*each, strict=True)])
     wall_s, cpu_s = (min(seconds) for seconds in zip(*costs, strict=True))
-    print(f"{what:<52} {wall_s:>8.2f} {cpu_s:>8.2f}")
+    print(f"{label:<52} {wall_s:>8.2f} {cpu_s:>8.2f}")
 
 
 def repeat_blktrace(folder: Path) -> int:
-    """Write the small recorded files many times over, with increasing times; return the number of events."""
+    """Write the small recorded files repeatedly, with increasing times; return the number of events."""
     events = 0
     for cpu in (0, 1):
         data = gzip.decompress((FIXTURES / f"little.blktrace.{cpu}.gz").read_bytes())

@@ -1,12 +1,12 @@
-//! How fast a profile of everything is, and how much memory it takes.
+//! Measures speed and memory of a complete profile.
 //!
 //! ```text
 //! cargo run --release -p emmclab-profile --example profile_speed [-- --requests N] [TRACE...]
 //! ```
 //!
-//! Profiles a synthetic stream (50 million requests over 32 GB unless told otherwise) and each trace given, repeated to
-//! ten million requests with its clock running on, or to N where that is less. Prints requests for each second of one core and the process's peak
-//! resident memory.
+//! Profiles a synthetic stream (by default 50 million requests over 32 GB) and each trace in the arguments, repeated with increasing
+//! times to ten million requests, or to N if that is less. Prints requests per second of one core, and the peak resident memory of
+//! the process.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -53,14 +53,14 @@ fn read(path: &str) -> Result<Vec<Batch>, emmclab_trace::Error> {
     Ok(batches)
 }
 
-/// First arrival to last end, and a second more.
+/// Returns the time from the first arrival to the last completion, plus a second.
 fn span(batches: &[Batch]) -> i64 {
     let times = || batches.iter().flat_map(Batch::iter);
     let first = times().next().map_or(0, |request| request.arrival.0);
     times().map(|request| request.complete.unwrap_or(request.arrival).0).max().unwrap_or(0) - first + 1_000_000_000
 }
 
-/// The batch with its clock put forward.
+/// Returns the batch with all times shifted.
 fn later(batch: &Batch, by: i64) -> Batch {
     let mut builder = BatchBuilder::default();
     let put = |time: Nanos| Nanos(time.0 + by);
@@ -77,8 +77,8 @@ fn later(batch: &Batch, by: i64) -> Batch {
     builder.finish(&Arc::new(batch.processes().clone()), &Arc::new(batch.devices().clone()))
 }
 
-/// A phone-like mix: three in four are writes, sizes of 4 to 64 KB, one in four sequential, gaps of 0.01 - 400 ms,
-/// half of the random ones in a hot sixteenth of the device.
+/// Generates a phone-like mix: 75 % writes, sizes of 4 to 64 KB, 25 % sequential, gaps of 0.01 to 400 ms, and half of the random
+/// requests in a hot sixteenth of the device.
 fn synthetic(random: &mut SplitMix, now: &mut i64) -> Batch {
     let mut builder = BatchBuilder::default();
     let mut next = 0;
@@ -98,7 +98,7 @@ fn synthetic(random: &mut SplitMix, now: &mut i64) -> Batch {
     builder.finish(&Arc::default(), &Arc::default())
 }
 
-/// Profiles the batches; making them does not count.
+/// Measures the profile of the batches, without the time to generate them.
 fn measure(name: &str, batches: impl Iterator<Item = Batch>) {
     let mut profile = Profile::new(ProfileOptions { name: name.to_owned(), ..ProfileOptions::default() });
     let (mut spent, mut requests) = (Duration::ZERO, 0);
@@ -122,7 +122,7 @@ fn tell(name: &str, requests: usize, spent: Duration) {
     println!("{name:<28} {requests:>12} {spent_s:>9.2} {per_s:>14.0} {:>10.1}", peak_mb());
 }
 
-/// Processor time of this thread, from Linux, so that a busy machine counts less; elsewhere the wall clock.
+/// Returns the processor time of this thread on Linux, which depends less on other work; elsewhere the wall time.
 fn cpu_time() -> Duration {
     static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -130,7 +130,7 @@ fn cpu_time() -> Duration {
     ns.map_or_else(|| BEGUN.elapsed(), Duration::from_nanos)
 }
 
-/// The process's peak resident memory so far, from Linux; 0 elsewhere.
+/// Returns the peak resident memory of the process so far, on Linux; 0 elsewhere.
 fn peak_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM"));

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""The overhead of recording: interleaved pairs of runs with the recorder off and on, as root.
+"""Measures the overhead of recording in interleaved pairs of runs with the recorder off and on, as root.
 
     cargo build --release -p emmclab-record --example record
     python3 benches/record_overhead.py [--pairs 15] [--record PATH-OF-THE-EXAMPLE]
 
-Two workloads on ext4 on a loop device over tmpfs, which is far faster than any phone's storage and so shows the worst case:
-fio (4 KB random reads and writes, 4 deep) and SQLite transactions. Printed: medians and spread (quartiles) of both, the
-change within pairs, the workload's own processor time per request (which other work on the machine disturbs less than its
-speed), the requests that the device counted in either case, and the recorder's own processor time per event.
+Runs two workloads on ext4 on a loop device over tmpfs, which is the worst case, because it is far faster than the
+storage of a phone: fio (4 KB random reads and writes, queue depth 4) and SQLite transactions. Prints medians and
+quartiles of both, the change within pairs, the processor time of the workload per request (which depends less on other
+work on the machine than its speed), the requests that the device counted, and the processor time of the recorder per
+event.
 """
 
 import argparse
@@ -52,13 +53,13 @@ def loop_disk() -> Iterator[tuple[str, Path]]:
 
 
 def counted(device: str) -> int:
-    """Return the numbers of reads, writes, discards and flushes that the device has completed."""
+    """Return the number of reads, writes, discards and flushes that the device has completed."""
     fields = Path("/sys/block", Path(device).name, "stat").read_text().split()
     return sum(int(fields[i]) for i in (0, 4, 11, 15))
 
 
 def fio(folder: Path) -> float:
-    """Return requests per second of a fixed number of requests at fixed places."""
+    """Return the requests per second for a fixed number of requests at fixed addresses."""
     report = run(
         "fio", "--name=mix", f"--filename={folder}/data", "--size=64m", "--rw=randrw", "--bs=4k", "--direct=1",
         "--ioengine=libaio", "--iodepth=4", "--randseed=1", "--io_size=256m", "--norandommap=1", "--output-format=json",
@@ -68,7 +69,7 @@ def fio(folder: Path) -> float:
 
 
 def sqlite(folder: Path) -> float:
-    """Return transactions per second in rollback mode."""
+    """Return the transactions per second with a rollback journal."""
     file = folder / "messages.db"
     file.unlink(missing_ok=True)
     statements = "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB);" + "INSERT INTO t(v) VALUES(zeroblob(2000));" * 2000
@@ -88,15 +89,15 @@ class Recording:
         assert self.process.stderr and "recording" in self.process.stderr.readline()
 
     def end(self) -> tuple[int, int, float]:
-        """End it; return events seen, events lost and processor seconds."""
+        """Stop the recorder; return the number of events, of lost events, and processor seconds."""
         assert self.process.stdin and self.process.stdout
         self.process.stdin.close()
-        said = self.process.stdout.read()
+        output = self.process.stdout.read()
         _, status, usage = os.wait4(self.process.pid, 0)
         self.process.returncode = status
-        seen = int(re.search(r"(\d+) seen", said)[1])  # type: ignore[index]
-        lost = re.search(r"(\d+) lost", said)
-        return seen, int(lost[1]) if lost else 0, usage.ru_utime + usage.ru_stime
+        events = int(re.search(r"(\d+) seen", output)[1])  # type: ignore[index]
+        lost = re.search(r"(\d+) lost", output)
+        return events, int(lost[1]) if lost else 0, usage.ru_utime + usage.ru_stime
 
 
 def summary(values: list[float], digits: int = 0) -> str:
@@ -113,7 +114,7 @@ def within_pairs(values: dict[bool, list[float]]) -> str:
 
 
 def processor_us() -> float:
-    """Return the processor time of the workloads so far, in user and kernel mode."""
+    """Return the processor time of the workloads so far, in user and kernel mode, in us."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (used.ru_utime + used.ru_stime) * 1e6
 
@@ -123,12 +124,12 @@ def compare(name: str, unit: str, work: Callable[[Path], float], pairs: int, pro
     speeds: dict[bool, list[float]] = {False: [], True: []}
     requests: dict[bool, list[int]] = {False: [], True: []}
     costs: dict[bool, list[float]] = {False: [], True: []}
-    seen = lost = 0
+    events = lost = 0
     cpu = 0.0
     with loop_disk() as (device, folder), tempfile.TemporaryDirectory() as out:
         work(folder)
         for pair in range(pairs):
-            # The order alternates, so that a drift of the machine affects both alike.
+            # The order alternates, so that a drift of the machine affects both sides equally.
             for on in (False, True) if pair % 2 == 0 else (True, False):
                 run("sync")
                 before = counted(device)
@@ -140,8 +141,8 @@ def compare(name: str, unit: str, work: Callable[[Path], float], pairs: int, pro
                 requests[on].append(counted(device) - before)
                 costs[on].append(used / requests[on][-1])
                 if recording:
-                    events, missed, seconds = recording.end()
-                    seen, lost, cpu = seen + events, lost + missed, cpu + seconds
+                    more, missed, seconds = recording.end()
+                    events, lost, cpu = events + more, lost + missed, cpu + seconds
     print(f"{name}, {pairs} pairs")
     print(f"  off            {summary(speeds[False])} {unit}")
     print(f"  on             {summary(speeds[True])} {unit}")
@@ -149,10 +150,9 @@ def compare(name: str, unit: str, work: Callable[[Path], float], pairs: int, pro
     print(f"  cost off       {summary(costs[False], 2)} us of processor time per request")
     print(f"  cost on        {summary(costs[True], 2)} us of processor time per request")
     print(f"  change         {within_pairs(costs)}")
-    print(
-        f"  device counted {statistics.median(requests[False]):,.0f} requests off, {statistics.median(requests[True]):,.0f} on"
-    )
-    print(f"  recorder       {cpu / seen * 1e6:.2f} us of processor time per event, {seen:,} events, {lost:,} lost")
+    off, on = (statistics.median(requests[is_on]) for is_on in (False, True))
+    print(f"  device counted {off:,.0f} requests off, {on:,.0f} on")
+    print(f"  recorder       {cpu / events * 1e6:.2f} us of processor time per event, {events:,} events, {lost:,} lost")
 
 
 def main() -> None:
@@ -161,9 +161,9 @@ def main() -> None:
     target = os.environ.get("CARGO_TARGET_DIR", "target")
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--record", default=f"{target}/release/examples/record")
-    given = parser.parse_args()
-    compare("fio, 4 KB random, 4 deep", "requests/s", fio, given.pairs, given.record)
-    compare("SQLite, rollback journal", "transactions/s", sqlite, given.pairs, given.record)
+    arguments = parser.parse_args()
+    compare("fio, 4 KB random, 4 deep", "requests/s", fio, arguments.pairs, arguments.record)
+    compare("SQLite, rollback journal", "transactions/s", sqlite, arguments.pairs, arguments.record)
 
 
 if __name__ == "__main__":

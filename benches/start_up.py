@@ -1,9 +1,9 @@
-"""The time that the command line takes to start: wall milliseconds of whole processes, best and median.
+"""Measures the start of the command line: best and median wall time of whole processes, in ms.
 
     .venv/bin/python benches/start_up.py [RUNS]
 
-The trace is the smallest bundled one, so that almost nothing is computed. The commands take turns, so that
-load on the machine affects all of them alike. The first row is the start of Python itself.
+The trace is the smallest bundled one, so that almost nothing is computed. The commands run in turn, so that
+load on the machine affects all of them equally. The first row is the start of Python itself.
 """
 
 import statistics
@@ -31,13 +31,13 @@ COMMANDS = {
 def main() -> None:
     """Print the table."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
-    walls: dict[str, list[float]] = {what: [] for what in COMMANDS}
+    walls: dict[str, list[float]] = {command: [] for command in COMMANDS}
     for _ in range(runs):
-        for what, words in COMMANDS.items():
-            walls[what].append(1e3 * timed(Case("", what, "", [sys.executable, *words]))[0])
+        for command, words in COMMANDS.items():
+            walls[command].append(1e3 * timed(Case("", command, "", [sys.executable, *words]))[0])
     print(f"{'what':<30} {'best ms':>9} {'median ms':>10}")
-    for what, found in walls.items():
-        print(f"{what:<30} {min(found):>9.1f} {statistics.median(found):>10.1f}")
+    for command, found in walls.items():
+        print(f"{command:<30} {min(found):>9.1f} {statistics.median(found):>10.1f}")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Requests that a recorder's own log adds on the recorded device (IISWC 2015, section II-C), as root.
+"""Counts the requests that the log of a recorder adds on the recorded device (IISWC 2015, section II-C), as root.
 
     sudo .venv/bin/python benches/tracer_overhead.py [--logs 200] [--write]
 
 BIOtracer collects 32 KB of records, about 300 requests, and appends them to a log file on the recorded eMMC.
-The same is done here on ext4 on a loop device over tmpfs (open, append 32 KB, fsync, close), and the device's
-counter of requests is read before and after each log. For comparison, it measures what `emmclab record` adds
-for the same number of requests: with its recording elsewhere, and with its recording on the recorded device
-itself. `--write` stores the figures in the file that the claims ledger reads.
+This script does the same on ext4 on a loop device over tmpfs (open, append 32 KB, fsync, close), and reads the
+device's counter of requests before and after each log. For comparison, it measures the requests that `emmclab
+record` adds, with its recording on another device and on the recorded device. `--write` stores the figures in
+the file that the claims ledger reads.
 """
 
 import argparse
@@ -32,7 +32,7 @@ BLOCK = 4096
 
 
 class Counts(NamedTuple):
-    """Numbers of requests that the device has completed (Documentation/block/stat.rst)."""
+    """Numbers of requests that a device has completed (Documentation/block/stat.rst)."""
 
     data: int
     """Reads and writes, which are what BIOtracer records."""
@@ -83,7 +83,7 @@ def recorded(device: str, folder: Path, count: int, recording: Path | None) -> i
 
 
 def measure_logs(device: str, folder: Path, logs: int) -> dict[str, Any]:
-    """Write this many logs in a row and count their requests in total; then count those of each log."""
+    """Write `logs` logs in a row and count their requests in total; then count the requests of single logs."""
     append_log(folder, 0)
     before = settled(device, folder)
     for number in range(1, logs + 1):
@@ -103,7 +103,7 @@ def measure_logs(device: str, folder: Path, logs: int) -> dict[str, Any]:
 
 
 def measure_recorder(device: str, folder: Path, elsewhere: Path) -> dict[str, Any]:
-    """Record a load of 20 times 300 requests, the recording elsewhere and on the device; medians of 5."""
+    """Record 20 times 300 requests, with the recording on another device and on this one; return medians of 5."""
     (folder / "data").write_bytes(bytes(256 * BLOCK))
     logs = 20
 
@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--logs-only", action="store_true", help="leave out our recorder")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "log_kb": LOG_KB,
         "requests_per_log": REQUESTS_PER_LOG,
         "logs": options.logs,
@@ -133,12 +133,12 @@ def main() -> None:
         "kernel": platform.release(),
     }
     with loop_disk() as (device, folder), tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
-        found |= measure_logs(device, folder, options.logs)
+        figures |= measure_logs(device, folder, options.logs)
         if not options.logs_only:
-            found |= measure_recorder(device, folder, Path(memory, "recording.parquet"))
-    print(json.dumps(found, indent=2))
+            figures |= measure_recorder(device, folder, Path(memory, "recording.parquet"))
+    print(json.dumps(figures, indent=2))
     if options.write:
-        KEPT.write_text(json.dumps(found, indent=2) + "\n")
+        KEPT.write_text(json.dumps(figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,22 +1,22 @@
-"""Measures whole processes that simulate two workloads in every input format, and SSDsim if it is given.
+"""Measures whole processes that simulate two workloads in every input format, and SSDsim if its folder is given.
 
     .venv/bin/python benches/whole_process.py [--traces FOLDER] [--ssdsim FOLDER] [--rounds 9]
     .venv/bin/python benches/whole_process.py --instructions [--keep]
 
 * a Pixel 6a `telegram_exec` (251,879 requests, 1.54 million pages) on a 32 GB device;
-* 786,432 uniform random writes of 4 KB on a new 1 GB device with 7 %.
+* 786,432 uniform random writes of 4 KB on a new 1 GB device with 7 % of over-provisioning.
 
-All processes run in turn in each round, so that changes in the machine's load affect all alike. The table has
-medians of wall seconds, for which a user waits, and of processor seconds, which other work affects less. Here
-a second thread reads the trace ahead.
+All processes run in turn in each round, so that changes of the load of the machine affect all equally. The table has
+medians of wall seconds, for which a user waits, and of processor seconds, which other work affects less; a second
+thread of emmclab reads the trace ahead.
 
-`--ssdsim`, or the variable EMMCLAB_SSDSIM, names a folder with SSDsim's program `ssd` and its parameters for
-each workload, `telegram.parameters` and `random.parameters`. SSDsim then runs in the same rounds, and the
-table has the ratio of the medians. Without it there is no ratio.
+`--ssdsim`, or the variable EMMCLAB_SSDSIM, is a folder with SSDsim's program `ssd` and its parameters for each
+workload, `telegram.parameters` and `random.parameters`. SSDsim then runs in the same rounds, and the table has
+the ratio of the medians.
 
-`--instructions` counts the instructions of each process that does nothing else (Valgrind's cachegrind, a minute each)
-and compares them with the kept table, instructions.csv, which `--keep` writes anew. A case that takes 2 % more
-fails. The column `nov_25` has the counts of 25 November 2026, when all crates were built at level 3 in one unit.
+`--instructions` counts the instructions of each process (Valgrind's cachegrind, a minute each) and compares them with
+the stored table, instructions.csv, which `--keep` replaces. A case that takes 2 % more fails. The
+column `nov_25` has the counts of 25 November 2026, when all crates were built at level 3 in one unit.
 """
 
 import argparse
@@ -70,11 +70,11 @@ def timed(case: Case) -> tuple[float, float]:
 
 
 def count_instructions(rows: list[Case], keep: bool) -> None:
-    """Print the millions of instructions of each process beside those of the kept table, or keep them there."""
+    """Print the millions of instructions of each process and of the stored table; with `keep`, store them there."""
     if shutil.which("valgrind") is None:
         sys.exit("not measured: valgrind is missing; install Debian's package valgrind")
     with INSTRUCTIONS.open() as file:
-        kept = {row["case"]: row for row in csv.DictReader(file)}
+        stored = {row["case"]: row for row in csv.DictReader(file)}
     worse = []
     print(f"{'case':<48} {'Minstr':>8} {'of kept':>8} {'of 25 Nov':>9}")
     for row in rows:
@@ -85,7 +85,7 @@ def count_instructions(rows: list[Case], keep: bool) -> None:
         text = subprocess.run(count, cwd=row.folder, check=True, capture_output=True, text=True).stderr
         (number,) = re.findall(r"I +refs: +([\d,]+)", text)
         millions = int(number.replace(",", "")) / 1e6
-        before = kept.setdefault(name, {"case": name, "kept": "", "nov_25": ""})
+        before = stored.setdefault(name, {"case": name, "kept": "", "nov_25": ""})
         ratios = [f"{millions / float(before[of]):.3f}" if before[of] else "-" for of in ("kept", "nov_25")]
         print(f"{name:<48} {millions:>8.1f} {ratios[0]:>8} {ratios[1]:>9}", flush=True)
         if before["kept"] and millions > 1.02 * float(before["kept"]):
@@ -95,9 +95,9 @@ def count_instructions(rows: list[Case], keep: bool) -> None:
         with INSTRUCTIONS.open("w") as file:
             table = csv.DictWriter(file, ["case", "kept", "nov_25"], lineterminator="\n")
             table.writeheader()
-            table.writerows(kept.values())
+            table.writerows(stored.values())
     elif worse:
-        sys.exit(f"2 % more instructions than kept: {'; '.join(worse)}")
+        sys.exit(f"2 % more instructions than in the stored table: {'; '.join(worse)}")
 
 
 def make_telegram(source: Path, folder: Path) -> dict[str, Path]:
@@ -128,12 +128,12 @@ def make_random(folder: Path) -> dict[str, Path]:
 
 
 def ssdsim(folder: Path, workload: str, trace: Path, scratch: Path) -> Case:
-    """Return the case of SSDsim on a trace: it asks for a name, and then waits for ever after a line feed."""
-    own = scratch / f"ssdsim-{workload}"
-    own.mkdir()
-    shutil.copy(folder / f"{workload}.parameters", own / "page.parameters")
-    (own / "trace").write_text(trace.read_text().rstrip("\n"))
-    return Case(workload, SSDSIM, "", [str((folder / "ssd").resolve())], own, "trace\n")
+    """Return the case of SSDsim on a trace; its standard input answers the question for a name."""
+    work = scratch / f"ssdsim-{workload}"
+    work.mkdir()
+    shutil.copy(folder / f"{workload}.parameters", work / "page.parameters")
+    (work / "trace").write_text(trace.read_text().rstrip("\n"))
+    return Case(workload, SSDSIM, "", [str((folder / "ssd").resolve())], work, "trace\n")
 
 
 def cases(traces: Path, peer: Path | None, folder: Path) -> Iterator[Case]:
@@ -153,7 +153,7 @@ def cases(traces: Path, peer: Path | None, folder: Path) -> Iterator[Case]:
         if peer:
             yield ssdsim(peer, "telegram", path, folder)
     else:
-        print(f"there is no {telegram}: give the folder of the real traces")
+        print(f"there is no {telegram}: give the folder of the recorded traces")
     for label, path in make_random(folder).items():
         yield Case("random", label, "small-1gb", [program, str(path), "small-1gb"])
     path = folder / "random.ssdsim"
@@ -170,13 +170,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--instructions", action="store_true")
     parser.add_argument("--keep", action="store_true")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        rows = list(cases(given.traces, given.ssdsim, Path(name)))
-        if given.instructions:
-            count_instructions(rows, given.keep)
+        rows = list(cases(arguments.traces, arguments.ssdsim, Path(name)))
+        if arguments.instructions:
+            count_instructions(rows, arguments.keep)
             return
-        rounds = [[timed(row) for row in rows] for _ in range(given.rounds)]
+        rounds = [[timed(row) for row in rows] for _ in range(arguments.rounds)]
     medians = [
         tuple(statistics.median(run[which] for run in runs) for which in (0, 1)) for runs in zip(*rounds, strict=True)
     ]

@@ -1,9 +1,9 @@
-"""Runs the command lines in `tests/messages` again, and writes what they print below them.
+"""Runs the command lines in `tests/messages` again, and writes their outputs below them.
 
-A case is a line that begins with `$ ` and the output below it: stdout, stderr behind `! `, and the exit status, but for
-0, and 2 after an error. To add a case, write its line into the file of its command. A line with `<`, `>` or a pipe runs
-in a shell; `| head -N` is none, but keeps N lines of stdout, as those of a list show the form of all others.
-`command_outputs.py check` compares instead of writing, and prints the differences.
+A case is a line that begins with `$ ` and the output below it: stdout, stderr after `! `, and the exit status if it is
+not 0, or not 2 after an error. To add a case, write its line into the file of its command. A line with `<`, `>` or a
+pipe runs in a shell; `| head -N` does not, but shortens stdout to N lines. `command_outputs.py check` compares instead
+of writing, and prints the differences.
 """
 
 import contextlib
@@ -28,16 +28,16 @@ ROOT = Path(__file__).parents[1]
 OUTPUTS = ROOT / "tests" / "messages"
 COLUMNS = 80
 
-#: Parts of outputs that differ from machine to machine, with the word that replaces each.
-_OWN = ((re.compile(re.escape(__version__)), "VERSION"), (re.compile(r"build [0-9a-f]{8,}"), "build BUILD"))
+#: Patterns of outputs that differ between machines, each with its replacement.
+_REPLACED = ((re.compile(re.escape(__version__)), "VERSION"), (re.compile(r"build [0-9a-f]{8,}"), "build BUILD"))
 
 
-def outputs(kept: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the present text of each file. The cases run in this process, in a folder with `inputs`."""
+def outputs(stored: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the new text of each file. The cases run in this process, in a folder with `inputs`."""
     terminal = _environment(COLUMNS=str(COLUMNS))
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), terminal:
         inputs(Path(folder))
-        for name, old in kept.items():
+        for name, old in stored.items():
             texts = []
             for line in re.findall(r"^\$ (.*)$", old, re.MULTILINE):
                 alone, _, most = line.partition(" | head -")
@@ -65,7 +65,7 @@ def run(words: list[str]) -> tuple[int, str, str]:
 
 
 def _ext_csd() -> list[str]:
-    """Return the EXT_CSD register of an 8 GB eMMC 5.1 as the rows of U-Boot."""
+    """Return the EXT_CSD register of an 8 GB eMMC 5.1 in the rows that U-Boot prints."""
     fields = {33: 1, 166: 4, 192: 8, 194: 2, 196: 0x57, 214: 0xE9, 226: 32, 251: 1, 267: 1, 268: 1}
     fields |= {269: 2, 307: 15, 308: 1, 500: 63, 501: 63, 504: 1}
     cells = [f"{fields.get(at, 0):02x}" for at in range(512)]
@@ -73,7 +73,7 @@ def _ext_csd() -> list[str]:
 
 
 def inputs(folder: Path) -> None:
-    """Write the files that cases read: one small valid trace, and one for each kind of fault."""
+    """Write the files that cases read: small valid traces, and a file for each kind of fault."""
     rows = [
         f"{at * 2_000_000},{at * 2_000_000 + 350_000},{at % 7 * 64},8,{'write' if at % 3 else 'read'}"
         for at in range(60)
@@ -166,7 +166,7 @@ def _shell(line: str) -> tuple[int, str, str]:
 
 def _plain(text: str, folder: str) -> str:
     text = text.replace(str(Path(folder).resolve()), "FOLDER").replace(folder, "FOLDER")
-    for pattern, word in _OWN:
+    for pattern, word in _REPLACED:
         text = pattern.sub(word, text)
     return text
 
@@ -176,11 +176,11 @@ def _trimmed(text: str) -> str:
 
 
 @contextlib.contextmanager
-def _environment(**given: str) -> Iterator[None]:
-    ours = ("EMMCLAB_TRACES", "EMMCLAB_DEBUG")
+def _environment(**variables: str) -> Iterator[None]:
+    package_variables = ("EMMCLAB_TRACES", "EMMCLAB_DEBUG")
     before = dict(os.environ)
-    os.environ.update({"NO_COLOR": "1", **given})
-    for name in ours:
+    os.environ.update({"NO_COLOR": "1", **variables})
+    for name in package_variables:
         os.environ.pop(name, None)
     try:
         yield
@@ -190,18 +190,18 @@ def _environment(**given: str) -> Iterator[None]:
 
 
 def update(check: bool) -> int:
-    """Write each output to its file, or print its differences from the stored one; return the exit status."""
-    kept = {path.name: path.read_text() for path in sorted(OUTPUTS.glob("*.txt"))}
-    now = dict(outputs(kept))
-    for name, text in now.items():
+    """Write each output to its file, or print the differences from the stored output; return the exit status."""
+    stored = {path.name: path.read_text() for path in sorted(OUTPUTS.glob("*.txt"))}
+    new_outputs = dict(outputs(stored))
+    for name, text in new_outputs.items():
         if check:
-            old, new = (found[name].splitlines(keepends=True) for found in (kept, now))
-            sys.stdout.writelines(difflib.unified_diff(old, new, f"{name} (kept)", f"{name} (now)"))
+            old, new = (texts[name].splitlines(keepends=True) for texts in (stored, new_outputs))
+            sys.stdout.writelines(difflib.unified_diff(old, new, f"{name} (stored)", f"{name} (new)"))
         else:
             (OUTPUTS / name).write_text(text)
-    if check and now != kept:
-        print("the outputs of commands have changed; if they are right, run `make generate`")
-    return int(check and now != kept)
+    if check and new_outputs != stored:
+        print("the outputs of commands have changed; if the changes are intended, run `make generate`")
+    return int(check and new_outputs != stored)
 
 
 if __name__ == "__main__":

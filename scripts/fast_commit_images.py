@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes images with fast commits, always with the same bytes: `fast_commit_images.py FOLDER`.
+"""Creates images with fast commits, always with the same bytes: `fast_commit_images.py FOLDER`.
 
-`mounts.img`: one whole fast commit. `full.img`: fast commits fill all of their blocks. `torn.img`: power
+`mounts.img`: one complete fast commit. `full.img`: fast commits fill all of their blocks. `torn.img`: power
 failed between the two blocks of the first fast commit. `unlinked.img`: the inode of a deleted file that a
 program still has open. Needs mke2fs and debugfs.
 """
@@ -32,12 +32,12 @@ def record(tag: int, value: bytes) -> bytes:
 
 
 def head() -> bytes:
-    """Return the beginning of the first fast commit: no features, and its transaction."""
+    """Return the head record of the first fast commit: no features, and its transaction."""
     return record(HEAD, struct.pack("<II", 0, TRANSACTION))
 
 
 def ended(records: bytes) -> bytes:
-    """Return a block with records and the end of the commit, which fills it."""
+    """Return a block with records and the tail record of the commit, which fills the block."""
     tail = struct.pack("<HHI", TAIL, BLOCK - len(records) - 4, TRANSACTION)
     return (records + tail + struct.pack("<I", crc32c(records + tail))).ljust(BLOCK, b"\0")
 
@@ -48,7 +48,7 @@ def padded(records: bytes) -> bytes:
 
 
 def unlinked() -> bytes:
-    """Return the record of inode 12, a regular file of no bytes without a link, mapped by extents."""
+    """Return the record of inode 12, an empty regular file without a link, mapped by extents."""
     inode = bytearray(160)
     struct.pack_into("<H", inode, 0, 0o100644)
     struct.pack_into("<I", inode, 0x20, 0x80000)
@@ -57,15 +57,15 @@ def unlinked() -> bytes:
 
 
 def make(path: Path, commits: list[bytes]) -> None:
-    """Make a file system with these blocks of fast commits; of three, the second fills the rest."""
+    """Create a file system with these blocks of fast commits; of three, the second is repeated to fill the area."""
     path.unlink(missing_ok=True)
     with path.open("wb") as file:
         file.truncate(32 << 20)
     seed = f"hash_seed={UUID},lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0"
     options = ["-q", "-F", "-b", str(BLOCK), "-J", "size=8", "-O", "fast_commit", "-U", UUID, "-E", seed]
     subprocess.run(["mke2fs", "-t", "ext4", *options, str(path)], check=True)
-    said = subprocess.run(["debugfs", "-R", "blocks <8>", str(path)], check=True, capture_output=True, text=True)
-    places = [int(word) for word in said.stdout.split()]
+    output = subprocess.run(["debugfs", "-R", "blocks <8>", str(path)], check=True, capture_output=True, text=True)
+    places = [int(word) for word in output.stdout.split()]
     image = bytearray(path.read_bytes())
     journal = places[0] * BLOCK
     fast = 16
@@ -82,7 +82,7 @@ def make(path: Path, commits: list[bytes]) -> None:
 
 
 def main() -> None:
-    """Make the images in the folder that is given."""
+    """Create the images in the folder of the first argument."""
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     folder = Path(sys.argv[1])

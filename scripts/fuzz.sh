@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs every fuzz target, of trace readers and servers: scripts/fuzz.sh [SECONDS of each, 60] [TARGET ...]. Needs no nightly compiler:
-# readers without `unsafe` need no sanitizer, and what guides the fuzzer is in every compiler. A finding ends the script;
-# its input is in fuzz/artifacts. `cargo fuzz run TARGET` does the same with a sanitizer, where both are installed.
+# Runs the fuzz targets of trace readers and servers: scripts/fuzz.sh [SECONDS for each, 60] [TARGET ...]. Needs no nightly compiler:
+# readers without `unsafe` need no sanitizer, and every compiler has the coverage instrumentation that guides the fuzzer. A finding
+# ends the script; its input is in fuzz/artifacts. `cargo fuzz run TARGET`, if installed, does the same with a sanitizer.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 seconds=${1:-60}
@@ -11,14 +11,14 @@ flags='--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Cpasses=sancov-module
 for option in level=4 inline-8bit-counters pc-table trace-compares; do
     flags+=" -Cllvm-args=-sanitizer-coverage-$option"
 done
-# With a target named, programs that run while building stay without.
+# With an explicit --target, build scripts and macros are not instrumented.
 host=$(rustc -vV | sed -n 's/^host: //p')
 RUSTFLAGS=$flags CARGO_TARGET_DIR=$target cargo build --release --package emmclab-fuzz --bins --target "$host"
 [ $# -gt 0 ] || set -- $(ls corpus)
 for name in "$@"; do
     mkdir -p "artifacts/$name" "$target/corpus/$name"
     printf '%s: %s seconds\n' "$name" "$seconds"
-    # What is found on the way stays with the build: the corpus here is small, and chosen.
+    # New inputs stay in the build folder, because the corpus in the repository is small and selected by hand.
     "$target/$host/release/$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
         -artifact_prefix="artifacts/$name/" "$target/corpus/$name" "corpus/$name" 2>"$target/$name.log" ||
         { tail -40 "$target/$name.log"; exit 1; }

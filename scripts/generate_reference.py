@@ -1,4 +1,4 @@
-"""Writes the reference pages of the site, docs/reference, only from the code; `make docs` runs it."""
+"""Generates the reference pages of the site, docs/reference, from the code alone; `make docs` runs it."""
 
 import dataclasses
 import importlib
@@ -39,7 +39,7 @@ from emmclab.traces.profile_fields import (
 )
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
-#: Modules in the order of the page on Python; the first contains what can be imported from the package.
+#: Modules in the order of the page on Python; the first one is the package, which exports names of other modules.
 MODULES = (
     *("emmclab", "emmclab.traces.workload", "emmclab.simulation.layers", "emmclab.apps.closed_loop"),
     *("emmclab.studies", "emmclab.fleet", "emmclab.traces.parallel_profile", "emmclab.advice.advise"),
@@ -49,11 +49,11 @@ MODULES = (
     *("emmclab.pages.probe", "emmclab.pages.plots", "emmclab.errors"),
 )
 
-#: Settings that are required in a file, with the smallest values that make a device.
+#: The required settings of a file, with the smallest values of a valid device.
 NEEDED = {"page_kb": 4, "blocks": 512, "pages_per_block": 64}
 #: Settings of which some choices have further settings.
 CHOICES = ("gc.policy", "allocation.policy", "mapping.scheme")
-#: Maximum values of the kinds of numbers that the schema names.
+#: Maximum values of the number formats in the schema.
 MOST = {"uint8": 2**8 - 1, "uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**63 - 1}
 _ABOUT_SETTINGS = """# Settings of a device
 
@@ -80,7 +80,7 @@ def command_line() -> str:
         "# Command line\n\n",
         "Results go to stdout, messages to stderr. Exit codes: ",
         ", ".join(f"{code} {about}" for code, about in EXIT_CODES.items()),
-        ". `NO_COLOR` is obeyed; ",
+        ". `NO_COLOR` turns colours off; ",
         "`EMMCLAB_DEBUG=1` shows the traceback of a bug.\n",
     ]
     panel = None
@@ -97,19 +97,19 @@ def _command(name: str, command: Any) -> list[str]:
     usage = ["emmclab", name]
     rows = []
     for parameter in command.params:
-        given = ", ".join(parameter.opts)
+        shown_name = ", ".join(parameter.opts)
         if parameter.param_type_name == "argument":
-            given = parameter.metavar or parameter.name
-            usage.append(given)
+            shown_name = parameter.metavar or parameter.name
+            usage.append(shown_name)
         elif parameter.metavar:
-            given = f"{given} {parameter.metavar}"
+            shown_name = f"{shown_name} {parameter.metavar}"
         if not getattr(parameter, "hidden", False):
-            rows.append([f"`{given}`", parameter.help or "", _default(parameter)])
+            rows.append([f"`{shown_name}`", parameter.help or "", _default(parameter)])
     usage.append("COMMAND" if isinstance(command, TyperGroup) else "[OPTIONS]")
     example = (command.epilog or "").replace("[cyan]", "`").replace("[/]", "`")
     return [
         f"\n### emmclab {name}\n\n{command.help}\n\n    {' '.join(usage)}\n\n",
-        table(["given", "meaning", "default"], rows) if rows else "",
+        table(["argument or option", "meaning", "default"], rows) if rows else "",
         f"\n{example}\n" if example else "",
     ]
 
@@ -160,40 +160,40 @@ def formats() -> str:
         for column in _core.csv_columns()
     ]
     return (
-        "# Trace formats\n\nFound by content, or named with `--format`; gzip, bzip2, zstd and xz too. Those "
-        "that can be written are compressed where the name of the output ends in `.gz`, `.zst` or `.xz` "
-        "(Parquet compresses itself).\n\n"
+        "# Trace formats\n\nA format is detected by content, or selected with `--format`; files may be compressed with "
+        "gzip, bzip2, zstd or xz. An output is compressed if its name ends in `.gz`, `.zst` or `.xz` (Parquet has its "
+        "own compression).\n\n"
         + table(["name", "read", "write", "about", "known by"], rows)
-        + "\n## Columns of CSV\n\nNames in a heading, or in `--columns` in the order of the file; fields are "
-        "separated by commas, semicolons, tabs or blanks. A name without a unit takes it from `--time-unit` "
-        "or `--size-unit`. A file needs a time, an address, a length and an operation; with "
+        + "\n## Columns of CSV\n\nThe names are in a heading, or in `--columns` in the order of the file; fields "
+        "are separated by commas, semicolons, tabs or blanks. The unit of a name without one is `--time-unit` or "
+        "`--size-unit`. A file needs a time, an address, a length and an operation; with "
         "`--time-unit none` it needs an address.\n\n" + table(["name", "with its unit", "needed", "meaning"], columns)
     )
 
 
 def what_can_be_read() -> str:
-    """Describe each kind of file: origin, content, and what stays unknown; and files that are no traces."""
-    every = [column["name"] for column in _core.trace_columns() if column["optional"]]
-    of_requests = every[: every.index("role")]
+    """Describe each kind of file: origin, content, and unknown columns; and files that are not traces."""
+    optional = [column["name"] for column in _core.trace_columns() if column["optional"]]
+    of_requests = optional[: optional.index("role")]
     rows = []
     for entry in sorted(_core.formats(), key=lambda entry: str(entry["name"])):
         gives = [name for name in of_requests if name in entry["gives"]]
         missing = [name for name in of_requests if name not in entry["gives"]]
-        given = "all columns" if not missing else ", ".join(f"`{name}`" for name in gives)
-        rows.append([f"`{entry['name']}`", entry["from"], given, entry["unknown"]])
-    kinds = [[what, cure] for what, cure in _core.file_kinds()]
+        stored_columns = "all columns" if not missing else ", ".join(f"`{name}`" for name in gives)
+        rows.append([f"`{entry['name']}`", entry["from"], stored_columns, entry["unknown"]])
+    kinds = [[kind, cure] for kind, cure in _core.file_kinds()]
     return (
         "# What can I read, and what do I get from it?\n\n"
-        "Every command reads these files, plain or in gzip, bzip2, xz and zstd. The format is found by the "
-        "content; `--format` names another. Each gives the arrival, address, length and operation of every "
-        "request, and beside them at most the columns listed here ([what they mean](trace-columns.md)). A "
-        "column that is not listed is empty: figures that need it are missing in a profile, and are never "
-        "guessed.\n\n"
-        + table(["format", "comes from", "columns beside arrival, sector, sectors, op", "unknown"], rows)
-        + "\nHow to record, and what each event of the kernel gives: [what others "
+        "Every command reads these files, plain or in gzip, bzip2, xz and zstd. The format is detected by the "
+        "content; `--format` selects another one. Each contains the arrival, address, length and operation of every "
+        "request, and in addition at most the columns listed here ([their meaning](trace-columns.md)). A column "
+        "that is not listed is empty: figures that need it are missing in a profile, and are never guessed.\n\n"
+        + table(["format", "comes from", "columns besides arrival, sector, sectors, op", "unknown"], rows)
+        + "\nHow to record, and the columns from each event of the kernel: [what others "
         "recorded](../guides/read-what-others-recorded.md). A table of your own: [columns of "
         "CSV](trace-formats.md#columns-of-csv).\n\n"
-        "## Files that are no traces\n\nThese are refused by their name.\n\n" + table(["file", "what to do"], kinds)
+        "## Files that are not traces\n\nThese are rejected, with their kind in the message.\n\n"
+        + table(["file", "what to do"], kinds)
     )
 
 
@@ -207,7 +207,7 @@ def profile_fields() -> str:
     """Describe the fields of a profile."""
     parts = [
         "# Fields of a profile\n\n`emmclab profile TRACE --json` prints a list with one object per trace; ",
-        "`emmclab.profile(path)` gives the same fields. A field that the trace does not record is `null`.\n",
+        "`emmclab.profile(path)` returns the same fields. A field that the trace does not record is `null`.\n",
     ]
     for title, fields in TABLES:
         parts.append(f"\n## {title}\n\n{described(fields)}")
@@ -226,31 +226,31 @@ def profile_fields() -> str:
     )
     parts.append(described(JUMP_FIELDS))
     parts.append(
-        "\n`key_figures` are those that a jump distorts, `key_figures_without_jumps` the same without the "
-        "jumps that are left in the trace (`null` where there are none):\n\n"
+        "\n`key_figures` are the figures that a jump distorts, `key_figures_without_jumps` the figures without "
+        "the jumps that remain in the trace (`null` if there are none):\n\n"
     )
     parts.append(described(KEY_FIELDS))
     parts.append(
-        "\n## Suspected re-issues\n\n`reissues` tells of requests that were issued twice "
-        "([rule](../guides/first-look.md#requests-that-were-issued-twice)), `null` where the trace does not "
+        "\n## Suspected re-issues\n\n`reissues` describes requests that were issued twice "
+        "([rule](../guides/first-look.md#requests-that-were-issued-twice)), `null` if the trace does not "
         "show them: "
         + ", ".join(f"`{name}`" for name in profile["reissues"])
-        + ". `figures` are those that re-issues change, `figures_without` the same without the re-issues "
-        "that are left in the trace (`null` where there are none):\n\n"
+        + ". `figures` are the figures that re-issues change, `figures_without` the figures without the "
+        "re-issues that remain in the trace (`null` if there are none):\n\n"
     )
     parts.append(described(REISSUE_FIELDS))
     journal = emmclab.read(emmclab.bundled()[0]).journal()
     whence = ("name", "trace_digest", "ledger", "header")
     parts.append(
-        "\n## Journal\n\n`journal` gives the cost of journaling by roles of blocks, `null` if the trace "
-        "has no block notes. `emmclab journal TRACE --json` gives the same fields, without notes by "
+        "\n## Journal\n\n`journal` is the cost of journaling by roles of blocks, `null` if the trace "
+        "has no block notes. `emmclab journal TRACE --json` prints the same fields, and without notes those by "
         "flags and addresses ([definitions](../guides/journal.md#definitions)): "
         + ", ".join(f"`{name}`" for name in journal if name not in whence)
         + ".\n"
     )
     parts.append(
         "\n## Waits for durability\n\n`fsync` divides them into parts under `--fsync` "
-        "([definitions](../concepts/fsync.md)). `by_process` has, with the process and the file system:\n\n"
+        "([definitions](../concepts/fsync.md)). The rows of `by_process` contain the process, the file system, and:\n\n"
     )
     parts.append(described(FSYNC_FIELDS))
     parts.append("\nEach part is `NAME_ms`, and in `by_process` also `NAME_pct`, a share of `split_ms`:\n\n")
@@ -262,10 +262,13 @@ def profile_fields() -> str:
     )
     others = [name for name in profile if name not in flat and name not in elsewhere]
     parts.append("\n## Other fields\n\n" + ", ".join(f"`{name}`" for name in others) + ".\n")
-    parts.append("\n## Findings\n\n`findings` judges the paper's characteristics and implications, each with ")
+    parts.append(
+        "\n## Findings\n\n`findings` contains the verdict on each of the paper's characteristics and implications, "
+        "with "
+    )
     parts.append(", ".join(f"`{name}`" for name in profile.findings[0]) + ".\n\n")
     rules = [[f"`{finding['id']}`", finding["title"], finding["rule"]] for finding in profile.findings]
-    parts.append(table(["id", "title", "shown where"], rules))
+    parts.append(table(["id", "title", "shown if"], rules))
     return "".join(parts)
 
 
@@ -278,30 +281,30 @@ def devices() -> str:
         rows.append([f"`{name}`", size(device.capacity_bytes), values["interface.kind"], values["about"]])
     return (
         "# Devices\n\nThe presets of `--device`. `emmclab explain NAME` prints the [settings](settings.md) "
-        "of one, and `presets/devices/NAME.toml` gives the source of each figure. `--capacity 128GB` scales "
-        "one by its blocks; `emmclab devices --check NAME` compares one with the published figures that it "
-        "was fitted to.\n\n" + table(["name", "capacity", "link", "description"], rows)
+        "of one, and `presets/devices/NAME.toml` contains the source of each figure. `--capacity 128GB` scales "
+        "a device by its number of blocks; `emmclab devices --check NAME` compares it with the published figures "
+        "to which it was fitted.\n\n" + table(["name", "capacity", "link", "description"], rows)
     )
 
 
 def run_options() -> str:
     """Describe the options of a simulated run."""
-    keys = {one.name for one in dataclasses.fields(Grid)} | AXES.keys()
+    keys = {option.name for option in dataclasses.fields(Grid)} | AXES.keys()
     rows = [
         [
             f"`{name}`",
-            f"`{one.command_line}`" if one.command_line else "",
+            f"`{option.command_line}`" if option.command_line else "",
             "yes, and as an axis" if name in AXES else "yes" if name in keys else "",
-            f"`{one.default!r}`",
-            one.range,
-            one.about,
+            f"`{option.default!r}`",
+            option.range,
+            option.about,
         ]
-        for name, one in RUN_OPTIONS.items()
+        for name, option in RUN_OPTIONS.items()
     ]
     return (
-        "# Options of a run\n\nThe same everywhere: keywords of `Device.simulate` and `compare` in Python, "
+        "# Options of a run\n\nThese options are keywords of `Device.simulate` and `compare` in Python, "
         "options of `emmclab simulate` and of other commands, and keys of the grids of a "
-        "[study](../guides/studies.md#the-file-of-a-study) (there `modes` and `seeds` are lists).\n\n"
+        "[study](../guides/studies.md#the-file-of-a-study) (`modes` and `seeds` are lists there).\n\n"
         + table(["Python", "command line", "study", "default", "allowed", "meaning"], rows)
     )
 
@@ -315,7 +318,8 @@ def layer_settings() -> str:
     for layer in layers():
         parts.append(f"\n## {layer['name']}\n\n{layer['about'][0].upper()}{layer['about'][1:]}.\n")
         rows = [
-            [f"`{one['name']}`", default_text(one["default"]), one["unit"], one["about"]] for one in layer["settings"]
+            [f"`{setting['name']}`", default_text(setting["default"]), setting["unit"], setting["about"]]
+            for setting in layer["settings"]
         ]
         parts.append(f"\n{table(['setting', 'default', 'unit', 'meaning'], rows)}" if rows else "")
     return "".join(parts)
@@ -326,12 +330,13 @@ def result_page() -> str:
     parts = [
         "# Fields of a result\n\n`emmclab simulate TRACE --json` prints one object with these groups, ",
         '`emmclab compare --json` a list of such objects. In Python `result["response"]["p99_ms"]` and ',
-        '`result["response.p99_ms"]` are the same. In `emmclab query` each field but lists is a column of ',
+        '`result["response.p99_ms"]` are the same. In `emmclab query` each field that is not a list is a column of ',
         "`runs`.\n",
     ]
     for group in result_groups():
         rows = [
-            [f"`{one.path}`", one.unit, one.about, one.label, one.better, f"`{one.column}`"] for one in group.fields
+            [f"`{field.path}`", field.unit, field.about, field.label, field.better, f"`{field.column}`"]
+            for field in group.fields
         ]
         title = f"`{group.name}`" if group.name not in ("", "others") else group.name.capitalize() or "Identity"
         parts.append(f"\n## {title}\n\n{group.about}\n\n")
@@ -340,8 +345,8 @@ def result_page() -> str:
 
 
 def glossary_page() -> str:
-    """Define the words, topic by topic."""
-    parts = ["# Glossary\n\nEach word has one meaning, here, in messages, in results and in the code. "]
+    """List the terms and their definitions, topic by topic."""
+    parts = ["# Glossary\n\nEach term has one meaning in documentation, messages, results and code. "]
     parts.append("`emmclab explain WORD` prints its definition. 1 KB is 1,024 bytes, as in the papers.\n")
     for topic in dict.fromkeys(term.topic for term in glossary()):
         rows = [[f"**{term.term}**", ", ".join(term.also), term.text] for term in glossary() if term.topic == topic]
@@ -352,22 +357,22 @@ def glossary_page() -> str:
 def python_api() -> str:
     """List the public classes and functions, whose signatures and docstrings Sphinx inserts."""
     parts = [
-        "# Python API\n\n`import emmclab` gives the names of the first section. The "
-        "[guide](../guides/python.md) shows them at work. Data frames need an extra: "
-        "`pip install 'emmclab[dataframes]'` brings pandas, polars and pyarrow. Every error is an "
-        "`EmmclabError` that names file, line and field where they are known, and a hint.\n"
+        "# Python API\n\n`import emmclab` provides the names of the first section. The "
+        "[guide](../guides/python.md) shows how to use them. Data frames need an extra: "
+        "`pip install 'emmclab[dataframes]'` installs pandas, polars and pyarrow. Every error is an "
+        "`EmmclabError` with file, line and field, if known, and a hint.\n"
     ]
     described: set[int] = set()
     for name in MODULES:
         module = importlib.import_module(name)
         exported = getattr(module, "__all__", None)
-        things = {key: getattr(module, key) for key in exported or vars(module) if not key.startswith("_")}
+        public = {key: getattr(module, key) for key in exported or vars(module) if not key.startswith("_")}
         lines = []
-        for key, thing in things.items():
-            own = exported is not None or getattr(thing, "__module__", None) == name
-            if own and (inspect.isclass(thing) or inspect.isfunction(thing)) and id(thing) not in described:
-                described.add(id(thing))
-                members = "\n   :members:" if inspect.isclass(thing) else ""
+        for key, member in public.items():
+            is_own = exported is not None or getattr(member, "__module__", None) == name
+            if is_own and (inspect.isclass(member) or inspect.isfunction(member)) and id(member) not in described:
+                described.add(id(member))
+                members = "\n   :members:" if inspect.isclass(member) else ""
                 lines.append(f".. auto{'class' if members else 'function'}:: {key}{members}\n")
         summary = (inspect.getdoc(module) or "").partition("\n")[0]
         listed = "\n".join([f".. currentmodule:: {name}\n", *lines])
@@ -387,7 +392,7 @@ def settings_page() -> str:
     for section in sorted(sections):
         node = _node(schema, section)
         title = f"`[{section}]`" if section else "At the top"
-        about = node.get("description", "") if section else "The device by itself."
+        about = node.get("description", "") if section else "The device itself."
         parts.append(f"\n## {title}\n\n{about}\n\n")
         mine = [row for key, row in sorted(rows.items()) if key.rpartition(".")[0].partition(".")[0] == section]
         parts.append(
@@ -397,29 +402,29 @@ def settings_page() -> str:
 
 
 def _setting_rows() -> Iterator[dict[str, Any]]:
-    """Yield the settings of the smallest device, and those of each choice that has its own."""
+    """Yield the settings of the smallest device, and the further settings of each choice."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "device.toml"
         lines = [f"{key} = {value}" for key, value in NEEDED.items()]
         file.write_text("\n".join(["[[geometry.block_groups]]", *lines, ""]))
         plain = Device.file(file)
     yield from plain.explain()
-    known = {row["key"] for row in plain.explain()}
+    plain_keys = {row["key"] for row in plain.explain()}
     allowed = {row["key"]: row["allowed"].split(", ") for row in plain.explain()}
     for choice in CHOICES:
         for word in allowed[choice]:
-            yield from (row for row in plain.set({choice: word}).explain() if row["key"] not in known)
+            yield from (row for row in plain.set({choice: word}).explain() if row["key"] not in plain_keys)
 
 
 def _setting_cells(schema: dict[str, Any], row: dict[str, Any]) -> list[str]:
     key = row["key"]
     default = "required" if key.rpartition(".")[2] in NEEDED and "block_groups" in key else row["value"]
-    shown = default if default in ("", "required") else f"`{default}`"
-    return [f"`{key}`", shown, row["unit"], row["allowed"] or _kind(_node(schema, key)), row["doc"]]
+    default_cell = default if default in ("", "required") else f"`{default}`"
+    return [f"`{key}`", default_cell, row["unit"], row["allowed"] or _kind(_node(schema, key)), row["doc"]]
 
 
 def _kind(node: dict[str, Any]) -> str:
-    """Return the range of a number by its kind in the schema, or describe its type."""
+    """Return the range of a number by its format in the schema, or describe its type."""
     if node.get("type") == "integer" and node.get("format") in MOST:
         return f"{node.get('minimum', 0):,} to {MOST[node['format']]:,}"
     return {"string": "text", "array": "a list", "number": "a number", "integer": "a whole number"}.get(
@@ -444,7 +449,7 @@ def _node(schema: dict[str, Any], key: str) -> dict[str, Any]:
     node = schema
     for part in filter(None, key.split(".")):
         inner = node.get("items", {}) if part.isdigit() else node.get("properties", {}).get(part, {})
-        # A setting has its own meaning, not that of its kind.
+        # The description of a setting takes precedence over that of its type.
         node = {**_resolved(schema, inner), **inner}
     return node
 
@@ -455,8 +460,8 @@ def _doc(schema: dict[str, Any], key: str) -> str:
 
 def _resolved(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
     name = str(node.get("$ref", "")).rpartition("/")[2]
-    found: dict[str, Any] = schema["$defs"][name] if name else node
-    return found
+    resolved: dict[str, Any] = schema["$defs"][name] if name else node
+    return resolved
 
 
 PAGES: dict[str, Callable[[], str]] = {

@@ -1,4 +1,4 @@
-"""Writes types of what the core returns, and the table of the fields of a result, from the core's schemas.
+"""Generates the Python types of the core's results, and the table of the fields of a result, from the core's schemas.
 
 `make generate` runs it; `tests/test_types.py` fails if the files are not current.
 """
@@ -17,11 +17,11 @@ FIELDS = PACKAGE / "data" / "result-fields.json"
 
 Schema = Mapping[str, Any]
 
-#: What the declaration of an option has besides default, meaning, words and range.
+#: Keys in the declaration of an option besides default, meaning, words and range.
 _DECLARED = ("option", "metavar", "panel", "advanced", "stored")
 
 _PLAIN = {"number": "float", "integer": "int", "string": "str", "boolean": "bool", "null": "None"}
-#: Units by the endings of names; a name with `bytes` counts these.
+#: Units by the suffixes of names; the unit of a name that contains `bytes` is bytes.
 _UNITS = {
     "_ms": "ms",
     "mb_per_s": "MB/s",
@@ -33,14 +33,14 @@ _UNITS = {
     "_points": "points",
 }
 _WORDS = {"bytes": "byte", "blocks": "block", "units": "map unit", "unit": "map unit"}
-#: What a field of the table has besides path, unit and meaning.
+#: Keys of a field in the table besides path, unit and meaning.
 _SHOWN = ("label", "short", "digits", "better", "shown_in", "column")
 
 
 def target(schema: Schema) -> str | None:
-    """Return the name of the structure to which a schema refers, directly or as one that may be missing."""
+    """Return the name of the structure to which a schema refers, directly or as an optional value."""
     choices = [schema, *schema.get("anyOf", ())]
-    return next((one["$ref"].rpartition("/")[2] for one in choices if "$ref" in one), None)
+    return next((choice["$ref"].rpartition("/")[2] for choice in choices if "$ref" in choice), None)
 
 
 def is_optional(schema: Schema) -> bool:
@@ -48,71 +48,71 @@ def is_optional(schema: Schema) -> bool:
     return "null" in schema.get("type", ()) or {"type": "null"} in schema.get("anyOf", ())
 
 
-def python_type(schema: Schema, every: Mapping[str, Schema]) -> str:
-    """Return a schema as a type of Python."""
+def python_type(schema: Schema, schemas: Mapping[str, Schema]) -> str:
+    """Return the Python type of a schema."""
     if "python" in schema:
         return str(schema["python"])
     if name := target(schema):
-        inner = every[name]
-        plain = name if is_typed(inner) else python_type(inner, every)
+        inner = schemas[name]
+        plain = name if is_typed(inner) else python_type(inner, schemas)
         return f"{plain} | None" if is_optional(schema) else plain
     if "anyOf" in schema:
-        return " | ".join(python_type(one, every) for one in schema["anyOf"])
+        return " | ".join(python_type(choice, schemas) for choice in schema["anyOf"])
     if "oneOf" in schema or "enum" in schema or "const" in schema:
         return "str"
     kinds = schema.get("type", "any")
-    return " | ".join(_of_kind(kind, schema, every) for kind in ([kinds] if isinstance(kinds, str) else kinds))
+    return " | ".join(_of_kind(kind, schema, schemas) for kind in ([kinds] if isinstance(kinds, str) else kinds))
 
 
-def _of_kind(kind: str, schema: Schema, every: Mapping[str, Schema]) -> str:
+def _of_kind(kind: str, schema: Schema, schemas: Mapping[str, Schema]) -> str:
     if kind == "array" and "prefixItems" in schema:
-        return f"tuple[{', '.join(python_type(one, every) for one in schema['prefixItems'])}]"
+        return f"tuple[{', '.join(python_type(item, schemas) for item in schema['prefixItems'])}]"
     if kind == "array":
-        return f"list[{python_type(schema['items'], every)}]"
+        return f"list[{python_type(schema['items'], schemas)}]"
     if kind == "object":
         more = schema.get("additionalProperties")
-        return f"dict[str, {python_type(more, every)}]" if more and "properties" not in schema else "dict[str, Any]"
+        return f"dict[str, {python_type(more, schemas)}]" if more and "properties" not in schema else "dict[str, Any]"
     return _PLAIN.get(kind, "Any")
 
 
 def properties(schema: Schema) -> dict[str, Schema]:
-    """Return the fields of a structure: those that are always there in their order, then the others."""
+    """Return the fields of a structure: first the required fields in their order, then the others."""
     return {name: schema["properties"][name] for name in (*schema.get("required", ()), *schema["properties"])}
 
 
 def is_typed(schema: Schema) -> bool:
-    """Return whether a structure has named fields and no others."""
+    """Return whether a structure has only named fields."""
     return "properties" in schema and not isinstance(schema.get("additionalProperties"), dict)
 
 
-def typed_dict(name: str, schema: Schema, every: Mapping[str, Schema]) -> str:
+def typed_dict(name: str, schema: Schema, schemas: Mapping[str, Schema]) -> str:
     """Return the type of a structure."""
     fields = []
     required = schema.get("required", ())
-    for field, one in properties(schema).items():
-        kind = python_type(one, every)
-        # A field that may be missing is never null.
-        said = kind if field in required else f"NotRequired[{kind.removesuffix(' | None')}]"
-        # Lines break only between fields.
-        fields.append(f'"{field}": {said}'.replace(" ", "\0"))
+    for field, field_schema in properties(schema).items():
+        kind = python_type(field_schema, schemas)
+        # A field that may be absent is never null.
+        field_type = kind if field in required else f"NotRequired[{kind.removesuffix(' | None')}]"
+        # Lines are broken only between fields.
+        fields.append(f'"{field}": {field_type}'.replace(" ", "\0"))
     text = f'{name} = TypedDict("{name}", {{{", ".join(fields)}}})'
     return textwrap.fill(text, 108, subsequent_indent="    ", break_long_words=False).replace("\0", " ") + "\n"
 
 
-def types(every: Mapping[str, Schema]) -> str:
-    """Return the module of types, inner ones first."""
+def types(schemas: Mapping[str, Schema]) -> str:
+    """Return the module of types, in which inner types come first."""
     done: dict[str, str] = {}
 
     def write(name: str) -> None:
-        schema = every[name]
+        schema = schemas[name]
         for field in schema.get("properties", {}).values():
             for inner in _named(field):
                 if inner not in done:
                     write(inner)
         if is_typed(schema):
-            done[name] = typed_dict(name, schema, every)
+            done[name] = typed_dict(name, schema, schemas)
 
-    for name in sorted(every.keys() - {"ReplayOptions"}):
+    for name in sorted(schemas.keys() - {"ReplayOptions"}):
         if name not in done:
             write(name)
     head = (
@@ -122,18 +122,18 @@ def types(every: Mapping[str, Schema]) -> str:
         "from typing import Annotated, Any, NotRequired, TypedDict\n\n"
         "from emmclab.runtime.option import Option\n\n"
     )
-    return head + "".join(done.values()) + "\n\n" + options(every)
+    return head + "".join(done.values()) + "\n\n" + options(schemas)
 
 
 def _named(schema: Any) -> Iterator[str]:
     if isinstance(schema, dict):
         if "$ref" in schema:
             yield schema["$ref"].rpartition("/")[2]
-        for one in schema.values():
-            yield from _named(one)
+        for part in schema.values():
+            yield from _named(part)
     elif isinstance(schema, list):
-        for one in schema:
-            yield from _named(one)
+        for part in schema:
+            yield from _named(part)
 
 
 def _plain(text: str) -> str:
@@ -141,7 +141,7 @@ def _plain(text: str) -> str:
 
 
 def meaning(schema: Schema) -> str:
-    """Return a doc comment as part of a sentence: without capital and full stop."""
+    """Return a doc comment as a part of a sentence: without initial capital and full stop."""
     text = _plain(schema.get("description", "")).removesuffix(".")
     return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
 
@@ -152,13 +152,13 @@ def unit(name: str) -> str:
     return ending or next((unit for word, unit in _WORDS.items() if word in name.split("_")), "")
 
 
-def rows(path: str, schema: Schema, every: Mapping[str, Schema], of: Schema) -> Iterator[dict[str, Any]]:
-    """Yield the documented fields of a structure; those of inner ones follow with their paths.
+def rows(path: str, schema: Schema, schemas: Mapping[str, Schema], of: Schema) -> Iterator[dict[str, Any]]:
+    """Yield the documented fields of a structure, followed by those of inner structures with their paths.
 
-    `of` is the innermost field around it that names what the figures describe, such as "responses of reads".
+    `of` is the innermost enclosing field whose schema describes the figures in it, such as "responses of reads".
     """
     for name, field in properties(schema).items():
-        inner = every.get(target(field) or "", {})
+        inner = schemas.get(target(field) or "", {})
         is_group = is_typed(inner) and not inner.get("whole")
         if "description" not in field:
             continue
@@ -167,10 +167,10 @@ def rows(path: str, schema: Schema, every: Mapping[str, Schema], of: Schema) -> 
                 "path": f"{path}{name}",
                 "unit": field.get("unit", unit(name)),
                 "about": _about(field, of),
-                **_shown(name, field, of),
+                **_figure_format(name, field, of),
             }
         if is_group:
-            yield from rows(f"{path}{name}.", inner, every, field if "of" in field else of)
+            yield from rows(f"{path}{name}.", inner, schemas, field if "of" in field else of)
 
 
 def _about(field: Schema, of: Schema) -> str:
@@ -182,23 +182,23 @@ def _about(field: Schema, of: Schema) -> str:
     return f"{of['of']}, {about}" if not label and "of" in of else about
 
 
-def _shown(name: str, field: Schema, of: Schema) -> dict[str, Any]:
-    """Return how a figure is shown; empty if it is shown nowhere."""
-    shown = {key: field[key] for key in _SHOWN if key in field}
-    if "{of}" in shown.get("label", ""):
-        shown["label"] = shown["label"].replace("{of}", of["of"])
+def _figure_format(name: str, field: Schema, of: Schema) -> dict[str, Any]:
+    """Return the label and format of a figure; empty if no table shows it."""
+    figure_format = {key: field[key] for key in _SHOWN if key in field}
+    if "{of}" in figure_format.get("label", ""):
+        figure_format["label"] = figure_format["label"].replace("{of}", of["of"])
         if "short" in of:
-            shown["short"] = of["short"].get(name, "")
-    return {key: value for key, value in shown.items() if value != ""}
+            figure_format["short"] = of["short"].get(name, "")
+    return {key: value for key, value in figure_format.items() if value != ""}
 
 
-def fields(every: Mapping[str, Schema]) -> str:
+def fields(schemas: Mapping[str, Schema]) -> str:
     """Return the table of the fields of a result by group: first plain fields, then groups, then lists."""
     plain, groups, others = [], [], []
-    for name, field in properties(every["SimulationResult"]).items():
-        inner = every.get(target(field) or "", {})
+    for name, field in properties(schemas["SimulationResult"]).items():
+        inner = schemas.get(target(field) or "", {})
         if is_typed(inner) and not inner.get("whole"):
-            groups.append((name, meaning(field), list(rows(f"{name}.", inner, every, field))))
+            groups.append((name, meaning(field), list(rows(f"{name}.", inner, schemas, field))))
         else:
             row = {"path": name, "unit": field.get("unit", unit(name)), "about": meaning(field)}
             (plain if field.get("type") == "string" else others).append(row)
@@ -212,19 +212,21 @@ def fields(every: Mapping[str, Schema]) -> str:
     return "[" + ",\n".join(text) + "]\n"
 
 
-def options(every: Mapping[str, Schema]) -> str:
+def options(schemas: Mapping[str, Schema]) -> str:
     """Return the declarations of the options of a run that the core implements."""
     lines = []
-    declared = every["ReplayOptions"]["properties"]
-    for name, one in ((name, declared[name]) for name in _core.replay_defaults() if name in declared):
-        said = [repr(one["default"]), json.dumps(_plain(one["description"]))]
-        if words := [choice["const"] for choice in every.get(target(one) or "", {}).get("oneOf", ())]:
-            said.append(f"words={tuple(words)!r}")
-        said += [f"{to}={one[key]!r}" for key, to in (("minimum", "least"), ("maximum", "most")) if key in one]
-        said += ["bits=32"] if one.get("format") == "uint32" else []
-        said += [f"{key}={one[key]!r}" for key in _DECLARED if key in one]
-        lines.append(f"    {name}: Annotated[{python_type(one, every)}, Option({', '.join(said)})]\n")
-    about = _plain(every["ReplayOptions"]["description"]).partition(".")[0]
+    declared = schemas["ReplayOptions"]["properties"]
+    for name, option in ((name, declared[name]) for name in _core.replay_defaults() if name in declared):
+        arguments = [repr(option["default"]), json.dumps(_plain(option["description"]))]
+        if words := [choice["const"] for choice in schemas.get(target(option) or "", {}).get("oneOf", ())]:
+            arguments.append(f"words={tuple(words)!r}")
+        arguments += [
+            f"{to}={option[key]!r}" for key, to in (("minimum", "least"), ("maximum", "most")) if key in option
+        ]
+        arguments += ["bits=32"] if option.get("format") == "uint32" else []
+        arguments += [f"{key}={option[key]!r}" for key in _DECLARED if key in option]
+        lines.append(f"    {name}: Annotated[{python_type(option, schemas)}, Option({', '.join(arguments)})]\n")
+    about = _plain(schemas["ReplayOptions"]["description"]).partition(".")[0]
     return f'class ReplayOptions(TypedDict, total=False):\n    """{about}."""\n\n' + "".join(lines)
 
 
@@ -234,9 +236,9 @@ def _sentence(text: str) -> str:
 
 def generated() -> dict[Path, str]:
     """Return the text of each generated file."""
-    every: dict[str, Schema] = _core.schemas()
-    every |= every["ReplayOptions"].pop("$defs")
-    return {TYPES: types(every), FIELDS: fields(every)}
+    schemas: dict[str, Schema] = _core.schemas()
+    schemas |= schemas["ReplayOptions"].pop("$defs")
+    return {TYPES: types(schemas), FIELDS: fields(schemas)}
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 CORE = "emmclab-python"
-#: Names of files with licenses and notices; in C libraries they are one folder deeper than in crates.
+#: Pattern of the names of files with licenses and notices; in C libraries they are one folder deeper than in crates.
 NOTICE = re.compile(r"(licen[cs]e|copying|copyright|notice|unlicense)([.-]|$)", re.IGNORECASE)
 DEEPEST = 2
-#: Texts that are left out: the libraries also offer another license, and the tools under them are not linked.
+#: Pattern of licenses that are left out: the libraries also offer another license, and their tools are not linked.
 NOT_USED = re.compile(r"GNU (LESSER )?GENERAL PUBLIC LICENSE")
 
 
@@ -26,25 +26,25 @@ def linked() -> list[dict[str, Any]]:
     metadata = json.loads(output("cargo", "metadata", *words))
     packages = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
-    found: set[str] = set()
+    package_ids: set[str] = set()
     ahead = [next(key for key, package in packages.items() if package["name"] == CORE)]
     while ahead:
         key = ahead.pop()
-        if key in found:
+        if key in package_ids:
             continue
-        found.add(key)
+        package_ids.add(key)
         for needed in nodes[key]["deps"]:
-            # Neither crates for tests and builds only, nor crates that run only in the compiler.
+            # Crates that are used only for tests or builds, or that run only in the compiler, are left out.
             links = any(kind["kind"] is None for kind in needed["dep_kinds"])
             kinds = {kind for target in packages[needed["pkg"]]["targets"] for kind in target["kind"]}
             if links and "proc-macro" not in kinds:
                 ahead.append(needed["pkg"])
-    foreign = [packages[key] for key in found if packages[key]["source"]]
+    foreign = [packages[key] for key in package_ids if packages[key]["source"]]
     return sorted(foreign, key=lambda package: (package["name"], package["version"]))
 
 
 def output(*words: str) -> str:
-    """Return what a command prints; it must succeed."""
+    """Run a command, which must succeed, and return its output."""
     return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
@@ -53,16 +53,16 @@ def texts(package: dict[str, Any]) -> list[str]:
     folder = Path(package["manifest_path"]).parent
     files = sorted(path for path in folder.rglob("*") if path.is_file() and NOTICE.match(path.name))
     near = [path for path in files if len(path.relative_to(folder).parts) <= DEEPEST]
-    found = [path.read_text(encoding="utf-8", errors="replace").strip() for path in near]
-    found = [text for text in found if text and NOT_USED.search(text[:400]) is None]
-    if not found and "Apache-2.0" in (package["license"] or ""):
-        found = [(ROOT / "LICENSE").read_text(encoding="utf-8").strip()]
-    if not found:
+    license_texts = [path.read_text(encoding="utf-8", errors="replace").strip() for path in near]
+    license_texts = [text for text in license_texts if text and NOT_USED.search(text[:400]) is None]
+    if not license_texts and "Apache-2.0" in (package["license"] or ""):
+        license_texts = [(ROOT / "LICENSE").read_text(encoding="utf-8").strip()]
+    if not license_texts:
         sys.exit(
             f"error: {package['name']} {package['version']} has no license among its files\n"
             "hint: add its text to scripts/notices.py, or use another crate"
         )
-    return found
+    return license_texts
 
 
 def notices() -> str:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prints the command of a QEMU that has vfio-user (10.1 or later): the installed one, or one unpacked into a folder from
-# Debian's trixie-backports, with its own libraries and nothing installed: scripts/qemu_new.sh FOLDER. Packages are verified by
-# Debian's keyring. Status 3, with the reason, where there is none.
+# Prints the command of a QEMU with vfio-user (10.1 or later): the installed one, or one that is unpacked from Debian's
+# trixie-backports into a folder, with its libraries, without installing anything: scripts/qemu_new.sh FOLDER. Packages are
+# verified with Debian's keyring. If there is none, the reason is printed and the exit status is 3.
 set -euo pipefail
 folder=$(realpath -m "${1:?usage: scripts/qemu_new.sh FOLDER}")
 none() { printf '%s\n' "$1" >&2; exit 3; }
@@ -15,11 +15,11 @@ done
 [ "$(dpkg --print-architecture 2>/dev/null)" = amd64 ] || none "this is not a Debian of amd64"
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 [ -r "$keyring" ] || none "$keyring is missing (Debian: debian-archive-keyring)"
-# The mirror that this machine uses already.
+# The mirror that this machine uses.
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -E '/debian/?$' | sort -u | head -1) || true
 [ -n "$mirror" ] || none "apt has no mirror of Debian"
-# Only a folder that this script has made is replaced.
-[ ! -e "$folder" ] || [ -e "$folder/debian.sources" ] || none "$folder is there already and holds something else"
+# Only a folder that this script created is replaced.
+[ ! -e "$folder" ] || [ -e "$folder/debian.sources" ] || none "$folder exists already and contains other files"
 rm -rf "$folder"
 mkdir -p "$folder"/{lists,archives}/partial "$folder/files"
 cat >"$folder/debian.sources" <<END
@@ -29,7 +29,7 @@ Suites: trixie trixie-backports
 Components: main
 Signed-By: $keyring
 END
-# An apt of its own: no package counts as installed, and the system's lists and settings stay as they are.
+# A separate configuration of apt, in which no package is installed; the lists and settings of the system do not change.
 : >"$folder/status"
 cat >"$folder/apt.conf" <<END
 Dir::Etc::SourceList "$folder/debian.sources";

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the random (property) tests with new cases in each round: scripts/soak.sh [ROUNDS] [TEST NAME]...
-# Test names are files of crates/*/tests/*, or parts of tests' names; without any, all tests run. A failure names the seed that
+# Test names are files of crates/*/tests/* or parts of names of tests; without them all tests run. A failure prints the seed that
 # repeats it.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Files on served devices against a model of them, for so many seconds on each device: scripts/soak_live.sh [SECONDS]
-# A failure names the seed that repeats it. With XFSTESTS=/path (xfstests, built there) its quick tests of ext4 run too, with the
-# verdicts on a plain loop device beside them; XFSTESTS_SECONDS bounds them. Needs root, FUSE and loop devices.
+# Compares files on served devices with a model of them, for SECONDS on each device: scripts/soak_live.sh [SECONDS]
+# A failure prints the seed that repeats it. With XFSTESTS=/path (a folder with a built xfstests), its quick tests of ext4 run, too,
+# and are compared with a plain loop device; XFSTESTS_SECONDS limits their time. Needs root, FUSE and loop devices.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-1200}
@@ -10,7 +10,7 @@ seed=${EMMCLAB_SOAK_SEED:-$((RANDOM << 15 | RANDOM))}
 printf 'files: %s s on each device, seed %s\n' "$seconds" "$seed"
 EMMCLAB_SOAK_S=$seconds EMMCLAB_SOAK_SEED=$seed .venv/bin/python -m pytest -q -s tests/test_soak_live.py
 if [ -z "${XFSTESTS:-}" ]; then
-    printf 'xfstests: left out; XFSTESTS=/path names a folder where it was built\n'
+    printf 'xfstests: left out; set XFSTESTS=/path to a folder in which it was built\n'
     exit 0
 fi
 more=(--layer advil --set advil.reserved=256MB)

@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# Runs the tests and ends with a line that counts them.
-#   test.sh           what guards correctness, in some minutes; most random tests draw a quarter of their cases
-#   test.sh all       random tests draw all their cases; also the tests that are marked, each with its reason: `#[ignore = "slow: ..."]`
-#                     in Rust, `slow` and `build` in Python
-#   test.sh long 0    of the marked tests an eighth, 0 to 7, without builds of packages and whole studies of papers
-# Functions named helper_process_* are not tests: other tests run them in a process of their own.
+# Runs the tests, and prints their number in the last line.
+#   test.sh           the tests of correctness, in some minutes; most random tests run a quarter of their cases
+#   test.sh all       all cases of random tests, and the marked tests: `#[ignore = "slow: ..."]` in Rust, `slow` and `build` in Python
+#   test.sh long 0    an eighth (0 to 7) of the marked tests, without builds of packages and complete studies of papers
+# Functions named helper_process_* are not tests: other tests run them in a separate process.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/alive.sh
 log=$(mktemp) rust_log=$(mktemp)
-# Each skipped test writes a line: what is missing, and the command that brings it.
+# Each skipped test writes a line: what is missing, and the command that installs it.
 EMMCLAB_SKIPPED=$(mktemp)
 export EMMCLAB_SKIPPED
 trap 'kill $beat 2>/dev/null; rm -f "$log" "$rust_log" "$EMMCLAB_SKIPPED"' EXIT
@@ -23,15 +22,15 @@ long)
     ignored=(-- --ignored --skip helper_process_) marked=(-m "slow and not build and not study" $eighth)
     ;;
 *)
-    printf 'error: `%s` is not a set of tests\nhint: give nothing, all, or long 0 to 7\n' "$1" >&2
+    printf 'error: `%s` is not a set of tests\nhint: give no argument, all, or long 0 to 7\n' "$1" >&2
     exit 2
     ;;
 esac
 
 rust() { cargo test --locked --no-fail-fast "$@"; }
-# Cargo names each crate once, and then compiles its tests for a minute without a line.
+# Cargo prints the name of each crate once, and then compiles its tests for a minute without output.
 compile() { alive "compiling the tests (some minutes the first time)" rust --tests --no-run; }
-# What the tests need is installed while they are compiled; a machine without a compiler gets that first.
+# The requirements of the tests are installed while they are compiled; without a compiler, they are installed first.
 if command -v cargo >/dev/null && command -v cc >/dev/null; then
     scripts/setup.sh dev &
     setup=$!
@@ -47,7 +46,7 @@ if [ $built != 0 ]; then
     printf '0 passed, 1 failed, 0 skipped\n'
     exit 1
 fi
-# Both kinds of tests often wait for disks and for processes of their own, so they run at the same time. The Rust tests are a process
+# Rust and Python tests run at the same time, because they often wait for disks and child processes. The Rust tests are a process
 # group, which ends with this script.
 set -m
 {
@@ -59,12 +58,12 @@ rust=$!
 set +m
 trap 'kill -- -$rust 2>/dev/null; rm -f "$log" "$rust_log" "$EMMCLAB_SKIPPED"' EXIT
 
-# The core that was built with the Rust tests, of the package in this folder.
+# The Python tests use the core that was built with the Rust tests, and the package in this folder.
 target=$(realpath "${CARGO_TARGET_DIR:-target}")
-# Each worker compiles the test modules again where this is set, as containers often do.
+# If this is set, as often in containers, each worker compiles the test modules again.
 unset PYTHONDONTWRITEBYTECODE
 export EMMCLAB_TESTED_CORE=$target/debug/deps/lib_core.so PYTHONPATH=$PWD/python:$PWD/tests/tested_core
-# A worker for each processor takes the next test that none has begun.
+# One worker for each processor; each takes the next test that has not begun.
 .venv/bin/python -m pytest --numprocesses auto --dist worksteal "${marked[@]}" 2>&1 | tee "$log" || [ $? = 5 ] || status=1
 tail -n +1 -f --pid=$rust "$rust_log"
 wait $rust || status=1

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Boots guests with Debian's kernel in QEMU: one with an SD card and those with a UFS, recorded over ssh; one whose SCSI host gives
-# requests back; those with the eMMC of the SDHCI export; those that cut the power of f2fs (emmclab crash --guest); and one that serves ublk devices itself. Skipped, with the reason, where QEMU or Debian's packages
-# cannot be had. What is fetched stays in $EMMCLAB_GUEST (build/guest) for the next run.
+# Boots guests with Debian's kernel in QEMU: with an SD card and with a UFS, recorded over ssh; with a SCSI host that returns requests;
+# with the eMMC of the SDHCI export; with power cuts under f2fs (emmclab crash --guest); and with served ublk devices. Skipped, with
+# the reason, if QEMU or Debian's packages are not available. Downloads stay in $EMMCLAB_GUEST (build/guest) for the next run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-# The packages of scripts/test.sh: with others, features of libraries would differ and everything would be built again.
+# The same packages as in scripts/test.sh: with others, features of libraries would differ, and everything would be built again.
 rust() { cargo test --locked "$@"; }
 skip() { printf 'skipped: %s\n' "$1"; exit 0; }
 PATH=$PATH:/usr/sbin:/sbin
-[ "$(uname -m)" = x86_64 ] || skip "the guest is of x86_64, this machine is not"
-command -v apt-get >/dev/null || skip "the guest is made of Debian's packages, and there is no apt-get"
+[ "$(uname -m)" = x86_64 ] || skip "the guest needs an x86_64 machine"
+command -v apt-get >/dev/null || skip "the guest is built from Debian's packages, and there is no apt-get"
 declare -A packages=([qemu-system-x86_64]=qemu-system-x86 [cpio]=cpio [strings]=binutils
     [ssh-keygen]=openssh-client [sfdisk]=fdisk [mkfs.ext4]=e2fsprogs [xz]=xz-utils [mkfs.f2fs]=f2fs-tools
     [mkfs.vfat]=dosfstools)
@@ -31,7 +31,7 @@ esac
 EMMCLAB_GUEST_KERNEL=$(find "$EMMCLAB_GUEST/kernel" -name 'vmlinuz-*' | head -1)
 export EMMCLAB_GUEST_KERNEL
 scripts/setup.sh dev
-# The core of the tests, as in scripts/test.sh.
+# The tests use the same core as in scripts/test.sh.
 rust --tests --no-run || exit
 core=$(realpath "${CARGO_TARGET_DIR:-target}")/debug/deps/lib_core.so
 EMMCLAB_TESTED_CORE=$core PYTHONPATH=$PWD/python:$PWD/tests/tested_core .venv/bin/python -m pytest -q tests/test_crash_guest.py || exit

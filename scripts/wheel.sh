@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds wheel and source archive into build/wheels, and tries the wheel in a bare environment: wheel.sh [OPTION OF MATURIN]...
+# Builds wheel and source archive into build/wheels, and tests the wheel in a new environment: wheel.sh [OPTION OF MATURIN]...
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$PWD/build/wheels
@@ -7,14 +7,14 @@ data=$PWD/emmclab._core.data
 bare=$(mktemp -d)
 trap 'rm -rf "$bare" "$data"' EXIT
 rm -rf "$out" "$data"
-# maturin takes the interpreter from here, as it did in the set-up.
+# maturin uses the interpreter of this environment, as in setup.sh.
 export VIRTUAL_ENV=$PWD/.venv
 
-# The compiler puts the path of each source file into the core, for messages. Here it leaves out what differs from machine to machine.
-# Other flags compile everything anew, so that this build has a folder of its own, and that of `make demo` stays as it is.
+# The compiler stores the path of each source file in the core, for messages. Here the parts that differ between machines are removed.
+# With other flags everything is compiled again, so this build has its own folder, and that of `make demo` does not change.
 cargo=${CARGO_HOME:-$HOME/.cargo} rustup=${RUSTUP_HOME:-$HOME/.rustup}
 export CARGO_TARGET_DIR=$PWD/build/wheel-target
-# Flags are separated by the byte 0x1f, as a path may hold a space. Cargo does not read RUSTFLAGS beside them.
+# Flags are separated by the byte 0x1f, because a path may contain a space. With them, Cargo ignores RUSTFLAGS.
 flags=${RUSTFLAGS:-}
 flags=${flags// /$'\x1f'}
 for mapped in "$cargo=/cargo" "$rustup=/rustup" "$PWD=/emmclab"; do
@@ -22,12 +22,12 @@ for mapped in "$cargo=/cargo" "$rustup=/rustup" "$PWD=/emmclab"; do
 done
 export CARGO_ENCODED_RUSTFLAGS=$flags
 
-# maturin packs what stands in a folder of this name, where there is one; then the archive of sources has it, too.
+# maturin packs the files of a folder of this name into the wheel, and into the source archive.
 .venv/bin/python scripts/wheel_data.py "$data/data"
 .venv/bin/maturin sdist --out "$out"
 .venv/bin/maturin build --release --locked --quiet --auditwheel check --out "$out" "$@"
 
-# The environment knows neither this folder nor the wheel's: pip notes where it installs from.
+# The wheel is copied, because pip stores the path from which it installs, and the environment must not contain this folder.
 cp "$out"/*.whl "$bare"
 python3 -m venv "$bare/environment"
 "$bare/environment/bin/python" -m pip install --quiet --disable-pip-version-check "$bare"/*.whl

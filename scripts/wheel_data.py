@@ -19,7 +19,7 @@ CHANGELOG = Path(__file__).parents[1] / "CHANGELOG.md"
 
 
 def write(folder: Path) -> None:
-    """Write manual pages, and the notices of what is linked into the core to `share/doc/emmclab`."""
+    """Write the manual pages, and the notices of the crates in the core to `share/doc/emmclab`."""
     write_manual(folder)
     notices.write(folder / "share" / "doc" / "emmclab" / "NOTICES-OF-CRATES.txt")
 
@@ -35,17 +35,17 @@ def write_manual(folder: Path) -> None:
         command.short_help = command.help.partition("\n")[0].rstrip(".")
         if command.epilog:
             command.help += "\n\n" + re.sub(r"\[/?\w*\]", "", command.epilog)
-    # Typer contains its own copy of click, whose options are of another class.
+    # Typer contains its own copy of click, whose options have another class.
     with mock.patch.object(click_man.core.click, "Option", TyperOption):
         click_man.core.write_man_pages("emmclab", group, version=__version__, target_dir=str(pages), date=_released())
 
 
 def _released() -> str:
     """Return the day of the newest version in CHANGELOG.md."""
-    found = re.search(r"^## \[\d[^\]]*\] - (\S+)$", CHANGELOG.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    if found is None:
+    match = re.search(r"^## \[\d[^\]]*\] - (\S+)$", CHANGELOG.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    if match is None:
         raise SystemExit("error: CHANGELOG.md has no `## [VERSION] - YYYY-MM-DD`\nhint: add the released version")
-    return found[1]
+    return match[1]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Tests an installed emmclab without its sources: `wheel_smoke.py PREFIX [FOLDER]...`.
 
-PREFIX is the virtual environment that the wheel was installed into. No installed file may contain the path of
-a FOLDER, such as the sources, or the home folder of the user who built the wheel. Needs the standard library
-alone; prints a line for each step, and ends with 1 at the first that fails.
+PREFIX is the virtual environment in which the wheel is installed. No installed file may contain the path of
+a FOLDER, such as the sources, or the home folder of the user who built the wheel. Needs only the standard
+library; prints a line for each step, and ends with 1 at the first failure.
 """
 
 import json
@@ -66,14 +66,14 @@ class Installed:
         return [Path(line).resolve() for line in self.run("-c", ask, program="python").splitlines()]
 
 
-def expect(holds: bool, what: str) -> None:
+def expect(holds: bool, problem: str) -> None:
     """Fail if a condition does not hold."""
     if not holds:
-        raise SmokeError(what)
+        raise SmokeError(problem)
 
 
 def write_trace(path: Path) -> None:
-    """Write a trace: bursts of writes of 4 and 16 KB, a read now and then, half a minute in all."""
+    """Write a trace of half a minute: bursts of writes of 4 and 16 KB, and some reads."""
     rows = ["arrival_ns,complete_ns,sector,sectors,op"]
     for number in range(REQUESTS):
         at = number * 50_000_000
@@ -83,33 +83,33 @@ def write_trace(path: Path) -> None:
 
 
 def holders(files: Sequence[Path], folder: Path, prefix: Path) -> list[str]:
-    """Return the files that contain the path of a folder or of something in it, each with its first one.
+    """Return the files that contain the path of a folder or of a file in it, each with the first such path.
 
-    The prefix may be inside of the folder, because installed programs name their interpreter.
+    Paths below the prefix are allowed, because installed programs contain the path of their interpreter.
     """
     if folder == folder.parent:
         return []  # Every path is below the root folder.
     named = re.compile(re.escape(os.fsencode(folder)) + rb"(?:/[\w./+-]*|(?=[\"'\s\0]|\Z))")
-    found = []
+    files_with_paths = []
     for path in files:
         content = path.read_bytes().replace(os.fsencode(prefix), b"") if path.is_file() else b""
         if (first := named.search(content)) is not None:
-            found.append(f"{path} ({os.fsdecode(first[0])})")
-    return found
+            files_with_paths.append(f"{path} ({os.fsdecode(first[0])})")
+    return files_with_paths
 
 
 def check_files(installed: Installed, folders: Sequence[Path]) -> None:
     """Check that everything is below the prefix, and that nothing contains the path of one of the folders."""
-    found = installed.files()
-    expect(len(found) > 100, f"only {len(found)} files are installed")
-    outside = [str(path) for path in found if not path.is_relative_to(installed.prefix)]
+    paths = installed.files()
+    expect(len(paths) > 100, f"only {len(paths)} files are installed")
+    outside = [str(path) for path in paths if not path.is_relative_to(installed.prefix)]
     expect(not outside, f"files outside {installed.prefix}: {outside[:3]}")
     ask = "import emmclab, emmclab._core as core; print(emmclab.__file__, core.__file__, sep='\\n')"
     for line in installed.run("-c", ask, program="python").splitlines():
         expect(Path(line).resolve().is_relative_to(installed.prefix), f"{line} is imported")
     for folder in folders:
-        names = holders(found, folder, installed.prefix)
-        expect(not names, f"{len(names)} files hold the path {folder} of the machine that built them: {names[:3]}")
+        names = holders(paths, folder, installed.prefix)
+        expect(not names, f"{len(names)} files contain the path {folder} of the machine that built them: {names[:3]}")
 
 
 def check_manual(installed: Installed) -> None:
@@ -137,14 +137,14 @@ def check_traces(installed: Installed) -> None:
     expect(profile["requests"] == REQUESTS, f"the profile has {profile['requests']} requests")
     installed.run("profile", trace, "--html", "page.html")
     page = (installed.folder / "page.html").read_text(encoding="utf-8")
-    expect("<html" in page and "</html>" in page and "<svg" in page, "the page is not whole")
+    expect("<html" in page and "</html>" in page and "<svg" in page, "the page is incomplete")
     result = installed.json("simulate", trace, "--device", "nexus5")
     expect(result["response"]["mean_response_ms"] > 0, "the simulation has no response time")
     results = installed.json("compare", trace, "--devices", "iiswc15-4ps,iiswc15-hps")
     expect(len(results) == 2, f"{len(results)} devices are compared")
     installed.run("convert", trace, "trace.parquet")
-    asked = json.loads(installed.run("query", "select count(*) as n from trace", "--trace", "trace.parquet", "--json"))
-    expect(asked[0]["n"] == REQUESTS, f"the query counts {asked}")
+    rows = json.loads(installed.run("query", "select count(*) as n from trace", "--trace", "trace.parquet", "--json"))
+    expect(rows[0]["n"] == REQUESTS, f"the query returns {rows}")
 
 
 def check_apps(installed: Installed) -> None:
@@ -155,7 +155,7 @@ def check_apps(installed: Installed) -> None:
 
 
 def check_served(installed: Installed) -> None:
-    """Check that a served device greets an NBD client, and ends when it is told to."""
+    """Check that a served device greets an NBD client, and ends after `emmclab control stop`."""
     place, control = installed.folder / "nbd.sock", installed.folder / "control.sock"
     output = installed.folder / "served.json"
     process = installed.start(
@@ -166,7 +166,7 @@ def check_served(installed: Installed) -> None:
         end = time.monotonic() + PATIENCE_S
         while not (place.exists() and control.exists()):
             expect(process.poll() is None, f"`emmclab serve` ended with {process.returncode}")
-            expect(time.monotonic() < end, "`emmclab serve` makes no socket")
+            expect(time.monotonic() < end, "`emmclab serve` creates no socket")
             time.sleep(0.05)
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(PATIENCE_S)
@@ -174,8 +174,8 @@ def check_served(installed: Installed) -> None:
             expect(client.recv(8) == b"NBDMAGIC", "this is no NBD server")
         installed.run("control", str(control), "status")
         installed.run("control", str(control), "stop")
-        _, said = process.communicate(timeout=PATIENCE_S)
-        expect(process.returncode == 0, f"`emmclab serve` ended with {process.returncode}: {said.decode()}")
+        _, message = process.communicate(timeout=PATIENCE_S)
+        expect(process.returncode == 0, f"`emmclab serve` ended with {process.returncode}: {message.decode()}")
     finally:
         if process.poll() is None:
             process.kill()
@@ -191,9 +191,9 @@ def main(arguments: list[str]) -> int:
             "error: there is no bin/emmclab below the prefix\nhint: wheel_smoke.py PREFIX [FOLDER]...", file=sys.stderr
         )
         return 2
-    # With and without symbolic links resolved, because the compiler writes paths as they were given.
-    given = [Path(one) for one in arguments[1:]]
-    folders = list(dict.fromkeys(path for one in given for path in (one.absolute(), one.resolve())))
+    # With and without resolved symbolic links, because the compiler does not resolve them.
+    build_folders = map(Path, arguments[1:])
+    folders = list(dict.fromkeys(path for folder in build_folders for path in (folder.absolute(), folder.resolve())))
     with tempfile.TemporaryDirectory() as folder:
         installed = Installed(Path(arguments[0]).resolve(), Path(folder).resolve())
         steps = {

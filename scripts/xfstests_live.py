@@ -3,9 +3,9 @@
     scripts/xfstests_live.py XFSTESTS [--device PRESET] [--layer NAME] [--set KEY=VALUE]... [--seconds S]
         [TEST]...
 
-XFSTESTS is a folder where xfstests was built (not part of this project). Without tests, those of the group
-`quick` of `generic` in their order; no further batch begins after S seconds. Needs root, and the users that
-xfstests wants. Ends with status 1 where a test fails on the served device alone.
+XFSTESTS is a folder in which xfstests was built (not part of this project). Without tests, the tests of
+`generic` in the group `quick` run in order; no batch begins after S seconds. Needs root, and the users that
+xfstests needs. Ends with status 1 if a test fails only on the served device.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import emmclab as lab
 #: Number of tests per call of `check`.
 _BATCH = 10
 _USERS = ("fsgqa", "fsgqa2")
-#: Maximum time of a batch, seconds; a test that hangs counts as a finding.
+#: Maximum time of a batch, seconds; a test that hangs is reported as a failure.
 _PATIENCE_S = 1800
 
 
@@ -39,21 +39,21 @@ class Verdict(NamedTuple):
 
 
 def quick(folder: Path) -> list[str]:
-    """Return the tests of `generic` in the group `quick`, in order."""
-    found = []
+    """Return the tests of `generic` that are in the group `quick`, in order."""
+    tests = []
     for line in (folder / "tests" / "generic" / "group.list").read_text(encoding="utf-8").splitlines():
         number, _, groups = line.partition(" ")
         if number.isdigit() and "quick" in groups.split():
-            found.append(f"generic/{number}")
-    return found
+            tests.append(f"generic/{number}")
+    return tests
 
 
 @contextlib.contextmanager
 def served(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     """Serve two devices as loop devices."""
     device = lab.Device.named(options.device)
-    own = [text.partition("=") for text in options.settings]
-    above = {"layers": options.layers, "layer_settings": {key: value for key, _, value in own}}
+    settings = [text.partition("=") for text in options.settings]
+    above = {"layers": options.layers, "layer_settings": {key: value for key, _, value in settings}}
     with (
         lab.serve(device, loop=True, clock="free", **above) as test,
         lab.serve(device, loop=True, clock="free", **above) as scratch,
@@ -69,8 +69,8 @@ def plain(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str]
         paths = []
         for name in ("test", "scratch"):
             file = folder / name
-            with file.open("wb") as made:
-                made.truncate(options.bytes)
+            with file.open("wb") as image:
+                image.truncate(options.bytes)
             words = ["losetup", "--find", "--show", "--direct-io=on", str(file)]
             path = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
             ends.callback(subprocess.run, ["losetup", "-d", path], check=False)
@@ -80,14 +80,14 @@ def plain(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str]
 
 def verdicts(folder: Path, tests: list[str], devices: tuple[str, str], seconds: float) -> dict[str, Verdict]:
     """Run the tests in batches on a pair of devices; return the verdicts."""
-    found: dict[str, Verdict] = {}
+    verdict_by_test: dict[str, Verdict] = {}
     with tempfile.TemporaryDirectory(prefix="emmclab-xfstests-") as place:
         test, scratch, results = (Path(place, name) for name in ("test", "scratch", "results"))
-        for made in (test, scratch, results):
-            made.mkdir()
-        own = {"FSTYP": "ext4", "TEST_DEV": devices[0], "TEST_DIR": str(test), "SCRATCH_DEV": devices[1]}
-        own |= {"SCRATCH_MNT": str(scratch), "RESULT_BASE": str(results), "HOST_OPTIONS": "/dev/null"}
-        environment = {**os.environ, **own, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+        for folder_to_make in (test, scratch, results):
+            folder_to_make.mkdir()
+        configuration = {"FSTYP": "ext4", "TEST_DEV": devices[0], "TEST_DIR": str(test), "SCRATCH_DEV": devices[1]}
+        configuration |= {"SCRATCH_MNT": str(scratch), "RESULT_BASE": str(results), "HOST_OPTIONS": "/dev/null"}
+        environment = {**os.environ, **configuration, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
         subprocess.run(["mkfs.ext4", "-q", "-F", devices[0]], check=True, env=environment)
         begun = time.monotonic()
         try:
@@ -100,19 +100,21 @@ def verdicts(folder: Path, tests: list[str], devices: tuple[str, str], seconds: 
                 )
                 report = results / "result.xml"
                 if not report.exists():
-                    sys.exit(f"xfstests gave no report: {(output.stdout + output.stderr).decode()[-800:]}")
-                found |= dict(read(report))
+                    sys.exit(f"xfstests wrote no report: {(output.stdout + output.stderr).decode()[-800:]}")
+                verdict_by_test |= dict(read(report))
                 report.unlink()
-                print(f"{devices[0]}: {len(found)} tests in {time.monotonic() - begun:,.0f} s", file=sys.stderr)
+                print(
+                    f"{devices[0]}: {len(verdict_by_test)} tests in {time.monotonic() - begun:,.0f} s", file=sys.stderr
+                )
         finally:
             for mounted in (scratch, test):
                 subprocess.run(["umount", "-q", mounted], check=False)
-    return found
+    return verdict_by_test
 
 
 def read(report: Path) -> Iterator[tuple[str, Verdict]]:
     """Yield the verdicts in a report."""
-    # xfstests has just written the report.
+    # The report is trusted, because xfstests has just written it.
     for case in ElementTree.parse(report).getroot().iter("testcase"):  # noqa: S314
         word, why = "pass", ""
         for child in case:
@@ -133,14 +135,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"))
     options = parser.parse_intermixed_args()
     if not (options.folder / "check").exists() or os.geteuid() != 0:
-        sys.exit(f"{options.folder}: there is no xfstests that was built, or you are not root")
+        sys.exit(f"{options.folder}: contains no built xfstests, or you are not root")
     known = {entry.pw_name for entry in pwd.getpwall()}
     if missing := [user for user in _USERS if user not in known]:
-        sys.exit(f"xfstests wants the users {', '.join(missing)}: useradd --create-home NAME")
+        sys.exit(f"xfstests needs the users {', '.join(missing)}: useradd --create-home NAME")
     tests = options.tests or quick(options.folder)
     with served(options) as devices:
         here = verdicts(options.folder, tests, devices, options.seconds)
-    # The other side runs the tests that this one had time for.
+    # The plain devices run the tests that the served devices had time for.
     with tempfile.TemporaryDirectory(prefix="emmclab-plain-") as place, plain(options, Path(place)) as devices:
         there = verdicts(options.folder, list(here), devices, float("inf"))
     words = ("pass", "fail", "not run")

@@ -166,7 +166,7 @@ def test_a_claim_that_needs_root_is_judged_with_its_results(monkeypatch: pytest.
 def test_flushes_around_a_commit_are_joined_with_it_and_others_are_not() -> None:
     sys.path.insert(0, str(ROOT / "scripts/data"))
     try:
-        from record_journal import _as_asked
+        from record_journal import _join_commits
     finally:
         sys.path.pop(0)
     times = ("arrival_ns", "start_ns", "issue_ns", "complete_ns")
@@ -175,7 +175,7 @@ def test_flushes_around_a_commit_are_joined_with_it_and_others_are_not() -> None
         return {**dict.fromkeys(times, at), "op": op, "flags": 0, "role": list(roles) or None}
 
     rows = [row("flush", 1), row("write", 2, "data"), row("flush", 3), row("write", 4, "commit"), row("flush", 5)]
-    found, joined = _as_asked(rows)
+    found, joined = _join_commits(rows)
     assert [one["op"] for one in found] == ["flush", "write", "write"] and joined == 2
     assert found[2]["flags"] == 6 and (found[2]["arrival_ns"], found[2]["complete_ns"]) == (3, 5)
-    assert _as_asked(rows[:4]) == (rows[:4], 0)
+    assert _join_commits(rows[:4]) == (rows[:4], 0)

@@ -88,7 +88,7 @@ def test_foreign_names_are_escaped(tmp_path: Path) -> None:
 
 def test_the_outputs_of_the_guide_are_those_of_this_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    from python_guide import shown as blocks
+    from python_guide import outputs as blocks
 
     for one in blocks((ROOT / "docs/guides/python.md").read_text()):
         assert one.told == one.text or (one.html and one.told is None) or not one.text

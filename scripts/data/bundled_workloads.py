@@ -67,7 +67,7 @@ def media_prepare(folder: Path, rng: random.Random) -> None:
 
 
 def media(folder: Path, _mode: str, rng: random.Random) -> None:
-    """Play a film: sequential reads at a steady rate, sometimes a seek; its position is saved."""
+    """Play a film: sequential reads at a steady rate, some seeks, and saves of the position."""
     with (folder / "film.mp4").open("rb", buffering=0) as film:
         position = folder / "position.xml"
         for second in range(32):
@@ -89,7 +89,7 @@ def browser_prepare(folder: Path, rng: random.Random) -> None:
 
 
 def browser(folder: Path, _mode: str, rng: random.Random) -> None:
-    """Read news on the web: cache files written, read and evicted page by page, cookies in SQLite."""
+    """Read news on the web: write, read and evict cache files page by page, and store cookies in SQLite."""
     cookies = sqlite3.connect(folder / "cookies.db", isolation_level=None)
     cookies.execute("pragma journal_mode=truncate")
     cookies.execute("create table cookies(host text primary key, value text)")
@@ -121,7 +121,7 @@ WORKLOADS = {
 def main() -> None:
     """Run `prepare NAME FOLDER` or `run NAME FOLDER`."""
     step, name, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-    # The kernel's name of this process, which is also in the trace: at most 15 letters.
+    # The name of this process in the kernel and in the trace, at most 15 characters.
     Path("/proc/self/comm").write_text(name.split("-")[0])
     prepare, run, mode = WORKLOADS[name]
     if step == "prepare":

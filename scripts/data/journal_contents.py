@@ -19,7 +19,7 @@ _UUID_BYTES = 16
 
 
 class Superblock(NamedTuple):
-    """The fields of a journal's superblock that are needed here."""
+    """The fields of a journal's superblock that this reader uses."""
 
     block_bytes: int
     blocks: int
@@ -49,10 +49,10 @@ def superblock(log: bytes) -> Superblock:
 
 
 def logged(log: bytes) -> Iterator[Logged]:
-    """Yield the logged blocks of a log that has not wrapped around yet, in order.
+    """Yield the logged blocks of a log that has not wrapped around, in order.
 
-    The log may have a gap between two mounts. No block of data begins with the magic number, because it is
-    escaped.
+    The log may have a gap between two mounts. No data block begins with the magic number, because JBD2
+    escapes it.
     """
     head = superblock(log)
     at, newest = head.first, 0
@@ -91,19 +91,18 @@ def _tags(block: bytes, incompatible: int) -> Iterator[tuple[int, bool]]:
 def unchanged(log: Path, since: int) -> dict[str, float]:
     """Compare the blocks that transactions from `since` on logged with their last logged copies.
 
-    Returns the number of compared blocks, and which share of their bytes and of their sectors of 512 bytes is
-    unchanged.
+    Returns the number of compared blocks, and the unchanged shares of their bytes and of their 512-byte sectors.
     """
     last: dict[int, bytes] = {}
     compared = same_bytes = same_sectors = size = 0
-    for one in logged(log.read_bytes()):
-        before, last[one.home] = last.get(one.home), one.data
-        if before is None or one.sequence < since:
+    for block in logged(log.read_bytes()):
+        before, last[block.home] = last.get(block.home), block.data
+        if before is None or block.sequence < since:
             continue
-        size = len(one.data)
+        size = len(block.data)
         compared += 1
-        same_bytes += sum(first == second for first, second in zip(before, one.data, strict=True))
-        same_sectors += sum(before[at : at + 512] == one.data[at : at + 512] for at in range(0, size, 512))
+        same_bytes += sum(first == second for first, second in zip(before, block.data, strict=True))
+        same_sectors += sum(before[at : at + 512] == block.data[at : at + 512] for at in range(0, size, 512))
     return {
         "compared": compared,
         "unchanged_bytes_pct": round(100 * same_bytes / max(compared * size, 1), 2),

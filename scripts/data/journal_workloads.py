@@ -26,7 +26,7 @@ def _synced(path: Path, *parts: bytes) -> None:
 
 
 def _replaced(path: Path, content: bytes) -> None:
-    """Replace a file as applications do: write another, make it durable, rename it."""
+    """Replace a file as applications do: write a new file, make it durable, rename it."""
     aside = path.with_suffix(".tmp")
     _synced(aside, content)
     aside.rename(path)
@@ -57,7 +57,7 @@ def _sqlite(folder: Path, journal_mode: str, rng: random.Random) -> None:
 
 
 def _create_files(folder: Path, rng: random.Random) -> None:
-    """Create files of 4 KB, each made durable."""
+    """Create files of 4 KB, and make each durable."""
     for number in range(_OPERATIONS):
         _synced(folder / f"file-{number:04}", rng.randbytes(4096))
 
@@ -68,7 +68,7 @@ def _mail_prepare(folder: Path) -> None:
 
 
 def _mail(folder: Path, rng: random.Random) -> None:
-    """Deliver mail into folders: a file is created, made durable and moved, later read and deleted."""
+    """Deliver mail into folders: create, sync and move files; later read and delete them."""
     waiting: list[str] = []
     for number in range(_OPERATIONS // 2):
         name = f"{number:05}.eml"
@@ -97,7 +97,7 @@ def _chat_prepare(folder: Path) -> None:
 
 
 def _chat(folder: Path, rng: random.Random) -> None:
-    """Store messages through a write-ahead log, some with a picture in a file; replace settings."""
+    """Store messages with a write-ahead log, some with a picture in a file, and replace settings."""
     database = _database(folder / "messages.db", "wal")
     for number in range(_OPERATIONS):
         thread, media = rng.randrange(30), ""
@@ -147,7 +147,7 @@ def _camera_prepare(folder: Path) -> None:
 
 
 def _camera(folder: Path, rng: random.Random) -> None:
-    """Write photos of 1 to 3 MB to files and make them durable; enter each into a database."""
+    """Write photos of 1 to 3 MB to files, make them durable, and enter each into a database."""
     database = _database(folder / "media.db", "wal")
     for number in range(_OPERATIONS // 8):
         path = folder / "photos" / f"{number:04}.jpg"
@@ -164,7 +164,7 @@ def _with(journal_mode: str) -> tuple[Callable[[Path], None], Callable[[Path, ra
     )
 
 
-#: By name: the preparation before the recording begins, and the recorded work.
+#: By name: the preparation before the recording, and the recorded work.
 WORKLOADS: dict[str, tuple[Callable[[Path], None], Callable[[Path, random.Random], None]]] = {
     "sqlite-delete": _with("delete"),
     "sqlite-truncate": _with("truncate"),

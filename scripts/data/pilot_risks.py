@@ -1,12 +1,12 @@
-"""Measures what a power cut may lose with each pilot solution: python/emmclab/data/pilot-risks.json.
+"""Measures the data that a power cut may lose with each pilot solution, for python/emmclab/data/pilot-risks.json.
 
     .venv/bin/python scripts/data/pilot_risks.py [--cuts 500] [--operations 60] [--solution lfs]
 
 Needs root, FUSE, loop devices and mkfs.ext4. Each solution runs the workloads of `emmclab crash` on a device
 with a cache; if a solution does not sync some files, their syncs return at once. States are those that the
-contract of the devices allows. The layer `lfs` under ext4 represents the log-structured file system: the
-explorer reads ext4, and both are a log with the same order of writes and flushes. With `--solution` the
-results of the other solutions are kept.
+contract of the devices allows. The layer `lfs` under ext4 represents the log-structured file system, because the
+explorer reads ext4, and both write a log with the same order of writes and flushes. With `--solution` the
+stored results of the other solutions do not change.
 """
 
 import argparse
@@ -22,16 +22,16 @@ from emmclab.studies.power_cut_settings import CutOptions
 
 _OUT = Path(__file__).parents[2] / "python/emmclab/data/pilot-risks.json"
 _DEVICE, _CAPACITY = "emmc51-cache", "256MB"
-#: A second device under a log of power cuts has no cache.
+#: The second device by layer; under power cuts it must not have a cache.
 _SECOND = {"nvm-buffer": "pcm-16mb", "raid0": "emmc51-tlc"}
-#: A small buffer is read back faster.
+#: Settings by layer; a small buffer is read faster in recovery.
 _SETTINGS = {"nvm-buffer": {"nvm-buffer.size": "1MB"}, "advil": {"advil.reserved": "16MiB"}}
 _SYNCED = ("files", "append-log", "sqlite-delete", "sqlite-wal")
 _WORKLOADS = {
     "selective-sync": ("files-unsynced", "append-log-unsynced", "sqlite-delete", "sqlite-wal"),
     "no-sync": ("files-unsynced", "append-log-unsynced", "sqlite-delete-unsynced", "sqlite-wal-unsynced"),
 }
-#: The layer that represents a file system.
+#: The layer that represents the file system of a solution.
 _AS_LAYER = {"lfs": ["lfs"]}
 _SEED = 1
 
@@ -55,7 +55,7 @@ def _explore(
         states="device,boundary,omit1,only1,pairs,random",
         recovery_cuts=2,
     )
-    found = run_cuts(
+    result = run_cuts(
         *(workload, _scaled(_DEVICE), options, _SEED, None),
         layers=layers,
         layer_settings=settings,
@@ -63,12 +63,12 @@ def _explore(
     )
     return {
         "workload": workload,
-        "cuts": found.cuts,
-        "states": found.states,
-        "lost_states": found.lost_states,
-        "documented_states": found.documented_states,
-        "promises": sorted({one["promise"] for one in found.findings}),
-        "first": found.first.detail,
+        "cuts": result.cuts,
+        "states": result.states,
+        "lost_states": result.lost_states,
+        "documented_states": result.documented_states,
+        "promises": sorted({finding["promise"] for finding in result.findings}),
+        "first": result.first.detail,
     }
 
 
@@ -77,23 +77,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--cuts", type=int, default=500)
     parser.add_argument("--operations", type=int, default=60)
-    parser.add_argument("--solution", action="append", choices=[one.name for one in SOLUTIONS])
-    given = parser.parse_args()
+    parser.add_argument("--solution", action="append", choices=[choice.name for choice in SOLUTIONS])
+    arguments = parser.parse_args()
     measured: dict[str, list[dict[str, Any]]] = {}
-    if given.solution:
+    if arguments.solution:
         measured = json.loads(_OUT.read_text(encoding="utf-8"))["solutions"]
     for solution in SOLUTIONS:
         name = solution.name
-        if given.solution and name not in given.solution:
+        if arguments.solution and name not in arguments.solution:
             continue
         measured[name] = []
         for workload in _WORKLOADS.get(name, _SYNCED):
             layers = _AS_LAYER.get(name, list(solution.layers))
             settings = {**solution.layer_settings, **_SETTINGS.get(name, {})}
-            row = _explore(name, workload, layers, settings, given.cuts, given.operations)
+            row = _explore(name, workload, layers, settings, arguments.cuts, arguments.operations)
             measured[name].append(row)
             print(f"{name} {workload}: {row['lost_states']:,} of {row['states']:,} states", file=sys.stderr)
-    command = f"scripts/data/pilot_risks.py --cuts {given.cuts} --operations {given.operations}"
+    command = f"scripts/data/pilot_risks.py --cuts {arguments.cuts} --operations {arguments.operations}"
     about = {"command": command, "device": f"{_DEVICE}, {_CAPACITY}", "second": _SECOND, "solutions": measured}
     _OUT.write_text(_text(about), encoding="utf-8")
 

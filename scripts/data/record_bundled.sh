@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Records the bundled traces anew with `emmclab record`: phone-like workloads on a freshly made ext4 on a loop device.
+# Records the bundled traces with `emmclab record`: phone-like workloads on a new ext4 on a loop device.
 # Needs root and `make setup`. Usage: record_bundled.sh FOLDER
 #
-# The loop device gets a phone's limits (requests of at most 512 KB, 128 KB of read-ahead). Its backing file lies on
+# The loop device has the limits of a phone (requests of at most 512 KB, 128 KB of read-ahead). Its backing file is on
 # this host's disk: order, sizes and think times are those of the workload, service times are those of the host.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=$(realpath -m "${1:?usage: record_bundled.sh FOLDER}")
 mkdir -p "$out"
-# The names of host and file stand in the traces: the same wherever they are made.
+# The traces contain the names of host and file, so these are the same on every machine.
 if [ "$(hostname)" != emmclab-demo ]; then
     exec unshare --uts sh -c 'hostname emmclab-demo && exec "$@"' sh "$0" "$out"
 fi

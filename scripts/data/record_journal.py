@@ -2,15 +2,15 @@
 
 Needs root, FUSE and loop devices. Usage: record_journal.py FOLDER [NAME...]
 
-Each application is recorded twice: on ext4 as it is, NAME.parquet, and on ext4 made without a journal,
-NAME-no-journal.parquet. `cpu_s.json` has the processor time of each program and its system calls, in s: the
-least of all its runs, as they differ by more than a journal makes. `journal_contents.json` has the share of
-the logged blocks that is as in their last logged copies, by bytes and by sectors: traces have no contents.
+Each application is recorded twice: on ext4 with a journal, NAME.parquet, and on ext4 without a journal,
+NAME-no-journal.parquet. `cpu_s.json` contains the processor time of each program and its system calls, in s: the
+least of all its runs, because they differ by more than the cost of a journal. `journal_contents.json` contains
+the unchanged share of blocks that were logged again, by bytes and by sectors, because traces have no contents.
 
 The clock is free: time passes only while the device serves requests, so that a request arrives when the
-requests that it waited for are complete, and closed-loop replay preserves that. Order, sizes and contents are
-those of the programs; what the kernel decides (when it writes back, the places of files, commits by its own
-clock) may differ from one recording to the next.
+requests for which it waited are complete, which closed-loop replay preserves. The programs determine order,
+sizes and contents; the decisions of the kernel (times of write-back, places of files, times of commits) may
+differ between recordings.
 """
 
 import json
@@ -30,7 +30,7 @@ from journal_workloads import WORKLOADS
 
 #: The served device; its times are stored in the trace.
 _DEVICE = "emmc51-cache"
-#: A partition of a phone, smaller than the device: layers store their log after it.
+#: Size of the partition, smaller than the device, because layers store their log after it.
 _SIZE_GB = 16
 _EXTENDED = "nodiscard,lazy_itable_init=0,lazy_journal_init=0"
 #: Options of mkfs.ext4 by the suffix of a trace's name.
@@ -39,7 +39,7 @@ _JOURNALS = {"": "-J size=128", "-no-journal": "-O ^has_journal"}
 _MOUNT = "noatime,noauto_da_alloc"
 #: Share of a phone's memory that may be dirty: 20 % of 1 GB.
 _DIRTY_BYTES = 200 << 20
-#: Number of runs of each application; the last one is kept.
+#: Number of runs of each application; the last recording is stored.
 _RUNS = 5
 #: Bits of the column `flags`.
 _FUA, _PREFLUSH = 2, 4
@@ -47,17 +47,17 @@ _SCHEMA, _HEADER, _LEDGER = b"emmclab.schema", b"emmclab.header", b"emmclab.ledg
 
 
 class Recorded(NamedTuple):
-    """A run: all requests, the number before the application began, and its processor time, in s."""
+    """A run: all requests, the number of requests before the application began, and its processor time in s."""
 
     table: pyarrow.Table
     before: int
     cpu_s: float
-    #: Figures on logged blocks that had been logged before; empty without a journal.
+    #: Figures on blocks that were logged again; empty without a journal.
     contents: dict[str, float]
 
 
 def mkfs_command(journal: str = _JOURNALS[""]) -> str:
-    """Return the shell command that makes the file system, as on a phone unless another journal is given."""
+    """Return the shell command that creates the file system, by default with the journal of a phone."""
     return f'mkfs.ext4 -q -F {journal} -E {_EXTENDED} "$EMMCLAB_DEVICE" {_SIZE_GB}G'
 
 
@@ -70,11 +70,11 @@ def recorded(name: str, journal: str, folder: Path) -> Recorded:
             if disk.run(command):
                 raise SystemExit(f"error: {name}: failed: {' '.join(command)}")
 
-        def step(what: str) -> None:
+        def step(step_name: str) -> None:
             disk.mount(mount, options=_MOUNT)
             program = str(Path(__file__).with_name("journal_workloads.py"))
-            run(sys.executable, program, what, name, str(mount), str(cpu))
-            # Unmounting writes all blocks home, and leaves an empty journal.
+            run(sys.executable, program, step_name, name, str(mount), str(cpu))
+            # Unmounting writes all blocks to their home addresses, and leaves an empty journal.
             disk.unmount()
 
         run("sh", "-c", mkfs_command(journal))
@@ -88,22 +88,22 @@ def recorded(name: str, journal: str, folder: Path) -> Recorded:
         before = disk.result()["requests.total"]
         step("run")
         contents = unchanged(log_of("log"), since) if since else {}
-    found = pyarrow.parquet.ParquetFile(record)
-    metadata = {key: found.metadata.metadata[key] for key in (_SCHEMA, _HEADER, _LEDGER)}
-    return Recorded(found.read().replace_schema_metadata(metadata), before, float(cpu.read_text()), contents)
+    file = pyarrow.parquet.ParquetFile(record)
+    metadata = {key: file.metadata.metadata[key] for key in (_SCHEMA, _HEADER, _LEDGER)}
+    return Recorded(file.read().replace_schema_metadata(metadata), before, float(cpu.read_text()), contents)
 
 
-def _as_asked(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+def _join_commits(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
     """Join the requests that the block layer sends for a commit without FUA: flush, commit block, flush.
 
-    ext4 asks for one write with preflush and FUA. Returns the rows, and the number of flushes that were
-    joined with others.
+    ext4 requests one write with preflush and FUA. Returns the rows, and the number of flushes that were
+    joined with commit blocks.
     """
-    found: list[dict[str, Any]] = []
+    joined_rows: list[dict[str, Any]] = []
     joined = at = 0
     while at < len(rows):
         row, three = rows[at], rows[at : at + 3]
-        ops = [one["op"] for one in three]
+        ops = [request["op"] for request in three]
         if ops == ["flush", "write", "flush"] and "commit" in (three[1]["role"] or ()):
             first, commit, last = three
             flags = commit["flags"] | _FUA | _PREFLUSH
@@ -111,17 +111,17 @@ def _as_asked(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
             row = {**commit, **times, "complete_ns": last["complete_ns"], "flags": flags}
             joined += 2
             at += 2
-        found.append(row)
+        joined_rows.append(row)
         at += 1
-    return found, joined
+    return joined_rows, joined
 
 
 def _write(table: pyarrow.Table, before: int, name: str, target: Path) -> int:
     """Write the requests from number `before` on, starting at time 0; return their number."""
     recorded = table.slice(before).to_pylist()
-    # The host searches the end of a disk for signatures.
+    # Requests near the end of the disk are left out: the host searches there for signatures.
     inside = [row for row in recorded if row["sector"] + row["sectors"] <= _SIZE_GB << 21]
-    rows, joined = _as_asked(inside)
+    rows, joined = _join_commits(inside)
     start = rows[0]["arrival_ns"]
     for row in rows:
         for column in ("arrival_ns", "start_ns", "issue_ns", "complete_ns"):
@@ -135,23 +135,22 @@ def _write(table: pyarrow.Table, before: int, name: str, target: Path) -> int:
     kernel = platform.release().split("-")[0]
     header["source"] = f"{application} on {on} of Linux {kernel} (mke2fs {e2fsprogs})"
     header["note"] = (
-        f"on a served {_DEVICE}, on {_SIZE_GB} GB of it, with a free clock: no time of the host; mounted "
-        f"with {_MOUNT}; "
-        f"from mounting to unmounting; {joined:,} flushes joined with the commit blocks that they stood "
-        "for as preflush and FUA"
+        f"on {_SIZE_GB} GB of a served {_DEVICE}, with a free clock: no time of the host; mounted with "
+        f"{_MOUNT}; from mounting to unmounting; {joined:,} flushes joined with commit blocks, as preflush "
+        "and FUA"
     )
     ledger = json.loads(metadata[_LEDGER])
     ledger |= {"seen": len(recorded), "kept": len(rows), "merged": joined, "filtered": len(recorded) - len(inside)}
     metadata |= {_HEADER: json.dumps(header).encode(), _LEDGER: json.dumps(ledger).encode()}
-    made = pyarrow.Table.from_pylist(rows, schema=table.schema.with_metadata(metadata))
-    # Columns without any value are left out.
-    empty = [column for column in made.column_names if made[column].null_count == len(made)]
-    pyarrow.parquet.write_table(made.drop_columns(empty), target, compression="zstd", compression_level=19)
+    written = pyarrow.Table.from_pylist(rows, schema=table.schema.with_metadata(metadata))
+    # Columns without values are left out.
+    empty = [column for column in written.column_names if written[column].null_count == len(written)]
+    pyarrow.parquet.write_table(written.drop_columns(empty), target, compression="zstd", compression_level=19)
     return len(rows)
 
 
 def main() -> None:
-    """Record the named applications, or all of them."""
+    """Record the applications in the arguments, or all of them."""
     if len(sys.argv) < 2:
         raise SystemExit("usage: record_journal.py FOLDER [NAME...]")
     folder = Path(sys.argv[1])
@@ -164,12 +163,12 @@ def main() -> None:
             times = []
             for _ in range(_RUNS):
                 with TemporaryDirectory(prefix="emmclab-") as work:
-                    made = recorded(name, journal, Path(work))
-                times.append(made.cpu_s)
-            if made.contents:
-                contents[name] = made.contents
+                    run = recorded(name, journal, Path(work))
+                times.append(run.cpu_s)
+            if run.contents:
+                contents[name] = run.contents
             cpu_s[name] = round(min(*times, cpu_s.get(name, times[0])), 4)
-            requests = _write(made.table, made.before, target.stem, target)
+            requests = _write(run.table, run.before, target.stem, target)
             spread = " to ".join(f"{1000 * took:.1f}" for took in (min(times), max(times)))
             print(
                 f"{target.stem}: {requests:,} requests, {target.stat().st_size / 1024:.0f} KB; "
