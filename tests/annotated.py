@@ -1,4 +1,4 @@
-"""A trace with block notes, as an ext4 file system in ordered mode writes that many small transactions."""
+"""Generates a trace with block notes, like that of ext4 in ordered mode with many small transactions."""
 
 import random
 from pathlib import Path
@@ -46,7 +46,7 @@ def rows(commits: int = 300, seed: int = 1) -> list[dict[str, Any]]:
         now = row["complete_ns"]
 
     for number in range(commits):
-        # Commits come in bursts, so that their rate differs from second to second.
+        # Commits are in bursts, so that their rate differs from second to second.
         now += chance.randrange(5_000_000, 40_000_000 if number % 60 < 40 else 900_000_000)
         request("write", chance.randrange(1_000) * 8, [("data", 8 * chance.randint(1, 8), None, None, None)], SYNC, 800)
         homes = [8_000 + 8 * chance.randrange(200) for _ in range(chance.randint(1, 9))]
@@ -66,7 +66,7 @@ def rows(commits: int = 300, seed: int = 1) -> list[dict[str, Any]]:
 
 
 def table(requests: list[dict[str, Any]]) -> pyarrow.Table:
-    """Make an Arrow table of requests."""
+    """Return an Arrow table of requests."""
     schema = pyarrow.schema(
         [
             *((name, pyarrow.int64()) for name in ("arrival_ns", "start_ns", "complete_ns")),
@@ -79,7 +79,7 @@ def table(requests: list[dict[str, Any]]) -> pyarrow.Table:
 
 
 def trace(requests: list[dict[str, Any]]) -> Trace:
-    """Make a trace of requests."""
+    """Return a trace of requests."""
     return Trace.from_arrow(table(requests), "annotated")
 
 

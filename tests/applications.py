@@ -23,5 +23,5 @@ steps = [
 """
 
 
-#: New devices, so that runs begin at once.
+#: The devices are new, so that no preconditioning delays runs.
 NEW = ("--precondition", "none")

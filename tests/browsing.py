@@ -8,7 +8,7 @@ from conftest import PATIENCE_S
 
 
 class Visit:
-    """A page in the browser, with all of its messages and requests."""
+    """A page in the browser, with its console messages and its requests."""
 
     def __init__(self, browser: Browser, path: Path, width: int = 1280, scheme: str = "light") -> None:
         self.page: Page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
@@ -39,7 +39,7 @@ class Visit:
         return charts.count()
 
     def cut_on_paper(self, a4_px: int = 718) -> list[str]:
-        """Lay the page out on paper of this width; return the tables that are too wide."""
+        """Lay out the page for paper of this width; return the tables that are too wide."""
         self.page.evaluate("dispatchEvent(new Event('beforeprint'))")
         self.page.set_viewport_size({"width": a4_px, "height": 1000})
         self.page.emulate_media(media="print")
@@ -50,11 +50,11 @@ class Visit:
         return cut
 
 
-#: A phone, a tablet or half a screen, and a screen.
+#: Window widths of a desktop, a tablet or half a desktop, and a phone.
 WIDTHS = (1280, 820, 390)
 
 
-#: Height of a phone's screen; the first screen of a page has to show figures.
+#: Height of a phone's screen, in which the first screen of a page has to show figures.
 PHONE_PX = 844
 
 
@@ -91,7 +91,7 @@ def _axe(visit: Visit, axe: str) -> str:
 
 
 def check_fit(browser: Browser, path: Path, axe: str) -> None:
-    """Fail if a page does not fit a width or theme, prints or loads something, or is not accessible."""
+    """Fail if a page does not fit a width or theme, logs messages, loads resources, or is not accessible."""
     visit = Visit(browser, path, width=WIDTHS[0])
     for number, width in enumerate(WIDTHS):
         visit.page.set_viewport_size({"width": width, "height": PHONE_PX})

@@ -1,6 +1,6 @@
 """Runs the command line in processes that are forked from one that has already imported it.
 
-A test suite starts thousands of commands, and Python's start and imports are most of the time of a short one.
+A test suite starts thousands of commands, and a short command spends most of its time in Python's start and imports.
 `Commands.run` returns the same as `subprocess.run` of `python -m emmclab`: each command has its own process,
 standard streams, folder, environment and exit, and enters at `emmclab.__main__`. Only the imports are shared.
 Variables that are read when Python starts cannot be changed for one command; `Commands.can_run` detects that.
@@ -34,7 +34,7 @@ class Commands:
     """Runs commands in processes that are forked from one process, which starts with the first command."""
 
     def __init__(self, env: dict[str, str]) -> None:
-        """Set the environment that most commands have."""
+        """Set the environment of most commands."""
         self._env = env
 
     def can_run(self, env: dict[str, str], options: dict[str, Any]) -> bool:
@@ -62,7 +62,7 @@ class Commands:
         with contextlib.ExitStack() as ours:
             connection = ours.enter_context(socket.socket(socket.AF_UNIX))
             connection.connect(self._address)
-            # Without input, standard input is that of the tests, as with `subprocess.run`.
+            # Without input, commands inherit the standard input of the tests, as with `subprocess.run`.
             stdin, feed = os.pipe() if input is not None else (os.dup(0), os.open(os.devnull, os.O_WRONLY))
             (read_out, write_out), (read_err, write_err) = os.pipe(), os.pipe()
             streams = [ours.enter_context(os.fdopen(one, encoding="utf-8")) for one in (read_out, read_err)]
@@ -103,7 +103,7 @@ class Commands:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(f"{folder}/socket")
             listener.listen(64)
-            # The process ends when the other end of this pipe is closed, however this process ends.
+            # The forking process ends when this pipe is closed, which also happens if this process is killed.
             ends, _held = os.pipe()
             passed = (listener.fileno(), ends)
             words = [sys.executable, __file__, *map(str, passed)]
@@ -178,8 +178,7 @@ def _main() -> NoReturn:
         runpy.run_module("emmclab", run_name="__main__", alter_sys=True)
     except SystemExit as end:
         status = end.code
-    # The process ends without finalization, in which libraries that the command has not used would report
-    # what they leave.
+    # The process ends without finalization, in which libraries that the command has not used would report leaks.
     atexit._run_exitfuncs()
     sys.stdout.flush()
     os._exit(status if isinstance(status, int) else 1)

@@ -1,4 +1,4 @@
-"""Shared by all tests: a small trace, the real traces, and the command line as a user starts it."""
+"""Fixtures and helpers of all tests: small traces, recorded traces, and the command line as a user runs it."""
 
 import contextlib
 import fcntl
@@ -32,32 +32,31 @@ from commands import Commands
 if TYPE_CHECKING:
     from crash_runs import Runs
 
-#: As in the random tests in Rust: a failure is caused by the change under test, not by chance or a slow
-#: machine.
+#: Random tests are reproducible and have no deadline, so that neither chance nor a slow machine causes a failure.
 hypothesis.settings.register_profile(
     "same", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("same")
 
 ROOT = Path(__file__).parents[1]
-#: The package of this checkout, and the module that loads the core that `scripts/test.sh` has built.
+#: Paths of the package of this checkout, and of the module that loads the core that `scripts/test.sh` built.
 PYTHONPATH = f"{ROOT / 'python'}:{ROOT / 'tests' / 'tested_core'}"
 COMMAND = [sys.executable, "-m", "emmclab"]
-#: A test that waits longer than this hangs; a busy machine is not the reason.
+#: Time after which a waiting test has hung, also on a busy machine, seconds.
 PATIENCE_S = 600
 
 
 def cases(most: int) -> int:
-    """Return how many random cases a test draws that has `most` of them by default; a quarter in `make test`.
+    """Return the number of random cases of a test whose default is `most`; in `make test` it is a quarter.
 
-    The variable is that of the random tests in Rust, which have 256 cases by default.
+    The environment variable is that of the random tests in Rust, whose default is 256 cases.
     """
     return max(1, most * int(os.environ.get("PROPTEST_CASES", "256")) // 256)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_signal_is_ignored() -> None:
-    """Undo the effect of nohup and of jobs in the background, whose processes inherit ignored signals."""
+    """Restore the handlers of signals that nohup or a background job has set to be ignored."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             handler = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
@@ -78,7 +77,7 @@ def forked() -> Commands:
 
 
 def emmclab(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a separate process, with a timeout of `patience_s` seconds if that is given."""
+    """Run the command line in a separate process; the option `patience_s` is the timeout in seconds."""
     env = environment(**options.pop("env", {}))
     patience_s = options.pop("patience_s", PATIENCE_S)
     command = [*COMMAND, *map(str, arguments)]
@@ -100,7 +99,7 @@ def emmclab_json(*arguments: object, **options: Any) -> Any:
 
 
 def begin(*arguments: object, **options: Any) -> subprocess.Popen[str]:
-    """Start the command line; its output and messages go to pipes unless the options say otherwise."""
+    """Start the command line; by default its output and messages go to pipes."""
     usual: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
     return subprocess.Popen([*COMMAND, *map(str, arguments)], **usual | options)
 
@@ -116,7 +115,7 @@ def wait_until(holds: Callable[[], object], process: subprocess.Popen[str] | Non
 
 @dataclass(frozen=True)
 class Reproduced:
-    """A folder in which the studies of papers are run once for all tests, whichever worker asks first."""
+    """A folder in which the studies of papers are run once for all tests and workers."""
 
     folder: Path
 
@@ -151,7 +150,7 @@ class Reproduced:
         return claims
 
     def once(self, name: str, make: Callable[[Path], None]) -> Path:
-        """Return a folder, which `make` fills if that has not been done yet."""
+        """Return a folder of this name, which `make` fills on first use."""
         folder = self.folder / name
         with self.alone():
             if not (folder / "made").is_file():
@@ -178,12 +177,12 @@ def kept_cells(results: Path) -> int:
             for part in results.glob("**/cells/[!.]*.parquet"):
                 about = part.stat()
                 known = (str(part), about.st_ino, about.st_mtime_ns)
-                # Tests ask repeatedly while a run is in progress, and a part never changes.
+                # Tests call this repeatedly during a run, so the counts are cached: a part never changes.
                 if known not in _keys_of_parts:
                     _keys_of_parts[known] = keys_of([part], results)
                 found.setdefault(part.parent, set()).update(_keys_of_parts[known])
             return sum(map(len, found.values()))
-        except (InputError, FileNotFoundError):  # Meanwhile a run has joined the parts, or removed a folder.
+        except (InputError, FileNotFoundError):  # A run has joined the parts, or removed a folder, meanwhile.
             continue
 
 
@@ -191,10 +190,10 @@ def kept_cells(results: Path) -> int:
 _keys_of_parts: dict[tuple[str, int, int], set[str]] = {}
 
 
-#: The marker of a test by the fixture that it uses, directly or indirectly: its requirement of the machine.
+#: Marker of the tests that use a fixture, directly or indirectly, by fixture: a requirement of the machine.
 MARKERS = {"root": "root", "chromium": "browser", "cargo": "build", "ublk": "guest", "reproduced": "slow"}
 
-#: Debian's packages, each with its programs if their names differ from the package's.
+#: Debian packages, each with its programs if their names differ from that of the package.
 PACKAGES = {
     "btrfs-progs": ("mkfs.btrfs",),
     "e2fsprogs": ("debugfs", "e2fsck", "fsck.ext4", "mkfs.ext4", "resize2fs", "tune2fs"),
@@ -207,7 +206,7 @@ PACKAGES = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests according to the fixtures that they use."""
+    """Mark tests by the fixtures that they use."""
     for item in items:
         for fixture, marker in MARKERS.items():
             if fixture in getattr(item, "fixturenames", ()):
@@ -215,7 +214,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the collected tests and modules, which live to the end, out of garbage collection."""
+    """Exclude the collected tests and modules from garbage collection, because they live to the end."""
     gc.collect()
     gc.freeze()
 
@@ -266,8 +265,8 @@ def need(*tools: str) -> None:
 def make_btrfs(disk: str | Path) -> None:
     """Make a btrfs on a disk or in a file, in a mount namespace without the loop devices of other tests.
 
-    `mkfs.btrfs` asks for the file behind every mounted loop device. It fails if the server of one is
-    killed at that moment.
+    `mkfs.btrfs` opens the file of every mounted loop device, and fails if the server of a device is
+    killed meanwhile.
     """
     need("mkfs.btrfs", "unshare")
     script = """
@@ -277,7 +276,7 @@ while read -r source target _; do
 done </proc/self/mounts
 exec mkfs.btrfs -q -f "$1"
 """
-    # With `slave`, what is unmounted outside is also unmounted in the namespace: no loop device stays busy.
+    # With `slave`, unmounting outside also unmounts in the namespace, so that no loop device stays busy.
     command = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", script, "sh", str(disk)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -285,7 +284,7 @@ exec mkfs.btrfs -q -f "$1"
 
 @contextlib.contextmanager
 def alone_on_this_machine(name: str) -> Iterator[None]:
-    """Lock something that this machine has once, against other tests, other test runs, and those in Rust."""
+    """Lock a resource of this machine against other tests, other test runs, and the tests in Rust."""
     with (Path(tempfile.gettempdir()) / f"emmclab-{name}-tests.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -307,7 +306,7 @@ def ublk(root: None) -> Iterator[None]:
     """Lock the ublk driver for this test, because its devices share one namespace."""
     del root
     if not Path("/dev/ublk-control").exists():
-        # A kernel without the driver is no fault of the machine.
+        # A missing driver in the kernel cannot be installed, so the test is skipped also with CI=true.
         pytest.skip("ublk_drv is missing; modprobe ublk_drv")
     with alone_on_this_machine("ublk"):
         yield
@@ -321,7 +320,7 @@ def cargo() -> str:
 
 
 def biotracer(requests: int, first_s: int = 1_400_000_000) -> str:
-    """Return a BIOtracer log of a made-up application: 4 to 64 KB writes, a few reads, bursts, long gaps."""
+    """Return a BIOtracer log of an invented application: writes of 4 to 64 KB, a few reads, bursts, long gaps."""
     lines = []
     now = first_s * 10**6  # microseconds
     for number in range(requests):
@@ -350,7 +349,7 @@ def ended_in_the_middle(command: list[object], folder: Path, number: int) -> tup
     feeder = threading.Thread(target=feed, args=(process.stdin,), daemon=True)
     feeder.start()
     deadline = time.monotonic() + PATIENCE_S
-    # Python creates and removes a file in the folder for temporary files, to test whether it can.
+    # Python creates and removes a file in the folder for temporary files, to test whether it is writable.
     before: set[Path] = set()
     while process.poll() is None and time.monotonic() < deadline:
         there = set(folder.iterdir())
@@ -375,7 +374,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def other_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Another, of 150 requests."""
+    """A second trace, of 150 requests."""
     path = tmp_path_factory.mktemp("traces") / "camera.txt"
     path.write_text(biotracer(150, first_s=1_500_000_000))
     return path
@@ -394,7 +393,7 @@ def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def shared_traces() -> Path:
-    """The folder of real traces."""
+    """The folder of recorded traces (EMMCLAB_TRACES)."""
     folder = Path(os.environ.get("EMMCLAB_TRACES", ROOT.parent / "shared" / "traces"))
     if not (folder / "nexus5").is_dir():
         missing("the folder of real traces", "set EMMCLAB_TRACES to it")
@@ -410,7 +409,7 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session")
 def browser(chromium: str) -> Iterator[Browser]:
-    """The browser, which is started once."""
+    """The browser, which is started once for all tests."""
     with sync_playwright() as playwright:
         patience_ms = 1000 * PATIENCE_S
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=patience_ms)
@@ -439,9 +438,9 @@ def axe() -> str:
 
 @pytest.fixture(scope="session")
 def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Reproduced:
-    """The papers, reproduced from the project alone; tests must not change the results."""
+    """The studies of the papers, without external traces; tests must not change the results."""
     base = tmp_path_factory.getbasetemp()
-    # Each worker has its own folder in that of the session.
+    # The folder of a worker is in the folder of the session.
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "reproduced"
     folder.mkdir(exist_ok=True)
     return Reproduced(folder)
@@ -449,7 +448,7 @@ def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Reproduced:
 
 @pytest.fixture(scope="session")
 def ledger(reproduced: Reproduced) -> list[dict[str, Any]]:
-    """The whole ledger; the cells of IISWC 2015 are already stored."""
+    """The ledger of claims of all papers."""
     reproduced.page("iiswc15")
     return reproduced.ledger()
 
@@ -491,7 +490,7 @@ def tracefs(root: None) -> None:
 
 @pytest.fixture
 def crash(root: None, tmp_path: Path) -> "Runs":
-    """`emmclab crash` in a folder of its own."""
+    """`emmclab crash` in a separate folder."""
     from crash_runs import Runs
 
     del root
@@ -525,7 +524,7 @@ sys.stdin.read()
 
 
 class Server:
-    """An S3 server on a port of its own, with one bucket."""
+    """An S3 server on a free port, with one bucket."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -561,7 +560,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def assert_fails(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> None:
-    """Check that there are an `error:` and a `hint:`, of possibly several lines, and these words."""
+    """Check that stderr contains an `error:` and a `hint:`, possibly of several lines, and these words."""
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     assert re.search(r"^error: (.|\n)*^hint: ", done.stderr, re.MULTILINE), done.stderr
@@ -570,8 +569,8 @@ def assert_fails(done: subprocess.CompletedProcess[str], *words: str, code: int 
 
 
 def assert_refused(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> None:
-    """Check that there is one `error:` line, then a `hint:`, these words, and nothing on stdout."""
+    """Check that stderr contains one `error:` line, then a `hint:`, and these words, and that stdout is empty."""
     assert_fails(done, *words, code=code)
     assert done.stdout == ""
-    # Slow work prints its progress before.
+    # Slow work prints its progress before the error.
     assert re.search(r"^error: .*\nhint: ", done.stderr, re.MULTILINE), done.stderr

@@ -1,4 +1,4 @@
-"""What explorations of power cuts found, for their pages."""
+"""Results of explorations of power cuts, for tests of their pages."""
 
 import copy
 from typing import Any

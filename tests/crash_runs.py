@@ -9,7 +9,7 @@ from typing import Any
 
 from conftest import emmclab, wait_until
 
-#: Number of cuts of one test; `EMMCLAB_CUTS=1000` for a long one.
+#: Number of cuts of a test; `EMMCLAB_CUTS=1000` makes the tests longer.
 CUTS = os.environ.get("EMMCLAB_CUTS", "50")
 
 DEVICE = ["--device", "emmc51-cache"]
@@ -56,13 +56,13 @@ class Runs:
 
 
 def left(folder: Path) -> list[Path]:
-    """Return the remaining temporary files, except for the sockets of Python's own server of processes."""
+    """Return the remaining temporary files, except for the sockets of Python's fork server."""
     return [path for path in (folder / "temporary").iterdir() if not path.name.startswith("pymp-")]
 
 
 def nothing_left(folder: Path) -> None:
-    # Workers of a killed parent clean up by themselves. The kernel releases a loop device only when every program
-    # that has it open, such as udev, has closed it.
+    # Workers of a killed parent clean up after it. The kernel releases a loop device only when every program
+    # that has opened it, such as udev, has closed it.
     wait_until(lambda: not left(folder) and str(folder) not in subprocess.check_output(["losetup", "-a"], text=True))
     assert str(folder) not in Path("/proc/mounts").read_text()
     assert not list(folder.glob("emmclab-results/crash/.emmclab-*"))

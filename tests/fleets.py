@@ -1,4 +1,4 @@
-"""Fleets of small recordings, and runs on them that can be interrupted at a known place."""
+"""Fleets of small recordings, and runs on them that block at a known point, to be interrupted there."""
 
 import subprocess
 import sys
@@ -11,14 +11,14 @@ PLACES = [f"model={model}/build={build}" for model in ("Pixel%206a", "N5") for b
 
 
 def make(folder: Path, count: int, first: int = 0) -> None:
-    """Make recordings of different lengths, spread over models and builds."""
+    """Write recordings of different lengths, spread over models and builds."""
     for number in range(first, first + count):
         place = folder / PLACES[number % len(PLACES)]
         place.mkdir(parents=True, exist_ok=True)
         (place / f"{number:04}.txt").write_text(biotracer(40 + 7 * number, first_s=1_400_000_000 + number))
 
 
-#: The command line that blocks for ever once it has stored seven rows, as at a slow disk.
+#: Code of a command line that blocks after it has stored seven rows, like on a hanging disk.
 HELD = """
 import sys, threading
 from emmclab.__main__ import main

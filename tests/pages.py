@@ -1,7 +1,7 @@
 """Executes a page of documentation: writes its files, runs its commands, and compares their output.
 
 A ```console block contains commands, after `$ `, and the output of each. A command after `# ` is run by root
-and begins with `emmclab`. `...` in a line matches any text, and on a line of its own any lines. A block of
+and begins with `emmclab`. `...` matches any text, and if it is a complete line, any lines. A block of
 another language whose first line is a comment with a file name, such as `# study.toml`, is that file; any
 other block is text. Progress lines, which only a slow machine prints, are ignored.
 """
@@ -18,7 +18,7 @@ WIDTH = 100
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# ([\w-]+\.\w+)\n")
 PROMPT = re.compile(r"^(\$ |# (?=emmclab ))", re.MULTILINE)
-#: Exit status of `emmclab crash` if it found that a promise was broken.
+#: Exit status of `emmclab crash` if a promise was broken.
 FINDING = 4
 #: Progress that a command prints if it works for longer than a second.
 PROGRESS = re.compile(
@@ -29,7 +29,7 @@ PROGRESS = re.compile(
 
 @dataclass(frozen=True)
 class Step:
-    """A command of a page, with the lines that the page shows below it."""
+    """A command of a page, with the output that the page shows below it."""
 
     command: str
     shown: tuple[str, ...]
@@ -54,7 +54,7 @@ class File:
 
 
 def parts(page: Path) -> list[Step | File]:
-    """The commands and files of a page, in order."""
+    """Return the commands and files of a page, in order."""
     found: list[Step | File] = []
     for language, text in BLOCK.findall(page.read_text()):
         if language == "console":
@@ -68,7 +68,7 @@ def parts(page: Path) -> list[Step | File]:
 
 
 def run(step: Step, folder: Path) -> str:
-    """Run one command in a folder as a shell would; return what it printed, on stdout and stderr.
+    """Run a command in a folder like a shell; return its output on stdout and stderr.
 
     Raises:
         AssertionError: The command failed.

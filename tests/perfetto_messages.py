@@ -1,4 +1,4 @@
-"""A recording of ours as Perfetto would have written it, with Perfetto's own message classes."""
+"""Converts a recording of emmclab to the form that Perfetto writes, with Perfetto's message classes."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def events(text: str) -> Iterator[tuple[int, Any]]:
         if found is None:
             assert line.startswith("#"), line
             continue
-        # The times in the text have only microseconds; the order of the lines contains more.
+        # The times in the text are microseconds; nanoseconds are added to preserve the order of the lines.
         time = int(found["s"]) * 10**9 + int(found["us"]) * 1000 + number % 1000
         event = perfetto.FtraceEvent(timestamp=time, pid=int(found["pid"]))
         device = int(found["major"]) << 8 | int(found["minor"])
@@ -66,7 +66,7 @@ def recording(text: str) -> bytes:
 
 
 def host_text() -> str:
-    """Return the tracer's text of a SQLite workload on this kind of machine."""
+    """Return the text that the kernel's tracer wrote for a SQLite workload."""
     path = str(ROOT / "crates/record/tests/fixtures/host.trace.zst")
     with pyarrow.input_stream(path, compression="zstd") as stream:
         return bytes(stream.read()).decode()

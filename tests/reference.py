@@ -1,4 +1,4 @@
-"""The generated reference pages, as `make docs` writes them."""
+"""The reference pages that `make docs` generates."""
 
 import functools
 import sys

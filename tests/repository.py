@@ -1,4 +1,4 @@
-"""The files of the repository, and the way in which a test reports faults in them."""
+"""Lists the files of the repository, and reports faults in them."""
 
 import subprocess
 from pathlib import Path
@@ -9,7 +9,7 @@ from conftest import ROOT
 
 
 def tracked(*endings: str) -> list[Path]:
-    """Return the project's files with one of these endings, from git if there is git, else by a walk."""
+    """Return the project's files with one of these endings, from git if available, else from the folders."""
     done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=False)
     names = done.stdout.decode().splitlines()
     if done.returncode != 0:
@@ -27,5 +27,5 @@ def complain(faults: list[str], cure: str) -> None:
 
 
 def place(path: Path, line: int | None = None) -> str:
-    """Return the name of a place in a file."""
+    """Return the path, and line if any, of a place in a file."""
     return f"{path.relative_to(ROOT)}" + (f":{line}" if line else "")

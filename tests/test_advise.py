@@ -1,4 +1,4 @@
-"""Advice: design options for a user's own trace, the state of the device that fits it, and their study."""
+"""Advice: design options for a trace, the state of the device that fits it, and the study of options."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +33,7 @@ def test_options_are_ranked_with_what_they_cost(trace: api.Trace) -> None:
     base, found = advised.base, advised.options
     assert not advised.refused
     assert advised.life is None
-    assert all(advice.life is None for advice in found), "nobody asked for it"
+    assert all(advice.life is None for advice in found), "no lifetime was requested"
     means = [advice.mean_response_ms for advice in found]
     assert means == sorted(means)
     by_name = {advice.option: advice for advice in found}
@@ -62,7 +62,7 @@ def test_options_are_tried_together_and_alone_and_useless_ones_left_out(together
     device = Device.preset("emmc51-tlc").set({"cache.size_kb": 0})
     known = {option.name: option for option in options(device)}
     alone = {trial_options(one)[0]: one for one in together.found.trials if len(trial_options(one)) == 1}
-    assert alone.keys() == known.keys(), "each option is tried by itself, too"
+    assert alone.keys() == known.keys(), "each option is also tried alone"
     ranked = advise(device, [trace], precondition="none").options
     assert {one.option: one.mean_response_ms for one in ranked} == {
         name: one.figures[together.metric] for name, one in alone.items() if not one.reason
@@ -75,7 +75,7 @@ def test_options_are_tried_together_and_alone_and_useless_ones_left_out(together
     assert again["response.mean_response_ms"] == best.figures[together.metric]
     tried = [one.values for one in together.found.trials]
     for name in trial_options(best):
-        # Without any one of its options it is worse, or has the same cost without being better.
+        # Without one of its options it is worse, or not better at the same cost.
         fewer = {key: "no" if value == name else value for key, value in best.values.items()}
         (other,) = {id(one): one for one in together.found.trials if one.values == fewer}.values() or [None]
         assert fewer in tried and other is not None and together._order(other) > together._order(best)
@@ -127,7 +127,7 @@ def test_a_lifetime_is_that_of_a_device_in_use(trace: api.Trace) -> None:
     written, capacity = (advised.base["requests.bytes_written"], advised.base["configuration.capacity_bytes"])
     assert (life.passes - 1) * written < 0.01 * capacity
     assert life.passes * written >= 0.01 * capacity
-    # Each block endures 3,000 erases, shared by all writes: those of the host and those of collection.
+    # Each block endures 3,000 erases, for writes of the host and of garbage collection.
     most = 3000 * 1.07 * capacity / 2**30
     assert most / life.waf * 0.8 < life.host_gb < most / life.waf * 1.2
     assert life.years is not None
@@ -172,7 +172,7 @@ def test_the_plan_counts_the_devices_that_are_preconditioned_once_each(trace: ap
         planned=lambda devices, most: planned.append((devices, most)),
     )
     ((devices, most_bytes),) = planned
-    # The queue, the read cache and pauses change nothing that this preconditioning writes.
+    # The queue, the read cache and pauses do not affect the writes of this preconditioning.
     same = {"command queue", "read cache", "collection in pauses"}
     assert {advice.option for advice in found.options} >= same
     assert devices == len({advice.option for advice in found.options} - same)
@@ -243,7 +243,7 @@ def test_the_modes_stand_in_text_page_and_json(tmp_path: Path) -> None:
         assert "Layer below the journal: journal:" in text and "ordered_fua" in text
 
 
-#: A device of 2 GB on which existing data makes writes slower.
+#: A device of 2 GB whose writes are slower if it contains data.
 PHONE = """
 name = "phone"
 [[geometry.block_groups]]
@@ -261,7 +261,7 @@ policy = "greedy"
 
 
 def _settled(recorded_ms: float | None, simulated_ms: dict[str, float], **replay: Any) -> State:
-    """Choose a state if each state has the given mean response."""
+    """Choose a state, with these mean response times in each state."""
 
     def run(precondition: str | Path) -> Result:
         mean = simulated_ms[str(precondition)]
@@ -281,7 +281,7 @@ def _settled(recorded_ms: float | None, simulated_ms: dict[str, float], **replay
     return state
 
 
-#: The mean response in each state: existing data makes the device slower.
+#: The mean response time in each state: data on the device makes it slower.
 MEANS = dict(zip(STATES, (1.0, 1.0, 1.0, 2.0, 2.5, 3.0), strict=True))
 
 
@@ -340,7 +340,7 @@ def test_a_given_state_is_taken_and_the_recording_stands_beside_it() -> None:
 
 @pytest.fixture
 def phone(tmp_path: Path) -> tuple[object, ...]:
-    """The device, in open loop: responses do not depend on the recorded completions."""
+    """The device, in open loop, so that response times do not depend on the recorded completions."""
     file = tmp_path / "phone.toml"
     file.write_text(PHONE)
     return "--device", file, "--mode", "open"

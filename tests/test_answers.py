@@ -1,4 +1,4 @@
-"""The first lines about a simulated run: its answer, a comparison, and reasons not to trust it."""
+"""The first lines of the output of a simulation: its answer, a comparison, and reasons not to trust it."""
 
 import json
 from pathlib import Path
@@ -13,12 +13,12 @@ from emmclab.simulation.result_text import headline
 
 pytestmark = pytest.mark.slow
 
-#: A device that keeps up with 4 KB writes 1 ms apart, and does not fall asleep.
+#: A device that keeps up with a write of 4 KB every ms, and does not fall asleep.
 FAST = ("--device", "small-1gb", "--wrap-addresses")
 
 
 def _arrivals(path: Path, gaps_us: list[int]) -> Path:
-    """Write a trace of 4 KB writes that records nothing but arrivals."""
+    """Write a trace of 4 KB writes that has only arrival times."""
     now, lines = 0, []
     for number, gap in enumerate(gaps_us):
         now += gap
@@ -147,7 +147,7 @@ def test_a_queue_that_grew_for_a_part_of_the_trace_is_an_overload_even_if_it_dra
 
 
 def test_no_wait_of_a_simulation_is_that_of_a_profile_of_its_requests(tmp_path: Path) -> None:
-    """Includes devices that start several requests at once, and requests that wait for a wake-up."""
+    """Also with devices that start several requests at once, and with requests that wait for a wake-up."""
     path = _arrivals(tmp_path / "pairs.csv", [0, 10, 200_000] * 100)
     for device in ("ufs31", "nexus5", "emmc51-cache"):
         events = tmp_path / f"{device}.parquet"
@@ -231,7 +231,7 @@ def test_the_title_of_advice_names_order(trace: Path, tmp_path: Path, browser: B
     page = tmp_path / "page.html"
     limit = ("--set", "geometry.block_groups.0.erase_limit=3000")
     done = emmclab_ok("advise", trace, *FAST, *limit, "--new", "--by", by, "--html", page)
-    # Only reasons not to trust the answer come before it.
+    # Only reasons not to trust the answer precede it.
     said = [line for line in done.stdout.splitlines() if not line.startswith("warning: ")]
     assert f"% {words} (" in said[0] and f"Options by {words}" in done.stdout
     visit = Visit(browser, page)
@@ -291,7 +291,7 @@ def test_one_seed_feeds_preconditioning_wake_up_times_and_choices_of_collection(
 
     assert seeds(device.seeded(1)) == {"power.seed": "5", "gc.seed": "7"}
     assert seeds(device.seeded(4)) == {"power.seed": "8", "gc.seed": "10"}
-    # The result is that of seed 0, which was always a single one.
+    # The result equals that of seed 0.
     assert int(seeds(api.Device.preset("nexus5").seeded(0))["power.seed"]) > 0
 
 

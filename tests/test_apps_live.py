@@ -91,7 +91,7 @@ def test_a_live_run_asks_the_device_for_what_the_model_says(program: Path) -> No
     assert live["app"]["network_bytes"] == model["app"]["network_bytes"]
     for result in (live, model):
         assert sum(result["app"]["states"].values()) == result["app"]["runtime_ns"]
-    # Times are not compared. A kernel may write a few blocks less; a slow machine writes back more often.
+    # Times are not compared. The kernel may write a few blocks less, and a slow machine writes back more often.
     rows = {row["name"]: row for row in found["agreement"]}
     assert rows["writes"]["difference_pct"] < 25
     assert rows["written"]["difference_pct"] < 25
@@ -99,7 +99,7 @@ def test_a_live_run_asks_the_device_for_what_the_model_says(program: Path) -> No
 
 
 def _printed(name: object, page: Path, *more: str) -> str:
-    """Run a program live with a page, as a user does, and return what the terminal shows."""
+    """Run a program live and write its page; return the output on the terminal."""
     done = emmclab_ok("apps", "live", name, "--clock", "x0.01", "--html", page, *more)
     assert "Live and in the model" in done.stdout and "syncs of files" in done.stdout
     assert "Time that the user waited for" in done.stdout and page.stat().st_size > 10_000
@@ -226,7 +226,7 @@ def test_a_program_learned_from_strace_does_what_was_recorded(strace: str, tmp_p
     of = {Path(entry["name"]).name: entry for entry in learned["file"] if entry["partition"] == "data"}
     assert {"a.db", "a.db-journal", "big", "bigger"} <= set(of)
     assert of["a.db"]["class"] == "database" and of["a.db-journal"]["class"] == "database_journal"
-    # There are as many syncs as in the recording, and every byte was written.
+    # The number of syncs equals that of the recording, and every byte was written.
     lines = log.read_text().splitlines()
     syncs = [line for line in lines if re.search(r" (fsync|fdatasync)\(", line)]
     written = sum(
@@ -261,14 +261,14 @@ def test_a_program_that_a_shell_starts_takes_as_long_as_without_the_shell(strace
         "    base.execute('insert into t values (?)', ('x' * 500,))\n"
         "    base.commit()\n"
     )
-    # It must not be a wrapper, as of pyenv, because the recording of one process would lack its children.
+    # It must not be a wrapper such as that of pyenv, because the recording of one process would lack its children.
     python = os.path.realpath(sys.executable)
     shell = tmp_path / "app.sh"
     shell.write_text(f'#!/bin/sh\n{python} {script} "$1"\necho saved\n')
     lines = _traced(strace, tmp_path / "shell.strace", "sh", str(shell), str(tmp_path))
     first = lines[0].split()[0]
     child = next(line.split()[0] for line in lines if "a.db" in line and line.split()[0] != first)
-    # The recording without the shell: the lines of the child from the start of its own program.
+    # The recording without the shell consists of the lines of the child, from the start of its program.
     own = [line for line in lines if line.split()[0] == child]
     begin = next(at for at, line in enumerate(own) if "execve(" in line)
     (tmp_path / "alone.strace").write_text("".join(own[begin:]))
@@ -315,7 +315,7 @@ def test_a_shell_that_sleeps_or_leaves_its_children_is_not_learned_in_silence(st
     # Each `sleep` may fall asleep before the shell waits for it. The output is rounded to milliseconds.
     assert 1.9 < float(asleep[1]) < known["known"]["asleep_ns"] / 1e9 + 0.001, kept.stdout
     assert known["known"]["asleep_ns"] >= 2_000_000_000 and set(known["user"]) == {*LearnedTime.__annotations__}
-    # The time for which writes wait for the device is in the model, and they are synchronous there.
+    # The model contains the time for which writes wait for the device, and synchronous writes.
     run = emmclab_json("apps", "run", file, "--device", "nexus5")["app"]
     assert run["file_syncs"] == 200
     _traced(strace, log, "sh", "-c", f"{write} & exit 0")

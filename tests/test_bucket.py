@@ -1,4 +1,4 @@
-"""Results and fleets in a bucket of a real S3 server: as from a folder, also if the server fails."""
+"""Results and fleets in a bucket of an S3 server are equal to those in a folder, also if the server fails."""
 
 import json
 import signal
@@ -46,14 +46,14 @@ def study(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def quick_signs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send signs of a living run often, and wait for them as long as it takes."""
+    """Renew the lock of a run often, and wait for it without a time limit."""
     monkeypatch.setattr(buckets, "HEARTBEAT_S", 0.2)
     monkeypatch.setattr(buckets, "LEASE_S", PATIENCE_S)
 
 
 @pytest.mark.usefixtures("server")
 def test_a_bucket_holds_what_a_folder_holds(study: Path, tmp_path: Path) -> None:
-    """A whole run, and shards: all collect the same bytes."""
+    """A run without shards and runs in shards collect the same bytes."""
     files = {}
     for name, results, shards in (
         ("folder", tmp_path / "folder", [()]),
@@ -72,7 +72,7 @@ def test_a_bucket_holds_what_a_folder_holds(study: Path, tmp_path: Path) -> None
     folder = place_of(tmp_path / "folder", "small")
     for name in ("runs.parquet", "profiles.parquet", "index.json"):
         assert place.read(name) == folder.read(name)
-    # Stored results are not computed again.
+    # Stored results are reused.
     done = emmclab("run", study, "--jobs", 1, "--results", "s3://sweeps/shards", "--json")
     assert done.returncode == 0 and '"cells": 9' in done.stdout
 
@@ -121,7 +121,7 @@ def test_a_bucket_that_is_not_there_is_named(study: Path) -> None:
 
 
 def test_buckets_of_google_and_azure_are_known_by_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is read or written there; the error names what is missing."""
+    """The test accesses no network; the error states what is missing."""
     need_library("obstore")
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     with pytest.raises(ConfigError, match="az://container/x") as refused:
@@ -169,7 +169,7 @@ FLEET = "s3://sweeps/phones"
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Provide a separate temporary folder, so that the test can list what is left in it."""
+    """Set a separate temporary folder, so that the test can list the remaining files."""
     folder = tmp_path_factory.mktemp("t")
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -245,7 +245,7 @@ def test_only_new_or_changed_files_are_copied_and_profiled(tmp_path: Path, monke
     Bucket(FLEET).remove(third)
     assert run() == (2, sorted([first, *more])), "the same bytes have the same ETag"
     (tmp_path / ".fleet.parquet.state").unlink()
-    assert run()[0] == 0, "digests tell what is unchanged"
+    assert run()[0] == 0, "unchanged recordings are detected by their digests"
     assert len(copied) == 6
     profile_fleet(FLEET, tmp_path / "new.parquet", Serial())
     assert table.read_bytes() == (tmp_path / "new.parquet").read_bytes()
@@ -262,7 +262,7 @@ def test_a_table_in_a_bucket_is_that_of_a_folder_and_is_brought_up_to_date_by_an
     assert profiled(FLEET, "-o", table) == 8
     emmclab("fleet", folder, "-o", tmp_path / "fleet.parquet")
     assert Bucket(FLEET).read("all.fleet.parquet") == (tmp_path / "fleet.parquet").read_bytes()
-    # Another machine has neither the local copy nor the state.
+    # Another machine has no local copy and no state.
     other = str(tmp_path_factory.mktemp("o"))
     monkeypatch.setenv("TMPDIR", other)
     assert profiled(FLEET, "-o", table) == 0
@@ -306,7 +306,7 @@ def test_a_table_that_another_process_wrote_meanwhile_is_not_overwritten() -> No
     assert Bucket("s3://sweeps/tables").read("all.parquet") == before + b" "
     Bucket("s3://sweeps/tables").write("all.parquet", before)
     made, counts = profile_fleet(FLEET, table, Serial())
-    assert counts.profiled == 0, "rows of the run that was refused are kept"
+    assert counts.profiled == 0, "rows of the refused run are stored"
     assert len(made.recordings(["path"])) == 4
     with Copy(table).alone():
         done = emmclab("fleet", FLEET, "-o", table)

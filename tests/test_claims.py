@@ -1,5 +1,4 @@
-"""Every claim of the papers has one verdict, and verdicts follow from measured values and recorded sources
-alone."""
+"""Every claim of the papers has a verdict, which follows only from measured values and recorded sources."""
 
 import csv
 import importlib.resources
@@ -54,9 +53,9 @@ MEASURED = [rule for rule in RULES if rule.measure]
 FIELDS = (
     "id paper source claim published measured tolerance verdict reason evidence".split()  # noqa: SIM905
 )
-#: Figures of other papers, which are compared with those of the paper of the study.
+#: Claims of other papers that are measured on the study of a paper.
 BESIDE = {*("lsmvbt-wal-truncate", "joj-slowdown", "delta-journaling-gain", "fastcommit-jbd2-share"), "fastcommit-size"}
-#: Claims of the papers that are not in the shared list of published claims.
+#: Claims of the papers that the shared list of published claims lacks.
 ADDED = {
     *("fast12-axes", "iiswc-impl1-queues", "iiswc-8ps-wear"),
     *("iiswc-size-decides", "iiswc-packing"),
@@ -102,12 +101,12 @@ def test_the_command_prints_one_verdict_for_every_claim(ledger: list[dict[str, A
             assert any(letter.isdigit() for letter in claim["measured"]), claim["id"]
             assert claim["evidence"]["study"] in studies()
             assert claim["evidence"]["values"]
-            # Conversion drops keys that the type does not have, so that the comparison would fail.
+            # Conversion drops keys that the type lacks, so that the comparison would fail.
             assert msgspec.convert(claim["evidence"], Evidence) == claim["evidence"]
 
 
 def _expected(rule: Rule) -> str:
-    """Return the verdict that the claim declares; without a measure nothing can have been checked."""
+    """Return the declared verdict of a claim; without a measure the claim cannot have been checked."""
     return rule.expected or (NOT_YET if rule.not_yet else CANNOT)
 
 
@@ -174,7 +173,7 @@ def test_a_headline_counts_tested_restated_and_unchecked_apart(results: dict[str
 
 
 def test_the_table_of_the_readme_counts_the_declared_verdicts_of_each_paper() -> None:
-    """The verdicts of results are compared with the declared ones above."""
+    """Another test compares the verdicts of results with the declared ones."""
     readme = (ROOT / "README.md").read_text()
     shown = {
         name: [int(cell) for cell in cells.split(" | ")]
@@ -213,7 +212,7 @@ def test_the_document_of_the_implications_shows_the_figures_of_the_ledger(ledger
 
 @pytest.mark.parametrize("rule", MEASURED, ids=lambda rule: rule.id)
 def test_every_tolerance_states_the_numbers_that_are_checked(rule: Rule) -> None:
-    """The text is shown, but `within` decides: in the unit of the value, or in percent of the figure."""
+    """The text is shown, but `within` determines the verdict: in the unit of the value, or in percent of the figure."""
     stated = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", rule.tolerance)]
     for check in rule.checks:
         if check.published is None or not check.within:
@@ -234,7 +233,7 @@ def test_every_check_can_fail(rule: Rule) -> None:
             assert NOT in verdicts, check
 
 
-#: What a tolerance allows for the same trend, if it states that as a separate number.
+#: The limits of the same trend, if the tolerance of a claim states them as separate numbers.
 FOR_THE_TREND = {
     rule.id: float(found[1])
     for rule in MEASURED
@@ -244,7 +243,7 @@ FOR_THE_TREND = {
 
 @pytest.mark.parametrize("name", FOR_THE_TREND)
 def test_what_a_tolerance_grants_for_the_trend_is_the_same_trend(name: str) -> None:
-    """No other check of the claim excludes it."""
+    """A value at this limit has the same trend by all checks of the claim."""
     (check,) = BY_ID[name].checks
     assert verdict(BY_ID[name].checks, {check.value: FOR_THE_TREND[name]}) == DIRECTION
 
@@ -254,21 +253,21 @@ CHECKS = [(rule, check) for rule in MEASURED for check in rule.checks if check.v
 
 @pytest.mark.parametrize(("rule", "check"), CHECKS, ids=[f"{rule.id}-{check.value}" for rule, check in CHECKS])
 def test_less_than_half_of_a_published_effect_is_not_reproduced(rule: Rule, check: Check) -> None:
-    """Checks one value at a time: a claim with a failing part is not reproduced, whatever other parts are."""
+    """One value at a time is changed: a claim with a failing part is not reproduced, regardless of the other parts."""
     assert rule.tolerance
     for value in _less_than_half(check):
         assert not check.direction(value), value
 
 
 def _less_than_half(check: Check) -> list[float]:
-    """Return values that reach less than half of the published effect, or are outside of a bound."""
+    """Return values with less than half of the published effect, or outside a bound."""
     bound = next((one for one in (check.published, check.at_least, check.at_most) if one and abs(one) < 1e300), None)
     if check.neutral is not None and bound is not None and bound != check.neutral:
         return [check.neutral + 0.49 * (bound - check.neutral), check.neutral]
     low = check.least if check.least > -1e300 else check.at_least
     high = check.most if check.most < 1e300 else check.at_most
     if check.published is not None:
-        # A value within its tolerance is exact, whatever the bounds are.
+        # A value within its tolerance is exact, regardless of the bounds.
         beyond = check.within + 0.01
         low, high = min(low, check.published - beyond), max(high, check.published + beyond)
         if max(abs(low), abs(high)) > 1e300 and check.least < -1e300 and check.most > 1e300:
@@ -278,7 +277,7 @@ def _less_than_half(check: Check) -> list[float]:
 
 @pytest.mark.parametrize("name", [rule.id for rule in RULES if rule.expected in TESTED])
 def test_a_measured_effect_that_is_halved_loses_its_verdict(name: str, ledger: list[dict[str, Any]]) -> None:
-    """Each value of a claim is tested separately; one above the published is set to half of the published."""
+    """Each value of a claim is tested separately; a value above the published one is set to half of the latter."""
     claim = next(claim for claim in ledger if claim["id"] == name)
     values = claim["evidence"]["values"]
     for check in BY_ID[name].checks:

@@ -1,4 +1,4 @@
-"""Outputs: stdout as `-`, compression by ending, closed streams, and names with control characters."""
+"""Outputs: `-` for stdout, compression by extension, closed streams, and names with control characters."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ MODEL = "Messaging"
 
 
 def unzstd(path: Path) -> bytes:
-    """Read a Zstandard file with the reader of the project, as CSV."""
+    """Read a Zstandard file with emmclab, as CSV."""
     out = path.with_name("plain.csv")
     package.convert(path, out, format="csv")
     return out.read_bytes()
@@ -55,7 +55,7 @@ def test_every_text_format_can_be_compressed(trace: Path, tmp_path: Path) -> Non
 
 
 def test_outputs_have_permissions_of_the_umask_or_of_a_former_file(trace: Path, tmp_path: Path) -> None:
-    """Checks each way in which files are written: by the core, in pieces, by DuckDB, as pages."""
+    """Each way of writing files is checked: by the core, in pieces, by DuckDB, as pages."""
     fleet = tmp_path / "fleet"
     fleet.mkdir()
     package.convert(trace, fleet / "one.parquet")
@@ -154,8 +154,8 @@ COMMANDS = [
 ]
 
 
-#: Commands that `make test` runs with each stream closed. It runs the other commands only with a full stream;
-#: the slow tests run those with closed streams, too.
+#: Commands that `make test` runs with each stream closed. It runs other commands only with a full stream; slow
+#: tests also run those with closed streams.
 CLOSED = (["--help"], ["profile", "TRACE"], ["profile", "TRACE", "--json"], ["convert", "TRACE", "OUT"])
 
 
@@ -234,7 +234,7 @@ WITH_FILES = {
 
 @pytest.mark.parametrize("line", WITH_FILES)
 def test_files_are_written_though_the_reader_of_stdout_has_gone(line: str, trace: Path, tmp_path: Path) -> None:
-    """As with `| head`: a requested file is written, whatever happens to the output."""
+    """A requested file is written even if nobody reads the output, as with `| head`."""
     read, write = os.pipe()
     os.close(read)
     (tmp_path / "traces").mkdir()

@@ -13,11 +13,11 @@ from conftest import assert_refused, emmclab, emmclab_json
 from emmclab.simulation.result import at
 from emmclab.simulation.result_fields import result_fields
 
-#: Keys that other programs search at any depth of the JSON; each occurs once.
+#: Keys that other programs search at any depth of the JSON, so that each must be unique.
 HEADLINES = ["mean_response_ms", "mean_service_ms", "no_wait_pct", "space_utilisation", "page_operations_per_s"]
 
 
-#: The generated traces end a little after the end of the smallest device.
+#: The option is needed because the generated traces extend beyond the end of the smallest device.
 SMALL = ("--device", "small-1gb", "--wrap-addresses")
 
 
@@ -27,7 +27,7 @@ def _still(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _keys(value: object) -> list[str]:
-    """Return every key at any depth."""
+    """Return all keys at any depth."""
     if isinstance(value, dict):
         return [*value, *(key for part in value.values() for key in _keys(part))]
     return [key for part in value for key in _keys(part)] if isinstance(value, list) else []

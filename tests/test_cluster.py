@@ -55,9 +55,9 @@ def cluster() -> Iterator[Any]:
         tempfile.TemporaryDirectory(prefix="r", dir="/tmp", ignore_cleanup_errors=True) as short,
     ):
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        # Sockets are some levels below it, and their paths have to be short.
+        # The folder is short, because paths of sockets are limited and some levels below it.
         patch.setenv("TMPDIR", short)
-        # Workers import this file, because it defines the work.
+        # Workers import this file, which defines the work.
         patch.setenv("PYTHONPATH", os.pathsep.join([PYTHONPATH, str(Path(__file__).parent)]))
         started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         yield started
@@ -74,7 +74,7 @@ def joined(cluster: Any) -> Iterator[RayCluster]:
 def test_two_nodes_of_which_one_is_killed_collect_the_bytes_of_one_process(
     cluster: Any, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nodes have none of the files that the study names, so that they get copies."""
+    """Nodes lack the files of the study, so that they receive copies."""
     files = {"trace": tmp_path / "chat.txt", "model": tmp_path / "model.toml", "device": tmp_path / "mine.toml"}
     shutil.copy(trace, files["trace"])
     assert emmclab("fit", trace, "--name", "chat", "-o", files["model"]).returncode == 0
@@ -92,7 +92,7 @@ def test_two_nodes_of_which_one_is_killed_collect_the_bytes_of_one_process(
     put = joined._ray.put
 
     def hide(value: Any) -> Any:
-        """Once the files are in the object store, no node can find them at their original path."""
+        """Hide the original files after they are in the object store, so that nodes need the copies."""
         stored = put(value)
         if isinstance(value, dict):
             for path in files.values():
@@ -122,7 +122,7 @@ def test_two_nodes_of_which_one_is_killed_collect_the_bytes_of_one_process(
 
 
 def fall(number: int) -> int:
-    """Work that ends its process if it gets one particular number."""
+    """Work that kills its process for one particular number."""
     if number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return number * number
@@ -143,7 +143,7 @@ def test_a_node_with_another_build_is_refused(joined: RayCluster, monkeypatch: p
 def test_an_interruption_leaves_no_task_behind(joined: RayCluster) -> None:
     run = joined.run(time.sleep, each([3600.0] * 4))
     with pytest.raises(KeyboardInterrupt):
-        # The signal goes to the waiting thread: a signal to another thread would not wake it.
+        # The signal is sent to the waiting thread, because a signal to another thread would not wake it.
         main = threading.main_thread().ident
         threading.Timer(1.0, signal.pthread_kill, [main, signal.SIGINT]).start()
         next(run)

@@ -1,4 +1,4 @@
-"""The pages of CONTRIBUTING.md, followed to the letter in copies of the workspace and of the package."""
+"""The steps of CONTRIBUTING.md work in copies of the workspace and of the package."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def copy(cargo: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / name, folder)
     for name in (".cargo", "crates", "presets", "benches", "fuzz", "python/emmclab/papers"):
         shutil.copytree(ROOT / name, folder / name)
-    # What is built here runs for seconds, but an optimized build, as for the release, would take minutes.
+    # The programs of this test run for seconds, but an optimized build would take minutes.
     manifest = (folder / "Cargo.toml").read_text()
     for name in ("device", "layers", "replay"):
         assert f"emmclab-{name}.opt-level = 2\n" in manifest
@@ -97,7 +97,7 @@ def _add_figure(copy: Path, page: str) -> None:
 
 
 def _target() -> Path:
-    """The folder of the build, shared with the workspace."""
+    """Return the build folder, which is shared with the workspace."""
     return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
 
@@ -109,14 +109,14 @@ def _run(command: list[str], copy: Path) -> str:
 
 
 def _try(line: str, copy: Path, trace: Path) -> str:
-    """Execute a line with `emmclab simulate` (without aging) by the example that drives a device."""
+    """Execute a line with `emmclab simulate`, without aging, with an example program of the workspace."""
     words = line.replace("trace.txt", str(trace)).split()
     settings = [value for option, value in pairwise(words) if option == "--set"]
     device = words[words.index("--device") + 1]
-    # Built with the same options as the tests, so that their dependencies are used again.
+    # The build has the same options as the tests, so that their dependencies are reused.
     build = "cargo build --locked -p emmclab-replay --example whole_process"
     program = str(_target() / "debug" / "examples" / "whole_process")
-    # Another copy of the test suite may build into the same folder.
+    # Another run of the tests may build into the same folder.
     with alone_on_this_machine("example"):
         _run(build.split(), copy)
         return _run([program, str(trace), device, *settings], copy)
@@ -184,7 +184,7 @@ def blocks(title: str, language: str = "python") -> list[str]:
 
 
 def insert(path: Path, before: str, text: str) -> None:
-    """Insert a text before the only occurrence of another."""
+    """Insert a text before the only occurrence of `before`."""
     old = path.read_text()
     assert old.count(before) == 1, (path, before)
     path.write_text(old.replace(before, text + before))
@@ -222,7 +222,7 @@ def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: 
     assert "800" in found
     assert "--copies" in run(package, "compare", "--help")
     assert "Number of copies of the traces that run together." in run(package, "explain", "copies")
-    # A result repeats it if it is set, and it is one of the changes from one result to another.
+    # A result contains the option if it is set, and a comparison of results lists it.
     results = [tmp_path / name for name in ("one.json", "two.json")]
     for count, result in enumerate(results, 1):
         on = ("--device", "nexus5", "--mode", "open", "--copies", count)
@@ -274,13 +274,13 @@ def test_an_option_of_crash_is_a_field_and_its_effect(package: Path) -> None:
 def test_a_declared_figure_is_in_every_output(package: Path, trace: Path, tmp_path: Path) -> None:
     title = "Add a figure of a result"
     (path,) = blocks(title, "text")
-    # What `make generate` writes of the struct.
+    # The row that `make generate` writes for the field.
     declared = {"path": "gc.moved_units", "unit": "map unit", "label": "Units moved", "digits": 0, "better": "lower"}
     declared["about"] = "valid map units in the blocks that were collected for space"
     insert(package / "data" / "result-fields.json", '{"path": "gc.busy_s"', f"{json.dumps(declared)},\n")
     insert(package / "simulation" / "result_tables.py", '        "energy.total_mj",\n', path)
     insert(package / "pages" / "simulation.py", '        "gc.interruptions",\n', path)
-    # The field belongs to the core, which is not built here.
+    # The field is added here, because the core, which fills it, is not built in this test.
     counted = '        result["gc"]["moved_units"] = 31_000 * len(traces)\n'
     insert(package / "simulation" / "device.py", '        return Result({"trace"', counted)
     label, about = declared["label"], declared["about"]

@@ -1,4 +1,4 @@
-"""Power cuts: controls that must be detected, states that are no defect, and what is judged only once."""
+"""Power cuts: control faults must be detected, allowed states are no defect, and equal states are judged once."""
 
 import json
 import os
@@ -78,11 +78,11 @@ def test_a_file_system_that_sends_no_flushes_breaks_the_rules_of_its_journal(cra
     assert len(finding["minimal"]["missing"]) < finding["minimal"]["before"] or finding["minimal"]["before"] == 1
 
 
-#: Blocks are allocated by the commit of another file, before the data of this one is written.
+#: The commit of another file allocates the blocks of a file before its data is written.
 UNSYNCED = "for i in 1 2 3 4; do head -c 40000 /dev/urandom > data$i; echo $i > other$i; sync other$i; echo $i; done"
 
 
-#: Ways to allocate blocks and to lose them again.
+#: Commands that allocate blocks and free them again.
 BUSY = """
 for i in 1 2 3 4 5 6; do
     head -c 30000 /dev/urandom > a$i; fallocate -l 100K f$i
@@ -108,14 +108,14 @@ sync"""
 def test_ordered_data_is_durable_before_its_commit_and_writeback_data_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, script: str, breaks: set[str]
 ) -> None:
-    # Every log counts as ordered, so that the rule is also checked on a log that breaks it.
+    # Every log is treated as ordered, so that the rule is also checked on a log that breaks it.
     monkeypatch.setattr("emmclab.crash.recording._is_ordered", lambda *_: True)
     log = tmp_path / "run.log"
     workload = Workload(command=("sh", "-c", script))
     assert record_run("emmc51-cache", workload, log, mount_options=options).status == 0
     run, _ = open_run(str(log))
     found = {rule for _, rule, _, _ in run.journal_rules("mounted")}
-    # What is written back in the end may break more rules.
+    # The final write-back may break more rules.
     assert breaks <= found and bool(found) == bool(breaks)
 
 
@@ -153,14 +153,14 @@ def test_a_log_recovers_from_every_cut_and_a_lie_of_the_device_is_named(crash: R
     few = ["--operations", "15", "--states", "device,boundary,omit1:2,random:2"]
     logged = [*DEVICE, "--layer", "lfs", "--workload", "files", *few]
     assert crash(*logged, "--cuts", CUTS)["findings"] == []
-    # On a busy machine the device writes most data back before the next command.
+    # On a busy machine the device writes back most data before the next command.
     lied = crash(*logged, "--cuts", "500", "--set", "cache.lies=flush", status=4)
     assert lied["findings"][0]["level"] == "device"
 
 
 @pytest.mark.slow
 def test_a_log_of_zones_recovers_from_every_cut(crash: Runs) -> None:
-    # Zones of 6 MB, because 256 MB have enough of them.
+    # The zones have 6 MB, so that 256 MB contain enough of them.
     zones = ["--device", "zufs", "--capacity", "256MB", "--set", "geometry.block_groups.0.pages_per_block=24"]
     few = ["--operations", "15", "--cuts", CUTS, "--states", "device,boundary,omit1:2,random:2"]
     assert crash(*zones, "--layer", "lfs", "--workload", "files", *few)["findings"] == []
@@ -197,7 +197,7 @@ def test_what_is_said_to_be_safe_without_a_sync_is_lost(crash: Runs, workload: s
     unsynced = [*DEVICE, "--workload", f"{workload}-unsynced", "--operations", "60"]
     found = crash(*unsynced, "--cuts", CUTS, status=4)
     assert lost in {one["promise"] for one in found["findings"]}
-    # The file system keeps what it promises without syncs.
+    # The file system keeps its promises about data without syncs.
     assert levels(found) <= {"filesystem", "application"}
 
 
@@ -284,7 +284,7 @@ def test_garbage_in_flight_is_caught_named_and_shown_again(crash: Runs) -> None:
         log,
         status=0,
     )
-    # Records share sectors, and nothing protects the last one while the next one is written.
+    # Records share sectors, so a torn write of the next record may damage the last one.
     found = crash("--log", log, *few, "--tear", "inside", status=4)["findings"]
     assert {(one["level"], one["promise"]) for one in found} == {("filesystem", "fdatasync")}
     missing = found[0]["minimal"]["missing"]
@@ -318,7 +318,7 @@ def test_a_name_of_a_state_means_its_exploration_or_asks_for_it(crash: Runs) -> 
     assert other["run"]["mount_options"] == "nobarrier"
     named = other["findings"][0]["again"]
     assert named.rsplit(":", 1)[1] != first.rsplit(":", 1)[1]
-    # The name in the earlier report still has the same meaning.
+    # The name in the earlier report still denotes the same state.
     assert crash("--again", first)["findings"] == one["findings"]
     assert crash("--again", named)["options"]["tear"] == "sector"
     refused = crash.run("--again", short)
@@ -370,7 +370,7 @@ def test_verdicts_of_a_command_are_reused_only_on_request_and_it_may_write_files
     check = f'. {crash.folder}/lib.sh; : "$PWD" > {out}; {each}'
     first = crash(*DEVICE, *few, "--check", check, "--save-log", log, "--", "sh", "-c", script, status=5)
     assert first["doubts"] and first["controls"]["before"]["held"] is False
-    # What the check loads is now a real check.
+    # The file that the check runs is now a real check.
     (crash.folder / "lib.sh").write_text("")
     real = crash("--log", log, *few, "--check", check, status=4)
     assert real["reused_states"] == 0 and out.exists()
@@ -399,7 +399,7 @@ def test_what_e2fsck_recovers_wrongly_is_its_own_fault(crash: Runs) -> None:
 
 def test_a_structure_that_ext4_reads_before_the_replay_may_be_garbled(crash: Runs) -> None:
     programs = crash.folder / "names.prog"
-    # No data is overwritten in place, which a garbled write in flight would damage.
+    # The workload overwrites no data in place, which a garbled write in flight would damage.
     steps = "mkdir A\ncreate A/f\nfsync A/f\nrename A/f A/g\nfsync A/g\nunlink A/g\nsync\n"
     programs.write_text("".join(f"program n{number}\n{steps}" for number in range(8)))
     garbled = ("--workload", str(programs), "--tear", "inside", "--cuts", "300")
@@ -425,7 +425,7 @@ def recorded(folder: Path, *words: str) -> Path:
         "crash", "--device", "emmc51-cache", *words, "--recovery", "mount", "--check", "true", "--cuts", 1,
         "--save-log", log, "--results", folder,
     )  # fmt: skip
-    # The check proves nothing (5), or a mount fails (4): only the log is needed.
+    # Exit status 5 (the check proves nothing) or 4 (a mount fails) is allowed, because only the log is needed.
     assert done.returncode in (4, 5), done.stderr
     return log
 
@@ -520,7 +520,7 @@ def test_images_are_in_memory_only_where_there_is_plenty() -> None:
 
 
 def exploration(cuts: int, losing: int) -> Exploration:
-    """Make an exploration in which `losing` of `cuts` cuts lose data, and one has a documented loss."""
+    """Return an exploration in which `losing` of `cuts` cuts lose data, and one has a documented loss."""
     found = Exploration(covered={"cuts": cuts})
     found.verdicts = {cut: CutTally(cut, 3, int(cut < losing), int(cut == losing)) for cut in range(cuts)}
     return found

@@ -1,4 +1,4 @@
-"""Verdicts on power cuts: checks judge contents, have controls, and are used again only if nothing changed."""
+"""Verdicts on power cuts: checks judge contents and have controls; verdicts are reused only if nothing changed."""
 
 import json
 import os
@@ -31,7 +31,7 @@ from emmclab.crash.workloads import Thinking, record, sqlite_setting
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.simulation.device import Device
 
-#: Checks that come with emmclab, with lines that each understands.
+#: The checks of emmclab, each with lines that it understands.
 SUM = "0" * 64
 UNDERSTOOD = {
     "files": ["makes a/b 3 " + SUM, "safe a/b 3 " + SUM, "turns a/b gone", "safe a/b gone"],
@@ -43,7 +43,7 @@ UNDERSTOOD = {
         *("end 0", "begin 1 b"),
     ],
 }
-#: Output of programs that know nothing of a check, or nearly.
+#: Output of programs that are not written for a check, some with lines like those of a check.
 FOREIGN = [
     *("safe log done", "makes a big file", "begin 0 x", "does nonsense", "did", "failed", "end 0", "mount"),
     *("safe", "safe ", "safe log", "safe log -1", "safe log 1 2", "safe log \u0661", "committed 5", "mounted"),
@@ -213,7 +213,7 @@ def test_a_disk_that_is_damaged_before_the_workload_is_an_error_at_once(notes: S
     run.write_dm(str(dm))
     with base.open("wb") as file:
         file.truncate(scaled_down(Device.preset("emmc51-cache")).capacity_bytes)
-    # The log contains mkfs and the mark after it: what is in its way is the damage.
+    # The log contains mkfs and the mark after it, so that the empty base image is no damage.
     kept = Session(tmp_path / "results").take(dm, base)
     assert kept.controls(Options(check=None, recovery="process")) is None
     only_notes = f'grep ^note "$EMMCLAB_ACKNOWLEDGED" | {REAL.partition(" <")[0]}'
@@ -302,7 +302,7 @@ def test_a_database_that_is_damaged_or_lacks_a_row_is_told_from_a_documented_los
     assert lost("sqlite-delete", 31, whole).documented is None
     assert lost("sqlite-delete-extra", 30, whole).documented is None
     assert lost("sqlite-wal-normal", 40, whole).documented
-    # The journal is truncated without a following sync.
+    # The journal is truncated, but not synced afterwards.
     assert "atomiccommit" in lost("sqlite-truncate-normal", 30, whole).documented
     assert lost("sqlite-truncate-normal", 31, whole).documented is None
     for name in ("sqlite-truncate-full", "sqlite-persist-normal", "sqlite-persist-full", "sqlite-wal-full"):
@@ -482,11 +482,11 @@ def test_one_log_on_another_base_image_has_a_verdict_of_its_own(tmp_path: Path) 
     found = other.explore(options, 1, lambda _found: None)
     assert other.short != kept.short and found.reused == 0
     assert [one.promise for one in found.findings()] == ["fdatasync"]
-    # A state is reproduced on the image on which it was found.
+    # A state is reproduced on the image of its exploration.
     one = found.findings()[0]
     again, _ = session.find_state(other.name_of(options, one.cut, one.state))
     assert again.base == str(damaged)
-    # With the same grounds, findings are used again, unless that is switched off.
+    # With equal inputs, findings are reused, unless this is switched off.
     assert session.take(log, whole).explore(options, 1, lambda _found: None).reused == first.states
     assert kept.explore(options, 1, lambda _found: None, reuse=False).reused == 0
     # Other content under the same name is another base image.

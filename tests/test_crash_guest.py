@@ -1,4 +1,4 @@
-"""Guests: a user's kernel with its modules, and power cuts that are explored on it."""
+"""Guests: a kernel of the user with its modules, and power cuts that are explored on it."""
 
 import os
 import shutil
@@ -23,12 +23,12 @@ from emmclab.crash.recording import run_in_guest
 from emmclab.errors import ConfigError, InputError, UnsupportedError
 
 VERSION = "6.1.0-9-made"
-#: Programs each of which ends with a sync of everything.
+#: Programs that end with a sync of all files.
 PROGRAMS = "program a\ncreate new\nwrite new 0 5000\nsync\nprogram b\nmkdir A\ncreate A/foo\nsync\n"
 
 
 def made_kernel(folder: Path, modules: dict[str, bytes], *, built_in: str = "") -> Path:
-    """Make a file that begins like a kernel, with modules in the folders of a package."""
+    """Write a file that begins like a kernel, with modules in the folders of a package."""
     (folder / "boot").mkdir()
     head = bytearray(0x400)
     head[0x202:0x206] = b"HdrS"

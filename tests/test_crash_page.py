@@ -1,4 +1,4 @@
-"""The page of power cuts in a browser: the answer first, its evidence, and what was not covered."""
+"""The page of power cuts in a browser: the answer, its evidence, and what was not covered."""
 
 import copy
 import re
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The pages of a run with findings, without, with a documented loss, and of 10,000 cuts."""
+    """The pages of runs with findings, without findings, with a documented loss, and with 10,000 cuts."""
     folder = tmp_path_factory.mktemp("crash")
     clean, quiet = clean_run()
     made = {

@@ -27,7 +27,7 @@ MOUNT = "mount ext4 rw,relatime"
 
 
 def after(lines: list[str]) -> Tree:
-    """Return the state after these operations."""
+    """Return the tree of files after these operations."""
     tree = Tree()
     for index, line in enumerate(lines):
         one = operation(line)
@@ -36,7 +36,7 @@ def after(lines: list[str]) -> Tree:
 
 
 def said(lines: list[str], *, under_way: bool = False, mount: str = MOUNT) -> list[str]:
-    """Return what the runner prints for these operations."""
+    """Return the output of the runner for these operations."""
     told = [mount, "begin 0 test"]
     for line in lines:
         told += [f"does {line}", "did"]
@@ -44,7 +44,7 @@ def said(lines: list[str], *, under_way: bool = False, mount: str = MOUNT) -> li
 
 
 def judged(lines: list[str], tree: Tree, contents: dict[str, bytes] | None = None, **how: object) -> str | None:
-    """Return the promise that this state breaks, if any."""
+    """Return the promise that this tree breaks, if any."""
     lost = CheckPrograms()(Made(nodes_of(tree, contents)), said(lines, **how))  # type: ignore[arg-type]
     return None if lost is None else lost.promise
 
@@ -220,7 +220,7 @@ def test_the_model_leaves_what_the_kernel_leaves(seed: int, tmp_path: Path, monk
     dice = random.Random(seed)
     tree = Tree()
     for index, one in enumerate(generated_programs.programs("random:150", seed)[0].operations):
-        # Some operations are impossible: the kernel and the model reject the same ones.
+        # The kernel and the model reject the same operations as impossible.
         for chosen in (one, generated_programs._draw_operation(tree, dice)):
             _both(tree, 2 * index + (chosen is not one), chosen)
     found = Mounted(tmp_path).tree("/")
@@ -247,7 +247,7 @@ def _both(tree: Tree, index: int, one: Operation) -> None:
         try:
             perform(one, data)
         except OSError as error:
-            # Features that this file system does not have.
+            # Operations that this file system does not support are left out.
             assert error.errno in (95, 22), (one, error)
             tree.inodes, tree._next = before.inodes, before._next
 
@@ -281,7 +281,7 @@ def test_a_file_of_programs_runs_and_a_wrong_line_of_it_is_named(tmp_path: Path)
     assert_refused(emmclab(*words, "--results", tmp_path / "results"), "mine.prog:2", "sing")
 
 
-#: A runner that does not execute the last sync of one program, but reports that it did.
+#: A runner that omits the last sync of one program, but reports it as done.
 LYING_RUNNER = """
 import sys
 from emmclab.crash import programs
@@ -370,7 +370,7 @@ def test_btrfs_without_barriers_loses_what_was_synced(tmp_path: Path) -> None:
 
 
 class Made:
-    """The files that a cut left, as specified by a test."""
+    """The files after a cut, as a test specifies them."""
 
     def __init__(self, nodes: dict[str, Node] | None) -> None:
         self._nodes = nodes
@@ -383,7 +383,7 @@ class Made:
 
 
 def nodes_of(tree: Tree, contents: dict[str, bytes] | None = None) -> dict[str, Node]:
-    """Return what a reader finds after a cut with this state, with other contents for some files."""
+    """Return the nodes that a reader finds in this tree, with other contents for some files."""
     found = {}
     for path, named in tree.names().items():
         inode = tree.inodes[named.inode]
@@ -393,7 +393,7 @@ def nodes_of(tree: Tree, contents: dict[str, bytes] | None = None) -> dict[str, 
     return found
 
 
-#: Evidence of each bug, as published: paths that are gone after the last sync, and contents that differ.
+#: The published evidence of each bug: paths that are missing after the last sync, and contents that differ.
 SHOWN: dict[str, tuple[list[str], dict[str, Callable[[bytes], bytes]]]] = {
     "new-1": (["A/bar"], {}),
     "new-3": (["A", "A/C", "A/C/foo"], {}),
@@ -419,19 +419,19 @@ SHOWN: dict[str, tuple[list[str], dict[str, Callable[[bytes], bytes]]]] = {
 }
 
 
-#: Bugs that left a file in two folders: its name, and the other name.
+#: Bugs after which a file is in two folders: its name, and the other name.
 TWICE = {"new-2": ("B/bar", "A/bar"), "generic-321": ("B/foo", "A/foo"), "generic-343": ("X/foo2", "Y/foo2")}
 
 
 def mounts(name: str) -> list[str]:
     """Return the first line of the runner for each file system that had a bug."""
-    # Without this mode, f2fs may lose a renamed file whose old name a new one has.
+    # Without this mode, f2fs may lose a renamed file if a new file has its old name.
     kinds = known_bugs()[name]["file_system"].split(", ")
     return [f"mount {kind} rw,fsync_mode=strict" for kind in kinds]
 
 
 def left_by(program: Program) -> dict[str, Node]:
-    """Return what a reader finds after the end of a program."""
+    """Return the nodes that a reader finds after the end of a program."""
     tree = Tree()
     for index, one in enumerate(program.operations):
         tree.apply(index, one, written_bytes(0, index, one))

@@ -1,4 +1,4 @@
-"""`emmclab crash` refuses what it cannot do, and leaves nothing however it ends."""
+"""`emmclab crash` rejects impossible requests, and cleans up however it ends."""
 
 import json
 import os
@@ -16,22 +16,22 @@ from emmclab.errors import EmmclabError
 
 
 def ended(crash: Runs, number: int, *, worker: bool, jobs: str, group: bool = False) -> None:
-    """Start an exploration that mounts states; end it, or a worker, while each worker has one mounted.
+    """Start an exploration that mounts states; kill it, or a worker, while each worker has mounted a state.
 
-    With `group`, all its processes are ended at once.
+    With `group`, all its processes are killed at once.
     """
     log = str(crash.folder / "run.log")
     arguments = ["--log", log, "--check", "files", "--cuts", "1000", "--jobs", jobs, "--recovery", "mount"]
-    # Every state is mounted, so that the exploration takes long enough.
+    # All states are mounted, so that the exploration takes long enough.
     arguments.append("--no-prune")
     process = crash.begin(*arguments)
     mounts = Path("/proc/mounts")
-    # Before that, another process mounts the states of the controls, one at a time.
+    # Before the workers, another process mounts the states of the controls, one at a time.
     wait_until(lambda: sum(str(crash.folder) in line for line in mounts.read_text().splitlines()) >= int(jobs), process)
     target = process.pid
     if worker:
         folder = next((crash.folder / "temporary").glob(".emmclab-*"))
-        # The oldest process: a program that the worker starts has the worker's open files for a short time.
+        # The oldest process is the worker: a program that it starts inherits its open files for a short time.
         target = min(
             int(pid.name)
             for pid in Path("/proc").glob("[0-9]*")
@@ -44,7 +44,7 @@ def ended(crash: Runs, number: int, *, worker: bool, jobs: str, group: bool = Fa
 def ended_in_the_controls(crash: Runs, log: str, jobs: str) -> None:
     """Kill an exploration whose check hangs on the mounted disk of a control."""
     begun = crash.folder / "begun"
-    # The check is a program that a shell started, as that of a script is.
+    # The check is a child of a shell, like the programs of a script.
     check = f"touch {begun}; sleep {2 * PATIENCE_S}; true"
     process = crash.begin("--log", log, "--check", check, "--jobs", jobs)
     wait_until(begun.exists, process)
@@ -89,7 +89,7 @@ def test_a_command_killed_during_its_controls_leaves_no_mount_and_no_loop_device
 def test_what_a_killed_exploration_left_is_gone_after_the_next_one(crash: Runs) -> None:
     log = str(crash.folder / "run.log")
     crash(*DEVICE, "--workload", "files", "--operations", "60", "--cuts", "2", "--save-log", log)
-    # The workers are killed with it, as by a lack of memory, so that none of them unmounts.
+    # The workers are killed, too, as if memory had run out, so that none of them unmounts.
     ended(crash, signal.SIGKILL, worker=False, jobs="1", group=True)
     assert left(crash.folder)
     crash("--log", log, "--check", "files", "--cuts", "2")
@@ -109,7 +109,7 @@ def test_what_a_killed_exploration_left_is_gone_after_the_next_one(crash: Runs) 
     ids=["hangs", "fails", "dies", "prints-garbage", "says-nothing", "fills-the-disk"],
 )
 def test_any_workload_comes_to_a_clear_end_and_leaves_nothing(crash: Runs, script: str, said: str, status: int) -> None:
-    # Only hanging processes have to be ended.
+    # Only workloads that hang have to be killed.
     patience_s = 2 if "sleep" in script else PATIENCE_S
     few = ("--cuts", "5", "--states", "boundary", "--timeout", str(patience_s))
     done = crash.run(*DEVICE, *few, "--", "sh", "-c", script)
@@ -171,7 +171,7 @@ def test_a_truncated_log_is_explored_up_to_its_end_and_a_damaged_one_refused(cra
     for check in (["--check", "append-log"], []):
         done = crash.run("--log", str(log), "--cuts", "5", *check)
         assert done.returncode == 5 and "cut short" in done.stdout.splitlines()[0], done.stdout
-    # Its header, its first block, before the mount.
+    # The log is truncated in its header, in its first block, and before the mount.
     for length in (40, 300, 2000):
         log.write_bytes(whole[:length])
         done = crash.run("--log", str(log), "--check", "append-log", "--cuts", "5")

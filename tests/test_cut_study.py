@@ -1,4 +1,4 @@
-"""Studies of power cuts: one verdict for each run, in tables and pages; and emmclab's own such study."""
+"""Studies of power cuts: one verdict for each run, in tables and pages; and the bundled study `power-cuts`."""
 
 import json
 import re
@@ -78,8 +78,8 @@ def folder(root: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cuts")
     (folder / "small.toml").write_text(SMALL)
     done = emmclab("run", "small.toml", "--jobs", 2, cwd=folder)
-    # The log of the layer is larger than the device, and ext4 has no such options: the other cells are
-    # stored.
+    # Some cells fail, because the log of the layer is larger than the device, or ext4 lacks the options; the other
+    # cells are stored.
     assert done.returncode == 1 and "advil" in done.stderr, done.stderr
     (folder / "printed").write_text(done.stdout)
     return folder
@@ -87,12 +87,12 @@ def folder(root: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> Results:
-    """The results of that study."""
+    """The results of the study."""
     return Results.load(folder / "emmclab-results/small")
 
 
 def words(results: Results) -> dict[tuple[str, str], str]:
-    """Return the verdict of each run in words, by workload and column."""
+    """Return the text of the verdict of each run, by workload and column."""
     return {
         (name.removeprefix("sqlite-"), str(column)): cell.text
         for table in tables(results)
@@ -147,7 +147,7 @@ def test_no_run_hides_another_in_the_table() -> None:
     runs = [
         made(KEPT, 5, **under("8MiB")),
         made(LOST, 7, **under("16MiB")),
-        # Two seeds: the worst verdict, and all that was tried.
+        # For two seeds, the worst verdict and the sum of the states are shown.
         made(LOST, 20),
         made(KEPT, 30),
         made(KEPT, 3, **under("8MiB"), second="sdcard"),

@@ -1,4 +1,4 @@
-"""Documents name only what exists, their maps agree with the code, and subpackages keep to their rooms."""
+"""Documents mention only things that exist, their maps match the code, and imports follow the order of the rooms."""
 
 import ast
 import operator
@@ -32,7 +32,7 @@ def generated(page: Path) -> bool:
 def test_every_link_of_a_document_leads_to_a_file_and_heading() -> None:
     faults = []
     for page in tracked(".md"):
-        # Generated pages exist only on the site.
+        # Generated pages are only on the site.
         in_site = page.is_relative_to(ROOT / "docs")
         for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
             name, _, anchor = target.partition("#")
@@ -42,7 +42,7 @@ def test_every_link_of_a_document_leads_to_a_file_and_heading() -> None:
             exists = in_site if generated(there) else there.exists()
             if not exists or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
                 faults.append(f"{place(page)}: {target}")
-    complain(faults, "name a file, and a heading in it, that exist")
+    complain(faults, "link to an existing file and heading")
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
@@ -52,23 +52,23 @@ def test_where_reading_begins_it_is_said_that_make_docs_makes_the_reference(page
     assert text.index("`make docs`") < (text.find("](reference/") % len(text))
 
 
-#: Names of our files by their ending, and paths in our folders.
+#: Pattern of names of the project's files by extension, and of paths in its folders.
 SOURCE = re.compile(r"[\w./-]+\.(?:rs|py)|(?:crates|python|presets|benches|scripts|tests|docs|fuzz)/[\w./-]*")
-#: A method of a Rust type, or a function of a Rust module.
+#: Pattern of a method of a Rust type, or of a function of a Rust module.
 RUST_NAME = re.compile(r"(\b[A-Z]\w*|(?<=::)\w+)::(\w+)\b(?!::)")
 PYTHON_NAME = re.compile(r"(emmclab|[A-Z]\w+)((?:\.\w+)+)(?:\(.*)?")
-#: A key of Parquet files.
+#: Pattern of a metadata key of Parquet files.
 NO_ATTRIBUTE = "emmclab.schema"
 
 
 def text_of(page: Path) -> str:
-    """Return the text of a page without code blocks, files that it tells to write, and placeholders."""
+    """Return the text of a page without code blocks, files that the reader writes, and placeholders."""
     text = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     return re.sub(r"Write `[^`]+`|`[^`\n]*NAME[^`\n]*`", "", text)
 
 
 def quoted(page: Path) -> list[str]:
-    """Return what is between backquotes on a page."""
+    """Return the texts between backquotes on a page."""
     return re.findall(r"`([^`\n]+)`", text_of(page))
 
 
@@ -80,7 +80,7 @@ def test_every_path_of_the_repository_that_a_page_names_exists() -> None:
         for name in quoted(page)
         if SOURCE.fullmatch(name) and not (ROOT / name).exists() and ROOT / name != FOLDER and f"/{name}\n" not in files
     ]
-    complain(faults, "name a file or folder that exists, by its path or the end of it")
+    complain(faults, "mention an existing file or folder, by its path or the end of it")
 
 
 def test_every_rust_function_that_a_page_names_exists() -> None:
@@ -99,7 +99,7 @@ def test_every_rust_function_that_a_page_names_exists() -> None:
             )
             if not any(holds.search(text) for text in theirs):
                 faults.append(f"{place(page)}: {owner}::{item}")
-    complain(faults, "name a function, field or variant that exists, by its type or module")
+    complain(faults, "mention an existing function, field or variant, by its type or module")
 
 
 def test_every_python_name_that_a_page_names_exists() -> None:
@@ -116,7 +116,7 @@ def test_every_python_name_that_a_page_names_exists() -> None:
                 operator.attrgetter(f"{owner}{path}".removeprefix("emmclab."))(emmclab)
             except AttributeError:
                 faults.append(f"{place(page)}: {name}")
-    complain(faults, "name a function or class that exists")
+    complain(faults, "mention an existing function or class")
 
 
 DESIGN = (ROOT / "DESIGN.md").read_text()
@@ -161,7 +161,7 @@ def test_contributing_has_every_folder_and_every_target_of_make() -> None:
 PACKAGE = ROOT / "python" / "emmclab"
 LAYERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
 ROOMS = [name for name in LAYERS if (PACKAGE / name).is_dir()]
-#: What every subpackage may import from the package itself; everything else must come from subpackages.
+#: Names that every subpackage may import from the package itself; other names must come from subpackages.
 OF_THE_PACKAGE = {"_core", "__version__"}
 
 

@@ -1,4 +1,4 @@
-"""Journaling that knows the flash: annotated traces, the study of modes, its page and measures."""
+"""Flash-aware journaling: annotated traces, the study of modes, its page and measures."""
 
 import io
 import sys
@@ -104,7 +104,7 @@ def test_the_page_gives_answer_modes_and_origin(reproduced: Reproduced, results:
 
 
 def _cell(grid: str, verdict: str) -> dict[str, Any]:
-    """Return a result as it is stored, with its cell."""
+    """Return a stored result with its cell."""
     result = CutResult(
         journal_mode=None,
         synchronous=None,
@@ -156,7 +156,7 @@ def test_a_claim_that_needs_root_is_judged_with_its_results(monkeypatch: pytest.
     assert judged.verdict in claims.TESTED and "1 of 1 runs recover" in judged.measured
     [unknown] = claims.judge({}, [paper])
     assert unknown.verdict == claims.CANNOT and f"emmclab reproduce {study}" in unknown.reason
-    # Instead of a figure, the table names the command that measures it.
+    # Instead of a figure, the table shows the command that measures it.
     console = Console(file=io.StringIO(), width=200)
     show_claims(console, [unknown])
     assert f"emmclab reproduce {study}" in " ".join(console.file.getvalue().replace("│", " ").split())

@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).parents[1] / "scripts/fast_commit_images.py"
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the images that the script makes."""
+    """A folder with the images that the script creates."""
     folder = tmp_path_factory.mktemp("images")
     subprocess.run([sys.executable, str(SCRIPT), str(folder)], check=True)
     return folder
@@ -36,7 +36,7 @@ def test_a_whole_fast_commit_is_replayed(images: Path) -> None:
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("name", ["mounts", "full", "torn", "unlinked"])
 def test_the_kernel_of_this_host_is_as_the_report_says(images: Path, tmp_path: Path, name: str) -> None:
-    """A kernel that mounts all of them has the faults fixed; then the replay has to do the same."""
+    """A kernel that mounts all images has fixed the faults, and then the replay must mount them, too."""
     image = tmp_path / "image"
     image.write_bytes((images / f"{name}.img").read_bytes())
     done = subprocess.run(["mount", "-o", "loop", str(image), str(tmp_path)], capture_output=True, check=False)

@@ -13,7 +13,7 @@ from emmclab.simulation.device import Device
 from emmclab.simulation.provenance import Provenance
 from emmclab.traces.reading import read
 
-#: What `order_note` always contains: where to look, and that the order is not known.
+#: Texts that `order_note` always contains: a command, and that the order is not known.
 SAID = ("no source measured", "flushes and durable writes", "emmclab devices --check NAME")
 #: Bits of the column `flags`: sync and FUA.
 FUA = 0b11
@@ -92,7 +92,7 @@ def test_applications_on_several_devices_say_so_as_text_and_on_their_page(tmp_pa
     done = emmclab(*command, "--devices", "ufs31,ufs40", "--html", page)
     (note,) = [line for line in done.stdout.splitlines() if line.startswith("note: ")]
     assert note.removeprefix("note: ") in page.read_text()
-    # A host whose file systems send no barriers has no such writes.
+    # A host whose file systems send no barriers has no durable writes.
     devices = [Device.preset(name) for name in ("ufs31", "ufs40")]
     runs = [run_application("facebook", device, host="nexusone", precondition="none") for device in devices]
     assert order_note_of(runs, Provenance(devices).to_dict()) == ""

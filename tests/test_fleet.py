@@ -1,4 +1,4 @@
-"""A fleet becomes one complete table and page, independent of how it was made; only new files are profiled."""
+"""A fleet has one complete table and page, however they are computed; only new files are profiled."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def rows(table: Path) -> list[dict[str, Any]]:
-    """Return every row of a table."""
+    """Return all rows of a table."""
     with duckdb.connect() as database:
         found = database.execute(f"select * from '{table}' order by path")
         names = [column[0] for column in found.description or []]
@@ -115,12 +115,12 @@ def test_any_number_of_workers_and_of_runs_gives_the_same_bytes(folder: Path, tm
 
 
 def kept_rows(state: Path) -> int:
-    """Return the number of rows next to a table; an unfinished line of a killed process does not count."""
+    """Return the number of rows in the state next to a table, without an unfinished line of a killed process."""
     return sum('"row": {' in line for line in state.read_text().splitlines(True) if line.endswith("\n"))
 
 
 def profiled(folder: Path, table: Path) -> int:
-    """Run the command; return how many recordings it profiled."""
+    """Run the command; return the number of recordings that it profiled."""
     done = emmclab("fleet", folder, "-o", table, "--json")
     assert done.returncode in (0, 1), done.stderr
     found: int = json.loads(done.stdout)["tables"][0]["run"]["profiled"]
@@ -367,7 +367,7 @@ class Crashing(Serial):
     """A worker that crashes on a certain recording."""
 
     def run(self, work: Any, next_task: Any, files: Any = ()) -> Any:
-        """Do all tasks except those with that recording."""
+        """Run all tasks except those with this recording."""
         del files
         while (task := next_task(None)) is not None:
             crashes = any(one.recording.path.endswith("0003.txt") for one in task)
@@ -392,7 +392,7 @@ def test_a_recording_that_is_replaced_by_one_of_the_same_size_and_time_is_profil
     assert profiled(folder, table) == 1
     assert profiled(folder, table) == 0
     before = recording.stat()
-    # `cp -p` and rsync do the same.
+    # The modification time is preserved, as by `cp -p` and rsync.
     os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
     other.replace(recording)
     assert (recording.stat().st_size, recording.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
@@ -410,7 +410,7 @@ def test_a_table_without_units_has_a_row_with_the_reason_and_the_others_are_prof
     refused = {row["path"]: row["refused"] for row in rows(tmp_path / "fleet.parquet")}
     assert {path for path, why in refused.items() if why} == {"bare.csv"}
     assert "has no unit in its name; give --time-unit" in refused["bare.csv"]
-    # The unit is given to the file that needs it.
+    # The unit applies only to the file that needs it.
     emmclab_ok("fleet", folder, "-o", "fleet.parquet", "--time-unit", "us", cwd=tmp_path)
     by_path = {row["path"]: row for row in rows(tmp_path / "fleet.parquet")}
     assert by_path["bare.csv"]["duration_s"] == by_path["stated.csv"]["duration_s"]
@@ -421,7 +421,7 @@ def test_a_table_without_units_has_a_row_with_the_reason_and_the_others_are_prof
 
 
 def slower(text: str, factor: float) -> str:
-    """Return the same trace with `factor` times the time from issue to completion."""
+    """Return the trace with the times from issue to completion multiplied by `factor`."""
     lines = []
     for line in text.splitlines():
         *rest, issue, complete = line.split("\t\t")
@@ -435,7 +435,7 @@ def slower(text: str, factor: float) -> str:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pages of a fleet in groups (`one`), of two different fleets (`two`), and of two small ones (`few`)."""
+    """Pages of a fleet in groups (`one`), of two different fleets (`two`), and of two small fleets (`few`)."""
     place = tmp_path_factory.mktemp("pages")
     make(place / "before", 24)
     (place / "before/notes.md").write_text("Phones\n")
@@ -486,7 +486,7 @@ def test_too_few_recordings_are_said_with_p_and_the_number_that_is_needed(pages:
     few = [one for one in known if one["verdict"] == "too few recordings"]
     assert all(0 < one["p"] <= 1 and one["corrected_p"] is None for one in known)
     assert few and {one["needed"] for one in few} == {6}
-    # If all recordings have the same value, no number of them would show a difference.
+    # If all recordings have the same value, no number of recordings would show a difference.
     equal = [one for one in known if one not in few]
     assert {(one["verdict"], one["p"], one["needed"]) for one in equal} <= {("no difference shown", 1.0, None)}
     assert found["headline"].startswith("Too few recordings to tell few-before from few-after: 3 and 3")

@@ -1,4 +1,4 @@
-"""Pages whose commands are executed: each runs as printed, and its output is what the page shows."""
+"""Pages whose commands are executed: each command runs as printed, and its output matches the page."""
 
 import functools
 import gzip
@@ -49,7 +49,7 @@ FORMS = {
 
 
 def bring(page: Path, folder: Path) -> None:
-    """Write the recordings that the first command of a page reads to a folder."""
+    """Write the recordings that the first command of a page reads into a folder."""
     if page.stem == "blktrace":
         for name, stored in FORMS.items():
             (folder / name).write_bytes(gzip.decompress((BLOCK_EVENTS / stored).read_bytes()))
@@ -103,9 +103,9 @@ def test_every_setting_and_field_that_a_page_names_is_there() -> None:
 
 GUIDES = sorted((ROOT / "docs/guides").glob("*.md"))
 PAGES = [path for path in tracked(".md") if path.name == "README.md" or path.is_relative_to(ROOT / "docs")]
-#: Where a command begins in a line: at its start, after a prompt, a pipe or a word that starts it.
+#: Pattern before a command in a line: the start, a prompt, a pipe or a word that runs it.
 BEGIN = re.compile(r"(?:^|\$ |# |\| |sudo |exec |; )(?=emmclab [a-z])")
-#: Commands of guides that are not executed here, by their beginning, and the reason.
+#: Commands of guides that are not executed here, by their first words, with the reason.
 NOT_RUN = {
     "record --adb|top --adb": "a phone; crates/record tests a stand-in behind the real adb server",
     "profile .*--fsync": "a recording with waits; test_fsync.py",
@@ -128,7 +128,7 @@ NOT_RUN = {
     "validate log106_Messaging.txt": "a trace of a paper; test_validate_recordings.py",
     "calibrate fio.json": "ten minutes of fio; test_fitted_devices.py",
 }
-#: Devices and processes in the guides that the traces here do not have.
+#: Devices and processes in the guides, with their replacements in the traces of this test.
 STANDS_FOR = {"device=8,0": "op=read", "process=kworker/*,from=10s,to=2m30s": "from=1s"}
 STUDY = """name = "study"
 inputs = ["trace.txt"]
@@ -164,12 +164,12 @@ def words_of(text: str) -> list[str]:
 
 
 def commands(page: Path) -> list[list[str]]:
-    """Return the program's commands on a page as words: those in code blocks, and those between backticks."""
+    """Return the commands on a page as words: those in code blocks, and those between backticks."""
     found = [line[begin.end() :] for line in lines(page) for begin in BEGIN.finditer(line)]
     found += re.findall(r"(?<!`)`(emmclab [a-z][^`\n]*)`(?!`)", BLOCK.sub("", page.read_text()))
     split = []
     for text in found:
-        # SQL continues on the next lines; `...` stands for the rest of a command.
+        # SQL continues on the next lines; `...` replaces the rest of a command.
         if text.count('"') % 2 == 0 and text.count("'") % 2 == 0 and "..." not in text:
             split.append(words_of(text))
     return split
@@ -193,7 +193,7 @@ def fault(words: list[str]) -> str | None:
         command, rest = found, rest[1:]
     context = command.context_class(command, info_name=words[0])
     try:
-        # A sentence may name a command by its first words, or only one of its options.
+        # A sentence may mention a command by its first words, or only one of its options.
         command.make_parser(context).parse_args(insert_default_values(rest))
     except Exception as error:  # typer has exceptions of its own for options.
         said = getattr(error, "format_message", None)

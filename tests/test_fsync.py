@@ -14,7 +14,7 @@ PARTS = ("data", "commit", "flush", "queue", "unexplained")
 
 
 def _request(task: str, times: tuple[int, int, int], rwbs: str, sector: int) -> list[tuple[int, str, str]]:
-    """Return the events of a request: queued, issued and completed at these times in us."""
+    """Return the events of a request that is queued, issued and completed at these times in us."""
     queued, issued, completed = times
     name = task.rpartition("-")[0]
     return [
@@ -32,15 +32,15 @@ def _wait(task: str, begin: int, end: int, system: str = "ext4") -> list[tuple[i
 
 
 def _text(path: Path, *events: list[tuple[int, str, str]], head: str = "# tracer: nop") -> Path:
-    """Write the events as the kernel's text, in order of time."""
+    """Write the events as text of the kernel's tracer, in order of time."""
     rows = sorted((event for part in events for event in part), key=lambda row: row[0])
     lines = [f"{task:>22} [001] ..... 100.{time:06}: {event}" for time, task, event in rows]
     path.write_text("\n".join([head, *lines]) + "\n")
     return path
 
 
-#: A wait of 10 ms: 2 ms of data, of which it is queued for 1 ms behind others, 2 ms of the journal, 4 ms of
-#: flush and commit block, and 1 ms before and after.
+#: A wait of 10 ms: 2 ms of data, of which 1 ms is queued behind other requests, 2 ms of the journal, 4 ms of flush
+#: and commit block, and 1 ms before and after.
 EVENTS = (
     _wait(APP, 10_000, 20_000),
     _request(APP, (11_000, 13_000, 14_000), "WS", 64),
@@ -112,7 +112,7 @@ def test_a_journal_whose_thread_or_times_are_unknown_is_named(tmp_path: Path) ->
     trace = _text(tmp_path / "a.txt", *EVENTS[:-1])
     found = emmclab_json("profile", trace, "--fsync")[0]["fsync"]
     assert found["journals_without_times"] == ["8,1"] and _parts(found["by_process"][0])[1] == 1
-    # The kernel's text has the number of the device, not its name, so that two journals cannot be told apart.
+    # The text contains the number of the device, not its name, so that two journals cannot be distinguished.
     second = _request("jbd2/sdb1-8-101", (15_000, 15_000, 16_000), "WSM", 2048)
     found = emmclab_json("profile", _text(tmp_path / "b.txt", *EVENTS[:-1], second), "--fsync")[0]["fsync"]
     assert found["journals_without_thread"] == ["8,1"] and _parts(found["by_process"][0])[1:3] == [0, 0]

@@ -1,4 +1,4 @@
-"""Guides, README and the guide to clusters match the program: messages, commands, manifests, examples."""
+"""Guides and README match the program: messages, commands, manifests, examples."""
 
 import os
 import re
@@ -21,7 +21,7 @@ from repository import complain, place, tracked
 
 GUIDE = ROOT / "docs/guides/record-your-phone.md"
 CUTS_GUIDE = ROOT / "docs/guides/power-cuts.md"
-#: Code with the messages of `emmclab record` and `emmclab top`; another guide covers files of other tools.
+#: Source files with the messages of `emmclab record` and `emmclab top`; another guide covers files of other tools.
 RECORDER = (
     "crates/record/src/",
     "python/emmclab/cli/record.py",
@@ -42,14 +42,14 @@ MESSAGE = re.compile(
 
 
 def _table(guide: Path) -> list[str]:
-    """Return the messages that a guide explains."""
+    """Return the messages in the table of a guide."""
     text = guide.read_text().partition("## What the messages mean")[2]
     rows = re.findall(r"^\| (.+?) \| .+ \|$", text, re.MULTILINE)
     return [row for row in rows if row not in ("message", "---")]
 
 
 def _pieces(message: str) -> list[str]:
-    """Return the fixed parts of a message, without what is filled in."""
+    """Return the fixed parts of a message, without the inserted values."""
     return [piece.strip("` :,;") for piece in re.split(r"\{[^}]*\}|\.\.\.|\bN\b|\bM\b|`COMMAND`", message)]
 
 
@@ -170,7 +170,7 @@ def test_the_section_of_the_guide_is_a_space() -> None:
     assert [one.name for one in study.search.ranges] == ["gc.policy", "capacity.over_provisioning_pct"]
 
 
-#: Runs a program as if the named libraries were not installed.
+#: Code that runs a program as if some libraries were not installed.
 BLOCKED = """
 import sys
 class Absent:
@@ -187,7 +187,7 @@ def examples() -> list[str]:
 
 
 def beyond_the_lock() -> set[str]:
-    """Return the modules of this environment that `requirements.lock` does not install."""
+    """Return the modules of this environment that `requirements.lock` does not contain."""
     locked = re.findall(r"^([A-Za-z0-9._-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
     kept = {name.lower().replace("_", "-") for name in [*locked, "emmclab", "pip"]}
     return {
@@ -198,7 +198,7 @@ def beyond_the_lock() -> set[str]:
 
 
 def run(code: str, folder: Path, blocked: set[str]) -> subprocess.CompletedProcess[str]:
-    """Run code next to a trace, without some libraries."""
+    """Run code in a folder with a trace, without some libraries."""
     (folder / "trace.txt").write_text(biotracer(100))
     program = BLOCKED.format(blocked=blocked) + code
     return subprocess.run(

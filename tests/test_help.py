@@ -1,4 +1,4 @@
-"""The help and the completion: commands by panel, examples that the program accepts."""
+"""Help and completion: commands by panel, and examples that the program accepts."""
 
 import re
 import shlex
@@ -108,9 +108,9 @@ def test_no_option_says_to_which_other_command_it_belongs() -> None:
 
 
 def mentions() -> Iterator[tuple[str, str, str | None]]:
-    """Yield each command that a text of the project names: its place and one or two words."""
+    """Yield each command that a text of the project mentions: its place and one or two words."""
     for path in tracked(*TEXTS):
-        # The stored outputs come from real command lines, some of which are misspelt on purpose.
+        # The stored outputs are left out, because some of their command lines are misspelt on purpose.
         if path.name == "CHANGELOG.md" or path == Path(__file__) or "messages" in path.parts:
             continue
         text = path.read_text(errors="replace")
@@ -135,7 +135,7 @@ def test_every_command_that_a_text_names_exists() -> None:
     complain(faults, "name a command that exists")
 
 
-#: Loads the completion script, then completes the last word as the Tab key does.
+#: Script that loads the completion, then completes the last word like the Tab key.
 TYPED = """
 eval "$(_EMMCLAB_COMPLETE=source_bash "$0")"
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))

@@ -1,4 +1,4 @@
-"""The implications as experiments: claims and page of a small run of the study."""
+"""The study of the implications: claims and page of a small run."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from emmclab.studies.run import run_study
 
 pytestmark = pytest.mark.slow
 
-#: The five applications of Characteristic 4, and another one.
+#: The five applications of Characteristic 4, and one other application.
 _INPUTS = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing", "Messaging")
 
 
@@ -64,7 +64,7 @@ def test_what_more_wake_ups_could_not_explain_is_said(results: Results) -> None:
     """Idle's published mean service time of 7.42 ms exceeds that with a 4 ms wake-up before each request."""
     reason = judge_study(results)[0].reason
     assert "Idle" in reason
-    assert "woke more slowly" in reason
+    assert "wakes up more slowly" in reason
 
 
 def test_the_page_has_a_picture_and_an_answer_for_each(results: Results) -> None:

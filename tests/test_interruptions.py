@@ -1,4 +1,4 @@
-"""Signals, closed pipes and full disks end every command at once: what is kept is stated, and no file is partial."""
+"""Signals, closed pipes and full disks end every command at once: it prints what is stored, and no file is partial."""
 
 import contextlib
 import json
@@ -18,10 +18,10 @@ from conftest import PATIENCE_S, begin, emmclab, emmclab_ok, ended_in_the_middle
 from emmclab.runtime import files
 from emmclab.traces.workload import Workload
 
-#: Work that takes far longer than the timeout below on any machine, within one call of the core or of a
-#: library: only a command that checks for the signal during this work can end in time.
+#: Work within one call of the core or of a library that takes far longer than the timeout below on any machine: only
+#: a command that checks for the signal during this work can end in time.
 ENDLESS_PRECONDITION = ("--precondition", "steady:1000", "--wrap-addresses")
-#: A device whose blocks endure any number of erases never ends a run.
+#: A device whose blocks endure any number of erases, so that a run never ends.
 UNWORN = [f"--set=geometry.block_groups.{group}.erase_limit=0" for group in (0, 1)]
 
 
@@ -36,7 +36,7 @@ def busy_s(process: subprocess.Popen[str]) -> float:
 
 
 def interrupted(command: list[str], folder: Path, after_s: float = 1.5) -> tuple[str, float]:
-    """Interrupt a command after some processor time; return its output, and how long it continued to work."""
+    """Interrupt a command after some processor time; return its output, and the processor time that it then used."""
     process = started(command, folder)
     deadline = time.monotonic() + PATIENCE_S
     used = 0.0
@@ -44,7 +44,7 @@ def interrupted(command: list[str], folder: Path, after_s: float = 1.5) -> tuple
         used = busy_s(process)
         time.sleep(0.01)
     assert process.poll() is None, "the command ended before it could be interrupted"
-    # It is stopped while the signal is sent, because this process may have to wait for a processor.
+    # The command is stopped while the signal is sent, because this process may have to wait for a processor.
     process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
     last = used = busy_s(process)
@@ -62,7 +62,7 @@ def interrupted(command: list[str], folder: Path, after_s: float = 1.5) -> tuple
 
 
 def slowly(*command: str) -> Any:
-    """Mark a case as slow: it uses 1.5 s of a processor, and others interrupt the same work of the core."""
+    """Mark a case as slow: it uses 1.5 s of a processor, and other cases interrupt the same work of the core."""
     return pytest.param([*command], marks=pytest.mark.slow)
 
 
@@ -200,7 +200,7 @@ def test_a_wait_for_a_silent_pipe_ends_at_once_with_a_signal(tmp_path: Path, com
 
 
 def test_a_pipe_with_the_name_of_a_temporary_file_is_not_opened(trace: Path, tmp_path: Path) -> None:
-    """Any user can make one in a shared folder; opening it would wait for its writer for ever."""
+    """Any user can create such a pipe in a shared folder; opening it would block until it has a writer."""
     planted = tmp_path / ".emmclab-tmp-pipe"
     os.mkfifo(planted)
     emmclab_ok("convert", trace, tmp_path / "out.csv")
@@ -240,7 +240,7 @@ def test_full_disk_under_a_fleet_keeps_rows_and_the_next_run_goes_on(tiny_disk: 
 
 
 def test_full_disk_under_a_study_says_what_is_left(tiny_disk: Path, tmp_path: Path) -> None:
-    """Finished cells are kept, and the same command given again runs the rest."""
+    """Finished cells are stored, and the same command then runs the rest."""
     study = tmp_path / "full.toml"
     study.write_text(
         f'name = "full"\ninputs = ["Movie"]\nseeds = {list(range(1, 201))}\n'
@@ -296,7 +296,7 @@ COMMANDS = (
 
 @pytest.fixture
 def full_disk(root: None, tmp_path: Path) -> Iterator[Path]:
-    """A file system on which folders and empty files can be made, and nothing can be written."""
+    """A file system on which folders and empty files can be created, but nothing can be written."""
     del root
     folder = tmp_path / "disk"
     folder.mkdir()
@@ -335,7 +335,7 @@ def test_the_image_of_a_state_on_a_full_disk_leaves_no_part_of_it(full_disk: Pat
     lies = ("--device", "emmc51-cache", "--set", "cache.lies=flush", "--workload", "append-log")
     found = json.loads(emmclab("crash", *lies, "--cuts", "20", *results, "--json").stdout)["findings"]
     again = next(one["again"] for one in found if one["again"] is not None)
-    # There is room for the folder that it is made in and some blocks, but not for all.
+    # The disk has space for the temporary folder and some blocks, but not for the whole file.
     (full_disk / "filler").write_bytes(bytes(4096))
     words = ["crash", "--again", again, *map(str, results), "--save-image", str(image)]
     _refused(words, full_disk, holds=str(image))

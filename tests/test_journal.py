@@ -1,4 +1,4 @@
-"""Journaling: its cost in columns, pages and SQL, and no loss of data whatever happens to the journal."""
+"""Journaling: its cost in columns, pages and SQL, and no loss of data when the journal is changed or damaged."""
 
 import hashlib
 import json
@@ -161,7 +161,7 @@ def test_checkpoints_of_f2fs_are_known_by_the_name_of_their_thread(tmp_path: Pat
 
 
 _MB = 1 << 20
-#: A journal of 4 MB wraps around within a test, and is made by mkfs, not later by the kernel.
+#: A journal of 4 MB, which wraps around within a test, and which mkfs initialises instead of the kernel.
 _MKFS = ["-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-J", "size=4", "-N", "4096"]
 _TOOLS = "PATH=$PATH:/usr/sbin:/sbin; "
 
@@ -209,7 +209,7 @@ def _served(mode: str, **more: Any) -> lab.LiveDevice:
 
 
 def _shell(disk: lab.LiveDevice, command: str, status: int = 0) -> None:
-    # It runs as a child of the test: its output goes to pytest, which shows it for a failure.
+    # It runs as a child of the test, so that pytest shows its output after a failure.
     done = subprocess.run(
         ["sh", "-c", _TOOLS + command], env=os.environ | {"DISK": disk.path}, capture_output=True, text=True
     )
@@ -217,14 +217,14 @@ def _shell(disk: lab.LiveDevice, command: str, status: int = 0) -> None:
 
 
 def _journal_block(disk: lab.LiveDevice) -> int:
-    """Return the first block of the journal, as the file system's own tool prints it."""
+    """Return the number of the first block of the journal, from debugfs."""
     command = f"{_TOOLS} debugfs -R 'bmap <8> 0' {disk.path}"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     return int(done.stdout.split()[-1])
 
 
 def _damaged(disk: lab.LiveDevice) -> None:
-    """Overwrite the journal's superblock and the next blocks with garbage; e2fsck makes a new journal."""
+    """Overwrite the superblock of the journal and the next blocks with garbage; e2fsck creates a new journal."""
     block = _journal_block(disk)
     _shell(disk, f"dd if=/dev/urandom of=$DISK bs=4096 seek={block} count=64 conv=fsync,notrunc status=none")
     _shell(disk, "e2fsck -fy $DISK", status=1)
@@ -236,7 +236,7 @@ def _removed(disk: lab.LiveDevice) -> None:
 
 
 def _made_anew(disk: lab.LiveDevice) -> None:
-    """Remove the journal and make one of another size at another place."""
+    """Remove the journal, and create one of another size at another place."""
     _shell(disk, "tune2fs -O ^has_journal $DISK && tune2fs -J size=8 $DISK && e2fsck -fn $DISK")
 
 

@@ -1,4 +1,4 @@
-"""Layers on the command line and in Python; stacks compared; the benchmarks; the claims of the Advil paper."""
+"""Layers on the command line and in Python, comparisons of stacks, benchmarks, and the claims of the Advil paper."""
 
 import re
 from pathlib import Path
@@ -74,7 +74,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small(folder: Path) -> Results:
     """The results of the study on a small device, with a small reserved area and short workloads."""
     text = bundled_text("advil12")
-    # WebBench is a recording, which cannot be shortened, so that a model replaces it. Programs are unchanged.
+    # A model replaces WebBench, which is a recording and cannot be shortened. Programs are unchanged.
     model = Workload.preset("WebBrowsing").to_toml().replace('name = "WebBrowsing"', 'name = "WebBench"')
     (folder / "WebBench.toml").write_text(model)
     text, programs = re.split(r"(?=\[\[grid\]\]\nname = \"programs-bare)", text)
@@ -144,7 +144,7 @@ def test_a_run_is_named_by_device_and_stack_and_the_first_is_the_baseline(noted:
     shown = emmclab_ok("compare", noted, "--devices", "emmc51-cache", "--layers", ",".join(STACKS))
     rows = [line for line in shown.stdout.splitlines() if line.startswith("emmc51-cache")]
     names = [line.partition("  ")[0] for line in rows if "mean response" not in line]
-    # One table has response times and work, and another one total time and durability.
+    # One table shows response times and work, another one total time and durability.
     assert names == 2 * ["emmc51-cache" + ("" if name == "none" else f" under {name}") for name in STACKS]
     assert "change against the first run" in shown.stdout
     assert "+0.0" in rows[-len(STACKS)]

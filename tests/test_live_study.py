@@ -1,4 +1,4 @@
-"""Live studies: programs on served devices, with the same results, claims and pages as simulations."""
+"""Live studies: programs on served devices have results, claims and pages like simulations."""
 
 import json
 import os
@@ -71,8 +71,7 @@ def test_each_program_is_measured_from_its_own_start_to_its_last_written_byte(li
     for grid in ("bare", "ressd", "advil"):
         for name in ("SequentialWrite", "RandomWrite"):
             run = live.run(grid, input=name)
-            # The file that was written before would double this; commits of the file system are only some
-            # blocks.
+            # With the file of the preparation, it would be twice as much; commits of the file system are few blocks.
             assert size <= written(run) < 1.2 * size, (grid, name)
             assert run["run"]["mode_reason"].startswith("live")
         assert written(live.run(grid, input="SQLite")) > 4096 * int(numbers["sql_transactions"])
@@ -90,7 +89,7 @@ def test_each_program_is_measured_from_its_own_start_to_its_last_written_byte(li
 def test_direct_reads_and_writes_of_a_file_have_the_bandwidths_the_device_was_fitted_to(live: Results) -> None:
     found, paper = rates(live), published_rates()
     assert set(found) == set(paper)
-    # Random writes over little data stay in the log blocks, and are faster than those over 1 GB.
+    # Random writes to a small file stay in the log blocks, and are faster than those to 1 GB.
     for key in (("read", 4), ("write", 4), ("read", 4096), ("write", 4096), ("randread", 4096)):
         assert found[key] == pytest.approx(paper[key], rel=0.2), key
 

@@ -84,7 +84,7 @@ def test_a_very_long_name_is_cut_and_a_path_is_not() -> None:
 
 
 def test_errors_of_the_core_are_harmless_too(tmp_path: Path) -> None:
-    """The error about a trace of several devices lists the name of a device in the trace."""
+    """The error about a trace of several devices contains the name of a device from the trace."""
     names = ("sda\x1b[31m", "y" * 100_000)
     rows = "".join(f"{number},write,{number * 8},8,{name}\n" for number, name in enumerate(names))
     trace = tmp_path / "two.csv"

@@ -1,4 +1,4 @@
-"""What notebooks show: tables for each kind of object, and a guide whose outputs come from this code."""
+"""Notebooks: tables for each kind of object, and a guide whose outputs match the code."""
 
 import re
 from html.parser import HTMLParser
@@ -15,7 +15,7 @@ EVIL = '<script>alert("x")</script>'
 
 
 class Balanced(HTMLParser):
-    """Records tags that are not closed, and everything that a notebook must not contain."""
+    """Collects tags that are not closed, and content that a notebook must not have."""
 
     def __init__(self) -> None:
         super().__init__()

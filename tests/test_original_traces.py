@@ -20,9 +20,9 @@ from emmclab.traces.workload import Workload, workload_groups
 
 GROUPS = workload_groups()
 WORKLOADS = (*GROUPS["applications"], *GROUPS["combos"])
-#: Names in the archive that the paper spells differently.
+#: File names of the archive, by the names in the paper, where the spelling differs.
 OTHERWISE = {"GoogleMaps": "GoogleMap", "FB/Msg": "FaceBookHandOuts", "Music/FB": "Music_FaceBook"}
-#: Claims that do not depend on a trace, or that stay restated because a device was fitted to their sources.
+#: Claims that do not depend on a trace, or that remain restated because a device was fitted to their sources.
 STAY = {"iiswc-hps-util-4ps", "iiswc-split-20k"}
 
 
@@ -34,7 +34,7 @@ def _file(workload: str) -> str:
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder like that of the archive: a trace of each workload, and a file that is no trace."""
+    """A folder like that of the archive: a trace of each workload, and a file that is not a trace."""
     folder = tmp_path_factory.mktemp("archive") / "WorkSpace_nexus5"
     (folder / "Trace_files").mkdir(parents=True)
     for name in WORKLOADS:
@@ -45,7 +45,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(archive: Path, tmp_path: Path) -> Path:
-    """A folder with three of them, which tests may change."""
+    """A folder with three of the traces, which tests may change."""
     folder = tmp_path / "traces"
     folder.mkdir()
     for name in ("Movie", "Messaging", "GoogleMaps"):
@@ -54,14 +54,14 @@ def folder(archive: Path, tmp_path: Path) -> Path:
 
 
 def _results(reproduced: Reproduced, folder: Path) -> Path:
-    """Return a results folder in which the cells of the workloads are finished."""
+    """Return a results folder in which the cells of the synthetic workloads are stored."""
     reproduced.page("iiswc15")
     return Path(shutil.copytree(reproduced.results / "iiswc15", folder / "results" / "iiswc15").parent)
 
 
 @pytest.fixture(scope="module")
 def recorded(reproduced: Reproduced, archive: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The output of the command for the whole archive, with the folder of its results and page."""
+    """The JSON of the command for the whole archive, with the folder of its results and page."""
     folder = tmp_path_factory.mktemp("recorded")
     results = _results(reproduced, folder)
     told = emmclab_json(
@@ -173,7 +173,7 @@ def test_a_folder_without_a_trace_of_the_paper_is_refused(command: list[str], tr
 
 
 def test_claims_on_recorded_traces_alone_are_tests_by_the_same_rules(recorded: dict[str, Any]) -> None:
-    """These are generated traces, so that only the verdict differs, but not the measured values."""
+    """The traces are generated, so that only the verdicts differ, but not the measured values."""
     claims = {claim["id"]: claim for claim in recorded["claims"]}
     assert {name for name, claim in claims.items() if claim["verdict"] == RESTATED} == STAY
     for name, claim in claims.items():
@@ -196,7 +196,7 @@ def test_the_page_shows_what_each_file_is_and_both_columns(recorded: dict[str, A
     assert "Table III" in rows.first.inner_text()
     assert "readme.txt" in (visit.page.locator("#recorded").text_content() or "")
     tables = visit.page.locator("#tables").inner_text()
-    assert "Messaging, recorded" in tables and "Messaging, made" in tables
+    assert "Messaging, recorded" in tables and "Messaging, synthetic" in tables
     cells = visit.page.locator("#iiswc-c1 td").all_inner_texts()
     assert RESTATED in cells[2] and "15 of 18" in cells[1] and "15 of 18" in cells[2]
     assert "Accuracy of synthesis: Movie" in visit.page.locator("#beyond").inner_text()
@@ -290,7 +290,7 @@ def test_advice_for_messaging_is_for_the_state_that_the_phone_was_recorded_in(me
     found = emmclab_json("advise", messaging, "--device", "nexus5")
     state = found["state"]
     assert state["chosen"] == "recorded" and state["meets"]
-    # A device that was used for a year is far slower than the recorded one.
+    # A device after a year of use is far slower than the recorded one.
     errors = {one["precondition"]: one["error_pct"] for one in state["tried"]}
     assert abs(errors[state["precondition"]]) < 5 < 10 < errors["used:1y"]
 

@@ -1,4 +1,4 @@
-"""Wheel, source archive, container file: complete, small, and working without the sources."""
+"""Wheel, source archive and container file are complete, small, and work without the sources."""
 
 import fcntl
 import json
@@ -46,7 +46,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def numbers() -> list[tuple[str, str, str, Path]]:
-    """Return name, number, constant and file of each row of the table of versions."""
+    """Return format, number, constant and file of each row of the table of versions."""
     row = re.compile(r"^\| ([^|]+) \| ([\d.]+) \| \[`(\w+)`\]\(([^)]+)\)", re.MULTILINE)
     found = row.findall(VERSIONS.read_text())
     return [(name, number, constant, VERSIONS.parent / path) for name, number, constant, path in found]
@@ -63,7 +63,7 @@ def test_the_numbers_of_files_on_the_page_of_versions_are_those_of_the_code() ->
 
 
 def test_every_number_of_a_file_stands_on_the_page_of_versions() -> None:
-    """A new constant of this kind needs a row, except those of formats and protocols of other projects."""
+    """A new version constant needs a row, except constants of formats and protocols of other projects."""
     ours = re.compile(r"^(?:pub(?:\(\w+\))? )?const \w*VERSION: [^=]+= .*$|^_KEPT_AS = ", re.MULTILINE)
     foreign = {"blktrace.rs", "fio.rs", "dm_log_writes.rs", "message.rs"}
     sources = [*ROOT.glob("crates/*/src/**/*.rs"), *ROOT.glob("python/emmclab/**/*.py")]
@@ -82,7 +82,7 @@ def test_metadata_agrees_with_itself_and_with_the_workspace() -> None:
     assert pyproject()["tool"]["ruff"]["target-version"] == f"py3{least[1]}"
     features = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["dependencies"]["pyo3"]["features"]
     assert features == [f"abi3-py3{least[1]}"]
-    # Nothing is claimed of a place where the project cannot be found.
+    # The metadata has no URLs, because the project is not published anywhere.
     assert "urls" not in project
 
 
@@ -154,7 +154,7 @@ def test_the_container_file_copies_what_is_there_and_runs_as_a_user() -> None:
 
 
 def test_the_packages_of_the_container_file_exist_and_have_a_python_that_is_new_enough() -> None:
-    # Without lists, apt knows only the installed packages.
+    # Without package lists, apt finds only the installed packages.
     if shutil.which("apt-cache") is None or not [*Path("/var/lib/apt/lists").glob("*_Packages*")]:
         pytest.skip("apt-cache with lists of packages is missing; apt-get update")
     release = re.search(r"^VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text(), re.MULTILINE)
@@ -217,7 +217,7 @@ def test_an_image_is_built_by_the_first_builder_that_works(tmp_path: Path) -> No
 
 
 def test_a_build_of_a_wheel_leaves_out_paths_of_its_machine_and_keeps_the_core_of_the_demo(tmp_path: Path) -> None:
-    """`scripts/wheel.sh` runs with stand-ins for programs, which record how they were called."""
+    """`scripts/wheel.sh` runs with replacements for its programs, which record their arguments."""
     checkout, home = tmp_path / "a checkout", tmp_path / "home"
     (checkout / "scripts").mkdir(parents=True)
     script = shutil.copy(ROOT / "scripts" / "wheel.sh", checkout / "scripts")
@@ -284,7 +284,7 @@ def test_every_linked_crate_has_its_license_in_the_notices(cargo: str, tmp_path:
     lock = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
     assert listed < {f"{package['name']} {package['version']}" for package in lock}
     crates = {name.partition(" ")[0] for name in listed}
-    # C code that is linked counts, too; macros, crates for tests only and crates of this project do not.
+    # Linked C code is included; macros, crates for tests only and crates of this project are not.
     assert {"liblzma-sys", "libbz2-rs-sys", "zstd-sys", "parquet", "pyo3", "snap"} <= crates
     assert not {"serde_derive", "proptest", "emmclab-base"} & crates
 
@@ -306,8 +306,8 @@ def maturin(*words: object) -> None:
     done = subprocess.run(
         [str(MATURIN), *map(str, words)],
         cwd=ROOT,
-        # maturin uses the interpreter of this variable, as in the set-up, so that nothing is recompiled. The
-        # core therefore contains paths of this machine; `scripts/wheel.sh` builds one without.
+        # maturin uses the interpreter of this variable, as in setup.sh, so that nothing is recompiled. The core
+        # therefore contains paths of this machine; `scripts/wheel.sh` builds a core without them.
         env={**os.environ, "VIRTUAL_ENV": str(ROOT / ".venv")},
         capture_output=True,
         text=True,
@@ -324,7 +324,7 @@ def packages(cargo: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not MATURIN.exists():
         missing("maturin", "make setup")
     base = tmp_path_factory.getbasetemp()
-    # Each worker has its own folder in that of the session; the first one to ask packs for all.
+    # The folder of a worker is in the folder of the session; the first worker packs for all.
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "packages"
     folder.mkdir(exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -335,7 +335,7 @@ def packages(cargo: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pack(folder: Path) -> None:
-    """Pack both into a folder, like `scripts/wheel.sh`, but with the core of `make demo`."""
+    """Pack wheel and source archive into a folder, like `scripts/wheel.sh`, but with the core of `make demo`."""
     data = ROOT / "emmclab._core.data"
     write_data = [sys.executable, str(ROOT / "scripts" / "wheel_data.py"), str(data / "data")]
     try:
@@ -363,8 +363,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = shutil.copy(wheel, folder)
     subprocess.run([*pip, "--no-deps", "--no-index", "--no-compile", copy], check=True, timeout=PATIENCE_S)
     (site,) = prefix.glob("lib/python3*/site-packages")
-    # They come after the wheel's package in the path; their own path files are not read, because one names
-    # the sources.
+    # The libraries follow the package of the wheel in the path; their path files are not read, because one of them
+    # contains the path of the sources.
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return prefix
 
@@ -386,7 +386,7 @@ def test_a_wheel_is_for_every_python_and_says_which_system_it_needs(wheel: Path)
         core = archive.read("emmclab/_core.abi3.so")
     assert said["Version"] == __version__ and said["Requires-Python"] == ">=3.11"
     assert said["License-Expression"] == "Apache-2.0"
-    # The core requires no newer glibc than the wheel's name states.
+    # The core requires no newer glibc than the name of the wheel states.
     asked = {tuple(map(int, part.split(b"."))) for part in re.findall(rb"GLIBC_(\d+\.\d+)\x00", core)}
     assert max(asked) <= tuple(map(int, found[1].split("_")))
 
@@ -413,7 +413,7 @@ def test_a_source_archive_holds_everything_that_the_core_is_made_of(packages: Pa
     with tarfile.open(path) as archive:
         archive.extractall(tmp_path, filter="data")
     (folder,) = tmp_path.iterdir()
-    # Files that are compiled in, by the path that the source gives.
+    # Files that the compiler includes, by the path in the source.
     for source in folder.glob("crates/*/src/**/*.rs"):
         text = source.read_text()
         for name in re.findall(r'include_(?:str|bytes)!\("([^"]+)"\)', text):
@@ -424,7 +424,7 @@ def test_a_source_archive_holds_everything_that_the_core_is_made_of(packages: Pa
     papers = sorted(path.relative_to(ROOT) for path in ROOT.glob("python/emmclab/papers/*/devices/*.toml"))
     assert papers and [path for path in papers if not (folder / path).is_file()] == []
     assert (folder / "Cargo.lock").read_bytes() == (ROOT / "Cargo.lock").read_bytes()
-    # Every manifest is complete: all files that it names exist, and no crate is missing.
+    # Every manifest is complete: all of its files exist, and no crate is missing.
     done = subprocess.run(
         ["cargo", "metadata", "--offline", "--format-version", "1", "--no-deps"],
         cwd=folder,

@@ -1,4 +1,4 @@
-"""Every page has one design: it fits, shows its answer first, draws without messages and is accessible."""
+"""Pages have a common design: they fit the window, show the answer first, log no messages and are accessible."""
 
 import re
 import struct
@@ -161,7 +161,7 @@ def _fleet(folder: Path, page: Path, *more: str) -> None:
     _run("fleet", "before", *more, "--html", page, cwd=folder)
 
 
-#: How a page of each kind is made from the folder of traces; the result is a file.
+#: Commands that write a page of each kind from the folder of traces.
 KINDS: dict[str, Callable[[Path, Path], object]] = {
     "profile": _profiled,
     "profiles": _profiles,
@@ -193,7 +193,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(folder: Path) -> Callable[[str], Path]:
-    """Return the page of a kind, made once."""
+    """Return the page of a kind, which is written on first use."""
 
     @cache
     def page(kind: str) -> Path:
@@ -204,7 +204,7 @@ def made(folder: Path) -> Callable[[str], Path]:
     return page
 
 
-#: Pages that are quick to make and have charts, tables and findings.
+#: Pages that are fast to write, and have charts, tables and findings.
 QUICK = ("profiles", "compare")
 
 

@@ -1,4 +1,4 @@
-"""Workloads of a phone of 2022 on eMMC and UFS, and the page of findings: answers from results, with limits."""
+"""Workloads of a phone of 2022 on eMMC and UFS, and the page of findings, whose answers follow from results."""
 
 import json
 import re
@@ -70,7 +70,7 @@ def test_a_capacity_that_is_none_names_the_grid() -> None:
 def test_the_study_has_every_device_with_the_capacity_of_the_phone() -> None:
     cells = [cell for cell in Study.named("phones").cells() if cell.device]
     assert len(cells) == 336
-    # The wear is that of the small device of the study `implications`.
+    # Wear is measured on the small device of the study `implications`.
     assert {cell.device_name.rpartition("-")[2] for cell in cells if cell.grid != "wear"} == {"128GB"}
 
 
@@ -79,7 +79,7 @@ def test_a_used_ufs_begins_with_an_empty_write_booster() -> None:
     run = device.simulate(Workload.preset("TelegramInstall").trace(), precondition="sequential:60", wrap_addresses=True)
     booster = run["ufs"]["write_booster"]
     assert booster["bytes_past_it"] == 0
-    # Data that preconditioning left in it would be moved in the first pause.
+    # Data that preconditioning left in WriteBooster would be moved in the first pause.
     assert run["write_amplification"]["gc"] < 0.1
 
 
@@ -103,7 +103,7 @@ def results(reproduced: Reproduced) -> Results:
 
 
 def _moved(value: Any, place: str) -> Any:
-    """Change every number of a result, each by its own factor."""
+    """Return a result with every number changed by a different factor."""
     if isinstance(value, dict):
         return {key: _moved(one, f"{place}.{key}") for key, one in value.items()}
     if isinstance(value, list):
@@ -116,7 +116,7 @@ def _moved(value: Any, place: str) -> Any:
 
 @pytest.fixture(scope="module")
 def other(results: Results) -> Results:
-    """The same results with every figure changed; settings, options and ledgers are kept."""
+    """The results with every figure changed, except settings, options and ledgers."""
     kept = ("settings", "options", "configuration", "ledger")
     runs = [
         _moved(run, str(number)) | {key: run[key] for key in kept if key in run}  # type: ignore[literal-required]
@@ -192,7 +192,7 @@ def test_findings_have_figures_of_the_ledger(found: dict[str, dict[str, Any]], l
     shorter = re.search(r"\d+\.\d", measured["iiswc-hps-vs-8ps"])
     assert shorter and f"{shorter[0]} % shorter than 8 KB alone" in merit
     left = re.search(r"\d+ %", measured["dsn17-ideal"])
-    assert left and f"{left[0]} are left" in found["tax-left"]["answer"]
+    assert left and f"{left[0]} remain" in found["tax-left"]["answer"]
     helped = re.search(r"in \d+ of \d+", measured["iiswc-impl1-queues"])
     assert helped and helped[0] in found["parallel-queues"]["answer"]
 

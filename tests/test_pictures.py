@@ -1,4 +1,4 @@
-"""Traces for ui.perfetto.dev, decoded with Perfetto's published definitions and compared with tables."""
+"""Traces for ui.perfetto.dev are decoded with Perfetto's published definitions, and compared with tables."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok, ended_in
 from emmclab.apps.closed_loop import STATES
 
 EVENT = perfetto.TrackEvent
-#: New devices, so that runs begin at once.
+#: The devices are new, so that no preconditioning delays runs.
 NEW = ("--precondition", "none")
 
 
@@ -36,7 +36,7 @@ class Drawn:
 
 @dataclass
 class Picture:
-    """The content of a trace: tracks are named by the names of their parent tracks and their own."""
+    """The content of a trace; the name of a track includes the names of its parent tracks."""
 
     slices: list[Drawn] = field(default_factory=list)
     instants: list[Drawn] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Picture:
 
 
 def picture(path: Path) -> Picture:
-    """Decode a trace and check what Perfetto requires of each."""
+    """Decode a trace, and check the rules of Perfetto for traces."""
     content = path.read_bytes()
     trace = perfetto.Trace()
     trace.ParseFromString(gzip.decompress(content) if path.suffix == ".gz" else content)
@@ -107,7 +107,7 @@ def picture(path: Path) -> Picture:
 
 
 def as_rows(shown: Picture) -> list[tuple[Any, ...]]:
-    """Return the requests in the form in which they are drawn."""
+    """Return the drawn requests as sorted rows."""
     rows = [
         (one.begin, one.end, one.name, one.arguments["sector"], one.arguments["bytes"])
         for one in shown.slices

@@ -80,7 +80,7 @@ def debugfs(path: Path, **changes: int) -> Path:
 
 
 def ufs(folder: Path, **changes: str) -> Path:
-    """Make a folder of sysfs; `changes` are given by the name of the file."""
+    """Write a folder like that of sysfs; the keys of `changes` are file names."""
     for path, value in UFS.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -280,7 +280,7 @@ def test_descriptors_give_device_or_error(tmp_path_factory: pytest.TempPathFacto
 
 
 def _answers(source: Path) -> None:
-    """Check that registers lead to a device, or to an error with a hint."""
+    """Check that registers are converted to a device, or cause an error with a hint."""
     try:
         made = api.registers(source).preset()
     except api.EmmclabError as error:
@@ -312,7 +312,7 @@ def test_the_register_of_a_real_device_is_read_in_each_form(name: str, real_dump
 
 
 def test_an_archive_that_unpacks_to_far_more_than_registers_is_refused(tmp_path: Path) -> None:
-    """It is read only up to a bound, and the command ends within seconds."""
+    """The archive is read only up to a limit, and the command ends within seconds."""
     zeros = tarfile.TarInfo("zeros")
     zeros.size = 320 << 20
     archive = tmp_path / "bomb.tar.bz2"
@@ -348,7 +348,7 @@ def recorded(path: Path, *devices: dict[str, Any]) -> Path:
 
 
 def card(gaps: list[str] | None = None, **changes: str | None) -> dict[str, Any]:
-    """Return an eMMC with its register; `changes` by the name of the file, None removes the file."""
+    """Return an eMMC with its registers; the keys of `changes` are file names, and None removes a file."""
     files = {**CARD, "ext_csd": register().hex(), **changes}
     kept = {name: text for name, text in files.items() if text is not None}
     folder = "/sys/devices/platform/soc/mmc_host/mmc0/mmc0:0001"

@@ -1,4 +1,4 @@
-"""The probe finds the values that presets consist of, and writes only where it was told to."""
+"""The probe measures the settings of presets, and writes only where it is allowed to."""
 
 import json
 import os
@@ -93,7 +93,7 @@ def test_a_block_device_is_probed_and_may_be_interrupted(loop: Path, scratch: Pa
     assert emmclab_json("probe", loop, "--span-mb", 32)["span_mb"] == 32
     end = time.monotonic() + PATIENCE_S
     status = 0
-    # While this process waited for a processor, the command may have ended before the signal.
+    # The command may have ended before the signal if this process waited for a processor.
     while status == 0 and time.monotonic() < end:
         scratch.write_bytes(bytes(64 << 20))
         process = begin("probe", loop, "--write", "--yes", "--span-mb", "64")

@@ -1,4 +1,4 @@
-"""Profiles: chosen percentiles, figures over time and by process, also of a trace in parts."""
+"""Profiles: additional percentiles, figures over time and by process, also for a trace in parts."""
 
 import csv
 import json
@@ -22,7 +22,7 @@ from emmclab.traces.profile_notes import notes
 from emmclab.traces.reading import read
 from emmclab.traces.workload import Workload
 
-#: Figures that do not depend on unfinished requests or earlier accesses at the start of a part.
+#: Figures that do not depend on requests before the start of a part.
 EXACT = (
     "throughput_by_size",
     "size_distribution",
@@ -40,7 +40,7 @@ EXACT = (
 
 
 def cut(trace: Path, folder: Path, parts: int) -> None:
-    """Write a trace in parts of equal length, as other tools do; their names do not show the order."""
+    """Write a trace in parts of equal length, like other tools; the names of the parts do not show their order."""
     folder.mkdir()
     with duckdb.connect() as database:
         database.execute(f"create table every as select *, row_number() over () - 1 as n from '{trace}'")
@@ -102,7 +102,7 @@ def test_what_begins_anew_in_each_part_is_named_with_its_error(whole: Path, part
     assert 0 < error_pct < 25
     for one, other in zip(exact.figure("reuse_distance")[:-1], merged.figure("reuse_distance")[:-1], strict=False):
         assert abs(one["hit_pct"] - other["hit_pct"]) <= error_pct + 1e-9
-    # Only a request that follows an unfinished one at a cut can be misjudged; there are six cuts.
+    # Only a request after a cut that follows an unfinished one can be counted wrongly; there are six cuts.
     assert abs(merged["no_wait_pct"] - exact["no_wait_pct"]) <= 100 * 6 * 20 / exact["requests"]
     assert merged["queue"]["busy_pct"] == pytest.approx(exact["queue"]["busy_pct"], abs=0.5)
     assert merged.figure("working_set")[-1]["unique_kb"] == exact.figure("working_set")[-1]["unique_kb"]
@@ -119,7 +119,7 @@ def test_the_command_takes_a_folder_as_one_trace_and_names_the_estimates(parts: 
 
 
 def grouped(trace: Path, copy: Path, rows: int) -> Path:
-    """Return a copy of a trace, made by another tool, in row groups of `rows` requests."""
+    """Write a copy of a trace with another tool, in row groups of `rows` requests, and return its path."""
     with duckdb.connect() as database:
         database.execute(f"copy (from '{trace}') to '{copy}' (format parquet, row_group_size {rows})")
     return copy
@@ -135,7 +135,7 @@ def file(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def same_but_estimates(merged: Any, exact: Any) -> None:
-    """Check that sums, ledger, header and digest are equal."""
+    """Check that two profiles are equal, except for estimates."""
     for name, value in exact.items():
         if isinstance(value, int | float | str) and name != "no_wait_pct":
             assert merged[name] == value, name
@@ -160,7 +160,7 @@ def test_slices_of_a_file_give_what_one_pass_does_for_any_number_of_threads(file
     "reading", [{"only": "op=write"}, {"only": "from=10s,to=60s"}, {"only": "from=1s,op=read"}, {"drop_reissued": True}]
 )
 def test_conditions_hold_for_the_whole_trace(file: Path, whole: Path, parts: Path, reading: dict[str, Any]) -> None:
-    """Times count from the first arrival of the whole trace, and a part may contain no selected request."""
+    """Times are relative to the first arrival of the whole trace, and a part may contain no selected request."""
     exact = package.read(file, **reading).profile()
     assert 0 < exact["requests"] < 6_000 or "drop_reissued" in reading
     same_but_estimates(profile_parts(file, 2, reading=reading), exact)
@@ -173,7 +173,7 @@ def test_conditions_that_nothing_meets_and_mending_in_parts_are_refused(file: Pa
         with pytest.raises(ConfigError, match="no request meets all conditions") as refused:
             profile_parts(place, 2, reading={"only": "from=1000h"})
         assert refused.value.field == "--only"
-        with pytest.raises(ConfigError, match="mended in one pass") as refused:
+        with pytest.raises(ConfigError, match="mended only in one pass") as refused:
             profile_parts(place, 2, reading={"mend_clock": True})
         assert refused.value.field == "--mend-clock"
 
@@ -228,7 +228,7 @@ def test_a_folder_without_requests_and_a_part_that_is_none_are_refused(tmp_path:
 
 
 def is_at_work(process: subprocess.Popen[str]) -> bool:
-    """Return whether a process has used the processor for longer than it takes to start."""
+    """Return whether a process has used more processor time than its start needs."""
     fields = Path("/proc", str(process.pid), "stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) >= 3 * os.sysconf("SC_CLK_TCK")
 

@@ -1,4 +1,4 @@
-"""Long work without progress reports prints signs of life, with what it does and how much it writes."""
+"""Long work without progress reports prints regularly what it does, and at most a limited amount."""
 
 import fcntl
 import os
@@ -34,7 +34,7 @@ def test_silent_work_prints_its_duration(monkeypatch: pytest.MonkeyPatch, capsys
 def test_no_long_time_passes_in_silence_whatever_a_meter_is_told(
     kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A trace whose requests are left out, one long task, or one long cell: none of them reports progress."""
+    """A trace whose requests are all left out, a long task and a long cell report no progress."""
     from emmclab.cli.progress import Counter, Meter, StudyMeter
 
     monkeypatch.setattr(progress, "_LINE_S", 0.05)
@@ -106,7 +106,7 @@ def test_time_left_needs_some_tasks(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert ", about " in capsys.readouterr().err
 
 
-#: Meters of work with a realistically long name, which get a report right at the start.
+#: Progress meters of work with a realistically long name, with a report at the start.
 METERS = """
 import time
 from emmclab.cli import progress

@@ -1,4 +1,4 @@
-"""Results and pages state how they were made: version, command, digests of inputs, changed settings."""
+"""Results and pages contain their provenance: version, command, digests of inputs, changed settings."""
 
 import hashlib
 import html

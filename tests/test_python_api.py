@@ -258,7 +258,7 @@ def test_errors_survive_a_process_boundary() -> None:
 
 
 def _of_names() -> dict[str, tuple[str, str]]:
-    """Return the parameters of public functions that are lists of texts: function, and annotation."""
+    """Return the annotations of the parameters of public functions that are lists of texts."""
     import inspect
     from importlib import import_module
 
@@ -295,7 +295,7 @@ def _of_names() -> dict[str, tuple[str, str]]:
 
 
 def test_a_text_is_no_list_of_letters_where_a_function_takes_names() -> None:
-    """Everything takes one name as a text, except what gets its list from emmclab."""
+    """Functions accept a single name as a text, except those whose list comes from emmclab."""
     found = _of_names()
     assert {"compare(layers)", "serve(layers)", "summarise(by)", "run_application(beside)"} <= found.keys()
     letters = {
@@ -314,7 +314,7 @@ def test_one_layer_as_a_text_is_the_list_with_it(trace: Path) -> None:
     assert text["response"] == listed["response"]
     with pytest.raises(emmclab.ConfigError, match="there is no layer `a,b`"):
         device.simulate(opened, layers="a,b")
-    # As `--layers` of the command, with commas between stacks.
+    # Stacks are separated by commas, as in the option `--layers`.
     names = [run.run_name for run in emmclab.compare([opened], [device], layers="none,pass-through")]
     assert names == ["nexus5", "nexus5 under pass-through"]
     with emmclab.serve("small-1gb", clock="free", nbd="auto", layers="pass-through") as disk:

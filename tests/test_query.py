@@ -1,4 +1,4 @@
-"""Answers of `emmclab query` on the terminal, for programs and in files are complete and exact."""
+"""Answers of `emmclab query` are complete and exact on the terminal, as JSON or CSV, and in files."""
 
 import csv
 import io
@@ -61,9 +61,9 @@ LARGE = "select i, repeat('x', 2500) as text from range(100000) numbers(i)"
     "ending", ["csv", *(pytest.param(ending, marks=pytest.mark.slow) for ending in ("json", "parquet"))]
 )
 def test_a_large_answer_is_written_without_holding_it(results: Path, tmp_path: Path, ending: str) -> None:
-    """The answer has 250 MB of text; in memory a whole answer would take more than twice as much."""
+    """The answer has 250 MB of text; in memory it would take more than twice as much."""
     command = [*COMMAND, "query", LARGE, "--results", str(results), "-o", str(tmp_path / f"out.{ending}")]
-    # A child process inherits the peak memory of its large parent, so that a small process starts it instead.
+    # A child process inherits the peak memory of its parent, so that a small process starts it instead.
     between = [sys.executable, "-c", PEAK_KB, *command]
     run = subprocess.run(between, env=environment(), capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
@@ -119,7 +119,7 @@ def test_a_description_can_be_a_file(results: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def flagged(tmp_path: Path) -> Path:
-    """A trace whose requests each have one of the flags that a reader does not interpret itself."""
+    """A trace in which each request has one of the flags that readers do not interpret."""
     rows = [f"{at * 1_000_000},{at * 8},8,write,{1 << at}" for at in range(9)]
     path = tmp_path / "flagged.csv"
     path.write_text("\n".join(["arrival_ns,sector,sectors,op,flags", *rows, ""]))
@@ -160,7 +160,7 @@ def test_rows_of_a_run_keep_what_was_asked_for_and_say_what_requests_waited_for(
     emmclab_ok("simulate", flagged, "--device", "small-1gb", "--events", rows)
     asked = "select flag_names(flags) as names from trace order by sector"
     found = [row["names"] for row in _records(emmclab("query", "--trace", rows, "--json", asked))]
-    # The queue and transfer times of the recorder are not those of the simulated run.
+    # Queue and transfer times in the recording differ from those of the simulated run.
     of_recording = ("packed", "no_wait", "no_wait_known")
     assert found == ["" if name in of_recording else name for name in FLAG_NAMES[:9]]
     waited = (

@@ -1,4 +1,4 @@
-"""Recording this host or another one on the command line, and the live view: nothing recorded is lost."""
+"""Recording this or another host on the command line, and the live view, without losing recorded data."""
 
 import fcntl
 import json
@@ -86,7 +86,7 @@ def test_what_waits_for_durability_is_shown_and_stored(loop: str, tmp_path: Path
     assert "Waits for durability" in shown.stdout and "dd " in shown.stdout
     [journal] = json.loads(done.stdout)["activity"]["journals"]
     assert journal["device"] == loop.removeprefix("/dev/") and journal["commits"] >= 1
-    # The trace contains it, and so does a copy.
+    # A copy of the trace contains the activity, too.
     copy = tmp_path / "copy.parquet"
     assert emmclab("convert", path, copy).returncode == 0
     header = json.loads(emmclab("profile", copy, "--json").stdout)[0]["header"]
@@ -121,7 +121,7 @@ def test_a_recording_ends_whole_before_the_local_disk_is_full(loop: str, tmp_pat
         assert "MB are free" in json.loads(said)["ended_early"]
         assert json.loads(said)["ledger"]["kept"] > 0
         assert emmclab("profile", small / "x.parquet").returncode == 0
-        # Now it does not even start there.
+        # On the full disk the command does not start.
         assert_refused(
             emmclab("record", "--device", loop, "-o", small / "y.parquet", "--duration", "1s"), "MB are free"
         )
@@ -132,7 +132,7 @@ def test_a_recording_ends_whole_before_the_local_disk_is_full(loop: str, tmp_pat
 
 
 def test_a_dropped_link_leaves_a_whole_trace_and_says_so(loop: str, tmp_path: Path) -> None:
-    # Replaces the ssh client: runs the command here, and loses the connection after 200 KB.
+    # A replacement for ssh that runs the command here, and loses the connection after 200 KB.
     fake = tmp_path / "ssh"
     fake.write_text('#!/bin/sh\nfor last; do :; done\nsh -c "$last" | dd bs=1 count=200000 status=none\n')
     fake.chmod(0o755)
@@ -186,7 +186,7 @@ def test_the_exit_status_is_that_of_the_command_and_an_empty_recording_says_so(l
 def test_without_a_device_it_says_what_it_takes_and_why(loop: str, tmp_path: Path) -> None:
     done = emmclab("record", "-o", tmp_path / "x.parquet", "--", "true")
     name = Path(loop).name
-    # This loop device is not part of anything that is mounted.
+    # This loop device is not part of a mounted file system.
     taken, _, why = done.stderr.partition("(")
     assert done.returncode == 0 and name not in taken.split(), done.stderr
     assert "every disk but" in why and name in why and "choose others with --device" in why
@@ -210,7 +210,7 @@ def test_a_relative_mount_point_is_recorded(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_recording_whose_terminal_is_closed_is_whole(loop: str, tmp_path: Path) -> None:
-    """The kernel sends SIGHUP, and printing is impossible from then on."""
+    """The kernel sends SIGHUP, and the command cannot print afterwards."""
     path = tmp_path / "x.parquet"
     terminal, its_end = os.openpty()
     recording = begin(
@@ -254,9 +254,9 @@ def test_a_recording_under_nohup_outlives_its_terminal(loop: str, tmp_path: Path
     assert recording.returncode == 0 and "20 kept" in said
 
 
-#: Maximum time from a signal to the end of a wait: at once, but the machine may be busy.
+#: Maximum time from a signal to the end of a command, which ends at once unless the machine is busy.
 AT_ONCE_S = 20
-#: A replacement for ssh: runs the command for the other machine here.
+#: A replacement for ssh that runs the command here.
 HERE = 'for last; do :; done\nexec sh -c "$last"\n'
 #: A replacement for ssh or adb that does not answer.
 SILENT = f"exec sleep {2 * PATIENCE_S}\n"
@@ -270,7 +270,7 @@ def program(folder: Path, name: str, script: str) -> None:
 
 @contextmanager
 def adb_server(answers: bool) -> Iterator[int]:
-    """Serve the protocol of the adb server, or accept connections and say nothing; yield the port."""
+    """Serve the protocol of the adb server, or accept connections without an answer; yield the port."""
     listening = socket.create_server(("127.0.0.1", 0))
     open_ones = []
 
@@ -314,13 +314,13 @@ def closed_port() -> int:
 
 def begun(folder: Path, *words: str, port: int = 1) -> subprocess.Popen[str]:
     env = environment(PATH=f"{folder}:{os.environ['PATH']}", ANDROID_ADB_SERVER_PORT=str(port))
-    # The programs that it starts have these open, too, so pipes would not end with the command.
+    # The child processes of the command have these files open, too, so pipes would not end with the command.
     with (folder / "stdout").open("w") as out, (folder / "stderr").open("w") as err:
         return begin(*words, cwd=folder, stdout=out, stderr=err, env=env, start_new_session=True)
 
 
 def ended(process: subprocess.Popen[str], number: signal.Signals) -> int:
-    """Send a signal; return the exit status, and fail if the end takes long or a program is left."""
+    """Send a signal; return the exit status, and fail if the end takes long or a child process remains."""
     process.send_signal(number)
     try:
         status = process.wait(AT_ONCE_S)
@@ -422,7 +422,7 @@ def test_the_views_add_up_to_what_was_asked_of_the_device(loop: str) -> None:
     assert sum(row["bytes"] for row in rows) == 32 << 16
     assert all(row["largest_bytes"] == 1 << 16 for row in rows)
     assert all(0 < row["response_p50_ns"] <= row["response_p99_ns"] for row in rows)
-    # dd has one request at a time: none waits, and there is a gap after each.
+    # dd sends one request at a time, so that none waits, and there is a gap after each.
     assert sum(row["no_wait"] for row in rows) == 32
     for view in views:
         assert view["lost"] == 0 and view["queue_depth"] >= 0

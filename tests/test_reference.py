@@ -1,4 +1,4 @@
-"""Reference pages and glossary document what the program accepts, with one meaning for each word."""
+"""Reference pages and glossary describe everything that the program accepts, with one meaning for each term."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from emmclab.cli.glossary import NOT_MODELLED, define, glossary, words
 from emmclab.simulation.device import Device
 from reference import reference
 
-#: Settings that must be given together with a policy's own setting.
+#: Settings that must be set together with a setting of a policy.
 NEEDS = {
     **{f"slc.{key}": {"slc.mode": "cache", "slc.blocks": 8} for key in ("fold_after_us", "read_us")},
     **{f"slc.{key}": {"slc.mode": "cache", "slc.blocks": 8} for key in ("program_us", "erase_us")},

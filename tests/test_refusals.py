@@ -1,4 +1,4 @@
-"""Bad input and errors of the system: one clear error with a hint that works; never a traceback or partial output."""
+"""Bad input and system errors cause one clear error with a hint that works, never a traceback or partial output."""
 
 import json
 import os
@@ -250,9 +250,9 @@ def test_every_refusal_has_a_hint(tmp_path: Path) -> None:
         read_text(tmp_path / "latin.toml")
 
 
-#: The time to which a clock is set that begins at 0, in seconds.
+#: The time to which a clock that begins at 0 is set, in seconds.
 SET = 1_270_000_000
-#: Files that are refused with a command, or with options, that make them readable; FILE is the file.
+#: Rejected files, each with a hint whose command or options make it readable; FILE is the file.
 REFUSED = {
     "a log of fio": "0, 309742, 0, 4096, 249856, 0\n2, 94538, 1, 4096, 3104768, 0\n",
     "a log of fio without priorities": "1, 309742, 0, 4096, 249856\n2, 94538, 1, 4096, 3104768\n",
@@ -286,7 +286,7 @@ REFUSED = {
 
 
 def cures(hint: str) -> list[tuple[list[str], list[str]]]:
-    """Return what a hint proposes: lines for a shell, and then options to read the file that they write."""
+    """Return the proposals of a hint: lines for a shell, and options to read the file that they write."""
     quoted = re.findall(r"`([^`]*)`", hint)
     lines = [line for line in quoted if re.match(r"(sed|grep|head|tail) ", line)]
     options: list[str] = []

@@ -1,4 +1,4 @@
-"""The report page in a browser: drawn without messages or requests, sortable, also narrow and dark."""
+"""The report page in a browser logs no messages, loads nothing, is sortable, and fits narrow and dark windows."""
 
 import csv
 import re
@@ -38,7 +38,7 @@ def several(trace: Path, other_trace: Path, tmp_path_factory: pytest.TempPathFac
 def visits(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Visit]]:
     """Open the page `one` or `several` once for all tests that change neither window nor theme.
 
-    Loading and drawing a page takes seconds.
+    Loading and drawing takes seconds.
     """
     begun: dict[str, Visit] = {}
 

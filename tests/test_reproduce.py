@@ -1,4 +1,4 @@
-"""One command makes one page with every table, figure and claim; it is small, silent and fits a phone."""
+"""One command writes a page with every table, figure and claim; it is small, logs no messages and fits a phone."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ from emmclab.papers.registry import papers
 from emmclab.traces.workload import workload_groups
 
 MOST_BYTES = 3_000_000
-#: The claims that the study with the paper's name measures.
+#: The claims that the study with the name of the paper measures.
 CLAIMS = [rule.id for rule in rules(papers()["iiswc15"]) if rule.study == "iiswc15"]
 
 
@@ -73,7 +73,7 @@ def test_data_and_sorting_work(page: Path, browser: Browser) -> None:
     visit.draw_all()
     data = visit.page.locator("#reduction details.data")
     data.locator("summary").click()
-    # A fold is filled when the browser reports that it is open.
+    # The content of a fold is drawn when the browser reports that it is open.
     data.locator("tbody tr").first.wait_for()
     assert data.locator("tbody tr").count() == 18
     table = visit.page.locator("#beyond table.sortable").first

@@ -1,4 +1,4 @@
-"""Options and figures are declared once: the same in all commands, and each has an effect or is refused."""
+"""Options and figures are declared once, equal in all commands, and each has an effect or is rejected."""
 
 import json
 import re
@@ -42,16 +42,16 @@ from emmclab.studies.tables import rows_of
 
 #: Options of commands that have the name of a run option but another meaning.
 OTHERS = {
-    # Seeds of other things than runs, and of preconditioning alone.
+    # Seeds that are not of runs, or only of preconditioning.
     *((command, "seed") for command in ("profile", "synth", "calibrate", "probe", "serve", "crash", "search")),
-    # Applications and advice start from another device state, and are checked in another way.
+    # Applications and advice start from another device state, and are checked differently.
     *((command, name) for command in ("apps", "advise") for name in ("seed", "precondition", "check")),
-    # The flushes of a made trace.
+    # The flushes of a generated trace.
     ("synth", "flush_every"),
-    # Options with other meanings.
+    # Options with a different meaning.
     *(("devices", "check"), ("crash", "check"), ("crash", "second"), ("durability", "check")),
 }
-#: Default values of the command line by the corresponding values of Python.
+#: Defaults of the command line, by the corresponding default in Python.
 SAME: dict[Any, Any] = {(): []}
 
 
@@ -257,7 +257,7 @@ def test_options_that_need_or_exclude_others_are_refused_by_their_command() -> N
             assert all(option in str(refusal(name, words)) for option in pair), words
 
 
-#: Values of options that change what the command does with the trace.
+#: Values of options that change how the command processes the trace.
 VALUES = {
     "--bin": "1s",
     "--capacity": "64GB",
@@ -282,8 +282,7 @@ VALUES = {
     "--used": "30d",
     "--against": "Messaging",
 }
-#: Options that change nothing about the result of this trace: they select resources, accept what it does not
-#: have, or check.
+#: Options that do not change the result of this trace: they select resources, allow what the trace lacks, or check.
 NEUTRAL = {
     *("--check", "--jobs", "--images", "--wrap-addresses", "--html", "--device"),
     *("--format", "--lenient", "--columns", "--time-unit", "--size-unit", "--reorder-window", "--mend-clock"),
@@ -396,7 +395,7 @@ def test_a_comparison_and_advice_have_the_digits_of_a_run(recording: Path) -> No
 
 
 def test_layers_and_the_second_device_have_the_words_and_digits_of_a_run(recording: Path, tmp_path: Path) -> None:
-    # Its result has a group of counts of the host; a table once failed on it.
+    # The result has a group of counts of the host, on which a table once failed.
     second = tmp_path / "second.toml"
     second.write_text(lab.Device.preset("nexus5").set({"host.packed_writes": 8}).to_toml())
     above = ("--layer", "pair", "--set", "pair.routing=striping", "--device2", second)

@@ -1,4 +1,4 @@
-"""Temporary folders: no file or link of another user is followed, and no process removes those of another."""
+"""Temporary folders: links of other users are not followed, and no process removes the files of another one."""
 
 import multiprocessing
 import os
@@ -21,7 +21,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder elsewhere, with a file that must be kept."""
+    """A folder elsewhere, with a file that must remain."""
     folder = tmp_path_factory.mktemp("other")
     (folder / "kept").write_text("1")
     return folder

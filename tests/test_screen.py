@@ -26,7 +26,7 @@ def written(path: Path, rows: list[tuple[float, str, int, int, str, str]]) -> Pa
 
 @pytest.fixture(scope="module")
 def reissued(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Requests after gaps of 20 ms or 2 ms; those after 20 ms are re-issued by a worker 1 ms later."""
+    """Requests after gaps of 20 ms or 2 ms; a kernel worker re-issues those after 20 ms 1 ms later."""
     rows = []
     now = 0.0
     for number in range(400):
@@ -39,7 +39,7 @@ def reissued(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace of two devices by two processes over ten seconds; three quarters of it are on sda."""
+    """A trace of ten seconds of two processes on two devices; three quarters of the requests are on sda."""
     rows = [
         (
             25.0 * number,
@@ -85,7 +85,7 @@ def test_dropped_reissues_are_out_of_every_command_that_reads_a_trace(reissued: 
     kept = tmp_path / "kept.parquet"
     done = emmclab("convert", reissued, kept, "--drop-reissued")
     assert "200 suspected re-issues dropped" in done.stderr
-    # The file stores it, and nothing is counted twice.
+    # The file stores the marks, and nothing is counted twice.
     for again in ([], ["--drop-reissued"]):
         ledger = profiled(kept, *again)["ledger"]
         assert (ledger["kept"], ledger["reissued"], ledger["dropped_reissues"]) == (400, 200, 200)
@@ -259,7 +259,7 @@ def test_the_longest_waits_for_durability_stand_on_the_time_line_of_the_page(tmp
     (tmp_path / "trace.txt").write_text("\n".join(lines) + "\n")
     profile = profiled(tmp_path / "trace.txt", "--html", tmp_path / "page.html")
     rows = profile["figures"]["sync_stalls"]
-    # The first one began 10 ms before the first arrival.
+    # The first wait began 10 ms before the first arrival.
     assert [row["start_s"] for row in rows] == pytest.approx([-0.01, 0.99, 1.99])
     assert [row["wait_ms"] for row in rows] == pytest.approx([250, 500, 750])
     assert {(row["process"], row["file_system"]) for row in rows} == {("app", "ext4")}
@@ -275,7 +275,7 @@ def test_recorded_traces_of_papers_are_read_with_the_options_given(reissued: Pat
     ledger = results.profiles["reissued"]["ledger"]
     assert (ledger["dropped_reissues"], ledger["kept"]) == (200, 400)
     assert "drop_reissued = True" in (tmp_path / "page.html").read_text()
-    # Claims are judged on the same cells.
+    # `emmclab claims` uses the same cells.
     before = {path.name for path in (tmp_path / "results" / "iiswc15" / "cells").glob("*.json")}
     emmclab_ok("claims", "--paper", "iiswc15", *options, cwd=tmp_path)
     assert {path.name for path in (tmp_path / "results" / "iiswc15" / "cells").glob("*.json")} == before

@@ -81,7 +81,7 @@ def test_one_process_two_and_a_killed_run_that_goes_on_find_the_same(study: Path
     page = tmp_path / "again.html"
     assert emmclab("search", study, *WORDS, "--results", results, "--html", page).returncode == 0
     assert page.read_bytes() == pages[0]
-    # Nothing is run twice: random trials begin like those of TPE, and points of the grid are not repeated.
+    # No cell is run twice: the first random trials equal those of TPE, and points of the grid are not repeated.
     found = emmclab_json("search", study, *WORDS, "--results", results)
     tried = {json.dumps(trial["values"]) for trial in found["trials"]}
     assert kept_cells(results) == len(tried)
@@ -114,7 +114,7 @@ def test_a_trial_is_an_ordinary_cell_of_the_study(study: Path, tmp_path: Path) -
     text = study.read_text().partition("[search]")[0]
     study.write_text(text + lines + "\n")
     emmclab_ok("run", study, "--jobs", 1, "--results", tmp_path)
-    # The profile of the input has to be computed, but the simulation is already stored.
+    # Only the profile of the input is computed, because the simulation is already stored.
     assert kept_cells(tmp_path) == before + 1
     sql = "select mean_response_ms, waf from runs"
     (row,) = emmclab_json("query", sql, "--study", study, "--results", tmp_path)

@@ -1,4 +1,4 @@
-"""`emmclab serve` and its control socket: other software uses a device, and nothing is left over."""
+"""`emmclab serve` and its control socket: other software uses a device, and nothing remains afterwards."""
 
 import contextlib
 import json
@@ -38,7 +38,7 @@ from emmclab.live.device import CHANGING
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_text import warnings
 
-#: A small device, so that preparing it takes no time, and one that keeps data in a cache.
+#: A small device, which is prepared fast, and a device with a cache.
 TINY = ("small-1gb", "--set", "geometry.block_groups.0.blocks=32")
 
 
@@ -84,7 +84,7 @@ def serve(folder: Path) -> Iterator[Any]:
 
 
 def qemu_io(uri: str, *commands: str, cache: str = "writethrough") -> subprocess.CompletedProcess[str]:
-    """Run commands of qemu-io on an NBD server; with the cache `writethrough`, each write is one with FUA."""
+    """Run commands of qemu-io on an NBD server; with the cache `writethrough`, all writes have FUA."""
     words = [word for command in commands for word in ("-c", command)]
     return subprocess.run(
         ["qemu-io", "-f", "raw", "-t", cache, *words, uri],
@@ -261,7 +261,7 @@ def test_figures_begin_once_the_file_system_is_mounted(folder: Path) -> None:
 @pytest.mark.usefixtures("root")
 def test_work_of_the_device_on_data_from_before_a_command_is_not_counted(folder: Path) -> None:
     need("mkfs.ext4")
-    # Its SLC cache is folded while the command sleeps; the data in it was written by mkfs.
+    # The SLC cache, which contains the data of mkfs, is folded while the command sleeps.
     words = ["serve", "emmc51-cache", "--clock", "real", "--mkfs", "ext4"]
     words += ["--mount", folder / "mnt", "--json"]
     result = json.loads(emmclab(*words, "--", "sleep", "1").stdout)
@@ -309,7 +309,7 @@ def test_the_end_of_a_server_ends_the_client_that_it_started(folder: Path) -> No
 
 
 def _ids(children: Path) -> list[str]:
-    """Return the processes in a list of the kernel that still exist."""
+    """Return the process ids in a list of the kernel whose processes still exist."""
     return [child for child in children.read_text().split() if Path(f"/proc/{child}/comm").exists()]
 
 
@@ -462,7 +462,7 @@ def test_the_page_cache_of_a_loop_device_is_limited_while_it_is_served() -> None
 def test_a_path_is_text_on_every_road(road: str) -> None:
     config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
     with lab.serve(config, clock="free", file=road == "file", loop=road == "loop") as disk:
-        # The view of a terminal joins them.
+        # The representation of the device in an interpreter contains the path.
         assert isinstance(disk.path, str) and disk.path in repr(disk)
 
 
@@ -487,12 +487,12 @@ def test_the_kernel_and_the_device_record_the_same_requests(folder: Path) -> Non
         emmclab_ok("record", "--device", disk.path, "-o", kernels, "--json", "--", *job)
     recorded, served = requests_of(kernels), requests_of(own)
     assert len(recorded) >= 150
-    # The kernel looked at the new disk before it was recorded, and may look at it afterwards.
+    # The kernel read the new disk before the recording, and may read it afterwards.
     names = [row[:3] for row in served]
     starts = [at for at in range(len(names)) if names[at : at + len(recorded)] == [row[:3] for row in recorded]]
     assert starts, (names[:5], recorded[:5])
     seen = zip(recorded, served[starts[0] :], strict=False)
-    # The kernel measures the time of the device plus the path to it.
+    # The time that the kernel measures includes the path to the device.
     assert all(kernel[3] >= device[3] for kernel, device in seen)
 
 
@@ -536,9 +536,9 @@ def test_the_page_on_live_devices_lists_every_setting_that_can_change() -> None:
 
 @pytest.mark.parametrize("think", [False, True])
 def test_a_clock_with_idle_time_ends_the_work_of_the_device_before_a_run_is_counted(think: bool) -> None:
-    """Blocks in SLC mode are folded in idle time; a free clock has such time if the host's time counts."""
+    """Blocks in SLC mode are folded in idle time, which a free clock has only if it includes the host's time."""
     need("qemu-io")
-    # This is later than the end of this test, and long before the last look at the device.
+    # Folding begins after 30 s: later than the end of this test, but within the time that `settle` simulates.
     device = lab.Device.preset("emmc51-cache").with_capacity("2GB").set({"slc.fold_after_us": 30_000_000})
     with lab.serve(device, clock="free", think=think, nbd="auto") as disk:
         assert qemu_io(disk.path, "write 0 16M", cache="writeback").returncode == 0
@@ -557,7 +557,7 @@ def test_an_existing_crash_log_is_refused_and_left_as_it_was(tmp_path: Path) -> 
             lab.serve("small-1gb", clock="free", nbd="auto", log=existing)
         assert refused.value.hint == "choose another name: this one exists already"
     assert before and log.read_bytes() == before
-    # A start that fails leaves no log, and an empty file may be the place of one.
+    # A failed start leaves no log, and an empty file may be used for a log.
     log.write_bytes(b"")
     with pytest.raises(lab.EmmclabError):
         lab.serve("small-1gb", clock="free", nbd=tmp_path / "folder" / "n.sock", log=log)
@@ -580,7 +580,7 @@ def test_a_start_that_fails_leaves_recording_image_and_state_as_they_were(tmp_pa
         assert_fails(emmclab(*words, *wrong))
         assert recording.read_bytes() == before
         assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "r.parquet"]
-    # A whole run without requests keeps the recording, too, and says so.
+    # A complete run without requests also leaves the earlier recording unchanged, and prints a warning.
     done = emmclab_ok(*words, "--nbd", socket, "--", "true")
     assert f"warning: no request arrived, so {recording} is left as it was" in done.stderr
     assert recording.read_bytes() == before
@@ -591,7 +591,7 @@ def test_a_start_that_fails_leaves_recording_image_and_state_as_they_were(tmp_pa
 
 
 class Live:
-    """A stand-in for a served device with what the socket needs."""
+    """A replacement for a served device with the methods that the socket needs."""
 
     def stats(self) -> dict[str, Any]:
         return {"powered": True}
@@ -603,7 +603,7 @@ class Live:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     tmp_path.chmod(0o700)
-    # The path of a socket has to be short.
+    # The folder is short because of the limit for the path of a socket.
     return Path(os.path.relpath(tmp_path / "s"))
 
 

@@ -1,4 +1,4 @@
-"""The documentation site: it builds without a warning, and works as files, on a phone, without a network."""
+"""The documentation site builds without a warning, and works from files, on a phone, without a network."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ from conftest import PATIENCE_S, ROOT, need_library
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site with its reference pages. A dead link, or a page in no menu, is a warning and so an error."""
+    """The site with its reference pages. A dead link or a page in no menu is an error."""
     need_library("sphinx", "furo", "myst_parser")
     folder = tmp_path_factory.mktemp("site")
     subprocess.run([sys.executable, str(ROOT / "scripts" / "generate_reference.py")], check=True)

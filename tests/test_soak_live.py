@@ -20,7 +20,7 @@ DEVICES: dict[str, tuple[str, dict[str, Any]]] = {
     "nexus5 under Advil": ("nexus5", {"layers": ["advil"], "layer_settings": {"advil.reserved": "64MB"}}),
     "emmc51-cache": ("emmc51-cache", {}),
 }
-#: Without background work of the file system, and with a journal that wraps around.
+#: Options of mkfs without background work of the file system, and with a journal that wraps around.
 MKFS = ["-E", "lazy_itable_init=0,lazy_journal_init=0", "-J", "size=8", "-N", "4096"]
 
 
@@ -89,13 +89,13 @@ class File:
         self.cached = self.direct = -1
 
     def wrote(self, at: int, data: bytes) -> None:
-        """Record what was written."""
+        """Record data that was written."""
         if len(self.held) < at:
             self.held.extend(bytes(at - len(self.held)))
         self.held[at : at + len(data)] = data
 
     def check(self, at: int, found: bytes, length: int, how: str) -> None:
-        """Compare what was read with the expected content."""
+        """Compare data that was read with the expected content."""
         wanted = bytes(self.held[at : at + length])
         if found == wanted:
             return
@@ -132,7 +132,7 @@ class Rounds:
         }
 
     def run(self, until: float, remount: Callable[[], None]) -> None:
-        """Work until a time of `time.monotonic`; after each mount every byte is compared."""
+        """Run operations until a time of `time.monotonic`; compare every byte after each mount."""
         operations = self._operations()
         names = list(operations)
         weights = [1 if name in ("truncate", "replace", "sync") else 4 for name in names]
@@ -231,7 +231,7 @@ class Rounds:
         file.check(at, os.pread(file.cached, length, at), length, "read from the device")
 
     def _replace(self, file: File) -> None:
-        """Replace a file by a copy, as applications do when they save."""
+        """Replace a file by a copy, as applications do to save it."""
         aside = file.path.with_suffix(".new")
         aside.write_bytes(file.held)
         file.close()

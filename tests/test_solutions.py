@@ -1,4 +1,4 @@
-"""Pilot solutions compared with the plain device: which ones run, their risks, and what is rejected."""
+"""Pilot solutions compared with the plain device: the solutions that run, their risks, and rejected requests."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from emmclab.apps.solutions import SOLUTIONS, compare_solutions, find_solutions,
 from emmclab.errors import ConfigError
 from emmclab.simulation.layers import layers
 
-#: Saves a note and a thumbnail twenty times, each with a sync.
+#: An application that saves a note and a thumbnail twenty times, each with a sync.
 SMALL = """
 name = "small"
 about = "Saves notes and thumbnails"
@@ -72,7 +72,7 @@ def test_a_file_system_is_chosen_for_one_partition_or_for_all(small: str) -> Non
     one = run_application(small, **RUN, filesystems=["data=lfs"])
     both = run_application(small, **RUN, filesystems=["lfs"])
     assert plain["app"]["requests"] != one["app"]["requests"]
-    # Only `data` is used.
+    # Only the partition `data` is used.
     assert one["app"]["requests"] == both["app"]["requests"]
     assert one.run_name.endswith("with data=lfs")
 
@@ -125,7 +125,7 @@ def test_the_risk_is_what_was_measured_for_every_solution() -> None:
         assert all(row["cuts"] > 0 and row["states"] >= row["lost_states"] for row in rows)
     for name in ("plain", "nvm-buffer", "raid0", "lfs", "advil"):
         assert risk_of(known, name).startswith("nothing that was acknowledged is lost"), name
-    # The control: data without a sync is lost.
+    # The control solution loses data without a sync.
     assert risk_of(known, "no-sync").startswith("acknowledged syncs are lost")
     assert [loses(known, name) for name in ("plain", "no-sync", "lfs")] == [False, True, False]
     del known["solutions"]["lfs"]

@@ -47,7 +47,7 @@ def test_the_names_of_heavy_modules_are_right() -> None:
     }
 
 
-#: Commands that draw no chart; those that print JSON or one line do not need tables either.
+#: Commands that must not import the libraries of charts; those that print JSON or one line need no tables either.
 LIGHT = [
     ["--help"],
     ["--version"],

@@ -1,4 +1,4 @@
-"""Statistics agree with SciPy, and say nothing of fleets if data is insufficient."""
+"""Statistics agree with SciPy, and give no statement on fleets with too little data."""
 
 import itertools
 import math
@@ -64,7 +64,7 @@ def test_intervals_of_differences_are_those_of_pairs(pairs: list[tuple[float, fl
 @given(st.integers(1, 400), st.data(), CONFIDENCES)
 def test_intervals_of_probabilities_agree(trials: int, data: st.DataObject, confidence: float) -> None:
     hits = data.draw(st.integers(0, trials))
-    # With one bound only, SciPy's interval has half of the error probability there.
+    # SciPy's one-sided interval has half of the error probability at its bound.
     doubt = (1 - confidence) * (1 if 0 < hits < trials else 2)
     if doubt < 1:
         right = stats.binomtest(hits, trials).proportion_ci(1 - doubt, method="exact")

@@ -68,7 +68,7 @@ def finished(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def seen(folder: Path) -> tuple[object, ...]:
-    """Return what a reader reads from results."""
+    """Return everything that a reader reads from results."""
     found = Results.load(folder)
     profiles = [profile.to_dict() for profile in found.profiles.values()]
     with query_studies([folder], QUESTION) as answer:
@@ -104,7 +104,7 @@ def test_a_run_repeats_only_damaged_cells_and_says_so(study: Study, finished: Pa
     copy = tmp_path / "small"
     shutil.copytree(finished, copy)
     part = copy / "cells" / "all.parquet"
-    # A byte of the footer belongs to no cell.
+    # A byte of the footer does not belong to a cell.
     content = bytearray(part.read_bytes())
     content[content.rindex(checksummed.KEY.encode())] ^= 1
     part.write_bytes(content)
@@ -166,7 +166,7 @@ def test_a_damaged_table_of_a_fleet_is_refused_and_made_again_of_its_recordings(
         try:
             made, counts = profile_fleet(folder, table, Serial())
         except EmmclabError as error:
-            # A file that is not recognised as the table of a fleet may belong to somebody else.
+            # A file that is not recognised as the table of a fleet may belong to another program.
             assert "not a table of a fleet" in str(error)
             continue
         assert made.path.read_bytes() == whole.read_bytes()
@@ -184,7 +184,7 @@ def test_a_damaged_row_that_waits_for_its_table_is_profiled_again(tmp_path: Path
     state = state_of(table)
     first, line = state.read_text().splitlines()
     table.unlink()
-    # As a run leaves it that was killed before it wrote the table, but for a figure.
+    # The state is that of a run that was killed before it wrote the table, with one figure changed.
     row = '{"path": "1.csv", "refused": null, "digest": "0", "bytes": 1, "requests": 999}'
     damaged = line.replace('"row": null', f'"row": {row}')
     state.write_text(f"{first}\n{damaged}\n")
@@ -347,7 +347,7 @@ def run_of(path: Path) -> Any:
     return found.facts(), found.acknowledgements(), found.commands(0, 1 << 40)
 
 
-#: Each stored form: the ending of its name, what writes it, and what reads figures from it.
+#: Each stored form: the extension of its name, a function that writes it, and a function that reads figures from it.
 FORMS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
     "trace": (".parquet", trace, profile),
     "compressed text": (".csv.zst", trace, profile),

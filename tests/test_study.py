@@ -1,4 +1,4 @@
-"""A study is data; its results are the same bytes with any number of processes and after interruptions."""
+"""Studies: results are the same bytes with any number of processes and after interruptions."""
 
 import os
 import random
@@ -61,7 +61,7 @@ def finished(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Return every file below a folder."""
+    """Return the content of every file below a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -126,7 +126,7 @@ def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(study: Path, 
 
 
 def test_ctrl_c_stops_cells_under_way_and_says_what_is_kept(study: Path, tmp_path: Path) -> None:
-    """This includes results that were not in a part yet."""
+    """Results that were not yet in a part are also stored."""
     run = begin("run", study, "--jobs", "2", "--results", tmp_path)
 
     while run.poll() is None and kept_cells(tmp_path) < 2:
@@ -176,7 +176,7 @@ time.sleep(1000)
 
 
 def test_what_killed_processes_left_is_removed_and_what_living_ones_write_stays(trace: Path, tmp_path: Path) -> None:
-    """Covers every place where a command writes temporarily: conversion, events, images, pages, figures."""
+    """All temporary files are covered: those of conversion, events, images, pages, figures."""
     commands: dict[str, tuple[object, ...]] = {
         "convert": ("convert", trace, "{}/out.csv"),
         "events": ("simulate", trace, "--wrap-addresses", "--events", "{}/rows.parquet"),
@@ -201,7 +201,7 @@ def test_what_killed_processes_left_is_removed_and_what_living_ones_write_stays(
     finally:
         holder.kill()
         holder.wait()
-    # The lock ended with the process, though nobody had waited for it.
+    # The lock ended with the process, although its parent had not waited for it.
     for folder in folders.values():
         sweep(folder)
         assert not list(folder.glob(".emmclab-*"))
@@ -385,8 +385,8 @@ wrap_addresses = true
 
 @pytest.mark.parametrize(("what", "images"), [("random:80", 4), ("sequential:90", 2), ("{trace}", 2)])
 def test_shared_preconditioned_devices_change_no_result(what: str, images: int, trace: Path, tmp_path: Path) -> None:
-    """One image for each device and seed, however many inputs, workers and modes; a recipe without chance
-    has one for all seeds."""
+    """There is one image for each device and seed, regardless of inputs, workers and modes, or one for all seeds if the
+    preconditioning has no randomness."""
     (tmp_path / "aged.toml").write_text(AGED.format(what.format(trace=trace)))
     found = {}
     for name, options in {
@@ -560,7 +560,7 @@ def test_a_grid_takes_from_the_defaults_what_it_does_not_say() -> None:
 
 
 def test_files_that_are_not_results_stay_and_links_are_refused(study: Path, tmp_path: Path) -> None:
-    """A folder of results may come from someone else, with links in it."""
+    """A folder of results may come from another user, with links in it."""
     words = ("run", study, "--jobs", 1, "--results", tmp_path / "results")
     assert emmclab(*words).returncode == 0
     stored = tmp_path / "results" / "small"

@@ -1,4 +1,4 @@
-"""Impossible studies are rejected at once, with the number or name at fault, before any work is done."""
+"""Impossible studies are rejected before any work, with the number or name at fault."""
 
 import contextlib
 import os

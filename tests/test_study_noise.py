@@ -1,4 +1,4 @@
-"""A study names a best setting only if the seeds distinguish it; charts show intervals over the seeds."""
+"""A study reports a best setting only if the seeds distinguish it; charts show intervals over the seeds."""
 
 from pathlib import Path
 from typing import Any

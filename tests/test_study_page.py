@@ -1,4 +1,4 @@
-"""The page of a study shows the best setting on its first screen, and every run behind it."""
+"""The page of a study shows the best setting on its first screen, and every run below."""
 
 import csv
 import json
@@ -26,7 +26,7 @@ wrap_addresses = true
 [grid.axes]
 "timing.parallelism" = ["none", "both"]
 """
-#: A full device that does not collect, and a share of a device that cannot be filled.
+#: A full device without garbage collection, and a filled share that the device cannot have.
 SHORT_LIVED = """
 [[grid]]
 name = "life"
@@ -194,7 +194,7 @@ def test_results_of_another_version_of_the_study_are_refused(folder: Path, tmp_p
 
 
 def test_recorded_inputs_are_read_with_the_options_given(trace: Path, tmp_path: Path) -> None:
-    """The options of `emmclab.read`, on the command line or under [reading]; the results state them."""
+    """The options of `emmclab.read` are on the command line or under [reading], and the results contain them."""
     text = trace.read_text().splitlines(keepends=True)
     (tmp_path / "bad.txt").write_text("".join(text[:200]) + "nonsense\n" + "".join(text[200:]))
     plain = 'name = "reads"\ninputs = ["bad.txt"]\n'
@@ -251,7 +251,7 @@ def test_chosen_percentiles_are_columns_of_the_results_and_of_the_page(tmp_path:
     assert [(row["device"], row["p"], row["r"]) for row in rows] == [
         (device, wanted[device, "all", 99.99], wanted[device, "read", 42]) for device in ("iiswc15-4ps", "iiswc15-hps")
     ]
-    # The same holds for inputs whose traces have times; the columns of a generated one are None.
+    # Inputs whose traces have times have these columns, too; those of generated traces are None.
     assert results.profiles["Movie"]["by_operation"][-1]["percentiles"][-1]["percentile"] == 99.99
 
     assert emmclab("report", "tail.toml", cwd=tmp_path).returncode == 0

@@ -49,21 +49,21 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(study: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The collected file of a run in one process."""
+    """The bytes that `collect` writes after a run in one process."""
     folder = tmp_path_factory.mktemp("whole")
     assert emmclab("run", study, "--jobs", 1, "--results", folder).returncode == 0
     return collected(study, folder)
 
 
 def collected(study: Path, *results: object) -> bytes:
-    """Return the file that `collect` writes from these results."""
+    """Return the bytes that `collect` writes from these results."""
     output = Path(str(results[0])) / "all.parquet"
     emmclab_ok("collect", study, *results, "-o", output)
     return output.read_bytes()
 
 
 def test_sixteen_shards_in_any_order_collect_the_bytes_of_one_run(study: Path, whole: bytes, tmp_path: Path) -> None:
-    """Each shard has its own folder, as on machines that share nothing; then all are in one folder."""
+    """First each shard has its own folder, as on machines that share nothing; then all are in one folder."""
     numbers = list(range(1, 17))
     random.Random(5).shuffle(numbers)
     cells = Study.named(str(study)).cells()
@@ -176,7 +176,7 @@ def test_a_cell_that_crashes_is_set_apart_and_the_rest_goes_on(study: Path, whol
     assert found.about["missing"] == 1
     assert Results.load(tmp_path / "small").missing == 1
     assert kept_cells(tmp_path) == CELLS - 1
-    # The study is complete again once the cell does not crash.
+    # The study is complete when the cell does not crash any more.
     assert emmclab("run", study, "--cell", missing.key[:12], "--results", tmp_path).returncode == 0
     assert emmclab("run", study, "--jobs", 1, "--results", tmp_path).returncode == 0
     assert collected(study, tmp_path) == whole
@@ -197,7 +197,7 @@ def test_the_command_line_names_what_repeats_a_crash(
 
 
 def fall(number: int) -> int:
-    """Work that ends its process if it gets one particular number."""
+    """Work that kills its process for one particular number."""
     if number == 3:
         os.kill(os.getpid(), signal.SIGSEGV)
     return number * number
@@ -210,14 +210,14 @@ def test_a_pool_names_the_task_that_crashed_and_does_the_others() -> None:
 
 
 class Unreadable:
-    """A task that only the process that made it can unpickle."""
+    """A task that only the process that created it can unpickle."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return read_elsewhere, (str(os.getpid()),)
 
 
 def read_elsewhere(maker: str) -> str:
-    """Raise in any process but the maker."""
+    """Raise an exception in all processes except the maker."""
     if maker != str(os.getpid()):
         raise LookupError("it cannot be read here")
     return maker
@@ -229,7 +229,7 @@ def test_a_task_that_a_worker_cannot_read_is_an_error_and_no_wait_without_end() 
 
 
 def refuse(number: int) -> int:
-    """Work that raises."""
+    """Work that raises an exception."""
     raise ConfigError(f"no {number}", field="number", hint="take another")
 
 
@@ -256,7 +256,7 @@ def test_a_pool_whose_processes_cannot_begin_says_so_and_ends() -> None:
 
 
 def big(number: int) -> bytes:
-    """Work whose result fills any pipe."""
+    """Work whose result is larger than the buffer of any pipe."""
     return bytes((1 << 20) * (number > 0))
 
 
@@ -296,7 +296,7 @@ def test_cells_are_put_into_tasks_of_about_a_second(study: Path) -> None:
 
 
 def test_a_worker_goes_on_with_the_device_that_it_has_made_ready(study: Path) -> None:
-    """Both workers prepare a device only at the end, when the last group is divided."""
+    """The second worker prepares the same device only at the end, when the last group is divided."""
     cells = Study.named(str(study)).cells()
     used = [
         replace(cell, device=f"d{number}", grid="used", options='{"precondition": "sequential:90"}')
@@ -364,13 +364,13 @@ def test_rows_come_in_order_whatever_fits_into_memory(
 
 
 def test_rows_of_parts_in_order_go_out_before_the_next_part_is_read(tmp_path: Path) -> None:
-    """Cells run in the order of the study, so that parts overlap little; even a large one needs no file."""
+    """Cells run in the order of the study, so that parts overlap little, and even a large study needs no file."""
     read: list[int] = []
 
     def batches() -> Iterator[tuple[int, list[tuple[int, str]]]]:
         for number in range(100):
             read.append(number)
-            # The last rows of a part are among the first of the next.
+            # The last rows of a part overlap with the first rows of the next part.
             yield 100 * number, [(100 * number + (row * 7) % 110, "") for row in range(110)]
 
     found = result_rows.in_ranges(batches(), 10_010, tmp_path)

@@ -1,4 +1,4 @@
-"""Maps in small memory: the study of SYSTOR 2024 on the paper's traces, its claims and its page."""
+"""Maps in a small memory: the study of SYSTOR 2024 on the traces of the paper, its claims and its page."""
 
 from pathlib import Path
 

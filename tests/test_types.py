@@ -1,4 +1,4 @@
-"""Types of results, of stored data and of the core agree with what is returned, and are generated anew."""
+"""Types of results, of stored data and of the core match the returned data, and generated files are current."""
 
 import ast
 import inspect
@@ -91,7 +91,7 @@ def test_what_the_core_says_of_devices_and_layers_has_the_typed_fields_and_no_ot
         (calibrate(lab.read(lab.bundled()[2], only="to=10m")), Calibration),
     ):
         assert said
-        # Conversion drops keys that the type does not have, so that the comparison would fail.
+        # Conversion drops keys that the type lacks, so that the comparison would fail.
         assert msgspec.convert(msgspec.to_builtins(said), kind) == said
 
 
@@ -114,7 +114,7 @@ def test_parts_of_a_profile_have_the_typed_fields_and_no_other(tmp_path: Path) -
 
 
 def test_the_package_reads_a_result_by_its_typed_fields() -> None:
-    """A path must come from the declaration, so that mypy checks every other key."""
+    """Only declared paths may be read by path, so that mypy checks all other keys."""
     paths = {field.path for field in result_fields() if "." in field.path}
     paths |= {path.rpartition(".")[0] for path in paths if path.count(".") > 1}
     found = [
@@ -199,7 +199,7 @@ STUB = ROOT / "python" / "emmclab" / "_core.pyi"
 
 
 def stated(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, list[str] | None]]:
-    """Yield the names in the stub; `__init__` counts as the class itself."""
+    """Yield the names in the stub; `__init__` is treated as the class itself."""
     for node in body:
         if isinstance(node, ast.FunctionDef):
             given = node.args

@@ -1,4 +1,4 @@
-"""What a trace does not record is a dash with its reason; jumps of its clock are found, and mended on request."""
+"""Unrecorded figures are a dash with the reason; clock jumps are detected, and removed on request."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def writes(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def coarse(tmp_path: Path) -> Path:
-    """Requests that end at whole milliseconds after 0.3 ms each."""
+    """Requests of 0.3 ms that end at whole milliseconds."""
     path = tmp_path / "lat.csv"
     rows = "".join(f"{at // 4},300000,write,{at * 4096},4096\n" for at in range(60))
     path.write_text(f"complete_ms,response_ns,op,offset_bytes,size_bytes\n{rows}")
@@ -153,7 +153,7 @@ DAY_S = 86_400
 
 
 def stretch(start_s: float, requests: int) -> list[float]:
-    """Return arrivals every 60 ms with a little jitter; some follow another closely, as in real traces."""
+    """Return arrivals every 60 ms with a little jitter, some in close pairs, as in recorded traces."""
     times = [start_s + number * 0.06 + number % 7 * 0.001 for number in range(requests)]
     for number in range(5, requests, 10):
         times[number] = times[number - 1] + 0.0005

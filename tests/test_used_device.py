@@ -1,4 +1,4 @@
-"""Devices of another capacity or age: daily writes, lifetimes that the blocks endure, refused options."""
+"""Devices of another capacity or age: daily writes, lifetimes, and rejected options."""
 
 import re
 import tomllib
@@ -18,7 +18,7 @@ SMALL = ("--device", "small-1gb", "--set", "geometry.block_groups.0.blocks=128",
 
 
 def _used(result: dict[str, Any]) -> dict[str, str]:
-    """Return the parts of the precondition that a run used."""
+    """Return the parts of the preconditioning of a run."""
     age, *rest = result["options"]["precondition"].removeprefix("used:").split(",")
     return {"age": age, **dict(part.split("=") for part in rest)}
 
@@ -29,7 +29,7 @@ def test_a_used_device_is_worn_and_its_result_says_how_it_was_used(trace: Path) 
     )
     assert _used(used) == {"age": "547.5d", "daily": "1GB", "filled": "60", "random": "12", "trim": "yes"}
     assert new["wear"]["erase_counts"]["mean"] == 0
-    # Each block has been erased as often as its share of the writes requires, and more if data was moved.
+    # Each block was erased as often as its share of the writes requires, and more often if data was moved.
     fills = 547.5 * 2**30 / used["configuration"]["capacity_bytes"]
     assert 0.8 * fills < used["wear"]["erase_counts"]["mean"] < 10 * fills
 
@@ -114,7 +114,7 @@ def _sized(name: str) -> api.Device:
 
 
 def _stands(device: api.Device) -> float:
-    """Return the bytes that all blocks with an erase limit can be filled with until they reach it."""
+    """Return the bytes that can be written to all blocks with an erase limit until they reach it."""
     settings = tomllib.loads(device.to_toml())
     geometry, slc = settings["geometry"], settings["slc"]
     planes = 1
@@ -139,7 +139,7 @@ def _of_wearing_presets() -> list[str]:
         name
         for name, settings in devices.items()
         if any(group["erase_limit"] for group in settings["geometry"]["block_groups"])
-        # Its zones must be written in order, which the trace does not do.
+        # Its zones must be written sequentially, unlike in the trace.
         and name != "zufs"
         # Its blocks span all planes: 1 GB has too few of them for collection.
         and name != "systor24-clustered"

@@ -11,12 +11,12 @@ import emmclab as lab
 from conftest import assert_fails, assert_refused, biotracer, emmclab, emmclab_json, emmclab_ok, ended_in_the_middle
 from emmclab.calibration.validation import LEAST_REQUESTS
 
-#: A device without randomness, whose replay can match exactly, and one that is far from it.
+#: A device without randomness, whose replay can match exactly, and a very different device.
 KNOWN, OTHER = "iiswc15-hps", "ufs31"
 
 
 def recorded_on(device: str, folder: Path, requests: int = 600) -> Path:
-    """Write a trace with the times of a simulated device, as if they had been recorded on it."""
+    """Write a trace with the times of a simulated device, as if recorded on it."""
     source, rows, made = folder / "source.txt", folder / "rows.parquet", folder / f"on-{device}.csv"
     source.write_text(biotracer(requests))
     lab.Device.preset(device).simulate(lab.read(source), events=rows, mode="open")
@@ -34,7 +34,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def judged(known: Path) -> dict[str, Any]:
-    """The findings on it, with both devices."""
+    """The result of `emmclab validate` for the recording, with both devices."""
     found = emmclab_json("validate", known, "--devices", f"{KNOWN},{OTHER}")
     return {"all": found, **{model["name"]: model for model in found["recordings"][0]["models"]}}
 
@@ -143,7 +143,7 @@ HEADING = "arrival_ns,start_ns,complete_ns,sector,sectors,op"
 
 
 def rows_of(requests: int, op: str = "write", took_ns: int = 500_000) -> list[str]:
-    """Return requests of one kind, one after the other."""
+    """Return requests of one operation, each after the end of the previous one."""
     rows = []
     for number in range(requests):
         at, sectors = number * 5_000_000, (8, 16, 64, 128)[number % 4]
@@ -185,7 +185,7 @@ def test_a_synthesised_trace_has_no_measured_times_in_a_file_either(command: str
 
 
 def test_groups_are_by_what_a_request_found_on_the_device(tmp_path: Path) -> None:
-    """Four simultaneous requests, of which the last arrives after the first is complete, then pauses."""
+    """The trace has four overlapping requests, of which the last arrives when the first is complete, then pauses."""
     from emmclab.calibration.validation_groups import Recording
     from emmclab.runtime.parquet import memory_database
 

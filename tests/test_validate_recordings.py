@@ -1,4 +1,4 @@
-"""Compares simulated with recorded times of real recordings, as a table of device, recording and error."""
+"""Compares simulated with recorded times of public recordings, in a table of device, recording and error."""
 
 import re
 import shutil
@@ -16,8 +16,8 @@ from repository import complain
 pytestmark = pytest.mark.slow
 
 DEVICES = ("nexus5", "emmc51-cache", "ufs31")
-#: For each recording and model: judged requests; errors of mean, median, 90th and 99th percentile in percent;
-#: the share of requests within 25 %. `nexus5` was fitted to the first recording, the other devices to none.
+#: For each recording and model: number of compared requests; errors of mean, median, 90th and 99th percentile in
+#: percent; share of requests within 25 %. `nexus5` was fitted to the first recording, other devices to none of them.
 GOLDEN = {
     "nexus5/log106_Messaging.txt": {
         "calibrated": (2851, 6.3, 32.8, 12.9, -15.0, 77.3),
@@ -119,7 +119,7 @@ def test_the_table_of_the_guide_has_the_errors_of_the_recordings() -> None:
 
 
 def test_a_fit_with_more_reads_meets_reads_and_the_queue_meets_queued_requests(shared_traces: Path) -> None:
-    """Checks the guide's causes of two errors of calibrated devices, each by removing the cause."""
+    """The causes in the guide for two errors of calibrated devices are checked, each by removing the cause."""
     messaging = lab.read(shared_traces / "nexus5" / "log106_Messaging.txt")
     whole = Device.from_toml(lab.calibrate(messaging, name="whole")["toml"])
     half, all_of_it, _ = validate(messaging, [whole]).models

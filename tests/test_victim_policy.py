@@ -40,7 +40,7 @@ def oldest(view: VictimView) -> int | None:
 
 
 def fewest(view: VictimView) -> int | None:
-    """Return the block with the fewest valid units; among equals the oldest."""
+    """Return the block with the fewest valid units; if several have the fewest, the oldest of them."""
     return min(view.full_blocks, key=view.valid, default=None)
 
 
@@ -50,8 +50,8 @@ def test_fifo_in_python_is_fifo(trace: Path) -> None:
 
 
 def test_greedy_in_python_is_greedy_with_the_oldest_among_equals(trace: Path) -> None:
-    # Among equals, `greedy` selects the block that lost a unit last; a window over all blocks selects the
-    # oldest.
+    # Among blocks with equally many valid units, `greedy` selects the one that lost a unit last; a window over all
+    # blocks selects the oldest.
     device = _device(gc__policy="windowed_greedy", gc__window=1000)
     assert _run(device, trace, fewest) == _run(device, trace)
 

@@ -1,4 +1,4 @@
-"""Formats of traces: the page of them is complete, and files of each recorder have the columns it names."""
+"""Trace formats: their page is complete, and files of each recorder have the columns on the page."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def columns(path: Path) -> tuple[str, set[str]]:
 
 
 def check(path: Path, name: str) -> None:
-    """Check that a file has this format, and no more columns than the page states."""
+    """Check that a file has this format, and no columns that the page does not list."""
     found, given = columns(path)
     assert found == name
     assert given - ALWAYS <= set(FORMATS[name]["gives"]), name
@@ -41,7 +41,7 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[bytes]:
 
 
 def write(folder: Path) -> list[str | Path]:
-    """Return a command that writes without the page cache."""
+    """Return a command that writes a file without the page cache."""
     return ["dd", "if=/dev/zero", f"of={folder / 'data'}", "bs=4096", "count=64", "oflag=direct"]
 
 
@@ -90,7 +90,7 @@ def test_recordings_of_trace_cmd(root: None, tmp_path: Path) -> None:
 def test_recordings_of_perf(root: None, tmp_path: Path) -> None:
     del root
     if shutil.which("perf") is None:
-        # The package depends on the kernel's version, and many machines do not have it.
+        # The package of perf depends on the version of the kernel, and is missing on many machines.
         pytest.skip("perf is missing; apt-get install linux-perf")
     done = run(*("perf", "record", "-q", "-a", "-e", "block:*", "-o", "perf.data", *write(tmp_path)), cwd=tmp_path)
     if done.returncode != 0:
@@ -137,14 +137,14 @@ REQUESTS = 245
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    """Return the tracer's text of a SQLite workload."""
+    """Return the text that the kernel's tracer wrote for a SQLite workload."""
     with pyarrow.input_stream(str(FIXTURES / "host.trace.zst"), compression="zstd") as stream:
         return bytes(stream.read()).decode()
 
 
 @pytest.fixture(scope="module")
 def perfetto_trace(text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The recording, written with Perfetto's own message classes."""
+    """The recording, written with Perfetto's message classes."""
     path = tmp_path_factory.mktemp("perfetto") / "chat.perfetto-trace"
     path.write_bytes(recording(text))
     return path
@@ -170,7 +170,7 @@ RECORDED_BY = {"perfetto": "perfetto_trace", "systrace": "systrace", "trace-cmd"
 
 @pytest.fixture(params=RECORDED_BY)
 def recorded(request: pytest.FixtureRequest) -> tuple[str, Path]:
-    """A format, and the recording in it."""
+    """The name of a format, and the recording in this format."""
     return request.param, request.getfixturevalue(RECORDED_BY[request.param])
 
 
@@ -205,7 +205,7 @@ MMC_FIELDS = {"block_size": "blksz", "sbc_retires": "sbc_retries"}
 
 
 def _beside(number: int, line: str) -> Any:
-    """Return the Perfetto event for a line of a driver or a file system."""
+    """Return the Perfetto event for a line of the tracer from a driver or a file system."""
     found = BESIDE.match(line)
     assert found, line
     time = int(found["s"]) * 10**9 + int(found["us"]) * 1000 + number % 1000
@@ -269,12 +269,12 @@ def test_commands_waits_and_journals_are_those_of_the_kernels_text(tmp_path: Pat
     target = tmp_path / "card.parquet"
     assert emmclab("convert", path, target).returncode == 0
     assert _activity(target) == found
-    # Each one is the same except for the nanoseconds, which were invented.
+    # The waits are equal except for the nanoseconds, which the conversion to Perfetto adds.
     assert _without_times(found) == _without_times(expected)
 
 
 def _activity(path: Path) -> dict[str, Any]:
-    """Read a trace to its end; return what it contains besides its requests."""
+    """Read a trace to its end; return its activity besides requests."""
     trace = api.read(path)
     assert trace.ledger["lost"] == 0
     activity: dict[str, Any] = json.loads(trace.header["activity"] or "")

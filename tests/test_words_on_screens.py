@@ -1,4 +1,4 @@
-"""Screens name their subjects, with suitable units, in 80 columns without losing a digit."""
+"""Terminal outputs state their subject, use suitable units, and fit 80 columns without losing a digit."""
 
 import io
 import json
@@ -141,7 +141,7 @@ def test_flags_that_a_format_cannot_record_are_not_zero(trace: Path) -> None:
     assert flags["packed"]["pct"] == 0
     assert flags["sync"]["pct"] is None and flags["flush"]["requests"] is None
     recorded = {row["flag"]: row for row in package.profile(package.bundled()[3]).figure("flags")}
-    # The recorder of Linux sees no packed commands.
+    # The recorder on Linux cannot record packed commands.
     assert [name for name, row in recorded.items() if row["pct"] is None] == ["packed"]
 
 
@@ -192,7 +192,7 @@ COMMANDS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a trace, a device and results of long names."""
+    """A folder with a trace, a device and results with long names."""
     folder = tmp_path_factory.mktemp("narrow")
     trace = next(path for path in package.bundled() if path.stem == "messages-wal")
     (folder / "fleet").mkdir()
@@ -218,7 +218,7 @@ def test_no_table_of_a_command_is_wider_than_the_terminal_or_cut(command: str, f
 
 
 def _of_a_table(line: str) -> bool:
-    """Return whether a line has columns, or is the rule below headings; other lines are wrapped sentences."""
+    """Return whether a line has columns or is the rule below headings, instead of a wrapped sentence."""
     return "  " in line.strip() or "─" in line
 
 

@@ -1,4 +1,4 @@
-"""Job files of fio and named workloads as traces; models follow only from published tables."""
+"""Job files of fio and workloads as traces; models follow only from published tables."""
 
 import shutil
 import subprocess
@@ -18,7 +18,7 @@ from emmclab.traces.reading import bundled_by_name, read
 from emmclab.traces.trace import Trace
 from emmclab.traces.workload import Workload, benchmarks, difference_text, differences, fit, workloads
 
-#: Jobs, one per line; each is on one file.
+#: Jobs of fio, one per line; each uses one file.
 JOBS = {
     "sequential": "rw=write bs=64k size=1025k",
     "again": "rw=read bs=64k size=256k io_size=448k",

@@ -12,7 +12,7 @@ from os import environ
 
 
 class TestedCore:
-    """Finds `emmclab._core` in the file that EMMCLAB_TESTED_CORE names."""
+    """Finds `emmclab._core` in the file of the variable EMMCLAB_TESTED_CORE."""
 
     @staticmethod
     def find_spec(name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
