@@ -7,8 +7,7 @@
 Runs two workloads on ext4 on a loop device over tmpfs, which is the worst case, because it is far faster than the
 storage of a phone: fio (4 KB random reads and writes, queue depth 4) and SQLite transactions. Prints medians and
 quartiles of both, the change within pairs, the processor time of the workload per request (which depends less on other
-work on the machine than its speed), the requests that the device counted, and the processor time of the recorder per
-event.
+work on the machine than its speed), the requests on the device, and the processor time of the recorder per event.
 """
 
 import argparse

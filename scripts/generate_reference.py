@@ -192,8 +192,7 @@ def what_can_be_read() -> str:
         + "\nHow to record, and the columns from each event of the kernel: [what others "
         "recorded](../guides/read-what-others-recorded.md). A table of your own: [columns of "
         "CSV](trace-formats.md#columns-of-csv).\n\n"
-        "## Files that are not traces\n\nThese are rejected, with their kind in the message.\n\n"
-        + table(["file", "what to do"], kinds)
+        "## Files that are not traces\n\nThese are rejected by kind.\n\n" + table(["file", "what to do"], kinds)
     )
 
 
@@ -262,10 +261,7 @@ def profile_fields() -> str:
     )
     others = [name for name in profile if name not in flat and name not in elsewhere]
     parts.append("\n## Other fields\n\n" + ", ".join(f"`{name}`" for name in others) + ".\n")
-    parts.append(
-        "\n## Findings\n\n`findings` contains the verdict on each of the paper's characteristics and implications, "
-        "with "
-    )
+    parts.append("\n## Findings\n\n`findings` judges the characteristics and implications of the paper, each with ")
     parts.append(", ".join(f"`{name}`" for name in profile.findings[0]) + ".\n\n")
     rules = [[f"`{finding['id']}`", finding["title"], finding["rule"]] for finding in profile.findings]
     parts.append(table(["id", "title", "shown if"], rules))
@@ -318,8 +314,7 @@ def layer_settings() -> str:
     for layer in layers():
         parts.append(f"\n## {layer['name']}\n\n{layer['about'][0].upper()}{layer['about'][1:]}.\n")
         rows = [
-            [f"`{setting['name']}`", default_text(setting["default"]), setting["unit"], setting["about"]]
-            for setting in layer["settings"]
+            [f"`{row['name']}`", default_text(row["default"]), row["unit"], row["about"]] for row in layer["settings"]
         ]
         parts.append(f"\n{table(['setting', 'default', 'unit', 'meaning'], rows)}" if rows else "")
     return "".join(parts)
@@ -335,8 +330,7 @@ def result_page() -> str:
     ]
     for group in result_groups():
         rows = [
-            [f"`{field.path}`", field.unit, field.about, field.label, field.better, f"`{field.column}`"]
-            for field in group.fields
+            [f"`{row.path}`", row.unit, row.about, row.label, row.better, f"`{row.column}`"] for row in group.fields
         ]
         title = f"`{group.name}`" if group.name not in ("", "others") else group.name.capitalize() or "Identity"
         parts.append(f"\n## {title}\n\n{group.about}\n\n")

@@ -216,16 +216,14 @@ def options(schemas: Mapping[str, Schema]) -> str:
     """Return the declarations of the options of a run that the core implements."""
     lines = []
     declared = schemas["ReplayOptions"]["properties"]
-    for name, option in ((name, declared[name]) for name in _core.replay_defaults() if name in declared):
-        arguments = [repr(option["default"]), json.dumps(_plain(option["description"]))]
-        if words := [choice["const"] for choice in schemas.get(target(option) or "", {}).get("oneOf", ())]:
-            arguments.append(f"words={tuple(words)!r}")
-        arguments += [
-            f"{to}={option[key]!r}" for key, to in (("minimum", "least"), ("maximum", "most")) if key in option
-        ]
-        arguments += ["bits=32"] if option.get("format") == "uint32" else []
-        arguments += [f"{key}={option[key]!r}" for key in _DECLARED if key in option]
-        lines.append(f"    {name}: Annotated[{python_type(option, schemas)}, Option({', '.join(arguments)})]\n")
+    for name, field in ((name, declared[name]) for name in _core.replay_defaults() if name in declared):
+        parts = [repr(field["default"]), json.dumps(_plain(field["description"]))]
+        if words := [choice["const"] for choice in schemas.get(target(field) or "", {}).get("oneOf", ())]:
+            parts.append(f"words={tuple(words)!r}")
+        parts += [f"{to}={field[key]!r}" for key, to in (("minimum", "least"), ("maximum", "most")) if key in field]
+        parts += ["bits=32"] if field.get("format") == "uint32" else []
+        parts += [f"{key}={field[key]!r}" for key in _DECLARED if key in field]
+        lines.append(f"    {name}: Annotated[{python_type(field, schemas)}, Option({', '.join(parts)})]\n")
     about = _plain(schemas["ReplayOptions"]["description"]).partition(".")[0]
     return f'class ReplayOptions(TypedDict, total=False):\n    """{about}."""\n\n' + "".join(lines)
 

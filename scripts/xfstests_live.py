@@ -80,7 +80,7 @@ def plain(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str]
 
 def verdicts(folder: Path, tests: list[str], devices: tuple[str, str], seconds: float) -> dict[str, Verdict]:
     """Run the tests in batches on a pair of devices; return the verdicts."""
-    verdict_by_test: dict[str, Verdict] = {}
+    results_by_test: dict[str, Verdict] = {}
     with tempfile.TemporaryDirectory(prefix="emmclab-xfstests-") as place:
         test, scratch, results = (Path(place, name) for name in ("test", "scratch", "results"))
         for folder_to_make in (test, scratch, results):
@@ -101,15 +101,15 @@ def verdicts(folder: Path, tests: list[str], devices: tuple[str, str], seconds: 
                 report = results / "result.xml"
                 if not report.exists():
                     sys.exit(f"xfstests wrote no report: {(output.stdout + output.stderr).decode()[-800:]}")
-                verdict_by_test |= dict(read(report))
+                results_by_test |= dict(read(report))
                 report.unlink()
                 print(
-                    f"{devices[0]}: {len(verdict_by_test)} tests in {time.monotonic() - begun:,.0f} s", file=sys.stderr
+                    f"{devices[0]}: {len(results_by_test)} tests in {time.monotonic() - begun:,.0f} s", file=sys.stderr
                 )
         finally:
             for mounted in (scratch, test):
                 subprocess.run(["umount", "-q", mounted], check=False)
-    return verdict_by_test
+    return results_by_test
 
 
 def read(report: Path) -> Iterator[tuple[str, Verdict]]:

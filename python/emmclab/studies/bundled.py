@@ -12,10 +12,8 @@ _ENDING = ".study.toml"
 
 def studies_in(folder: Traversable) -> dict[str, Traversable]:
     """Return the definitions in a folder by study name; the one named like the folder comes first."""
-    definitions = {
-        entry.name.removesuffix(_ENDING): entry for entry in folder.iterdir() if entry.name.endswith(_ENDING)
-    }
-    return {name: definitions[name] for name in sorted(definitions, key=lambda name: (name != folder.name, name))}
+    studies = {entry.name.removesuffix(_ENDING): entry for entry in folder.iterdir() if entry.name.endswith(_ENDING)}
+    return {name: studies[name] for name in sorted(studies, key=lambda name: (name != folder.name, name))}
 
 
 @functools.cache

@@ -315,36 +315,36 @@ def _expand(study: Study) -> list[Cell]:
     sources = Sources(study.reading, {program.name: program for program in study.programs})
     percentiles: CellOptions = {"percentiles": list(study.percentiles)} if study.percentiles else {}
     common = Common(study.cuts, percentiles)
-    cells_by_input: dict[Input, list[Cell]] = {}
+    by_input: dict[Input, list[Cell]] = {}
     for source in _profiled(study, sources):
-        cells_by_input.setdefault(source, []).append(Cell(PROFILE, source, options=json.dumps(common.percentiles)))
+        by_input.setdefault(source, []).append(Cell(PROFILE, source, options=json.dumps(common.percentiles)))
     devices: dict[str, tuple[str, str]] = {}
     for grid in study.grids:
         kind = kind_of_modes(grid.modes)
         with _naming(study.file, grid):
             inputs = _inputs(study, grid, sources)
-        for variant_grid, shared in _by_options(study.file, grid):
-            for device, values, mode, variant in _points(variant_grid):
-                of_layers = settings_of(variant_grid.layers, values)
+        for case, shared in _by_options(study.file, grid):
+            for device, values, mode, variant in _points(case):
+                of_layers = settings_of(case.layers, values)
                 settings = {key: value for key, value in values.items() if key not in of_layers}
-                settings_json = json.dumps(settings)
-                point = f"{device} {variant_grid.capacity} {settings_json}"
+                changes = json.dumps(settings)
+                point = f"{device} {case.capacity} {changes}"
                 if point not in devices:
                     with _naming(study.file, grid):
-                        devices[point] = _name_and_digest(device, settings, variant_grid.capacity)
+                        devices[point] = _name_and_digest(device, settings, case.capacity)
                 options: CellOptions = {
                     "mode": mode,
                     **shared,
-                    **kind.variant_options(variant_grid, variant, common),
-                    **_layer_options(variant_grid, of_layers),
+                    **kind.variant_options(case, variant, common),
+                    **_layer_options(case, of_layers),
                 }
                 # All cells of a point share one string, because a study may have a million cells.
                 text = json.dumps(options)
                 for source in inputs:
-                    cells_by_input.setdefault(source, []).append(
-                        Cell(variant_grid.name, source, device, settings_json, *devices[point], text)
+                    by_input.setdefault(source, []).append(
+                        Cell(case.name, source, device, changes, *devices[point], text)
                     )
-    return [cell for cells in cells_by_input.values() for cell in cells]
+    return [cell for cells in by_input.values() for cell in cells]
 
 
 def _refuse_too_many(study: Study) -> None:
@@ -403,14 +403,11 @@ def _check(grid: Grid) -> None:
 
 def _by_options(file: str, grid: Grid) -> Iterator[tuple[Grid, CellOptions]]:
     """Yield the grid for each combination of options among its axes, with the options of its cells."""
-    for variant_grid in grid.by_options():
+    for case in grid.by_options():
         with _naming(file, grid):
-            _check(variant_grid)
-            shared: CellOptions = {
-                **_shared_options(variant_grid),
-                **kind_of_modes(variant_grid.modes).grid_options(variant_grid),
-            }
-        yield variant_grid, shared
+            _check(case)
+            shared: CellOptions = {**_shared_options(case), **kind_of_modes(case.modes).grid_options(case)}
+        yield case, shared
 
 
 def _points(grid: Grid) -> Iterator[tuple[str, dict[str, Setting], str, str]]:

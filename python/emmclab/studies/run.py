@@ -398,12 +398,10 @@ def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], outpu
                     continue
                 kind, row = row_of_cell(text)
                 table.add({"key": key, "number": numbers[key], "kind": kind, "result": result} | row)
-            description = about(study, cells) | (missing_about(missing) if missing else {})
+            meta = about(study, cells) | (missing_about(missing) if missing else {})
             if not table.rows:
                 table.name_columns({"key": "", "number": 0, "kind": "", "result": ""})
-            move_into_place(
-                table.write({_ABOUT: json.dumps(description, sort_keys=True), **table_provenance(study)}), output
-            )
+            move_into_place(table.write({_ABOUT: json.dumps(meta, sort_keys=True), **table_provenance(study)}), output)
     return missing
 
 

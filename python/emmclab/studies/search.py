@@ -89,10 +89,8 @@ class SearchResult:
 
 def dominates(trial: Trial, other: Trial, objectives: Sequence[Objective]) -> bool:
     """Return whether a trial is better in at least one objective, and worse in none."""
-    pairs = [(objective, trial.figures[objective.metric], other.figures[objective.metric]) for objective in objectives]
-    return any(objective.better(a, b) for objective, a, b in pairs) and not any(
-        objective.better(b, a) for objective, a, b in pairs
-    )
+    pairs = [(goal, trial.figures[goal.metric], other.figures[goal.metric]) for goal in objectives]
+    return any(goal.better(a, b) for goal, a, b in pairs) and not any(goal.better(b, a) for goal, a, b in pairs)
 
 
 def indistinguishable_trials(result: SearchResult) -> list[Trial]:
@@ -360,14 +358,12 @@ def _figure(name: str, rows: list[Row]) -> float:
 
 def require_objectives(minimize: Names, maximize: Names) -> tuple[Objective, ...]:
     """Return objectives for the names of figures."""
-    objectives = tuple(
-        once([*map(Objective, several(minimize)), *(Objective(objective, True) for objective in several(maximize))])
-    )
-    names = [objective.metric for objective in objectives]
+    goals = tuple(once([*map(Objective, several(minimize)), *(Objective(name, True) for name in several(maximize))]))
+    names = [name.metric for name in goals]
     if not names or len(set(names)) < len(names):
         raise ConfigError(
             "there is no figure to optimise" if not names else "a figure is minimised and maximised",
             field="--minimize",
             hint="give a column of `runs`, for example `--minimize mean_response_ms --minimize waf`",
         )
-    return objectives
+    return goals

@@ -104,11 +104,7 @@ class Space:
 
     def settings(self, values: Mapping[str, Setting]) -> dict[str, Setting]:
         """Return the device settings that a trial represents."""
-        return {
-            key: setting
-            for parameter in self.ranges
-            for key, setting in parameter.settings(values[parameter.name]).items()
-        }
+        return {key: setting for part in self.ranges for key, setting in part.settings(values[part.name]).items()}
 
     def suggest(self, trial: Any) -> dict[str, Setting]:
         """Let a trial of optuna choose a value of each setting."""

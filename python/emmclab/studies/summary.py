@@ -255,11 +255,7 @@ def summed(run: Run) -> Run:
     for name, fields in _fields_read().items():
         if name in complete:
             value = complete[name]
-            part[name] = (
-                {field_name: value[field_name] for field_name in fields if field_name in value}
-                if fields and value
-                else value
-            )
+            part[name] = {key: value[key] for key in fields if key in value} if fields and value else value
     return cast("Run", part)
 
 

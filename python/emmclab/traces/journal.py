@@ -261,17 +261,12 @@ class Journal(FieldMapping):
 
     def _discards_as_reads(self) -> str:
         """Return a warning that discards are recorded as reads, if the discard thread seems to read."""
-        threads = [
-            thread for thread in self.get("kernel_threads", ()) if thread["role"] == DISCARDS and thread["reads"]
-        ]
+        threads = [row for row in self.get("kernel_threads", ()) if row["role"] == DISCARDS and row["reads"]]
         if not threads:
             return ""
-        reads, megabytes = (
-            sum(thread["reads"] for thread in threads),
-            sum(thread["read_kb"] for thread in threads) / 1024,
-        )
+        reads, megabytes = (sum(row["reads"] for row in threads), sum(row["read_kb"] for row in threads) / 1024)
         return (
-            f"{', '.join(thread['thread'] for thread in threads)}: this thread sends discards only, so that its "
+            f"{', '.join(row['thread'] for row in threads)}: this thread sends discards only, so that its "
             f"{reads:,} reads of {megabytes:,.0f} MB are likely discards that were recorded as reads"
         )
 

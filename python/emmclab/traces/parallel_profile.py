@@ -233,9 +233,7 @@ def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
     for trace in traces:
         for field, count in trace.ledger.items():
             counts.setdefault(field, []).append(count)
-    ledger = {
-        field: None if None in part_counts else sum(filter(None, part_counts)) for field, part_counts in counts.items()
-    }
+    ledger = {field: None if None in numbers else sum(filter(None, numbers)) for field, numbers in counts.items()}
     return header, ledger
 
 

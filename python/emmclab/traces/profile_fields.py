@@ -223,7 +223,5 @@ def ledger_line(ledger: Mapping[str, int | None]) -> str:
     """
     labels = _core.ledger_labels()
     totals = [f"{ledger[field]:,} {field}" for field in ("seen", "kept")]
-    changes = [
-        f"{count:,} {labels[field]}" for field, count in ledger.items() if count and field not in ("seen", "kept")
-    ]
-    return ", ".join(totals + changes)
+    rest = [f"{count:,} {labels[field]}" for field, count in ledger.items() if count and field not in ("seen", "kept")]
+    return ", ".join(totals + rest)

@@ -206,9 +206,7 @@ def doubts(ledger: Mapping[str, int | None]) -> list[str]:
 
 def _parts(parts: int, estimates: list[Estimate]) -> str:
     """List the figures that are estimates because the trace was profiled in parts."""
-    causes = "; ".join(
-        f"{estimate['figure']} ({estimate['why']}{_error(estimate['error_pct'])})" for estimate in estimates
-    )
+    causes = "; ".join(f"{row['figure']} ({row['why']}{_error(row['error_pct'])})" for row in estimates)
     return (
         f"{parts:,} parts were profiled separately. Estimates: {causes}. Counts, sizes, localities, "
         "response times and gaps between arrivals are exact"

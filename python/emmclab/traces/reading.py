@@ -74,11 +74,11 @@ def read(
     """
     options = {name: value for name, value in locals().items() if name != "path"}
     usual = reading_options()
-    reading = {name: value for name, value in options.items() if value not in (usual[name], [])}
-    if isinstance(reading.get("only"), set | frozenset | tuple | Mapping):
-        reading["only"] = _conditions(reading["only"])
+    changed = {name: value for name, value in options.items() if value not in (usual[name], [])}
+    if isinstance(changed.get("only"), set | frozenset | tuple | Mapping):
+        changed["only"] = _conditions(changed["only"])
     return Trace(
-        trace_name(path), lambda: _core.Reader(path, **_as_read(options)), path=printable(path), reading=reading
+        trace_name(path), lambda: _core.Reader(path, **_as_read(options)), path=printable(path), reading=changed
     )
 
 

@@ -172,9 +172,7 @@ def benchmark_sources(name: str) -> frozenset[str]:
     >>> benchmark_sources("Phone_6H")
     frozenset({'advil-fig9-fill'})
     """
-    return frozenset(
-        source for benchmark_name, _, sources in _core.benchmark_names() if benchmark_name == name for source in sources
-    )
+    return frozenset(source for title, _, sources in _core.benchmark_names() if title == name for source in sources)
 
 
 def benchmark(name: str, seed: int = 1, *, requests: int | None = None) -> Trace:

@@ -68,10 +68,7 @@ def _rates(results: Results) -> TextTable:
         [
             name,
             number_cell(rate, 3),
-            *(
-                cell(gain_by_name.get(name), drained_by_name.get(name))
-                for gain_by_name, drained_by_name in zip(until, drained, strict=True)
-            ),
+            *(cell(before.get(name), after.get(name)) for before, after in zip(until, drained, strict=True)),
         ]
         for name, rate in bare.items()
     ]

@@ -52,12 +52,8 @@ def bandwidths(
     results: Results, grid: str, names: Iterable[str] | None = None, *, drained: bool = False
 ) -> dict[str, float]:
     """Return the write bandwidth in MB/s by workload; without `names`, of all workloads."""
-    selections: list[dict[str, str]] = [{}] if names is None else [{"input": name} for name in names]
-    return {
-        run["input"]: bandwidth(run, drained=drained)
-        for selection in selections
-        for run in results.select(grid, **selection)
-    }
+    cells: list[dict[str, str]] = [{}] if names is None else [{"input": name} for name in names]
+    return {run["input"]: bandwidth(run, drained=drained) for cell in cells for run in results.select(grid, **cell)}
 
 
 def gains(
@@ -74,15 +70,15 @@ def gain_of(results: Results, name: str, grid: str = "advil", over: str = "bare"
     return gains(results, grid, over, [name])[name]
 
 
-def _of_paper(gain_by_name: dict[str, float]) -> dict[str, float]:
+def _of_paper(ratios: dict[str, float]) -> dict[str, float]:
     """Return the gains of the paper's workloads that a layer changes; the user's traces are not judged."""
-    return {name: gain for name, gain in gain_by_name.items() if name in WORKLOADS and name != SEQUENTIAL}
+    return {name: gain for name, gain in ratios.items() if name in WORKLOADS and name != SEQUENTIAL}
 
 
-def _gains_text(gain_by_name: dict[str, float], sign: str = "x") -> str:
+def _gains_text(ratios: dict[str, float], sign: str = "x") -> str:
     if sign == "x":
-        return ", ".join(f"{name} {gain:.2f}x" for name, gain in gain_by_name.items())
-    return ", ".join(f"{name} {signed(100 * (gain - 1))} %" for name, gain in gain_by_name.items())
+        return ", ".join(f"{name} {gain:.2f}x" for name, gain in ratios.items())
+    return ", ".join(f"{name} {signed(100 * (gain - 1))} %" for name, gain in ratios.items())
 
 
 def _other_readings(results: Results, names: Iterable[str], over: str = "bare", sign: str = "x") -> str:
@@ -123,9 +119,7 @@ def lengths(results: Results) -> list[LengthRow]:
     for bare in results.select("length-bare"):
         for layer in LENGTH_LAYERS:
             (run,) = results.select(f"length-{layer}", input=bare["input"])
-            until, drained = (
-                bandwidth(run, drained=with_drain) / bandwidth(bare, drained=with_drain) for with_drain in (False, True)
-            )
+            until, drained = (bandwidth(run, drained=drain) / bandwidth(bare, drained=drain) for drain in (False, True))
             rows.append(
                 {
                     "layer": VARIANTS[layer],
@@ -174,17 +168,17 @@ def advil_postmark(results: Results) -> Measurement:
 @measure
 def advil_phones(results: Results) -> Measurement:
     """Measure the gain for the realistic workloads (Figure 7)."""
-    gain_by_name = gains(results, "advil", names=PHONES)
-    values = {"least": min(gain_by_name.values()), "most": max(gain_by_name.values())}
-    return Measurement(_gains_text(gain_by_name), values, _other_readings(results, PHONES))
+    ratios = gains(results, "advil", names=PHONES)
+    values = {"least": min(ratios.values()), "most": max(ratios.values())}
+    return Measurement(_gains_text(ratios), values, _other_readings(results, PHONES))
 
 
 @measure
 def advil_range(results: Results) -> Measurement:
     """Measure the gain for every workload but the sequential one (section V-C)."""
-    gain_by_name = gains(results, "advil", names=_workloads(results))
-    values = {"least": min(gain_by_name.values()), "most": max(gain_by_name.values())}
-    return Measurement(_gains_text(gain_by_name), values, _other_readings(results, gain_by_name))
+    ratios = gains(results, "advil", names=_workloads(results))
+    values = {"least": min(ratios.values()), "most": max(ratios.values())}
+    return Measurement(_gains_text(ratios), values, _other_readings(results, ratios))
 
 
 @measure
@@ -209,24 +203,20 @@ def advil_sequential(results: Results) -> Measurement:
 @measure
 def advil_over_ressd(results: Results) -> Measurement:
     """Compare Advil with ReSSD (Figure 7)."""
-    gain_by_name = gains(results, "advil", "ressd", _workloads(results))
-    return Measurement(
-        _gains_text(gain_by_name),
-        {"least": min(gain_by_name.values())},
-        _other_readings(results, gain_by_name, "ressd"),
-    )
+    ratios = gains(results, "advil", "ressd", _workloads(results))
+    return Measurement(_gains_text(ratios), {"least": min(ratios.values())}, _other_readings(results, ratios, "ressd"))
 
 
 @measure
 def advil_padding(results: Results) -> Measurement:
     """Measure the effect of padding (Figure 8)."""
     names = _workloads(results)
-    gain_by_name = gains(results, "padding", "ressd", names)
+    ratios = gains(results, "padding", "ressd", names)
     drained = gains(results, "padding", "ressd", names, drained=True)
-    best = max(gain_by_name, key=lambda name: gain_by_name[name])
-    values = {"least": min(gain_by_name.values()), "random_is_best": float(best == "RandomWrite")}
+    best = max(ratios, key=lambda name: ratios[name])
+    values = {"least": min(ratios.values()), "random_is_best": float(best == "RandomWrite")}
     return Measurement(
-        _gains_text(gain_by_name),
+        _gains_text(ratios),
         values,
         f"Padding helps {best} most. With the log drained at the end: {_gains_text(drained)}.",
     )
@@ -243,10 +233,10 @@ def advil_hot_gain(results: Results) -> Measurement:
 def advil_hot_loss(results: Results) -> Measurement:
     """Measure the loss from hot data for workloads without any (Figure 8)."""
     names = ("RandomWrite", "Postmark")
-    gain_by_name = gains(results, "advil", "padding", names)
-    changes = [100 * (gain - 1) for gain in gain_by_name.values()]
+    ratios = gains(results, "advil", "padding", names)
+    changes = [100 * (gain - 1) for gain in ratios.values()]
     return Measurement(
-        _gains_text(gain_by_name, "%"),
+        _gains_text(ratios, "%"),
         {"most_pct": max(changes), "least_pct": min(changes)},
         _other_readings(results, names, "padding", "%"),
     )

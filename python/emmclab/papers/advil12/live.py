@@ -39,8 +39,8 @@ def _comparison(results: Results, names: Iterable[str], over: str = "bare") -> s
     return f"Until the last request; {'; '.join(parts)}."
 
 
-def _gains_text(gain_by_name: dict[str, float]) -> str:
-    return ", ".join(f"{name} {gain:.2f}x" for name, gain in gain_by_name.items())
+def _gains_text(ratios: dict[str, float]) -> str:
+    return ", ".join(f"{name} {gain:.2f}x" for name, gain in ratios.items())
 
 
 @measure
@@ -73,10 +73,8 @@ def advil_sequential(results: Results) -> Measurement:
 @measure
 def advil_over_ressd(results: Results) -> Measurement:
     """Compare Advil with ReSSD (Figure 7)."""
-    gain_by_name = gains(results, "advil", "ressd", _CHANGED)
-    return Measurement(
-        _gains_text(gain_by_name), {"least": min(gain_by_name.values())}, _comparison(results, gain_by_name, "ressd")
-    )
+    ratios = gains(results, "advil", "ressd", _CHANGED)
+    return Measurement(_gains_text(ratios), {"least": min(ratios.values())}, _comparison(results, ratios, "ressd"))
 
 
 def rates(results: Results) -> dict[tuple[str, int], float]:

@@ -27,11 +27,9 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
 def _runs(results: Results) -> TextTable:
     rows: list[Cells] = []
     for run in results.cut_runs():
-        result = run.result
-        counts = map(number_cell, (result.cuts, result.states, result.lost_states))
-        rows.append(
-            [run.cell.input, run.cell.device, result.layer, *counts, result.verdict, result.first.detail or "–"]
-        )
+        cuts = run.result
+        counts = map(number_cell, (cuts.cuts, cuts.states, cuts.lost_states))
+        rows.append([run.cell.input, run.cell.device, cuts.layer, *counts, cuts.verdict, cuts.first.detail or "–"])
     rows += [
         [run["input"], run["device"], run["grid"], "–", "–", "–", "not judged", run["message"]]
         for run in results.failures

@@ -164,24 +164,16 @@ def journal_share(results: Results) -> Measurement:
 def unchanged(results: Results) -> Measurement:
     """Measure the share of logged sectors that equal their last logged copy, over all programs."""
     logged = {name: results.profiles[name]["journal"]["logged"] for name in PROGRAMS}
-    blocks = sum(program_log["compared"] for program_log in logged.values())
-    share = (
-        sum(program_log["compared"] * program_log["unchanged_sectors_pct"] for program_log in logged.values()) / blocks
-    )
-    program_shares = (program_log["unchanged_sectors_pct"] for program_log in logged.values())
+    blocks = sum(log["compared"] for log in logged.values())
+    share = sum(log["compared"] * log["unchanged_sectors_pct"] for log in logged.values()) / blocks
+    shares = (log["unchanged_sectors_pct"] for log in logged.values())
     contents = _contents()
-    compared = sum(program_contents["compared"] for program_contents in contents.values())
-    by_byte = (
-        sum(
-            program_contents["compared"] * program_contents["unchanged_bytes_pct"]
-            for program_contents in contents.values()
-        )
-        / compared
-    )
+    compared = sum(part["compared"] for part in contents.values())
+    by_byte = sum(part["compared"] * part["unchanged_bytes_pct"] for part in contents.values()) / compared
     return Measurement(
         f"{share:.1f} % of the sectors of {blocks:,} logged blocks, {by_byte:.1f} % of their bytes",
         {"sectors_pct": share, "bytes_pct": by_byte},
-        f"By program {_range(program_shares)} of the sectors of 512 bytes, of which a few bytes may have changed, and "
+        f"By program {_range(shares)} of the sectors of 512 bytes, of which a few bytes may have changed, and "
         f"{_range(part['unchanged_bytes_pct'] for part in contents.values())} of the bytes. The paper does not "
         "state its unit. Traces have no contents: the bytes were read from the log after a run of each program.",
     )
@@ -256,8 +248,7 @@ def ideal(results: Results) -> Measurement:
     return Measurement(
         f"{fmean(costs.values()):.0f} % on {DEVICES[0]} ({_range(costs.values())})",
         {"mean_pct": fmean(costs.values())},
-        f"{_values_text(costs)}; {other_devices}. The unchanged journal of ext4 costs {legacy:.0f} % of that time, so "
-        "that "
+        f"{_values_text(costs)}; {other_devices}. The unchanged journal of ext4 costs {legacy:.0f} %, so that "
         f"{legacy - fmean(costs.values()):.0f} points are saved. Without a journal, ext4 writes changed metadata "
         f"to its place at each fsync; compared with a bound that writes no metadata, the cost is {bound:.0f} % "
         f"instead of {fmean(costs.values()):.0f} %. A commit needs at least one durable write. {_ASSUMED_CPU}",
@@ -297,14 +288,13 @@ def journal_of_journal(results: Results) -> Measurement:
     costs, *others = (
         faster(times(results, BASE, device, SQLITE), times(results, IDEAL, device, SQLITE)) for device in DEVICES
     )
-    other_devices = "; ".join(
+    others_text = "; ".join(
         f"on {device} {_range(other_costs.values())}" for device, other_costs in zip(DEVICES[1:], others, strict=True)
     )
     return Measurement(
         f"up to {max(costs.values()):.0f} %",
         {"most_pct": max(costs.values())},
-        f"Time that the journal adds, in percent of the time without a journal: {_values_text(costs)}; "
-        f"{other_devices}.",
+        f"Time that the journal adds, in percent of the time without a journal: {_values_text(costs)}; {others_text}.",
     )
 
 

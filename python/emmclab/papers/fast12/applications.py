@@ -197,18 +197,16 @@ def speed_class(results: Results) -> Measurement:
         runs = runs_of(results, name, "wifi")
         pairs = [(classes[vendor], -seconds(runs[card])) for vendor, card in CARDS.items()]
         correlations[name] = rank_correlation(pairs)
-    with_log_blocks = {}
+    bast = {}
     for name in APPLICATIONS:
         runs = runs_of(results, name, "wifi", PRESET_LOG_BLOCKS)
-        with_log_blocks[name] = rank_correlation(
-            [(classes[vendor], -seconds(runs[card])) for vendor, card in CARDS.items()]
-        )
+        bast[name] = rank_correlation([(classes[vendor], -seconds(runs[card])) for vendor, card in CARDS.items()])
     return Measurement(
         f"{signed(min(correlations.values()), 2)} to {signed(max(correlations.values()), 2)}",
         {"most": max(correlations.values())},
         "Spearman's rank correlation of eight cards, 1 if a higher class is always faster. The fastest two are of "
         f"class 2 and 4. {_values_text(correlations, partial(signed, digits=2), '')}. With log blocks "
-        f"{signed(min(with_log_blocks.values()), 2)} to {signed(max(with_log_blocks.values()), 2)}.",
+        f"{signed(min(bast.values()), 2)} to {signed(max(bast.values()), 2)}.",
     )
 
 
@@ -226,21 +224,18 @@ def rank_correlation(pairs: Iterable[tuple[float, float]]) -> float:
 
 
 def _ranks(values: Iterable[float]) -> list[float]:
-    numbers = list(values)
-    return [
-        sum(other < value for other in numbers) + (sum(other == value for other in numbers) + 1) / 2
-        for value in numbers
-    ]
+    items = list(values)
+    return [sum(other < value for other in items) + (sum(other == value for other in items) + 1) / 2 for value in items]
 
 
 @measure
 def spreads(results: Results) -> Measurement:
     """Measure how much the run time of each application differs between the cards other than Kingston."""
-    spread_by_name, with_log_blocks = (
+    spread_by_name, bast = (
         {name: spread(runs_of(results, name, "wifi", count), OTHERS) for name in APPLICATIONS}
         for count in (0, PRESET_LOG_BLOCKS)
     )
-    other_spreads = _values_text(with_log_blocks, "{:,.0f}".format)
+    other_spreads = _values_text(bast, "{:,.0f}".format)
     return Measurement(
         f"{min(spread_by_name.values()):.0f} to {max(spread_by_name.values()):,.0f} %",
         {"least_pct": min(spread_by_name.values()), "most_pct": max(spread_by_name.values())},
@@ -254,9 +249,7 @@ def webbench_writes(results: Results) -> Measurement:
     """Measure the reads and writes of WebBench."""
     runs = _cards(results)
     counts = [_requests(run) for run in runs.values()]
-    reads = [
-        100 * count["read"]["requests"] / (count["read"]["requests"] + count["write"]["requests"]) for count in counts
-    ]
+    reads = [100 * row["read"]["requests"] / (row["read"]["requests"] + row["write"]["requests"]) for row in counts]
     early = [_early(run) for run in runs.values()]
     ratio = median(map(_ratio, runs.values()))
     blocks = median(map(_ratio_of_blocks, runs.values()))

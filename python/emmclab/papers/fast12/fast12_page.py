@@ -166,10 +166,8 @@ def _fit(results: Results) -> list[Part]:
             "The figures of the cards do not determine the number of log blocks. Each number below was tried on all "
             "six cards at once, over wifi. Missed by: the distance of the slowest card from the axis of its chart, "
             "plus the distance of the spread from the published one, summed over seven applications, in octaves (1 = "
-            "twice "
-            f"or half). The best number is {best(tried_points)}. Kingston is separate: its chart ends at 4,000 s, so "
-            "that it "
-            "takes at least 2,000 s, and 2,000 % are 21 times the internal flash.",
+            f"twice or half). The best number is {best(tried_points)}. Kingston is separate: its chart ends at 4,000 "
+            "s, so that it takes at least 2,000 s, and 2,000 % are 21 times the internal flash.",
             "",
         ),
         numbers,

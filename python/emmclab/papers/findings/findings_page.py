@@ -70,11 +70,7 @@ def render(answered: Answered, results: Mapping[str, Results]) -> str:
 
 def _section(finding: Finding, answer: Answer | None) -> Section:
     missing = "– This needs recorded traces: `emmclab reproduce findings --trace FILE`."
-    terms = [
-        ("Method", finding.method, ""),
-        ("Limits", finding.limits, ""),
-        ("Reproduced by", f"`{finding.command}`", ""),
-    ]
+    terms = [("Method", finding.method, ""), ("Limits", finding.limits, ""), ("Command", f"`{finding.command}`", "")]
     parts: list[Part] = [Note(answer.answer if answer else missing, "lead"), Terms(terms), Charts(only=[finding.id])]
     return Section(f"finding-{finding.id}", finding.question, parts, finding.id)
 

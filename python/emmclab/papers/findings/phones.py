@@ -114,7 +114,7 @@ def characteristics(results: Results) -> Answer:
         for device, runs in _new(results).items()
     }
     compared = [
-        judge(1, "writes dominate", 15, lambda profile: profile["write_requests_pct"], lambda value: value > 50),
+        judge(1, "writes dominate", 15, lambda profile: profile["write_requests_pct"], lambda x: x > 50),
         judge(
             2,
             "44.9 to 57.4 % are of 4 KB",
@@ -122,17 +122,11 @@ def characteristics(results: Results) -> Answer:
             lambda profile: share(profile, "size_distribution", to=4),
             between(44.9, 57.4),
         ),
-        _Characteristic(3, f"63 % do not wait ({UFS})", 15, no_wait[UFS], lambda value: value >= 63 - _ROUNDING),
+        _Characteristic(3, f"63 % do not wait ({UFS})", 15, no_wait[UFS], lambda x: x >= 63 - _ROUNDING),
         _Characteristic(
-            4, f"waking up prolongs service {_RISE} times", 5, rise[_LINUX_US], lambda value: value >= _RISE, "times"
+            4, f"waking up prolongs service {_RISE} times", 5, rise[_LINUX_US], lambda x: x >= _RISE, "times"
         ),
-        judge(
-            5,
-            "spatial locality below 30 %",
-            16,
-            lambda profile: profile["spatial_locality_pct"],
-            lambda value: value < 30,
-        ),
+        judge(5, "spatial locality below 30 %", 16, lambda profile: profile["spatial_locality_pct"], lambda x: x < 30),
         judge(
             5,
             "temporal locality of 30.83 to 52.9 %",
@@ -141,19 +135,14 @@ def characteristics(results: Results) -> Answer:
             between(30.83, 52.9),
         ),
         judge(
-            6,
-            "mean gap of 200 ms",
-            13,
-            lambda profile: 1000 / profile["arrival_rate_per_s"],
-            lambda value: value >= 200,
-            "ms",
+            6, "mean gap of 200 ms", 13, lambda profile: 1000 / profile["arrival_rate_per_s"], lambda x: x >= 200, "ms"
         ),
         judge(
             6,
             "20 % of the gaps above 16 ms",
             10,
             lambda profile: share(profile, "inter_arrival_distribution", above=16),
-            lambda value: value > 20,
+            lambda x: x > 20,
         ),
     ]
     by_number: dict[int, set[str]] = {}
@@ -162,25 +151,16 @@ def characteristics(results: Results) -> Answer:
     # A characteristic whose two parts have different verdicts is true in part.
     verdicts = [next(iter(parts)) if len(parts) == 1 else "in part" for parts in by_number.values()]
     counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in ("still true", "in part", "no longer"))
-    others = "; ".join(
-        f"{device} {_range(shares.values(), 2)} %" for device, shares in no_wait.items() if device != UFS
-    )
+    others = "; ".join(f"{device} {_range(pct.values(), 2)} %" for device, pct in no_wait.items() if device != UFS)
     eager = rise[_EAGER_US]
     installed = [results.profiles[name]["write_requests_pct"] for name in _workloads(results) if name not in apps]
     texts = "; ".join(characteristic.text() for characteristic in compared)
     return Answer(
-        f"Of the six characteristics of 2015: {counts}. {texts}. The "
-        f"share of requests that do not wait depends on the device: {others}. Hibernation after 0.1 ms prolongs "
-        "service "
+        f"Of the six characteristics of 2015: {counts}. {texts}. The share of requests that do "
+        f"not wait depends on the device: {others}. Hibernation after 0.1 ms prolongs service "
         f"{_range(eager.values())} times. While applications are installed, {_range(installed)} % of the "
         "requests are writes.",
-        rows_of(
-            {
-                characteristic.name: dict(characteristic.values)
-                for characteristic in compared
-                if characteristic.unit == "%"
-            }
-        ),
+        rows_of({part.name: dict(part.values) for part in compared if part.unit == "%"}),
         "% of the requests",
     )
 
@@ -326,9 +306,8 @@ def page_sizes(results: Results) -> Answer:
             f"{max(slower, key=lambda name: slower[name])})"
         )
     return Answer(
-        "Compared with pages of 16 KB in the same state, without WriteBooster unless it is mentioned: "
-        f"{'; '.join(layout_texts)}.",
-        rows_of({name: {workload: _waf_of(run) for workload, run in runs.items()} for name, runs in layouts.items()}),
+        f"Compared with 16 KB pages in the same state, without WriteBooster by default: {'; '.join(layout_texts)}.",
+        rows_of({name: {app: _waf_of(run) for app, run in runs.items()} for name, runs in layouts.items()}),
         "bytes programmed over bytes written",
     )
 

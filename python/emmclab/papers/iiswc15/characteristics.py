@@ -242,17 +242,15 @@ def _parts(combo: str) -> list[str]:
 @measure
 def combo_all(results: Results) -> Measurement:
     """Compare both rates of all combos with the sums of their applications (Section III-D)."""
-    combos_above: dict[str, list[str]] = {}
-    for rate_name, field in (("arrival", "arrival_rate_per_s"), ("access", "access_rate_kb_per_s")):
+    above: dict[str, list[str]] = {}
+    for kind, field in (("arrival", "arrival_rate_per_s"), ("access", "access_rate_kb_per_s")):
         rates = results.of(results.inputs, field)
-        combos_above[rate_name] = [
-            combo for combo in results.combos if rates[combo] > sum(rates[part] for part in _parts(combo))
-        ]
+        above[kind] = [combo for combo in results.combos if rates[combo] > sum(rates[part] for part in _parts(combo))]
     return Measurement(
-        f"arrival rate above the sum in {len(combos_above['arrival'])} of {len(results.combos)} "
-        f"({', '.join(combos_above['arrival']) or 'none'}), access rate in {len(combos_above['access'])} "
-        f"({', '.join(combos_above['access']) or 'none'})",
-        {rate_name: len(names) for rate_name, names in combos_above.items()},
+        f"arrival rate above the sum in {len(above['arrival'])} of {len(results.combos)} "
+        f"({', '.join(above['arrival']) or 'none'}), access rate in {len(above['access'])} "
+        f"({', '.join(above['access']) or 'none'})",
+        {kind: len(names) for kind, names in above.items()},
     )
 
 

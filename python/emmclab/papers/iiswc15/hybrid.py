@@ -1,7 +1,4 @@
-"""Section V: the measures of hybrid page sizes under every reading, and comparisons of recorded and synthetic traces.
-
-A reading is one interpretation of what the paper leaves open.
-"""
+"""Section V: the measures of hybrid pages under every reading of the paper, and of synthetic copies of recordings."""
 
 import itertools
 import math
@@ -105,13 +102,11 @@ def readings(results: Results) -> dict[Reading, dict[str, float]]:
     return {reading: {part: of(gains) for part, of in PARTS.items()} for reading, gains in gains_by_reading.items()}
 
 
-def nearest(figures_by_reading: dict[Reading, dict[str, float]]) -> Reading:
+def nearest(figures: dict[Reading, dict[str, float]]) -> Reading:
     """Return the reading that is closest to the three published figures, in percentage points."""
     return min(
-        figures_by_reading,
-        key=lambda reading: math.dist(
-            list(figures_by_reading[reading].values()), [PUBLISHED[part] for part in figures_by_reading[reading]]
-        ),
+        figures,
+        key=lambda reading: math.dist(list(figures[reading].values()), [PUBLISHED[part] for part in figures[reading]]),
     )
 
 

@@ -100,14 +100,9 @@ def _of_fields(results: Results, title: str, fields: Sequence[Field]) -> TextTab
             continue
         synthetic, *recorded = with_substitutes(results, [name])
         label = f"{name}, synthetic" if recorded else f"{name} (recorded)" if name in results.recorded else name
-        for row_label, input_name in [
-            *((f"{name}, recorded", input_name) for input_name in recorded),
-            (label, synthetic),
-        ]:
-            profile = results.profiles[input_name]
-            rows.append(
-                [row_label, *(Number(field.text(profile[field.name]), profile[field.name]) for field in fields)]
-            )
+        for text, source in [*((f"{name}, recorded", source) for source in recorded), (label, synthetic)]:
+            profile = results.profiles[source]
+            rows.append([text, *(Number(field.text(profile[field.name]), profile[field.name]) for field in fields)])
         attached[len(rows) - 1] = ["published", *published_cells(name, fields)]
     return TextTable(
         title, ["Application", *(field.column for field in fields)], rows, style="sortable", attached=attached

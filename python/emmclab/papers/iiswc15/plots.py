@@ -184,10 +184,8 @@ def _throughput(results: Results) -> Drawing:
         sources.append(("synthetic alone", [profiles_by_name[name] for name in placed.applications]))
     sources += [(name, [results.profiles[name]]) for name in placed.recorded]
     rows: Rows = []
-    for op, published in _FIGURE_3.items():
-        rows += [
-            {"trace": "published", "op": op, "size_kb": size, "mb_per_s": rate} for size, rate in published.items()
-        ]
+    for op, rates in _FIGURE_3.items():
+        rows += [{"trace": "published", "op": op, "size_kb": size, "mb_per_s": rate} for size, rate in rates.items()]
         for name, profiles in sources:
             for power in range(2, 15):
                 rate = rate_by_size(profiles, op, 2.0**power)

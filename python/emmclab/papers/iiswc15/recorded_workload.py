@@ -110,7 +110,7 @@ def _figures(path: Path, reading: Mapping[str, Any]) -> tuple[int, float]:
 def _identify(file: str, figures: tuple[int, float]) -> _Match | str:
     """Identify a file by its figures and name; return the reason as text if it is no workload of the paper."""
     requests, kb = figures
-    figures_text = f"{requests:,} requests, {kb:,.0f} KB"
+    size = f"{requests:,} requests, {kb:,.0f} KB"
     rows = {row["name"]: row for row in published()["rows"]}
     for level, within in ((_EXACT, 0.0), (_NEAR, _NEAR_PCT)):
         for name, row in rows.items():
@@ -118,18 +118,16 @@ def _identify(file: str, figures: tuple[int, float]) -> _Match | str:
                 way = "as in Table III" if level == _EXACT else f"within {_NEAR_PCT:g} % of Table III"
                 if not (_matches(row["requests"], requests, within) and _matches(row["data_size_kb"], kb, within)):
                     way += ", except for contradictory figures (`emmclab papers tables`)"
-                return _Match(file, name, level, f"{figures_text}: {way}", abs(requests - row["requests"]))
+                return _Match(file, name, level, f"{size}: {way}", abs(requests - row["requests"]))
     name = named(file)
     if not name:
-        return (
-            f"{figures_text}: no row of Table III within {_NEAR_PCT:g} %, and its name is not a workload of the paper"
-        )
+        return f"{size}: no row of Table III within {_NEAR_PCT:g} %, and its name is not a workload of the paper"
     row = rows[name]
     return _Match(
         file,
         name,
         _NAME,
-        f"by its name; {figures_text}, published {row['requests']:,} requests, {row['data_size_kb']:,.0f} KB",
+        f"by its name; {size}, published {row['requests']:,} requests, {row['data_size_kb']:,.0f} KB",
         abs(requests - row["requests"]),
     )
 

@@ -59,14 +59,10 @@ class PowerCuts(GridKind):
             file_systems=read.many("file_systems", str),
             share=read.value("share", (int, float), 1.0),
         )
-        file_systems = () if cuts is None else tuple(cuts.file_systems)
+        allowed = () if cuts is None else tuple(cuts.file_systems)
         for name in grid.file_systems:
-            if name not in file_systems:
-                hint = (
-                    f"choose one of: {', '.join(file_systems)}"
-                    if file_systems
-                    else "describe it in `[cuts.file_systems]`"
-                )
+            if name not in allowed:
+                hint = f"choose one of: {', '.join(allowed)}" if allowed else "describe it in `[cuts.file_systems]`"
                 raise read.fault("file_systems", f"there is no file system `{name}`", hint)
         for name in grid.inputs:
             if not workloads.is_known(name):
@@ -173,35 +169,33 @@ def run_cuts(
     return _result(workload, layers, stored_log, chosen, exploration)
 
 
-def _result(
-    workload: str, layers: Sequence[str], stored_log: StoredLog, chosen: Options, exploration: Exploration
-) -> CutResult:
+def _result(workload: str, layers: Sequence[str], log: StoredLog, chosen: Options, outcome: Exploration) -> CutResult:
     """Return the result of a cell: counts, the verdict, and the broken promises, by level."""
     mode, level = workloads.sqlite_setting(workload) or (None, None)
-    findings, documented = exploration.findings(), exploration.findings(documented=True)
+    findings, documented = outcome.findings(), outcome.findings(documented=True)
     in_states = [finding for finding in findings if finding.way != COMMANDS]
-    lost = sum(tally.broken for tally in exploration.verdicts.values())
+    lost = sum(tally.broken for tally in outcome.verdicts.values())
     word = LOST if lost else RULE if findings else DOCUMENTED if documented else KEPT
     first = next(iter(in_states or findings or documented), None)
     return CutResult(
         journal_mode=mode,
         synchronous=level,
         layer=", ".join(layers) or "none",
-        log=stored_log.short,
-        commands=stored_log.facts["commands"],
-        moments=stored_log.facts["moments"],
-        acknowledged=stored_log.facts["acknowledgements"],
-        lies=stored_log.facts["lies"],
-        cuts=exploration.covered["cuts"],
-        states=exploration.states,
+        log=log.short,
+        commands=log.facts["commands"],
+        moments=log.facts["moments"],
+        acknowledged=log.facts["acknowledgements"],
+        lies=log.facts["lies"],
+        cuts=outcome.covered["cuts"],
+        states=outcome.states,
         verdict=word,
         lost_at=first.level if first is not None and word in (LOST, RULE) else None,
         lost_states=lost,
-        documented_states=sum(tally.documented for tally in exploration.verdicts.values()),
+        documented_states=sum(tally.documented for tally in outcome.verdicts.values()),
         lost={level: any(finding.level == level for finding in in_states) for level in LEVELS},
         first=_first(first),
-        findings=[finding_fields(stored_log, chosen, finding) for finding in findings],
-        documented=[finding_fields(stored_log, chosen, finding) for finding in documented],
+        findings=[finding_fields(log, chosen, finding) for finding in findings],
+        documented=[finding_fields(log, chosen, finding) for finding in documented],
         host=host(),
     )
 

@@ -46,11 +46,7 @@ class Profiles(CellKind):
     def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
         """Yield the row of the profile, then the rows of its figures."""
         fields = {name: value for name, value in result.items() if name not in ("name", "figures")}
-        chosen = [
-            {"op": row["op"], **percentile}
-            for row in result["by_operation"]
-            for percentile in row.get("percentiles", ())
-        ]
+        chosen = [{"op": row["op"], **part} for row in result["by_operation"] for part in row.get("percentiles", ())]
         yield "profiles", flat({**cell, **fields}) | percentile_columns(chosen)
         for name in _FIGURES:
             for row in result["figures"][name]:
@@ -187,8 +183,6 @@ class Apps(GridKind):
     def run(self, work: Work) -> RunFields:
         """Run the application; return the result of the device, with that of the application as `app`."""
         chosen = {name: work.options[name] for name in _CHOSEN if work.options.get(name)}
-        application = run_application(
-            work.input.source, work.device(), seed=work.input.seed, **chosen, **work.image_options
-        )
-        app = {**application.app, "runtime_s": application.runtime_s, "storage_s": application.storage_s}
-        return cast("RunFields", {**Result(application["device"]).deterministic(), "app": app})
+        run = run_application(work.input.source, work.device(), seed=work.input.seed, **chosen, **work.image_options)
+        app = {**run.app, "runtime_s": run.runtime_s, "storage_s": run.storage_s}
+        return cast("RunFields", {**Result(run["device"]).deterministic(), "app": app})
