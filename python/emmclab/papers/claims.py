@@ -511,7 +511,8 @@ def settled(claims: Iterable[Claim]) -> str:
         f"Of {len(traced)} claims that read traces, recorded traces alone settle {len(alone)}"
         + (f" ({still} more stay restated, because of the device)" if still else "")
         + f"; {len(recorded) - len(recorded_only)} read recorded and synthetic traces, {len(traced) - len(recorded)} "
-        f"only synthetic ones. Verdicts that differ from those on synthetic traces alone: {', '.join(changed) or 'none'}."
+        "only synthetic ones. Verdicts that differ from those on synthetic traces alone: "
+        f"{', '.join(changed) or 'none'}."
     )
 
 

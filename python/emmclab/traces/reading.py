@@ -74,12 +74,10 @@ def read(
     """
     options = {name: value for name, value in locals().items() if name != "path"}
     usual = reading_options()
-    changed = {name: value for name, value in options.items() if value not in (usual[name], [])}
-    if isinstance(changed.get("only"), set | frozenset | tuple | Mapping):
-        changed["only"] = _conditions(changed["only"])
-    return Trace(
-        trace_name(path), lambda: _core.Reader(path, **_as_read(options)), path=printable(path), reading=changed
-    )
+    used = {name: value for name, value in options.items() if value not in (usual[name], [])}
+    if isinstance(used.get("only"), set | frozenset | tuple | Mapping):
+        used["only"] = _conditions(used["only"])
+    return Trace(trace_name(path), lambda: _core.Reader(path, **_as_read(options)), path=printable(path), reading=used)
 
 
 def read_slice(
