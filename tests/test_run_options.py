@@ -18,9 +18,10 @@ from emmclab.advice.advise import FIGURES, ORDERS
 from emmclab.advice.journal_modes import MODE_FIGURES
 from emmclab.advice.lifetime import LIFETIME
 from emmclab.apps.closed_loop import APPLICATION_OPTIONS
-from emmclab.cli import application, show_live, show_runs
+from emmclab.cli import application, show_live
 from emmclab.cli.command import ALONE, EXCLUSIVE, NEEDS, Command
 from emmclab.cli.command_groups import walk_commands
+from emmclab.comparison import comparison_tables
 from emmclab.comparison.one_at_a_time import MAIN
 from emmclab.comparison.recorded_vs_simulated import COMPARED_FIGURES
 from emmclab.comparison.seed_statistics import SPREAD_FIGURES
@@ -313,9 +314,9 @@ def test_each_option_alone_changes_the_result_or_is_refused(command: str, trace:
 #: Tables of figures, on the terminal and on pages.
 TABLES = {
     "a run": result_tables.FIGURES,
-    "a comparison under layers": show_runs._OF_LAYERS,
-    "a comparison": show_runs._OF_SPACE,
-    "time and durability": show_runs._TIME_AND_DURABILITY,
+    "a comparison under layers": comparison_tables._OF_LAYERS,
+    "a comparison": comparison_tables._OF_SPACE,
+    "time and durability": comparison_tables._TIME_AND_DURABILITY,
     "recorded beside simulated": tuple(row.field for row in COMPARED_FIGURES),
     "events on the page": simulation._EVENTS,
     "tiles of the page": simulation._MAIN,
@@ -373,8 +374,7 @@ def test_terminal_and_page_show_a_figure_in_the_same_words_and_digits(recording:
     html = page.read_text(encoding="utf-8")
     for label, text in _said(TABLES["a run"], result):
         assert [label, text] in [cells[:2] for cells in lines], label
-    for label, text in _said(simulation._COLUMNS, result):
-        assert f'<th scope="col">{label}' in html and f">{text}</td>" in html, label
+        assert f'<th scope="row">{label}</th>' in html and f">{text}</td>" in html, label
     for field, value in ufs_figures(result["ufs"]):
         assert [field.label, field.text(value)] in [cells[:2] for cells in lines], field.path
         assert f'<th scope="row">{field.label}</th><td>{field.text(value)}</td>' in html, field.path

@@ -106,14 +106,10 @@ def compare(
     if as_json:
         warn(results)
         print_json([_with_gain(result, gain) for result, gain in _gains(results)])
-    elif seeds is not None:
-        from emmclab.cli.show_runs import show_compared_seeds
-
-        show_compared_seeds(stdout(), results)
     else:
-        from emmclab.cli.show_runs import show_compared_results
+        from emmclab.cli.show_runs import show_comparison
 
-        show_compared_results(stdout(), results)
+        show_comparison(stdout(), results)
     print_note(runs_note(results), aside=as_json)
     end(results)
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from emmclab.cli.console import ClosedPipe, one_line
 from emmclab.errors import harmless
-from emmclab.runtime.document import TextTable
+from emmclab.runtime.document import Cell, Number, TextTable
 
 #: Length of the longest word that is not broken, in characters.
 _LONGEST_WORD = 36
@@ -210,17 +210,24 @@ def show_table(console: Console, part: TextTable) -> None:
 
 def table_of(part: TextTable, *, is_first_bold: bool = False, no_wrap: bool = False) -> Table:
     """Return a table in the style of all commands; numbers are not wrapped if `no_wrap` is set."""
-    table = framed(escape(part.title))
+    table = framed(escape(part.title), tall=True)
     for heading, column in zip(part.headings, part.columns, strict=True):
         head, left = heading if isinstance(heading, str) else heading.head, column.is_text
         table.add_column(head, justify="left" if left else "right", no_wrap=no_wrap and not left)
     for number, cells in enumerate(part.rows):
-        texts = [Text(cell if isinstance(cell, str) else cell.text) for cell in cells]
+        texts = [Text("\n".join(map(one_line, _lines(cell)))) for cell in cells]
         if is_first_bold and not number:
             texts[0].stylize("bold")
         table.add_row(*texts)
     table.caption, table.caption_justify = part.caption or None, "left"
     return table
+
+
+def _lines(cell: str | Number | Cell) -> list[str]:
+    """Return the lines of a cell: its text, and the note of a number."""
+    if isinstance(cell, str):
+        return [cell]
+    return [cell.text, cell.note] if isinstance(cell, Number) and cell.note else [cell.text]
 
 
 def show_explained(console: Console, table: Table, meanings: Sequence[Text]) -> None:

@@ -92,21 +92,6 @@ def comparison_spread(results: Sequence[Result]) -> dict[str, dict[str, Compared
     return found
 
 
-def comparison_rows(result: Result) -> list[tuple[str, ...]]:
-    """Return label, recorded, simulated and error of each figure, as text; a dash for unknown values.
-
-    >>> import emmclab
-    >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
-    >>> [row[0] for row in comparison_rows(result)][:2]
-    ['Mean response', 'Mean response of reads']
-    """
-    rows: list[tuple[str, ...]] = []
-    for row in COMPARED_FIGURES:
-        recorded, simulated, error = row.of(result)
-        rows.append((row.label, row.text(recorded), row.text(simulated), row.error_text(error)))
-    return rows
-
-
 def comparison_notes(results: Sequence[Result]) -> list[str]:
     """Return notes on the limits of a comparison of recorded with simulated times.
 

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from emmclab.calibration.fit_sources import runs_note
-from emmclab.comparison.recorded_vs_simulated import comparison_rows
+from emmclab.comparison.comparison_tables import comparison_tables, recorded_table
 from emmclab.comparison.seed_statistics import comparison_headlines
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, note_notices, tile
 from emmclab.pages.run_figures import FIGURES as CHARTS
 from emmclab.pages.run_figures import OF_SEVERAL, rows_of
-from emmclab.runtime.document import Cells, Charts, Column, Folded, Heading, Note, Number, Part, Section, TextTable
+from emmclab.runtime.document import Cells, Charts, Column, Folded, Note, Part, Section, TextTable
 from emmclab.runtime.files import write_atomically
-from emmclab.runtime.number_format import change_pct, percent_text, signed
+from emmclab.runtime.number_format import change_pct, signed
 from emmclab.simulation.device import Device
-from emmclab.simulation.result import Result, ufs_figures
-from emmclab.simulation.result_fields import result_field, shown_fields
-from emmclab.simulation.result_tables import FIGURES, figures_table
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_fields import ResultField, result_field, shown_fields
+from emmclab.simulation.result_tables import FIGURES, part_tables, run_table
 from emmclab.simulation.result_text import device_before, headline, mode_line, notes_by_text, warnings_by_text
 from emmclab.traces.inputs import ProvenanceFields
 from emmclab.traces.profile_fields import ledger_line
@@ -50,8 +50,6 @@ _EVENTS = shown_fields(
         "power.wake_ups",
     )
 )
-#: Columns of the results; the work of the device is a table of its own.
-_COLUMNS = [field for field in FIGURES if field.path.partition(".")[0] not in ("flash", "gc")]
 #: Figures of a single run above the tables.
 _MAIN = shown_fields(
     (
@@ -85,9 +83,9 @@ def render(results: Sequence[Result], devices: Sequence[Device], made: Provenanc
         head=_head(results, first),
         provenance=_provenance(results, first, made or _combined_provenance(results)),
         sections=[
-            Section("results", "Results", _results(results, first), nav="Results"),
+            Section("results", "Results", _results(results), nav="Results"),
             *_recorded(results),
-            *_links(results),
+            *_parts(results),
             Section("figures", "Figures", [Charts()], nav="Figures"),
             Section(
                 "events",
@@ -103,35 +101,30 @@ def render(results: Sequence[Result], devices: Sequence[Device], made: Provenanc
     )
 
 
-def _results(results: Sequence[Result], first: dict[str, Result]) -> list[Part]:
-    """Return the figures of all runs, with the change of the mean response against the first device."""
-    several = len(results) > 1
-    change = [Column("Change", "%", about="Mean response against the first device")] if several else []
-    rows: list[Cells] = []
-    for result in results:
-        pct = _change_pct(result, first[result.fields["trace"]])
-        rows.append(
-            [
-                result.fields["trace"],
-                result.run_name,
-                *([Number(percent_text(pct), pct)] if several else []),
-                *(field.cell(result.shown(field.path)) for field in _COLUMNS),
-            ]
-        )
-    columns: list[str | Column] = [
-        "Trace",
-        Column("Device", is_text=True),
-        *change,
-        *(field.heading for field in _COLUMNS),
-    ]
+def _results(results: Sequence[Result]) -> list[Part]:
+    """Return the tables of one run, or those that compare several runs, and the figures that these do not have."""
+    if len(results) == 1:
+        tables, style = [run_table(results[0])], "folds"
+    else:
+        tables, style = comparison_tables(results, is_joined=True), "sortable folds results"
+        shown = {heading for table in tables for heading in table.headings}
+        fields = [field for field in FIGURES if field.heading not in shown and _is_time_or_space(field)]
+        rows: list[Cells] = [
+            [run.fields["trace"], run.run_name, *(field.cell(run.shown(field.path)) for field in fields)]
+            for run in results
+        ]
+        tables.append(TextTable("Other figures", ["Trace", "Device", *(field.heading for field in fields)], rows, 2))
     gain = (
         "A gain in space utilisation is given as a ratio to another device, or as a difference to a 4 KB "
         "page device, whose utilisation is 1."
     )
-    return [
-        TextTable("Table of results", columns, rows, style="sortable folds results"),
-        *(Note(text, "quiet") for text in (gain, *notes_by_text(results))),
-    ]
+    titled = [part for table in tables for part in table._replace(style=style).titled()]
+    return [*titled, *(Note(text, "quiet") for text in (gain, *notes_by_text(results)))]
+
+
+def _is_time_or_space(field: ResultField) -> bool:
+    """Return whether a figure is not one of the events, which have a table of their own."""
+    return field.path.partition(".")[0] not in ("flash", "gc")
 
 
 def _recorded(results: Sequence[Result]) -> list[Section]:
@@ -139,26 +132,24 @@ def _recorded(results: Sequence[Result]) -> list[Section]:
     found = [run for run in results if run.fields["recorded"]["response"]["all"]["recorded_ms"] is not None]
     parts = []
     for run in found:
-        rows = comparison_rows(run)
-        label, recorded, simulated, error = rows[0]
+        table = recorded_table([run])
+        label, recorded, simulated, error = table.rows[0]
         name = f"{run.fields['trace']} on {run.run_name}"
         off = "" if error == "–" else f" ({error})"
-        summary = f"{name}: {label.lower()} {recorded} recorded, {simulated} simulated{off}"
-        headings = ["Figure", "Recorded", "Simulated", "Error"]
-        table = TextTable(f"Recorded and simulated, {name}", headings, rows, style="folds")
-        parts.append(Folded(summary, [table], is_open=len(found) == 1))
+        summary = f"{name}: {str(label).lower()} {recorded} recorded, {simulated} simulated{off}"
+        shown = table._replace(title=f"{table.title}, {name}", style="folds")
+        parts.append(Folded(summary, [shown], is_open=len(found) == 1))
     return [Section("recorded", "Recorded and simulated", parts, nav="Recorded")] if parts else []
 
 
-def _links(results: Sequence[Result]) -> list[Section]:
-    """Return the cost of link, queues and hibernation of each UFS."""
-    title = "Link, queues and hibernation"
+def _parts(results: Sequence[Result]) -> list[Section]:
+    """Return the tables of links, layers and second devices."""
     parts: list[Part] = []
     for run in results:
-        if ufs := run.get("ufs"):
-            name = f"{run.fields['trace']} on {run.run_name}"
-            parts += [Heading(name), figures_table(f"{title}, {name}", ufs_figures(ufs))]
-    return [Section("links", title, parts)] if parts else []
+        name = f", {run.fields['trace']} on {run.run_name}" if len(results) > 1 else ""
+        for table in part_tables(run):
+            parts += table._replace(title=f"{table.title}{name}").titled()
+    return [Section("parts", "Link, layers and second device", parts)] if parts else []
 
 
 def _title(results: Sequence[Result], traces: Sequence[str]) -> str:

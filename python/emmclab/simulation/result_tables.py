@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from emmclab.core_types import ResponsePercentileRow, SecondDevice, UfsUse
+from emmclab.core_types import ResponsePercentileRow, UfsUse
 from emmclab.runtime.document import Cells, Column, TextTable
 from emmclab.simulation.result import DURABILITY, Result, second_figures, ufs_figures
 from emmclab.simulation.result_fields import ResultField, layer_field, result_field, shown_fields
@@ -38,13 +38,17 @@ _P99 = result_field("response.p99_ms")
 _USUAL_PERCENTILES = ("response.p50_ms", _P99.path)
 
 
+#: The heading of the names of figures, which the terminal leaves out.
+NAME_OF_FIGURE = Column("Figure", short="")
+
+
 def figures_table(title: str, figures: Iterable[tuple[ResultField, float | None]]) -> TextTable:
     """Return a table with a row for each figure: label, value and unit."""
     return _table(title, [_row(field, value) for field, value in figures])
 
 
 def _table(title: str, rows: list[Cells]) -> TextTable:
-    return TextTable(title, ["", "Value", Column("Unit", is_text=True)], rows)
+    return TextTable(title, [NAME_OF_FIGURE, "Value", Column("Unit", is_text=True)], rows)
 
 
 def _row(field: ResultField, value: float | None) -> Cells:
@@ -93,19 +97,25 @@ def _life_rows(result: Result) -> list[Cells]:
     return rows
 
 
-def link_table(ufs: UfsUse) -> TextTable:
+def part_tables(result: Result) -> list[TextTable]:
+    """Return the tables of the parts of a run that only some have: the link of a UFS, layers, a second device."""
+    fields = result.fields
+    tables = [_link_table(ufs)] if (ufs := fields.get("ufs")) else []
+    tables += map(_layer_table, fields.get("layers", ()))
+    if second := fields.get("second_device"):
+        tables.append(figures_table(f"Second device: {second['device']}", second_figures(second)))
+    return tables
+
+
+def _link_table(ufs: UfsUse) -> TextTable:
     """Return the cost of link, queues, WriteBooster and hibernation of a UFS."""
     lanes = f"{ufs['lanes']} lane{'s' if ufs['lanes'] > 1 else ''} of {ufs['gear'].replace('_', '-').upper()}"
     title = f"Link of {lanes}, {ufs['link_mb_per_s']:,.0f} MB/s each way; {ufs['tags']} tags"
     return figures_table(title, ufs_figures(ufs))
 
 
-def layer_table(layer: Mapping[str, Any]) -> TextTable:
-    """Return the counts of a layer."""
+def _layer_table(layer: Mapping[str, Any]) -> TextTable:
+    """Return the counts of a layer, and the settings that the device below does not support."""
     counts = [(layer_field(name), value) for name, value in layer.items() if name not in ("name", "left_out")]
-    return figures_table(f"Layer: {layer['name']}", counts)
-
-
-def second_table(second: SecondDevice) -> TextTable:
-    """Return the figures of the second device."""
-    return figures_table(f"Second device: {second['device']}", second_figures(second))
+    disabled = [f"{setting} disabled; this device does not support it" for setting in layer.get("left_out", ())]
+    return figures_table(f"Layer: {layer['name']}", counts)._replace(caption="\n".join(disabled))
