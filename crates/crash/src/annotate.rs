@@ -1,4 +1,4 @@
-//! Classifies the writes of a log by their role in the ext4 file system on the disk.
+//! Determines the role of each written block of a log in the ext4 file system on the disk.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::log_index::SectorSource;
 use crate::log_index::{CrashLogIndex, LoggedCommand};
 use crate::recovery::HostView;
 
-/// Calls `visit` with each command at a port in order of arrival, together with the notes of its blocks; only writes have notes.
+/// Calls `visit` with each command at a port, in order of arrival, and with the notes of its blocks. Only writes have notes.
 ///
-/// The file system is the one on the disk when the log began, or one that is made later. Returns how well the file system was known
-/// at the end.
+/// The file system is the one on the disk at the beginning of the log, or one that is created later. Returns how well the file system was
+/// known at the end.
 /// Errors: if the data of the log cannot be read, or the layers cannot be built.
 pub fn annotate(
     run: &Arc<CrashLogIndex>, port: CommandPort, mut visit: impl FnMut(&LoggedCommand, &[BlockNote]),
 ) -> Result<AnnotatorStatus> {
     let header = run.header();
-    // Without layers, the commands of the host are those of the device.
+    // Without layers, the commands of the host are those at the device.
     let port = if header.layers.is_empty() { CommandPort::Device } else { port };
     let (layers, sectors) = match port {
         CommandPort::Device => (&[][..], header.device.sectors),
@@ -52,11 +52,11 @@ pub fn annotate(
     Ok(annotator.status())
 }
 
-/// Returns the blocks of 4 KiB that hold metadata or belong to a journal at any time of the run; empty if no layer knows the
-/// journal.
+/// Returns the blocks of 4 KiB that contain metadata or belong to a journal at any time of the run. The set is empty if no layer recognises
+/// the journal.
 ///
-/// A layer that knows the journal need not keep the promises of a disk for these blocks, but the file system must recover
-/// correctly. The result is computed once for a run.
+/// For these blocks, a layer that recognises the journal need not keep the promises of a disk; it suffices that the file system recovers
+/// correctly. The set is computed once for each run.
 /// Errors: as [`annotate`].
 pub(crate) fn metadata_blocks(run: &Arc<CrashLogIndex>) -> Result<Arc<FxHashSet<u64>>> {
     if let Some(blocks) = run.metadata_blocks().get() {

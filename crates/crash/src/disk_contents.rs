@@ -1,5 +1,5 @@
-//! Contents of a disk, as references to the spool: those of the device's cells during a run, with the promises that they violate, and
-//! those in the state that a cut leaves. Zones are written in order, so that a cut leaves a prefix of each, and its write pointer is at
+//! Contents of a disk, as references to the spool: the contents of the device's cells during a run, with the promises that they violate,
+//! and the contents that a cut leaves. Zones are written sequentially, so a cut leaves a prefix of each zone, and the write pointer is at
 //! the end of this prefix.
 
 use std::borrow::Cow;
@@ -22,15 +22,15 @@ pub(crate) const BLOCK: u64 = 8;
 
 pub(crate) type Block = [SectorSource; BLOCK as usize];
 
-/// The source of each sector of a disk. A sector that was never written has no source and reads as zeros.
+/// The source of each sector of a disk. A sector that was never written has no source, and reads as zeros.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DiskContents {
     blocks: FxHashMap<u64, Block>,
-    /// Sum over all sectors that do not read as zeros, of a hash of address and digest: equal contents have equal sums.
+    /// Sum of a hash of address and digest over all sectors that do not read as zeros. Equal contents have equal sums.
     sum: u128,
 }
 
-/// The term of a sector in the sum of its contents.
+/// The term that a sector contributes to the sum of the contents.
 fn term(spool: &Spool, sector: u64, source: SectorSource) -> u128 {
     let (digest, nothing) = (spool.digest(source), spool.digest(SectorSource::ZEROS));
     if digest == nothing {
@@ -51,12 +51,12 @@ impl DiskContents {
         self.block(sector / BLOCK)[(sector % BLOCK) as usize]
     }
 
-    /// A number that is equal for equal contents.
+    /// The sum over all sectors, which is the same for equal contents.
     pub fn sum(&self) -> u128 {
         self.sum
     }
 
-    /// Blocks that were ever set, in any order.
+    /// The blocks that were ever set, in no particular order.
     pub fn blocks(&self) -> impl Iterator<Item = (u64, &Block)> {
         self.blocks.iter().map(|(block, sources)| (*block, sources))
     }
@@ -69,8 +69,8 @@ impl DiskContents {
         }
     }
 
-    /// Returns the blocks with sectors in a range that were ever set, with their sources. The work is at most proportional to the
-    /// number of blocks that were ever set.
+    /// Returns the blocks in a range of sectors that were ever set, with their sources. The work is at most proportional to the number of
+    /// blocks that were ever set.
     pub fn blocks_in(&self, sectors: &Range<u64>) -> Vec<(u64, Block)> {
         let blocks = sectors.start / BLOCK..sectors.end.div_ceil(BLOCK);
         if blocks.end - blocks.start < self.blocks.len() as u64 {
@@ -89,7 +89,7 @@ impl DiskContents {
         }
     }
 
-    /// Returns the sum of the contents if a block had other sources.
+    /// Returns what the sum of the contents would be if a block had other sources.
     pub fn sum_with(&self, spool: &Spool, sum: u128, block: u64, sources: &Block) -> u128 {
         let before = self.block(block);
         (0..BLOCK).zip(before.iter().zip(sources)).filter(|(_, (old, new))| old != new).fold(sum, |sum, (i, (old, new))| {
@@ -99,7 +99,7 @@ impl DiskContents {
     }
 }
 
-/// A state of a disk: contents of the run, and the blocks in which it differs from them.
+/// A state of a disk: the contents of the run, and the blocks in which the state differs from them.
 #[derive(Clone)]
 pub struct CrashDiskView {
     run: Arc<CrashLogIndex>,
@@ -129,7 +129,7 @@ impl CrashDiskView {
     }
 
     /// Fills `buffer` with whole sectors from `sector` on.
-    /// Errors: a range beyond the end of the disk; errors of the file with the data.
+    /// Errors: if the range is beyond the end of the disk, or the file with the data cannot be read.
     pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         let end = sector.saturating_add(buffer.len() as u64 / SECTOR_BYTES);
         if end > self.sectors {
@@ -147,8 +147,7 @@ impl CrashDiskView {
         Ok(())
     }
 
-    /// A number that is equal for equal contents of a range of sectors within a block; with it, equal contents are judged only
-    /// once.
+    /// A number that is the same for equal contents of a range of sectors within a block. With it, equal contents are checked only once.
     pub fn identity(&self, sector: u64, sectors: u64) -> u64 {
         let digest = |sector| self.run.spool().digest(self.source(sector));
         (sector..sector + sectors).fold(0xcbf2_9ce4_8422_2325, |sum: u64, sector| {
@@ -156,7 +155,7 @@ impl CrashDiskView {
         })
     }
 
-    /// Whether a block of eight sectors holds only zeros, by the digests of its sectors.
+    /// Whether a block of eight sectors contains only zeros, according to the digests of its sectors.
     pub(crate) fn is_zero(&self, block: u64) -> bool {
         let zeros = self.run.spool().digest(SectorSource::ZEROS);
         self.block(block).iter().all(|source| self.run.spool().digest(*source) == zeros)
@@ -166,7 +165,7 @@ impl CrashDiskView {
         write_pointers(zones, &self.base, &self.changes)
     }
 
-    /// Returns the blocks of eight sectors that may hold data, in order.
+    /// Returns the blocks of eight sectors that may contain data, in order.
     pub fn written(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.base.blocks().map(|(block, _)| block).collect();
         all.extend(self.changes.keys());
@@ -179,23 +178,23 @@ impl CrashDiskView {
 /// A promise of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DevicePromise {
-    /// A write that is complete is durable: the device has no cache.
+    /// A complete write is durable, because the device has no cache.
     Completion,
-    /// A flush makes everything durable that was complete when it arrived.
+    /// A flush makes all writes durable that were complete when the flush arrived.
     Flush,
     /// A reliable or forced write is durable when it is complete.
     Fua,
-    /// A write after a barrier, after an entry of its packed command, or later in a FIFO cache, is durable only if those before it
-    /// are.
+    /// A write is durable only if earlier writes are: those before a barrier, those of earlier entries of its packed command or, with a
+    /// FIFO cache, all earlier writes.
     Order,
-    /// A reliable write that is interrupted is on the disk completely or not at all.
+    /// An interrupted reliable write is completely on the disk, or not at all.
     Whole,
-    /// Data that was erased securely never returns.
+    /// Data that was erased securely never reappears.
     Erased,
 }
 
 impl DevicePromise {
-    /// Its name in results.
+    /// The name of the promise in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Completion => "completion",
@@ -208,40 +207,40 @@ impl DevicePromise {
     }
 }
 
-/// A promise that the cells violate at one moment.
+/// A promise that the cells violate at a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromiseViolation {
     /// The promise.
     pub promise: DevicePromise,
-    /// The first sector.
+    /// The first sector of the violation.
     pub sector: u64,
-    /// Number of sectors to which this applies.
+    /// Number of sectors.
     pub sectors: u64,
-    /// The version that is promised.
+    /// The version that was promised.
     pub version: Version,
-    /// The version on the disk; 0 = none.
+    /// The version on the disk; 0 if there is none.
     pub present: Version,
 }
 
-/// Contents of the cells, updated with each program event.
+/// The contents of the cells, updated with each program event.
 pub(crate) struct DurableCells {
     contents: Arc<DiskContents>,
-    /// Version of each sector, by block; a discard has a version, too.
+    /// Version of each sector, by block. A discard also has a version.
     versions: FxHashMap<u64, [Version; BLOCK as usize]>,
-    /// Ranges that were discarded: first, end, version.
+    /// Discarded ranges, each with first sector, end and version.
     discards: Vec<(u64, u64, Version)>,
-    /// Sectors whose cells hold an older version than promised.
+    /// Sectors whose cells contain an older version than promised, with the promised version.
     missing: BTreeMap<u64, (Version, DevicePromise)>,
-    /// Programs in progress: command, sector, sectors; recorded only for a device that tears.
+    /// Programs in progress, each with command, sector and number of sectors. Recorded only for a device that tears writes.
     in_progress: Vec<(u32, u64, u32)>,
-    /// The late discards, for a device that repeats them after a cut.
+    /// The late discards; `None` unless the device repeats them after a cut.
     repeated: Option<RepeatedDiscards>,
 }
 
-/// The discards that a cut may repeat, and the promises that were fulfilled by writes after them.
+/// The discards that a cut may repeat, and the promises that later writes fulfilled.
 #[derive(Default)]
 struct RepeatedDiscards {
-    /// The discarded sectors, and the version of the discard.
+    /// The discarded sectors, with the version of the discard.
     trims: LateTrims<(Range<u64>, Version)>,
     /// Fulfilled promises by sector.
     fulfilled: BTreeMap<u64, (Version, DevicePromise)>,
@@ -257,7 +256,7 @@ impl RepeatedDiscards {
         self.trims.add(at, (first..end, version));
     }
 
-    /// Called when the cells hold what is promised of a sector.
+    /// Called when the cells contain the promised version of a sector.
     fn note_fulfilled(&mut self, sector: u64, version: Version, promise: DevicePromise) {
         if self.trims.all().any(|(sectors, trim)| sectors.contains(&sector) && *trim < version) {
             self.fulfilled.insert(sector, (version, promise));
@@ -271,7 +270,7 @@ impl RepeatedDiscards {
 }
 
 impl DurableCells {
-    /// Cells at the start of a run; `repeats` states whether the device repeats discards after a cut.
+    /// The cells at the start of a run; `repeats` states whether the device repeats discards after a cut.
     pub fn new(base: &Arc<DiskContents>, repeats: bool) -> Self {
         Self {
             contents: base.clone(),
@@ -298,7 +297,7 @@ impl DurableCells {
         self.in_progress.push((command, sector, sectors));
     }
 
-    /// Called when command `command` discards sectors: they hold nothing, and nothing is promised of them.
+    /// Called when `command` discards sectors. They have no data afterwards, and nothing is promised of them.
     pub fn discarded(&mut self, spool: &Spool, command: u32, at: Nanos, (first, end): (u64, u64)) {
         let version = Version::from(command) + 1;
         if let Some(late) = &mut self.repeated {
@@ -313,7 +312,7 @@ impl DurableCells {
         }
     }
 
-    /// Called when sectors of a command are programmed; a version never replaces a newer one.
+    /// Called when sectors of a command are programmed. A version never replaces a newer one.
     pub fn programmed(&mut self, spool: &Spool, logged: &LoggedCommand, command: u32, (first, end): (u64, u64)) {
         self.in_progress.retain(|(other, sector, _)| (*other, *sector) != (command, first));
         let version = Version::from(command) + 1;
@@ -334,7 +333,7 @@ impl DurableCells {
         }
     }
 
-    /// Called when sectors are promised to hold a version or a newer one.
+    /// Called when a version is promised for sectors. A newer version also fulfils the promise.
     pub fn promised(&mut self, (first, end): (u64, u64), version: Version, promise: DevicePromise) {
         for sector in first..end {
             if self.version(sector) < version {
@@ -345,8 +344,8 @@ impl DurableCells {
         }
     }
 
-    /// Returns the promises that the cells violate after a cut, with adjacent sectors joined. For a device that tears, this
-    /// includes reliable writes of which only a part is left.
+    /// Returns the promises that the cells violate after a cut, with adjacent sectors joined. For a device that tears writes, this includes
+    /// reliable writes of which only a part is on the disk.
     pub fn broken(&self, cut: Nanos, reliable: impl Fn(u32) -> bool) -> Vec<PromiseViolation> {
         let mut all: Vec<PromiseViolation> = Vec::new();
         let mut lost = Cow::Borrowed(&self.missing);
@@ -358,21 +357,15 @@ impl DurableCells {
             }
         }
         for (sector, (version, promise)) in lost.as_ref() {
-            let found = if taken.contains(sector) { 0 } else { self.version(*sector) };
+            let present = if taken.contains(sector) { 0 } else { self.version(*sector) };
             match all.last_mut() {
                 Some(last)
                     if last.sector + last.sectors == *sector
-                        && (last.promise, last.version, last.present) == (*promise, *version, found) =>
+                        && (last.promise, last.version, last.present) == (*promise, *version, present) =>
                 {
                     last.sectors += 1;
                 }
-                _ => all.push(PromiseViolation {
-                    promise: *promise,
-                    sector: *sector,
-                    sectors: 1,
-                    version: *version,
-                    present: found,
-                }),
+                _ => all.push(PromiseViolation { promise: *promise, sector: *sector, sectors: 1, version: *version, present }),
             }
         }
         let torn = self.in_progress.iter().filter(|(command, _, sectors)| *sectors > 1 && reliable(*command));
@@ -386,8 +379,8 @@ impl DurableCells {
         all
     }
 
-    /// Returns the blocks in which the contents after a cut differ from the cells: programs in progress leave the first half of
-    /// their sectors, and discards are repeated.
+    /// Returns the blocks in which the contents after a cut differ from the cells: programs in progress leave the first half of their
+    /// sectors, and the device repeats discards.
     pub fn cut(&self, cut: Nanos, commands: &[LoggedCommand]) -> BTreeMap<u64, Block> {
         let mut changes = BTreeMap::new();
         for range in self.repeated.iter().flat_map(|late| late.discarded_again(cut)) {
@@ -410,8 +403,8 @@ impl DurableCells {
     }
 }
 
-/// Returns the write pointers of a disk: for each zone, the sector after the last one that holds data. The work is proportional to
-/// the number of blocks that were ever written.
+/// Returns the write pointer of each zone: the sector after the last one that contains data. The work is proportional to the number of
+/// blocks that were ever written.
 pub(crate) fn write_pointers(zones: &DiskZones, base: &DiskContents, changes: &BTreeMap<u64, Block>) -> Vec<u64> {
     let mut pointers: Vec<u64> = (0..zones.count).map(|zone| zones.start(zone)).collect();
     let unchanged = base.blocks().filter(|(block, _)| !changes.contains_key(block));
@@ -425,13 +418,14 @@ pub(crate) fn write_pointers(zones: &DiskZones, base: &DiskContents, changes: &B
     pointers
 }
 
-/// Removes the data after a gap in a zone: programs of several planes end in any order, and the device only finds the data before the gap.
+/// Removes the data after the first gap in each zone: programs on several planes end in any order, and the device recovers only the data
+/// before the gap.
 pub(crate) fn keep_beginnings(zones: &DiskZones, base: &DiskContents, changes: &mut BTreeMap<u64, Block>) {
     let mut blocks: Vec<u64> = base.blocks().map(|(block, _)| block).chain(changes.keys().copied()).collect();
     blocks.retain(|block| zones.zone_of(block * BLOCK).is_some());
     blocks.sort_unstable();
     blocks.dedup();
-    // The end of the prefix of the current zone.
+    // The zone of the current block, and the end of the prefix in that zone.
     let (mut present, mut end) = (None, 0);
     for block in blocks {
         let zone = zones.zone_of(block * BLOCK);

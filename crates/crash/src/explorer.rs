@@ -1,4 +1,4 @@
-//! Moves along a run and produces the states of each cut, one after the other.
+//! Moves along a run and generates the states of each cut, one after another.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,19 +25,19 @@ use crate::state_choice::{ChoiceMethod, ChoiceMethods, Levels, choose, sample};
 pub struct ExploreOptions {
     /// Maximum number of moments at which power is cut; all moments if there are fewer.
     pub cuts: usize,
-    /// How states are chosen.
+    /// The methods by which states are chosen.
     pub ways: ChoiceMethods,
-    /// The seed for the choice of cuts and states.
+    /// The seed of the random choice of cuts and states.
     pub seed: u64,
-    /// The part of a write in flight that a cut leaves.
+    /// The part of an interrupted write that a cut leaves.
     pub tear: TearMode,
-    /// The mark after which power may be cut; by default, from the beginning.
+    /// The mark after which power may be cut; `None` for the beginning of the log.
     pub from: Option<String>,
-    /// Only this cut and, if given, only this state of it.
+    /// Explore only this cut and, if a number is given, only this state of the cut.
     pub only: Option<(usize, Option<u32>)>,
-    /// The share of the states to explore: its number from 0, and the number of shares.
+    /// The share of the states to explore: its index from 0, and the number of shares.
     pub share: (u64, u64),
-    /// The meaning of the workload's lines, as far as it determines where power is cut; `None` if it is unknown.
+    /// The lines of the workload that determine where power is cut; `None` if their meaning is unknown.
     pub lines: Option<CutLines>,
 }
 
@@ -56,71 +56,72 @@ impl Default for ExploreOptions {
     }
 }
 
-/// After the recovery of layers, all sectors of this many last requests are checked; of the other blocks, one in `HOST_SHARE` is.
+/// After the recovery of layers, all sectors of this number of latest requests are checked. Of the other blocks, one in `HOST_SHARE` is.
 const HOST_RECENT: usize = 64;
 const HOST_SHARE: u64 = 16;
-/// Number of consecutive states in the same share: they differ little, so that the outcome of one can often be derived from
-/// another.
+/// Number of consecutive states that belong to the same share. They differ little, so that the outcome of one can often be derived from the
+/// outcome of another.
 const STATES_TOGETHER: u64 = 8;
 
 /// A state that a cut may leave.
 #[derive(Clone)]
 pub struct CrashState {
-    /// The moment after which power was lost, by its index in [`CrashLogIndex::moments`].
+    /// The moment after which power is lost, as an index in [`CrashLogIndex::moments`].
     pub cut: usize,
-    /// Its number among the states of the cut.
+    /// Number of the state among those of the cut.
     pub number: u32,
-    /// Its number among all states.
+    /// Number of the state among all states.
     pub index: u64,
     /// Time of the power loss.
     pub at: Nanos,
-    /// The way in which it was chosen.
+    /// The method by which the state was chosen.
     pub way: ChoiceMethod,
     /// Number of lines that the workload had acknowledged before the cut.
     pub acknowledged: usize,
-    /// Promises that the device of the run violated.
+    /// Promises that the device in the run violated.
     pub broken: Vec<PromiseViolation>,
     base: Arc<DiskContents>,
     changes: Arc<BTreeMap<u64, Block>>,
-    /// Number of unpromised writes that are on the disk, by atom; `None` for the state that the device itself would have left.
+    /// For each atom, the number of its unpromised writes that are on the disk; `None` for the state that the device itself would have
+    /// left.
     levels: Option<Levels>,
 }
 
 /// A write that is missing from a state, or is garbled in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OmittedWrite {
-    /// The command, by its index in [`CrashLogIndex::commands`] at the device.
+    /// The command, as an index in [`CrashLogIndex::commands`] at the device.
     pub command: u32,
     /// First missing sector.
     pub sector: u64,
     /// Length in sectors.
     pub sectors: u64,
-    /// Whether there is garbage in its place.
+    /// Whether the sectors are garbled.
     pub garbled: bool,
 }
 
 /// Coverage of an exploration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ExplorationCoverage {
-    /// Moments at which power could be cut.
+    /// Number of moments at which power could be cut.
     pub moments: u64,
-    /// Cuts that were tried so far.
+    /// Number of cuts that were tried so far.
     pub cuts: u64,
-    /// Decimal logarithm of the number of states of those cuts that the contract allows; an upper bound.
+    /// Decimal logarithm of the number of states that the contract allows at those cuts; an upper bound.
     pub legal_log10: f64,
     /// Number of states that were chosen, in all shares.
     pub chosen: u64,
-    /// Of these, states with the same contents and acknowledgements as an earlier one.
+    /// Number of chosen states with the same contents and acknowledgements as an earlier state.
     pub equal: u64,
     /// Largest number of unpromised writes at a cut.
     pub most_unpromised: u64,
-    /// Lines of the workload after which power is to be cut before any other moment: those of the first group, or all.
+    /// Number of lines of the workload after which power is cut before any other moments: those of the first group, or all lines.
     pub lines: u64,
-    /// Of these, lines right after which power was cut so far.
+    /// Number of these lines directly after which power was cut so far.
     pub lines_cut: u64,
 }
 
-/// An exploration of a run.
+/// An exploration of the states that power cuts in a run may leave.
 pub struct Explorer {
     run: Arc<CrashLogIndex>,
     options: ExploreOptions,
@@ -129,9 +130,9 @@ pub struct Explorer {
     next_moment: usize,
     durable: DurableCells,
     legal: LegalStates,
-    /// The promises of the layers, if there are any.
+    /// The promises of the layers to the host; `None` without layers.
     host: Option<LegalStates>,
-    /// Blocks that are not checked here, because a layer that knows the file system's journal may leave them to the rules of the
+    /// Blocks whose contents are not checked, because a layer that recognises the file system's journal may leave them to the rules of the
     /// journal.
     metadata_blocks: Arc<FxHashSet<u64>>,
     acknowledged: usize,
@@ -199,12 +200,12 @@ impl Explorer {
         &self.run
     }
 
-    /// The moments at which power is still to be cut, by their index in [`CrashLogIndex::moments`].
+    /// The moments at which power has not been cut yet, as indexes in [`CrashLogIndex::moments`].
     pub fn cuts(&self) -> impl Iterator<Item = usize> {
         self.cuts.iter().copied()
     }
 
-    /// Coverage so far.
+    /// The coverage so far.
     pub fn covered(&self) -> ExplorationCoverage {
         self.covered
     }
@@ -226,8 +227,8 @@ impl Explorer {
         }
     }
 
-    /// Returns the writes that are missing from a state of the current cut, at most one for each atom: the oldest missing one,
-    /// which stands for the later ones too. Empty for the state that the device itself would have left.
+    /// Returns the writes that are missing from a state of the current cut, at most one for each atom: the oldest missing write, which
+    /// represents the later ones too. Empty for the state that the device itself would have left.
     pub fn omitted(&self, state: &CrashState) -> Vec<OmittedWrite> {
         let levels = state.levels.iter().flatten().map(|level| usize::from(*level));
         let commands = self.run.commands(CommandPort::Device);
@@ -242,8 +243,8 @@ impl Explorer {
         lacking.collect()
     }
 
-    /// Returns a state of the current cut from which fewer writes are missing than from `state`: only those with these indexes in
-    /// [`Explorer::omitted`]. Of these, the contract may still add those that the other writes require.
+    /// Returns a state of the current cut from which fewer writes are missing than from `state`: only those at the indexes `places` in
+    /// [`Explorer::omitted`]. If other writes require some of these, the contract adds them.
     pub fn with_omitted(&self, state: &CrashState, places: &[usize]) -> CrashState {
         let Some(levels) = &state.levels else { return state.clone() };
         let mut place = 0;
@@ -262,9 +263,9 @@ impl Explorer {
         CrashState { changes, levels: Some(chosen), ..state.clone() }
     }
 
-    /// Checks what layers show after they recovered from a state of the current cut. Returns a description of the first wrong
-    /// sector: one that holds neither what the layers promised nor anything written since. All sectors of the latest requests are
-    /// checked; of the others a share, which differs from state to state.
+    /// Checks what layers return after they recovered from a state of the current cut. Returns a description of the first wrong sector: one
+    /// that contains neither what the layers promised nor anything written since. All sectors of the latest requests are checked; of the
+    /// others a share, which differs between states.
     pub(crate) fn host_fault(&self, state: &CrashState, view: &HostView) -> Option<String> {
         let legal = self.host.as_ref()?;
         let share = |block: &u64| (block ^ state.index).is_multiple_of(HOST_SHARE);
@@ -287,14 +288,14 @@ impl Explorer {
             }
             for (sector, data) in (first..).zip(buffer.chunks_exact(SECTOR_BYTES as usize)) {
                 if legal.contradicts(&self.run, sector, xxh3_64(data)) {
-                    return Some(format!("sector {sector} holds neither what was promised nor what was written since"));
+                    return Some(format!("sector {sector} contains neither the promised data nor data that was written later"));
                 }
             }
         }
         None
     }
 
-    /// Processes all moments up to and including this one.
+    /// Processes all moments up to and including `cut`.
     fn go_to(&mut self, cut: usize) {
         let run = self.run.clone();
         let commands = run.commands(CommandPort::Device);
@@ -351,7 +352,7 @@ impl Explorer {
         self.options.seed ^ (cut as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// Chooses the states of a cut.
+    /// Chooses the states of a cut by all methods.
     fn choose(&mut self, cut: usize) {
         let run = self.run.clone();
         let seed = self.seed_of(cut);
@@ -399,7 +400,7 @@ impl Explorer {
         }
     }
 
-    /// Adds a state, unless the same contents and acknowledgements were chosen before.
+    /// Adds a state, unless a state with the same contents and acknowledgements was chosen before.
     fn keep(
         &mut self, cut: usize, number: u32, way: ChoiceMethod,
         (base, changes, levels): (Arc<DiskContents>, BTreeMap<u64, Block>, Option<Levels>), broken: Vec<PromiseViolation>,
@@ -436,28 +437,28 @@ impl Explorer {
     }
 }
 
-/// Returns the logarithm of a sum, given the logarithms of its terms.
-fn add_log10(one: f64, other: f64) -> f64 {
-    let (most, least) = if one > other { (one, other) } else { (other, one) };
+/// Returns the logarithm of a sum, from the logarithms of its two terms.
+fn add_log10(first: f64, second: f64) -> f64 {
+    let (most, least) = if first > second { (first, second) } else { (second, first) };
     most + (10_f64.powf(least - most)).ln_1p() / std::f64::consts::LN_10
 }
 
-/// Lines of a workload that determine where power is cut, by their index in [`CrashLogIndex::acknowledgements`].
+/// Lines of a workload that determine where power is cut, as indexes in [`CrashLogIndex::acknowledgements`].
 ///
-/// What an application was promised can be seen to be missing only between the line that reports the promise and the next write to
-/// the device, which is one moment of thousands. Such moments are therefore chosen before all others.
+/// A loss of what an application was promised is visible only between the line that reports the promise and the next write to the device.
+/// This is one moment among thousands, so such moments are chosen before all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CutLines {
-    /// Lines after which power is cut, and then those moments right before them, before any other moment is chosen. The groups are
-    /// in order of importance.
+    /// Lines after which power is cut before any other moment is chosen, in groups of decreasing importance. After them, the moments
+    /// directly before these lines are chosen.
     pub first: Vec<Vec<usize>>,
-    /// Lines after which nothing is judged until the next line; if there are any, nothing is judged before the first line either.
+    /// Lines after which nothing is checked until the next line. If there are any, nothing is checked before the first line either.
     pub idle: Vec<usize>,
 }
 
-/// The chosen moments, by their index in [`CrashLogIndex::moments`].
+/// The chosen moments, as indexes in [`CrashLogIndex::moments`].
 pub(crate) struct CutPlan {
-    /// Those at which power is cut, in order.
+    /// The moments at which power is cut, in order.
     pub cuts: Vec<usize>,
     /// Number of moments at which power could be cut.
     pub possible: usize,
@@ -510,8 +511,7 @@ pub(crate) fn choose_cuts(run: &CrashLogIndex, from: usize, most: usize, lines: 
     CutPlan { cuts: chosen, possible: possible.len(), after_first_lines: after_first.into_iter().collect() }
 }
 
-/// The moments from `from` on at which power could be cut, without those in which nothing is judged; if nothing is judged in any of
-/// them, all are.
+/// The moments from `from` on at which power could be cut, without those after `idle` lines. If this leaves no moment, all are returned.
 fn possible(run: &CrashLogIndex, from: usize, idle: &[usize]) -> Vec<usize> {
     let all: Vec<usize> = (from..run.moments().len()).filter(|place| is_cut(run, *place)).collect();
     if idle.is_empty() {
@@ -532,7 +532,7 @@ fn possible(run: &CrashLogIndex, from: usize, idle: &[usize]) -> Vec<usize> {
     if judged.is_empty() { all } else { judged }
 }
 
-/// Whether power can be cut right after a moment: programs that end at the same time count together.
+/// Whether power can be cut directly after a moment. Programs that end at the same time count as one moment.
 pub(crate) fn is_cut(run: &CrashLogIndex, place: usize) -> bool {
     let (this, next) = (&run.moments()[place], run.moments().get(place + 1));
     !next.is_some_and(|next| next.at == this.at && matches!(next.event, RunEvent::Programmed { .. }))

@@ -1,10 +1,9 @@
 //! Checks the ordering rules of a journal on the commands of a run: what must be durable before what.
 //!
-//! JBD2 promises these rules to the file system, and needs the device to keep them (Linux
-//! `fs/jbd2/{commit,checkpoint,recovery}.c`): Every block of a transaction is durable before its commit block can be. Home blocks
-//! of a transaction are written only after its commit block is durable. The tail moves past a transaction only after its home
-//! blocks are durable. With `data=ordered`, data that a transaction makes readable is durable before its commit block can be
-//! ([`OrderedDataChecker`]).
+//! JBD2 promises these rules to the file system, and relies on the device for them (Linux `fs/jbd2/{commit,checkpoint,recovery}.c`): All
+//! blocks of a transaction are durable before its commit block can be. Home blocks of a transaction are written only after its commit block
+//! is durable. The tail moves past a transaction only after its home blocks are durable. With `data=ordered`, data that a transaction makes
+//! readable is durable before its commit block can be ([`OrderedDataChecker`]).
 
 use std::borrow::Cow;
 use std::io;
@@ -26,33 +25,33 @@ use crate::log::CommandPort;
 use crate::log_index::{CrashLogIndex, LoggedCommand, RunEvent, SectorSource};
 use crate::recovery::HostView;
 
-/// The mark of a run on an ext4 that is mounted with `data=ordered`.
+/// The mark of a run on an ext4 file system that is mounted with `data=ordered`.
 const ORDERED: &str = "data=ordered";
 
 /// A rule of the journal that a command violates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleViolation {
-    /// The moment of the command, by its index in [`CrashLogIndex::moments`].
+    /// The moment of the command, as an index in [`CrashLogIndex::moments`].
     pub moment: usize,
     /// The name of the rule.
     pub rule: &'static str,
-    /// The transaction.
+    /// The transaction to which the rule applies.
     pub transaction: u32,
-    /// The commands and blocks in question.
+    /// The commands and blocks that violate the rule.
     pub detail: String,
 }
 
 struct LoggedBlock {
-    /// The last transaction that logged it.
+    /// The last transaction that logged the block.
     transaction: u32,
     digest: u64,
-    /// The first transaction in the latest sequence of transactions that logged this same content.
+    /// The first transaction of the latest sequence of transactions that logged the same contents.
     since: u32,
 }
 
 #[derive(Default)]
 struct LoggedTransaction {
-    /// The sectors of its descriptors, logged blocks and revoke blocks, each with the version that wrote it.
+    /// The sectors of its descriptors, logged blocks and revoke blocks, each with the version that wrote the sector.
     blocks: Vec<(u64, Version)>,
     commit: Option<(u64, Version)>,
 }
@@ -64,24 +63,24 @@ struct JournalRuleChecker<'a> {
     superblock: JournalSuperblock,
     block_sectors: u64,
     promises: DurabilityPromises,
-    /// Time of completion of each complete command.
+    /// Time of completion of each complete command, by its version.
     complete: FxHashMap<Version, Nanos>,
     transactions: FxHashMap<u32, LoggedTransaction>,
     newest: FxHashMap<u64, LoggedBlock>,
-    /// Logged blocks announced by descriptors: by journal block, the home, whether it is escaped, and the transaction.
+    /// Logged blocks that descriptors announce: by journal block, the home block, whether the copy is escaped, and the transaction.
     expected: FxHashMap<u64, (u64, bool, u32)>,
-    /// The first transaction that would be replayed.
+    /// The first transaction that recovery would replay.
     tail: u32,
-    /// Whether the cache is written back in order, so that a write is durable only with all writes that were complete before it.
+    /// Whether the cache is written back in order, so that a write is durable only together with all writes that completed before it.
     fifo: bool,
     /// Checks the data of files if the file system is mounted with `data=ordered`.
     ordered: Option<OrderedDataChecker>,
     breaks: Vec<RuleViolation>,
 }
 
-/// Whether a transaction is older than another; the numbers wrap.
-fn precedes(one: u32, other: u32) -> bool {
-    (one.wrapping_sub(other) as i32) < 0
+/// Whether a transaction is older than another; the ids wrap around.
+fn precedes(first: u32, second: u32) -> bool {
+    (first.wrapping_sub(second) as i32) < 0
 }
 
 /// Checks the commands of a run against the rules of the ext4 journal that exists at moment `from`.
@@ -118,8 +117,8 @@ pub fn journal_rules(run: &Arc<CrashLogIndex>, from: usize) -> Result<Vec<RuleVi
     let Some(location) = JournalLocation::inside(&filesystem)? else { return Ok(Vec::new()) };
     let superblock = location.superblock(&disk)?;
     if superblock.features.contains(JournalFeatures::FAST_COMMIT) {
-        return Err(Error::new(ErrorClass::Unsupported, "the journal has fast commits, whose rules are not checked")
-            .hint("make the file system without: --mkfs-option -O --mkfs-option ^fast_commit"));
+        return Err(Error::new(ErrorClass::Unsupported, "the journal uses fast commits, whose rules emmclab does not check")
+            .hint("create the file system without them: --mkfs-option -O --mkfs-option ^fast_commit"));
     }
     let ordered = run.marks().iter().any(|mark| &**mark == ORDERED);
     let block_sectors = u64::from(filesystem.superblock().block_size) / SECTOR_BYTES;
@@ -160,7 +159,7 @@ pub fn journal_rules(run: &Arc<CrashLogIndex>, from: usize) -> Result<Vec<RuleVi
             _ => {}
         }
     }
-    checker.breaks.retain(|found| found.moment >= from);
+    checker.breaks.retain(|violation| violation.moment >= from);
     Ok(checker.breaks)
 }
 
@@ -182,7 +181,7 @@ impl JournalRuleChecker<'_> {
         Ok(())
     }
 
-    /// Reports writes and discards outside of the journal to the judge of ordered data.
+    /// Reports writes and discards outside of the journal to the checker of ordered data.
     fn changed_in_place(&mut self, logged: &LoggedCommand, version: Version, before: bool) {
         let Some(ordered) = &mut self.ordered else { return };
         let size = self.block_sectors;
@@ -296,8 +295,8 @@ impl JournalRuleChecker<'_> {
         self.broken(moment, "home", transaction, detail);
     }
 
-    /// Called when the journal superblock is written: transactions before its tail are no longer replayed. The kernel sets features
-    /// with the first commit after a mount.
+    /// Called when the journal superblock is written. Transactions before its tail are no longer replayed. The kernel sets features with
+    /// the first commit after a mount.
     fn tail(&mut self, moment: usize, logged: &LoggedCommand, bytes: &[u8]) {
         let Ok(superblock) = JournalSuperblock::parse(bytes, 0) else { return };
         let tail = superblock.sequence;
@@ -331,36 +330,36 @@ impl JournalRuleChecker<'_> {
 
 // The rule of `data=ordered`: data that a transaction makes readable in a file is durable before the commit block of the transaction.
 //
-// ext4 promises it for regular files whose data is not journaled (Linux `fs/ext4/inode.c`, `ext4_jbd2_inode_add_write`; `fs/jbd2/commit.c`,
-// `journal_finish_inode_data_buffers`): a block that becomes mapped, initialised and inside of the file's size was written and is
-// durable. Blocks that stay mapped and are written again have no such promise. A block that is freed is written by its next owner only
-// after the transaction that freed it is committed, so earlier writes belong to the former owner. A block that only becomes unwritten
-// (zeroed in place) stays with its owner, who may write it at once. Not judged: blocks in the journal, and blocks that were
+// ext4 promises this for regular files whose data is not journaled (Linux `fs/ext4/inode.c`, `ext4_jbd2_inode_add_write`;
+// `fs/jbd2/commit.c`, `journal_finish_inode_data_buffers`): a block that becomes mapped, initialised and inside of the file's size was
+// written and is durable. There is no such promise for blocks that stay mapped and are written again. The next owner of a freed block
+// writes it only after the transaction that freed it is committed, so earlier writes belong to the former owner. A block that only becomes
+// unwritten (zeroed in place) stays with its owner, who may write it immediately. Not checked: blocks in the journal, and blocks that were
 // discarded and not written since, because zeros may be the result of discards.
 
-/// Location of the default journaling mode in the superblock: two of these bits, and mount options as text.
+/// Location of the default journaling mode in the superblock: two bits here, and mount options as text.
 const DEFAULT_OPTIONS: u64 = 1024 + 0x100;
 const OPTIONS_TEXT: u64 = 1024 + 0x200;
 const MODE_MASK: u8 = 0x60;
 const ORDERED_MODE: u8 = 0x40;
 
-/// Sorted, non-overlapping ranges of blocks: first and end.
+/// Sorted, non-overlapping ranges of blocks, each with first block and end.
 type Extents = Vec<(u64, u64)>;
 
-/// The data blocks of a file: those that can be read, and those that read as zeros until they are written.
+/// The data blocks of a file: those whose data can be read, and those that read as zeros until they are written.
 #[derive(Default)]
 struct MappedFileData {
     readable: Extents,
     unwritten: Extents,
 }
 
-/// The writes that produced the present contents of sectors.
+/// The writes that produced the current contents of sectors.
 #[derive(Default)]
 struct SectorVersions {
-    /// By sector: the first write since its block was freed or became unwritten, and the last write.
+    /// For each sector, the first write since its block was freed or became unwritten, and the last write.
     sectors: FxHashMap<u64, (Version, Version)>,
     newest: Version,
-    /// The newest writes at the second last commit, and at the last one.
+    /// The newest write at the second last commit, and at the last commit.
     commits: [Version; 2],
 }
 
@@ -376,9 +375,8 @@ impl SectorVersions {
         self.sectors.get(&sector).map(|(first, _)| *first)
     }
 
-    /// Notes that sectors are no longer readable as data after a transaction. If their block `stays` with its owner, the owner may
-    /// already have written its new data while the transaction was open, that is, since the end of the second last commit.
-    /// Otherwise the block was freed.
+    /// Records that a transaction makes sectors unreadable as data. If `stays`, the block remains with its owner, who may have written its
+    /// new data while the transaction was open, that is, since the end of the second last commit. Otherwise the block was freed.
     fn leave(&mut self, (first, end): (u64, u64), stays: bool) {
         for sector in first..end {
             match self.sectors.get_mut(&sector) {
@@ -397,7 +395,7 @@ impl SectorVersions {
 struct CommittedMetadata {
     base: HostView,
     block_bytes: u64,
-    /// The last logged contents of each block.
+    /// The last logged contents of each metadata block.
     logged: FxHashMap<u64, Box<[u8]>>,
 }
 
@@ -422,25 +420,25 @@ impl DiskReader for CommittedMetadata {
     }
 }
 
-/// Judges the transactions of a run, one after the other.
+/// Checks the transactions of a run, one after another, against the rule of `data=ordered`.
 pub(crate) struct OrderedDataChecker {
     metadata: CommittedMetadata,
     tables: Vec<InodeTable>,
-    /// The first inode of users; earlier ones are reserved for the file system.
+    /// The first inode of user files; earlier inodes are reserved for the file system.
     first_inode: u32,
     inode_bytes: u64,
-    /// By inode: the blocks that are readable as its data, if known.
+    /// For each inode, the blocks that are readable as its data, if known.
     readable: FxHashMap<u32, Extents>,
     written: SectorVersions,
-    /// Blocks that were discarded since they were freed.
+    /// Blocks that were discarded after they were freed.
     discarded: FxHashSet<u64>,
-    /// By transaction: the blocks that it has logged so far.
+    /// For each open transaction, the blocks that it has logged so far.
     open: FxHashMap<u32, FxHashMap<u64, Box<[u8]>>>,
 }
 
 impl OrderedDataChecker {
-    /// Creates the judge for a file system; `None` if its default mode is not `data=ordered`.
-    /// Errors: if it cannot be read.
+    /// Creates the checker of a file system; `None` if its default mode is not `data=ordered`.
+    /// Errors: if the file system cannot be read.
     pub fn new(base: HostView) -> Result<Option<Self>> {
         let filesystem = Ext4Filesystem::open(&base)?;
         let (mut mode, mut text) = ([0; 1], [0; 64]);
@@ -482,7 +480,7 @@ impl OrderedDataChecker {
         self.discarded.extend(first / sectors..end.div_ceil(sectors));
     }
 
-    /// Called when the run begins: earlier writes are in the initial file system, or still in the journal.
+    /// Called when the run begins. Earlier writes are in the initial file system, or still in the journal.
     pub fn begin(&mut self) {
         self.written = SectorVersions::default();
         self.discarded.clear();
@@ -494,8 +492,8 @@ impl OrderedDataChecker {
         self.metadata.logged.remove(&block);
     }
 
-    /// Called when the commit block of a transaction arrives; `settled` tells whether a version of a sector is durable by then. Returns a
-    /// description of the data that may still be lost, if any.
+    /// Called when the commit block of a transaction arrives; `settled` returns whether a version of a sector is durable by then. Returns a
+    /// description of data that may still be lost, or `None`.
     pub fn committed(&mut self, transaction: u32, settled: impl Fn(u64, Version) -> bool) -> Result<Option<String>> {
         let Some(blocks) = self.open.remove(&transaction) else { return Ok(None) };
         let inodes = self.inodes_of(blocks.keys().copied());
@@ -515,7 +513,7 @@ impl OrderedDataChecker {
         let sectors = self.metadata.block_bytes / SECTOR_BYTES;
         let mut fault = None;
         for ((inode, before), after) in inodes.iter().zip(before).zip(after) {
-            // Nothing is known about an inode that could not be read.
+            // Inodes that could not be read are not checked.
             let (Some(_), Some(after)) = (before, after) else { continue };
             let fresh = minus(&after, &was);
             let blocks = || fresh.iter().flat_map(|(first, end)| *first..*end);
@@ -564,7 +562,7 @@ impl OrderedDataChecker {
         inodes
     }
 
-    /// The data blocks of inodes; empty for anything but a regular file, `None` if unknown.
+    /// The data blocks of inodes; empty for inodes of other types than regular files, `None` if unknown.
     fn mapped(&self, inodes: impl Iterator<Item = u32>) -> Result<Vec<Option<MappedFileData>>> {
         let filesystem = Ext4Filesystem::open(&self.metadata)?;
         Ok(inodes
@@ -573,11 +571,11 @@ impl OrderedDataChecker {
                 if self.is_blank(inode) {
                     return Some(mapped);
                 }
-                let found = filesystem.inode(inode).ok()?;
-                if found.kind() != Ext4FileKind::Regular {
+                let inode = filesystem.inode(inode).ok()?;
+                if inode.kind() != Ext4FileKind::Regular {
                     return Some(mapped);
                 }
-                for run in filesystem.map(&found) {
+                for run in filesystem.map(&inode) {
                     let run = run.ok()?;
                     let Some(first) = run.physical else { continue };
                     let extents = if run.unwritten { &mut mapped.unwritten } else { &mut mapped.readable };

@@ -1,4 +1,4 @@
-//! The states that a device which keeps its contract may leave after a power cut: each atom (the unit of atomic writes) holds the
+//! The states that a device which keeps its contract may leave after a power cut: each atom (the unit of atomic writes) contains the
 //! promised version of its data or a newer one.
 
 use std::collections::BTreeMap;
@@ -19,34 +19,34 @@ use crate::log::CommandPort;
 use crate::log_index::{CrashLogIndex, LoggedCommand, SectorSource};
 use crate::state_choice::{Levels, UnpromisedWrite};
 
-/// Longest discard, in atoms, that is tried both as executed and as not executed. A longer one counts as executed once it is
-/// complete, which the contract allows.
+/// Maximum length of a discard, in atoms, for which states with and without its execution are tried. A longer discard counts as executed
+/// when it is complete, which the contract allows.
 const MOST_DISCARDED: u64 = 256;
 
-/// Sectors and their promised version: first, end, version.
+/// Sectors and their promised version: first sector, end, version.
 pub(crate) type Extent = (u64, u64, Version);
 
-/// The promises of a run so far, and the writes that are not promised yet.
+/// The promises of a run so far, and the writes that are not yet promised.
 pub(crate) struct LegalStates {
     promises: DurabilityPromises,
     port: CommandPort,
-    /// Sectors of an atom, which is written as a whole or not at all.
+    /// Number of sectors in an atom, which is written completely or not at all.
     atom: u64,
-    /// Whether sectors of writes in flight may be garbled.
+    /// Whether a cut may garble sectors of writes in flight.
     garbles: bool,
-    /// By atom, the writes that are not promised, in order of their versions.
+    /// For each atom, the writes that are not promised, in order of their versions.
     atoms: BTreeMap<u64, Vec<UnpromisedWrite>>,
     promised: Arc<DiskContents>,
-    /// Number of commands that arrived, and of those that are complete.
+    /// Number of commands that have arrived, and number of those that are complete.
     arrived: usize,
     completed: u32,
-    /// The newest complete reliable write or write with FUA: everything before it is durable.
+    /// The newest complete reliable write or write with FUA. Everything before it is durable.
     newest_durable: Version,
     /// Writes in flight with a preflush, each with the number of commands that were complete when it arrived.
     preflushes: BTreeMap<Version, u32>,
     /// The zones of the device, which are written sequentially.
     zones: Option<DiskZones>,
-    /// By zone, the newest write that is promised. A reset after it may be undone, but not to what was there before that write.
+    /// For each zone, the newest promised write. A later reset may be undone, but not to the contents before that write.
     promised_zones: BTreeMap<u32, Version>,
     /// Flushes of a zoned device, each with the number of commands that were complete when it arrived.
     flushes: BTreeMap<Version, u32>,
@@ -54,7 +54,7 @@ pub(crate) struct LegalStates {
 
 impl LegalStates {
     pub fn new(run: &CrashLogIndex, port: CommandPort, tear: TearMode) -> Self {
-        // Addresses at the host's port differ from those at the device's.
+        // Addresses at the host's port differ from those at the device, so the initial contents do not apply there.
         let promised = if port == CommandPort::Host { Arc::default() } else { run.base().clone() };
         Self {
             promises: DurabilityPromises::new(run.header().rules(port)),
@@ -74,10 +74,10 @@ impl LegalStates {
         }
     }
 
-    /// Whether a sector with this digest breaks a promise: it holds neither what is promised nor a write beyond that.
-    pub fn contradicts(&self, run: &CrashLogIndex, sector: u64, found: u64) -> bool {
+    /// Whether a sector with the digest `digest` violates a promise: it contains neither the promised contents nor a later write.
+    pub fn contradicts(&self, run: &CrashLogIndex, sector: u64, digest: u64) -> bool {
         let spool = run.spool();
-        if spool.digest(self.promised.sector(sector)) == found {
+        if spool.digest(self.promised.sector(sector)) == digest {
             return false;
         }
         let writes = self.atoms.get(&(sector / self.atom)).into_iter().flatten();
@@ -85,10 +85,10 @@ impl LegalStates {
         !writes
             .map(|write| (write, &commands[write.version as usize - 1]))
             .filter(|(_, logged)| part(logged, (sector, sector + 1)).count() == 1)
-            .any(|(write, logged)| write.garbled || spool.digest(logged.source_of(sector)) == found)
+            .any(|(write, logged)| write.garbled || spool.digest(logged.source_of(sector)) == digest)
     }
 
-    /// Number of commands that arrived.
+    /// Number of commands that have arrived.
     pub fn arrived(&self) -> usize {
         self.arrived
     }
@@ -102,7 +102,7 @@ impl LegalStates {
         self.atoms.values().map(Vec::as_slice).collect()
     }
 
-    /// The atoms that have such writes: first sector and end.
+    /// The atoms with unpromised writes, each with first sector and end.
     pub fn atoms(&self) -> impl Iterator<Item = (u64, u64)> {
         self.atoms.keys().map(|atom| (atom * self.atom, (atom + 1) * self.atom))
     }
@@ -147,7 +147,7 @@ impl LegalStates {
         }
     }
 
-    /// Called when a command is complete; calls `promised` with each extent that is promised from now on.
+    /// Called when a command is complete. Calls `promised` with each extent that is promised from now on.
     pub fn completes(&mut self, run: &CrashLogIndex, place: u32, at: Nanos, mut promised: impl FnMut(Extent)) {
         let logged = &run.commands(self.port)[place as usize];
         let (first, end) = (logged.command.sector, logged.end());
@@ -175,7 +175,7 @@ impl LegalStates {
             }
             Op::Flush => self.fold_promised(run, whole, &mut promised),
             Op::Discard if !self.is_wide(logged) => self.note_complete(own, version),
-            // After a secure erase the old data is gone. A discard of this length counts as done.
+            // After a secure erase the old data is gone. A discard of this length counts as executed.
             Op::Discard | Op::SecureErase => {
                 self.fold_nothing(run, own, version);
                 if logged.command.op == Op::SecureErase {
@@ -211,7 +211,7 @@ impl LegalStates {
         }
     }
 
-    /// Removes the writes that are promised by now from the list of unpromised writes of the atoms in the range.
+    /// Removes writes that are now promised from the unpromised writes of the atoms in the range.
     fn fold_promised(&mut self, run: &CrashLogIndex, (first, end): (u64, u64), promised: &mut impl FnMut(Extent)) {
         let Self { promises, atoms, atom: size, promised: contents, port, zones, promised_zones, .. } = self;
         let commands = run.commands(*port);
@@ -244,7 +244,7 @@ impl LegalStates {
         }
     }
 
-    /// Marks sectors as empty from now on, without any data that was written before.
+    /// Marks sectors as empty from now on, so that no state contains earlier data of them.
     fn fold_nothing(&mut self, run: &CrashLogIndex, (first, end): (u64, u64), version: Version) {
         Arc::make_mut(&mut self.promised).clear(run.spool(), first, end);
         let atoms = first.div_ceil(self.atom)..end / self.atom;
@@ -257,24 +257,24 @@ impl LegalStates {
         self.atoms.retain(|_, writes| !writes.is_empty());
     }
 
-    /// Logarithm of the largest possible number of states; orders among writes forbid some.
+    /// Logarithm of the largest possible number of states, because ordering rules forbid some.
     pub fn count_log10(&self) -> f64 {
         self.atoms.values().map(|writes| (writes.len() as f64 + 1.0).log10()).sum()
     }
 
-    /// The extents that must be durable if a version is durable.
+    /// The extents that are durable if a version is durable.
     pub fn implied_by(&self, version: Version) -> Vec<Extent> {
         let orders = self.promises.orders_of(version);
         orders.flat_map(|order| self.promises.required_sectors(&order).collect::<Vec<_>>()).collect()
     }
 
-    /// The ordering rules that add to a state the writes without which it is not legal.
+    /// The ordering rules, which add to a state the writes without which it would not be legal.
     pub fn closure(&self) -> OrderingRules<'_> {
         let zoned = self.zones.as_ref().map(|zones| (zones, &self.promised_zones));
         OrderingRules::new(&self.promises, &self.atoms, self.atom, &self.preflushes, self.newest_durable, zoned)
     }
 
-    /// The blocks in which a state differs from the promised contents; `seed` decides the contents of garbled sectors.
+    /// The blocks in which a state differs from the promised contents. `seed` determines the contents of garbled sectors.
     pub fn changes(&self, run: &CrashLogIndex, levels: &Levels, seed: u64) -> BTreeMap<u64, Block> {
         let commands = run.commands(self.port);
         let mut changes = BTreeMap::new();
@@ -296,7 +296,7 @@ impl LegalStates {
     }
 }
 
-/// Marks a write to a sector as promised, and with it the earlier data in its zone.
+/// Marks a write to a sector as promised, and with it earlier data in the same zone.
 fn note_promised(zones: Option<DiskZones>, promised: &mut BTreeMap<u32, Version>, sector: u64, version: Version) {
     if let Some(zone) = zones.and_then(|zones| zones.zone_of(sector)) {
         let newest = promised.entry(zone).or_default();
@@ -309,14 +309,14 @@ fn part(logged: &LoggedCommand, (first, end): (u64, u64)) -> std::ops::Range<u64
     logged.command.sector.max(first)..logged.end().min(end)
 }
 
-/// The versions of the later entries of a pack, and the atoms that these require, each with its lowest level.
+/// The versions of the later entries of a packed command, and the atoms that these require, each with its minimum level.
 type PackEntry = (Range<Version>, Vec<(usize, u16)>);
 
-/// The writes to a zone that are not promised, in the order in which they fill it.
+/// The unpromised writes to a zone, in the order in which they fill it.
 struct ZoneOrder {
-    /// For each write of an atom: its version, the atom, and the lowest level that includes it.
+    /// For each write to an atom, its version, the atom, and the minimum level that includes the write.
     writes: Vec<(Version, usize, u16)>,
-    /// Number of writes, from the start, up to the newest promised one.
+    /// Number of writes up to and including the newest promised one.
     promised: usize,
 }
 
@@ -332,10 +332,10 @@ impl ZoneOrder {
 /// The zones of a device, and the newest promised version of each.
 type Zoned<'a> = (&'a DiskZones, &'a BTreeMap<u32, Version>);
 
-/// The ordering rules of a cut, by atom. The work for a state is proportional to the number of writes that are not promised.
+/// The ordering rules at a cut. The work for a state is proportional to the number of unpromised writes.
 pub(crate) struct OrderingRules<'a> {
     atoms: Vec<&'a [UnpromisedWrite]>,
-    /// By atom and write: the oldest version whose presence requires the write.
+    /// For each atom and each write of it, the oldest version whose presence requires the write.
     required_since: Vec<Vec<Version>>,
     packs: Vec<PackEntry>,
     zones: Vec<ZoneOrder>,
@@ -345,9 +345,8 @@ pub(crate) struct OrderingRules<'a> {
 }
 
 impl<'a> OrderingRules<'a> {
-    /// `size` is the number of sectors of an atom, which never spans two zones. `preflushes` are the writes in flight with a
-    /// preflush, each with the number of commands that were complete when it arrived. `promised` is the version of the newest
-    /// promised data.
+    /// `size` is the number of sectors of an atom, which never spans two zones. `preflushes` has the writes in flight with a preflush, each
+    /// with the number of commands that were complete when it arrived. `promised` is the version of the newest promised data.
     pub fn new(
         promises: &DurabilityPromises, atoms: &'a BTreeMap<u64, Vec<UnpromisedWrite>>, size: u64,
         preflushes: &'a BTreeMap<Version, u32>, promised: Version, zoned: Option<Zoned<'_>>,
@@ -361,7 +360,7 @@ impl<'a> OrderingRules<'a> {
         let mut with: Vec<Vec<Version>> = atoms.iter().map(|writes| vec![Version::MAX; writes.len()]).collect();
         for (first, end, version, needed_with) in promises.prerequisites() {
             for place in places(first, end) {
-                // In an atom that the write covers only in part, all writes up to it are required.
+                // In an atom that the write covers only partly, all writes up to it are required.
                 let newest = atoms[place].iter().rposition(|write| write.version <= version);
                 if let Some(newest) = newest {
                     with[place][newest] = with[place][newest].min(needed_with);
@@ -385,7 +384,7 @@ impl<'a> OrderingRules<'a> {
         while self.barriers(levels) | self.preflushes(levels) | self.packs(levels) | self.beginnings(levels) {}
     }
 
-    /// Removes from each zone all writes after the first missing one, so that a write that was left out stays out.
+    /// Removes from each zone all writes after the first missing one, so that `apply` does not add a write that was left out.
     pub fn drop_behind_gaps(&self, levels: &mut Levels) {
         for order in &self.zones {
             let gap = order.writes.iter().position(|(_, atom, level)| levels[*atom] < *level);
@@ -393,7 +392,7 @@ impl<'a> OrderingRules<'a> {
         }
     }
 
-    /// Ends each zone at a random write, with equal probability.
+    /// Ends each zone at a random write; all ends have equal probability.
     pub fn end_zones(&self, levels: &mut Levels, random: &mut Pcg64Mcg) {
         for order in &self.zones {
             let end = random.next_u64() % (order.writes.len() as u64 + 1);
@@ -425,7 +424,7 @@ impl<'a> OrderingRules<'a> {
         changed
     }
 
-    /// Adds what a write with PREFLUSH requires: everything that was complete when it arrived. Returns whether anything was added.
+    /// Adds what a write with a preflush requires: all writes that were complete when it arrived. Returns whether anything was added.
     fn preflushes(&self, levels: &mut Levels) -> bool {
         let mut changed = false;
         for (version, complete) in self.preflushes {
@@ -442,7 +441,7 @@ impl<'a> OrderingRules<'a> {
         changed
     }
 
-    /// Adds what an entry of a pack requires: the entries before it. Returns whether anything was added.
+    /// Adds what an entry of a packed command requires: the earlier entries. Returns whether anything was added.
     fn packs(&self, levels: &mut Levels) -> bool {
         let mut changed = false;
         for (after, needs) in &self.packs {
@@ -457,7 +456,7 @@ impl<'a> OrderingRules<'a> {
         changed
     }
 
-    /// Completes zones, of which a cut leaves a prefix: adds the writes before each one that is there, and the rest of a reset.
+    /// Completes zones, because a cut leaves a prefix of each: adds the writes before each write that is present, and the rest of a reset.
     /// Returns whether anything was added.
     fn beginnings(&self, levels: &mut Levels) -> bool {
         let mut changed = false;
@@ -497,22 +496,21 @@ fn zone_orders((zones, promised): Zoned<'_>, atoms: &BTreeMap<u64, Vec<Unpromise
 /// The parts that a cut may leave of a write that it interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TearMode {
-    /// Each block of 4 KiB is entirely old or entirely new.
+    /// Each block of 4 KiB is completely old or completely new.
     #[default]
     None,
     /// Each sector is old or new.
     Sector,
-    /// Each sector is old or new, or garbled if the contract leaves it undefined: that is, for a write in flight that is not
-    /// reliable.
+    /// Each sector is old, new or, if the contract leaves it undefined, garbled. This applies to writes in flight that are not reliable.
     Inside,
 }
 
 impl TearMode {
-    /// All values with their names on the command line.
+    /// All modes with their names on the command line.
     pub const ALL: [(TearMode, &'static str); 3] =
         [(TearMode::None, "none"), (TearMode::Sector, "sector"), (TearMode::Inside, "inside")];
 
-    /// Number of sectors of an atom, which is written completely or not at all.
+    /// Number of sectors in an atom, which is written completely or not at all.
     pub(crate) fn atom(self) -> u64 {
         if self == Self::None { BLOCK } else { 1 }
     }
@@ -523,7 +521,7 @@ impl FromStr for TearMode {
 
     fn from_str(text: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|(_, name)| *name == text).map(|(tear, _)| tear).ok_or_else(|| {
-            Error::new(ErrorClass::Config, "is not a way to tear a write")
+            Error::new(ErrorClass::Config, "is not a mode of tearing writes")
                 .of_field("tear", 0, text.as_bytes())
                 .hint(Self::ALL.map(|(_, name)| name).join(", "))
         })

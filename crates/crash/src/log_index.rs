@@ -1,4 +1,4 @@
-//! A log in the order of simulated time, on which an exploration is based.
+//! A log in order of simulated time, from which states are explored.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -21,27 +21,27 @@ use crate::log::{CommandPort, CrashLogHeader, CrashLogReader, CrashLogRecord, dm
 pub struct LoggedCommand {
     /// The command.
     pub command: DeviceCommand,
-    /// Its number at its port.
+    /// Number of the command at its port.
     pub number: u64,
-    /// Number of later entries of the same packed command.
+    /// Number of later entries in the same packed command.
     pub packed_after: u16,
-    /// The source of its first sector; [`SectorSource::ZEROS`] if it has no data.
+    /// The source of the command's first sector; [`SectorSource::ZEROS`] if the command has no data.
     pub source: SectorSource,
 }
 
 impl LoggedCommand {
-    /// The source of one of its sectors.
+    /// The source of a sector of the command.
     pub fn source_of(&self, sector: u64) -> SectorSource {
         if self.command.op == Op::Write { self.source.plus(sector - self.command.sector) } else { SectorSource::ZEROS }
     }
 
-    /// The sector after its last one.
+    /// The first sector after the command.
     pub fn end(&self) -> u64 {
         self.command.sector + u64::from(self.command.sectors)
     }
 }
 
-/// An event of a run; commands are given by their index in [`CrashLogIndex::commands`].
+/// An event of a run. Commands are identified by their index in [`CrashLogIndex::commands`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are named for what they hold")]
 pub enum RunEvent {
@@ -51,27 +51,27 @@ pub enum RunEvent {
     Completes(CommandPort, u32),
     /// Sectors of a command have been programmed.
     Programmed { command: u32, sector: u64, sectors: u32 },
-    /// The program of sectors starts; it ends later.
+    /// The program of sectors starts. It ends at a later moment.
     Begins { command: u32, sector: u64, sectors: u32 },
     /// Sectors were discarded.
     Discarded { command: u32, sector: u64, sectors: u64 },
-    /// Data of the workload was acknowledged as safe; the index of its line.
+    /// The workload acknowledged data as safe; the value is the index of its line.
     Acknowledged(u32),
-    /// The index of a mark.
+    /// A mark; the value is its index.
     Mark(u32),
 }
 
-/// A moment of a run.
+/// An event with its time.
 #[derive(Clone, Copy, Debug)]
 pub struct RunMoment {
-    /// Its time.
+    /// Time of the event.
     pub at: Nanos,
-    /// Its event.
+    /// The event.
     pub event: RunEvent,
 }
 
-/// A log, indexed. It needs some 60 bytes of memory for each command and 12 for each sector of data. The data itself is in memory
-/// up to 128 MiB, otherwise in a temporary file.
+/// An indexed log. It needs about 60 bytes of memory for each command and 12 for each sector of data. The data itself is in memory up to
+/// 128 MiB, otherwise in a temporary file.
 pub struct CrashLogIndex {
     header: CrashLogHeader,
     path: PathBuf,
@@ -87,7 +87,7 @@ pub struct CrashLogIndex {
     metadata_blocks: OnceLock<Arc<FxHashSet<u64>>>,
 }
 
-/// A run while it is read.
+/// A log that is being indexed.
 pub(crate) struct CrashLogIndexBuilder {
     spool: SpoolWriter,
     base: Vec<(u64, u64, SectorSource)>,
@@ -96,7 +96,8 @@ pub(crate) struct CrashLogIndexBuilder {
     acknowledgements: Vec<Box<str>>,
     marks: Vec<Box<str>>,
     limits: [u64; 2],
-    /// Whether starts of programs are recorded: a device that tears leaves a part of those in progress.
+    /// Whether starts of programs are recorded, which is needed for a device that tears writes: it leaves a part of the programs in
+    /// progress.
     tears: bool,
 }
 
@@ -144,17 +145,17 @@ impl CrashLogIndex {
         &self.path
     }
 
-    /// Identifies this run.
+    /// A number that identifies the run.
     pub fn identity(&self) -> u64 {
         self.identity
     }
 
-    /// Whether the log was cut short.
+    /// Whether the log was truncated.
     pub fn truncated(&self) -> bool {
         self.truncated
     }
 
-    /// The data of the log.
+    /// The data of all commands in the log.
     pub fn spool(&self) -> &Spool {
         &self.spool
     }
@@ -177,7 +178,7 @@ impl CrashLogIndex {
         &self.moments
     }
 
-    /// The lines that the workload reported as safe.
+    /// The lines by which the workload acknowledged data as safe.
     pub fn acknowledgements(&self) -> &[Box<str>] {
         &self.acknowledgements
     }
@@ -187,7 +188,7 @@ impl CrashLogIndex {
         &self.marks
     }
 
-    /// Returns the index of the moment after a mark; 0 if there is no such mark.
+    /// Returns the index of the moment after a mark; 0 if the log has no such mark.
     pub fn after_mark(&self, name: &str) -> usize {
         let is = |moment: &RunMoment| matches!(moment.event, RunEvent::Mark(mark) if &*self.marks[mark as usize] == name);
         self.moments.iter().position(is).map_or(0, |place| place + 1)
@@ -229,7 +230,7 @@ impl CrashLogIndexBuilder {
                 let Some(command) = record.command() else { return Ok(()) };
                 let all = &self.commands[port as usize];
                 if all.last().is_some_and(|last| last.number >= number || last.command.arrival > at) {
-                    return Err(Error::new(ErrorClass::Order, "a command comes before the one before it").of_field(
+                    return Err(Error::new(ErrorClass::Order, "a command precedes the previous command").of_field(
                         "number",
                         0,
                         number.to_string().as_bytes(),
@@ -251,7 +252,7 @@ impl CrashLogIndexBuilder {
                     || sector.saturating_add(u64::from(sectors)) > logged.end()
                     || begin > end
                 {
-                    return Err(Error::new(ErrorClass::Value, "a program writes what its command did not give").of_field(
+                    return Err(Error::new(ErrorClass::Value, "a program event has sectors that its command does not have").of_field(
                         "number",
                         0,
                         number.to_string().as_bytes(),
@@ -283,7 +284,7 @@ impl CrashLogIndexBuilder {
 
     pub fn finish(self, header: CrashLogHeader, path: &Path, identity: u64, truncated: bool) -> Result<CrashLogIndex> {
         let Self { spool, base, commands, mut moments, acknowledgements, marks, .. } = self;
-        // Programs that end at a moment come before all other events of that moment.
+        // Programs that end at a moment come before all other events of the same moment.
         let rank = |what: &RunEvent| !matches!(what, RunEvent::Programmed { .. });
         moments.sort_by_key(|moment| (moment.at, rank(&moment.event)));
         let spool = spool.finish()?;
@@ -316,20 +317,20 @@ impl CrashLogIndexBuilder {
         if sector.checked_add(sectors).is_some_and(|end| end <= self.limits[port as usize]) {
             return Ok(());
         }
-        Err(Error::new(ErrorClass::Value, "a record reaches beyond the end of the device").of_field(
+        Err(Error::new(ErrorClass::Value, "a record extends beyond the end of the device").of_field(
             "sector",
             0,
             sector.to_string().as_bytes(),
         ))
     }
 
-    /// Returns the index of a command with this number; `None` if it arrived before the log began.
+    /// Returns the index of the command with this number; `None` if the command arrived before the log began.
     fn find(&self, port: CommandPort, number: u64) -> Result<Option<u32>> {
         let all = &self.commands[port as usize];
         match all.binary_search_by_key(&number, |logged| logged.number) {
             Ok(place) => Ok(Some(place as u32)),
             Err(0) => Ok(None),
-            Err(_) => Err(Error::new(ErrorClass::Value, "a record names a command that the log does not have").of_field(
+            Err(_) => Err(Error::new(ErrorClass::Value, "a record refers to a command that the log does not contain").of_field(
                 "number",
                 0,
                 number.to_string().as_bytes(),
@@ -348,10 +349,10 @@ pub struct SectorSource(u32);
 impl SectorSource {
     /// The source of a sector of zeros.
     pub const ZEROS: Self = Self(0);
-    /// Sources from here on are garbage, each one different.
+    /// Sources from this number on are garbage; each has different contents.
     const GARBAGE: u32 = 1 << 31;
 
-    /// The source of garbage that depends on the seed alone.
+    /// The source of garbage that depends only on the seed.
     pub(crate) fn garbage(seed: u64) -> Self {
         Self(Self::GARBAGE | seed as u32)
     }
@@ -360,20 +361,20 @@ impl SectorSource {
         self.0 >= Self::GARBAGE
     }
 
-    /// The source of the sector that is `ahead` sectors later in the same data.
+    /// The source of the sector that lies `ahead` sectors later in the same data.
     #[must_use]
     pub fn plus(self, ahead: u64) -> Self {
         Self(self.0 + ahead as u32)
     }
 }
 
-/// Maximum number of bytes that are kept in memory, where reading them needs no system call; beyond that, all data is in a file.
+/// Maximum number of bytes of data in memory, which is read without a system call. If there is more, all data is in a file.
 const MOST_MEMORY: usize = 1 << 27;
 
 /// Collects the data of a log.
 pub(crate) struct SpoolWriter {
     memory: Vec<u8>,
-    /// All data, if it exceeds the memory.
+    /// The file that has all data, if there is more than `MOST_MEMORY`.
     file: Option<BufWriter<File>>,
     digests: Vec<u64>,
 }
@@ -381,7 +382,7 @@ pub(crate) struct SpoolWriter {
 /// The data of a log, with a digest of each sector: in memory up to a limit, otherwise in an unnamed file.
 pub struct Spool {
     store: SpoolStore,
-    /// By source: the digest of its contents.
+    /// Digest of the contents of each source.
     digests: Vec<u64>,
 }
 
@@ -398,7 +399,7 @@ fn garbage(source: SectorSource) -> [u8; SECTOR] {
 }
 
 fn fail(error: std::io::Error) -> Error {
-    Error::io(&std::env::temp_dir(), error).hint("set TMPDIR to a folder with room for the data of the log")
+    Error::io(&std::env::temp_dir(), error).hint("set TMPDIR to a folder with enough space for the data of the log")
 }
 
 impl SpoolWriter {
@@ -406,11 +407,11 @@ impl SpoolWriter {
         Self { memory: Vec::new(), file: None, digests: vec![xxh3_64(&ZEROS)] }
     }
 
-    /// Adds whole sectors; returns the source of the first one.
+    /// Adds whole sectors, and returns the source of the first one.
     pub fn add(&mut self, data: &[u8]) -> Result<SectorSource> {
         let first = self.digests.len();
         if first + data.len() / SECTOR > SectorSource::GARBAGE as usize {
-            return Err(Error::new(ErrorClass::Unsupported, "the log holds more than 1 TiB of data"));
+            return Err(Error::new(ErrorClass::Unsupported, "the log contains more than 1 TiB of data"));
         }
         self.digests.extend(data.chunks_exact(SECTOR).map(xxh3_64));
         if self.file.is_none() && self.memory.len() + data.len() > MOST_MEMORY {
@@ -436,7 +437,7 @@ impl SpoolWriter {
 }
 
 impl Spool {
-    /// A digest of a sector's contents.
+    /// The digest of a sector's contents.
     #[inline]
     pub fn digest(&self, source: SectorSource) -> u64 {
         match self.digests.get(source.0 as usize) {
@@ -445,7 +446,7 @@ impl Spool {
         }
     }
 
-    /// Fills `buffer` with the contents of `sources`, one sector each.
+    /// Fills `buffer` with the contents of `sources`, each of which is one sector.
     pub fn read(&self, sources: &[SectorSource], buffer: &mut [u8]) -> std::io::Result<()> {
         let mut at = 0;
         while at < sources.len() {

@@ -1,5 +1,5 @@
-//! Recovery of a state: the disk above the layers, after they have recovered from a state of the device; its files; and the blocks that
-//! recoveries read.
+//! Recovery of a state: the disk above the layers after they have recovered from a state of the device, the files on that disk, and the
+//! blocks that recoveries read.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use crate::disk_contents::{BLOCK, CrashDiskView};
 use crate::explorer::{CrashState, Explorer};
 
 const SECTOR: usize = SECTOR_BYTES as usize;
-/// Maximum number of sectors that are copied at once.
+/// Maximum number of sectors that are copied at a time.
 const MOST_AT_ONCE: u64 = 2048;
 
 /// A write or a discard by the recovery.
@@ -31,11 +31,11 @@ enum RecoveryChange {
     Discard(u32),
 }
 
-/// Sectors of a view that the recovery has written or discarded, kept in memory.
+/// Sectors of a view that the recovery has written or discarded, in memory.
 #[derive(Clone, Default)]
 struct RecoveryOverlay {
     written: BTreeMap<u64, Box<[u8]>>,
-    /// Discarded ranges; data written to them afterwards is in `written`.
+    /// Discarded ranges. Data that was written to them later is in `written`.
     discarded: Vec<(u64, u64)>,
     zones: Option<DiskZones>,
     /// Write pointer of each zone.
@@ -94,13 +94,13 @@ impl RecoveryOverlay {
     }
 }
 
-/// A device in a state, to which the recovery writes.
+/// A device in a state that a cut left, to which the recovery writes.
 struct StateDisk {
     view: CrashDiskView,
-    /// Its first sector in the state, in which the devices follow each other.
+    /// The first sector of the device in the state, which has the sectors of one device after those of another.
     first: u64,
     overlay: RecoveryOverlay,
-    /// The changes by the recovery: their numbers among those of all devices, and their sectors in the state.
+    /// The changes by the recovery, each with its number among the changes of all devices, and its sector in the state.
     changes: Vec<(usize, u64, RecoveryChange)>,
     changed: Arc<AtomicUsize>,
 }
@@ -133,7 +133,7 @@ impl SectorDisk for StateDisk {
 
     fn write_pointer(&mut self, sector: u64) -> io::Result<Option<u64>> {
         let sector = self.first + sector;
-        Ok(self.overlay.pointer(sector).filter(|(zones, zone, _)| zones.start(*zone) == sector).map(|found| *found.2))
+        Ok(self.overlay.pointer(sector).filter(|(zones, zone, _)| zones.start(*zone) == sector).map(|(.., pointer)| *pointer))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -141,7 +141,7 @@ impl SectorDisk for StateDisk {
     }
 }
 
-/// The disk that a host sees in a state: the state itself, or the disk that its layers recover from it.
+/// The disk that a host sees in a state: the state itself, or the disk that layers recover from it.
 pub struct HostView {
     source: HostViewSource,
     sectors: u64,
@@ -153,9 +153,9 @@ enum HostViewSource {
 }
 
 impl HostView {
-    /// Lets the layers recover from a state. With `cut_after`, an earlier attempt to recover was interrupted by a power cut after
-    /// this many writes.
-    /// Errors: if the layers cannot be built, or cannot recover.
+    /// Recovers the layers from a state. With `cut_after`, an earlier recovery was interrupted by a power cut after this number of its
+    /// writes.
+    /// Errors: if the layers cannot be built or cannot recover.
     pub fn recover(
         view: CrashDiskView, (layers, below): (&[LayerConfig], &DisksBelow), sectors: u64, cut_after: Option<usize>,
     ) -> Result<io::Result<Self>> {
@@ -186,7 +186,7 @@ impl HostView {
         Ok(started.map(|executor| Self { source: HostViewSource::Layered(Box::new(executor.into())), sectors }))
     }
 
-    /// Number of writes by the recovery.
+    /// Number of writes that the recovery has made.
     pub fn recovery_writes(&self) -> usize {
         match &self.source {
             HostViewSource::Plain(_) => 0,
@@ -200,7 +200,7 @@ impl HostView {
     }
 
     /// Fills `buffer` with whole sectors from `sector` on.
-    /// Errors: a range beyond the end; errors of reading the state.
+    /// Errors: if the range is beyond the end, or the state cannot be read.
     pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         if sector.saturating_add((buffer.len() / SECTOR) as u64) > self.sectors {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -211,7 +211,7 @@ impl HostView {
         }
     }
 
-    /// Returns the ranges of sectors that may have been written, in order, each of at most `MOST_AT_ONCE` sectors.
+    /// Returns ranges of sectors that may have been written, in order. Each has at most `MOST_AT_ONCE` sectors.
     fn written(&self) -> Vec<Range<u64>> {
         match &self.source {
             HostViewSource::Plain(view) => {
@@ -235,8 +235,8 @@ impl HostView {
         }
     }
 
-    /// Writes all data that is not zero to its place in a file, which must be empty. The file gets the length of the disk.
-    /// Errors: Errors of the file, and of reading the state.
+    /// Writes all data except zeros to its position in a file, which must be empty. The file gets the length of the disk.
+    /// Errors: if the file cannot be written, or the state cannot be read.
     pub fn write_to(&self, file: &File) -> io::Result<()> {
         file.set_len(self.sectors * SECTOR_BYTES)?;
         let mut buffer = Vec::new();
@@ -280,10 +280,10 @@ impl DiskReader for HostView {
     }
 }
 
-/// The levels that make promises and are judged here; the lowest one that violated a promise is at fault.
+/// The levels that make promises and are checked here. The lowest level that violated a promise is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PromiseLevel {
-    /// The device: its contract.
+    /// The device, whose promises are its contract.
     Device,
     /// A layer between file system and device.
     Layer,
@@ -292,7 +292,7 @@ pub enum PromiseLevel {
 }
 
 impl PromiseLevel {
-    /// Its name in results.
+    /// The name of the level in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Device => "device",
@@ -307,14 +307,14 @@ impl PromiseLevel {
 pub struct StateViolation {
     /// The level that made the promise.
     pub level: PromiseLevel,
-    /// The name of the promise.
+    /// The name of the violated promise.
     pub promise: &'static str,
-    /// The sectors or the structure in question.
+    /// The sectors or the structure that violate it.
     pub detail: String,
 }
 
 impl StateViolation {
-    /// The problem for an error that prevents the recovery of an ext4.
+    /// The violation that an error shows which prevents the recovery of an ext4 file system.
     pub fn of_file_system(error: &Error) -> Self {
         let text = error.to_string();
         let damaged = BEFORE_REPLAY.iter().find(|(name, _)| text.contains(name));
@@ -326,16 +326,16 @@ impl StateViolation {
     }
 }
 
-/// A state after its recovery.
+/// A state after its recovery, and what was checked in it.
 #[derive(Clone, Debug, Default)]
 pub struct RecoveredState {
-    /// The first problem, starting at the lowest level.
+    /// The first violation, beginning at the lowest level.
     pub problem: Option<StateViolation>,
-    /// The contents of the requested files; `None` for a missing file, and empty after a problem.
+    /// The contents of the requested files: `None` for a missing file, and an empty list after a violation.
     pub files: Vec<Option<Vec<u8>>>,
-    /// Everything below the requested folder; `None` if there is no such folder, or after a problem.
+    /// All files and folders below the requested folder; `None` if there is no such folder, or after a violation.
     pub tree: Option<Vec<TreeNode>>,
-    /// Number of writes by the recovery of the layers.
+    /// Number of writes during the recovery of the layers.
     pub layer_writes: usize,
 }
 
@@ -345,21 +345,21 @@ impl RecoveredState {
     }
 }
 
-/// Largest file that is read, in bytes.
+/// Maximum size of a file that is read, in bytes.
 const MOST_FILE: usize = 1 << 30;
-/// Maximum number of files and folders of a tree that are read.
+/// Maximum number of files and folders that are read from a tree.
 const MOST_NODES: usize = 1 << 20;
 
-/// Recovers states, one after the other; known checksums are reused.
+/// Recovers states, one after another. Checksums that are already known are reused.
 #[derive(Default)]
 pub struct StateJudge {
     recovery: JournalRecovery,
 }
 
 impl StateJudge {
-    /// Lets the layers and the journal recover a state of the current cut of `explorer`, and reads files and a folder. With
-    /// `cut_after`, power is lost again after this many writes of the layers' recovery.
-    /// Errors: if the state contains something that this tool does not support: then no level is at fault.
+    /// Recovers layers and journal from a state of the current cut of `explorer`, and reads files and a folder. With `cut_after`, power is
+    /// lost again after this number of writes of the layers' recovery.
+    /// Errors: if the state contains something that emmclab does not support, so that no level is at fault.
     pub fn recover(
         &mut self, explorer: &Explorer, state: &CrashState, wanted: &[&str], tree: Option<&str>, cut_after: Option<usize>,
     ) -> Result<RecoveredState> {
@@ -389,18 +389,18 @@ impl StateJudge {
             return Ok(RecoveredState::broken(StateViolation::of_file_system(refused)));
         }
         let files = Ext4Filesystem::open(&replayed)?;
-        let mut found = Vec::with_capacity(wanted.len());
+        let mut contents = Vec::with_capacity(wanted.len());
         for path in wanted {
             let inode = files.lookup(path)?;
-            found.push(inode.map(|inode| files.contents(&inode, MOST_FILE)).transpose()?);
+            contents.push(inode.map(|inode| files.contents(&inode, MOST_FILE)).transpose()?);
         }
         let tree = tree.map(|folder| files.tree(folder, MOST_FILE, MOST_NODES)).transpose()?.flatten();
-        Ok(RecoveredState { files: found, tree, ..RecoveredState::default() })
+        Ok(RecoveredState { files: contents, tree, ..RecoveredState::default() })
     }
 }
 
-/// Structures that Linux needs to replay the journal, as they are named in an error, with the promise that a damaged one violates:
-/// if a power cut tears or garbles one of them, ext4 promises nothing.
+/// Structures that Linux needs to replay the journal, by their names in errors, with the promise that a damaged one violates. If a power
+/// cut tears or garbles one of them, ext4 promises nothing.
 const BEFORE_REPLAY: [(&str, &str); 5] = [
     ("`superblock`", "superblock"),
     ("`journal superblock`", "journal superblock"),
@@ -411,41 +411,41 @@ const BEFORE_REPLAY: [(&str, &str); 5] = [
 
 const BLOCK_BYTES: usize = (BLOCK * SECTOR_BYTES) as usize;
 
-/// The recoveries that read the same blocks: their outcomes, by a digest of the contents of these blocks.
+/// Recoveries that read the same blocks: their outcomes, by a digest of the contents of these blocks.
 struct ReadSet {
     blocks: Box<[u64]>,
     outcomes: FxHashMap<u128, usize>,
 }
 
-/// The blocks that recoveries of earlier states read, and the outcomes. A state with the same contents in all blocks that one of
-/// these recoveries read has the same outcome, and need not be recovered.
+/// The blocks that recoveries of earlier states read, and the outcomes. If a state has the same contents in all blocks that one of these
+/// recoveries read, it has the same outcome and need not be recovered.
 #[derive(Default)]
 pub struct RecoveryReadCache {
-    /// By what is read from the recovered disk: the sets of blocks, the one that matched last first.
+    /// By what is read from the recovered disk, the sets of blocks; the set that matched last is first.
     sets: FxHashMap<String, Vec<ReadSet>>,
 }
 
 impl RecoveryReadCache {
-    /// Returns the outcome of an earlier recovery that would read the same data from this state; `None` if there is none. `asked`
-    /// describes what is read from the recovered disk, on which the outcome depends, too.
-    pub fn outcome(&mut self, asked: &str, state: &HostView) -> Option<usize> {
-        let sets = self.sets.get_mut(asked)?;
+    /// Returns the outcome of an earlier recovery that would read the same data from this state; `None` if there is none. `request`
+    /// describes what is read from the recovered disk, on which the outcome also depends.
+    pub fn outcome(&mut self, request: &str, state: &HostView) -> Option<usize> {
+        let sets = self.sets.get_mut(request)?;
         let digests = BlockDigests::of(state);
-        let found = sets
+        let matching = sets
             .iter()
             .enumerate()
             .find_map(|(place, set)| set.outcomes.get(&digests.over(&set.blocks)?).map(|outcome| (place, *outcome)));
-        let (place, outcome) = found?;
+        let (place, outcome) = matching?;
         sets[..=place].rotate_right(1);
         Some(outcome)
     }
 
-    /// Notes that the recovery of a state read these blocks of eight sectors, and its outcome.
-    pub fn learn(&mut self, asked: &str, state: &HostView, mut blocks: Vec<u64>, outcome: usize) {
+    /// Records that the recovery of a state read these blocks of eight sectors, and its outcome.
+    pub fn learn(&mut self, request: &str, state: &HostView, mut blocks: Vec<u64>, outcome: usize) {
         blocks.sort_unstable();
         blocks.dedup();
         let Some(digest) = BlockDigests::of(state).over(&blocks) else { return };
-        let sets = self.sets.entry(asked.to_owned()).or_default();
+        let sets = self.sets.entry(request.to_owned()).or_default();
         if let Some(set) = sets.iter_mut().find(|set| *set.blocks == *blocks) {
             set.outcomes.insert(digest, outcome);
         } else {
@@ -455,7 +455,7 @@ impl RecoveryReadCache {
     }
 }
 
-/// The digests of the blocks of a state; each is computed once.
+/// The digests of the blocks of a state, each of which is computed once.
 struct BlockDigests<'a> {
     state: &'a HostView,
     computed: RefCell<FxHashMap<u64, Option<u64>>>,
@@ -466,7 +466,7 @@ impl<'a> BlockDigests<'a> {
         Self { state, computed: RefCell::default() }
     }
 
-    /// Returns a digest of the contents of blocks; `None` if one of them cannot be read.
+    /// Returns a digest of the contents of several blocks; `None` if a block cannot be read.
     fn over(&self, blocks: &[u64]) -> Option<u128> {
         let mut bytes = Vec::with_capacity(size_of_val(blocks));
         for block in blocks {

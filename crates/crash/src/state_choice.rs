@@ -1,4 +1,4 @@
-//! Chooses which of the legal states of a cut are tried.
+//! Chooses which legal states of a cut are tried.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,26 +8,26 @@ use emmclab_device::contract::Version;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-/// A way to choose states.
+/// A method of choosing states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChoiceMethod {
-    /// The state that this device would have left.
+    /// The state that the device of the run would have left.
     Device,
-    /// Five states: only what is promised; everything; everything complete; the newest write without the other unpromised ones;
-    /// everything, where the newest write that may be garbled is garbled.
+    /// Five states: only the promised writes; all writes; all complete writes; the newest write without other unpromised ones; all writes,
+    /// of which the newest one that may be garbled is garbled.
     Boundary,
-    /// Everything except one write, or except one write of one block; or everything with that write garbled.
+    /// All writes except one, or except a single block of one; or all writes, of which one is garbled.
     Omit1,
-    /// Of the writes that are not promised, only one, or only one and garbled.
+    /// Of the unpromised writes only one, possibly garbled.
     Only1,
-    /// Everything except two writes.
+    /// All writes except two.
     Pairs,
-    /// Any combination of writes.
+    /// A random combination of writes.
     Random,
 }
 
 impl ChoiceMethod {
-    /// All ways with their names, and with the default limit of states for a cut.
+    /// All methods with their names, and the default of the maximum number of states for a cut.
     pub const ALL: [(ChoiceMethod, &'static str, usize); 6] = [
         (ChoiceMethod::Device, "device", 1),
         (ChoiceMethod::Boundary, "boundary", 5),
@@ -37,13 +37,13 @@ impl ChoiceMethod {
         (ChoiceMethod::Random, "random", 8),
     ];
 
-    /// Its name on the command line.
+    /// The name of the method on the command line.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(way, ..)| *way == self).map_or("", |(_, name, _)| name)
     }
 }
 
-/// Ways to choose states, each with the maximum number of states for a cut.
+/// Methods of choosing states, each with the maximum number of states for a cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChoiceMethods(Vec<(ChoiceMethod, usize)>);
 
@@ -54,7 +54,7 @@ impl Default for ChoiceMethods {
 }
 
 impl ChoiceMethods {
-    /// The ways, in order.
+    /// The methods in order.
     pub fn iter(&self) -> impl Iterator<Item = (ChoiceMethod, usize)> {
         self.0.iter().copied()
     }
@@ -75,19 +75,19 @@ impl FromStr for ChoiceMethods {
             let (name, number) = part.split_once(':').map_or((part, None), |(name, most)| (name, Some(most)));
             let Some((way, _, usual)) = ChoiceMethod::ALL.into_iter().find(|(_, known, _)| *known == name) else {
                 let known = ChoiceMethod::ALL.map(|(_, name, _)| name).join(", ");
-                return Err(fail(format!("is not a way to choose states; the ways are {known}"), name));
+                return Err(fail(format!("is not a method of choosing states; the methods are {known}"), name));
             };
             let most = match number.map(str::parse) {
                 None => usual,
                 Some(Ok(most)) if most > 0 => most,
                 Some(_) => {
-                    return Err(fail("has a number of states that is not a whole number above 0".to_owned(), part));
+                    return Err(fail("has a number of states that is not a positive integer".to_owned(), part));
                 }
             };
             match ways.iter().find(|(known, _)| *known == way) {
                 None => ways.push((way, most)),
                 Some(named) if *named == (way, most) => {}
-                Some(_) => return Err(fail("is named with two numbers of states".to_owned(), name)),
+                Some(_) => return Err(fail("has two different numbers of states".to_owned(), name)),
             }
         }
         Ok(Self(ways))
@@ -101,25 +101,23 @@ impl fmt::Display for ChoiceMethods {
     }
 }
 
-/// A write to an atom, the unit of atomic writes, that is not promised.
+/// An unpromised write to an atom, the unit of atomic writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnpromisedWrite {
-    /// The command's version, which grows with the time of its arrival.
+    /// The version of the command, which increases in the order of arrival.
     pub version: Version,
-    /// Number of commands that were complete when this one completed, itself included; 0 while it is in flight.
+    /// Number of complete commands when this command completed, including itself; 0 while it is in flight.
     pub complete: u32,
-    /// Whether this entry is garbage that the command may leave instead of its data; it is stored right before the entry of the
-    /// data.
+    /// Whether this entry is garbage that the command may leave instead of its data. It directly precedes the entry of the data.
     pub garbled: bool,
     /// Whether the command is a discard, which resets a zone.
     pub discards: bool,
 }
 
-/// A state: for each atom with writes that are not promised, the number of them that are on the disk, from the oldest on.
+/// A state: for each atom with unpromised writes, the number of these writes that are on the disk, from the oldest on.
 pub(crate) type Levels = Vec<u16>;
 
-/// Chooses at most `most` states of one cut; `atoms` are the writes of each atom that are not promised, in the order of their
-/// versions.
+/// Chooses at most `most` states of one cut; `atoms` has the unpromised writes of each atom, in order of their versions.
 pub(crate) fn choose(way: ChoiceMethod, most: usize, atoms: &[&[UnpromisedWrite]], seed: u64) -> Vec<Levels> {
     let all = || -> Levels { atoms.iter().map(|writes| writes.len() as u16).collect() };
     let none = || -> Levels { vec![0; atoms.len()] };
@@ -139,9 +137,9 @@ pub(crate) fn choose(way: ChoiceMethod, most: usize, atoms: &[&[UnpromisedWrite]
             let omissions = omissions(atoms);
             let pairs = (omissions.len() * omissions.len().saturating_sub(1) / 2).min(most);
             let mut pair = || {
-                let one = random.next_u64() as usize % omissions.len();
-                let other = (one + 1 + random.next_u64() as usize % (omissions.len() - 1)) % omissions.len();
-                with_omission(with_omission(all(), &omissions[one]), &omissions[other])
+                let index = random.next_u64() as usize % omissions.len();
+                let other = (index + 1 + random.next_u64() as usize % (omissions.len() - 1)) % omissions.len();
+                with_omission(with_omission(all(), &omissions[index]), &omissions[other])
             };
             (0..pairs).map(|_| pair()).collect()
         }
@@ -182,11 +180,11 @@ fn key(write: &UnpromisedWrite) -> Key {
     (write.version, write.garbled)
 }
 
-/// Writes that are missing from a state: each atom, with its level without the write.
+/// Writes that are missing from a state: atoms, each with its level without the write.
 type Omission = Vec<(usize, u16)>;
 
-/// Returns the omission of each write of an atom, and of each command that writes several atoms. A write that may be garbled is
-/// garbled if only its data is omitted.
+/// Returns the omissions of each single write of an atom, and of each command that writes several atoms. If only the data of a write that
+/// may be garbled is omitted, the write is garbled.
 fn omissions(atoms: &[&[UnpromisedWrite]]) -> Vec<Omission> {
     let single =
         atoms.iter().enumerate().flat_map(|(atom, writes)| (0..writes.len()).map(move |level| vec![(atom, level as u16)]));
@@ -195,7 +193,7 @@ fn omissions(atoms: &[&[UnpromisedWrite]]) -> Vec<Omission> {
         by_key.extend(writes.iter().enumerate().map(|(level, write)| (key(write), atom, level as u16)));
     }
     by_key.sort_unstable();
-    let whole = by_key.chunk_by(|one, other| one.0 == other.0).filter(|parts| parts.len() > 1);
+    let whole = by_key.chunk_by(|first, second| first.0 == second.0).filter(|parts| parts.len() > 1);
     let whole = whole.map(|parts| parts.iter().map(|(_, atom, level)| (*atom, *level)).collect());
     single.chain(whole).collect()
 }
@@ -220,7 +218,7 @@ fn with_one_write(atoms: &[&[UnpromisedWrite]], wanted: Key) -> Levels {
     atoms.iter().map(level).collect()
 }
 
-/// Chooses at most `most` of the items with equal probability; keeps their order.
+/// Chooses at most `most` of the items at random with equal probability, and keeps their order.
 pub(crate) fn sample<T: Clone>(items: &[T], most: usize, random: &mut Pcg64Mcg) -> Vec<T> {
     let (mut wanted, mut chosen) = (most.min(items.len()), Vec::new());
     for (place, item) in items.iter().enumerate() {
@@ -248,7 +246,7 @@ mod tests {
     fn a_way_named_twice_is_taken_once_and_with_two_numbers_refused() {
         let ways: ChoiceMethods = "omit1:5,boundary,omit1:5".parse().unwrap();
         assert_eq!(ways.iter().collect::<Vec<_>>(), [(ChoiceMethod::Omit1, 5), (ChoiceMethod::Boundary, 5)]);
-        assert!("omit1:5,omit1:6".parse::<ChoiceMethods>().unwrap_err().to_string().contains("two numbers of states"));
+        assert!("omit1:5,omit1:6".parse::<ChoiceMethods>().unwrap_err().to_string().contains("two different numbers of states"));
     }
 
     #[test]

@@ -1,11 +1,9 @@
-//! The log of the kernel's device-mapper target `log-writes`. It is read and written here, so that tools for one format can be used
-//! with the other.
+//! Reads and writes logs of the kernel's device-mapper target `log-writes`, so that tools for either format can be used.
 //!
-//! Source: Linux `drivers/md/dm-log-writes.c` and `Documentation/admin-guide/device-mapper/log-writes.rst`. All numbers are
-//! little-endian. Sector 0 holds magic, version, number of entries (`u64` each) and the sector size (`u32`). Each entry has its own
-//! sector with sector, sectors, flags and length of inline data (`u64` each), followed by that inline data; except for a discard,
-//! the data of the entry's sectors comes next. The target logs what is complete, and writes that wait for a flush before the flush
-//! itself.
+//! Source: Linux `drivers/md/dm-log-writes.c` and `Documentation/admin-guide/device-mapper/log-writes.rst`. All numbers are little-endian.
+//! Sector 0 contains magic, version, number of entries (`u64` each) and the sector size (`u32`). Each entry begins with a sector that
+//! contains sector, number of sectors, flags and length of inline data (`u64` each), followed by the inline data. The data of the entry's
+//! sectors comes next, except for a discard. The target logs completed writes; those that wait for a flush are logged before the flush.
 
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::path::Path;
@@ -23,10 +21,10 @@ const FUA: u64 = 1 << 1;
 const DISCARD: u64 = 1 << 2;
 const MARK: u64 = 1 << 3;
 const METADATA: u64 = 1 << 4;
-/// Maximum number of sectors in an entry; the kernel's largest request is far smaller.
+/// Maximum number of sectors in an entry; the kernel's largest requests are far smaller.
 const MOST_SECTORS: u64 = 1 << 20;
 
-/// Whether the bytes are the start of such a log.
+/// Whether the bytes are the beginning of such a log.
 pub(crate) fn recognizes(first: &[u8]) -> bool {
     first.starts_with(&MAGIC.to_le_bytes())
 }
@@ -38,7 +36,7 @@ struct DmLogInput<'a> {
 }
 
 impl DmLogInput<'_> {
-    /// Fills the buffer; false if the file ends first.
+    /// Fills the buffer. Returns false if the file ends before.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<bool> {
         match self.file.read_exact(buffer) {
             Ok(()) => {
@@ -63,7 +61,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// Reads such a log of a device of `sectors` sectors; marks also count as acknowledgements of the workload.
+/// Reads such a log of a device with `sectors` sectors. Marks in the log also count as acknowledgements of the workload.
 /// Errors: if the file cannot be read or is not such a log.
 pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<CrashLogIndex> {
     let file = InputFile::open(path).map_err(|error| Error::io(path, error))?;
@@ -80,10 +78,10 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Cra
     let (version, entries) = (word(&head, 8), word(&head, 16));
     let sector_bytes = word(&head, 24) & 0xffff_ffff;
     if word(&head, 0) != MAGIC || version != VERSION {
-        return Err(input.wrong("is not a version that can be read", "version", version));
+        return Err(input.wrong("is not a supported version", "version", version));
     }
     if !sector_bytes.is_power_of_two() || !(SECTOR_BYTES..=1 << 16).contains(&sector_bytes) {
-        return Err(input.wrong("is not a sector size: a power of two from 512 to 65,536 bytes is", "sector size", sector_bytes));
+        return Err(input.wrong("is not a sector size, which is a power of two from 512 to 65,536 bytes", "sector size", sector_bytes));
     }
     if !input.fill(&mut vec![0; (sector_bytes - SECTOR_BYTES) as usize])? {
         return Err(short());
@@ -102,7 +100,7 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Cra
     }
     let scale = sector_bytes / SECTOR_BYTES;
     let (mut entry, mut data) = (vec![0; sector_bytes as usize], Vec::new());
-    // The hash includes the data: two runs of a program may send the same commands with different data.
+    // The hash includes the data, because two runs of a program may send the same commands with different data.
     let mut hash = xxhash_rust::xxh3::Xxh3::new();
     hash.update(&sectors.to_le_bytes());
     let mut truncated = false;
@@ -115,7 +113,7 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Cra
         let (sector, length) = (word(&entry, 0).saturating_mul(scale), word(&entry, 8).saturating_mul(scale));
         let (flags, inline) = (word(&entry, 16), word(&entry, 24));
         if length > MOST_SECTORS && flags & DISCARD == 0 || length > u64::from(u32::MAX) {
-            return Err(input.wrong("is longer than an entry of the log can be", "sectors", length));
+            return Err(input.wrong("is greater than the maximum length of an entry", "sectors", length));
         }
         let at = Nanos::from_micros(2 * number as i64);
         let done = at + Nanos::from_micros(1);
@@ -182,7 +180,7 @@ fn read_base(path: &Path, sectors: u64, builder: &mut CrashLogIndexBuilder) -> R
     Ok(())
 }
 
-/// Whether the log has an entry for the moment.
+/// Whether an event is an entry of the log.
 fn is_entry(run: &CrashLogIndex, what: &RunEvent) -> bool {
     match *what {
         RunEvent::Completes(CommandPort::Device, command) => {
@@ -193,7 +191,7 @@ fn is_entry(run: &CrashLogIndex, what: &RunEvent) -> bool {
     }
 }
 
-/// Writes the commands of a run at its device in this format, in the order of completion.
+/// Writes the commands of a run at its device in this format, in order of completion.
 /// Errors: if the output cannot be written.
 pub fn write(run: &CrashLogIndex, out: &mut impl Write) -> io::Result<()> {
     let entries = run.moments().iter().filter(|moment| is_entry(run, &moment.event)).count() as u64;

@@ -1,13 +1,14 @@
-//! The log of a run: every command at the ports of a device with its data, what the device programmed and when, and what was
-//! reported to the workload as safe. All times are of one clock.
+//! The log of a run: all commands at the ports of a device with their data, what the device programmed and when, and the data that the
+//! workload acknowledged as safe. All times are of one clock.
 //!
 //! # Format
 //!
-//! `EMMCRASH`, a little-endian `u32` of the version, then blocks. A block has a head of four `u32`: its stored bytes, its bytes when
-//! decompressed, the CRC-32C of the stored bytes, and a CRC-32C of the three that begins with that of the head before it, so that no
-//! block can be lost, moved or of another log. A zstd frame follows. The first block holds [`CrashLogHeader`] as JSON, each later one
-//! whole [`CrashLogRecord`]s in the encoding of postcard 1. The last head ends the log: it has no stored bytes, and the number of blocks in
-//! place of their checksum. A log without it was cut short, and can be read up to its last whole block.
+//! The file begins with `EMMCRASH` and a little-endian `u32` of the version; blocks follow. The head of a block has four `u32`: number of
+//! stored bytes, number of bytes when decompressed, CRC-32C of the stored bytes, and a CRC-32C of these three numbers that continues that
+//! of the previous head, so that a lost, moved or foreign block is detected. A zstd frame follows the head. The first block contains
+//! [`CrashLogHeader`] as JSON, each later block whole [`CrashLogRecord`]s in the encoding of postcard 1. The last head ends the log: it has
+//! no stored bytes, and the number of blocks in place of their checksum. A log without it was truncated, and can be read up to its last
+//! whole block.
 
 pub mod dm_log_writes;
 
@@ -27,7 +28,7 @@ use crate::disk_contents::BLOCK;
 
 const MARK: &[u8; 8] = b"EMMCRASH";
 const VERSION: u32 = 1;
-/// Largest block in bytes; no record is larger.
+/// Maximum size of a block in bytes, and thereby of a record.
 const MOST_BLOCK: u32 = 1 << 27;
 /// Size of the head of a block in bytes.
 const HEAD: usize = 16;
@@ -35,7 +36,7 @@ const HEAD: usize = 16;
 struct LogBlockHeads {
     /// Number of blocks so far.
     blocks: u32,
-    /// The checksum of the last head; at first, of the bytes before the first one.
+    /// The checksum of the last head; before the first head, of the bytes before it.
     sum: u32,
 }
 
@@ -44,12 +45,12 @@ impl LogBlockHeads {
         Self { blocks: 0, sum: crc32c::crc32c_append(crc32c::crc32c(MARK), &VERSION.to_le_bytes()) }
     }
 
-    /// The checksum of the next head, from its other numbers: it depends on all heads before.
+    /// The checksum of the next head, computed from its other numbers and, through `sum`, all previous heads.
     fn sum_with(&self, numbers: [u32; 3]) -> u32 {
         numbers.iter().fold(self.sum, |sum, number| crc32c::crc32c_append(sum, &number.to_le_bytes()))
     }
 
-    /// Adds a head; returns its bytes.
+    /// Adds a head, and returns its bytes.
     fn add(&mut self, numbers: [u32; 3]) -> [u8; HEAD] {
         self.sum = self.sum_with(numbers);
         self.blocks += 1;
@@ -62,32 +63,32 @@ impl LogBlockHeads {
     }
 }
 
-/// More zones than any device has; each zone costs memory in every state.
+/// Maximum number of zones, which no device reaches; each zone costs memory in every state.
 const MOST_ZONES: u32 = 1 << 20;
 
 /// The settings of a device that determine which states a power cut may leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
     /// Size in sectors.
     pub sectors: u64,
-    /// Whether the completion of a plain write promises that it is durable.
+    /// Whether completion promises that a plain write is durable.
     pub write_through: bool,
-    /// Whether its cache promises to be written back in the order in which the host wrote.
+    /// Whether the cache promises to write back data in the order in which the host wrote it.
     pub fifo: bool,
-    /// Its interface, which determines what FUA and a flush of a range promise.
+    /// The interface of the device, which determines what FUA and a flush of a range promise.
     #[serde(default, skip_serializing_if = "is_emmc")]
     pub interface: InterfaceKind,
-    /// Sectors of a map unit.
+    /// Number of sectors in a map unit.
     pub unit_sectors: u32,
-    /// Number of sectors that it erases at a time, to which layers may align; 0 if unknown.
+    /// Number of sectors that the device erases at a time, to which layers may align data; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_none")]
     pub erase_sectors: u32,
-    /// Its zones; a cut leaves a prefix of each.
+    /// The zones of the device, if any; a cut leaves a prefix of each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zones: Option<DiskZones>,
-    /// The promise that it violates on purpose; `none` for an honest device.
+    /// The promise that the device violates on purpose; `none` if it violates none.
     pub lies: String,
 }
 
@@ -101,28 +102,28 @@ fn is_none(sectors: &u32) -> bool {
     *sectors == 0
 }
 
-/// The header of a log: describes the run that was recorded.
+/// The header of a log, which describes the recorded run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CrashLogHeader {
     /// The device.
     pub device: DeviceFacts,
     /// Layers above the device, the first on top, with the settings for their recovery after a cut.
     pub layers: Vec<LayerConfig>,
-    /// Number of sectors that the layers offer.
+    /// Number of sectors of the disk above the layers.
     pub sectors: u64,
-    /// Sectors of a second device, which has no cache; 0 = none. The log appends its sectors to those of the first device, and
-    /// records its writes as forced ones.
+    /// Number of sectors of a second device, which has no cache; 0 if there is none. In the log its sectors follow those of the first
+    /// device, and its writes are recorded as forced writes.
     #[serde(default)]
     pub second_sectors: u64,
-    /// Whether the log contains the contents of the device's cells.
+    /// Whether the log contains program events, and thereby the contents of the device's cells.
     #[serde(default)]
     pub cells: bool,
-    /// The tool that wrote it, and its version.
+    /// The tool that wrote the log, and its version.
     pub writer: String,
 }
 
 impl CrashLogHeader {
-    /// Rejects impossible zones: they must consist of blocks of 4 KiB and be inside the device.
+    /// Returns an error for impossible zones: they must consist of blocks of 4 KiB and be inside the device.
     fn check(&self) -> Result<()> {
         let Some(DiskZones { first, sectors, count, .. }) = self.device.zones else { return Ok(()) };
         let end = sectors.checked_mul(count.into()).and_then(|length| first.checked_add(length));
@@ -131,18 +132,18 @@ impl CrashLogHeader {
             return Ok(());
         }
         let value = format!("{count} of {sectors} sectors from {first} on");
-        let problem = format!("these are not the zones of a device of {} sectors", self.device.sectors);
+        let problem = format!("a device of {} sectors cannot have these zones", self.device.sectors);
         Err(Error::new(ErrorClass::Value, problem)
             .of_field("device.zones", 0, value.as_bytes())
             .hint("copy the log again, or run the workload again"))
     }
 
-    /// Number of sectors of all devices together.
+    /// Total number of sectors of all devices.
     pub fn all_sectors(&self) -> u64 {
         self.device.sectors.saturating_add(self.second_sectors)
     }
 
-    /// The disks below the bottom layer.
+    /// The disks below the lowest layer.
     pub fn below(&self) -> DisksBelow {
         DisksBelow {
             erase_sectors: self.device.erase_sectors,
@@ -151,7 +152,7 @@ impl CrashLogHeader {
         }
     }
 
-    /// The contract at a port, whether it is kept there or not. Layers promise no more than a device with a cache.
+    /// The contract at a port, also if it is violated there. Layers promise no more than a device with a cache.
     pub fn rules(&self, port: CommandPort) -> ContractRules {
         let DeviceFacts { write_through, fifo, interface, unit_sectors, .. } = self.device;
         match port {
@@ -170,18 +171,18 @@ pub enum CommandPort {
     Device,
 }
 
-/// An entry of a log. Entries are in the order in which they became known. Times are simulated, and a program event contains its
-/// end in the future.
+/// An entry of a log. Entries are in the order in which they became known. Times are simulated; the end of a program event may be in the
+/// future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields are named for what they hold")]
 pub enum CrashLogRecord<'a> {
-    /// The device's contents before the first command: whole sectors.
+    /// Contents of the device before the first command, as whole sectors.
     Base {
         sector: u64,
         #[serde(borrow)]
         data: &'a [u8],
     },
-    /// A command arrived. Its `number` at the port ascends; `flags` are encoded as [`CommandFlags`]; `data` is what it writes.
+    /// A command arrived. `number` ascends at each port; `flags` are encoded as [`CommandFlags`]; `data` is the data that it writes.
     Command {
         port: CommandPort,
         number: u64,
@@ -190,19 +191,19 @@ pub enum CrashLogRecord<'a> {
         sector: u64,
         sectors: u32,
         flags: u8,
-        /// Number of later entries of the same packed command.
+        /// Number of later entries in the same packed command.
         packed_after: u16,
         #[serde(borrow)]
         data: &'a [u8],
     },
-    /// A command is complete, and the sender was notified.
+    /// A command is complete, and its sender was notified.
     Complete { port: CommandPort, number: u64, at: Nanos },
-    /// Sectors of a write of command `number` are in programmed pages: the program operation starts at `begin`, and the cells are written
-    /// at `end`.
+    /// Sectors of the write with number `number` are in programmed pages. The program operation starts at `begin`, and the cells contain
+    /// the data at `end`.
     Programmed { number: u64, sector: u64, sectors: u32, begin: Nanos, end: Nanos },
-    /// Sectors were discarded by command `number`, and its program was at `at`.
+    /// The command with number `number` discarded sectors, which took effect at `at`.
     Discarded { number: u64, sector: u64, sectors: u64, at: Nanos },
-    /// The workload reports data that was acknowledged as safe; its line was read at `at`, after all completions sent before.
+    /// The workload acknowledged data as safe. Its line was read at `at`, after all completions that were sent before.
     Acknowledged {
         at: Nanos,
         #[serde(borrow)]
@@ -217,7 +218,7 @@ pub enum CrashLogRecord<'a> {
 }
 
 impl<'a> CrashLogRecord<'a> {
-    /// The entry of a command; `data` is the data that it writes.
+    /// The entry of a command. `data` is the data that the command writes.
     pub fn of(port: CommandPort, number: u64, command: &DeviceCommand, packed_after: u16, data: &'a [u8]) -> Self {
         Self::Command {
             port,
@@ -261,7 +262,7 @@ pub struct CrashLogRecords<'a> {
 }
 
 impl CrashLogReader {
-    /// Whether the bytes are the start of such a log.
+    /// Whether the bytes are the beginning of such a log.
     pub fn recognizes(first: &[u8]) -> bool {
         first.starts_with(MARK)
     }
@@ -288,10 +289,10 @@ impl CrashLogReader {
             return Err(no_log());
         }
         if start[8..] != VERSION.to_le_bytes() {
-            return Err(fail("the crash log is of another version")
+            return Err(fail("the crash log has an unsupported version")
                 .at_offset(8)
                 .of_field("version", 0, u32::from_le_bytes([start[8], start[9], start[10], start[11]]).to_string().as_bytes())
-                .hint("explore it with the emmclab that wrote it, or run the workload again"));
+                .hint("explore it with the version of emmclab that wrote it, or run the workload again"));
         }
         let mut reader = Self {
             input,
@@ -324,7 +325,7 @@ impl CrashLogReader {
         &self.header
     }
 
-    /// Whether the log has no end: it was cut short, or the process that wrote it was killed; valid after the last call of
+    /// Whether the log has no end, because it was truncated or the process that wrote it was killed. Valid after the last call of
     /// [`CrashLogReader::next_block`].
     pub fn truncated(&self) -> bool {
         !self.ended
@@ -335,13 +336,13 @@ impl CrashLogReader {
         &self.path
     }
 
-    /// Identifies this log: a hash of what was read so far.
+    /// A hash of everything read so far, which identifies the log.
     pub fn identity(&self) -> u64 {
         self.hash.digest()
     }
 
     /// Returns the records of the next block; `None` at the end.
-    /// Errors: if the file cannot be read, or a block is damaged; a log that is cut short is not an error.
+    /// Errors: if the file cannot be read, or a block is damaged. A truncated log is not an error.
     pub fn next_block(&mut self) -> Result<Option<CrashLogRecords<'_>>> {
         let offset = self.offset;
         if !self.read_block()? {
@@ -350,7 +351,7 @@ impl CrashLogReader {
         Ok(Some(CrashLogRecords { rest: &self.block, path: &self.path, offset }))
     }
 
-    /// Reads the next block; false at the end of the log or of the file.
+    /// Reads the next block. Returns false at the end of the log or of the file.
     fn read_block(&mut self) -> Result<bool> {
         if self.ended || !self.read(HEAD)? {
             return Ok(false);
@@ -377,7 +378,7 @@ impl CrashLogReader {
         self.block =
             zstd::bulk::decompress(&self.stored, raw as usize).map_err(|_| self.damaged("a block cannot be decompressed"))?;
         if self.block.len() != raw as usize {
-            return Err(self.damaged("a block has another length than its head states"));
+            return Err(self.damaged("the length of a block differs from the length in its head"));
         }
         self.heads.add(numbers);
         self.hash.update(&crc.to_le_bytes());
@@ -385,20 +386,20 @@ impl CrashLogReader {
         Ok(true)
     }
 
-    /// Checks the end of the log, which states its number of blocks.
+    /// Checks the end of the log, which contains its number of blocks.
     fn end(&mut self, blocks: u32) -> Result<()> {
         if blocks != self.heads.blocks {
-            return Err(self.damaged("the end states another number of blocks"));
+            return Err(self.damaged("the number of blocks differs from the number at the end of the log"));
         }
         self.ended = true;
         self.offset += HEAD as u64;
         if self.read(1)? {
-            return Err(self.damaged("bytes follow the end"));
+            return Err(self.damaged("there are bytes after the end"));
         }
         Ok(())
     }
 
-    /// Reads this many bytes into `stored`; false if the file ends before.
+    /// Reads `bytes` bytes into `stored`. Returns false if the file ends before.
     fn read(&mut self, bytes: usize) -> Result<bool> {
         self.stored.clear();
         let read = (&mut self.input).take(bytes as u64).read_to_end(&mut self.stored);
@@ -443,15 +444,15 @@ impl<'a> Iterator for CrashLogRecords<'a> {
     }
 }
 
-/// Size of a block before compression in bytes; only a longer record exceeds it.
+/// Size at which a block is complete, before compression, in bytes. A block is larger only if it consists of one longer record.
 const BLOCK_BYTES: usize = 1 << 18;
-/// Longest time for which a record waits until its block is full.
+/// Maximum time for which a record waits until its block is written.
 const WAIT: Duration = Duration::from_millis(100);
-/// Compression level of the blocks: low, because the log must keep up with the device.
+/// Compression level of the blocks. It is low, because writing the log must not slow down the device.
 const LEVEL: i32 = 1;
 
-/// A log being written. If the process ends, only records that were added within a tenth of a second before the last call of
-/// [`CrashLogWriter::add`] can be missing in the file.
+/// A log that is being written. If the process is killed, the file may lack only records that were added in the last tenth of a second
+/// before the last call of [`CrashLogWriter::add`].
 pub struct CrashLogWriter {
     file: File,
     path: PathBuf,
@@ -505,7 +506,7 @@ impl CrashLogWriter {
         self.file.write_all(&whole)
     }
 
-    /// Writes all records and the end of the log, and syncs the file; nothing may be added afterwards.
+    /// Writes all records and the end of the log, and syncs the file. Nothing may be added afterwards.
     pub fn finish(&mut self) -> Result<()> {
         self.end_block()?;
         let end = self.heads.add([0, 0, self.heads.blocks]);

@@ -99,7 +99,7 @@ fn a_log_that_is_cut_short_before_the_workload_begins_is_refused_by_name() {
         log.end_block().unwrap();
         drop(log);
         let error = Explorer::new(&Arc::new(CrashLogIndex::open(&path).unwrap()), &options).err().unwrap();
-        assert!(error.to_string().contains("cut short before the workload begins"), "{error}");
+        assert!(error.to_string().contains("the log is cut short before the workload begins"), "{error}");
         assert_eq!(error.file(), Some(path.as_path()));
     }
 }
