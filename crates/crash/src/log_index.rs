@@ -252,11 +252,8 @@ impl CrashLogIndexBuilder {
                     || sector.saturating_add(u64::from(sectors)) > logged.end()
                     || begin > end
                 {
-                    return Err(Error::new(ErrorClass::Value, "a program event has sectors that its command does not have").of_field(
-                        "number",
-                        0,
-                        number.to_string().as_bytes(),
-                    ));
+                    return Err(Error::new(ErrorClass::Value, "a program event has sectors that its command does not have")
+                        .of_field("number", 0, number.to_string().as_bytes()));
                 }
                 if self.tears {
                     self.add_moment(begin, RunEvent::Begins { command, sector, sectors });

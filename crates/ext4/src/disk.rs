@@ -1,5 +1,5 @@
-//! Reading structures from a disk: its bytes, which are a file, a slice, a crash state or another view; the names of structures in
-//! errors; fields and checksums.
+//! Reading structures from a disk: access to its bytes (a file, a slice, a crash state or another view), names of structures in errors,
+//! fields and checksums.
 
 use std::fmt;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use crc::{CRC_16_MODBUS, CRC_32_MPEG_2, Crc, Table};
 use emmclab_base::{Error, ErrorClass, Result};
 
-/// The bytes of a disk, which can be read at any offset and are never written.
+/// The bytes of a disk, which can be read at any offset. They are never written.
 pub trait DiskReader {
     /// The size in bytes.
     /// Errors: if the operating system cannot determine it.
@@ -19,9 +19,9 @@ pub trait DiskReader {
     /// Errors: if the range exceeds the disk, or the read fails.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
-    /// Identifies the contents of the `length` bytes at `offset`. Equal values mean equal bytes, on every disk that is passed to
-    /// the same [`crate::JournalRecovery`]. The checksums of identified blocks are computed only once. `None` if the contents are not
-    /// identified.
+    /// A number that identifies the contents of the `length` bytes at `offset`: equal numbers mean equal bytes, on all disks that are
+    /// passed to the same [`crate::JournalRecovery`]. Checksums of such blocks are computed only once. `None` if the contents have no
+    /// number.
     fn content(&self, offset: u64, length: usize) -> Option<u64> {
         let _ = (offset, length);
         None
@@ -46,7 +46,7 @@ impl<T: DiskReader + ?Sized> DiskReader for &T {
 impl DiskReader for File {
     fn size(&self) -> io::Result<u64> {
         let about = self.metadata()?;
-        // The metadata of a device gives a size of 0. Reads have explicit offsets, so the cursor may be moved.
+        // The metadata of a device file has the size 0. All reads have explicit offsets, so moving the cursor has no effect.
         if about.is_file() {
             Ok(about.len())
         } else {
@@ -67,8 +67,8 @@ impl DiskReader for [u8] {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let from = usize::try_from(offset).ok();
-        let found = from.and_then(|from| self.get(from..)?.get(..buffer.len()));
-        buffer.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        let bytes = from.and_then(|from| self.get(from..)?.get(..buffer.len()));
+        buffer.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 }
@@ -83,7 +83,7 @@ impl DiskReader for Vec<u8> {
     }
 }
 
-/// A structure on disk, as it is named in an error.
+/// A structure on disk, with its name for errors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DiskStructure {
     Superblock,
@@ -128,19 +128,19 @@ impl fmt::Display for DiskStructure {
 }
 
 impl DiskStructure {
-    /// An error: the value at byte `offset` is impossible.
+    /// Returns an error: the value at byte `offset` is impossible.
     pub fn fault(self, offset: u64, problem: impl Into<String>) -> Error {
         Error::new(ErrorClass::Value, problem).in_field(&self.to_string()).at_offset(offset)
     }
 
-    /// An error: the value at byte `offset` may be valid, but is not supported here.
+    /// Returns an error: the value at byte `offset` may be valid, but is not supported.
     pub fn unsupported(self, offset: u64, problem: impl Into<String>) -> Error {
         Error::new(ErrorClass::Unsupported, problem).in_field(&self.to_string()).at_offset(offset)
     }
 
-    /// An error: the checksum of the structure at byte `offset` is wrong.
+    /// Returns an error: the checksum of the structure at byte `offset` is wrong.
     pub fn bad_checksum(self, offset: u64, stored: u32, computed: u32) -> Error {
-        self.fault(offset, format!("checksum {stored:#010x} is stored, {computed:#010x} computed"))
+        self.fault(offset, format!("the stored checksum is {stored:#010x}, the computed one is {computed:#010x}"))
     }
 
     /// Reads the structure at byte `offset`.
@@ -154,8 +154,8 @@ impl DiskStructure {
     }
 }
 
-/// Reads a field of a structure. A field beyond the end reads as zero: structures of fixed size are always read whole, and code for
-/// structures of variable size checks their bounds.
+/// Reads a field of a structure. A field beyond the end reads as zero: structures of fixed size are always read completely, and the code
+/// for structures of variable size checks their bounds.
 fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
@@ -184,13 +184,13 @@ pub(crate) fn uuid(bytes: &[u8], at: usize) -> [u8; 16] {
     field(bytes, at)
 }
 
-/// Joins the two halves of a number that are stored apart.
+/// Combines the two halves of a number that are stored separately.
 pub(crate) fn wide(high: impl Into<u64>, low: u32) -> u64 {
     high.into() << 32 | u64::from(low)
 }
 
-/// CRC32C of `bytes`, continued from `state`. Seeds start at `!0`. As in ext4, neither end is inverted, so that a state can be passed
-/// on from part to part (seed, number, block).
+/// CRC32C of `bytes`, continued from `state`; the initial state is `!0`. As in ext4, neither end is inverted, so the state after one part
+/// (seed, number, block) can be passed on to the next.
 pub(crate) fn crc32c(state: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!state, bytes)
 }
@@ -201,9 +201,8 @@ pub(crate) static CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_MODBUS);
 /// The checksum of journals with `COMPAT_CHECKSUM`: CRC-32 with polynomial 0x04c11db7, not reflected, initial value `!0`.
 pub(crate) static CRC32_BE: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_MPEG_2);
 
-/// Computes the CRC32C state after a number of zero bytes. CRCs are linear: the checksum of a block from any state is the exclusive
-/// or of its checksum from state 0 and of that state shifted over the block. A block is therefore read only once, whatever precedes
-/// it.
+/// Computes the CRC32C state after a block of zero bytes. CRCs are linear: the checksum of a block from any state is the exclusive or of
+/// its checksum from state 0 and of that state shifted over the block. Therefore each block is read only once, whatever precedes it.
 pub(crate) struct CrcShift {
     bytes: usize,
     tables: [[u32; 256]; 4],

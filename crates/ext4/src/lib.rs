@@ -1,5 +1,5 @@
-//! ext4 and its journal (JBD2) on disk: read, replayed in memory, looked up. Nothing is ever written. An [`Annotator`] classifies
-//! the writes of a file system.
+//! Reads ext4 and its journal (JBD2) from a disk, replays the journal in memory, and looks up files. Nothing is ever written. An
+//! [`Annotator`] classifies the writes to a file system.
 //!
 //! ```no_run
 //! use emmclab_ext4::{Ext4Filesystem, JournalRecovery};
@@ -19,25 +19,24 @@
 //!
 //! # The format on disk
 //!
-//! The file system is little-endian, the log big-endian, the records of fast commits little-endian. Checksums are CRC32C with the
-//! initial value `!0`, without inversion at the end. The checksum of a structure starts with a seed of the file system (or the
-//! journal's UUID), followed by the number of the structure. The checksum of a logged block covers seed, sequence number and block.
-//! Tags of version 2 have 10 or 14 bytes: their size includes the two bytes of the checksum, although it is stored in two bytes
-//! that were unused. On a separate device, the journal's blocks are counted from the start of the device. Sources: Linux
-//! `Documentation/filesystems/ext4/*.rst`; `fs/jbd2/commit.c`, `recovery.c`, `revoke.c`; `fs/ext4/*.c`; e2fsprogs 1.47
-//! `lib/ext2fs/csum.c` and `e2fsck/journal.c`.
+//! The file system is little-endian, the log big-endian, the records of fast commits little-endian. Checksums are CRC32C with the initial
+//! value `!0`, without inversion at the end. The checksum of a structure starts with a seed of the file system (or the journal's UUID),
+//! followed by the number of the structure. The checksum of a logged block covers seed, sequence number and block. Tags of version 2 have
+//! 10 or 14 bytes: their size includes the two bytes of the checksum, although it is stored in two bytes that were unused. On a separate
+//! device, the journal's blocks are counted from the start of the device. Sources: Linux `Documentation/filesystems/ext4/*.rst`;
+//! `fs/jbd2/commit.c`, `recovery.c`, `revoke.c`; `fs/ext4/*.c`; e2fsprogs 1.47 `lib/ext2fs/csum.c` and `e2fsck/journal.c`.
 //!
 //! # Differences from Linux and e2fsck
 //!
-//! The replay follows Linux 6.12 to 6.18 where Linux and e2fsck differ. A journal is replayed only if the superblock asks for it
-//! (`e2fsck -y` replays any log that is not empty). It wraps before the blocks of fast commits (in e2fsck 1.47, after them). The
-//! replay stops at a home block outside of the disk (e2fsck continues). [`JournalReplaySummary::refused`] tells why Linux refuses to mount a file
-//! system that e2fsck repairs. Only structures that are needed are checked: here, unlike in Linux, a bad descriptor of a block
-//! group to which no path leads does not prevent the mount.
+//! Where Linux and e2fsck differ, the replay follows Linux 6.12 to 6.18. A journal is replayed only if the superblock requests it (`e2fsck
+//! -y` replays any log that is not empty). The log wraps before the blocks of fast commits (in e2fsck 1.47, after them). The replay stops
+//! at a home block outside of the disk (e2fsck continues). [`JournalReplaySummary::refused`] contains the reason why Linux refuses to mount
+//! a file system that e2fsck repairs. Only structures that are needed are checked: unlike in Linux, a bad descriptor of a block group
+//! prevents the mount only if a path leads to the group.
 //!
-//! Fast commits on top of the log are replayed. These are refused with an error that names them: some fast commits that Linux
-//! replays (`fast`), compression, encrypted files and directories, and unsupported features; also a name that is not found byte by
-//! byte in a directory that ignores case. Orphans are not deleted.
+//! Fast commits on top of the log are replayed. Errors with the reason are returned for some fast commits that Linux replays (`fast`),
+//! compression, encrypted files and directories, and unsupported features; also for a name that cannot be matched byte by byte in a
+//! directory that ignores case. Orphans are not deleted.
 
 mod annotate;
 mod disk;

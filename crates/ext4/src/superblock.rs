@@ -23,9 +23,9 @@ bitflags! {
     pub struct Compat: u32 {
         /// There is a journal.
         const HAS_JOURNAL = 4;
-        /// Backups of the superblock in two groups at most.
+        /// The superblock has at most two backups, in two groups.
         const SPARSE_SUPER2 = 0x200;
-        /// The journal may hold fast commits.
+        /// The journal may contain fast commits.
         const FAST_COMMIT = 0x400;
         const _ = !0;
     }
@@ -37,7 +37,7 @@ bitflags! {
         const FILETYPE = 2;
         /// The journal must be replayed.
         const RECOVER = 4;
-        /// The device holds a journal and no files.
+        /// The device contains a journal and no files.
         const JOURNAL_DEV = 8;
         /// Descriptors are stored in the groups that they describe.
         const META_BG = 0x10;
@@ -66,13 +66,13 @@ bitflags! {
     /// Features that a reader may ignore, but a writer must support.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RoCompat: u32 {
-        /// Backups of the superblock in few groups.
+        /// Only few groups have backups of the superblock.
         const SPARSE_SUPER = 1;
-        /// Checksums of group descriptors (CRC-16).
+        /// Group descriptors have checksums (CRC-16).
         const GDT_CSUM = 0x10;
         /// A bit of the block bitmap represents a cluster of blocks.
         const BIGALLOC = 0x200;
-        /// Checksums of all metadata (CRC32C).
+        /// All metadata has checksums (CRC32C).
         const METADATA_CSUM = 0x400;
         const _ = !0;
     }
@@ -86,7 +86,7 @@ pub struct Ext4Superblock {
     pub block_size: u32,
     /// Number of blocks of the file system.
     pub blocks: u64,
-    /// The first block of group 0: 1 with blocks of 1,024 bytes and no clusters, else 0.
+    /// The first block of group 0: 1 if blocks have 1,024 bytes and there are no clusters, otherwise 0.
     pub first_block: u32,
     /// Number of blocks in a group.
     pub blocks_per_group: u32,
@@ -108,11 +108,11 @@ pub struct Ext4Superblock {
     pub ro_compat: RoCompat,
     /// UUID of the file system.
     pub uuid: [u8; 16],
-    /// UUID of an external journal; zeros with an internal one.
+    /// UUID of an external journal; zeros if the journal is internal.
     pub journal_uuid: [u8; 16],
-    /// The inode of an internal journal, usually 8; 0 with an external one.
+    /// The inode of an internal journal, usually 8; 0 if the journal is external.
     pub journal_inode: u32,
-    /// Number of blocks of the disk from which it was read: at least `blocks`.
+    /// Number of blocks of the disk from which the superblock was read: at least `blocks`.
     pub(crate) disk_blocks: u64,
     pub(crate) seed: u32,
     /// The first inode that is not reserved for the file system.
@@ -124,7 +124,7 @@ pub struct Ext4Superblock {
     backup_groups: [u32; 2],
 }
 
-/// Clears the flag in a superblock that asks for a replay of the journal, and updates the checksum.
+/// Clears the flag that requests a replay of the journal in a superblock, and updates the checksum.
 pub(crate) fn clear_recover(bytes: &mut [u8; BYTES]) {
     let features = le32(bytes, 0x60) & !Incompat::RECOVER.bits();
     bytes[0x60..0x64].copy_from_slice(&features.to_le_bytes());
@@ -136,7 +136,7 @@ pub(crate) fn clear_recover(bytes: &mut [u8; BYTES]) {
 
 impl Ext4Superblock {
     /// Reads and checks the superblock of a file system.
-    /// Errors: a bad magic number, checksum or size; unsupported features, which are named.
+    /// Errors: if the magic number, checksum or a size is wrong, or features are unsupported, which the error lists.
     pub fn read(disk: &(impl DiskReader + ?Sized)) -> Result<Self> {
         let mut bytes = [0; BYTES];
         DiskStructure::Superblock.read(disk, OFFSET, &mut bytes)?;
@@ -145,7 +145,7 @@ impl Ext4Superblock {
             .size()
             .map_err(|error| DiskStructure::Superblock.fault(OFFSET, format!("the size of the disk is unknown: {error}")))?;
         if out.incompat.contains(Incompat::JOURNAL_DEV) {
-            let hint = "name the device of the file system, and this one as its journal";
+            let hint = "specify the device of the file system, and this device as its journal";
             return Err(DiskStructure::Superblock.unsupported(OFFSET, "this is a journal device").hint(hint));
         }
         out.check_groups(size)?;
@@ -267,7 +267,7 @@ impl Ext4Superblock {
         let (table_block, place) = (group / each, group % each);
         let block = if self.incompat.contains(Incompat::META_BG) && table_block >= self.first_meta_group {
             let first = table_block * each;
-            // With clusters, blocks of 1,024 bytes are counted from 0; the superblock is then in the second block.
+            // With clusters, blocks of 1,024 bytes are counted from 0, so the superblock is in the second block.
             let boot = self.block_size == 1024 && table_block == 0 && self.first_block == 0;
             self.group_start(first) + u64::from(self.has_superblock(first)) + u64::from(boot)
         } else {
@@ -302,7 +302,7 @@ impl Ext4Superblock {
     }
 }
 
-/// Lists unsupported features, by name if they have one.
+/// Lists the names of unsupported features, or their bits if they have no name.
 fn named(bits: u32) -> String {
     let known = [(1, "compression"), (0x1000, "dirdata")];
     let names = known.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| (*name).to_owned());

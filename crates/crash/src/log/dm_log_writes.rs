@@ -81,7 +81,11 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Cra
         return Err(input.wrong("is not a supported version", "version", version));
     }
     if !sector_bytes.is_power_of_two() || !(SECTOR_BYTES..=1 << 16).contains(&sector_bytes) {
-        return Err(input.wrong("is not a sector size, which is a power of two from 512 to 65,536 bytes", "sector size", sector_bytes));
+        return Err(input.wrong(
+            "is not a sector size, which is a power of two from 512 to 65,536 bytes",
+            "sector size",
+            sector_bytes,
+        ));
     }
     if !input.fill(&mut vec![0; (sector_bytes - SECTOR_BYTES) as usize])? {
         return Err(short());

@@ -1,10 +1,10 @@
-//! Follows the journal as it is written, and keeps what it holds of the home blocks.
+//! Follows the journal as it is written, and stores the logged copies of home blocks.
 //!
-//! A logged block can be recognised only by the descriptor before it. The kernel (`fs/jbd2/commit.c`) submits a descriptor, then
-//! its logged blocks, and waits for all of them before it submits the commit block, unless the journal has `ASYNC_COMMIT`. Only one
-//! transaction is written at a time. A scheduler or a device may still reorder these writes, most likely where the log wraps. A
-//! block that starts with the magic number is never a logged block, because these are escaped. A logged block whose descriptor was
-//! not seen is kept as a copy without a home until the descriptor of this transaction or of the next one refers to it.
+//! A logged block can be recognised only by the descriptor before it. The kernel (`fs/jbd2/commit.c`) submits a descriptor, then its logged
+//! blocks, and waits for all of them before it submits the commit block, unless the journal has `ASYNC_COMMIT`. Only one transaction is
+//! written at a time. A scheduler or a device may still reorder these writes, most likely where the log wraps. A block that starts with the
+//! magic number is never a logged block, because logged blocks are escaped. A logged block without a known descriptor is stored as a copy
+//! without a home, until a descriptor of this transaction or of the next one refers to it.
 
 use emmclab_base::{BlockNote, BlockRole, Error, SECTOR_BYTES, SectorSet};
 use rustc_hash::FxHashMap;
@@ -19,26 +19,26 @@ use crate::journal::{
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
-/// A logged block to which a descriptor refers.
+/// A logged block that a descriptor has announced.
 #[derive(Clone, Copy)]
 struct ExpectedBlock {
-    /// Its home, as a block; `None` outside of the file system.
+    /// The home block; `None` if it is outside of the file system.
     home: Option<u64>,
     transaction: u32,
     escaped: bool,
 }
 
-/// The fields of the journal's superblock.
+/// The fields of the journal's superblock that define the log.
 struct LogParameters {
     superblock: JournalSuperblock,
     format: LogFormat,
 }
 
-/// The journal, as a stream of writes.
+/// The state of the journal, which is updated by the writes to it.
 #[derive(Default)]
 pub(super) struct JournalFollower {
     log: Option<LogParameters>,
-    /// The reason why the superblock cannot be used.
+    /// The reason for which the superblock cannot be used.
     fault: Option<Error>,
     superblock_block: u32,
     block_bytes: usize,
@@ -46,19 +46,19 @@ pub(super) struct JournalFollower {
     parts: PartialBlocks,
     /// Logged blocks that descriptors have announced, by their block in the journal.
     expected: FxHashMap<u32, ExpectedBlock>,
-    /// Copies without a home, by their block in the journal; each with the number of commits when it was written.
+    /// Copies without a home, by their block in the journal; each with the number of commits at the time of its write.
     early: FxHashMap<u32, u32>,
     commits: u32,
 }
 
 impl JournalFollower {
-    /// Forgets everything; the journal has blocks of this size from now on.
+    /// Resets the state for a journal with blocks of this size.
     pub fn reset(&mut self, block_bytes: usize, superblock_block: u32) {
         *self = Self { superblock_block, block_bytes, ..Self::default() };
         self.copies.reset(block_bytes / SECTOR);
     }
 
-    /// Forgets the state of the log and its superblock; the copies stay.
+    /// Forgets the state of the log and its superblock, but keeps the copies.
     pub fn relocate(&mut self, superblock_block: u32) {
         self.superblock_block = superblock_block;
         self.log = None;
@@ -74,8 +74,8 @@ impl JournalFollower {
         self.fault.as_ref()
     }
 
-    /// Compares sectors of a home block, from sector `within` on, with its copy. Returns the sectors that differ, the transaction
-    /// of the copy, and whether the locations to which the block refers are known.
+    /// Compares sectors of a home block, from sector `within` on, with its copy. Returns the sectors that differ, the transaction of the
+    /// copy, and whether the locations to which the block refers are known.
     pub fn compare(&self, home: u64, within: usize, bytes: &[u8]) -> Option<(SectorSet, u32, bool)> {
         let (changed, copy) = self.copies.compare(home, within, bytes, true)?;
         Some((changed, copy.transaction, copy.locations_known))
@@ -85,12 +85,12 @@ impl JournalFollower {
         self.copies.set_locations_known(home);
     }
 
-    /// Drops the copy of a home block that is free.
+    /// Drops the copy of a freed home block.
     pub fn forget(&mut self, home: u64) {
         self.copies.remove(home);
     }
 
-    /// Handles a write to sectors of a block of the journal, from its sector `within` on; returns their note.
+    /// Handles a write to sectors of a journal block, from its sector `within` on. Returns their note.
     pub fn write(&mut self, block: u32, within: usize, bytes: &[u8], layout: &mut MetadataLayout) -> BlockNote {
         if bytes.len() == self.block_bytes {
             self.parts.take(block);
@@ -107,7 +107,7 @@ impl JournalFollower {
         self.partial_block(block, within, bytes, header)
     }
 
-    /// Classifies a whole block and updates the state of the journal from it.
+    /// Classifies a complete block, and updates the state of the journal by it.
     fn whole_block(&mut self, block: u32, bytes: &[u8], layout: &mut MetadataLayout) -> BlockNote {
         if block == self.superblock_block {
             return self.superblock_written(bytes);
@@ -147,7 +147,7 @@ impl JournalFollower {
         record_note(header, bytes)
     }
 
-    /// Classifies sectors of a block that is not complete yet. For a superblock, the first 1,024 bytes are enough.
+    /// Classifies sectors of a block that is not complete yet. The first 1,024 bytes suffice for a superblock.
     fn partial_block(&mut self, block: u32, within: usize, bytes: &[u8], header: Option<JournalBlockHeader>) -> BlockNote {
         if block == self.superblock_block {
             if within == 0 && bytes.len() >= JOURNAL_SUPERBLOCK_BYTES {
@@ -198,7 +198,7 @@ impl JournalFollower {
     }
 
     pub fn set_superblock(&mut self, superblock: JournalSuperblock) {
-        // A journal with another UUID starts its transaction numbers again.
+        // A journal with another UUID starts to number its transactions again.
         if self.superblock().is_some_and(|known| known.uuid != superblock.uuid) {
             self.copies.reset(self.block_bytes / SECTOR);
             self.forget_transactions();
@@ -225,7 +225,7 @@ impl JournalFollower {
         }
     }
 
-    /// Handles a logged block to which a descriptor refers; the block may have been written already.
+    /// Handles a logged block that a descriptor announces. The block may already have been written.
     fn expect(&mut self, block: u32, expected: ExpectedBlock, layout: &mut MetadataLayout) {
         if self.early.remove(&block).is_none() {
             self.expected.insert(block, expected);
@@ -244,7 +244,7 @@ impl JournalFollower {
         let plain = BlockNote::new(BlockRole::Logged, sectors_of(bytes));
         let Some(ExpectedBlock { home, transaction, escaped }) = self.expected.remove(&block) else {
             if self.superblock().is_none_or(|superblock| superblock.start == 0) {
-                // The log is empty: mkfs is clearing it, or the write does not belong to the journal.
+                // The log is empty: mkfs is clearing the block, or the write does not belong to the journal.
                 return BlockNote { role: BlockRole::Data, ..plain };
             }
             self.put_copy(early(block), 0, false, bytes, layout);
@@ -259,7 +259,7 @@ impl JournalFollower {
         BlockNote { home: Some(home * size), changed, ..note }
     }
 
-    /// Stores a copy in place of the previous one.
+    /// Stores a copy of a block, which replaces the previous copy.
     fn put_copy(
         &mut self, key: u64, transaction: u32, escaped: bool, bytes: &[u8], layout: &mut MetadataLayout,
     ) -> Option<SectorSet> {
@@ -287,7 +287,7 @@ impl JournalFollower {
             .is_some_and(|superblock| superblock.features.contains(JournalFeatures::FAST_COMMIT) && block >= superblock.end)
     }
 
-    /// The block of the log that follows a block.
+    /// The block of the log that follows a block; the log wraps.
     pub fn after(&self, block: u32) -> u32 {
         self.superblock().map_or(0, |known| if block + 1 >= known.end { known.first } else { block + 1 })
     }
@@ -303,7 +303,7 @@ fn not_zero(bytes: &[u8]) -> SectorSet {
     SectorSet(sectors.fold(0, |set, (at, sector)| set | u128::from(is_set(sector)) << at))
 }
 
-/// The note of sectors of a block that starts with a header.
+/// The note for sectors of a block that starts with a journal header.
 fn record_note(header: JournalBlockHeader, bytes: &[u8]) -> BlockNote {
     let role = match header.kind {
         JournalBlockKind::Descriptor => BlockRole::Descriptor,
@@ -315,7 +315,7 @@ fn record_note(header: JournalBlockHeader, bytes: &[u8]) -> BlockNote {
     BlockNote { transaction, changed: Some(not_zero(bytes)), ..BlockNote::new(role, sectors_of(bytes)) }
 }
 
-/// The note of a block of fast commits; the block that holds the tail gives the transaction.
+/// The note for a block of fast commits. The transaction is known if the block contains the tail.
 fn fast_commit(bytes: &[u8]) -> BlockNote {
     let tail = FastCommitRecords::new(bytes).find(|record| record.tag == FastCommitTag::Tail);
     BlockNote {
@@ -325,31 +325,31 @@ fn fast_commit(bytes: &[u8]) -> BlockNote {
     }
 }
 
-/// Restricts the note of a block to some of its sectors.
+/// Limits the note of a block to some of its sectors.
 fn cut(note: BlockNote, within: usize, bytes: &[u8]) -> BlockNote {
     let sectors = sectors_of(bytes);
     let changed = note.changed.map(|set| SectorSet(set.0 >> within & SectorSet::first(sectors).0));
     BlockNote { sectors, changed, home: note.home.map(|home| home + within as u64), ..note }
 }
 
-/// Maximum number of digests that are kept: 64 MiB, enough for the copies of 1,048,576 blocks of 4 KB.
+/// Maximum number of digests in memory: 64 MiB, enough for the copies of 1,048,576 blocks of 4 KB.
 const MOST_DIGESTS: usize = 1 << 23;
 
-/// A copy, without its digests.
+/// A copy of a logged block, without its digests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoggedCopy {
-    /// The block that was logged; for a copy whose home is not known yet, the value of [`early`].
+    /// The home block; for a copy whose home is not known yet, the value of [`early`].
     key: u64,
-    /// The last transaction that logged the block; for a copy whose home is not known yet, a placeholder.
+    /// The last transaction that logged the block; a placeholder while the home is not known.
     pub transaction: u32,
     /// Whether the copy has zeros in place of the journal's magic number.
     escaped: bool,
-    /// Whether the locations that the block refers to are known.
+    /// Whether the locations to which the block refers are known.
     pub locations_known: bool,
 }
 
-/// Copies by home block. A block of 4 KB needs 64 bytes for digests, 16 for the copy, 20 to 39 in the index, and 45 more for its
-/// place if no neighbouring block is metadata. Beyond [`MOST_DIGESTS`], the oldest copy is dropped.
+/// Copies by home block. A block of 4 KB needs 64 bytes for digests, 16 for the copy, 20 to 39 in the index, and 45 more if no neighbouring
+/// block is metadata. If there are more digests than [`MOST_DIGESTS`], the oldest copy is dropped.
 #[derive(Default)]
 pub(super) struct LoggedCopies {
     index: FxHashMap<u64, u32>,
@@ -358,25 +358,25 @@ pub(super) struct LoggedCopies {
     free: Vec<u32>,
     /// Number of sectors in a block.
     sectors: usize,
-    /// The copy that is dropped next if there are too many.
+    /// The copy that is dropped next if there are too many digests.
     oldest: usize,
 }
 
-/// The key of a copy at a block of the journal whose home is not known yet.
+/// The key of a copy in a block of the journal, while its home is not known.
 pub(super) fn early(block: u32) -> u64 {
     1 << 63 | u64::from(block)
 }
 
-/// The effect on the copies when a block is logged.
+/// The effect of a logged block on the copies.
 pub(super) struct CopyUpdate {
-    /// The sectors that differ from the previous copy; `None` if there was none.
+    /// The sectors that differ from the previous copy; `None` if there was no copy.
     pub changed: Option<SectorSet>,
-    /// A home block whose copy was dropped to make room.
+    /// The home block of a copy that was dropped to free a slot.
     pub dropped: Option<u64>,
 }
 
 impl LoggedCopies {
-    /// Forgets everything; blocks have this many sectors from now on.
+    /// Forgets all copies; blocks have this number of sectors from now on.
     pub fn reset(&mut self, sectors: usize) {
         *self = Self { sectors, ..Self::default() };
     }
@@ -385,8 +385,8 @@ impl LoggedCopies {
         self.index.get(&key).map(|at| &self.slots[*at as usize])
     }
 
-    /// Compares sectors of a block, from sector `within` on, with its copy. Returns the sectors that differ, the lowest bit for
-    /// sector `within`, and the copy. `at_home` states that the bytes were written to the home block, and not to the journal.
+    /// Compares sectors of a block, from sector `within` on, with its copy. Returns the sectors that differ (the lowest bit represents
+    /// sector `within`), and the copy. `at_home` states that the bytes were written to the home block rather than to the journal.
     pub fn compare(&self, key: u64, within: usize, bytes: &[u8], at_home: bool) -> Option<(SectorSet, &LoggedCopy)> {
         let at = *self.index.get(&key)? as usize;
         let copy = &self.slots[at];
@@ -403,7 +403,7 @@ impl LoggedCopies {
         Some((SectorSet(changed), copy))
     }
 
-    /// Replaces the copy of a block, or adds one, when the whole block is logged.
+    /// Replaces the copy of a block, or adds one, when a complete block is logged.
     pub fn update(&mut self, key: u64, transaction: u32, escaped: bool, learned: bool, bytes: &[u8]) -> CopyUpdate {
         let (at, dropped) = match self.index.get(&key) {
             Some(at) => (*at as usize, None),
@@ -421,7 +421,7 @@ impl LoggedCopies {
         CopyUpdate { changed: Some(changed), dropped }
     }
 
-    /// Called when the home of a copy becomes known.
+    /// Assigns a home to a copy when it becomes known.
     pub fn claim(&mut self, from: u64, home: u64, transaction: u32, escaped: bool) {
         self.remove(home);
         if let Some(at) = self.index.remove(&from) {
@@ -430,7 +430,7 @@ impl LoggedCopies {
         }
     }
 
-    /// Notes that the locations to which a home block refers are known.
+    /// Records that the locations to which a home block refers are known.
     pub fn set_locations_known(&mut self, home: u64) {
         if let Some(at) = self.index.get(&home) {
             self.slots[*at as usize].locations_known = true;
@@ -443,7 +443,7 @@ impl LoggedCopies {
         }
     }
 
-    /// Stores the digests of a copy; returns the sectors whose digests changed.
+    /// Stores the digests of a copy. Returns the sectors whose digests changed.
     fn write(&mut self, at: usize, bytes: &[u8]) -> SectorSet {
         let mut changed = 0;
         let known = &mut self.digests[at * self.sectors..(at + 1) * self.sectors];
@@ -455,7 +455,7 @@ impl LoggedCopies {
         SectorSet(changed)
     }
 
-    /// Allocates a slot for a copy; returns it with the home block whose copy was dropped for it, if any.
+    /// Allocates a slot for a copy. Returns the slot, and the home block of the copy that was dropped for it, if any.
     fn insert(&mut self, key: u64) -> Option<(usize, Option<u64>)> {
         if self.sectors == 0 {
             return None;
@@ -480,7 +480,7 @@ impl LoggedCopies {
     }
 }
 
-/// Returns the digest of the first sector of a home block in the form that the journal would hold, and whether the journal would
+/// Returns the digest of the first sector of a home block in the form in which the journal would store it, and whether the journal would
 /// escape it.
 fn escaped_digest(sector: &[u8]) -> (u64, bool) {
     match sector.first_chunk::<SECTOR>() {
@@ -493,7 +493,7 @@ fn escaped_digest(sector: &[u8]) -> (u64, bool) {
     }
 }
 
-/// Maximum number of incomplete blocks that are kept; the oldest is dropped.
+/// Maximum number of incomplete blocks in memory; if there are more, the oldest is dropped.
 const MOST_PARTIAL: usize = 16;
 
 /// A block of which only some sectors were written.
@@ -509,7 +509,7 @@ impl PartialBlock {
         (self.have & 1 == 1).then_some(&self.bytes)
     }
 
-    /// Whether all sectors were written.
+    /// Whether all sectors of the block were written.
     pub fn is_whole(&self) -> bool {
         self.have == SectorSet::first((self.bytes.len() as u64 / SECTOR_BYTES) as u32).0
     }

@@ -1,4 +1,4 @@
-//! The locations of the metadata of a file system, read from the metadata itself when it is written or logged.
+//! The locations of the metadata of a file system. They are read from the metadata when it is written or logged.
 
 use std::collections::BTreeMap;
 
@@ -16,19 +16,19 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 /// Maximum number of block groups: 512 TB in groups of 128 MB.
 const MOST_GROUPS: u64 = 1 << 22;
 
-/// The layout of a file system, as far as it is known.
+/// The known part of the layout of a file system.
 pub(super) struct MetadataLayout {
     superblock: Ext4Superblock,
     runs: BlockRunMap,
-    /// Bitmaps and inode table of each known group.
+    /// First blocks of the two bitmaps and of the inode table of each known group.
     groups: FxHashMap<u32, [u64; 3]>,
-    /// The same for descriptors beyond the size in the superblock, which is written later.
+    /// The same for groups beyond the size in the superblock, which is written later than their descriptors.
     groups_to_come: FxHashMap<u32, [u64; 3]>,
-    /// Runs of blocks to which the inode of a directory refers directly, by inode.
+    /// Runs of blocks to which the inode of a directory refers directly, by inode number.
     directories: FxHashMap<u32, Vec<(u64, u64)>>,
     journal_inode: Option<Vec<u8>>,
     journal_moved: bool,
-    /// Location of the journal, if it is known and in this file system.
+    /// Location of the journal, if it is known and inside this file system.
     journal_runs: Vec<FileBlockRun>,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn check_layout(superblock: &Ext4Superblock, size: u64) -> emmclab_ba
 }
 
 impl MetadataLayout {
-    /// The layout of a file system of which only the superblock is known; it must have passed [`check_layout`].
+    /// The layout of a file system whose superblock alone is known. The superblock must have passed [`check_layout`].
     pub fn new(superblock: Ext4Superblock) -> Self {
         let mut out = Self {
             superblock,
@@ -71,7 +71,7 @@ impl MetadataLayout {
         self.runs.at(block)
     }
 
-    /// Whether the journal's inode, or its entry in the superblock, changed since the last call.
+    /// Whether the journal's inode, or its number in the superblock, has changed since the last call.
     pub fn take_journal_moved(&mut self) -> bool {
         std::mem::take(&mut self.journal_moved)
     }
@@ -80,7 +80,7 @@ impl MetadataLayout {
         self.journal_inode.as_deref()
     }
 
-    /// Updates the superblock. Returns false if it describes another layout of blocks; then a new layout is needed.
+    /// Updates the superblock. Returns false if it describes a different layout of blocks, for which a new layout must be created.
     pub fn update(&mut self, superblock: Ext4Superblock) -> bool {
         let form = |of: &Ext4Superblock| {
             let sizes = (of.block_size, of.inode_size, of.descriptor_size, of.first_block);
@@ -105,7 +105,7 @@ impl MetadataLayout {
         true
     }
 
-    /// Called when another file system with the same layout was made: forgets everything that is not at a fixed place.
+    /// Called when mkfs creates another file system with the same layout: forgets everything except metadata at fixed locations.
     pub fn forget_learned(&mut self) {
         self.runs.retain(|kind| !matches!(kind, BlockRunKind::Learned(_) | BlockRunKind::Journal));
         self.directories.clear();
@@ -114,7 +114,7 @@ impl MetadataLayout {
         self.journal_runs.clear();
     }
 
-    /// Stores the locations in a group descriptor; its checksum is not checked.
+    /// Stores the locations in a group descriptor, whose checksum is not checked.
     pub fn set_group(&mut self, number: u32, group: &GroupDescriptor) {
         let known = [group.block_bitmap, group.inode_bitmap, group.inode_table];
         if self.groups.get(&number) != Some(&known) {
@@ -142,7 +142,7 @@ impl MetadataLayout {
         self.place_backups(number);
     }
 
-    /// Sets the location of the journal in this file system; returns whether it changed.
+    /// Sets the location of the journal inside this file system. Returns whether it changed.
     pub fn set_journal(&mut self, runs: &[FileBlockRun]) -> bool {
         if self.journal_runs == runs {
             return false;
@@ -157,12 +157,12 @@ impl MetadataLayout {
         true
     }
 
-    /// Notes that blocks belong to a directory.
+    /// Records that blocks belong to a directory.
     pub fn learn_directory(&mut self, start: u64, end: u64) {
         self.runs.learn(start, end.min(self.superblock.blocks), BlockRole::Directory);
     }
 
-    /// Called when a block is logged; `changed` are the sectors that differ from its previous copy.
+    /// Called when a block is logged. `changed` has the sectors that differ from its previous copy.
     pub fn logged(&mut self, home: u64, bytes: &[u8], changed: Option<SectorSet>) {
         if changed.is_some_and(SectorSet::is_empty) {
             return;
@@ -182,20 +182,20 @@ impl MetadataLayout {
         }
     }
 
-    /// Called for a block that was logged, but whose contents are no longer available.
+    /// Called for a logged block whose contents are no longer available.
     pub fn logged_unread(&mut self, home: u64) {
         if matches!(self.runs.at(home), BlockLookup::Gap(_)) {
             self.runs.learn(home, home + 1, BlockRole::Metadata);
         }
     }
 
-    /// Reads locations from metadata: the sectors of a block from `within` on, of which those in `changed` are new.
+    /// Reads locations from metadata: from the sectors of a block after sector `within`, of which those in `changed` are new.
     pub fn learn(&mut self, place: BlockRun, block: u64, within: usize, bytes: &[u8], changed: Option<SectorSet>) {
         match place.kind {
             BlockRunKind::Descriptors => {
                 let size = usize::from(self.superblock.descriptor_size);
                 let first = place.number(block) * u64::from(self.superblock.block_size) / size as u64;
-                // The place of these descriptors may have been unknown until now, so that even unchanged ones must be read.
+                // The location of these descriptors may have been unknown until now, so unchanged descriptors must also be read.
                 for (slot, bytes) in records(within, bytes, size, None) {
                     let number = first + slot as u64;
                     self.set_group(number as u32, &GroupDescriptor::parse(number as u32, bytes));
@@ -222,7 +222,7 @@ impl MetadataLayout {
         self.runs.forget(home, home + 1, None);
     }
 
-    /// Called when blocks are discarded; calls `freed` for each one that was known as metadata.
+    /// Called when blocks are discarded. Calls `freed` for each block that was known as metadata.
     pub fn discarded(&mut self, start: u64, end: u64, mut freed: impl FnMut(u64)) {
         let mut at = start;
         while at < end {
@@ -248,7 +248,7 @@ impl MetadataLayout {
         let runs = runs_of(bytes);
         let now = runs.as_ref().map(DirectoryRuns::as_slice);
         let known = self.directories.get(&number);
-        // If the inode refers to further blocks through other blocks, the known runs are still part of the directory.
+        // If the inode also refers to blocks through other blocks, the known runs still belong to the directory.
         if known.map(Vec::as_slice) == now || runs.is_some_and(|runs| runs.is_deep) {
             return;
         }
@@ -307,7 +307,7 @@ impl MetadataLayout {
         }
     }
 
-    /// Sets the places of the superblock and of all descriptors, except their backups.
+    /// Sets the locations of the superblock and of all descriptors, without their backups.
     fn place_tables(&mut self) {
         let (own, common) = (self.superblock_block(), self.common_tables());
         let end = own + 1 + common;
@@ -322,7 +322,7 @@ impl MetadataLayout {
         }
     }
 
-    /// Sets the places of the backups of superblock and descriptors in a group.
+    /// Sets the locations of the backups of superblock and descriptors in a group.
     fn place_backups(&mut self, group: u32) {
         let (each, common) = (self.per_block(), self.common_tables());
         let table = u64::from(group) / each;
@@ -336,7 +336,7 @@ impl MetadataLayout {
                 self.runs.set(at, end, descriptors, 0);
             }
         }
-        // Blocks of descriptors that are not common are stored in the first, second and last group that they describe.
+        // Blocks of descriptors that are stored in the groups which they describe are in the first, second and last of these groups.
         let within = u64::from(group) % each;
         if table >= common && (within == 1 || within == each - 1) && within != 0 {
             self.runs.set(at, at + 1, descriptors, 0);
@@ -344,8 +344,8 @@ impl MetadataLayout {
     }
 }
 
-/// Returns the structures of `size` bytes that are completely inside the given sectors, which start at sector `within` of a block;
-/// with their numbers in the block. Structures without a sector in `changed` are left out.
+/// Returns the structures of `size` bytes that are completely inside the given sectors, which start at sector `within` of a block, with
+/// their index in the block. Structures without a sector in `changed` are omitted.
 fn records(within: usize, bytes: &[u8], size: usize, changed: Option<SectorSet>) -> impl Iterator<Item = (usize, &[u8])> {
     let start = within * SECTOR;
     (start.div_ceil(size)..)
@@ -362,15 +362,15 @@ fn records(within: usize, bytes: &[u8], size: usize, changed: Option<SectorSet>)
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockRunKind {
-    /// Metadata at a fixed place that refers to no other metadata.
+    /// Metadata at a fixed location that refers to no other metadata.
     Fixed(BlockRole),
-    /// Group descriptors; numbered by block of their table.
+    /// Group descriptors, numbered by the block of their table.
     Descriptors,
-    /// Inodes; numbered by group (high 32 bits) and block of the group's table.
+    /// Inodes, numbered by group (high 32 bits) and by the block of the group's table.
     Inodes,
-    /// The journal; numbered by block of the journal.
+    /// The journal, numbered by its blocks.
     Journal,
-    /// Metadata whose place was found in other metadata, and may become free.
+    /// Metadata whose location was read from other metadata, and which may be freed.
     Learned(BlockRole),
 }
 
@@ -378,10 +378,10 @@ pub(super) enum BlockRunKind {
 pub(super) struct BlockRun {
     /// The first block.
     pub start: u64,
-    /// The block after the last.
+    /// The block after the last block.
     pub end: u64,
     pub kind: BlockRunKind,
-    /// The number of the first block, which depends on the [`BlockRunKind`].
+    /// The number of the first block; its meaning depends on the [`BlockRunKind`].
     pub first: u64,
 }
 
@@ -395,7 +395,7 @@ impl BlockRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockLookup {
     Place(BlockRun),
-    /// Nothing is known, up to this block.
+    /// Nothing is known about the blocks up to this block.
     Gap(u64),
 }
 
@@ -422,7 +422,7 @@ impl BlockRunMap {
         BlockLookup::Gap(self.runs.range(block..).next().map_or(u64::MAX, |(start, _)| *start))
     }
 
-    /// Makes the blocks from `start` to before `end` a run of this kind; replaces what was there.
+    /// Assigns the blocks from `start` to before `end` to a run of this kind, which replaces earlier runs.
     pub fn set(&mut self, start: u64, end: u64, kind: BlockRunKind, first: u64) {
         if start < end {
             self.remove(start, end);
@@ -430,7 +430,7 @@ impl BlockRunMap {
         }
     }
 
-    /// Marks blocks as learnt metadata, except blocks of other kinds.
+    /// Marks blocks as metadata with a learnt location, except blocks that are in runs of other kinds.
     pub fn learn(&mut self, start: u64, end: u64, role: BlockRole) {
         let mut at = start;
         while at < end {
@@ -451,7 +451,7 @@ impl BlockRunMap {
         }
     }
 
-    /// Forgets learnt blocks; with a role, only those of that role.
+    /// Removes blocks with learnt locations; if a role is given, only those of that role.
     pub fn forget(&mut self, start: u64, end: u64, role: Option<BlockRole>) {
         let mut at = start;
         while at < end {
@@ -468,7 +468,7 @@ impl BlockRunMap {
         }
     }
 
-    /// Keeps only the runs for which `keep` is true.
+    /// Keeps only the runs whose kind fulfils the condition.
     pub fn retain(&mut self, keep: impl Fn(BlockRunKind) -> bool) {
         self.runs.retain(|_, run| keep(run.kind));
     }
@@ -479,7 +479,7 @@ impl BlockRunMap {
         self.runs.len()
     }
 
-    /// Adds a learnt run to a gap; joins it with adjacent runs of the same role.
+    /// Adds a learnt run to a gap, and joins it with adjacent runs of the same role.
     fn add_learned(&mut self, start: u64, end: u64, role: BlockRole) {
         let kind = BlockRunKind::Learned(role);
         let (mut start, mut end) = (start, end);
@@ -521,12 +521,12 @@ impl BlockRunMap {
 /// Maximum number of runs of blocks in an inode: 4 extents, or 12 direct blocks.
 const MOST_RUNS: usize = 12;
 
-/// The blocks of a directory to which its inode refers directly, as runs: first block, and block after the last.
+/// The blocks of a directory to which its inode refers directly, as runs of first block and block after the last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DirectoryRuns {
     blocks: [(u64, u64); MOST_RUNS],
     count: usize,
-    /// Whether other blocks of the disk refer to further blocks of the directory.
+    /// Whether further blocks of the directory are reached through other blocks of the disk.
     pub is_deep: bool,
 }
 
@@ -543,7 +543,7 @@ impl DirectoryRuns {
     }
 }
 
-/// Returns the blocks of the directory of an inode; `None` if the inode is not a directory, or was deleted.
+/// Returns the blocks to which the inode of a directory refers; `None` if the inode is not a directory, or was deleted.
 pub(super) fn runs_of(inode: &[u8]) -> Option<DirectoryRuns> {
     let links = le16(inode, 0x1A);
     if Ext4FileKind::of_mode(le16(inode, 0)) != Ext4FileKind::Directory || links == 0 {
@@ -577,22 +577,21 @@ pub(super) fn runs_of(inode: &[u8]) -> Option<DirectoryRuns> {
     Some(out)
 }
 
-/// Whether a block belongs to a directory: it consists of entries without gaps, and at least one of them has a name or fills the
-/// block.
+/// Whether a block belongs to a directory: it consists of entries without gaps, at least one of which has a name or fills the block.
 pub(super) fn is_directory(block: &[u8], has_types: bool) -> bool {
     let mut at = 0;
     let mut named = false;
     while at < block.len() {
         let rest = &block[at..];
         let stored = le16(rest, 4);
-        // Linux reads a length of 0 as a whole block of 64 KB, but writes 0xFFFF.
+        // Linux reads the length 0 as a whole block of 64 KB, but writes 0xFFFF for it.
         let length = if stored == 0 { 0 } else { record_length(stored, block.len() as u32) };
         let name = if has_types { usize::from(rest.get(6).copied().unwrap_or(0)) } else { le16(rest, 6).into() };
         if length < 8 || !length.is_multiple_of(4) || length > rest.len() || 8 + name > length {
             return false;
         }
         if le32(rest, 0) != 0 {
-            // A name contains neither a zero byte nor a slash; `.` and `..` count as names here.
+            // A name contains neither a zero byte nor a slash. `.` and `..` count as names here.
             let name = &rest[8..8 + name];
             if name.is_empty() || name.iter().any(|byte| matches!(byte, 0 | b'/')) {
                 return false;

@@ -1,14 +1,14 @@
-//! Classifies the writes of an ext4 file system, by looking at the writes alone.
+//! Classifies the writes to an ext4 file system from the writes alone.
 //!
 //! An [`Annotator`] knows the locations of metadata ([`metadata_layout`]) and follows the log as it is written ([`journal`]). Locations are
-//! read from the metadata itself: first from a disk ([`Annotator::attach`]) or from the writes of mkfs, later from what is logged
-//! or written. A logged block at an unknown location is classified as a directory if it consists of directory entries, otherwise as
-//! other metadata. It keeps this class until it is revoked, discarded, or found in a deleted directory. With `data=journal`,
-//! contents of files are logged, too, and cannot be distinguished from other metadata.
+//! read from the metadata itself: at first from a disk ([`Annotator::attach`]) or from the writes of mkfs, later from logged or written
+//! blocks. A logged block at an unknown location is classified as a directory if it consists of directory entries, otherwise as other
+//! metadata. It keeps this class until it is revoked, discarded, or freed with a deleted directory. With `data=journal`, contents of files
+//! are also logged, and cannot be distinguished from other metadata.
 //!
-//! Without a disk, the order of writes matters only until the file system is known. Until then the last 16 MiB that were written
-//! are kept, and examined when a superblock or a block with the journal's magic number is written. When mkfs flushes its buffers,
-//! the superblock is the first block that is written, so that all later blocks are classified.
+//! Without a disk, the order of writes matters only until the file system is known. Until then the last 16 MiB of writes are kept, and
+//! examined when a superblock or a block with the journal's magic number is written. When mkfs flushes its buffers, it writes the
+//! superblock first, so all later blocks are classified.
 
 mod journal;
 mod metadata_layout;
@@ -28,20 +28,20 @@ use recent_writes::RecentWrites;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 const OWN: std::ops::Range<u64> = OFFSET / SECTOR_BYTES..(OFFSET + BYTES as u64) / SECTOR_BYTES;
-/// Smallest blocks of a file system, bytes.
+/// Minimum block size of a file system, bytes.
 const LEAST_BLOCK: usize = 1024;
 
-/// Location of the journal, as far as it is known.
+/// The location of the journal, if known.
 enum JournalPlacement {
-    /// Not known yet.
+    /// The location is not known yet.
     Unknown,
     /// The file system has no journal.
     None,
     /// Inside the file system.
     Inside,
-    /// On a separate device, from which nothing was read yet.
+    /// On a separate device, from which nothing has been read.
     Elsewhere,
-    /// On a separate device, with this many blocks.
+    /// On a separate device with this number of blocks.
     External(u64),
 }
 
@@ -63,9 +63,9 @@ pub struct Annotator {
     journal_placement: JournalPlacement,
     /// The bytes of the superblock, which may be written in parts.
     superblock: Box<[u8; BYTES]>,
-    /// The reason why there is no layout.
+    /// The reason why no layout is known.
     refused: AnnotatorStatus,
-    /// Whether transactions of an earlier mount wait for their replay.
+    /// Whether the log has transactions of an earlier mount that have not been replayed.
     recovering: bool,
     recent: RecentWrites,
     recent_journal: RecentWrites,
@@ -78,7 +78,7 @@ impl Default for Annotator {
 }
 
 impl Annotator {
-    /// An annotator that knows nothing yet; it learns the file system from the writes of mkfs.
+    /// Creates an annotator that learns the file system from the writes of mkfs.
     pub fn new() -> Self {
         Self {
             layout: None,
@@ -92,7 +92,7 @@ impl Annotator {
         }
     }
 
-    /// Classifies a write of whole sectors to the disk of the file system. `notes` is cleared; the new notes cover the write
+    /// Classifies a write of whole sectors to the disk of the file system. Replaces the contents of `notes` with notes that cover the write
     /// without gaps.
     pub fn write(&mut self, sector: u64, data: &[u8], notes: &mut Vec<BlockNote>) {
         notes.clear();
@@ -162,7 +162,7 @@ impl Annotator {
         }
     }
 
-    /// Notes that sectors of the disk of the file system were discarded.
+    /// Handles a discard of sectors on the disk of the file system.
     pub fn discard(&mut self, sector: u64, sectors: u64) {
         let end = sector.saturating_add(sectors);
         self.recent.discard(sector.saturating_mul(SECTOR_BYTES), end.saturating_mul(SECTOR_BYTES));
@@ -192,12 +192,12 @@ impl Annotator {
         }
     }
 
-    /// Whether writes are kept because the file system or its journal is still unknown.
+    /// Whether recent writes are kept because the file system or its journal is not known yet.
     fn is_looking(&self) -> bool {
         matches!(self.journal_placement, JournalPlacement::Unknown)
     }
 
-    /// Returns the note of the first sectors of a write.
+    /// Returns the note for the first sectors of a write.
     fn next_note(&mut self, sector: u64, data: &[u8]) -> BlockNote {
         let sectors = (data.len() / SECTOR) as u64;
         let Some(layout) = &mut self.layout else { return BlockNote::new(BlockRole::Data, sectors as u32) };
@@ -225,7 +225,7 @@ impl Annotator {
         };
         let compared = self.journal.compare(block, within as usize, bytes);
         let changed = compared.map(|(changed, ..)| changed);
-        // If the block was logged, its locations were read at that time.
+        // If the block was logged, the locations in it were read at that time.
         if compared.is_none_or(|(changed, _, learned)| !changed.is_empty() || !learned) {
             layout.learn(place, block, within as usize, bytes, None);
             self.journal.set_locations_known(block);
@@ -258,7 +258,7 @@ impl Annotator {
             Err(error) => {
                 let is_other =
                     |layout: &MetadataLayout| crate::disk::uuid(&self.superblock[..], 0x68) != layout.superblock().uuid;
-                // This may be one half of a superblock that is written with two requests.
+                // This may be one half of a superblock that two requests write.
                 if self.layout.as_ref().is_none_or(is_other) {
                     self.refuse(AnnotatorStatus::of_superblock(&self.superblock[..], &error));
                 }
@@ -292,7 +292,7 @@ impl Annotator {
         self.recovering = false;
     }
 
-    /// Reads the blocks that were written before the superblock: first descriptors, then the inodes to which they refer.
+    /// Reads the blocks that were written before the superblock: first the descriptors, then the inodes in the tables that they locate.
     fn examine_recent(&mut self) {
         let Some(layout) = &mut self.layout else { return };
         let size = layout.superblock().block_size as usize;
@@ -311,7 +311,7 @@ impl Annotator {
         }
     }
 
-    /// Locates the journal, if enough of it was written.
+    /// Locates the journal, if enough of it has been written.
     fn locate_journal(&mut self) {
         let Some(layout) = &mut self.layout else { return };
         let superblock = layout.superblock().clone();
@@ -331,12 +331,12 @@ impl Annotator {
         }
         let number = superblock.journal_inode;
         let filesystem = Ext4Filesystem::with_superblock(&self.recent, superblock);
-        let found = layout.journal_inode().map(|bytes| {
+        let location = layout.journal_inode().map(|bytes| {
             let inode = filesystem.parse_inode(number, bytes, 0)?;
             JournalLocation::of_inode(&filesystem, &inode)
         });
-        let Some(Ok(location)) = found else { return };
-        // The inode may also be written again for other reasons.
+        let Some(Ok(location)) = location else { return };
+        // The inode may also be rewritten for other reasons.
         if layout.set_journal(location.runs()) {
             self.journal.relocate(location.superblock_block() as u32);
             if let Ok(superblock) = location.superblock(&self.recent) {
@@ -347,7 +347,7 @@ impl Annotator {
         self.recent.clear();
     }
 
-    /// Locates an external journal, if enough of it was written.
+    /// Locates an external journal, if enough of it has been written.
     fn locate_external(&mut self) {
         let Some(layout) = &self.layout else { return };
         if !matches!(self.journal_placement, JournalPlacement::Elsewhere) {
@@ -384,10 +384,9 @@ fn push_data(notes: &mut Vec<BlockNote>, sectors: u64) {
 }
 
 impl Annotator {
-    /// Forgets everything and reads the file system that is on a disk; a disk without one is not an error. Reads the group
+    /// Forgets the current file system and reads the one on a disk. A disk without a file system is not an error. Reads the group
     /// descriptors, the inodes in use, and the journal if it must be replayed.
-    /// Errors: if the disk cannot be read. Damaged structures are not an error: they are not followed, and
-    /// [`Self::status`] reports them.
+    /// Errors: if the disk cannot be read. Damaged structures are skipped; [`Self::status`] reports them.
     pub fn attach(&mut self, disk: &dyn DiskReader) -> Result<()> {
         let mut recovery = JournalRecovery::new();
         match recovery.replay(disk) {
@@ -427,7 +426,7 @@ impl Annotator {
         self.read_log(journal, &location, end)
     }
 
-    /// Reads the layout of a file system after the replay of its journal, as far as possible.
+    /// Reads the layout of a file system as it is after the replay of its journal, as far as it can be read.
     fn learn_disk(&mut self, disk: &dyn DiskReader) -> Result<()> {
         *self = Self::new();
         if disk.size().is_ok_and(|size| size < OFFSET + BYTES as u64) {
@@ -492,8 +491,7 @@ impl Annotator {
         }
     }
 
-    /// Reads the log that is still to be replayed, up to transaction `end`: these are the copies that a replay writes to their home
-    /// blocks.
+    /// Reads the part of the log that must be replayed, up to transaction `end`: the copies that a replay writes to their home blocks.
     fn read_log(&mut self, disk: &dyn DiskReader, location: &JournalLocation, end: Option<u32>) -> Result<()> {
         let superblock = match location.superblock(disk) {
             Ok(superblock) => superblock,
@@ -526,7 +524,7 @@ impl Annotator {
     }
 }
 
-/// Reads the layout from the inodes of a group that are in use.
+/// Reads the layout from the used inodes of a group.
 fn learn_inodes<B: DiskReader>(
     layout: &mut MetadataLayout, filesystem: &Ext4Filesystem<B>, group: &GroupDescriptor,
 ) -> Result<()> {
@@ -565,19 +563,19 @@ fn learn_inodes<B: DiskReader>(
     Ok(())
 }
 
-/// How much an [`crate::Annotator`] knows about the file system, and why writes are not classified.
+/// What an [`crate::Annotator`] knows about the file system, and why writes are not classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AnnotatorStatus {
-    /// No superblock of ext4 was seen; all writes count as data.
+    /// No superblock of ext4 has been written; all writes count as data.
     NoFilesystem,
     /// The superblock is damaged; all writes count as data.
     Damaged,
     /// The file system has unsupported features, or an unsupported size; all writes count as data.
     Unsupported,
-    /// The file system has no journal; metadata is classified by its place.
+    /// The file system has no journal; metadata is classified by its location.
     NoJournal,
-    /// The journal was not found yet; metadata is classified by its place.
+    /// The location of the journal is not known yet; metadata is classified by its location.
     JournalUnknown,
     /// The journal is on another device, which is not observed; metadata is classified by its location.
     JournalElsewhere,
@@ -585,14 +583,14 @@ pub enum AnnotatorStatus {
     JournalDamaged,
     /// The journal has unsupported features; its blocks count as data.
     JournalUnsupported,
-    /// The log of an earlier mount waits for its replay, or is being replayed; all writes are classified.
+    /// The log of an earlier mount has not been replayed yet, or is being replayed; all writes are classified.
     Recovering,
     /// All writes are classified.
     Following,
 }
 
 impl AnnotatorStatus {
-    /// The status for a superblock of these bytes that was refused with this error.
+    /// The status for a superblock with these bytes, which was refused with this error.
     fn of_superblock(bytes: &[u8], error: &Error) -> Self {
         match error.kind() {
             _ if le16(bytes, 0x38) != MAGIC => Self::NoFilesystem,
@@ -609,7 +607,7 @@ impl fmt::Display for AnnotatorStatus {
             Self::Damaged => "the superblock of the file system is damaged",
             Self::Unsupported => "the file system has unknown features",
             Self::NoJournal => "the file system has no journal",
-            Self::JournalUnknown => "the journal was not found yet",
+            Self::JournalUnknown => "the location of the journal is not known yet",
             Self::JournalElsewhere => "the journal is on another device",
             Self::JournalDamaged => "the journal is damaged",
             Self::JournalUnsupported => "the journal has unknown features",

@@ -1,4 +1,4 @@
-//! Recent writes, kept while the places of the file system and its journal are not known yet.
+//! Recent writes, which are kept while the locations of the file system and its journal are not known.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,17 +8,17 @@ use rustc_hash::FxHashMap;
 use crate::disk::DiskReader;
 
 const CHUNK: usize = 4096;
-/// Maximum number of chunks that are kept: 16 MiB. A chunk of zeros is kept only if it replaces another one.
+/// Maximum number of chunks in memory: 16 MiB. A chunk of zeros is stored only if it replaces another chunk.
 const MOST: usize = 4096;
 
-/// The last 16 MiB that were written, without zeros; everything else reads as zeros. The first chunk is never dropped.
+/// The last 16 MiB of writes, without zeros; all other bytes read as zeros. The first chunk is never dropped.
 #[derive(Default)]
 pub(super) struct RecentWrites {
     chunks: FxHashMap<u64, Box<[u8]>>,
     order: VecDeque<u64>,
-    /// Number of chunks written since they were last examined.
+    /// Number of chunks written since the last examination.
     fresh: usize,
-    /// Number of examinations in a row that found nothing.
+    /// Number of consecutive examinations that were unsuccessful.
     failures: usize,
 }
 
@@ -28,7 +28,7 @@ impl RecentWrites {
     }
 
     pub fn write(&mut self, offset: u64, data: &[u8]) {
-        // A disk has no byte at or after offset 2^64 - 1.
+        // A disk has no bytes at offset 2^64 - 1 and beyond.
         let room = usize::try_from(u64::MAX - offset).unwrap_or(usize::MAX);
         let (mut at, mut rest) = (offset, &data[..data.len().min(room)]);
         while !rest.is_empty() {
@@ -64,7 +64,7 @@ impl RecentWrites {
         self.order.retain(|chunk| !inside(chunk));
     }
 
-    /// Whether it is time to examine the chunks: the more examinations found nothing, the more chunks must be new.
+    /// Whether the chunks should be examined again: the more examinations were unsuccessful, the more new chunks are required.
     pub fn is_due(&mut self) -> bool {
         let due = self.fresh > self.failures;
         if due {
@@ -74,7 +74,7 @@ impl RecentWrites {
         due
     }
 
-    /// Returns the chunks in the order of the disk, each with its offset in bytes.
+    /// Returns the chunks in order of their location on the disk, each with its offset in bytes.
     pub fn chunks(&self) -> Vec<(u64, &[u8])> {
         let mut all: Vec<(u64, &[u8])> = self.chunks.iter().map(|(chunk, bytes)| (chunk * CHUNK as u64, &**bytes)).collect();
         all.sort_unstable_by_key(|(offset, _)| *offset);

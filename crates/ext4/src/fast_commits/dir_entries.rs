@@ -1,5 +1,5 @@
-//! Names: `ext4_fc_replay_link`, `_unlink` and `_create`. When a name is added to a directory with a hash tree, the directory
-//! becomes linear: its blocks of hashes become empty blocks of entries, which every reader understands.
+//! Replays changes of names: `ext4_fc_replay_link`, `_unlink` and `_create`. When a name is added to a directory with a hash tree, the
+//! directory becomes linear: its hash blocks become empty blocks of entries, which all readers understand.
 
 use emmclab_base::Result;
 
@@ -50,7 +50,7 @@ impl FastCommitReplayer<'_> {
         let Some(inode) = self.live(number)? else { return Ok(()) };
         let Some(folder) = self.live(folder)? else { return Ok(()) };
         let Some(place) = self.find_name(&folder, name)? else { return Ok(()) };
-        // If the name refers to another inode by now, Linux keeps the name but still decrements the link count.
+        // If the name now refers to another inode, Linux keeps the name but still decrements the link count.
         if place.inode == number {
             self.remove(&folder, &place)?;
         }
@@ -64,7 +64,7 @@ impl FastCommitReplayer<'_> {
         let superblock = self.files.superblock();
         let in_range = (superblock.first_inode..=superblock.inodes).contains(&number);
         let structure = DiskStructure::Inode(number);
-        let fault = |problem: &str| structure.fault(0, format!("a fast commit names {problem}: Linux does not mount this"));
+        let fault = |problem: &str| structure.fault(0, format!("a fast commit refers to {problem}: Linux does not mount this"));
         if !in_range {
             return Err(fault("an inode that the file system does not have"));
         }
@@ -78,13 +78,13 @@ impl FastCommitReplayer<'_> {
                 return Ok(());
             }
         }
-        // Linux, too, leaves a new directory with one link, and its parent with as many links as before.
+        // Linux also leaves a new directory with one link, and does not change the link count of its parent.
         let Some(inode) = self.live(number)? else { return Ok(()) };
         self.add_link(folder, &inode, name)?;
         self.set_links(number, 1)
     }
 
-    /// Writes the first block of a new directory; returns false if it had one already.
+    /// Writes the first block of a new directory. Returns false if the directory already has one.
     fn begin_directory(&self, inode: &Inode, parent: u32) -> Result<bool> {
         if inode.flags.contains(InodeFlags::INLINE_DATA) {
             return Err(Self::in_inode(inode));
@@ -106,7 +106,7 @@ impl FastCommitReplayer<'_> {
         self.files.superblock().block_size as usize
     }
 
-    /// Bytes of a block that can hold entries.
+    /// Number of bytes in a block that can contain entries.
     fn usable(&self) -> usize {
         self.block_size() - if self.files.superblock().has_checksums() { TAIL } else { 0 }
     }
@@ -144,7 +144,8 @@ impl FastCommitReplayer<'_> {
         Ok(())
     }
 
-    /// Calls `visit` with each entry of a block: its offset, its length, and the length of its name. Also checks the block.
+    /// Calls `visit` with each entry of a block: its offset, its length, and the length of its name. Returns an error if the block is
+    /// damaged.
     fn each_entry(folder: &Inode, bytes: &[u8], block: u64, mut visit: impl FnMut(usize, usize, usize) -> bool) -> Result<()> {
         let mut at = 0;
         while at < bytes.len() {
@@ -152,7 +153,7 @@ impl FastCommitReplayer<'_> {
             let name = usize::from(bytes.get(at + 6).copied().unwrap_or_default());
             if length < HEAD || !length.is_multiple_of(4) || at + length > bytes.len() || HEAD + name > length {
                 let offset = block * bytes.len() as u64 + at as u64;
-                return Err(DiskStructure::Directory(folder.number).fault(offset, "a damaged entry"));
+                return Err(DiskStructure::Directory(folder.number).fault(offset, "an entry is damaged"));
             }
             if visit(at, length, name) {
                 break;
@@ -167,20 +168,20 @@ impl FastCommitReplayer<'_> {
             return Ok(None);
         }
         Self::check_directory(folder)?;
-        let mut found = None;
+        let mut entry = None;
         self.each_block(folder, |_, block, bytes| {
             let mut before = None;
             Self::each_entry(folder, bytes, block, |at, _, length| {
                 let inode = le32(bytes, at);
                 if inode != 0 && &bytes[at + HEAD..at + HEAD + length] == name {
-                    found = Some(DirEntryLocation { block, at, before, inode });
+                    entry = Some(DirEntryLocation { block, at, before, inode });
                 }
                 before = Some(at);
-                found.is_some()
+                entry.is_some()
             })?;
-            Ok(found.is_some())
+            Ok(entry.is_some())
         })?;
-        Ok(found)
+        Ok(entry)
     }
 
     fn remove(&self, folder: &Inode, place: &DirEntryLocation) -> Result<()> {
@@ -195,7 +196,7 @@ impl FastCommitReplayer<'_> {
         self.store_block(folder, place.block, bytes)
     }
 
-    /// Adds a name; returns false if it exists already.
+    /// Adds a name. Returns false if the name already exists.
     fn add_name(&self, folder: &Inode, inode: &Inode, name: &[u8]) -> Result<bool> {
         if folder.kind() != Ext4FileKind::Directory || self.find_name(folder, name)?.is_some() {
             return Ok(false);

@@ -1,8 +1,9 @@
-//! Inodes (`ext4_fc_replay_inode`, and the deletion of a file whose last name was removed); blocks that are added to or removed from
-//! files; bitmaps and the counters of group descriptors (`ext4_mb_mark_bb`, `ext4_mb_new_blocks_simple`, `ext4_mark_inode_used`).
+//! Replays changes of inodes (`ext4_fc_replay_inode`, and the deletion of a file whose last name was removed); blocks that are added to or
+//! removed from files; and changes of bitmaps and counters in group descriptors (`ext4_mb_mark_bb`, `ext4_mb_new_blocks_simple`,
+//! `ext4_mark_inode_used`).
 //!
-//! A map of blocks is read as a list of runs, changed, and written as a new tree of extents. Linux edits the tree in place; the
-//! result is the same for a reader.
+//! A block map is read as a list of runs, changed, and written as a new extent tree. Linux edits the tree in place; readers see the same
+//! result.
 
 use emmclab_base::Result;
 
@@ -32,7 +33,7 @@ impl FastCommitReplayer<'_> {
         Ok((offset, bytes))
     }
 
-    /// Returns the inode if it is in use and can be read. Its checksum is ignored, as fast commits are being replayed.
+    /// Returns the inode if it is in use and can be read. Its checksum is ignored while fast commits are replayed.
     pub(super) fn live(&self, number: u32) -> Result<Option<Inode>> {
         if !self.is_number(number) {
             return Ok(None);
@@ -67,7 +68,7 @@ impl FastCommitReplayer<'_> {
         }
     }
 
-    /// Marks the blocks of an inode as free or used; with `keep`, they are not allocated to anything else.
+    /// Marks the blocks of an inode as free or used. With `keep`, they are not allocated for other purposes.
     pub(super) fn mark_file(&self, inode: &Inode, used: bool, keep: bool) -> Result<()> {
         if !inode.flags.contains(InodeFlags::EXTENTS) || inode.flags.contains(InodeFlags::INLINE_DATA) {
             return Ok(());
@@ -83,14 +84,14 @@ impl FastCommitReplayer<'_> {
         Ok(())
     }
 
-    /// Replays a record that holds a whole inode. The block map on the disk stays, because other records change it.
+    /// Replays a record that contains a whole inode. The block map on the disk is kept, because other records change it.
     pub(super) fn inode(&mut self, value: &[u8]) -> Result<()> {
         let (number, new) = (le32(value, 0), &value[4..]);
         if let Some(inode) = self.live(number)? {
             self.mark_file(&inode, false, true)?;
         }
         self.record_modified(number);
-        // As in Linux, records of inodes that the file system does not have are ignored.
+        // As in Linux, records of inodes that do not exist in the file system are ignored.
         if number == 0 || number > self.files.superblock().inodes {
             return Ok(());
         }
@@ -150,7 +151,7 @@ impl FastCommitReplayer<'_> {
         self.mark_inode(number, false)
     }
 
-    /// Decrements the reference count of an inode's block of extended attributes; frees the block with the last reference.
+    /// Decrements the reference count of an inode's block of extended attributes, and frees the block when the count becomes 0.
     fn drop_attributes(&self, inode: &Inode) -> Result<()> {
         let structure = DiskStructure::Attributes(inode.number);
         let block = inode.attribute_block;
@@ -235,7 +236,7 @@ impl FastCommitReplayer<'_> {
         self.write_map(&inode, &left, &tree)
     }
 
-    /// Writes the map of an inode; `tree` are the blocks of its current extent tree.
+    /// Writes the block map of an inode. `tree` has the blocks of its current extent tree.
     pub(super) fn write_map(&self, inode: &Inode, runs: &[FileBlockRun], tree: &[u64]) -> Result<()> {
         let mut entries: Vec<(u64, [u8; EXTENT_BYTES])> = Vec::new();
         let mut joined: Option<FileBlockRun> = None;
@@ -313,7 +314,7 @@ impl FastCommitReplayer<'_> {
     }
 }
 
-/// Fills a node of the tree.
+/// Writes a node of the extent tree.
 fn node(bytes: &mut [u8], entries: &[(u64, [u8; EXTENT_BYTES])], room: usize, depth: u16) {
     for (at, value) in [(0, EXTENT_MAGIC), (2, entries.len() as u16), (4, room as u16), (6, depth)] {
         bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
@@ -328,7 +329,7 @@ const INODE_UNINIT: u16 = 1;
 const BLOCK_UNINIT: u16 = 2;
 const CHECKSUM_AT: usize = 0x1E;
 
-/// The offsets of the low and high half of a field of a descriptor.
+/// The offsets of the low and the high half of a field in a group descriptor.
 type Field = (usize, usize);
 const FREE_BLOCKS: Field = (0x0C, 0x2C);
 const FREE_INODES: Field = (0x0E, 0x2E);
@@ -358,7 +359,7 @@ fn set_bit(bitmap: &mut [u8], bit: u32, value: bool) {
 }
 
 impl FastCommitReplayer<'_> {
-    /// Marks blocks as used or free; blocks outside of the file system are ignored.
+    /// Marks blocks as used or free. Blocks outside of the file system are ignored.
     pub(super) fn mark(&self, first: u64, count: u64, used: bool) -> Result<()> {
         let superblock = self.files.superblock();
         let start = u64::from(superblock.first_block);
@@ -383,7 +384,7 @@ impl FastCommitReplayer<'_> {
         Ok(())
     }
 
-    /// Allocates a block that is free and not used by a later record; starts the search at group `goal`.
+    /// Allocates a block that is free and not used by a later record. The search starts at group `goal`.
     pub(super) fn allocate(&self, goal: u32) -> Result<u64> {
         let superblock = self.files.superblock();
         let groups = superblock.groups() as u32;
@@ -403,7 +404,7 @@ impl FastCommitReplayer<'_> {
                 }
             }
         }
-        Err(DiskStructure::Superblock.fault(0, "no free block is left for the replay of fast commits"))
+        Err(DiskStructure::Superblock.fault(0, "the replay of fast commits found no free block"))
     }
 
     pub(super) fn mark_inode(&self, inode: u32, used: bool) -> Result<()> {
@@ -462,7 +463,7 @@ impl FastCommitReplayer<'_> {
         self.files.disk().write(DiskStructure::Group(number), offset, bytes)
     }
 
-    /// Returns the descriptor of a group and its block bitmap; a bitmap that was never written is computed.
+    /// Returns the descriptor of a group and its block bitmap. A bitmap that was never written is computed.
     fn block_bitmap(&self, number: u32) -> Result<(Vec<u8>, Vec<u8>)> {
         let mut descriptor = self.descriptor(number)?;
         let group = GroupDescriptor::parse(number, &descriptor);
@@ -497,7 +498,7 @@ impl FastCommitReplayer<'_> {
         Ok((descriptor, bitmap))
     }
 
-    /// Number of blocks at the start of a group that hold a superblock and descriptors.
+    /// Number of blocks at the start of a group that contain a superblock and descriptors.
     fn own_metadata(&self, number: u32) -> u64 {
         let superblock = self.files.superblock();
         let each = superblock.block_size / u32::from(superblock.descriptor_size);

@@ -1,13 +1,12 @@
-//! The replay of fast commits: small records of single changes, which are stored after the log and applied on top of it. It follows
-//! the rules of Linux `fs/ext4/fast_commit.c` (6.12 to 6.18), with these differences, none of which is visible to a reader of
-//! files:
+//! Replays fast commits: small records of single changes, which are stored after the log and applied on top of it. The replay follows the
+//! rules of Linux `fs/ext4/fast_commit.c` (6.12 to 6.18), with these differences, none of which is visible to a reader of files:
 //!
 //! - Times that the replay itself sets are not set.
-//! - A directory with a hash tree loses the tree when a name is added; maps of extents are written anew.
-//! - Counters of the superblock are unchanged: Linux writes them later.
+//! - A directory with a hash tree loses the tree when a name is added; extent maps are written anew.
+//! - Counters in the superblock are not changed: Linux writes them later.
 //!
-//! Refused with an error that names the reason: names added to or removed from a directory that is stored in its inode, is
-//! encrypted or ignores case; and blocks added to or removed from a file or directory with indirect blocks.
+//! The replay returns an error with the reason for names that are added to or removed from a directory that is stored in its inode, is
+//! encrypted or ignores case, and for blocks that are added to or removed from a file or directory with indirect blocks.
 
 mod dir_entries;
 mod inodes;
@@ -25,14 +24,14 @@ use crate::journal::{FAST_COMMIT_HEAD, FastCommitTag, fast_commit_tag};
 
 struct FastCommitReplayer<'a> {
     files: Ext4Filesystem<DiskEditor<'a>>,
-    /// Blocks that must not be allocated: first block, and number of blocks.
+    /// Runs of blocks that must not be allocated: first block, and number of blocks.
     regions: RefCell<Vec<(u64, u64)>>,
     /// Inodes whose blocks are marked as used at the end.
     modified: Vec<u32>,
 }
 
-/// Replays fast commits on a disk whose log was replayed. Returns the blocks that change and, if Linux fails on the way and refuses
-/// to mount, the reason.
+/// Replays fast commits on a disk whose log has been replayed. Returns the blocks that change and, if Linux fails during the replay and
+/// refuses to mount, the reason.
 pub(crate) fn replay(disk: &dyn DiskReader, scanned: FastCommitScan) -> Result<(Edits, Option<Error>)> {
     let block_size = Ext4Filesystem::open(disk)?.superblock().block_size as usize;
     let files = Ext4Filesystem::open(DiskEditor::new(disk, block_size))?;
@@ -68,7 +67,7 @@ pub(crate) fn replay(disk: &dyn DiskReader, scanned: FastCommitScan) -> Result<(
 
 const LONGEST_NAME: usize = 255;
 
-/// A record to be replayed.
+/// A record that is to be replayed.
 pub(crate) struct FastCommitStep {
     pub tag: FastCommitTag,
     pub value: Vec<u8>,
@@ -82,13 +81,13 @@ pub(crate) struct FastCommitScan {
     pub commits: u64,
 }
 
-/// Finds the complete fast commits that apply on top of the log, by the rules of `ext4_fc_replay_scan` and `fc_do_one_pass`.
+/// Determines the complete fast commits that apply on top of the log, by the rules of `ext4_fc_replay_scan` and `fc_do_one_pass`.
 pub(crate) struct FastCommitScanner {
-    /// The transaction after which they apply.
+    /// The transaction to which the fast commits must belong.
     expected: u32,
     inode_size: usize,
     crc: u32,
-    /// Records of all complete commits so far, followed by those of the current one.
+    /// Records of all complete commits so far, followed by those of the current commit.
     scan: FastCommitScan,
     complete_lengths: (usize, usize),
 }
@@ -98,7 +97,7 @@ impl FastCommitScanner {
         Self { expected, inode_size: usize::from(inode_size), crc: 0, scan: FastCommitScan::default(), complete_lengths: (0, 0) }
     }
 
-    /// Scans the next block: number `block` of the journal, at byte `offset` of the disk. Returns true if fast commits end here.
+    /// Scans the next block: number `block` in the journal, at byte `offset` of the disk. Returns true if the fast commits end here.
     pub fn block(&mut self, bytes: &[u8], block: u64, offset: u64, is_first: bool) -> Result<bool> {
         if is_first && le16(bytes, 0) != FastCommitTag::Head.number() {
             return Ok(true);
@@ -157,7 +156,7 @@ impl FastCommitScanner {
         Ok(false)
     }
 
-    /// Handles data that is not a valid record: fast commits end here, or, if no commit was complete, Linux refuses to mount.
+    /// Handles data that is not a valid record: the fast commits end here, or Linux refuses to mount if no commit is complete.
     fn end(&self, fault: Error) -> Result<bool> {
         if self.complete_lengths.0 == 0 { Err(fault) } else { Ok(true) }
     }
@@ -182,7 +181,7 @@ impl FastCommitScanner {
     }
 }
 
-/// Blocks that were changed, by their number.
+/// Changed blocks, by their number.
 pub(crate) type Edits = FxHashMap<u64, Vec<u8>>;
 
 /// A disk together with its changed blocks.
@@ -237,7 +236,7 @@ impl DiskReader for DiskEditor<'_> {
     }
 }
 
-/// Copies changed blocks over the data that was read from `offset` on.
+/// Replaces the parts of `buffer`, which was read from `offset` on, that lie in changed blocks.
 pub(crate) fn lay_over(edits: &Edits, size: u64, offset: u64, buffer: &mut [u8]) {
     if edits.is_empty() || buffer.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! Directories, read linearly: a hash tree is stored in entries that a linear reader skips.
+//! Directories, which are read linearly: a hash tree is stored in entries that a linear reader skips.
 //!
 //! Source: Linux `Documentation/filesystems/ext4/directory.rst`; `fs/ext4/dir.c`, `namei.c` and `inline.c`.
 
@@ -11,16 +11,16 @@ use super::{Ext4Filesystem, Inode, InodeFlags};
 use crate::disk::{DiskReader, DiskStructure, crc32c, le16, le32};
 use crate::superblock::Incompat;
 
-/// Bytes of an entry before its name.
+/// Number of bytes in an entry before its name.
 const HEAD: usize = 8;
-/// Size and type of the entry at the end of a block that has no name and holds the checksum of the block.
+/// Size and type of the nameless entry at the end of a block that contains the checksum of the block.
 const TAIL: usize = 12;
 const TAIL_TYPE: u8 = 0xDE;
 
-/// Kinds of files.
+/// The kinds of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ext4FileKind {
-    /// Not recorded in the directory, or an unknown number.
+    /// The kind is not recorded in the directory, or is an unknown number.
     Unknown,
     /// A regular file.
     Regular,
@@ -52,7 +52,7 @@ impl Ext4FileKind {
         }
     }
 
-    /// The number of the kind in an entry.
+    /// The number of the kind in a directory entry.
     pub(crate) fn as_entry(self) -> u8 {
         match self {
             Self::Unknown => 0,
@@ -80,7 +80,7 @@ impl Ext4FileKind {
     }
 }
 
-/// A name in a directory.
+/// An entry of a directory: a name, and the inode to which it refers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry<'a> {
     /// The name: bytes without `/`, rarely not UTF-8.
@@ -92,8 +92,8 @@ pub struct DirectoryEntry<'a> {
 }
 
 impl<B: DiskReader> Ext4Filesystem<B> {
-    /// Calls `visit` with each name of a directory in the order of the disk, including `.` and `..`, until it breaks.
-    /// Errors: Not a directory; an encrypted one; damaged blocks, with their offsets.
+    /// Calls `visit` with each name of a directory in the order on the disk, including `.` and `..`, until it breaks.
+    /// Errors: if the inode is not a directory, is encrypted, or has damaged blocks.
     pub fn entries(&self, directory: &Inode, mut visit: impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>) -> Result<()> {
         let structure = DiskStructure::Directory(directory.number);
         if directory.kind() != Ext4FileKind::Directory {
@@ -108,13 +108,13 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         let block_size = self.superblock().block_size as usize;
         let mut bytes = vec![0; block_size];
         if directory.size.div_ceil(block_size as u64) > self.superblock().blocks {
-            let problem = format!("{} bytes are more than the file system has", directory.size);
+            let problem = format!("the size of {} bytes exceeds the file system", directory.size);
             return Err(structure.fault(directory.offset + 4, problem));
         }
         for run in self.map(directory) {
             let run = run?;
             let Some(physical) = run.physical.filter(|_| !run.unwritten) else {
-                let problem = format!("block {} of the directory is not written", run.logical);
+                let problem = format!("block {} of the directory was never written", run.logical);
                 return Err(structure.fault(directory.offset, problem));
             };
             for block in 0..run.blocks {
@@ -141,19 +141,19 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 
     pub(super) fn find(&self, directory: &Inode, name: &[u8]) -> Result<Option<u32>> {
-        let mut found = None;
+        let mut inode = None;
         self.entries(directory, |entry| {
             if entry.name == name {
-                found = Some(entry.inode);
+                inode = Some(entry.inode);
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
         })?;
-        if found.is_none() && directory.flags.contains(InodeFlags::CASEFOLD) {
+        if inode.is_none() && directory.flags.contains(InodeFlags::CASEFOLD) {
             let problem = "the directory ignores case, and names are compared byte by byte here";
             return Err(DiskStructure::Directory(directory.number).unsupported(directory.offset, problem));
         }
-        Ok(found)
+        Ok(inode)
     }
 
     fn inline_entries(
@@ -185,12 +185,12 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         while at < bytes.len() {
             let length = record_length(le16(bytes, at + 4), self.superblock().block_size);
             let rest = &bytes[at..];
-            // If entries have no types, the length of a name has two bytes.
+            // Without types of entries, the length of a name has two bytes.
             let name_length = if has_types { usize::from(rest.get(6).copied().unwrap_or(0)) } else { usize::from(le16(rest, 6)) };
             let used = HEAD + name_length;
             if length < TAIL.min(rest.len()).max(HEAD) || !length.is_multiple_of(4) || length > rest.len() || used > length {
                 let problem =
-                    format!("an entry of {length} bytes with a name of {name_length}, but {} bytes are left", rest.len());
+                    format!("an entry has {length} bytes with a name of {name_length}, but only {} bytes remain", rest.len());
                 return Err(structure.fault(offset + at as u64, problem));
             }
             let inode = le32(rest, 0);
@@ -215,7 +215,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         let whole = record_length(le16(bytes, 4), size as u32) == size && le32(bytes, 0) == 0;
         let is_index = directory.flags.contains(InodeFlags::INDEX) && (logical == 0 || whole);
         let (stored, computed) = if is_index {
-            // Count and limit are stored after the empty entry of a node; in the root, after `.`, `..` and eight bytes.
+            // Count and limit follow the empty entry of a node; in the root, they follow `.`, `..` and eight bytes.
             let from = if whole { 8 } else { 32 };
             let (limit, count) = (usize::from(le16(bytes, from)), usize::from(le16(bytes, from + 2)));
             let (tail, used) = (from + 8 * limit, from + 8 * count);
@@ -236,7 +236,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 }
 
-/// Decodes the length of an entry: in blocks of 65,536 bytes, the two low bits are the two high bits of the length.
+/// Decodes the length of an entry: with blocks of 65,536 bytes, the two low bits are the two high bits of the length.
 pub(crate) fn record_length(stored: u16, block_size: u32) -> usize {
     let stored = u32::from(stored);
     let length = match stored {
@@ -247,27 +247,27 @@ pub(crate) fn record_length(stored: u16, block_size: u32) -> usize {
     length as usize
 }
 
-/// A file, folder or link below a folder.
+/// A file, folder or link in a tree below a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeNode {
-    /// Its path from that folder, without a leading slash.
+    /// Path relative to that folder, without a leading slash.
     pub path: Vec<u8>,
-    /// Its kind.
+    /// Kind of the file.
     pub kind: Ext4FileKind,
-    /// Its inode; equal for two names of the same file.
+    /// Inode of the file; two names of the same file have the same inode.
     pub inode: u32,
-    /// Number of names that refer to it.
+    /// Number of names that refer to the inode.
     pub links: u16,
     /// Contents of a regular file, or target of a symbolic link; otherwise empty.
     pub data: Vec<u8>,
-    /// Extended attributes, by name.
+    /// Extended attributes: names and values.
     pub attributes: Vec<Attribute>,
 }
 
 impl<B: DiskReader> Ext4Filesystem<B> {
-    /// Returns everything below a folder, sorted by path; `None` if there is no such folder. `limit` is the maximum size of each
-    /// file in bytes, and `most` the maximum number of nodes.
-    /// Errors: Damaged structures; more nodes than `most`.
+    /// Returns all files, folders and links below a folder, sorted by path; `None` if the folder does not exist. `limit` is the maximum
+    /// size of each file in bytes, and `most` the maximum number of nodes.
+    /// Errors: if structures are damaged, or there are more nodes than `most`.
     pub fn tree(&self, folder: &str, limit: usize, most: usize) -> Result<Option<Vec<TreeNode>>> {
         let Some(top) = self.lookup(folder)?.filter(|top| top.kind() == Ext4FileKind::Directory) else {
             return Ok(None);
@@ -284,7 +284,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
             })?;
             if out.len() + names.len() > most {
                 let structure = DiskStructure::Directory(directory.number);
-                return Err(structure.fault(directory.offset, format!("more than {most} files below a folder")));
+                return Err(structure.fault(directory.offset, format!("there are more than {most} files below the folder")));
             }
             for (name, number) in names {
                 let inode = self.inode(number)?;

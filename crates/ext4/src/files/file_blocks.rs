@@ -8,7 +8,7 @@ use super::inode::InodeFlags;
 use super::{Ext4Filesystem, Inode};
 use crate::disk::{DiskReader, DiskStructure, crc32c, le16, le32, wide};
 
-/// Consecutive blocks of a file.
+/// A run of consecutive blocks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileBlockRun {
     /// The first block, counted from the start of the file.
@@ -17,7 +17,7 @@ pub struct FileBlockRun {
     pub blocks: u64,
     /// The first block on the disk, as a block of the file system; `None` for a hole.
     pub physical: Option<u64>,
-    /// Allocated, but reads as zeros.
+    /// Whether the blocks are allocated but read as zeros.
     pub unwritten: bool,
 }
 
@@ -28,8 +28,8 @@ impl FileBlockRun {
     }
 }
 
-/// Maps a file and keeps the last block that was read at each level of its extent tree or indirect blocks, so that mapping it in
-/// order reads no block twice.
+/// Maps the blocks of a file. It keeps the last block that was read at each level of the extent tree or of the indirect blocks, so that
+/// mapping a file in order reads no block twice.
 pub(super) struct BlockMapper<'a, B> {
     pub filesystem: &'a Ext4Filesystem<B>,
     pub inode: &'a Inode,
@@ -53,7 +53,8 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         BlockMapper { filesystem: self, inode, levels: Vec::new() }
     }
 
-    /// Returns all blocks that an inode with extents maps, beyond its size too, without holes; and the blocks of the tree itself.
+    /// Returns all runs that an inode with extents maps, without holes and including those beyond its size, and the blocks of the tree
+    /// itself.
     pub(crate) fn all_runs(&self, inode: &Inode) -> Result<(Vec<FileBlockRun>, Vec<u64>)> {
         let mut mapper = self.runs(inode);
         let (mut runs, mut tree): (Vec<FileBlockRun>, Vec<u64>) = (Vec::new(), Vec::new());
@@ -74,8 +75,8 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         Ok((runs, tree))
     }
 
-    /// Returns the blocks of a file in order, including holes; nothing if the contents are stored in the inode.
-    /// Errors: Damaged extents or indirect blocks; the iterator ends there.
+    /// Returns the runs of a file in order, including holes. Returns none if the contents are stored in the inode.
+    /// Errors: if extents or indirect blocks are damaged; the iterator ends there.
     pub fn map<'a>(&'a self, inode: &'a Inode) -> impl Iterator<Item = Result<FileBlockRun>> + 'a {
         let block_size = u64::from(self.superblock().block_size);
         let end = if inode.has_map() { inode.size.div_ceil(block_size) } else { 0 };
@@ -95,11 +96,11 @@ impl<B: DiskReader> Ext4Filesystem<B> {
 /// The magic number at the start of a node of an extent tree.
 pub(crate) const EXTENT_MAGIC: u16 = 0xF30A;
 const MAX_DEPTH: u16 = 5;
-/// Bytes of the header, and of each entry.
+/// Number of bytes in the header of a node, and in each entry.
 pub(crate) const EXTENT_BYTES: usize = 12;
-/// A length above this value means unwritten blocks; their number is the excess.
+/// An extent with a length above this value is unwritten, and has the excess as its number of blocks.
 const MAX_LENGTH: u16 = 32768;
-/// Blocks of a file are counted with 32 bits.
+/// Number of blocks that a file can have: their numbers have 32 bits.
 pub(super) const MAP_END: u64 = 1 << 32;
 
 struct ExtentHeader {
@@ -158,7 +159,7 @@ fn hole<B: DiskReader>(mapper: &BlockMapper<'_, B>, logical: u64, end: u64) -> R
     Ok(FileBlockRun { logical, blocks: end - logical, physical: None, unwritten: false })
 }
 
-/// Returns how many entries satisfy the condition; these must be the first ones.
+/// Returns the number of entries that satisfy the condition; these must be the first entries.
 fn partition(entries: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, entries);
     while low < high {
@@ -168,7 +169,7 @@ fn partition(entries: usize, holds: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// Reads and checks the block below `level`, unless it is the block that was read last at that level.
+/// Reads and checks the block below `level`, unless it was the last block read at that level.
 fn descend<B: DiskReader>(mapper: &mut BlockMapper<'_, B>, level: usize, block: u64, depth: u16) -> Result<ExtentHeader> {
     let structure = DiskStructure::ExtentBlock(mapper.inode.number);
     let offset = mapper.filesystem.offset_of(block, structure)?;
@@ -204,7 +205,7 @@ fn wrong_depth(structure: DiskStructure, offset: u64, depth: u16, wanted: u16) -
     structure.fault(offset + 6, format!("depth {depth} of the extent tree, {wanted} expected"))
 }
 
-/// Checks a whole node: its keys must be in order and without overlaps.
+/// Checks a complete node: its keys must be in order, without overlaps.
 fn check_node(bytes: &[u8], structure: DiskStructure, offset: u64, depth: Option<u16>) -> Result<ExtentHeader> {
     let fault = |at: usize, problem: String| Err(structure.fault(offset + at as u64, problem));
     let (magic, entries, most) = (le16(bytes, 0), le16(bytes, 2), le16(bytes, 4));
@@ -230,7 +231,7 @@ fn check_node(bytes: &[u8], structure: DiskStructure, offset: u64, depth: Option
         }
         let length = if header.depth == 0 { le16(bytes, at + 4) } else { 1 };
         if length == 0 {
-            return fault(at + 4, "an extent of no blocks".to_owned());
+            return fault(at + 4, "the extent has no blocks".to_owned());
         }
         free = key + u64::from(extent_length(length).0);
     }
@@ -265,7 +266,7 @@ pub(super) fn indirect_at<B: DiskReader>(mapper: &mut BlockMapper<'_, B>, logica
     }
     let mut block = le32(&mapper.inode.map, 4 * (DIRECT as usize + depth as usize - 1));
     for level in 0..depth as usize {
-        // Number of blocks that one entry of this level maps.
+        // Number of blocks that an entry of this level maps.
         let below = each.pow(depth - 1 - level as u32);
         if block == 0 {
             let span = below * each;

@@ -1,5 +1,5 @@
-//! Inodes: kind, size, times, the words of the block map, and extended attributes, which are stored after the extra fields of the
-//! inode and in a separate block.
+//! Inodes: kind, size, times, the words of the block map, and extended attributes, which are stored after the extra fields of the inode and
+//! in a separate block.
 //!
 //! Source: Linux `Documentation/filesystems/ext4/inodes.rst`, `inlinedata.rst` and `attributes.rst`; `fs/ext4/inode.c`, `inline.c`
 //! and `xattr.h`.
@@ -14,13 +14,13 @@ use super::directory::Ext4FileKind;
 use crate::disk::{DiskReader, DiskStructure, crc32c, le16, le32, wide};
 use crate::superblock::Incompat;
 
-/// Bytes of the words in the inode that map blocks or hold a short symbolic link.
+/// Number of bytes of the words in an inode that map blocks or contain a short symbolic link.
 pub(crate) const MAP_BYTES: usize = 60;
 /// Offset of these words in the inode.
 pub(crate) const MAP_AT: usize = 0x28;
 const CHECKSUM_LOW: usize = 0x7C;
 const CHECKSUM_HIGH: usize = 0x82;
-/// Bytes of an inode without extra fields.
+/// Number of bytes in an inode without extra fields.
 pub(super) const PLAIN_BYTES: usize = 128;
 
 bitflags! {
@@ -41,7 +41,7 @@ bitflags! {
     }
 }
 
-/// A file, directory or link, as its inode describes it.
+/// The description of a file, directory or link by its inode.
 #[derive(Clone, Debug)]
 pub struct Inode {
     /// The number of the inode.
@@ -58,11 +58,11 @@ pub struct Inode {
     pub flags: InodeFlags,
     /// The contents, if they are stored in the inode.
     pub(super) inline: Option<Vec<u8>>,
-    /// The block of extended attributes; 0 = none.
+    /// The block of extended attributes; 0 if there is none.
     pub(crate) attribute_block: u64,
     pub(super) generation: u32,
     pub(super) map: [u8; MAP_BYTES],
-    /// Its location on the disk, in bytes.
+    /// The location of the inode on the disk, in bytes.
     pub(crate) offset: u64,
 }
 
@@ -91,11 +91,11 @@ impl Inode {
 /// The location of the inodes of a block group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InodeTable {
-    /// Blocks of the table.
+    /// The blocks of the table.
     pub blocks: Range<u64>,
     /// The number of the first inode.
     pub first_inode: u32,
-    /// Number of inodes.
+    /// Number of inodes in the table.
     pub inodes: u32,
 }
 
@@ -108,7 +108,7 @@ impl InodeTable {
 
 impl<B: DiskReader> Ext4Filesystem<B> {
     /// Returns the locations of the inodes, group by group.
-    /// Errors: a bad checksum of a group descriptor.
+    /// Errors: if the checksum of a group descriptor is wrong.
     pub fn inode_tables(&self) -> Result<Vec<InodeTable>> {
         let superblock = self.superblock();
         let inodes = superblock.inodes_per_group;
@@ -123,7 +123,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 
     /// Reads the inode with this number; numbers start at 1.
-    /// Errors: a number that the file system does not have; a bad checksum of the inode or of its group descriptor.
+    /// Errors: if the number does not exist in the file system, or the checksum of the inode or of its group descriptor is wrong.
     pub fn inode(&self, number: u32) -> Result<Inode> {
         let structure = DiskStructure::Inode(number);
         let superblock = self.superblock();
@@ -141,7 +141,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         self.parse_inode(number, bytes, offset)
     }
 
-    /// The location of an inode, in bytes.
+    /// The location of an inode on the disk, in bytes.
     pub(crate) fn inode_place(&self, number: u32) -> Result<u64> {
         let structure = DiskStructure::Inode(number);
         let superblock = self.superblock();
@@ -170,7 +170,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         }
     }
 
-    /// Parses the inode in these bytes, which are at byte `offset` of the disk.
+    /// Parses an inode from its bytes, which are at byte `offset` of the disk.
     pub(crate) fn parse_inode(&self, number: u32, bytes: &[u8], offset: u64) -> Result<Inode> {
         let structure = DiskStructure::Inode(number);
         let extra = if bytes.len() > PLAIN_BYTES { usize::from(le16(bytes, 0x80)) } else { 0 };
@@ -239,12 +239,12 @@ impl<B: DiskReader> Ext4Filesystem<B> {
 }
 
 const ATTRIBUTE_MAGIC: u32 = 0xEA02_0000;
-/// Bytes of an entry before its name.
+/// Number of bytes in an attribute entry before its name.
 const ENTRY_BYTES: usize = 16;
 /// The number of the prefix `system.`.
 const SYSTEM: u8 = 7;
 
-/// Returns the contents of an inode whose attributes start at byte `at`; on an error, the offset and a description.
+/// Returns the contents of an inode whose attributes start at byte `at`. Errors are an offset and a description.
 pub(crate) fn inline_contents(
     bytes: &[u8], map: &[u8; MAP_BYTES], at: usize,
 ) -> std::result::Result<Vec<u8>, (usize, &'static str)> {
@@ -254,7 +254,7 @@ pub(crate) fn inline_contents(
     }
     let first = at + 4;
     let mut entry = first;
-    // The list ends with four zero bytes, or at the end of the inode.
+    // The list of attributes ends with four zero bytes, or at the end of the inode.
     while bytes.len() >= entry + ENTRY_BYTES && le32(bytes, entry) != 0 {
         let name_length = usize::from(bytes[entry]);
         let name = bytes.get(entry + ENTRY_BYTES..entry + ENTRY_BYTES + name_length);
@@ -271,25 +271,25 @@ pub(crate) fn inline_contents(
     Ok(out)
 }
 
-/// Bytes of the header of a block of attributes.
+/// Number of bytes in the header of an attribute block.
 const BLOCK_HEAD: usize = 32;
-/// The name prefixes, by their number.
+/// The prefixes of attribute names, by their number.
 const PREFIXES: [&str; 9] = [
     "", "user.", "system.posix_acl_access", "system.posix_acl_default", "trusted.", "", "security.", "system.", "system.richacl",
 ];
 
-/// An extended attribute: its full name, and its value.
+/// An extended attribute: full name and value.
 pub type Attribute = (Vec<u8>, Vec<u8>);
 
 impl<B: DiskReader> Ext4Filesystem<B> {
-    /// Returns the extended attributes of an inode, those in the inode first.
-    /// Errors: Entries beyond the end of their block; values in a separate inode, which are not supported.
+    /// Returns the extended attributes of an inode, beginning with those stored in the inode.
+    /// Errors: if an entry extends beyond the end of its block, or a value is stored in a separate inode, which is not supported.
     pub fn attributes(&self, inode: &Inode) -> Result<Vec<Attribute>> {
         let structure = DiskStructure::Attributes(inode.number);
         let mut out = Vec::new();
         let mut bytes = vec![0; usize::from(self.superblock().inode_size)];
         structure.read(self.disk(), inode.offset, &mut bytes)?;
-        // Attributes within the inode follow its extra fields, whose length was checked when the inode was read.
+        // Attributes in the inode follow its extra fields, whose length was checked when the inode was read.
         let extra = if bytes.len() > PLAIN_BYTES { usize::from(le16(&bytes, 0x80)) } else { 0 };
         let from = PLAIN_BYTES + extra;
         if bytes.len() >= from + 4 && le32(&bytes, from) == ATTRIBUTE_MAGIC {
@@ -308,7 +308,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         Ok(out)
     }
 
-    /// Reads entries from `at` on. Offsets of values count from the start of `bytes`, which are at byte `offset` of the disk.
+    /// Reads entries from `at` on. Offsets of values are relative to the start of `bytes`, which is at byte `offset` of the disk.
     fn read_attributes(
         structure: DiskStructure, bytes: &[u8], mut at: usize, offset: u64, out: &mut Vec<Attribute>,
     ) -> Result<()> {

@@ -1,4 +1,4 @@
-//! The file system on a disk: group descriptors and bitmaps, inodes, and files by their path.
+//! The file system on a disk: group descriptors, bitmaps, inodes, and access to files by path.
 //!
 //! Source: Linux `Documentation/filesystems/ext4/group_descr.rst`; checksums as in `fs/ext4/super.c` and `bitmap.c`.
 
@@ -23,7 +23,7 @@ pub use walk::WalkSummary;
 /// The inode number of the root directory.
 pub const ROOT: u32 = 2;
 
-/// A file system on a disk, without changes that are only in its journal. To see these, open it on the result of
+/// A file system on a disk, without changes that are only in its journal. To include these, open it on the result of
 /// [`crate::JournalRecovery`].
 pub struct Ext4Filesystem<B> {
     disk: B,
@@ -52,16 +52,16 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         self.disk
     }
 
-    /// The disk on which it was opened.
+    /// The disk on which the file system was opened.
     pub fn disk(&self) -> &B {
         &self.disk
     }
 
-    /// Returns the inode of a path from the root; `None` if a part of the path does not exist.
+    /// Returns the inode at a path from the root; `None` if a part of the path does not exist.
     ///
-    /// Names are separated by `/`; `.`, `..` and empty names have the same meaning as in Linux. Symbolic links are not followed: if
-    /// the path ends with one, its inode is returned; anywhere else it is an error.
-    /// Errors: Damaged structures on the way; directories whose names cannot be compared (encrypted, or ignoring case).
+    /// Names are separated by `/`; `.`, `..` and empty names have the same meaning as in Linux. Symbolic links are not followed: if the
+    /// path ends with one, its inode is returned; a symbolic link before the end is an error.
+    /// Errors: if structures on the path are damaged, or names in a directory cannot be compared (encrypted, or ignoring case).
     pub fn lookup(&self, path: impl AsRef<[u8]>) -> Result<Option<Inode>> {
         let mut at = self.inode(ROOT)?;
         for name in path.as_ref().split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
@@ -80,9 +80,9 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         Ok(Some(at))
     }
 
-    /// Reads bytes of a file from `offset` on; returns how many were read, which is less than the buffer's length at the end of the
-    /// file. Holes and unwritten extents read as zeros.
-    /// Errors: Damaged mappings; files without contents (devices, pipes); encrypted files.
+    /// Reads bytes of a file from `offset` on. Returns the number of bytes read, which is smaller than the buffer at the end of the file.
+    /// Holes and unwritten extents read as zeros.
+    /// Errors: if the block map is damaged, the file has no contents (device, pipe), or it is encrypted.
     pub fn read(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         if inode.flags.contains(InodeFlags::ENCRYPT) && inode.kind() == Ext4FileKind::Regular {
             return Err(DiskStructure::Data(inode.number).unsupported(inode.offset, "the file is encrypted"));
@@ -125,7 +125,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 
     /// Reads a whole file of at most `limit` bytes.
-    /// Errors: a longer file; otherwise as for [`Self::read`].
+    /// Errors: if the file is longer; otherwise as for [`Self::read`].
     pub fn contents(&self, inode: &Inode, limit: usize) -> Result<Vec<u8>> {
         let length = usize::try_from(inode.size).ok().filter(|length| *length <= limit).ok_or_else(|| {
             let problem = format!("the file has {} bytes, more than the limit of {limit}", inode.size);
@@ -137,7 +137,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 
     /// Returns the target of a symbolic link.
-    /// Errors: Not a symbolic link, one longer than a block, or an encrypted one; damaged mappings.
+    /// Errors: if the inode is not a symbolic link, the link is longer than a block or encrypted, or the block map is damaged.
     pub fn link(&self, inode: &Inode) -> Result<Vec<u8>> {
         let structure = DiskStructure::Data(inode.number);
         if inode.kind() != Ext4FileKind::Symlink {
@@ -152,13 +152,13 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         }
     }
 
-    /// The checksum state from which the checksums of an inode's blocks continue.
+    /// The checksum state with which the checksums of an inode's blocks start.
     pub(crate) fn seed_of(&self, inode: &Inode) -> u32 {
         let seed = crc32c(self.superblock.seed, &inode.number.to_le_bytes());
         crc32c(seed, &inode.generation.to_le_bytes())
     }
 
-    /// The location of a block of the file system, in bytes; a block outside of it is reported as an error of `structure`.
+    /// The location of a block of the file system, in bytes. A block outside of the file system is an error of `structure`.
     pub(crate) fn offset_of(&self, block: u64, structure: DiskStructure) -> Result<u64> {
         let offset = block.saturating_mul(u64::from(self.superblock.block_size));
         if block < u64::from(self.superblock.first_block) || block >= self.superblock.blocks {
@@ -173,7 +173,7 @@ const CHECKSUM_AT: usize = 0x1E;
 const MAX_BYTES: usize = 1024;
 
 bitflags! {
-    /// The parts of a group that were never written.
+    /// Flags for the parts of a group that were never written.
     #[derive(Clone, Copy)]
     struct GroupFlags: u16 {
         const INODE_UNINIT = 1;
@@ -182,7 +182,7 @@ bitflags! {
     }
 }
 
-/// The locations of the parts of a block group, as blocks.
+/// The locations of the metadata of a block group, as block numbers.
 pub(crate) struct GroupDescriptor {
     number: u32,
     pub inode_table: u64,
@@ -195,7 +195,7 @@ pub(crate) struct GroupDescriptor {
 }
 
 impl GroupDescriptor {
-    /// Parses a descriptor; its checksum is not checked.
+    /// Parses a group descriptor without checking its checksum.
     pub fn parse(number: u32, bytes: &[u8]) -> Self {
         let is_wide = bytes.len() >= 64;
         let high = |at| if is_wide { le32(bytes, at) } else { 0 };
@@ -253,8 +253,8 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         }
     }
 
-    /// The bitmap of used clusters of a group; the first cluster is the lowest bit of the first byte. `None` if it was never
-    /// written; then only metadata of the group is in use.
+    /// The bitmap of used clusters of a group; the first cluster is the lowest bit of the first byte. `None` if the bitmap was never
+    /// written: then only metadata of the group is in use.
     fn block_bitmap(&self, group: &GroupDescriptor) -> Result<Option<Vec<u8>>> {
         if group.flags.contains(GroupFlags::BLOCK_UNINIT) {
             return Ok(None);
@@ -263,7 +263,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         self.bitmap(group, DiskStructure::BlockBitmap(group.number), group.block_bitmap, bits, group.block_checksum).map(Some)
     }
 
-    /// The bitmap of used inodes of a group; `None` if it was never written; then no inode is in use.
+    /// The bitmap of used inodes of a group. `None` if it was never written: then no inode is in use.
     pub(crate) fn inode_bitmap(&self, group: &GroupDescriptor) -> Result<Option<Vec<u8>>> {
         if group.flags.contains(GroupFlags::INODE_UNINIT) {
             return Ok(None);

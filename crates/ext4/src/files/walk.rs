@@ -1,5 +1,5 @@
-//! Checks everything that is reachable from the root: that it is safe for a reader, and for a writer that trusts the bitmaps. It
-//! does not replace e2fsck: what cannot be reached (orphans, counters of free blocks) is not checked.
+//! Checks everything that is reachable from the root: whether a reader can use it, and a writer that trusts the bitmaps cannot damage it.
+//! This does not replace e2fsck: unreachable structures (orphans, counters of free blocks) are not checked.
 
 use std::ops::ControlFlow;
 
@@ -11,24 +11,24 @@ use super::{Ext4FileKind, Ext4Filesystem, Inode, ROOT};
 use crate::disk::DiskReader;
 use crate::disk::DiskStructure;
 
-/// The link count of a directory with more links than the field can hold.
+/// The link count of a directory that has more links than the field can represent.
 const MANY_LINKS: u16 = 1;
 
-/// The counts of a walk, and the faults that it found.
+/// The counts and the faults of a walk.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct WalkSummary {
     /// Inodes to which a name refers.
     pub inodes: u64,
-    /// Directories among them.
+    /// Directories among these inodes.
     pub directories: u64,
-    /// Blocks that hold their contents and maps.
+    /// Blocks of the contents and block maps of these inodes.
     pub blocks: u64,
-    /// The faults, up to the limit.
+    /// Faults, up to the limit.
     pub faults: Vec<Error>,
 }
 
-/// What the walk knows about an inode so far.
+/// What the walk has learned about an inode so far.
 struct VisitedInode {
     names: u32,
     links: u16,
@@ -42,9 +42,9 @@ struct FilesystemWalker<'a, B> {
     summary: WalkSummary,
     inodes: FxHashMap<u32, VisitedInode>,
     groups: FxHashMap<u32, GroupBitmaps>,
-    /// One bit for each block that is part of a file.
+    /// A bit for each block of the file system, set if the block belongs to a file.
     claimed: Vec<u64>,
-    /// Directories still to be read, each with its parent directory.
+    /// Directories that have not been read yet, each with its parent directory.
     pending: Vec<(u32, u32)>,
 }
 
@@ -56,10 +56,10 @@ struct GroupBitmaps {
 }
 
 impl<B: DiskReader> Ext4Filesystem<B> {
-    /// Walks through every directory from the root and checks the file system, up to `limit` faults.
+    /// Walks through all directories from the root and checks the file system, up to `limit` faults.
     ///
-    /// Each inode and directory must be readable, be marked as used, and have as many links as names. Blocks must be inside the
-    /// file system, be marked as used, and belong to one file only. Each directory must have one parent, and refer to it.
+    /// Each inode and directory must be readable, be marked as used, and have as many links as names. Blocks must be inside the file
+    /// system, be marked as used, and belong to only one file. Each directory must have one parent, and refer to it.
     pub fn walk(&self, limit: usize) -> WalkSummary {
         let words = self.superblock().blocks.div_ceil(64);
         let mut walker = FilesystemWalker {
@@ -103,7 +103,7 @@ impl<B: DiskReader> FilesystemWalker<'_, B> {
         if let Some(known) = self.inodes.get_mut(&number) {
             known.names += 1;
             if known.kind == Ext4FileKind::Directory {
-                let fault = DiskStructure::Inode(number).fault(known.offset, "a directory with two parents");
+                let fault = DiskStructure::Inode(number).fault(known.offset, "the directory has two parents");
                 self.fault(fault);
             }
             return;
@@ -136,7 +136,7 @@ impl<B: DiskReader> FilesystemWalker<'_, B> {
             let problem = format!("`.` and `..` are {own:?} and {up:?}, not {number} and {parent}");
             self.fault(structure.fault(inode.offset, problem));
         }
-        // `.` counts for the directory itself, and `..` for its parent; the root is its own parent.
+        // `.` counts as a name of the directory itself, `..` as a name of its parent. The root is its own parent.
         if let Some(known) = self.inodes.get_mut(&number) {
             known.names += 1;
         }
@@ -160,7 +160,7 @@ impl<B: DiskReader> FilesystemWalker<'_, B> {
             .collect();
         wrong.sort_unstable();
         for (number, offset, names, links) in wrong {
-            let problem = format!("{links} links, and {names} names lead to it");
+            let problem = format!("the link count is {links}, but {names} names refer to the inode");
             self.fault(DiskStructure::Inode(number).fault(offset, problem));
         }
     }
@@ -169,7 +169,7 @@ impl<B: DiskReader> FilesystemWalker<'_, B> {
         let each = self.filesystem.superblock().inodes_per_group;
         let (group, within) = ((inode.number - 1) / each, (inode.number - 1) % each);
         if !has_bit(self.bitmaps(group).inodes.as_deref(), u64::from(within)) {
-            let fault = DiskStructure::Inode(inode.number).fault(inode.offset, "in use, and marked as free");
+            let fault = DiskStructure::Inode(inode.number).fault(inode.offset, "the inode is in use, but marked as free");
             self.fault(fault);
         }
     }
@@ -209,7 +209,7 @@ impl<B: DiskReader> FilesystemWalker<'_, B> {
         let bit = from_first % each / u64::from(superblock.blocks_per_cluster);
         self.summary.blocks += 1;
         if !has_bit(self.bitmaps((from_first / each) as u32).blocks.as_deref(), bit) {
-            self.fault(structure.fault(offset, format!("block {block} is in use, and marked as free")));
+            self.fault(structure.fault(offset, format!("block {block} is in use, but marked as free")));
         }
         let Some(word) = self.claimed.get_mut((block / 64) as usize) else { return };
         let mask = 1 << (block % 64);
@@ -222,12 +222,12 @@ impl<B: DiskReader> FilesystemWalker<'_, B> {
 
     fn bitmaps(&mut self, group: u32) -> &GroupBitmaps {
         if !self.groups.contains_key(&group) {
-            let found = self.filesystem.group(group).and_then(|group: GroupDescriptor| {
+            let bitmaps = self.filesystem.group(group).and_then(|group: GroupDescriptor| {
                 let blocks = self.filesystem.block_bitmap(&group)?;
                 Ok(GroupBitmaps { blocks, inodes: self.filesystem.inode_bitmap(&group)? })
             });
-            let found = self.count(found).unwrap_or_default();
-            self.groups.insert(group, found);
+            let bitmaps = self.count(bitmaps).unwrap_or_default();
+            self.groups.insert(group, bitmaps);
         }
         &self.groups[&group]
     }

@@ -1,4 +1,4 @@
-//! The journal's blocks, one at a time: its superblock; descriptors with their tags, revoke blocks and commit blocks of the log; fast
+//! The format of the journal's blocks: its superblock; descriptors with their tags, revoke blocks and commit blocks of the log; and fast
 //! commits, which are small records of single changes after the log (little-endian; Linux `fs/ext4/fast_commit.h`).
 
 use bitflags::bitflags;
@@ -6,13 +6,13 @@ use emmclab_base::Result;
 
 use crate::disk::{DiskStructure, be16, be32, be64, crc32c, le16, uuid};
 
-/// Number of bytes that the checksum covers.
+/// Number of bytes that the checksum of the journal superblock covers.
 pub(crate) const JOURNAL_SUPERBLOCK_BYTES: usize = 1024;
 const CHECKSUM_AT: usize = 0xFC;
 const CRC32C: u8 = 4;
-/// Number of blocks for fast commits if the superblock states 0.
+/// Number of blocks for fast commits if the superblock has 0.
 const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
-/// Smallest number of blocks of a journal, without the blocks of fast commits.
+/// Minimum number of blocks of a journal, without those for fast commits.
 const MIN_BLOCKS: u32 = 1024;
 
 bitflags! {
@@ -39,11 +39,11 @@ bitflags! {
 pub enum JournalChecksums {
     /// Blocks have no checksum.
     None,
-    /// One for each transaction, in the commit block: CRC-32 of its descriptors and logged blocks.
+    /// One checksum per transaction, in its commit block: CRC-32 of its descriptors and logged blocks.
     V1,
-    /// One for each block: CRC32C; for a logged block its low 16 bits, in the tag.
+    /// One checksum per block, CRC32C. The checksum of a logged block is in its tag, which has only the low 16 bits.
     V2,
-    /// One for each block: CRC32C.
+    /// One checksum per block, CRC32C. The checksum of a logged block is in its tag.
     V3,
 }
 
@@ -64,27 +64,27 @@ pub struct JournalSuperblock {
     pub blocks: u32,
     /// The first block of the log.
     pub first: u32,
-    /// The block after the last one of the log; the blocks of fast commits start one block later.
+    /// The block after the last block of the log. The blocks for fast commits start one block later.
     pub end: u32,
     /// The first transaction that must be replayed.
     pub sequence: u32,
-    /// The block where that transaction starts; 0 if the log is empty.
+    /// The block in which that transaction starts; 0 if the log is empty.
     pub start: u32,
-    /// The error that stopped the journal; 0 for none.
+    /// The error that stopped the journal; 0 if there is none.
     pub error: i32,
     /// Features that a reader must support.
     pub features: JournalFeatures,
     /// The kind of checksums in the log.
     pub checksums: JournalChecksums,
-    /// UUID of the journal; checksums start with it.
+    /// UUID of the journal, with which checksums start.
     pub uuid: [u8; 16],
     pub(super) seed: u32,
 }
 
 impl JournalSuperblock {
     /// Parses a journal superblock of 1,024 bytes or more, which is at byte `offset` of the disk.
-    /// Errors: Journals that Linux refuses to mount: a bad magic number, checksum, size or start; unsupported features,
-    /// which are named.
+    /// Errors: if Linux would refuse to mount the journal: a bad magic number, checksum, size or start, or unsupported features, which the
+    /// error lists.
     pub fn parse(bytes: &[u8], offset: u64) -> Result<Self> {
         let structure = DiskStructure::JournalSuperblock;
         let fault = |at: u64, problem: String| Err(structure.fault(offset + at, problem));
@@ -161,7 +161,7 @@ impl JournalSuperblock {
     }
 }
 
-/// Changes a journal superblock to that of an empty log whose next transaction is `sequence`.
+/// Changes a journal superblock to that of an empty log, whose next transaction is `sequence`.
 pub(super) fn empty_log(bytes: &mut [u8; JOURNAL_SUPERBLOCK_BYTES], sequence: u32) {
     bytes[0x18..0x1C].copy_from_slice(&sequence.to_be_bytes());
     bytes[0x1C..0x20].fill(0);
@@ -177,13 +177,13 @@ fn superblock_checksum(bytes: &[u8]) -> u32 {
     crc32c(state, after.unwrap_or_default())
 }
 
-/// First word of every block of the log that is not a logged block.
+/// First word of every block of the log except logged blocks.
 pub const JOURNAL_MAGIC: u32 = 0xC03B_3998;
-/// Bytes of the header of descriptor, revoke and commit blocks.
+/// Number of bytes in the header of descriptor, revoke and commit blocks.
 const HEADER: usize = 12;
-/// Bytes of the header of revoke blocks.
+/// Number of bytes in the header of revoke blocks.
 const REVOKE_HEADER: usize = 16;
-/// Bytes of the checksum at the end of descriptor and revoke blocks.
+/// Number of bytes of the checksum at the end of descriptor and revoke blocks.
 pub(super) const TAIL: usize = 4;
 pub(super) const COMMIT_CHECKSUM_AT: usize = 0x10;
 
@@ -191,11 +191,11 @@ bitflags! {
     /// Flags of a tag.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct JournalTagFlags: u16 {
-        /// The logged block starts with the journal's magic number, and zeros were written in its place.
+        /// The logged block starts with the journal's magic number, in place of which zeros were written.
         const ESCAPE = 1;
         /// No UUID follows the tag.
         const SAME_UUID = 2;
-        /// The block was deleted by this transaction; written by no known version, and ignored by Linux.
+        /// The block was deleted by this transaction. No known version writes this flag, and Linux ignores it.
         const DELETED = 4;
         /// The last tag of the descriptor.
         const LAST = 8;
@@ -214,7 +214,7 @@ pub(crate) enum JournalBlockKind {
     Unknown,
 }
 
-/// The header of every block of the log that is not a logged block.
+/// The header of every block of the log except logged blocks.
 #[derive(Clone, Copy)]
 pub(crate) struct JournalBlockHeader {
     pub kind: JournalBlockKind,
@@ -222,7 +222,7 @@ pub(crate) struct JournalBlockHeader {
 }
 
 impl JournalBlockHeader {
-    /// The header of a block; `None` without the magic number.
+    /// Parses the header of a block; `None` if the block has no magic number.
     pub fn parse(block: &[u8]) -> Option<Self> {
         let kind = match be32(block, 4) {
             _ if be32(block, 0) != JOURNAL_MAGIC => return None,
@@ -237,7 +237,7 @@ impl JournalBlockHeader {
     }
 }
 
-/// The format of the log's blocks, as specified by the journal superblock.
+/// The format of the blocks of a log, as specified by the journal superblock.
 #[derive(Clone, Copy, Debug)]
 pub struct LogFormat {
     pub(super) block_size: usize,
@@ -246,19 +246,19 @@ pub struct LogFormat {
     wide: bool,
 }
 
-/// A block of the log that is not a logged block.
+/// A block of the log other than a logged block.
 #[derive(Clone, Debug)]
 pub struct JournalRecord<'a> {
-    /// The transaction to which it belongs.
+    /// The transaction to which the block belongs.
     pub sequence: u32,
-    /// Its contents.
+    /// The contents of the block.
     pub kind: JournalRecordKind<'a>,
 }
 
-/// The contents of a block of the log.
+/// The contents of a block of the log other than a logged block.
 #[derive(Clone, Debug)]
 pub enum JournalRecordKind<'a> {
-    /// The homes of the logged blocks that follow it.
+    /// The home blocks of the logged blocks that follow the descriptor.
     Descriptor(JournalTags<'a>),
     /// Blocks whose older copies in the log must not be replayed.
     Revoke(RevokedBlocks<'a>),
@@ -278,18 +278,18 @@ pub struct CommitBlock {
     pub(super) checksum: u32,
 }
 
-/// One logged block.
+/// The description of one logged block in a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalTag {
-    /// Its home, as a block of the file system.
+    /// The home block, as a block of the file system.
     pub block: u64,
-    /// Flags, for example whether the block was escaped.
+    /// Flags, for example whether the logged block was escaped.
     pub flags: JournalTagFlags,
     pub(super) checksum: u32,
 }
 
 impl CommitBlock {
-    /// Whether a transaction with this checksum of version 1 is intact; without a stored checksum, it counts as intact.
+    /// Whether a transaction is intact according to its checksum of version 1. Without a stored checksum, it counts as intact.
     pub(super) fn matches_v1(&self, computed: u32) -> bool {
         match (self.checksum_type, self.checksum_size) {
             (1, 4) => self.checksum == computed,
@@ -300,7 +300,7 @@ impl CommitBlock {
 }
 
 impl JournalTag {
-    /// Whether the checksum of the logged block is the one in this tag.
+    /// Whether the checksum of the logged block equals the checksum in this tag.
     pub(super) fn matches(&self, format: &LogFormat, computed: u32) -> bool {
         let computed = if format.checksums == JournalChecksums::V2 { computed & 0xFFFF } else { computed };
         self.checksum == computed
@@ -318,8 +318,8 @@ impl LogFormat {
         }
     }
 
-    /// Parses a block of the log; `None` if it is not a descriptor, revoke or commit block. Logged blocks that start with the magic
-    /// number are escaped, so none of them is mistaken for one of these.
+    /// Parses a block of the log; `None` if it is not a descriptor, revoke or commit block. Logged blocks that start with the magic number
+    /// are escaped, so they are never mistaken for one of these.
     pub fn record<'a>(&self, block: &'a [u8]) -> Option<JournalRecord<'a>> {
         let header = JournalBlockHeader::parse(block)?;
         let kind = match header.kind {
@@ -351,16 +351,16 @@ impl LogFormat {
         RevokedBlocks { bytes, entry_bytes: if self.wide { 8 } else { 4 }, overlong: used > room }
     }
 
-    /// Bytes at the end of descriptor and revoke blocks that are reserved for the checksum.
+    /// Number of bytes at the end of descriptor and revoke blocks that are reserved for the checksum.
     fn tail(&self) -> usize {
         if self.checksums.per_block() { TAIL } else { 0 }
     }
 
-    /// Bytes of a tag without its UUID.
+    /// Number of bytes in a tag without its UUID.
     fn tag_bytes(&self) -> usize {
         match (self.checksums, self.wide) {
             (JournalChecksums::V3, _) => 16,
-            // Linux adds the size of the checksum, although the checksum is stored in two bytes that were unused.
+            // Linux adds the size of the checksum, although two unused bytes contain the checksum.
             (JournalChecksums::V2, true) => 14,
             (JournalChecksums::V2, false) => 10,
             (_, true) => 12,
@@ -369,7 +369,7 @@ impl LogFormat {
     }
 }
 
-/// The tags of a descriptor, in the order of the logged blocks after it.
+/// The tags of a descriptor, in the order of the logged blocks that follow it.
 #[derive(Clone, Debug)]
 pub struct JournalTags<'a> {
     bytes: &'a [u8],
@@ -394,7 +394,7 @@ impl Iterator for JournalTags<'_> {
     }
 }
 
-/// The blocks to which a revoke block refers.
+/// The blocks that a revoke block lists.
 #[derive(Clone, Debug)]
 pub struct RevokedBlocks<'a> {
     bytes: &'a [u8],
@@ -403,7 +403,7 @@ pub struct RevokedBlocks<'a> {
 }
 
 impl RevokedBlocks<'_> {
-    /// Whether the block claims to use more bytes than it has.
+    /// Whether the block states that it uses more bytes than it has.
     pub fn is_overlong(&self) -> bool {
         self.overlong
     }
@@ -419,29 +419,29 @@ impl Iterator for RevokedBlocks<'_> {
     }
 }
 
-/// Bytes before the value of a record.
+/// Number of bytes in a record before its value.
 pub(crate) const FAST_COMMIT_HEAD: usize = 4;
 
-/// Kinds of records.
+/// Kinds of records of fast commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastCommitTag {
     /// Blocks are added to a file.
     AddRange = 1,
     /// Blocks are removed from a file.
     DeleteRange,
-    /// A new name for a new inode.
+    /// A new name is added for a new inode.
     Create,
-    /// A new name for an existing inode.
+    /// A new name is added for an existing inode.
     Link,
     /// A name is removed.
     Unlink,
-    /// A whole inode.
+    /// The contents of a whole inode.
     Inode,
-    /// Filler up to the end of a block.
+    /// Padding up to the end of a block.
     Pad,
     /// The end of a commit, with its checksum.
     Tail,
-    /// The start of fast commits, with features and the transaction.
+    /// The start of fast commits, with features and transaction.
     Head,
 }
 
@@ -450,7 +450,7 @@ impl FastCommitTag {
         self as u16
     }
 
-    /// The smallest length of its value in bytes.
+    /// Minimum length of the value in bytes.
     fn least(self) -> usize {
         match self {
             Self::AddRange => 16,
@@ -478,18 +478,18 @@ pub(crate) fn fast_commit_tag(number: u16) -> Option<FastCommitTag> {
     all.into_iter().find(|tag| tag.number() == number)
 }
 
-/// One record.
+/// A record of a fast commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastCommitRecord<'a> {
-    /// Its kind.
+    /// The kind of the record.
     pub tag: FastCommitTag,
-    /// Its value.
+    /// The value of the record.
     pub value: &'a [u8],
-    /// Its offset in the block, in bytes.
+    /// Offset of the record in its block, in bytes.
     pub offset: usize,
 }
 
-/// Iterates over the records of a block of fast commits; ends at the first invalid one.
+/// Iterates over the records of a block of fast commits, and ends at the first invalid record.
 #[derive(Clone, Debug)]
 pub struct FastCommitRecords<'a> {
     block: &'a [u8],
@@ -497,7 +497,7 @@ pub struct FastCommitRecords<'a> {
 }
 
 impl<'a> FastCommitRecords<'a> {
-    /// The records of a block.
+    /// Creates an iterator over the records of a block.
     pub fn new(block: &'a [u8]) -> Self {
         Self { block, at: 0 }
     }

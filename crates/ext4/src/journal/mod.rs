@@ -16,19 +16,19 @@ pub(crate) use format::{FAST_COMMIT_HEAD, JOURNAL_SUPERBLOCK_BYTES, JournalBlock
 pub(crate) use recovery::is_before;
 pub use recovery::{JournalRecovery, JournalReplaySummary, ReplayedDisk};
 
-/// The location of the blocks of a journal, which are in an inode of the file system or on a separate device.
+/// The location of the blocks of a journal, which is stored in an inode of the file system or on a separate device.
 #[derive(Clone, Debug, Default)]
 pub struct JournalLocation {
     runs: Vec<FileBlockRun>,
     block_size: u64,
     blocks: u64,
-    /// The block of the journal that holds its superblock.
+    /// The block of the journal that contains its superblock.
     superblock: u64,
 }
 
 impl JournalLocation {
-    /// Locates the journal inside a file system; `None` if it has no journal, or one on another device.
-    /// Errors: a damaged inode of the journal, or one with holes.
+    /// Locates the journal inside a file system; `None` if it has no journal, or a journal on another device.
+    /// Errors: if the inode of the journal is damaged, or the journal has holes.
     pub fn inside<B: DiskReader>(filesystem: &Ext4Filesystem<B>) -> Result<Option<Self>> {
         let superblock = filesystem.superblock();
         if !superblock.compat.contains(Compat::HAS_JOURNAL) || superblock.journal_inode == 0 {
@@ -43,7 +43,7 @@ impl JournalLocation {
         let structure = DiskStructure::Inode(inode.number);
         let fault = |problem: &str| structure.fault(inode.offset, problem);
         if inode.links == 0 || inode.kind() != Ext4FileKind::Regular || inode.flags.contains(InodeFlags::ENCRYPT) {
-            return Err(fault("not a journal: deleted, encrypted or not a regular file"));
+            return Err(fault("the inode is not a journal: it is deleted, encrypted or not a regular file"));
         }
         let block_size = u64::from(superblock.block_size);
         let blocks = inode.size / block_size;
@@ -66,8 +66,8 @@ impl JournalLocation {
         Ok(Self { runs, block_size, blocks, superblock: 0 })
     }
 
-    /// Locates the journal on a separate device; it must be the journal of `filesystem`.
-    /// Errors: Not a journal device, or the journal of another file system.
+    /// Locates the journal on a separate device, which must be the journal of `filesystem`.
+    /// Errors: if the device is not a journal device, or is the journal of another file system.
     pub fn external(device: &dyn DiskReader, filesystem: &Ext4Superblock) -> Result<Self> {
         let structure = DiskStructure::JournalDevice;
         let mut bytes = [0; crate::superblock::BYTES];
@@ -77,16 +77,18 @@ impl JournalLocation {
             return Err(structure.fault(OFFSET + 0x60, "not a journal device"));
         }
         if superblock.uuid != filesystem.journal_uuid {
-            let problem = "the journal of another file system: its UUID differs";
+            let problem = "the journal belongs to another file system: its UUID differs";
             return Err(structure.fault(OFFSET + 0x68, problem));
         }
         if superblock.block_size != filesystem.block_size {
-            let problem =
-                format!("blocks of {} bytes, those of the file system have {}", superblock.block_size, filesystem.block_size);
+            let problem = format!(
+                "the journal has blocks of {} bytes, the file system of {} bytes",
+                superblock.block_size, filesystem.block_size
+            );
             return Err(structure.fault(OFFSET + 0x18, problem));
         }
         let block_size = u64::from(superblock.block_size);
-        // Blocks of the journal are numbered as blocks of the device; its superblock follows the block that holds byte 1,024.
+        // Journal blocks have the block numbers of the device. The superblock is in the block after the one that contains byte 1,024.
         let blocks = superblock.blocks;
         let run = FileBlockRun { logical: 0, blocks, physical: Some(0), unwritten: false };
         Ok(Self { runs: vec![run], block_size, blocks, superblock: OFFSET / block_size + 1 })
@@ -101,12 +103,12 @@ impl JournalLocation {
         self.blocks
     }
 
-    /// The block of the journal that holds its superblock.
+    /// The block of the journal that contains its superblock.
     pub(crate) fn superblock_block(&self) -> u64 {
         self.superblock
     }
 
-    /// The location of a block of the journal, in bytes on the disk that holds it; `None` beyond the end.
+    /// The location of a block of the journal, in bytes on the disk that contains it; `None` if the block is beyond the end.
     pub fn offset(&self, block: u64) -> Option<u64> {
         let after = self.runs.partition_point(|run| run.logical <= block);
         let run = self.runs.get(after.checked_sub(1)?)?;
@@ -114,7 +116,7 @@ impl JournalLocation {
         (start + block - run.logical).checked_mul(self.block_size)
     }
 
-    /// The block of the journal that holds a byte of the disk; `None` outside of the journal.
+    /// The block of the journal that contains a byte of the disk; `None` if the byte is outside of the journal.
     pub fn block_at(&self, offset: u64) -> Option<u64> {
         let block = offset / self.block_size.max(1);
         let holds = |run: &&FileBlockRun| run.physical.is_some_and(|start| (start..start + run.blocks).contains(&block));
@@ -123,7 +125,7 @@ impl JournalLocation {
     }
 
     /// Reads and checks the journal superblock.
-    /// Errors: as for [`JournalSuperblock::parse`]; also sizes that differ from those of the file system.
+    /// Errors: as for [`JournalSuperblock::parse`]; also if sizes do not agree with those of the file system.
     pub fn superblock(&self, disk: &dyn DiskReader) -> Result<JournalSuperblock> {
         let structure = DiskStructure::JournalSuperblock;
         let offset = self.offset(self.superblock).ok_or_else(|| structure.fault(0, "the journal is empty"))?;
@@ -131,11 +133,12 @@ impl JournalLocation {
         structure.read(disk, offset, &mut bytes)?;
         let out = JournalSuperblock::parse(&bytes, offset)?;
         if u64::from(out.block_size) != self.block_size {
-            let problem = format!("blocks of {} bytes, those of the file system have {}", out.block_size, self.block_size);
+            let problem =
+                format!("the journal has blocks of {} bytes, the file system of {} bytes", out.block_size, self.block_size);
             return Err(structure.fault(offset + 0xC, problem));
         }
         if u64::from(out.blocks) > self.blocks {
-            let problem = format!("{} blocks, the journal has room for {}", out.blocks, self.blocks);
+            let problem = format!("{} blocks are stated, but the journal has {}", out.blocks, self.blocks);
             return Err(structure.fault(offset + 0x10, problem));
         }
         Ok(out)

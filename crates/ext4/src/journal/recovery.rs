@@ -1,5 +1,5 @@
-//! Replay in three passes, by the rules of Linux `fs/jbd2/recovery.c` (6.12): SCAN finds the end of the log, REVOKE collects the
-//! blocks that must not be replayed, REPLAY processes the others.
+//! Replays a journal in three passes, by the rules of Linux `fs/jbd2/recovery.c` (6.12): SCAN determines the end of the log, REVOKE
+//! collects the blocks that must not be replayed, REPLAY processes the others.
 //!
 //! Less obvious rules of the replay:
 //!
@@ -28,7 +28,7 @@ use crate::fast_commits::{self, Edits, FastCommitScan, FastCommitScanner, lay_ov
 use crate::files::Ext4Filesystem;
 use crate::superblock::{self, Incompat};
 
-/// Replays journals in memory. If it is reused for several disks, it reuses its memory and the known checksums.
+/// Replays journals in memory. If it is used for several disks, it reuses its memory and the checksums that are already known.
 pub struct JournalRecovery {
     verified: ChecksumCache,
     overlay: ReplayOverlay,
@@ -53,7 +53,7 @@ struct RecoveryLog<'a> {
     location: &'a JournalLocation,
     superblock: JournalSuperblock,
     format: LogFormat,
-    /// Number of blocks of the disk that holds the file system.
+    /// Number of blocks on the disk of the file system.
     home_blocks: u64,
 }
 
@@ -70,7 +70,7 @@ impl Default for JournalRecovery {
 }
 
 impl JournalRecovery {
-    /// A replayer that knows no checksums yet.
+    /// Creates a recovery without known checksums.
     pub fn new() -> Self {
         Self {
             verified: ChecksumCache::new(),
@@ -81,10 +81,10 @@ impl JournalRecovery {
         }
     }
 
-    /// Returns the disk as Linux leaves it after it has replayed the internal journal, if the superblock asks for a replay. A file
-    /// system without a journal is returned unchanged.
-    /// Errors: if Linux refuses to mount and nothing can be replayed: damaged superblocks, a damaged journal inode, a
-    /// damaged log; fast commits of which none is complete; unsupported features; a journal on another device.
+    /// Returns the disk as Linux leaves it after it has replayed the internal journal, if the superblock requests a replay. A file system
+    /// without a journal is returned unchanged.
+    /// Errors: if Linux refuses to mount and nothing can be replayed: damaged superblocks, a damaged journal inode, or a damaged log; if no
+    /// fast commit is complete; if features are unsupported; or if the journal is on another device.
     pub fn replay<'a>(&'a mut self, disk: &'a dyn DiskReader) -> Result<ReplayedDisk<'a>> {
         let filesystem = Ext4Filesystem::open(disk)?;
         if let Some(location) = JournalLocation::inside(&filesystem)? {
@@ -92,7 +92,7 @@ impl JournalRecovery {
         }
         if filesystem.superblock().journal_uuid != [0; 16] {
             let problem = "the journal is on another device";
-            let hint = "name the journal device";
+            let hint = "specify the journal device";
             return Err(DiskStructure::Superblock.unsupported(crate::superblock::OFFSET + 0xD0, problem).hint(hint));
         }
         self.clear(filesystem.superblock().block_size as usize);
@@ -100,7 +100,7 @@ impl JournalRecovery {
     }
 
     /// Like [`Self::replay`], for a journal on a separate device.
-    /// Errors: as for [`Self::replay`]; not a journal device, or the journal of another file system.
+    /// Errors: as for [`Self::replay`]; also if the device is not a journal device, or is the journal of another file system.
     pub fn replay_external<'a>(&'a mut self, disk: &'a dyn DiskReader, journal: &'a dyn DiskReader) -> Result<ReplayedDisk<'a>> {
         let filesystem = Ext4Filesystem::open(disk)?;
         let location = JournalLocation::external(journal, filesystem.superblock())?;
@@ -150,20 +150,20 @@ impl JournalRecovery {
         Ok(ReplayedDisk { disk, journal, overlay: &self.overlay, replay })
     }
 
-    /// The SCAN pass: finds the end of the log, and its descriptors and revoke blocks.
+    /// The SCAN pass: determines the end of the log, and collects its descriptors and revoke blocks.
     fn scan(&mut self, log: &RecoveryLog<'_>) -> Result<LogScan> {
         let first = log.superblock.sequence;
         let has_v1 = log.superblock.checksums == JournalChecksums::V1;
         let is_async = log.superblock.features.contains(JournalFeatures::ASYNC_COMMIT);
         let (mut next, mut block) = (first, u64::from(log.superblock.start));
-        // As in Linux, 0 means no end: a bad commit of transaction 0 does not end the log.
+        // As in Linux, 0 stands for no end: a bad commit of transaction 0 does not end the log.
         let mut end = 0;
         let mut failed_commit = None;
-        // The first block of the transaction with a bad checksum.
+        // The first block with a bad checksum in the current transaction.
         let mut suspect: Option<u64> = None;
         let mut last_commit = 0;
         let mut crc = CRC32_BE.digest();
-        // More steps than blocks mean that a block is read again: the log would never end.
+        // More steps than blocks mean that blocks are read again, and the log would never end.
         for _ in 0..=log.superblock.blocks {
             log.read(block, &mut self.buffer)?;
             let here = block;
@@ -244,7 +244,7 @@ impl JournalRecovery {
         Err(DiskStructure::JournalBlock(u64::from(log.superblock.start)).fault(offset, problem))
     }
 
-    /// Finds the fast commits on top of the log.
+    /// Determines the fast commits on top of the log.
     fn scan_fast_commits(&mut self, log: &RecoveryLog<'_>, end: u32, inode_size: u16) -> Result<FastCommitScan> {
         if !log.superblock.features.contains(JournalFeatures::FAST_COMMIT) {
             return Ok(FastCommitScan::default());
@@ -270,7 +270,7 @@ impl JournalRecovery {
             let revoked = log.format.revoked(&self.buffer);
             if revoked.is_overlong() {
                 let offset = log.location.offset(at.block).unwrap_or_default();
-                let problem = "the revoke block states that it uses more bytes than it has";
+                let problem = "the revoke block states that it uses more bytes than a block has";
                 return Err(DiskStructure::JournalBlock(at.block).fault(offset + 12, problem));
             }
             for block in revoked {
@@ -284,7 +284,7 @@ impl JournalRecovery {
         Ok(())
     }
 
-    /// The REPLAY pass: notes the newest copy of each home block.
+    /// The REPLAY pass: determines the newest copy of each home block.
     fn take_blocks(&mut self, log: &RecoveryLog<'_>, end: u32, replay: &mut JournalReplaySummary) -> Result<()> {
         for at in self.blocks.iter().filter(|at| !at.is_revoke && is_before(at.sequence, end)) {
             log.read(at.block, &mut self.buffer)?;
@@ -305,7 +305,7 @@ impl JournalRecovery {
                     if !tag.matches(&log.format, computed) {
                         replay.bad_blocks += 1;
                         replay.refused.get_or_insert_with(|| {
-                            let problem = format!("bad checksum of the copy of block {}, which is left out", tag.block);
+                            let problem = format!("the copy of block {} has a bad checksum, and is not replayed", tag.block);
                             structure.fault(offset, problem)
                         });
                         continue;
@@ -325,7 +325,7 @@ impl JournalRecovery {
     }
 }
 
-/// Whether a transaction precedes another one; numbers may wrap.
+/// Whether a transaction precedes another one. Transaction numbers may wrap.
 pub(crate) fn is_before(sequence: u32, other: u32) -> bool {
     sequence.wrapping_sub(other).cast_signed() < 0
 }
@@ -346,7 +346,7 @@ impl RecoveryLog<'_> {
         DiskStructure::JournalBlock(block).read(self.disk, self.offset(block)?, buffer)
     }
 
-    /// The block that is `count` blocks after another one; the log wraps at most once.
+    /// The block that is `count` blocks after another block. The log wraps at most once.
     fn after(&self, block: u64, count: u64) -> u64 {
         let next = block + count;
         let (first, end) = (u64::from(self.superblock.first), u64::from(self.superblock.end));
@@ -354,7 +354,7 @@ impl RecoveryLog<'_> {
     }
 }
 
-/// The counts of a replay. Transaction numbers have 32 bits and wrap to 0.
+/// The counts of a replay. Transaction numbers have 32 bits and wrap around to 0.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct JournalReplaySummary {
@@ -372,8 +372,8 @@ pub struct JournalReplaySummary {
     pub bad_blocks: u64,
     /// Fast commits on top of the log that were replayed.
     pub fast_commits: u64,
-    /// The reason why Linux refuses to mount although something was replayed, as e2fsck does: a bad checksum of a commit block or a
-    /// logged block, or a home block outside of the disk.
+    /// The reason why Linux refuses to mount although something was replayed, as e2fsck does: a bad checksum of a commit block or a logged
+    /// block, or a home block outside of the disk.
     pub refused: Option<Error>,
 }
 
@@ -393,7 +393,7 @@ pub(super) struct ReplayOverlay {
     pub block_size: u64,
 }
 
-/// A disk after its journal was replayed. Nothing is copied: home blocks are read from their places in the journal.
+/// A disk after the replay of its journal. Nothing is copied: home blocks are read from their copies in the journal.
 pub struct ReplayedDisk<'a> {
     pub(super) disk: &'a dyn DiskReader,
     pub(super) journal: &'a dyn DiskReader,
@@ -416,7 +416,7 @@ impl ReplayedDisk<'_> {
     }
 
     /// Calls `write` with each replayed home block in order: its location in bytes, and its contents.
-    /// Errors: Errors of reading the journal, and of `write`.
+    /// Errors: if the journal cannot be read, or `write` fails.
     pub fn write_to(&self, mut write: impl FnMut(u64, &[u8]) -> io::Result<()>) -> Result<()> {
         let size = self.overlay.block_size;
         let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];
@@ -428,9 +428,9 @@ impl ReplayedDisk<'_> {
         Ok(())
     }
 
-    /// Returns the superblocks for a disk to which the replay was written: the location of each in bytes, and its bytes. That of
-    /// the file system asks for no replay, and that of an internal journal states an empty log.
-    /// Errors: Errors of reading the disk.
+    /// Returns the superblocks of a disk to which the replay was written, each with its location in bytes: the superblock of the file
+    /// system no longer requests a replay, and that of an internal journal states that the log is empty.
+    /// Errors: if the disk cannot be read.
     pub fn superblocks_after(&self) -> Result<Vec<(u64, Vec<u8>)>> {
         let mut bytes = [0; superblock::BYTES];
         DiskStructure::Superblock.read(self, superblock::OFFSET, &mut bytes)?;
@@ -466,7 +466,7 @@ impl DiskReader for ReplayedDisk<'_> {
 }
 
 impl ReplayedDisk<'_> {
-    /// Reads the disk, with copies from the log in place of the home blocks.
+    /// Reads the disk, replacing home blocks by their copies in the log.
     fn read_logged(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let size = self.overlay.block_size;
         if self.overlay.copies.is_empty() {
@@ -478,14 +478,14 @@ impl ReplayedDisk<'_> {
             let copy = |block: u64| self.overlay.copies.get(&block);
             let (block, within) = (at / size, at % size);
             let mut blocks = 1;
-            let found = copy(block);
+            let logged = copy(block);
             // Consecutive blocks that are not in the journal are read together.
-            while found.is_none() && blocks * size < within + rest.len() as u64 && copy(block + blocks).is_none() {
+            while logged.is_none() && blocks * size < within + rest.len() as u64 && copy(block + blocks).is_none() {
                 blocks += 1;
             }
             let length = usize::try_from(blocks * size - within).unwrap_or(usize::MAX).min(rest.len());
             let (part, after) = rest.split_at_mut(length);
-            match found {
+            match logged {
                 None => self.disk.read_at(at, part)?,
                 Some(copy) => {
                     self.journal.read_at(copy.offset + within, part)?;
@@ -503,7 +503,7 @@ impl ReplayedDisk<'_> {
     }
 }
 
-/// Checksums of blocks from state 0, by the identification of their contents; they are valid for any journal and transaction.
+/// Checksums of blocks from state 0, by the number that identifies their contents. They are valid for any journal and transaction.
 pub(super) struct ChecksumCache {
     logged: FxHashMap<u64, u32>,
     /// Checksums of descriptor, revoke and commit blocks, with zeros in place of the stored checksum.
@@ -518,7 +518,7 @@ impl ChecksumCache {
         Self { logged, checksummed: sealed, shift: CrcShift::new(0), block: Vec::new() }
     }
 
-    /// Sets the size of the blocks; a change drops the known checksums.
+    /// Sets the block size. If it changes, all known checksums are dropped.
     pub fn set_block_size(&mut self, bytes: usize) {
         if self.shift.bytes() != bytes {
             self.logged.clear();
@@ -542,7 +542,7 @@ impl ChecksumCache {
         Ok(self.shift.over_zeros(state) ^ plain)
     }
 
-    /// Whether the checksum at byte `at` of a block is correct; the block was read from byte `offset` of the disk.
+    /// Whether the checksum at byte `at` of a block is correct. The block was read from byte `offset` of the disk.
     pub fn seal_holds(&mut self, disk: &dyn DiskReader, offset: u64, block: &[u8], at: usize, seed: u32) -> bool {
         let name = disk.content(offset, block.len());
         let plain = if let Some(known) = name.and_then(|name| self.checksummed.get(&name)) {
@@ -557,7 +557,7 @@ impl ChecksumCache {
     }
 }
 
-/// The state from which the checksum of a logged block of a transaction continues.
+/// The checksum state before a logged block of a transaction.
 pub(super) fn logged_state(format: &LogFormat, sequence: u32) -> u32 {
     crc32c(format.seed, &sequence.to_be_bytes())
 }
