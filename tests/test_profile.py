@@ -250,7 +250,7 @@ def test_files_named_as_parts_are_profiled_one_by_one_with_a_note(whole: Path, p
     done = emmclab("profile", *pieces, "--json")
     assert done.returncode == 0 and len(json.loads(done.stdout)) == len(pieces)
     assert f"emmclab profile {parts}" in done.stderr
-    assert "named as parts" not in emmclab("profile", whole, "--json").stderr
+    assert "have names of parts" not in emmclab("profile", whole, "--json").stderr
 
 
 FIXTURES = ROOT / "crates/trace/tests/fixtures"

@@ -86,10 +86,10 @@ def _show(console: Console, fitted: Calibration) -> None:
             f"{row['kind']}: {row['requests']:,} requests, {row['median_us']:,.0f} us in the median; {price}",
             soft_wrap=True,
         )
-    for row in fitted["stalls"]:
+    for stall in fitted["stalls"]:
         console.print(
-            f"stalls: {row['stalls']:,} of {row['requests']:,} {row['op']}s took at least twice their time, "
-            f"{row['median_us']:,.0f} us more in the median; see controller.{row['op']}_stalls",
+            f"stalls: {stall['stalls']:,} of {stall['requests']:,} {stall['op']}s took at least twice their time, "
+            f"{stall['median_us']:,.0f} us more in the median; see controller.{stall['op']}_stalls",
             soft_wrap=True,
         )
     if fitted["queue_depth"] > 1:

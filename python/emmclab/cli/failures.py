@@ -28,26 +28,26 @@ EXIT_CODES = {
     BAD_INPUT: "bad input or option",
     EARLY_END: "a simulated device stopped before the end of its trace",
     4: "a power cut broke a promise",
-    5: "no power cut was tested: the check or the workload proves nothing",
+    5: "no power cut was tested: the check or the workload tested nothing",
     INTERRUPTED: "Ctrl-C",
     CLOSED_PIPE: "closed pipe",
 }
 
-#: Commands whose options may be followed by another command without `--`.
+#: Commands whose arguments may contain another command without a preceding `--`.
 _COMMANDS_WITHIN = {"record"}
 
-#: The message of typer for a value that is not a number.
+#: Matches the message of typer for a value that is not a number.
 _NUMBERS = re.compile(r"is not a valid (int|float)(?:eger)?(?: range)?")
 
 #: Messages about results that an interrupted command has stored, in addition to files; the last is printed.
 complete_files: list[str] = []
 
-#: Errors of the operating system that no other argument would have avoided.
+#: Errors of the operating system that other arguments would not have avoided.
 _RUN_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE}
 
 
 def run(command: Callable[..., Any], arguments: list[str]) -> int:
-    """Run a command and turn what it raises into an exit code and an `error:` with a `hint:`."""
+    """Run a command; convert exceptions to an exit code and messages `error:` and `hint:`."""
     words[:] = arguments
     for number in terminating():
         signal.signal(number, _terminate)
@@ -66,7 +66,7 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
     except (ClosedPipe, BrokenPipeError):
         return CLOSED_PIPE
     except SystemExit as end:
-        # The exit code of typer, and of its console for help, at a closed pipe.
+        # Typer, and its console for help, end with this code at a closed pipe.
         if end.code == FAILED_RUN:
             return CLOSED_PIPE
         raise
@@ -81,23 +81,25 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
         path = context.command_path if context is not None else "emmclab"
         message = error.format_message().rstrip(".")
         message = _NUMBERS.sub(
-            lambda found: "is not a whole number" if found[1] == "int" else "is not a number", message
+            lambda match: "is not a whole number" if match[1] == "int" else "is not a number", message
         )
         in_group = isinstance(getattr(context, "command", None), TyperGroup)
-        lists = "commands" if in_group and "command" in message else "options"
-        _report(message[:1].lower() + message[1:], f"`{path} --help` lists its {lists}")
+        contents = "commands" if in_group and "command" in message else "options"
+        _report(message[:1].lower() + message[1:], f"`{path} --help` lists its {contents}")
         return BAD_INPUT
     except OSError as error:
         refusal = InputError.of(error)
         _report(str(refusal), refusal.hint)
         return FAILED_RUN if error.errno in _RUN_FAILURES else BAD_INPUT
-    except OverflowError as error:  # A whole number that is too large, or negative, for the core.
-        _report(f"a number is outside the range of its option: {error}", "give a smaller one, or none below 0")
+    except OverflowError as error:  # An integer that is too large for the core, or negative.
+        _report(
+            f"a number is outside the range of its option: {error}", "give a number that is smaller, or not negative"
+        )
         return BAD_INPUT
     except MemoryError:
         _report("there is not enough memory", "profile fewer traces at once, or a part of the trace")
         return FAILED_RUN
-    except Exception as error:  # A bug; whatever it is, the user gets one line.
+    except Exception as error:  # A bug; the user gets one line for any exception.
         if os.environ.get("EMMCLAB_DEBUG"):
             traceback.print_exc()
         _report(
@@ -106,30 +108,30 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
         )
         return FAILED_RUN
     finally:
-        _settle_stdout()
+        _close_stdout()
 
 
 def is_run_failure(error: EmmclabError) -> bool:
-    """Whether a run failed in a way that no other argument would have avoided, as on a full disk."""
+    """Return whether a run failed for a reason that other arguments would not have avoided, such as a full disk."""
     return error.errno in _RUN_FAILURES or error.kind == "failed"
 
 
 def _refuse_empty(words: list[str]) -> None:
-    """Reject an empty argument, which as a path would be the current folder; CMD may have empty ones."""
+    """Reject an empty argument, which as a path would be the current folder; arguments of CMD may be empty."""
     end = words.index("--") if "--" in words else len(words)
     if "" not in words[:end] or words[0] in _COMMANDS_WITHIN:
         return
-    place = words.index("")
-    behind = f" after `{words[place - 1]}`" if place else ""
+    position = words.index("")
+    previous = f" after `{words[position - 1]}`" if position else ""
     raise ConfigError(
-        f"argument {place + 1}{behind} is empty",
+        f"argument {position + 1}{previous} is empty",
         field="argument",
         hint="check that the variables of the shell are set; write an empty value as `--option=`",
     )
 
 
 def _complete_files() -> str:
-    """Return a text on the complete files of an interrupted command; incomplete ones were removed."""
+    """Return a text that lists the complete files of an interrupted command; incomplete files were removed."""
     if complete_files:
         return complete_files[-1]
     if not written_files:
@@ -138,7 +140,7 @@ def _complete_files() -> str:
     return f"complete: {', '.join(written_files[:3])}{more}"
 
 
-class _Nowhere(io.TextIOBase):
+class _ClosedStream(io.TextIOBase):
     """A replacement for a stream that was closed before the start; records lost output."""
 
     encoding = "utf-8"
@@ -152,25 +154,25 @@ class _Nowhere(io.TextIOBase):
         return 1
 
 
-def _replace_closed() -> _Nowhere | None:
+def _replace_closed() -> _ClosedStream | None:
     """Replace closed standard streams; return the replacement of stdout.
 
-    Python sets a closed stream to None. The next opened file would get its descriptor, and so its output.
+    Python sets a closed stream to None. The next opened file would get its descriptor, and thus the output.
     """
-    nowhere = _Nowhere() if sys.stdout is None else None
+    replacement = _ClosedStream() if sys.stdout is None else None
     for number, stream in ((0, sys.stdin), (1, sys.stdout), (2, sys.stderr)):
         if stream is None:
             # `open` returns the lowest free descriptor. It is read-only, so that writes of the core fail.
             while os.open(os.devnull, os.O_RDONLY) < number:
                 pass
-    if nowhere is not None:
-        sys.stdout = nowhere
+    if replacement is not None:
+        sys.stdout = replacement
     if sys.stderr is None:
-        sys.stderr = _Nowhere()
-    return nowhere
+        sys.stderr = _ClosedStream()
+    return replacement
 
 
-def _settle_stdout() -> None:
+def _close_stdout() -> None:
     """Discard unwritten output of stdout, so that the interpreter prints no second error at exit."""
     try:
         sys.stdout.flush()
@@ -179,10 +181,10 @@ def _settle_stdout() -> None:
 
 
 def _prepare_stdout() -> None:
-    """Let stdout accept any character, and add a buffer if PYTHONUNBUFFERED has removed it.
+    """Configure stdout to accept any character, and add a buffer if PYTHONUNBUFFERED has removed it.
 
-    Without a buffer, Python would lose the rest of a short write. Names of files may contain bytes that are
-    not text, and the encoding may be ASCII.
+    Without a buffer, Python would lose the rest of a short write. File names may contain bytes that are not
+    text, and the encoding may be ASCII.
     """
     if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
         sys.stdout = os.fdopen(sys.stdout.fileno(), "w", encoding=sys.stdout.encoding, closefd=False)

@@ -18,14 +18,12 @@ def fit(
     *,
     trace: TraceFile,
     output: Annotated[
-        Path | None, output_option("Output file: the model; default, and `-`: stdout.", callback=in_a_folder_or_stdout)
+        Path | None, output_option("Output file for the model; default or `-`: stdout.", callback=in_a_folder_or_stdout)
     ] = None,
-    name: Annotated[
-        str, option("Name of the model; the trace's name is not stored unless given here.", metavar="NAME")
-    ] = FITTED,
+    name: Annotated[str, option("Name of the model; the name of the trace is not stored.", metavar="NAME")] = FITTED,
     reading: Reading,
 ) -> None:
-    """Fit a workload model to a trace: its behaviour without its addresses, names and dates."""
+    """Fit a workload model to a trace; the model contains no addresses, names or dates of the trace."""
     recorded = reading.open(trace)
     with Meter(f"fit {recorded.name}") as meter:
         model = fit_workload(recorded, progress=meter, name=name)
@@ -35,5 +33,5 @@ def fit(
     write_text(output, model.to_toml())
     if output is None or output == STDOUT:
         return
-    line = f"{output}: model {model.digest}; `emmclab synth {output} OUT` makes traces of it"
+    line = f"{output}: model {model.digest}; `emmclab synth {output} OUT` generates traces from it"
     print_stderr(line)

@@ -19,7 +19,7 @@ from emmclab.runtime.lists import between_commas, once
 if TYPE_CHECKING:
     from emmclab.fleet import Counts, Table
 
-#: Maximum number of outliers and of refusals on the terminal; the JSON has all.
+#: Maximum number of outliers and of refused files on the terminal; the JSON contains all.
 _SHOWN = 10
 #: Ending of the default name of a table.
 _ENDING = ".fleet.parquet"
@@ -31,8 +31,7 @@ _ENDING = ".fleet.parquet"
 def fleet(
     *,
     folder: Annotated[
-        str,
-        argument("FOLDER", "A folder of recordings, s3://BUCKET/PREFIX of them, or a table that this command wrote."),
+        str, argument("FOLDER", "A folder of recordings, their s3://BUCKET/PREFIX, or a table that this command wrote.")
     ],
     by: Annotated[
         str,
@@ -44,28 +43,25 @@ def fleet(
     output: Annotated[
         str | None,
         output_option(
-            "The table, as Parquet, here or as s3://BUCKET/NAME; default: the name of the folder with .fleet.parquet.",
+            "The table, a Parquet file or s3://BUCKET/NAME; default: the name of the folder with .fleet.parquet.",
             callback=None,
         ),
     ] = None,
     against: Annotated[
         str | None,
-        option(
-            "Test which figures differ from those of FOLDER in this one, in a bucket, or in its table.",
-            metavar="FOLDER",
-        ),
+        option("Compare FOLDER with this folder, bucket or table: test which figures differ.", metavar="FOLDER"),
     ] = None,
     html: Annotated[
         Path | None, option("Also write a page: one file that needs no network.", callback=in_a_folder)
     ] = None,
-    files: Annotated[str, option("Names of the files that are recordings, with * and ?.", metavar="PATTERN")] = "*",
+    files: Annotated[str, option("Pattern of the file names of recordings, with * and ?.", metavar="PATTERN")] = "*",
     jobs: Jobs = 0,
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Profile every recording of a folder into one table, and sum it up.
+    """Profile all recordings of a folder into one table, and summarise it.
 
-    Only what is new or changed is profiled. Exit status 1: a file could not be read; the table has the
+    Only new and changed recordings are profiled. Exit status 1: a file could not be read; the table contains the
     reason, and all other recordings.
     """
     from emmclab.fleet import compare, summarise
@@ -73,67 +69,66 @@ def fleet(
     if output is not None:
         refuse_other_endings(output, (".parquet",), "--output")
     keys = once(between_commas(by, "--by"))
-    places = _places(folder, output, against)
+    targets = _table_paths(folder, output, against)
     tables = [
         _table(place, target, files, jobs, reading.changed_options())
-        for place, target in zip((folder, against), places, strict=True)
+        for place, target in zip((folder, against), targets, strict=True)
         if place is not None
     ]
     if against is None:
-        summary = summarise(tables[0][0], keys)
-        found: Any = summary
+        report: Any = summarise(tables[0][0], keys)
     else:
-        found = compare(tables[0][0], tables[1][0], (folder, against))
+        report = compare(tables[0][0], tables[1][0], (folder, against))
     if html is not None:
-        from emmclab.pages import fleet as report
+        from emmclab.pages import fleet as page
 
-        write_page(html, report.render([table for table, _ in tables], found))
+        write_page(html, page.render([table for table, _ in tables], report))
     if as_json:
         about = [{"table": table.name, "run": run and asdict(run)} for table, run in tables]
-        print_json({"tables": about, **found.to_dict()})
+        print_json({"tables": about, **report.to_dict()})
     else:
         from emmclab.cli.show_fleet import show_comparison, show_summary
 
         if against is None:
-            show_summary(stdout(), found, _SHOWN)
+            show_summary(stdout(), report, _SHOWN)
         else:
-            show_comparison(stdout(), found, _SHOWN)
+            show_comparison(stdout(), report, _SHOWN)
     runs = [(table, run) for table, run in tables if run is not None]
     for table, run in runs:
         print_stderr(f"table: {table.name} ({run.recordings:,} files, {run.profiled:,} of them profiled now)")
     _fail(runs)
 
 
-def _places(folder: str, output: str | None, against: str | None) -> list[str | None]:
+def _table_paths(folder: str, output: str | None, against: str | None) -> list[str | None]:
     """Return the path of the table of each fleet; None if the fleet is a table itself."""
     is_table = _is_table(folder)
     if is_table and output is not None:
         raise ConfigError(
-            f"{folder} is a table of recordings, which is read and not written",
+            f"{folder} is a table of recordings, which is only read",
             field="--output",
-            hint="leave out -o, or name the folder of the recordings",
+            hint="leave out -o, or give the folder of the recordings",
         )
-    first = None if is_table else output or _usual(folder)
-    second = None if against is None or _is_table(against) else _usual(against)
+    first = None if is_table else output or _default_path(folder)
+    second = None if against is None or _is_table(against) else _default_path(against)
     if second is not None and first is not None and Path(first).absolute() == Path(second).absolute():
         raise ConfigError(
             f"{first}: both fleets would have this table",
             field="--output",
-            hint="name another one for the first with -o",
+            hint="give another table for the first fleet with -o",
         )
     return [first, second]
 
 
 def _is_table(place: str) -> bool:
-    """Return whether a fleet is given as a table, and not as a folder or a bucket."""
+    """Return whether a fleet is given as a table, rather than as a folder or a bucket."""
     from emmclab.fleet.table_state import Copy
 
-    _, scheme, below = place.rstrip("/").partition("://")
-    return (not scheme or "/" in below) and Copy(place).is_there()
+    _, scheme, object_name = place.rstrip("/").partition("://")
+    return (not scheme or "/" in object_name) and Copy(place).is_there()
 
 
-def _usual(place: str) -> str:
-    """Return the default path of the table made from `place`: its name, in the current folder."""
+def _default_path(place: str) -> str:
+    """Return the default path of the table of a folder or bucket: its name, in the current folder."""
     if "://" not in place:
         return f"{Path(place).resolve().name}{_ENDING}"
     return f"{place.rstrip('/').rpartition('/')[2]}{_ENDING}"
@@ -151,10 +146,10 @@ def _table(
         return Table(copy.fetch(), copy.name), None
     done = 0
 
-    def note(now: int, total: int, before: int) -> None:
+    def note(count: int, total: int, before: int) -> None:
         nonlocal done
-        done = now
-        meter(now, total, before)
+        done = count
+        meter(count, total, before)
 
     try:
         with Counter(f"fleet {place}", "recordings") as meter:
@@ -163,7 +158,9 @@ def _table(
         complete_files.append(f"{done:,} recordings of {place} are stored; the same command continues")
         raise
     if run.was_damaged:
-        print_stderr(f"{table.name}: this table was damaged, or of an earlier version: all is profiled again")
+        print_stderr(
+            f"{table.name}: this table was damaged, or of an earlier version: all recordings are profiled again"
+        )
     return table, run
 
 
@@ -172,7 +169,7 @@ def _fail(runs: "list[tuple[Table, Counts]]") -> None:
     refused, files = sum(run.refused for _, run in runs), sum(run.recordings for _, run in runs)
     if not refused:
         return
-    path, reason = next(one for table, _ in runs for one in table.refused())
+    path, reason = next(file for table, _ in runs for file in table.refused())
     message = f"{refused:,} of {files:,} files could not be read; the first, {path}: {reason}"
     hint = "leave them out with --files PATTERN, or see the column `refused` of the table"
     if refused == files:

@@ -19,6 +19,6 @@ def formats(as_json: AsJson = False) -> None:
 
     table = framed("", "Format", "Read", "Write", "About", words=4)
     for entry in entries:
-        ways = ("yes" if entry[way] else "" for way in ("reads", "writes"))
-        table.add_row(entry["name"], *ways, Text(entry["about"]))
-    show_explained(stdout(), table, [Text(f"known by {entry['known_by']}", "dim") for entry in entries])
+        support = ("yes" if entry[name] else "" for name in ("reads", "writes"))
+        table.add_row(entry["name"], *support, Text(entry["about"]))
+    show_explained(stdout(), table, [Text(f"recognised by {entry['known_by']}", "dim") for entry in entries])

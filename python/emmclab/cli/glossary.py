@@ -1,11 +1,11 @@
-"""The words of emmclab, each with one meaning."""
+"""The glossary: the terms of emmclab, each with one meaning."""
 
 import functools
 import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
-#: The topic of words for what simulated devices do not have.
+#: The topic of terms that the model of devices does not cover.
 NOT_MODELLED = "Not modelled"
 _FILE = Path(__file__).parents[1] / "data" / "glossary.toml"
 
@@ -21,7 +21,7 @@ class Term(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The definition in full."""
+        """The definition with the excluded meanings."""
         return f"{self.means} {self.excludes}".rstrip()
 
 
@@ -34,9 +34,9 @@ def glossary() -> tuple[Term, ...]:
     """
     table = tomllib.loads(_FILE.read_text(encoding="utf-8"))
     return tuple(
-        Term(one["term"], one["means"], one.get("not", ""), tuple(one.get("also", ())), topic["name"])
+        Term(entry["term"], entry["means"], entry.get("not", ""), tuple(entry.get("also", ())), topic["name"])
         for topic in table["topic"]
-        for one in topic["terms"]
+        for entry in topic["terms"]
     )
 
 
@@ -50,7 +50,7 @@ def define(word: str) -> Term | None:
 
 
 def words() -> list[str]:
-    """Return every word that `define` finds."""
+    """Return all words that `define` accepts."""
     return [word for term in glossary() for word in (term.term, *term.also)]
 
 

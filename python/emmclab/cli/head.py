@@ -33,13 +33,13 @@ def head(
 
 
 def _roles(roles: list[str]) -> str:
-    """Return the roles of a request's blocks in order; a run of equal roles is one entry with its length."""
-    runs = [(role, len(list(same))) for role, same in itertools.groupby(roles)]
+    """Return the roles of a request's blocks in order; equal adjacent roles are one entry with their number."""
+    runs = [(role, len(list(group))) for role, group in itertools.groupby(roles)]
     return ", ".join(role if count == 1 else f"{role} x{count}" for role, count in runs)
 
 
 def _decimals(times_ns: Sequence[int | None], unit_ns: int) -> list[str | None]:
-    """Format times in a unit, with microseconds, or with nanoseconds if different times would look alike.
+    """Format times in a unit, to the microsecond, or to the nanosecond if different times would look equal.
 
     >>> _decimals([0, 1_500, None], 10**6), _decimals([0, 400], 10**6)
     (['0.000', '0.002', None], ['0.000000', '0.000400'])
@@ -52,21 +52,20 @@ def _decimals(times_ns: Sequence[int | None], unit_ns: int) -> list[str | None]:
 
 
 def _table(rows: list[RequestRow]) -> Table:
-    """Make the table: arrivals are relative to the first, other times of a request to its own arrival.
-
-    Times have microseconds, or nanoseconds if those would hide a difference.
-    """
+    """Return the table: arrivals are relative to the first, other times of a request to its own arrival."""
     first = rows[0]["arrival_ns"]
     arrivals = _decimals([row["arrival_ns"] - first for row in rows], 10**9)
     columns: list[tuple[str, list[str]]] = [("arrival\ns", [text or "" for text in arrivals])]
-    for step, after in (
+    for step, step_times in (
         ("start", [row["start_ns"] for row in rows]),
         ("issue", [row["issue_ns"] for row in rows]),
         ("complete", [row["complete_ns"] for row in rows]),
     ):
-        since = [None if time is None else time - row["arrival_ns"] for row, time in zip(rows, after, strict=True)]
-        times = ["–" if text is None else f"+{text}" for text in _decimals(since, 10**6)]
-        columns.append((f"{step}\nms", times if any(time is not None for time in after) else []))
+        offsets = [
+            None if time is None else time - row["arrival_ns"] for row, time in zip(rows, step_times, strict=True)
+        ]
+        times = ["–" if text is None else f"+{text}" for text in _decimals(offsets, 10**6)]
+        columns.append((f"{step}\nms", times if any(time is not None for time in step_times) else []))
     columns += [
         ("sector\n512 B", [str(row["sector"]) for row in rows]),
         ("size\nKB", [f"{row['sectors'] / 2:g}" for row in rows]),
@@ -81,9 +80,9 @@ def _table(rows: list[RequestRow]) -> Table:
         ("device", [row["device"] or "" for row in rows]),
     ]
     table = framed()
-    shown = [(heading, texts) for heading, texts in columns if any(texts)]
-    for heading, _ in shown:
+    filled = [(heading, texts) for heading, texts in columns if any(texts)]
+    for heading, _ in filled:
         table.add_column(heading, justify="right" if "\n" in heading or heading == "pid" else "left")
-    for texts in zip(*(texts for _, texts in shown), strict=True):
+    for texts in zip(*(texts for _, texts in filled), strict=True):
         table.add_row(*(Text(text) for text in texts))
     return table

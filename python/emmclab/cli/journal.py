@@ -26,24 +26,24 @@ def journal(
 ) -> None:
     """Measure the cost of journaling: commits, logged blocks, their changed parts, flushes and FUA.
 
-    A trace with block notes knows the role of each block. In other traces, roles are known only in
-    part, from flags and addresses.
+    A trace with block notes contains the role of each block. In other traces, only some roles are known,
+    from flags and addresses.
     """
     source = reading.open(trace)
     with Meter(f"journal {source.name}") as meter:
-        found = source.journal(meter)
-    reading.note_changed(source.name, found["ledger"])
+        report = source.journal(meter)
+    reading.note_changed(source.name, report["ledger"])
     if html is not None:
-        found.write_html(html)
+        report.write_html(html)
         print_stderr(f"report: {html}")
     if as_json:
-        print_json(found.to_dict())
+        print_json(report.to_dict())
     else:
         from emmclab.cli.show_profile import show_journal
 
         console = stdout()
-        show_journal(console, found)
+        show_journal(console, report)
         console.print()
-        header = found["header"]
+        header = report["header"]
         console.print(Text.assemble((source.name, "bold"), f"  {header['source']}, {header['format']}"))
-        console.print(Text(f"  ledger: {ledger_line(found['ledger'])}"), soft_wrap=True)
+        console.print(Text(f"  ledger: {ledger_line(report['ledger'])}"), soft_wrap=True)

@@ -28,7 +28,7 @@ def layers(as_json: AsJson = False) -> None:
 
 
 def default_text(value: str | float | bool | None) -> str:
-    """Format a default as a setting."""
+    """Format a default as the value of a setting; a default of None is computed from other settings."""
     if value is None:
         return "derived"
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,4 +1,4 @@
-"""The options that name the machine to record, and for how long."""
+"""The options that select the machine to record and the duration."""
 
 import os
 from dataclasses import dataclass
@@ -18,26 +18,29 @@ Device = Annotated[
 Duration = Annotated[
     str | None, option("Stop after this time, for example 60s, 10m or 2h; default: at Ctrl-C.", metavar="TIME")
 ]
-Serial = Annotated[str | None, option("Serial number of the phone, if adb knows several.", metavar="SERIAL")]
+Serial = Annotated[str | None, option("Serial number of the phone, if adb lists several.", metavar="SERIAL")]
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine to record, as given on the command line."""
+    """Options of the command line that select the machine to record."""
 
     device: Device = None
-    ssh: Annotated[str | None, option("Record that machine, without writing there.", metavar="USER@HOST")] = None
-    ssh_option: Annotated[
-        list[str] | None, option("An argument for the ssh client, as -p; may be repeated.", metavar="WORD")
+    ssh: Annotated[
+        str | None, option("Record another machine over ssh; nothing is written there.", metavar="USER@HOST")
     ] = None
-    adb: Annotated[bool, option("Record the phone on adb; needs root there.")] = False
+    ssh_option: Annotated[
+        list[str] | None, option("An argument for the ssh client, such as -p; may be repeated.", metavar="WORD")
+    ] = None
+    adb: Annotated[bool, option("Record the phone that is connected by adb; needs root there.")] = False
     serial: Serial = None
     buffer_kb: Annotated[
-        int | None, option("Ring buffer of each CPU, 1 to 1048576 KB; a larger one loses fewer events.", metavar="KB")
+        int | None,
+        option("Ring buffer of each CPU, 1 to 1048576 KB; a larger buffer loses fewer events.", metavar="KB"),
     ] = None
 
     def record(self) -> _core.Recorder:
-        """Start recording it."""
+        """Start the recording."""
         if self.buffer_kb is not None and not 1 <= self.buffer_kb <= 1 << 20:
             raise ConfigError(
                 f"a buffer of {self.buffer_kb} KB is impossible", field="--buffer-kb", hint="give 1 to 1048576 KB"
@@ -56,7 +59,7 @@ class Machine:
 
 
 def _mount_point(name: str) -> str:
-    """Return the real path of a mount point, as the kernel lists it; other names are unchanged."""
+    """Return the path of a mount point without links, as the kernel lists it; other names are unchanged."""
     return os.path.realpath(name) if os.path.ismount(name) else name
 
 

@@ -1,13 +1,13 @@
-"""Shell completion of the values of options to names that come with emmclab."""
+"""Shell completion of option values that are names of presets, formats, studies and the like."""
 
 from collections.abc import Callable, Iterable
 
-#: Returns the possible words for the beginning of a value.
+#: Returns the words that begin with an incomplete value.
 Completer = Callable[[str], list[str]]
 
 
 def complete_words(*words: str) -> Completer:
-    """Complete to one of these words.
+    """Return a completer for these words.
 
     >>> complete_words("ext4", "xfs")("e")
     ['ext4']
@@ -15,17 +15,17 @@ def complete_words(*words: str) -> Completer:
     return names_of(lambda: words)
 
 
-def names_of(give: Callable[[], Iterable[str]]) -> Completer:
-    """Complete to one of the words that `give` returns, which is called only for a completion."""
+def names_of(list_words: Callable[[], Iterable[str]]) -> Completer:
+    """Return a completer for the words that `list_words` returns, which is called only for a completion."""
 
     def matching(incomplete: str) -> list[str]:
-        return [word for word in give() if word.startswith(incomplete)]
+        return [word for word in list_words() if word.startswith(incomplete)]
 
     return matching
 
 
 def several(names: Completer) -> Completer:
-    """Complete the last name of a comma-separated list.
+    """Return a completer for the last name of a comma-separated list.
 
     >>> several(complete_words("ext4", "xfs"))("xfs,e")
     ['xfs,ext4']
@@ -74,14 +74,14 @@ def _settings() -> list[str]:
 
     rows = (row for name in presets() for row in Device.preset(name).explain())
     keys = {row["key"]: None for row in rows if "." in row["key"] and ".0" not in row["key"]}
-    of_layers = [f"{layer['name']}.{one['name']}" for layer in layers() for one in layer["settings"]]
-    return [f"{key}=" for key in (*sorted(keys), *of_layers)]
+    layer_keys = [f"{layer['name']}.{setting['name']}" for layer in layers() for setting in layer["settings"]]
+    return [f"{key}=" for key in (*sorted(keys), *layer_keys)]
 
 
 def _applications() -> list[str]:
     from emmclab.apps.closed_loop import applications
 
-    return [one["name"] for one in applications()]
+    return [application["name"] for application in applications()]
 
 
 def _hosts() -> list[str]:
@@ -99,7 +99,7 @@ def _networks() -> list[str]:
 def _solutions() -> list[str]:
     from emmclab.apps.solutions import SOLUTIONS
 
-    return [one.name for one in SOLUTIONS]
+    return [solution.name for solution in SOLUTIONS]
 
 
 def _studies() -> list[str]:
@@ -139,8 +139,8 @@ def _crash_workloads() -> list[str]:
     from emmclab.crash.generated_programs import ALL_KNOWN, known_bug_names
     from emmclab.crash.workloads import ABOUT, MODES
 
-    made = ("ace:1", "ace:2", "ace:3", "random:200", ALL_KNOWN, *known_bug_names())
-    return [*(name for name in ABOUT if name.islower()), *(f"sqlite-{mode}" for mode in MODES), *made]
+    generated = ("ace:1", "ace:2", "ace:3", "random:200", ALL_KNOWN, *known_bug_names())
+    return [*(name for name in ABOUT if name.islower()), *(f"sqlite-{mode}" for mode in MODES), *generated]
 
 
 format_names = names_of(_formats)

@@ -23,34 +23,40 @@ if TYPE_CHECKING:
     from emmclab.traces.profile import Profile
 
 
-#: Makes an option on how to read a trace.
+#: Creates an option on how to read a trace.
 _reading = partial(option, panel=READING_PANEL, advanced=True)
-TraceFile = Annotated[Path, argument("TRACE", "A trace of any format; gzip, bzip2, zstd, xz too; `-` for stdin.")]
-#: A file of blktrace for one processor; its name begins with that of the recording.
+TraceFile = Annotated[
+    Path, argument("TRACE", "A trace of any format, also compressed (gzip, bzip2, zstd, xz); `-` for stdin.")
+]
+#: Matches the name of a file of blktrace for one processor; the name begins with that of the recording.
 _PROCESSOR = re.compile(r"(?P<recording>.+)\.blktrace\.\d+(\.(gz|zst|zstd|xz))?")
 
 
 def stands_for_several(path: Path) -> bool:
-    """Return whether a file is one of blktrace's files per processor; if one is named, all are read."""
+    """Return whether a file is one of blktrace's files per processor, of which the reader reads all."""
     return _PROCESSOR.fullmatch(path.name) is not None
 
 
 def one_per_recording(paths: list[Path] | None) -> list[Path]:
-    """Keep one file of each blktrace recording; the reader finds the other processors' files.
+    """Return one file of each blktrace recording; the reader finds the files of the other processors.
 
     >>> one_per_recording([Path("sda.blktrace.0"), Path("sda.blktrace.1"), Path("sdb.blktrace.1.gz")])
     [PosixPath('sda.blktrace.0'), PosixPath('sdb.blktrace.1.gz')]
     """
-    kept: dict[Path, Path] = {}
+    first_files: dict[Path, Path] = {}
     for path in paths or ():
         match = _PROCESSOR.fullmatch(path.name)
-        kept.setdefault(path.with_name(match["recording"]) if match else path, path)
-    return [path for path in paths or () if path in kept.values()]
+        first_files.setdefault(path.with_name(match["recording"]) if match else path, path)
+    return [path for path in paths or () if path in first_files.values()]
 
 
 TraceFiles = Annotated[
     list[Path],
-    argument("TRACE...", "Traces of any format; gzip, bzip2, zstd, xz too; `-` for stdin.", callback=one_per_recording),
+    argument(
+        "TRACE...",
+        "Traces of any format, also compressed (gzip, bzip2, zstd, xz); `-` for stdin.",
+        callback=one_per_recording,
+    ),
 ]
 Format = Annotated[
     str | None,
@@ -63,7 +69,7 @@ Format = Annotated[
 Columns = Annotated[
     str | None,
     _reading(
-        "Columns of a generic CSV in order, for example `arrival,op,sector,sectors`; default: its heading.",
+        "Columns of a generic CSV in order, for example `arrival,op,sector,sectors`; default: the header line.",
         metavar="A,B,...",
     ),
 ]
@@ -74,7 +80,7 @@ Figures = Annotated[
 OverTime = Annotated[
     Path | None,
     option(
-        "Also write IOPS, MB/s and response times over time, as .csv or .parquet by the name.",
+        "Also write IOPS, MB/s and response times over time to this file, .csv or .parquet.",
         advanced=True,
         callback=in_a_folder,
     ),
@@ -82,8 +88,8 @@ OverTime = Annotated[
 Bin = Annotated[
     str | None,
     option(
-        "Width of the bins of time, for example 1s or 100ms; doubled if there would be more than 16,384. Default: at "
-        "most 256 bins.",
+        "Width of the time bins, for example 1s or 100ms; doubled if there would be more than 16,384 bins. Default: "
+        "at most 256 bins.",
         advanced=True,
         metavar="WIDTH",
     ),
@@ -93,7 +99,7 @@ AsJson = Annotated[bool, option("Print JSON, for programs.", None, "--json")]
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read a trace, as given on the command line."""
+    """Options of the command line on how to read a trace."""
 
     format: Format = None
     lenient: Annotated[bool, _reading("Skip bad records and count them.")] = False
@@ -101,7 +107,7 @@ class Reading:
     time_unit: Annotated[
         str | None,
         _reading(
-            "Unit of times, for formats that do not define it: s, ms, us, ns; none if a table has no times.",
+            "Unit of times, for formats that do not define it: s, ms, us, ns; `none` for a table without times.",
             metavar="UNIT",
             autocompletion=complete_words("s", "ms", "us", "ns", "none"),
         ),
@@ -115,21 +121,21 @@ class Reading:
         ),
     ] = None
     reorder_window: Annotated[
-        int | None, _reading("Window, in requests, in which they are sorted by arrival; default: 65,536.", min=1)
+        int | None, _reading("Number of requests that are sorted by arrival at once; default: 65,536.", min=1)
     ] = None
     mend_clock: Annotated[
         str | None,
         _reading(
-            "Cut clock jumps and pauses of the recording to the median gap, and move the requests after a backward "
-            "jump to the end of those before it. With a length, for example 1h: cut longer gaps, in one pass.",
+            "Shorten clock jumps and pauses of the recording to the median gap, and move the requests after a backward "
+            "jump to the end of those before it. With a length, for example 1h: shorten longer gaps, in one pass.",
             metavar="[LENGTH]",
         ),
     ] = None
     reissue_window: Annotated[
         str | None,
         _reading(
-            "Time from the first issue of a request to a suspected re-issue; default: 0.5ms-3ms, that of a "
-            "UFS link that wakes up. A busy SCSI host takes 0-100ms.",
+            "Time from the first issue of a request to a suspected re-issue; default: 0.5ms-3ms, the time in which a "
+            "UFS link wakes up. For a busy SCSI host use 0-100ms.",
             metavar="FROM-TO",
         ),
     ] = None
@@ -139,8 +145,8 @@ class Reading:
     only: Annotated[
         list[str] | None,
         _reading(
-            "Select these requests, for example `device=8,0`, `process=kworker/*|fio`, `pid=71`, `op=read`, "
-            "`from=10s,to=2m30s` (from the first arrival); several conditions must all hold.",
+            "Read only requests that match all conditions, for example `device=8,0`, `process=kworker/*|fio`, "
+            "`pid=71`, `op=read`, `from=10s,to=2m30s` (since the first arrival).",
             metavar="KEY=VALUE,...",
         ),
     ] = None
@@ -153,11 +159,13 @@ class Reading:
 
     def changed_options(self) -> dict[str, Any]:
         """Return the options that differ from the defaults, as keywords of `emmclab.read`."""
-        usual = reading_options()
-        return {name: value for name, value in asdict(self).items() if value not in (None, []) and value != usual[name]}
+        defaults = reading_options()
+        return {
+            name: value for name, value in asdict(self).items() if value not in (None, []) and value != defaults[name]
+        }
 
     def refuse(self, name: str, hint: str = "leave it out") -> None:
-        """Reject options of reading where no trace is read; `name` is what is asked for instead."""
+        """Reject options of reading if no trace is read; `name` is what the command uses instead."""
         for field in self.changed_options():
             option = f"--{field.replace('_', '-')}"
             raise ConfigError(
@@ -166,7 +174,7 @@ class Reading:
 
     @property
     def changes(self) -> bool:
-        """Whether options shift requests, leave some out, or change which count as re-issued."""
+        """Whether these options shift requests, leave requests out, or change which count as re-issued."""
         return bool(self.mend_clock or self.reissue_window or self.drop_reissued or self.only)
 
     def note_changed(self, name: str, ledger: Mapping[str, int | None]) -> None:
@@ -184,15 +192,15 @@ class Reading:
             print_stderr(f"note: {name}: {ledger['filtered']:,} requests left out (--only)")
 
 
-def note_over_time(found: "Sequence[Profile | Result]", path: Path, width: str | None) -> None:
+def note_over_time(sources: "Sequence[Profile | Result]", path: Path, width: str | None) -> None:
     """Write figures over time, and print the number of bins and whether they are wider than requested."""
     from emmclab.simulation.over_time import over_time_rows, write_over_time
 
-    rows = over_time_rows(found)
+    rows = over_time_rows(sources)
     write_over_time(rows, path)
-    asked_s = bin_ns(width) / 1e9
+    requested_s = bin_ns(width) / 1e9
     widest_s = max((row["width_s"] for row in rows), default=0.0)
-    if width is not None and widest_s > 1.5 * asked_s:
+    if width is not None and widest_s > 1.5 * requested_s:
         print_stderr(f"note: bins of {widest_s:g} s, because those of {width} would be more than 16,384")
     print_stderr(
         f"over time: {len(rows):,} bins in {path}" if rows else "over time: no requests, so nothing was written"

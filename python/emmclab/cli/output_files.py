@@ -1,4 +1,4 @@
-"""Outputs of commands: a file, whose ending selects format and compression, or `-` for stdout."""
+"""Outputs of commands: a file, whose extension selects format and compression, or `-` for stdout."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ To = Annotated[
     typer.Option(
         "--to",
         metavar="NAME",
-        help="Format of the output, for example csv.gz, instead of the one that its ending selects.",
+        help="Format of the output, for example csv.gz; default: by the extension.",
         autocompletion=writable_format_names,
     ),
 ]
@@ -32,7 +32,7 @@ To = Annotated[
 def in_a_folder(path: Path | None) -> Path | None:
     """Return the path of an output file; reject it before any work is done if its folder is missing."""
     if path == STDOUT:
-        raise ConfigError("this output cannot go to stdout (`-`)", hint="name a file")
+        raise ConfigError("this output cannot go to stdout (`-`)", hint="give a file name")
     return in_a_folder_or_stdout(path)
 
 
@@ -46,41 +46,41 @@ def in_a_folder_or_stdout(path: Path | None) -> Path | None:
 def output_option(
     help_: str, *, metavar: str = "FILE", callback: Callable[[Path | None], Path | None] | None = in_a_folder
 ) -> Any:
-    """Make the option `--output` for the output file of a command."""
+    """Create the option `--output` for the output file of a command."""
     return typer.Option("--output", "-o", metavar=metavar, callback=callback, help=help_)
 
 
 #: The options for the output file of a device preset, and for its name.
-PresetFile = Annotated[Path | None, output_option("Output file: the preset; default: stdout.")]
+PresetFile = Annotated[Path | None, output_option("Output file for the preset; default: stdout.")]
 PresetName = Annotated[
     str | None, typer.Option(metavar="NAME", help="Name of the preset; default: that of the output file.")
 ]
 
 
 def to_stdout(output: Path, as_json: bool = False) -> None:
-    """Reject stdout as an output if it is closed, or if the report in JSON goes there, too."""
+    """Reject stdout as an output if it is closed, or if the report in JSON also goes to stdout."""
     if output != STDOUT:
         return
     if as_json:
         raise ConfigError(
             "the trace and the report in JSON would both go to stdout",
             field="--json",
-            hint="name an output file, or leave out --json",
+            hint="give an output file, or leave out --json",
         )
     # The replacement of a closed stdout has no `buffer`.
     if not hasattr(sys.stdout, "buffer"):
-        raise InputError("the standard output is closed", file="-", hint="name an output file")
+        raise InputError("the standard output is closed", file="-", hint="give an output file")
 
 
 def note_picture(output: Path, to: str | None = None) -> None:
     """Print a note if the output is a picture for Perfetto, which cannot be read as a trace."""
-    named = {".pftrace", ".perfetto-trace"} & {suffix.lower() for suffix in output.suffixes[-2:]}
-    if to.partition(".")[0] == "perfetto" if to else named:
+    has_extension = {".pftrace", ".perfetto-trace"} & {suffix.lower() for suffix in output.suffixes[-2:]}
+    if to.partition(".")[0] == "perfetto" if to else has_extension:
         print_stderr("note: this is a picture for ui.perfetto.dev, which cannot be read as a trace")
 
 
 def report(output: Path, text: str) -> None:
-    """Print a summary of the output: on stdout, or on stderr if the output itself went to stdout."""
+    """Print a summary of the output on stdout, or on stderr if the output itself went to stdout."""
     (print_stderr if output == STDOUT else print_stdout)(text)
 
 

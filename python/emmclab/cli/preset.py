@@ -29,7 +29,7 @@ from emmclab.traces.recorded_registers import RecordedDevice
 _OPTIONS = {"emmc": "--ext-csd", "ufs": "--ufs"}
 #: A hint with all options for registers.
 _SOURCES = (
-    "name the EXT_CSD register of an eMMC with --ext-csd, the descriptors of a UFS with --ufs, or a "
+    "give the EXT_CSD register of an eMMC with --ext-csd, the descriptors of a UFS with --ufs, or a "
     "recording with --from"
 )
 
@@ -42,13 +42,13 @@ _SOURCES = (
 )
 def preset(
     *,
-    # Accepted only to report the option that the file needs.
+    # A file without an option is accepted only to print an error with the option that it needs.
     word: Annotated[str | None, typer.Argument(metavar="FILE", hidden=True)] = None,
     ext_csd: Annotated[
         Path | None,
         option(
-            "EXT_CSD register of an eMMC: 512 bytes, or as debugfs, mmc-utils, U-Boot or hexdump print "
-            "it; `-` for stdin.",
+            "EXT_CSD register of an eMMC: 512 bytes, or the output of debugfs, mmc-utils, U-Boot or "
+            "hexdump; `-` for stdin.",
             None,
             "--ext-csd",
         ),
@@ -56,7 +56,7 @@ def preset(
     ufs: Annotated[
         Path | None,
         option(
-            "Descriptors of a UFS: its folder in sysfs, an archive or a listing (`grep -r .`) of it, or "
+            "Descriptors of a UFS: its folder in sysfs, an archive or a listing (`grep -r .`) of this folder, or "
             "the output of ufs-utils.",
             None,
             "--ufs",
@@ -70,8 +70,8 @@ def preset(
     like: Annotated[
         str | None,
         option(
-            "Preset that gives the settings that no register states (latencies, flash, collection); default: by kind "
-            "and version.",
+            "Preset for the settings that registers do not contain (latencies, flash, garbage collection); default: "
+            "by kind and version.",
             metavar="DEVICE",
             autocompletion=device_names,
         ),
@@ -80,50 +80,50 @@ def preset(
     name: PresetName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a device preset from the registers of a real device."""
+    """Create a device preset from the registers of a real device."""
     if word is not None:
         raise _without_option(word)
-    found = _read(ext_csd, ufs, recording)
-    made = found.preset(like=like, name=name or (output.stem if output is not None else None))
+    device_registers = _read(ext_csd, ufs, recording)
+    derived = device_registers.preset(like=like, name=name or (output.stem if output is not None else None))
     if output is not None:
-        write_atomically(output, made.toml)
+        write_atomically(output, derived.toml)
     if as_json:
-        device = {"digest": made.device.digest, "capacity_bytes": made.device.capacity_bytes}
-        notes = {name: getattr(made, name) for name in ("settings", "notes", "assumed_capacity")}
-        print_json({"toml": made.toml, "like": made.like, **device, **notes})
+        device = {"digest": derived.device.digest, "capacity_bytes": derived.device.capacity_bytes}
+        notes = {name: getattr(derived, name) for name in ("settings", "notes", "assumed_capacity")}
+        print_json({"toml": derived.toml, "like": derived.like, **device, **notes})
         return
     if output is None:
-        sys.stdout.write(made.toml)
+        sys.stdout.write(derived.toml)
         return
-    show_preset(stderr(), found, made)
+    show_preset(stderr(), device_registers, derived)
     print_stderr(
-        f"{output}: `emmclab simulate TRACE --device {output}` runs on it; `emmclab calibrate` measures the "
-        "latencies of your device"
+        f"{output}: `emmclab simulate TRACE --device {output}` simulates this device; `emmclab calibrate` measures "
+        "the latencies of your device"
     )
 
 
 def _without_option(word: str) -> ConfigError:
-    """Return the error for a file or device name without option; the hint names the option that it needs."""
+    """Return the error for a file or device name without an option; the hint contains the option that it needs."""
     field = "FILE"
     try:
-        found = registers(word)
-    except EmmclabError as unread:
+        file_registers = registers(word)
+    except EmmclabError as error:
         if _is_device(word):
             field = "--like"
             hint = (
-                f"it is a device already: use `--device {word}` with other commands; with "
-                f"`--like {word}` it fills in what the registers of --ext-csd, --ufs or --from do not specify"
+                f"it is a device preset: use `--device {word}` with other commands; with `--like {word}` "
+                "it provides the settings that the registers of --ext-csd, --ufs or --from do not contain"
             )
         else:
-            hint = f"{unread}; {_SOURCES}" if Path(word).exists() else _SOURCES
+            hint = f"{error}; {_SOURCES}" if Path(word).exists() else _SOURCES
     else:
-        field = "--from" if is_recording(Path(word)) else _OPTIONS[found.kind]
-        hint = f"it holds {found.standard} registers: write `emmclab preset {field} {word}`"
+        field = "--from" if is_recording(Path(word)) else _OPTIONS[file_registers.kind]
+        hint = f"it contains {file_registers.standard} registers: write `emmclab preset {field} {word}`"
     return ConfigError(f"`{word}` has no option", field=field, hint=hint)
 
 
 def _is_device(word: str) -> bool:
-    """Return whether a word names a preset or a device file."""
+    """Return whether a word is the name of a preset or of a device file."""
     try:
         Device.named(word)
     except EmmclabError:
@@ -132,46 +132,46 @@ def _is_device(word: str) -> bool:
 
 
 def _read(ext_csd: Path | None, ufs: Path | None, recording: Path | None) -> Registers:
-    """Read the registers of the given source; exactly one is required."""
-    given = [path for path in (ext_csd, ufs, recording) if path is not None]
-    if len(given) != 1:
+    """Read the registers from the only source that is not None; any other number of sources is an error."""
+    sources = [path for path in (ext_csd, ufs, recording) if path is not None]
+    if len(sources) != 1:
         raise ConfigError(
-            "give the registers of one device" if given else "the registers of a device are missing",
+            "there are registers of more than one device" if sources else "the registers of a device are missing",
             field="--ext-csd",
             hint=_SOURCES,
         )
-    found = registers(given[0])
+    device_registers = registers(sources[0])
     if recording is not None:
-        return found
+        return device_registers
     kind = "emmc" if ext_csd is not None else "ufs"
-    if found.kind != kind:
+    if device_registers.kind != kind:
         raise ConfigError(
-            f"{given[0]}: these are registers of the other kind ({found.standard})",
-            file=str(given[0]),
+            f"{sources[0]}: these are registers of another kind of device ({device_registers.standard})",
+            file=str(sources[0]),
             field=_OPTIONS[kind],
-            hint=f"give it with {_OPTIONS[found.kind]}",
+            hint=f"use {_OPTIONS[device_registers.kind]}",
         )
-    return found
+    return device_registers
 
 
-def explain_registers(found: Registers, as_json: bool) -> None:
+def explain_registers(device_registers: Registers, as_json: bool) -> None:
     """Print the identity, the capabilities and the wear of a device, from its registers."""
     if as_json:
         names = ("kind", "standard", "facts", "fields", "notes")
-        print_json({"file": found.source, **{name: getattr(found, name) for name in names}})
+        print_json({"file": device_registers.source, **{name: getattr(device_registers, name) for name in names}})
         return
     console = stdout()
-    _facts(console, "", found.report)
+    _facts(console, "", device_registers.report)
     print_line(
         console,
-        f"`emmclab preset {_OPTIONS[found.kind]} {found.source} -o my.toml` makes a device preset of it; "
-        "`--json` has every field",
+        f"`emmclab preset {_OPTIONS[device_registers.kind]} {device_registers.source} -o my.toml` creates a device "
+        "preset from it; `--json` prints every field",
         "dim",
     )
 
 
 def show_recorded(console: Console, devices: Sequence[RecordedDevice], recording: str) -> None:
-    """Print the registers of the devices of a recording, and what could not be read."""
+    """Print the registers of the devices of a recording, and which could not be read."""
     for device in devices:
         if device.report is None:
             _notes(console, [device.line()])
@@ -179,39 +179,41 @@ def show_recorded(console: Console, devices: Sequence[RecordedDevice], recording
         _facts(console, f"{device.name}: ", device.report)
         _notes(console, [f"not read: {gap}" for gap in device.gaps])
     if len(devices) == 1 and devices[0].report is not None:
-        print_line(console, f"`emmclab preset --from {recording} -o my.toml` makes a device preset of it", "dim")
+        print_line(console, f"`emmclab preset --from {recording} -o my.toml` creates a device preset from it", "dim")
 
 
-def _facts(console: Console, of: str, report: RegisterReport) -> None:
-    """Print the facts of a report on registers; the title begins with `of`."""
-    what = "according to its EXT_CSD register" if report["kind"] == "emmc" else "according to its descriptors"
-    table = framed(f"{of}{report['standard']}, {what}", "", "Says", "Field", words=3)
+def _facts(console: Console, prefix: str, report: RegisterReport) -> None:
+    """Print the facts of a report on registers; `prefix` precedes the title."""
+    source = "according to its EXT_CSD register" if report["kind"] == "emmc" else "according to its descriptors"
+    table = framed(f"{prefix}{report['standard']}, {source}", "", "Value", "Field", words=3)
     for fact in report["facts"]:
         table.add_row(fact["topic"], Text(fact["text"] or "–"), Text(", ".join(fact["from"]), "dim"))
     console.print(table)
     _notes(console, report["notes"])
 
 
-def show_preset(console: Console, found: Registers, made: RegisterPreset) -> None:
-    """Print the settings that were derived from registers, and what was not taken over."""
-    if made.assumed_capacity:
-        console.print(f"warning: {made.assumed_capacity}", style="yellow", markup=False, soft_wrap=True)
-    table = _settings(f"{found.standard}: settings read from registers; the others are those of {made.like}", made)
+def show_preset(console: Console, device_registers: Registers, derived: RegisterPreset) -> None:
+    """Print the settings that were derived from registers, and notes on registers that were not used."""
+    if derived.assumed_capacity:
+        console.print(f"warning: {derived.assumed_capacity}", style="yellow", markup=False, soft_wrap=True)
+    table = _settings(
+        f"{device_registers.standard}: settings read from registers; the others are those of {derived.like}", derived
+    )
     console.print(table)
-    _notes(console, made.notes)
+    _notes(console, derived.notes)
 
 
-def _settings(title: str, made: RegisterPreset) -> Table:
+def _settings(title: str, derived: RegisterPreset) -> Table:
     table = framed(title)
     for heading in ("Setting", "Value", "From"):
         table.add_column(heading, overflow="fold")
     rows: list[DerivedSetting] = [
         {
             "key": "capacity",
-            "value": f"{made.device.capacity_bytes:,} B",
-            "from": f"assumed: {made.like}" if made.assumed_capacity else "",
+            "value": f"{derived.device.capacity_bytes:,} B",
+            "from": f"assumed: {derived.like}" if derived.assumed_capacity else "",
         },
-        *made.settings,
+        *derived.settings,
     ]
     for row in rows:
         table.add_row(*map(Text, (row["key"], row["value"], row["from"])))

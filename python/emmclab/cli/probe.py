@@ -22,7 +22,7 @@ from emmclab.real_devices.probe import probe as measure
 from emmclab.runtime.files import write_atomically
 from emmclab.simulation.device import presets
 
-#: Default span, MB: for a simulated device, and for a real one.
+#: Default span for a simulated device and for a real device, MB.
 _SIMULATED_MB = 1024
 _REAL_MB = 256
 
@@ -46,7 +46,7 @@ def probe(
     write: Annotated[
         bool,
         option(
-            "Measure writes, too; this destroys the data in the first part of a real target. "
+            "Also measure writes; this destroys the data in the first part of a real target. "
             "Simulated targets are always written."
         ),
     ] = False,
@@ -54,8 +54,8 @@ def probe(
     span_mb: Annotated[
         int | None,
         option(
-            f"Size of the part that is used, in MB; default: {_SIMULATED_MB} of a simulated target, "
-            f"{_REAL_MB} of a real one, at most the whole target.",
+            f"Size of the part to use, MB; default: {_SIMULATED_MB} for a simulated target, {_REAL_MB} for a "
+            "real target, or the whole target if smaller.",
             metavar="MB",
         ),
     ] = None,
@@ -64,42 +64,42 @@ def probe(
     output: Annotated[Path | None, output_option("Also write the result as JSON, as `--json` prints it.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find clustered page and clustered block of a device from its bandwidth (Kim et al., MASCOTS 2009).
+    """Infer clustered page and clustered block of a device from its bandwidth (Kim et al., MASCOTS 2009).
 
-    Real devices are only read unless `--write` is given; reads may reveal the clustered page; the clustered
+    Without `--write`, real devices are only read. Reads may be sufficient for the clustered page; the clustered
     block needs writes.
     """
     path = Path(target)
-    # A bare word that is not a file can only be a preset; if it is not, the error lists them.
+    # A word without a slash that is not a file is treated as a preset; if it is unknown, the error lists the presets.
     if target in presets() or target.endswith(".toml") or ("/" not in target and not path.exists()):
-        found = _run(Simulated(configured(target, settings, capacity)), True, span_mb, _SIMULATED_MB, seed)
+        result = _run(Simulated(configured(target, settings, capacity)), True, span_mb, _SIMULATED_MB, seed)
     else:
         if settings:
             raise ConfigError("a real device has no settings", field="--set", hint="leave --set out")
         if write and not yes:
             confirm_overwriting(str(path))
         with Disk(path, write=write) as disk:
-            found = _run(disk, write, span_mb, _REAL_MB, seed)
+            result = _run(disk, write, span_mb, _REAL_MB, seed)
     if html is not None:
         from emmclab.pages.probe import render
 
-        write_atomically(html, render(found))
+        write_atomically(html, render(result))
     if output is not None:
-        write_atomically(output, json_text(found.to_dict()) + "\n")
+        write_atomically(output, json_text(result.to_dict()) + "\n")
     if as_json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
-        _show(found)
+        _show(result)
 
 
-def _run(target: Disk | Simulated, write: bool, span_mb: int | None, usual_mb: int, seed: int) -> Probe:
-    span_kb = min(usual_mb * 1024, target.size_kb) if span_mb is None else span_mb * 1024
+def _run(target: Disk | Simulated, write: bool, span_mb: int | None, default_mb: int, seed: int) -> Probe:
+    span_kb = min(default_mb * 1024, target.size_kb) if span_mb is None else span_mb * 1024
     with Meter(f"probe {target.name}") as meter:
         return measure(target, write=write, span_kb=span_kb, seed=seed, progress=meter)
 
 
 def confirm_overwriting(path: str) -> None:
-    """Ask before data is destroyed."""
+    """Ask for confirmation before data is destroyed."""
     if not sys.stdin.isatty():
         raise ConfigError(
             f"--write destroys the data on {path}", field="--write", hint="give --yes, since stdin is not a terminal"
@@ -109,17 +109,17 @@ def confirm_overwriting(path: str) -> None:
         raise typer.Exit(1)
 
 
-def _show(found: Probe) -> None:
-    columns = list(dict.fromkeys((point.op, point.order) for point in found.points))
+def _show(result: Probe) -> None:
+    columns = list(dict.fromkeys((point.op, point.order) for point in result.points))
     headings = ["Size\nKB", *(f"{order}\n{op}" for op, order in columns)]
-    table = framed(f"Bandwidth of {found.target}, MB/s", *headings, words=0)
-    speeds = {(point.op, point.order, point.size_kb): point.mb_per_s for point in found.points}
-    for size_kb in dict.fromkeys(point.size_kb for point in found.points):
+    table = framed(f"Bandwidth of {result.target}, MB/s", *headings, words=0)
+    speeds = {(point.op, point.order, point.size_kb): point.mb_per_s for point in result.points}
+    for size_kb in dict.fromkeys(point.size_kb for point in result.points):
         table.add_row(f"{size_kb:,}", *(f"{speeds[op, order, size_kb]:,.2f}" for op, order in columns))
     console = stdout()
     console.print(table)
-    for finding in found.findings:
+    for finding in result.findings:
         console.print(Text(finding))
     console.print(
-        Text(f"{found.span_mb:,} MB used, {'written' if found.wrote else 'only read'}; MB of 2^20 bytes", "dim")
+        Text(f"{result.span_mb:,} MB used, {'written' if result.wrote else 'only read'}; MB of 2^20 bytes", "dim")
     )

@@ -36,19 +36,19 @@ from emmclab.traces.trace import Trace
 
 @dataclass(frozen=True)
 class Measured:
-    """Further figures, as given on the command line."""
+    """Options of the command line for additional figures."""
 
     percentiles: Percentiles = None
     over_time: OverTime = None
     bin: Bin = None
 
 
-#: Names of parts that Spark (`part-00000-...`) and DuckDB (`data_0.parquet`) give.
+#: Matches the names that Spark (`part-00000-...`) and DuckDB (`data_0.parquet`) give to parts.
 _PART = re.compile(r"(part-|data_)\d+.*\.parquet")
 
 
 class _Profiled(NamedTuple):
-    """A profile and what it was made from."""
+    """A profile and the inputs from which it was computed."""
 
     profile: Profile
     inputs: list[InputRecord]
@@ -68,36 +68,37 @@ def profile(
         list[Path] | None,
         argument(
             "TRACE...",
-            "Traces of any format; gzip, bzip2, zstd, xz too; `-` for stdin.",
+            "Traces of any format, also compressed (gzip, bzip2, zstd, xz); `-` for stdin.",
             callback=one_per_recording,
             show_default=False,
         ),
     ] = None,
-    demo: Annotated[bool, option("Profile the traces that come with emmclab.")] = False,
+    demo: Annotated[bool, option("Profile the traces that are included in emmclab.")] = False,
     as_json: AsJson = False,
     html: Annotated[
         Path | None, option("Also write the report page: one file that needs no network.", callback=in_a_folder)
     ] = None,
     figures: Figures = None,
-    compare: Annotated[bool, option("Print the comparison only.")] = False,
+    compare: Annotated[bool, option("Print only the table that compares the traces.")] = False,
     against: Annotated[
         str | None,
         option(
-            "Compare one trace with another trace, a workload of the paper by name, or a model (.toml): prints how far "
-            "each value of Tables III and IV differs from it, in percent, shares in percentage points.",
+            "Compare one trace with another trace, a workload of the paper by name, or a model (.toml): print by how "
+            "much each value of Tables III and IV differs, in percent, or in percentage points for shares.",
             metavar="TRACE|NAME",
             autocompletion=workload_names,
         ),
     ] = None,
     seed: Annotated[int, option("With --against: seed of a workload or model.", advanced=True, min=0)] = 1,
     together: Annotated[
-        bool, option("Interleave the traces on one clock and profile them as one.", None, "--combine", advanced=True)
+        bool,
+        option("Interleave the traces on one clock and profile them as one trace.", None, "--combine", advanced=True),
     ] = False,
     fsync: Annotated[
         bool,
         option(
-            "Also divide each recorded wait for durability (fsync) into data, commit, flush, queue and "
-            "the rest, and print this only."
+            "Divide each recorded wait for durability (fsync) into data, commit, flush, queue and the rest, "
+            "and print only this."
         ),
     ] = False,
     measured: Measured,
@@ -106,8 +107,8 @@ def profile(
 ) -> None:
     """Characterise traces: Tables III and IV, distributions, findings.
 
-    A folder is one trace in parts, as Spark and DuckDB write it; --jobs parts are profiled at once. With
-    --jobs, a Parquet file of more than 4 million requests is profiled in slices of time, too; else in one
+    A folder is one trace in parts, as Spark and DuckDB write it; --jobs parts are profiled at once. With --jobs, a
+    Parquet file of more than 4 million requests is profiled in slices of time; any other file in one
     pass. With --against, prints differences; duration and rates are compared without clock jumps.
     """
     measures = {**asdict(measured), "fsync": fsync}
@@ -116,17 +117,17 @@ def profile(
     profiled = _profiles(_chosen(traces, demo), together, jobs, reading, against is not None, **measures)
     if against is not None:
         profiled.append(_other(against, seed, jobs, reading, **measures))
-    profiles = [one.profile for one in profiled]
-    for found in profiles:
-        if found["header"]["format"] != "synthetic":
-            reading.note_changed(found.name, found["ledger"])
+    profiles = [row.profile for row in profiled]
+    for each in profiles:
+        if each["header"]["format"] != "synthetic":
+            reading.note_changed(each.name, each["ledger"])
     _write(profiled, html, figures)
     if over_time is not None:
         note_over_time(profiles, over_time, measured.bin)
     if against is not None:
         _print_differences(profiles, as_json)
     elif as_json:
-        print_json([one.profile.to_dict() | {"provenance": provenance_here(one.inputs)} for one in profiled])
+        print_json([row.profile.to_dict() | {"provenance": provenance_here(row.inputs)} for row in profiled])
     else:
         # Imported here because tables take long to import, and JSON does not need them.
         from emmclab.cli.show_profile import show_compared, show_each, show_fsync
@@ -135,10 +136,10 @@ def profile(
 
 
 def _chosen(traces: list[Path] | None, demo: bool) -> list[Path]:
-    """Return the given traces, or with --demo those that come with emmclab."""
+    """Return the traces of the command line, or with --demo those that are included in emmclab."""
     if traces and demo:
         raise ConfigError(
-            "`--demo` names the traces itself", field="--demo", hint="leave out --demo to profile traces of your own"
+            "`--demo` selects the included traces", field="--demo", hint="leave out --demo, or the other traces"
         )
     if traces:
         return traces
@@ -146,19 +147,19 @@ def _chosen(traces: list[Path] | None, demo: bool) -> list[Path]:
         raise ConfigError(
             "no trace is given",
             field="TRACE",
-            hint="name a file, as in `emmclab profile trace.txt`; `--demo` profiles the included traces",
+            hint="give a file, as in `emmclab profile trace.txt`; `--demo` profiles the included traces",
         )
     if paths := bundled():
         return paths
     raise EmmclabError(
-        "no trace came with this installation", hint="install emmclab again, or run `make demo` in a clone"
+        "this installation includes no trace", hint="install emmclab again, or run `make demo` in a clone"
     )
 
 
 def _profiles(
     traces: list[Path], together: bool, jobs: int, reading: Reading, single: bool, **measures: Any
 ) -> list[_Profiled]:
-    """Profile each trace, or all as one; with `single`, several are an error."""
+    """Profile each trace, or all as one if `together`; if `single`, more than one trace is an error."""
     traces = traces if together else once(traces)
     in_parts = [] if together else [path for path in traces if path.is_dir() or is_sliced(path, jobs)]
     sources = distinct([reading.open(path) for path in traces if path not in in_parts])
@@ -171,7 +172,7 @@ def _profiles(
         raise ConfigError(
             "`--against` accepts only one trace",
             field="--against",
-            hint="name one trace, or use --compare for tables of several",
+            hint="give one trace, or use --compare for tables of several",
         )
     profiled = [_Profiled(run(source, **measures), inputs_of([source])) for source in sources]
     return profiled + [_in_parts(place, jobs, reading, **measures) for place in in_parts]
@@ -180,25 +181,25 @@ def _profiles(
 def _in_parts(place: Path, jobs: int, reading: Reading, **measures: Any) -> _Profiled:
     """Profile a folder of parts, or one large file in slices."""
     try:
-        found = run_parts(place, jobs, reading, **measures)
+        profile = run_parts(place, jobs, reading, **measures)
     except FormatError as error:
         if not place.is_dir():
             raise
         raise FormatError(
-            f"{printable(place)} is read as one trace in parts: {error}",
+            f"{printable(place)}: a folder is read as one trace in parts: {error}",
             kind=error.kind,
             file=error.file,
             line=error.line,
             field=error.field,
-            hint=f"name single files, or use `emmclab fleet` to profile each of them; {error.hint}",
+            hint=f"give single files, or use `emmclab fleet` to profile each file; {error.hint}",
         ) from error
-    whence: InputRecord = {
-        "name": found.name,
+    record: InputRecord = {
+        "name": profile.name,
         "path": printable(place),
-        "sha256": found["trace_digest"],
+        "sha256": profile["trace_digest"],
         "reading": reading.changed_options(),
     }
-    return _Profiled(found, [whence])
+    return _Profiled(profile, [record])
 
 
 def _other(name: str, seed: int, jobs: int, reading: Reading, **measures: Any) -> _Profiled:
@@ -216,18 +217,18 @@ def _write(profiled: list[_Profiled], html: Path | None, figures: Path | None) -
     if html is not None:
         from emmclab.pages.profiles import write_report
 
-        inputs = [each for one in profiled for each in one.inputs]
-        write_report([one.profile for one in profiled], html, provenance_here(inputs))
+        inputs = [record for row in profiled for record in row.inputs]
+        write_report([row.profile for row in profiled], html, provenance_here(inputs))
         print_stderr(f"report: {html}")
     if figures is not None:
         from emmclab.pages.chart_files import write_figures
 
-        count = write_figures([one.profile for one in profiled], figures)
+        count = write_figures([row.profile for row in profiled], figures)
         print_stderr(f"figures: {count} in {figures}")
 
 
 def _print_differences(profiles: list[Profile], as_json: bool) -> None:
-    """Print the second of two profiles compared with the first, without clock jumps if there are any."""
+    """Print the differences of the second of two profiles from the first, both without clock jumps."""
     from emmclab.traces.workload import differences, jump_notes
 
     rows, notes = differences(*profiles), jump_notes(profiles)
@@ -243,24 +244,24 @@ def _print_differences(profiles: list[Profile], as_json: bool) -> None:
 
 
 def note_parts(paths: list[Path]) -> None:
-    """Print a note if files are named as Spark and DuckDB name the parts of one table."""
+    """Print a note if files have names that Spark and DuckDB give to the parts of one table."""
     folders = collections.Counter(path.parent for path in paths if _PART.match(path.name))
     for folder, count in folders.items():
         if count > 1:
             print_stderr(
-                f"note: {count} files of {folder} are named as parts of one trace, but each was profiled by "
-                f"itself; to profile them as one: emmclab profile {folder}"
+                f"note: {count} files of {folder} have names of parts of one trace, but were profiled separately; "
+                f"to profile them as one trace: emmclab profile {folder}"
             )
 
 
 def run(source: Trace, **measures: Any) -> Profile:
-    """Profile a trace under a progress meter; `measures` are options of `Trace.profile`."""
+    """Profile a trace and show the progress; `measures` are options of `Trace.profile`."""
     with Meter(f"profile {source.name}") as meter:
         return source.profile(meter, **measures)
 
 
 def is_sliced(path: Path, jobs: int) -> bool:
-    """Whether a file is profiled in slices: if `--jobs` is given and it has several."""
+    """Return whether a file is profiled in slices: if `--jobs` is given and the file has several slices."""
     if not jobs:
         return False
     from emmclab.traces.parallel_profile import slices_of
@@ -272,12 +273,12 @@ def is_sliced(path: Path, jobs: int) -> bool:
 
 
 def run_parts(place: Path, jobs: int, reading: Reading, *, fsync: bool = False, **measures: Any) -> Profile:
-    """Profile a trace in parts under a progress meter."""
+    """Profile a trace in parts and show the progress."""
     if fsync:
         raise ConfigError(
-            f"{printable(place)}: waits for durability are divided in one pass, not in parts",
+            f"{printable(place)}: `--fsync` does not support a trace in parts",
             field="--fsync",
-            hint="name one recording, without --jobs",
+            hint="give one recording, without --jobs",
         )
     from emmclab.traces.parallel_profile import profile_parts
 
@@ -288,9 +289,9 @@ def run_parts(place: Path, jobs: int, reading: Reading, *, fsync: bool = False, 
 
 def distinct(sources: list[Trace]) -> list[Trace]:
     """Number traces whose files have the same name, so that rows can be distinguished."""
-    seen: collections.Counter[str] = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     for source in sources:
-        seen[source.name] += 1
-        if seen[source.name] > 1:
-            source.name = f"{source.name} ({seen[source.name]})"
+        counts[source.name] += 1
+        if counts[source.name] > 1:
+            source.name = f"{source.name} ({counts[source.name]})"
     return sources

@@ -1,6 +1,6 @@
-"""Progress of long work on stderr: a bar on a terminal, else a line at least every five seconds.
+"""Progress of long work on stderr: a bar on a terminal, otherwise a line at least every five seconds.
 
-Lines fit the terminal: parts of low importance are left out, and long names shortened.
+Lines fit the terminal: parts of low importance are left out, and long names are shortened.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _SILENCE_S = 1.0
 #: Maximum time between two lines, seconds; shorter work prints nothing.
 _LINE_S = 5.0
 #: Number of checks per `_LINE_S` of whether a line is due.
-_LOOKS = 5
+_CHECKS = 5
 
 
 class Working:
-    """Prints how long work has taken if it has reported nothing else for some seconds."""
+    """Prints how long work has taken if nothing was printed for some seconds."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, title: str) -> None:
         """Set the name of the work; nothing is printed if it is empty."""
-        self.what = what
+        self.title = title
         self._before = preconditioned_bytes()
-        #: Bytes that preconditioning writes at most; 0 if that is not known.
+        #: Maximum number of bytes that preconditioning writes; 0 if it is not known.
         self.most = 0.0
         self._lines = ExitStack()
-        self._started = self._spoke = time.monotonic()
+        self._started = self._last_line_s = time.monotonic()
         self._is_printing = False
 
     def __enter__(self) -> Self:
@@ -54,44 +54,44 @@ class Working:
 
     def begin(self) -> None:
         """Start printing lines, unless already started."""
-        if self.what and not self._is_printing:
+        if self.title and not self._is_printing:
             self._is_printing = True
-            self._spoke = time.monotonic()
-            self._lines.enter_context(repeated(_LINE_S / _LOOKS, self._look))
+            self._last_line_s = time.monotonic()
+            self._lines.enter_context(repeated(_LINE_S / _CHECKS, self._print_if_due))
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
     def expect(self, most_bytes: float) -> None:
-        """Set how much preconditioning writes at most from now on."""
+        """Set the maximum number of bytes that preconditioning writes from now on."""
         self.most = preconditioned_bytes() - self._before + most_bytes
 
     def stop(self) -> None:
         """Stop printing lines, because the work is done or has its own meter from now on."""
         self._lines.close()
 
-    def speak(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Print a line about the work."""
-        self._spoke = time.monotonic()
+        self._last_line_s = time.monotonic()
         print_stderr(line)
 
-    def _look(self) -> None:
-        if time.monotonic() - self._spoke >= _LINE_S * (1 - 1 / _LOOKS):
-            self._beat()
+    def _print_if_due(self) -> None:
+        if time.monotonic() - self._last_line_s >= _LINE_S * (1 - 1 / _CHECKS):
+            self._print_elapsed()
 
-    def _beat(self) -> None:
-        self.speak(f"{self.what}: {length(time.monotonic() - self._started)} so far{self._done()}")
+    def _print_elapsed(self) -> None:
+        self.print_line(f"{self.title}: {length(time.monotonic() - self._started)} so far{self._done()}")
 
     def _done(self) -> str:
-        """Return a text on the amount of data that preconditioning has written so far; "" if none."""
+        """Return a text with the amount of data that preconditioning has written so far; empty if none."""
         written = preconditioned_bytes() - self._before
         if not written:
             return ""
         text = f", {size(written)} written to precondition"
         if written >= self.most:
             return text
-        left = (time.monotonic() - self._started) * (self.most - written) / written
-        return f"{text}, at most {length(left)} left"
+        remaining_s = (time.monotonic() - self._started) * (self.most - written) / written
+        return f"{text}, at most {length(remaining_s)} left"
 
 
 def length(seconds: float) -> str:
@@ -100,9 +100,9 @@ def length(seconds: float) -> str:
     >>> length(6 * 3600), length(90), length(0.2)
     ('6 h', '90 s', '1 s')
     """
-    for unit, one in (("h", 3600), ("min", 60)):
-        if seconds >= 2 * one:
-            return f"{round(seconds / one)} {unit}"
+    for unit, unit_s in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * unit_s:
+            return f"{round(seconds / unit_s)} {unit}"
     return f"{max(1, round(seconds))} s"
 
 
@@ -110,28 +110,28 @@ class Preparing(Working):
     """Prints the progress of the preconditioning of a device."""
 
     def __init__(self, device: Device, precondition: str, images: object = None) -> None:
-        """Name the work and how much data it writes at most; a new device has none, and nothing is printed."""
-        found = parse_precondition(precondition)
-        kept = "" if images else "; --images DIR keeps the device for later runs"
-        most = 0.0 if isinstance(found, Path) else found.most_bytes(device.capacity_bytes)
-        if isinstance(found, Path):
-            super().__init__(f"precondition {device.name} (by {precondition}{kept})")
+        """Set the title, with the maximum amount of data to write; nothing is printed for a new device."""
+        parsed = parse_precondition(precondition)
+        hint = "" if images else "; --images DIR keeps the device for later runs"
+        most = 0.0 if isinstance(parsed, Path) else parsed.most_bytes(device.capacity_bytes)
+        if isinstance(parsed, Path):
+            super().__init__(f"precondition {device.name} (by {precondition}{hint})")
         elif most:
-            super().__init__(f"precondition {device.name} ({precondition}, writes at most {size(most)}{kept})")
+            super().__init__(f"precondition {device.name} ({precondition}, writes at most {size(most)}{hint})")
         else:
             super().__init__("")
         self.most = most
 
 
-#: Width of a terminal of unknown width, in columns.
+#: Assumed width of the terminal if it is unknown, columns.
 _COLUMNS = 80
-#: The least and the largest width of the bar.
+#: Minimum and maximum width of the bar, columns.
 _LEAST_BAR, _MOST_BAR = 10, 40
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a line with its importance: parts of the lowest rank are left out first."""
+    """A part of a line; parts of the lowest rank are left out first if a line is too long."""
 
     text: str
     rank: int
@@ -139,19 +139,19 @@ class Part:
 
 def columns() -> int:
     """Return the width of the terminal of stderr."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isdigit() and int(told):
-        return int(told)
+    variable = os.environ.get("COLUMNS", "")
+    if variable.isdigit() and int(variable):
+        return int(variable)
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
     except (OSError, ValueError):
         return _COLUMNS
 
 
-def fitted(what: str, parts: Sequence[Part], width: int) -> str:
+def fitted(title: str, parts: Sequence[Part], width: int) -> str:
     """Return a line of at most `width` columns: the name of the work, and the parts that fit.
 
-    A name that takes more than half of the line is shortened in its middle. The most important part stays.
+    A name that is longer than half of the line is shortened in its middle. The most important part is always included.
 
     >>> parts = [Part("40 of 90 cells", 3), Part("2 failed", 2), Part("about 3 min left", 1)]
     >>> print(fitted("queue-depth-of-phones", parts, 66))
@@ -161,17 +161,17 @@ def fitted(what: str, parts: Sequence[Part], width: int) -> str:
     >>> print(fitted("queue-depth-of-phones", parts, 30))
     queu…of-phones: 40 of 90 cells
     """
-    kept = [part for part in parts if part.text]
-    name = min(_cells(what), width // 2)
-    while len(kept) > 1 and name + _cells(_after_name(kept)) > width:
-        least = min(part.rank for part in kept)
-        kept.remove(next(part for part in reversed(kept) if part.rank == least))
-    behind = _after_name(kept)
-    return f"{_shortened(what, width - _cells(behind))}{behind}"
+    included = [part for part in parts if part.text]
+    name = min(_cells(title), width // 2)
+    while len(included) > 1 and name + _cells(_after_name(included)) > width:
+        lowest = min(part.rank for part in included)
+        included.remove(next(part for part in reversed(included) if part.rank == lowest))
+    suffix = _after_name(included)
+    return f"{_shortened(title, width - _cells(suffix))}{suffix}"
 
 
 def joined(parts: Sequence[Part]) -> str:
-    """Return the texts of all parts, with commas between them; parts without a text are left out.
+    """Return the non-empty texts of parts, separated by commas.
 
     >>> joined([Part("40 of 90 cells", 3), Part("", 2), Part("about 3 min left", 1)])
     '40 of 90 cells, about 3 min left'
@@ -190,7 +190,7 @@ def _cells(text: str) -> int:
 
 
 def _shortened(text: str, width: int) -> str:
-    """Shorten a text to `width` columns in its middle, because names often differ at the end."""
+    """Shorten a text to `width` columns by removing its middle, because names often differ at the end."""
     if _cells(text) <= width:
         return text
     head, tail = "", ""
@@ -205,24 +205,24 @@ def _shortened(text: str, width: int) -> str:
     return f"{head}…{tail}"
 
 
-def bar_line(what: str, parts: Sequence[Part], share: float | None, width: int) -> str:
-    """Return the line with a bar before the parts, if there is room for it.
+def bar_line(title: str, parts: Sequence[Part], share: float | None, width: int) -> str:
+    """Return the line with a bar before the parts, if there is enough space; `share` is 0 to 1, None if unknown.
 
     >>> print(bar_line("read", [Part("7,000 requests", 1)], 0.5, 40))
     read ██████        50 %, 7,000 requests
     """
     if share is None:
-        return fitted(what, parts, width)
-    line = fitted(what, [Part(f"{100 * share:.0f} %", 100), *parts], width)
-    room = min(width - _cells(line) - 1, _MOST_BAR)
-    if room < _LEAST_BAR:
+        return fitted(title, parts, width)
+    line = fitted(title, [Part(f"{100 * share:.0f} %", 100), *parts], width)
+    bar_width = min(width - _cells(line) - 1, _MOST_BAR)
+    if bar_width < _LEAST_BAR:
         return line
-    # With this much room, the name was not shortened.
-    drawn = bar(share, 1.0, room - 1)
-    return f"{what} {drawn:<{room}} {line[len(what) + 2 :]}"
+    # If the bar fits, the name was not shortened.
+    drawn = bar(share, 1.0, bar_width - 1)
+    return f"{title} {drawn:<{bar_width}} {line[len(title) + 2 :]}"
 
 
-def live_line(what: str, *, transient: bool) -> Bar:
+def live_line(title: str, *, transient: bool) -> Bar:
     """Return a progress display of one line on stderr; its task has the field `parts`."""
     from rich.progress import Progress as Bar
     from rich.progress import ProgressColumn, Task
@@ -231,31 +231,31 @@ def live_line(what: str, *, transient: bool) -> Bar:
     from emmclab.cli.console import stderr
 
     class Line(ProgressColumn):
-        """The whole line as one column: separate columns would be cut if there is no room for all."""
+        """The complete line as one column, because rich would truncate separate columns."""
 
         def render(self, task: Task) -> Text:
             elapsed = Part(f"{length(task.elapsed or 0.0)} so far", 1)
             share = None if not task.total else min(task.completed / task.total, 1.0)
-            line = bar_line(what, [*task.fields["parts"], elapsed], share, columns() - 1)
+            line = bar_line(title, [*task.fields["parts"], elapsed], share, columns() - 1)
             return Text(line, no_wrap=True)
 
     return Bar(Line(), console=stderr(), transient=transient)
 
 
-#: Number of tasks before the remaining time is estimated, because the first task may do work that all share.
+#: Number of finished tasks before the remaining time is estimated: the first may include preparation for all.
 _LEAST_TASKS = 3
 _MILLION = 10**6
 
 
 class _BarMeter(Working):
-    """Progress as a bar on a terminal and as lines elsewhere; `_status` is what was reported last."""
+    """Shows progress as a bar on a terminal and as lines elsewhere."""
 
     #: Whether the bar disappears at the end of the work.
     _is_transient: bool
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, title: str) -> None:
         """Set the title of the work."""
-        super().__init__(what)
+        super().__init__(title)
         self._next = self._started + _SILENCE_S
         self._bar: Bar | None = None
         #: The latest report, as text.
@@ -266,24 +266,24 @@ class _BarMeter(Working):
         if self._bar is not None:
             self._bar.stop()
 
-    def _beat(self) -> None:
-        # A bar shows the time by itself. Requests that `--only` leaves out are read without progress.
+    def _print_elapsed(self) -> None:
+        # A bar shows the time itself. There is no bar while requests are read that `--only` leaves out.
         if self._bar is None:
-            super()._beat()
+            super()._print_elapsed()
 
     def _done(self) -> str:
         return f"{super()._done()}{self._status}"
 
-    def _left(self) -> float | None:
+    def _remaining_s(self) -> float | None:
         """Return the remaining time that the bar estimates, in seconds."""
         return self._bar.tasks[0].time_remaining if self._bar is not None else None
 
     def _show(self, done: int, total: int | None, parts: Sequence[Part]) -> None:
         """Update the bar, which starts if needed."""
         if self._bar is None:
-            self._bar = live_line(self.what, transient=self._is_transient)
+            self._bar = live_line(self.title, transient=self._is_transient)
             self._bar.start()
-            self._bar.add_task(self.what, parts=())
+            self._bar.add_task(self.title, parts=())
         self._bar.update(self._bar.task_ids[0], completed=done, total=total, parts=parts)
 
 
@@ -301,16 +301,16 @@ class Meter(_BarMeter):
         rate = speed(requests / (now - self._started))
         if sys.stderr.isatty():
             self._next = now + 0.1
-            left = remaining(self._left())
-            self._show(done, total, (Part(f"{requests:,} requests", 4), Part(rate, 2), Part(left, 3)))
+            time_left = remaining(self._remaining_s())
+            self._show(done, total, (Part(f"{requests:,} requests", 4), Part(rate, 2), Part(time_left, 3)))
         else:
             self._next = now + _LINE_S
             share = f"{100 * done / total:.0f} %, " if total else ""
-            self.speak(f"{self.what}: {share}{requests:,} requests, {rate}")
+            self.print_line(f"{self.title}: {share}{requests:,} requests, {rate}")
 
 
 def speed(per_s: float) -> str:
-    """Return the number of requests per second.
+    """Format a number of requests per second.
 
     >>> speed(8_340_000), speed(5_702), speed(8.4)
     ('8.3 M/s', '5,700/s', '8/s')
@@ -321,19 +321,19 @@ def speed(per_s: float) -> str:
 
 
 class Counter(Working):
-    """Shows how many tasks are done and how long the rest will take: a line that changes, or plain lines."""
+    """Shows how many tasks are done and the remaining time: one changing line on a terminal, otherwise lines."""
 
-    def __init__(self, what: str, tasks: str) -> None:
-        """Set the title and the unit of the work."""
-        super().__init__(what)
+    def __init__(self, title: str, tasks: str) -> None:
+        """Set the title of the work and the noun for its tasks."""
+        super().__init__(title)
         self.tasks = tasks
         self._last = self._started
         self._is_over = False
         #: The parts as they were last printed, without the time.
         self._parts: list[Part] = []
 
-    def __call__(self, done: int, total: int, before: int, found: str = "") -> None:
-        """Update the meter: tasks done, total, reused, and findings so far."""
+    def __call__(self, done: int, total: int, before: int, status: str = "") -> None:
+        """Update the meter: finished tasks, all tasks, tasks that earlier runs finished, and a text on results."""
         now = time.monotonic()
         terminal = sys.stderr.isatty()
         if now - self._last < (0.1 if terminal else _LINE_S) and done < total:
@@ -343,39 +343,39 @@ class Counter(Working):
         self._last, self._is_over = now, done >= total
         ran = done - before
         is_known = ran >= _LEAST_TASKS
-        left = remaining((now - self._started) / ran * (total - done) if is_known else None)
+        time_left = remaining((now - self._started) / ran * (total - done) if is_known else None)
         self._parts = [
             Part(f"{done:,} of {total:,} {self.tasks}", 4),
-            Part(found, 3),
+            Part(status, 3),
             Part(f"{before:,} were finished before" if before else "", 1),
         ]
-        self._print(Part(left, 2))
+        self._print(Part(time_left, 2))
 
     def _print(self, last: Part) -> None:
-        self._spoke = time.monotonic()
+        self._last_line_s = time.monotonic()
         parts = [*self._parts, last]
         if sys.stderr.isatty():
-            # Padded, to overwrite a longer line before it. The last line stays, and is not shortened.
+            # The line is padded to overwrite a longer previous line. The final line is not shortened.
             width = columns() - 1
-            line = f"{self._line(parts) if self._is_over else fitted(self.what, parts, width):<{width}}"
+            line = f"{self._line(parts) if self._is_over else fitted(self.title, parts, width):<{width}}"
         else:
             line = self._line(parts)
         print(line, end="\r" if sys.stderr.isatty() and not self._is_over else "\n", file=sys.stderr, flush=True)
 
     def _line(self, parts: list[Part]) -> str:
-        return f"{self.what}: {joined(parts)}"
+        return f"{self.title}: {joined(parts)}"
 
-    def _beat(self) -> None:
+    def _print_elapsed(self) -> None:
         # Work after the last task gets a new line.
         so_far = Part(f"{length(time.monotonic() - self._started)} so far{self._done()}", 2)
         if self._is_over:
-            self.speak(self._line([so_far]))
+            self.print_line(self._line([so_far]))
         else:
             self._print(so_far)
 
 
 def remaining(left_s: float | None) -> str:
-    """Return how long the rest takes, in words; empty if that is unknown or 0.
+    """Return the remaining time in words; empty if it is unknown or 0.
 
     >>> remaining(120), remaining(None), remaining(0)
     ('about 2 min left', '', '')
@@ -398,11 +398,11 @@ class StudyMeter(_BarMeter):
             return
         terminal = sys.stderr.isatty()
         if not self._has_printed and (progress.left_s or 0.0) > _LINE_S:
-            self.speak(f"{self.what}: {estimate_text(progress)}")
+            self.print_line(f"{self.title}: {estimate_text(progress)}")
         elif terminal and (self._has_printed or not is_end):
             self._show(progress.done, progress.total, _parts(progress))
         elif self._has_printed or not is_end:
-            self.speak(f"{self.what}: {joined(_parts(progress))}")
+            self.print_line(f"{self.title}: {joined(_parts(progress))}")
         else:
             return
         self._has_printed = True
@@ -410,7 +410,7 @@ class StudyMeter(_BarMeter):
 
 
 def _counts(progress: Progress) -> list[Part]:
-    """Return the numbers of cells as parts of a line; important ones have a higher rank."""
+    """Return the numbers of cells as parts of a line; more important numbers have a higher rank."""
     parts = [Part(f"{progress.done:,} of {progress.total:,} cells", 5)]
     if progress.before:
         parts.append(Part(f"{progress.before:,} were finished before", 2))
@@ -427,15 +427,15 @@ def cell_counts(progress: Progress) -> str:
 
 
 def _parts(progress: Progress) -> list[Part]:
-    """Return the numbers of cells, and the time for the rest."""
+    """Return the numbers of cells, and the remaining time."""
     return [*_counts(progress), Part(remaining(progress.left_s), 3)]
 
 
 def estimate_text(progress: Progress) -> str:
-    """Describe the amount of work of a study, from the cells that were run."""
+    """Describe the duration of a study, estimated from the cells that were run."""
     ran = progress.done - progress.before
-    one = progress.cells_s / ran if ran else 0.0
+    cell_s = progress.cells_s / ran if ran else 0.0
     workers = f"{progress.jobs} processes" if progress.jobs > 1 else "one process"
     time_left = f"about {length(progress.left_s or 0.0)}"
     before = f", {progress.before:,} were finished before" if progress.before else ""
-    return f"{progress.total:,} cells{before}; {one:.3g} s each by a sample of {ran:,}; {workers}: {time_left}"
+    return f"{progress.total:,} cells{before}; {cell_s:.3g} s each by a sample of {ran:,}; {workers}: {time_left}"

@@ -24,14 +24,14 @@ from emmclab.errors import InputError
 from emmclab.runtime.document import Row
 from emmclab.runtime.files import cell, refuse_other_endings, write_pieces
 
-#: Endings of output files.
+#: Supported extensions of output files.
 _ENDINGS = (".csv", ".json", ".parquet")
 #: The default query: lists the tables with their columns.
 _TABLES = (
     "select table_name as \"table\", string_agg(column_name, ', ' order by column_index) as columns "
     "from duckdb_columns() where not internal group by all order by all"
 )
-#: Length of the pieces in which CSV is written, characters.
+#: CSV is written in pieces of this length, characters.
 _PIECE = 1 << 16
 
 
@@ -59,48 +59,48 @@ def query(
     trace: Annotated[
         Path | None,
         option(
-            "Query this trace, of any format. The table `trace` has its requests, `fsyncs` its waits in "
-            "fsync (at most the 65,536 longest), `commits` those of journals. If the file was written by "
-            "`simulate --events`, the table `events` has the waits of each request (`describe events` lists "
-            "the columns). `flag_names(flags)` names flags, `has_flag(flags, 'fua')` tests one."
+            "Query this trace, of any format. The table `trace` contains its requests, `fsyncs` its waits in "
+            "fsync (at most the 65,536 longest), `commits` the commits of journals. If the file was written by "
+            "`simulate --events`, the table `events` contains the waits of each request (`describe events` lists "
+            "the columns). `flag_names(flags)` lists the flags of a request, `has_flag(flags, 'fua')` tests one flag."
         ),
     ] = None,
-    output: Annotated[Path | None, output_option("Output file, by its ending: .csv, .json or .parquet.")] = None,
+    output: Annotated[Path | None, output_option("Output file: .csv, .json or .parquet.")] = None,
     as_csv: Annotated[bool, option("Print CSV, with a header.", None, "--csv")] = False,
     results: ResultsFolder = RESULTS,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Query results, or a trace, in SQL (DuckDB's); any notebook can read the same Parquet files."""
+    """Query results or a trace in SQL (DuckDB); notebooks can read the same Parquet files."""
     from emmclab.studies.query import query_one_trace, query_studies, without_fsyncs
 
     if output is not None:
         refuse_other_endings(output, _ENDINGS, "--output")
     if trace is None:
-        reading.refuse("the tables of studies", "name a trace with --trace, or select rows with `where`")
+        reading.refuse("the tables of studies", "give a trace with --trace, or select rows with `where`")
     if trace is not None:
         source = reading.open(trace)
         if "fsyncs" in sql.casefold() and (note := without_fsyncs(source)):
             print_stderr(f"note: {note}")
-        asking = query_one_trace(source, sql)
+        answer = query_one_trace(source, sql)
     else:
         folders = [_folder_of(study, results)] if study is not None else _folders(results)
         for folder in folders:
             warn_of_changes(folder)
-        asking = query_studies(folders, sql)
-    with Working("query"), asking as (names, rows):
+        answer = query_studies(folders, sql)
+    with Working("query"), answer as (names, rows):
         if output is not None:
             count = _write(output, names, rows)
             print_stderr(f"answer: {output}, {count} rows")
             return
-        # All rows are read before the first is printed, so that a query that fails late prints nothing.
-        held = list(rows)
+        # All rows are fetched before the first is printed, so that a query that fails late prints nothing.
+        fetched = list(rows)
     if as_json:
-        print_json(_records(names, held))
+        print_json(_records(names, fetched))
     elif as_csv:
-        print_stdout("".join(_csv(names, held)).rstrip("\n"))
+        print_stdout("".join(_csv(names, fetched)).rstrip("\n"))
     else:
-        _show(names, held)
+        _show(names, fetched)
 
 
 def _folders(results: Path) -> list[Path]:
@@ -111,7 +111,7 @@ def _folder_of(study: str, results: Path) -> Path:
     """Return the results folder of a study; reject results of another study of the same name."""
     from emmclab.studies.store import Store
 
-    # A name alone suffices for a study that has been run.
+    # If the results of a study exist, its name is sufficient.
     if not study.endswith(".toml") and (results / study / "index.json").is_file():
         return results / study
     from emmclab.studies import Study
@@ -138,7 +138,7 @@ def _show(names: list[str], rows: list[tuple[Any, ...]]) -> None:
 
 
 def _text(value: Any) -> str:
-    """Format a value with at least six digits if it has them, and without separators of thousands.
+    """Format a value with at least six significant digits, if it has as many, and without thousands separators.
 
     >>> _text(1234567.125), _text(0.1234567), _text(63668), _text(None)
     ('1234567', '0.123457', '63668', '–')
@@ -151,7 +151,7 @@ def _text(value: Any) -> str:
 
 
 def _write(output: Path, names: list[str], rows: Iterable[tuple[Any, ...]]) -> int:
-    """Write the result of a query row by row, in the format of the ending; return the number of rows.
+    """Write the result of a query row by row, in the format of the extension; return the number of rows.
 
     In Parquet, lists are stored as JSON, times and dates as text.
     """
@@ -163,7 +163,7 @@ def _write(output: Path, names: list[str], rows: Iterable[tuple[Any, ...]]) -> i
     from emmclab.runtime.parquet import write_parquet
 
     records = (
-        {name: json.dumps(one) if isinstance(one, (list, dict)) else one for name, one in record.items()}
+        {name: json.dumps(value) if isinstance(value, (list, dict)) else value for name, value in record.items()}
         for record in _each_record(names, counted)
     )
     write_parquet(output, records, columns=names)
@@ -185,28 +185,28 @@ class _CountedRows:
 
 def _csv(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
     """Yield rows as CSV with a header, in pieces; missing values are empty."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(map(cell, names))
     for row in rows:
         writer.writerow(
             [json.dumps(_plain(value)) if isinstance(value, (list, dict)) else cell(value) for value in row]
         )
-        if out.tell() > _PIECE:
-            yield out.getvalue()
-            out.seek(0)
-            out.truncate()
-    yield out.getvalue()
+        if buffer.tell() > _PIECE:
+            yield buffer.getvalue()
+            buffer.seek(0)
+            buffer.truncate()
+    yield buffer.getvalue()
 
 
 def _json(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
     """Yield rows as a JSON list, in pieces."""
-    before = "[\n"
+    separator = "[\n"
     for record in _each_record(names, rows):
         text = json.dumps([record], indent=2, ensure_ascii=False, allow_nan=False)
-        yield before + text.removeprefix("[\n").removesuffix("\n]")
-        before = ",\n"
-    yield "[]\n" if before == "[\n" else "\n]\n"
+        yield separator + text.removeprefix("[\n").removesuffix("\n]")
+        separator = ",\n"
+    yield "[]\n" if separator == "[\n" else "\n]\n"
 
 
 def _records(names: list[str], rows: Iterable[tuple[Any, ...]]) -> list[Row]:
@@ -226,7 +226,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (datetime.date, datetime.time, datetime.timedelta, bytes)):
         return str(value)
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     return value

@@ -24,12 +24,13 @@ from emmclab.traces.activity import longest_waits
 from emmclab.traces.profile_fields import ledger_line
 from emmclab.traces.recorded_registers import recorded_devices
 
-#: Maximum wait for a batch, and so the delay until an end is noticed, seconds.
+#: Maximum wait for a batch, which is also the maximum delay until the end is detected, seconds.
 _WAIT_S = 0.1
+#: Time between two lines on the progress, seconds.
 _LINE_S = 5.0
 #: Time for the command to end after SIGTERM, before SIGKILL, seconds.
 _GRACE_S = 5.0
-#: Space that must remain free on the file system of the trace: more than the part of the file in memory.
+#: Space that must remain free on the file system of the trace, bytes: more than the part of the file in memory.
 _RESERVE_BYTES = 64 << 20
 
 
@@ -55,7 +56,7 @@ def record(
         list[str] | None, argument("[-- COMMAND ...]", "Record while this command runs on this host.")
     ] = None,
     duration: Duration = None,
-    output: Annotated[Path, output_option("Output file: the trace; its ending selects the format.")] = Path(
+    output: Annotated[Path, output_option("Output file for the trace; the extension selects the format.")] = Path(
         "recording.parquet"
     ),
     machine: Machine,
@@ -63,7 +64,7 @@ def record(
 ) -> None:
     """Record the requests to block devices of this host, of a machine over ssh, or of a phone over adb.
 
-    Ends with the command, after the duration, on Ctrl-C, or when the link breaks: always with a whole file.
+    Ends with the command, after the duration, on Ctrl-C, or when the connection breaks; the file is always complete.
     With a command, the exit status is that of the command; with --json, its output goes to stderr.
     """
     seconds = None if duration is None else parse_duration(duration)
@@ -75,49 +76,49 @@ def record(
         writer = _core.Writer(output, recorder.header())
         try:
             with output_aside(as_json):
-                ended, status = _run(recorder, writer, output, list(command or []), seconds)
-            if not ended.ledger["kept"] and output.is_file() and output.stat().st_size:
+                end, status = _run(recorder, writer, output, list(command or []), seconds)
+            if not end.ledger["kept"] and output.is_file() and output.stat().st_size:
                 raise EmmclabError(
-                    f"{output}: no request was recorded, and the recording that is there is left as it was",
+                    f"{output}: no request was recorded, and the existing recording is not replaced",
                     kind="failed",
                     file=str(output),
-                    hint="choose other disks with --device, or name another file with -o",
+                    hint="choose other disks with --device, or use another file with -o",
                 )
-            writer.finish(ended.ledger, ended.header)
+            writer.finish(end.ledger, end.header)
         except BaseException:
             writer.abort()
             raise
-    early = [f"the recording ended early: {ended.early}"] if ended.early else []
-    for remark in early + ended.remarks:
+    early = [f"the recording ended early: {end.early}"] if end.early else []
+    for remark in early + end.remarks:
         print_stderr(f"note: {remark}")
-    activity = json.loads(ended.header["activity"] or "{}")
-    devices = recorded_devices(ended.header, str(output))
+    activity = json.loads(end.header["activity"] or "{}")
+    devices = recorded_devices(end.header, str(output))
     if as_json:
-        header = {name: text for name, text in ended.header.items() if name not in ("activity", "registers")}
+        header = {name: text for name, text in end.header.items() if name not in ("activity", "registers")}
         print_json(
             {
                 "trace": str(output),
                 "header": header,
-                "ledger": ended.ledger,
+                "ledger": end.ledger,
                 "activity": {**{part: activity.get(part, []) for part in _ACTIVITY}, "stalls": longest_waits(activity)},
                 "registers": [device.to_dict() for device in devices],
-                "ended_early": ended.early,
+                "ended_early": end.early,
                 "command_status": status if command else None,
-                "remarks": ended.remarks,
+                "remarks": end.remarks,
             }
         )
     else:
-        stdout().print(f"{output}: {ledger_line(ended.ledger)}", markup=False, soft_wrap=True)
+        stdout().print(f"{output}: {ledger_line(end.ledger)}", markup=False, soft_wrap=True)
         for device in devices:
             stdout().print(device.line(), markup=False, soft_wrap=True)
         show_activity(stdout(), activity)
     if status:
-        print_stderr(f"note: the command ended with status {status}; the recording is whole")
+        print_stderr(f"note: the command ended with status {status}; the recording is complete")
         raise typer.Exit(status)
 
 
 def _status(child: subprocess.Popen[bytes] | None) -> int:
-    """Return the exit status of a command as a shell does; 0 if it did not end by itself."""
+    """Return the exit status of a command, as a shell reports it; 0 if the command has not ended by itself."""
     code = None if child is None else child.poll()
     if code is None:
         return 0
@@ -129,7 +130,7 @@ def _nearly_full(output: Path) -> str | None:
     try:
         free = shutil.disk_usage(output.resolve().parent).free
     except OSError:
-        # An error of the folder is reported when the file is made.
+        # An error of the folder is reported when the file is created.
         return None
     return f"only {free >> 20} MB are free where {output} is written" if free < _RESERVE_BYTES else None
 
@@ -137,14 +138,14 @@ def _nearly_full(output: Path) -> str | None:
 def _run(
     recorder: _core.Recorder, writer: _core.Writer, output: Path, command: list[str], seconds: float | None
 ) -> tuple[_RecordingEnd, int]:
-    """Write batches until the end or a signal; also return the exit status of the command."""
+    """Write batches until the end or a signal; return the end of the recording and the exit status of the command."""
     child = None
     full = None
-    with stop_on_signals() as ending:
+    with stop_on_signals() as interruption:
         try:
             chosen = recorder.chosen()
-            why = f" ({chosen}; choose others with --device)" if chosen else ""
-            print_stderr(f"recording {', '.join(recorder.disks())}{why}; Ctrl-C ends it")
+            note = f" ({chosen}; choose others with --device)" if chosen else ""
+            print_stderr(f"recording {', '.join(recorder.disks())}{note}; Ctrl-C ends it")
             if command:
                 try:
                     child = subprocess.Popen(command)
@@ -156,11 +157,11 @@ def _run(
                     ) from None
             begin = time.monotonic()
             written, reported = 0, begin
-            while not ending.is_requested and not recorder.has_ended():
+            while not interruption.is_requested and not recorder.has_ended():
                 if (batch := recorder.next(_WAIT_S)) is not None:
                     writer.write(batch)
                     written += len(batch)
-                # Checked without a batch, too, because other processes may fill the disk.
+                # This is checked even without a batch, because other processes may fill the disk.
                 if (full := _nearly_full(output)) is not None:
                     break
                 now = time.monotonic()

@@ -36,16 +36,16 @@ def reproduce(
         str,
         argument(
             "PAPER",
-            "A study of a paper (`emmclab papers`): `iiswc15`, `implications` (of the same, as "
-            "experiments), `advil12`, `advil-live` (of the same, with programs on ext4; as root), "
-            "`dsn17`, `dsn17-crash` (of the same, with power cut; as root), `fast12`, or `systor24` (on the "
-            "traces of --traces). Or `findings`: results that no paper of the list has.",
+            "A study of a paper (`emmclab papers`): `iiswc15`, `implications` (experiments on its five implications), "
+            "`advil12`, `advil-live` (with programs on ext4; needs root), `dsn17`, `dsn17-crash` (with power cuts; "
+            "needs root), `fast12`, or `systor24` (on the traces of --traces). `findings` contains results that "
+            "none of these papers has.",
             autocompletion=paper_study_names,
         ),
     ] = "iiswc15",
     jobs: Jobs = 0,
     fresh: Fresh = False,
-    html: Annotated[Path | None, option("Output file: the page.", callback=in_a_folder)] = None,
+    html: Annotated[Path | None, option("Output file for the page.", callback=in_a_folder)] = None,
     figures: Figures = None,
     traces: PaperTraces = None,
     trace: TraceInputs = [],  # noqa: B006
@@ -53,11 +53,11 @@ def reproduce(
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Run the whole study of a paper and write one page: each table, figure and claim beside the result.
+    """Run a study of a paper and write a page that compares each table, figure and claim with the result.
 
     `emmclab run`, `emmclab report` and `emmclab claims` do the same in steps. The workloads of `iiswc15` and
-    `implications` are made from published figures; with --traces the original traces take their place. `systor24` needs
-    --traces. Options for reading only apply to recorded traces.
+    `implications` are generated from published figures; with --traces the original traces replace them. `systor24`
+    needs --traces. Options for reading apply only to recorded traces.
     """
     from emmclab.papers.pages import write_judged_page
     from emmclab.papers.registry import studies
@@ -78,15 +78,15 @@ def reproduce(
     study = study.with_inputs(recorded).with_reading(reading.changed_options())
     if recordings is not None:
         study = study.with_recordings(recordings)
-    found = run_with_meter(study, results / study.name, jobs, fresh)
+    stored = run_with_meter(study, results / study.name, jobs, fresh)
     html = html or Path(f"{paper}.html")
-    told: dict[str, object] = {"digest": found.digest, "reading": found.about["reading"]}
+    contents: dict[str, object] = {"digest": stored.digest, "reading": stored.about["reading"]}
     if recordings is not None:
-        told["recordings"] = found.about["recordings"]
-    judged, count = write_judged_page(found, html, figures)
+        contents["recordings"] = stored.about["recordings"]
+    judged, count = write_judged_page(stored, html, figures)
     if as_json:
         claims = [claim.to_dict() for claim in judged]
-        print_json({"report": str(html.resolve()), **told, "claims": claims})
+        print_json({"report": str(html.resolve()), **contents, "claims": claims})
         return
     console = stdout()
     if judged:
@@ -94,10 +94,10 @@ def reproduce(
         show_settled(console, judged)
     if figures is not None:
         print_stderr(f"figures: {count} in {figures}")
-    console.print(Text(f"Results: {found.digest} in {results / study.name}"), soft_wrap=True)
+    console.print(Text(f"Results: {stored.digest} in {results / study.name}"), soft_wrap=True)
     console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
     show_headline(console, judged)
-    _name_the_rest(console, paper, len(judged))
+    _print_remaining_claims(console, paper, len(judged))
 
 
 def _findings(
@@ -119,34 +119,34 @@ def _findings(
     from emmclab.studies import Study
     from emmclab.traces.reading import read
 
-    found = {name: run_with_meter(Study.named(name), results / name, jobs, fresh) for name in studies()}
+    stored = {name: run_with_meter(Study.named(name), results / name, jobs, fresh) for name in studies()}
     profiles = [run(read(path, **reading.changed_options())) for path in traces]
-    answered = [(one, one.answer(found, profiles)) for one in declared()]
+    answers = [(finding, finding.answer(stored, profiles)) for finding in declared()]
     html = html or Path(f"{FINDINGS}.html")
-    findings_page.write_findings(answered, found, html)
-    count = 0 if figures is None else write_drawings(findings_page.drawings(answered), figures)
+    findings_page.write_findings(answers, stored, html)
+    count = 0 if figures is None else write_drawings(findings_page.drawings(answers), figures)
     if as_json:
-        print_json({"report": str(html.resolve()), "findings": findings_page.to_dict(answered)})
+        print_json({"report": str(html.resolve()), "findings": findings_page.to_dict(answers)})
         return
     console = stdout()
-    for one, answer in answered:
-        console.print(Text(one.question, "bold"), soft_wrap=True)
-        said = answer.answer if answer else "– needs recorded traces: --trace FILE"
-        console.print(Text(said), soft_wrap=True)
-        console.print(Text(f"{one.id}; {one.command}\n", "dim"), soft_wrap=True)
+    for finding, answer in answers:
+        console.print(Text(finding.question, "bold"), soft_wrap=True)
+        text = answer.answer if answer else "– needs recorded traces: --trace FILE"
+        console.print(Text(text), soft_wrap=True)
+        console.print(Text(f"{finding.id}; {finding.command}\n", "dim"), soft_wrap=True)
     if figures is not None:
         print_stderr(f"figures: {count} in {figures}")
     console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
 
 
-def _name_the_rest(console: Console, study: str, judged: int) -> None:
-    """Print how many claims of the paper this study does not judge, and the command that lists them."""
+def _print_remaining_claims(console: Console, study: str, judged: int) -> None:
+    """Print how many claims of the paper this study does not check, and the command that lists them."""
     from emmclab.papers.claims import rules
     from emmclab.papers.registry import studies
 
     paper = studies()[study]
     if others := len(rules(paper)) - judged:
-        text = f"{others} more claims of the paper are not of this study: emmclab claims --paper {paper.name}"
+        text = f"{others} more claims of the paper belong to other studies: emmclab claims --paper {paper.name}"
         console.print(text, markup=False, soft_wrap=True)
 
 
@@ -156,5 +156,5 @@ def _check_study(study: str) -> str:
 
     if study in studies():
         return study
-    said = "has no study yet: its system is not implemented" if study in papers() else "is not a study of a paper"
-    raise ConfigError(f"`{study}` {said}", field="PAPER", hint=f"choose one of: {', '.join(studies())}")
+    problem = "has no study yet: its system is not implemented" if study in papers() else "is not a study of a paper"
+    raise ConfigError(f"`{study}` {problem}", field="PAPER", hint=f"choose one of: {', '.join(studies())}")

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from emmclab.studies.store import Finished, Missing
     from emmclab.studies.stored_types import FailedRow
 
-#: Maximum number of cells that are listed as ended early, or as without a result.
+#: Maximum number of cells that are listed as ended early or as missing.
 _SHOWN = 10
-#: Maximum number of overloaded simulations that a warning names.
+#: Maximum number of overloaded simulations that a warning lists.
 _OVERLOADED = 3
-#: Number of digits of a key in messages.
+#: Number of digits to which the key of a cell is shortened in messages.
 _KEY_DIGITS = 12
 
 
@@ -58,7 +58,7 @@ def run(
     shard: Annotated[
         str | None,
         option(
-            "Run only this part of the cells, from 1, for example 3/16; `emmclab collect` joins the parts.",
+            "Run only the K-th of N parts of the cells, for example 3/16; `emmclab collect` joins the parts.",
             "Running",
             metavar="K/N",
         ),
@@ -70,7 +70,7 @@ def run(
     cell: Annotated[
         str | None,
         option(
-            "Run only the cell whose key begins with KEY, in this process, to see why it crashes.",
+            "Run only the cell whose key begins with KEY, in this process, to debug a crash.",
             "Running",
             advanced=True,
             metavar="KEY",
@@ -81,7 +81,7 @@ def run(
     scale: Annotated[
         float | None,
         option(
-            "For a study of power cuts: factor on the number of cuts of every cell.",
+            "For a study of power cuts: multiply the number of cuts of every cell by this factor.",
             "Running",
             advanced=True,
             metavar="X",
@@ -91,10 +91,10 @@ def run(
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Run a study. Finished cells are kept, so an interrupted run continues.
+    """Run a study. Finished cells are stored, and the same command continues an interrupted run.
 
-    Exit status 3: a device stopped before the end of its trace (full or worn out) in some cell. 1: cells
-    failed, or crashed their process again and again.
+    Exit status 3: in a cell, the device stopped before the end of its trace (full or worn out). 1: cells
+    failed, or crashed their process repeatedly.
     """
     from emmclab.runtime.result_storage import place_of
     from emmclab.studies import Study
@@ -104,17 +104,17 @@ def run(
         chosen = chosen.with_scale(scale)
     place = place_of(results, chosen.name)
     limit = round(images_gb * 2**30)
-    elsewhere = "" if results == str(RESULTS) else f" --results {shlex.quote(results)}"
-    again = rerun_command(study, results)
+    results_option = "" if results == str(RESULTS) else f" --results {shlex.quote(results)}"
+    rerun = rerun_command(study, results)
     if cell is not None:
         _run_cell(chosen, place, cell, limit, as_json)
     elif shard is not None:
-        _run_shard(chosen, place, executor(jobs, on), shard, limit, as_json, again)
+        _run_shard(chosen, place, executor(jobs, on), shard, limit, as_json, rerun)
     elif estimate:
         _estimate(chosen, place, executor(jobs, on), limit, as_json)
     else:
-        found = finish_with_meter(chosen, place, executor(jobs, on), fresh=fresh, images_limit=limit)
-        _report(found, place, study, elsewhere, again, as_json)
+        finished = finish_with_meter(chosen, place, executor(jobs, on), fresh=fresh, images_limit=limit)
+        _report(finished, place, study, results_option, rerun, as_json)
 
 
 def _run_cell(study: Study, place: Place, begin: str, limit: int, as_json: bool) -> None:
@@ -127,7 +127,7 @@ def _run_cell(study: Study, place: Place, begin: str, limit: int, as_json: bool)
         raise ConfigError(
             f"{len(cells)} cells of {study.name} have a key that begins with `{begin}`",
             field="--cell",
-            hint="give more digits of the key, with the options that the run had",
+            hint="give more digits of the key, and the options of the run",
         )
     with keeping(study, cells, place):
         run_part(place, Serial(), f"cell-{cells[0].key}", cells, images_limit=limit, note=print_stderr)
@@ -137,7 +137,7 @@ def _run_cell(study: Study, place: Place, begin: str, limit: int, as_json: bool)
         print_stdout(f"{study.name}: the cell {cells[0].key} is stored in {place}")
 
 
-def _run_shard(study: Study, place: Place, engine: Any, text: str, limit: int, as_json: bool, again: str) -> None:
+def _run_shard(study: Study, place: Place, engine: Any, text: str, limit: int, as_json: bool, rerun: str) -> None:
     """Run one shard."""
     import contextlib
 
@@ -157,17 +157,17 @@ def _run_shard(study: Study, place: Place, engine: Any, text: str, limit: int, a
                 "shard": text,
                 "cells": len(cells),
                 "results": str(place),
-                "missing": [one.__dict__ for one in missing],
+                "missing": [row.__dict__ for row in missing],
             }
         )
     else:
         print_stdout(f"{name}: {len(cells) - len(missing):,} of {len(cells):,} cells are stored in {place}")
         print_stdout("Next: emmclab collect STUDY RESULTS... -o all.parquet, when all shards have ended")
-    _refuse_missing(missing, len(cells), again)
+    _refuse_missing(missing, len(cells), rerun)
 
 
 def _estimate(study: Study, place: Place, engine: Any, limit: int, as_json: bool) -> None:
-    """Run a sample and estimate the time of the rest."""
+    """Run a sample of the cells and estimate the time of the others."""
     import contextlib
     from dataclasses import asdict
 
@@ -175,26 +175,27 @@ def _estimate(study: Study, place: Place, engine: Any, limit: int, as_json: bool
 
     cells = study.cells()
     with contextlib.closing(engine), keeping(study, cells, place):
-        found = estimate(place, engine, cells, images_limit=limit, note=print_stderr)
+        progress = estimate(place, engine, cells, images_limit=limit, note=print_stderr)
     if as_json:
-        print_json({"study": study.name, **asdict(found)})
-    elif found.done == found.total:
-        print_stdout(f"{study.name}: all {found.total:,} cells are finished")
+        print_json({"study": study.name, **asdict(progress)})
+    elif progress.done == progress.total:
+        print_stdout(f"{study.name}: all {progress.total:,} cells are finished")
     else:
-        print_stdout(f"{study.name}: {estimate_text(found)}")
+        print_stdout(f"{study.name}: {estimate_text(progress)}")
 
 
-def _report(found: Finished, place: Place, study: str, elsewhere: str, again: str, as_json: bool) -> None:
+def _report(finished: Finished, place: Place, study: str, results_option: str, rerun: str, as_json: bool) -> None:
     """Print the summary of a run and exit with its status."""
-    total, counts = found.about["cells"], found.counts
+    total, counts = finished.about["cells"], finished.counts
     if as_json:
-        _print_json(found, place)
+        _print_json(finished, place)
     else:
         console = stdout()
-        if found.missing:
-            print_stdout(incomplete(len(found.missing), total))
+        if finished.missing:
+            print_stdout(incomplete(len(finished.missing), total))
         console.print(
-            f"{found.about['name']}: {total:,} cells, {counts['profiles']} inputs; results {found.digest} in {place}",
+            f"{finished.about['name']}: {total:,} cells, {counts['profiles']} inputs; "
+            f"results {finished.digest} in {place}",
             markup=False,
             soft_wrap=True,
         )
@@ -203,69 +204,69 @@ def _report(found: Finished, place: Place, study: str, elsewhere: str, again: st
             from emmclab.studies import Results
 
             show_cuts(console, Results.load(place))
-        for run in found.early[:_SHOWN]:
+        for run in finished.early[:_SHOWN]:
             reason = run["run_stopped"]
             line = f"ended early: {run['input']} on {run['device']} ({run['grid']}): {reason}"
             console.print(line, markup=False, soft_wrap=True, style="yellow")
-        if len(found.early) > _SHOWN:
-            more = f"and {len(found.early) - _SHOWN:,} more; their column run_stopped gives the reason"
+        if len(finished.early) > _SHOWN:
+            more = f"and {len(finished.early) - _SHOWN:,} more; their column run_stopped contains the reason"
             console.print(more, markup=False, soft_wrap=True, style="yellow")
-        if found.overloaded:
-            _warn_of_overload(found)
+        if finished.overloaded:
+            _warn_of_overload(finished)
         table = "cuts" if counts["cuts"] else "runs"
         if place.folder is not None:
             page, tables = f"emmclab report {study}", f'emmclab query "describe {table}" --study {study}'
-            line = f"Next: {page}{elsewhere}; {tables}{elsewhere}"
+            line = f"Next: {page}{results_option}; {tables}{results_option}"
         else:
-            line = f"Next: emmclab collect {study}{elsewhere.replace(' --results', '')} -o all.parquet"
+            line = f"Next: emmclab collect {study}{results_option.replace(' --results', '')} -o all.parquet"
         console.print(line, markup=False, soft_wrap=True)
-    _refuse_missing(found.missing, total, again)
-    if found.failures:
-        _fail(found.failures, total, everything=not counts["runs"] and not counts["cuts"])
-    raise typer.Exit(EARLY_END if found.early else 0)
+    _refuse_missing(finished.missing, total, rerun)
+    if finished.failures:
+        _fail(finished.failures, total, everything=not counts["runs"] and not counts["cuts"])
+    raise typer.Exit(EARLY_END if finished.early else 0)
 
 
-def _warn_of_overload(found: Finished) -> None:
+def _warn_of_overload(finished: Finished) -> None:
     """Print a warning with overloaded simulations, whose response times do not characterise the device."""
-    names = dict.fromkeys(f"{row['input']} on {row['device']} ({row['grid']})" for row in found.overloaded)
-    shown = ", ".join(list(names)[:_OVERLOADED])
+    names = dict.fromkeys(f"{row['input']} on {row['device']} ({row['grid']})" for row in finished.overloaded)
+    listed = ", ".join(list(names)[:_OVERLOADED])
     more = " and others" if len(names) > _OVERLOADED else ""
     print_stderr(
-        f"warning: {found.overloaded_runs:,} of {found.counts['runs']:,} simulations were overloaded, so "
-        f"that their response times grow with the length of the trace: {shown}{more}; give the study a lower "
-        "rate, or a faster device"
+        f"warning: {finished.overloaded_runs:,} of {finished.counts['runs']:,} simulations were overloaded: "
+        f"their response times grow with the length of the trace: {listed}{more}; use a lower rate or a faster "
+        "device in the study"
     )
 
 
-def _print_json(found: Finished, place: Place) -> None:
+def _print_json(finished: Finished, place: Place) -> None:
     from emmclab.studies import Results
     from emmclab.studies.summary import summed
 
     early, overloaded = (
         [{name: run[name] for name in ("grid", "input", "device", "seed")} for run in rows]
-        for rows in (found.early, found.overloaded)
+        for rows in (finished.early, finished.overloaded)
     )
-    about = {**found.about, "results": str(place), "digest": found.digest}
-    about |= {"ended_early": early, "overloaded": overloaded, "overloaded_runs": found.overloaded_runs}
-    parts: dict[str, object] = {"missing_cells": [one.__dict__ for one in found.missing]}
-    if found.counts["cuts"] or found.failures:
-        whole = Results.load(place, of_run=summed)
-        parts |= {"cuts": whole.cuts, "failures": whole.failures}
+    about = {**finished.about, "results": str(place), "digest": finished.digest}
+    about |= {"ended_early": early, "overloaded": overloaded, "overloaded_runs": finished.overloaded_runs}
+    parts: dict[str, object] = {"missing_cells": [row.__dict__ for row in finished.missing]}
+    if finished.counts["cuts"] or finished.failures:
+        results = Results.load(place, of_run=summed)
+        parts |= {"cuts": results.cuts, "failures": results.failures}
     print_json(about | {name: part for name, part in parts.items() if part})
 
 
-def _refuse_missing(missing: Sequence[Missing], cells: int, again: str) -> None:
+def _refuse_missing(missing: Sequence[Missing], cells: int, rerun: str) -> None:
     """Print the cells that crashed their process, with the command that repeats each."""
     if not missing:
         return
-    for one in missing[:_SHOWN]:
-        place = f"{one.input} on {one.device}" if one.device else one.input
-        print_stderr(f"set aside: {place} ({one.grid}, seed {one.seed}): {one.reason or 'it was not run'}")
-        print_stderr(f"  repeat it: {again} --cell {one.key[:_KEY_DIGITS]}")
+    for row in missing[:_SHOWN]:
+        place = f"{row.input} on {row.device}" if row.device else row.input
+        print_stderr(f"set aside: {place} ({row.grid}, seed {row.seed}): {row.reason or 'it was not run'}")
+        print_stderr(f"  repeat it: {rerun} --cell {row.key[:_KEY_DIGITS]}")
     if len(missing) > _SHOWN:
-        print_stderr(f"and {len(missing) - _SHOWN:,} more; index.json names them")
+        print_stderr(f"and {len(missing) - _SHOWN:,} more; index.json lists them")
     raise EmmclabError(
-        incomplete(len(missing), cells), kind="failed", hint="run the same command again, which tries them once more"
+        incomplete(len(missing), cells), kind="failed", hint="run the same command again, which runs them once more"
     )
 
 

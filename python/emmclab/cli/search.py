@@ -33,21 +33,24 @@ def search(
     maximize: Annotated[
         list[str], option("Figure to maximise, a column of `runs`; may be repeated.", metavar="FIGURE")
     ] = [],  # noqa: B006
-    budget: Annotated[int, option("Trials by each method: the search, random, and a grid.", min=1)] = 100,
+    budget: Annotated[int, option("Number of trials of each method: search, random trials, and grid.", min=1)] = 100,
     batch: Annotated[
-        int, option("Trials that are chosen together from all earlier results, and run together.", advanced=True, min=1)
+        int,
+        option(
+            "Number of trials that are chosen at once from all earlier results, and run together.", advanced=True, min=1
+        ),
     ] = 16,
     seed: Annotated[int, option("Seed of the choices.", min=0, max=2**32 - 1)] = 1,
     baselines: Annotated[
         bool,
         option(
-            "For comparison, also run random trials, as many as --budget, and a grid of at most that many.",
+            "For comparison, also run --budget random trials, and a grid of at most as many.",
             None,
             "--baselines/--no-baselines",
             advanced=True,
         ),
     ] = True,
-    html: Annotated[Path | None, option("Output file: the page.", callback=in_a_folder)] = None,
+    html: Annotated[Path | None, option("Output file for the page.", callback=in_a_folder)] = None,
     jobs: Jobs = 0,
     on: Engine = "local",
     images_gb: ImagesSpace = 4.0,
@@ -56,10 +59,10 @@ def search(
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Search the settings that the `search` section of a study leaves open, for the best figures.
+    """Search the space of settings in the `search` section of a study for the best figures.
 
-    Each trial is run as cells of the study, which are stored: the same command continues where it was
-    interrupted. The choices depend on seed and batch alone, not on the number of processes. To search the
+    Each trial is run as cells of the study, which are stored: the same command continues an interrupted
+    search. The choices depend only on seed and batch, not on the number of processes. To search the
     design options of a device for a trace, without a study, use `emmclab advise --deep`.
     """
     from emmclab.runtime.result_storage import place_of
@@ -71,7 +74,7 @@ def search(
     place = place_of(results, chosen.name)
     engine = executor(jobs, on)
     with contextlib.closing(engine), keeping(chosen, None, place), StudyMeter(f"{chosen.name}, search") as meter:
-        found = run_search(
+        result = run_search(
             chosen,
             place,
             engine,
@@ -83,60 +86,60 @@ def search(
             images_limit=round(images_gb * 2**30),
             progress=meter,
         )
-    made = provenance_here(_inputs(found))
+    provenance = provenance_here(_inputs(result))
     if html is not None:
         from emmclab.pages.search import render
 
-        write_atomically(html, render(found, made))
+        write_atomically(html, render(result, provenance))
     if as_json:
-        print_json(_json(found) | {"provenance": made})
+        print_json(_json(result) | {"provenance": provenance})
     else:
-        _show(found)
+        _show(result)
         if html is not None:
             print_stdout(f"report: {html}")
 
 
-def _inputs(found: "SearchResult") -> list[InputRecord]:
+def _inputs(result: "SearchResult") -> list[InputRecord]:
     """Return records of the file of the study and of its recorded traces, for the provenance of results."""
     from emmclab.studies.bundled import bundled
 
-    study = found.study
+    study = result.study
     file = [] if study.name in bundled() else [Path(study.file)]
-    whence: list[InputRecord] = [
+    study_inputs: list[InputRecord] = [
         {"name": study.name, "path": printable(path), "sha256": digest([path]), "reading": {}} for path in file
     ]
     options: dict[str, Any] = dict(study.reading)
     recorded = [read(name, **options) for name in study.inputs if Path(name).is_file()]
-    return [*whence, *inputs_of(recorded)]
+    return [*study_inputs, *inputs_of(recorded)]
 
 
-def _json(found: "SearchResult") -> dict[str, object]:
+def _json(result: "SearchResult") -> dict[str, object]:
     from emmclab.pages.search import compared
 
     return {
-        "study": found.study.name,
-        "grid": found.space.grid,
-        "objectives": [asdict(one) for one in found.objectives],
-        "budget": found.budget,
-        "batch": found.batch,
-        "seed": found.seed,
-        "front": [asdict(one) for one in found.front()],
-        "ways": compared(found),
-        "trials": [asdict(one) for one in found.trials],
+        "study": result.study.name,
+        "grid": result.space.grid,
+        "objectives": [asdict(item) for item in result.objectives],
+        "budget": result.budget,
+        "batch": result.batch,
+        "seed": result.seed,
+        "front": [asdict(item) for item in result.front()],
+        "ways": compared(result),
+        "trials": [asdict(item) for item in result.trials],
     }
 
 
-def _show(found: "SearchResult") -> None:
+def _show(result: "SearchResult") -> None:
     from rich.text import Text
 
     from emmclab.cli.tables import framed
     from emmclab.pages.search import compared, headline, number, text_of
 
     console = stdout()
-    console.print(Text(headline(found), "bold"), soft_wrap=True)
-    front = found.front()
+    console.print(Text(headline(result), "bold"), soft_wrap=True)
+    front = result.front()
     if front:
-        settings_of = [Text(one.name) for one in found.space.ranges]
+        settings_of = [Text(parameter.name) for parameter in result.space.ranges]
         headings: list[str | Text] = ["Way", *settings_of, *map(Text, front[0].figures)]
         table = framed("Beaten by no other trial", *headings, words=1 + len(settings_of))
         for trial in front[:_SHOWN]:
@@ -145,7 +148,7 @@ def _show(found: "SearchResult") -> None:
         console.print(table)
         if len(front) > _SHOWN:
             print_stdout(f"and {len(front) - _SHOWN:,} more (--json, --html)")
-    for row in compared(found):
-        beaten = "" if row["beaten"] is None else f", beats {row['beaten']} of {row['of']} of TPE's front"
+    for row in compared(result):
+        comparison = "" if row["beaten"] is None else f", beats {row['beaten']} of {row['of']} of TPE's front"
         counts = f"{row['trials']} trials, {row['feasible']} within bounds, {row['front']} beaten by no other"
-        print_stdout(f"{row['way']}: {counts}{beaten}")
+        print_stdout(f"{row['way']}: {counts}{comparison}")

@@ -33,11 +33,11 @@ from emmclab.simulation.provenance import Provenance
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_text import changes_line
 
-#: Polling interval for the end and for the trigger of --delay-from, seconds.
+#: Interval at which the end and the trigger of --delay-from are polled, seconds.
 _WAIT_S = 0.1
 #: Time for the client to end after SIGTERM, before SIGKILL, seconds.
 _GRACE_S = 5.0
-#: Time between two views, seconds.
+#: Time between two updates of the view, seconds.
 _VIEW_S = 1.0
 
 
@@ -63,7 +63,7 @@ def serve(
     delay_from: Annotated[
         str | None,
         option(
-            "Let requests take no time until this file exists, or until the signal SIGUSR1.",
+            "Complete requests without delay until this file exists, or until the signal SIGUSR1.",
             TIME,
             metavar="FILE|SIGUSR1",
             advanced=True,
@@ -72,8 +72,8 @@ def serve(
     recover_only: Annotated[
         bool,
         option(
-            "Let the layers recover and move all data to its place, then end: the image can be served "
-            "without them afterwards.",
+            "Recover the layers and move all data to its final address, then end; the image can then be served "
+            "without layers.",
             RUN,
             advanced=True,
         ),
@@ -84,57 +84,62 @@ def serve(
 ) -> None:
     """Serve a simulated eMMC or UFS as a block device of this machine, until Ctrl-C or the end of CMD.
 
-    CMD finds the device as EMMCLAB_DEVICE, and the exit status is that of CMD; with --json, its output goes to stderr.
-    Without --nbd, --tcp, --sdhci, --loop, --ublk and --file, the device is a loop device for root, otherwise a file.
+    EMMCLAB_DEVICE is the path of the device for CMD. The exit status is that of CMD; with --json, its output goes to
+    stderr. Without --nbd, --tcp, --sdhci, --loop, --ublk and --file, it is a loop device for root, otherwise a file.
     """
     layers, second, clock = options["layers"], options["second"], options["clock"]
-    own, options["layer_settings"] = layered(settings, layers)
-    configuration = configured(device, own, capacity)
+    device_settings, options["layer_settings"] = layered(settings, layers)
+    configuration = configured(device, device_settings, capacity)
     options["second"] = configured(second, []) if isinstance(second, str) else second
     require_servable(clock=clock, tcp=options["tcp"], mkfs=options["mkfs"], mount=options["mount"])
     for socket in (options["nbd"], options["sdhci"], control):
         in_a_folder(None if socket is None else Path(socket))
     if capacity is not None:
-        has = size(configuration.capacity_bytes)
-        print_stderr(f"note: --capacity {capacity} is rounded up to whole blocks in every plane: the device has {has}")
+        real = size(configuration.capacity_bytes)
+        print_stderr(f"note: --capacity {capacity} is rounded up to whole blocks in every plane: the device has {real}")
     if command and shutil.which(command[0]) is None:
         raise ConfigError(f"{command[0]}: command not found", field="CMD", hint="check its name, or give its path")
     if recover_only:
         _check_recovery(options, command)
         with TemporaryDirectory() as folder:
-            only: ServeOptions = {**options, "nbd": Path(folder) / "nbd.sock", "clock": "free", "loop": None}
-            with start(configuration, **only) as live:
+            recovery_options: ServeOptions = {
+                **options,
+                "nbd": Path(folder) / "nbd.sock",
+                "clock": "free",
+                "loop": None,
+            }
+            with start(configuration, **recovery_options) as live:
                 live.make_plain()
         print_stderr(f"{options['image']} can be served without layers from now on")
         return
     others = any(options[name] for name in ("nbd", "tcp", "sdhci", "file", "ublk"))
     options["loop"] = options["loop"] or (command is not None and not others) or None
     with _trigger(delay_from) as delayed:
-        print_stderr(f"making {configuration.name} ready")
+        print_stderr(f"preparing {configuration.name}")
         options["precondition"] = preconditioned(options["precondition"], used)
         options["clock"] = "free" if delayed is not None else clock
         with Preparing(configuration, options["precondition"], options["images"]):
             live = start(configuration, **options)
-        # Until here, Ctrl-C interrupts the preparation; from now on, it requests an orderly end.
-        with stop_on_signals() as ending:
-            figures, result, status = _served(live, command, control, clock, delayed, ending, as_json)
+        # Before this line, Ctrl-C interrupts the preparation; after it, Ctrl-C requests an orderly end.
+        with stop_on_signals() as interruption:
+            figures, result, status = _served(live, command, control, clock, delayed, interruption, as_json)
     if figures is not None:
         result = Result(result.to_dict() | {"live": figures})
     from emmclab.cli.show_live import show_served
 
-    made, record = Provenance([live.device]).to_dict(), options["record"]
+    provenance, record = Provenance([live.device]).to_dict(), options["record"]
     try:
         if html is not None:
             from emmclab.pages.simulation import write_simulation_report
 
-            write_simulation_report([result], [live.device], html, made=made)
+            write_simulation_report([result], [live.device], html, made=provenance)
             print_stderr(f"report: {html}")
     finally:  # Printed after the page, so that a closed terminal does not prevent the page.
         if record is not None and live.is_recorded:
             print_stderr(f"trace: {record}")
         elif record is not None:
-            print_stderr(f"warning: no request arrived, so {record} is left as it was")
-        show_served(live, result, as_json, made)
+            print_stderr(f"warning: no request arrived, so {record} is not written")
+        show_served(live, result, as_json, provenance)
     if status:
         raise typer.Exit(status)
 
@@ -144,9 +149,9 @@ def _check_recovery(options: ServeOptions, command: list[str] | None) -> None:
     problem = None
     image = options["image"]
     if image is None or not Path(image).exists():
-        problem, hint = "the image to recover is missing", "name it, for example --image disk.img"
+        problem, hint = "the image to recover is missing", "give it, for example --image disk.img"
     elif not options["layers"]:
-        problem, hint = "an image without layers needs no recovery", "name the layers that it was made with"
+        problem, hint = "an image without layers needs no recovery", "give the layers with which it was created"
     elif command or options["mkfs"] or options["mount"]:
         problem, hint = "`--recover-only` does not serve the device", "leave out CMD, --mkfs and --mount"
     if problem is not None:
@@ -154,23 +159,33 @@ def _check_recovery(options: ServeOptions, command: list[str] | None) -> None:
 
 
 def _served(
-    live: Any, command: list[str] | None, control: Path | None, clock: str, delayed: Any, ending: Ending, as_json: bool
+    live: Any,
+    command: list[str] | None,
+    control: Path | None,
+    clock: str,
+    delayed: Any,
+    interruption: Ending,
+    as_json: bool,
 ) -> tuple[LiveStatus | None, Any, int]:
     """Serve until the end; return the last figures, the result, and the exit status of the command."""
     status, figures = 0, None
     with ExitStack() as controlled:
         try:
             _announce(live, clock, delayed)
-            controlled.enter_context(_controlled(live, control, ending))
+            controlled.enter_context(_controlled(live, control, interruption))
         except BaseException:
             live.abort()
             raise
         try:
             if command:
-                with _started_later(live, clock, delayed), output_aside(as_json):
-                    status = _run_on_disk(live, command) if _has_disk(live) else _run_client(command, live.path, ending)
+                with _trigger_polling(live, clock, delayed), output_aside(as_json):
+                    status = (
+                        _run_on_disk(live, command)
+                        if _has_disk(live)
+                        else _run_client(command, live.path, interruption)
+                    )
             else:
-                _watch(live, clock, delayed, ending, as_json)
+                _watch(live, clock, delayed, interruption, as_json)
             figures = live.stats()
         finally:
             controlled.close()
@@ -195,15 +210,15 @@ def _run_on_disk(live: Any, command: list[str]) -> int:
     former = {number: signal.signal(number, end) for number in terminating()}
     try:
         return int(live.run(command))
-    except SystemExit as ended:
-        return int(ended.code or 0)
+    except SystemExit as exit_request:
+        return int(exit_request.code or 0)
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
 
 
-def _run_client(command: list[str], path: str, ending: Ending) -> int:
-    """Run a client of a socket or file; return its exit status as a shell does. A signal ends it."""
+def _run_client(command: list[str], path: str, interruption: Ending) -> int:
+    """Run a client of a socket or file, and end it on a signal; return its exit status, as a shell reports it."""
     try:
         client = subprocess.Popen(command, env=os.environ | {"EMMCLAB_DEVICE": path})
     except OSError as error:
@@ -212,7 +227,7 @@ def _run_client(command: list[str], path: str, ending: Ending) -> int:
         ) from None
     killed_at = None
     while client.poll() is None:
-        if ending.is_requested and killed_at is None:
+        if interruption.is_requested and killed_at is None:
             client.terminate()
             killed_at = time.monotonic() + _GRACE_S
         elif killed_at is not None and time.monotonic() > killed_at:
@@ -223,14 +238,14 @@ def _run_client(command: list[str], path: str, ending: Ending) -> int:
 
 
 def _announce(live: Any, clock: str, delayed: Any) -> None:
-    found = live.found
-    if found["image"] and not found["clean"]:
+    state = live.found
+    if state["image"] and not state["clean"]:
         print_stderr(
-            "note: the last run of this image did not end cleanly, which counts as a loss of power: "
-            f"{found['units_entered']:,} map units that the saved tables lacked were recovered"
+            "note: the last run of this image did not end cleanly, which is equivalent to a power cut: "
+            f"{state['units_entered']:,} map units that were missing in the saved tables were recovered"
         )
-    if found["setting_changes"]:
-        print_stderr(f"note: in the last run of this image settings changed: {changes_line(found['setting_changes'])}")
+    if state["setting_changes"]:
+        print_stderr(f"note: in the last run of this image settings changed: {changes_line(state['setting_changes'])}")
     lies = lie_of(live.device)
     if lies != "none":
         print_stderr(f"warning: this device breaks a promise on purpose: cache.lies = {lies}")
@@ -241,7 +256,7 @@ def _announce(live: Any, clock: str, delayed: Any) -> None:
     if live.qemu is not None:
         print_stderr(f"in QEMU (10.1 or later): {live.qemu}")
     if delayed is not None:
-        print_stderr("requests take no time until the delay is enabled")
+        print_stderr("requests complete without delay until the delay is enabled")
 
 
 class _Delay:
@@ -249,15 +264,15 @@ class _Delay:
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
-        self._asked = False
+        self._is_triggered = False
         self.on = False
 
     def __call__(self, *_: object) -> None:
-        self._asked = True
+        self._is_triggered = True
 
     def due(self) -> bool:
         """Return whether the trigger has occurred and has not taken effect yet."""
-        return not self.on and (self._asked or (self._file is not None and self._file.exists()))
+        return not self.on and (self._is_triggered or (self._file is not None and self._file.exists()))
 
 
 @contextmanager
@@ -277,33 +292,33 @@ def _trigger(delay_from: str | None) -> Iterator[_Delay | None]:
 
 
 def _switch(live: Any, clock: str, delayed: _Delay | None) -> None:
-    """Switch to the clock with the times of the device if the trigger has occurred."""
+    """Enable the times of the device (`clock`) if the trigger has occurred."""
     if delayed is not None and delayed.due():
         delayed.on = True
         live.set("clock", clock)
         print_stderr(f"the times of the device take effect from now on: clock {clock}")
 
 
-def _started_later(live: Any, clock: str, delayed: _Delay | None) -> AbstractContextManager[None]:
+def _trigger_polling(live: Any, clock: str, delayed: _Delay | None) -> AbstractContextManager[None]:
     """Poll for the trigger in the background while a command runs."""
     return nullcontext() if delayed is None else repeated(_WAIT_S, lambda: _switch(live, clock, delayed))
 
 
 @contextmanager
-def _controlled(live: Any, path: Path | None, ending: Ending) -> Iterator[None]:
+def _controlled(live: Any, path: Path | None, interruption: Ending) -> Iterator[None]:
     if path is None:
         yield
         return
     from emmclab.live.control import Control
 
-    with Control(live, path, lambda: ending(0, None)):
+    with Control(live, path, lambda: interruption(0, None)):
         print_stderr(f"control socket: {path}")
         yield
 
 
 @contextmanager
 def _live_view(view: Any) -> Iterator[None]:
-    """Start a live view, and stop it at the end of the block; the terminal may be closed in the meantime."""
+    """Show a live view until the end of the block; the terminal may be closed before it."""
     if view is not None:
         view.start()
     try:
@@ -314,24 +329,24 @@ def _live_view(view: Any) -> Iterator[None]:
                 view.stop()
 
 
-def _watch(live: Any, clock: str, delayed: _Delay | None, ending: Ending, as_json: bool) -> None:
+def _watch(live: Any, clock: str, delayed: _Delay | None, interruption: Ending, as_json: bool) -> None:
     """Show the figures of the device until the end is requested."""
     from rich.live import Live
 
-    shows = stderr().is_terminal and not as_json
-    view = Live(console=stderr(), auto_refresh=False) if shows else None
+    has_view = stderr().is_terminal and not as_json
+    view = Live(console=stderr(), auto_refresh=False) if has_view else None
     if view is None:
         print_stderr("Ctrl-C ends it")
     with _live_view(view):
-        seen = time.monotonic()
-        while not ending.is_requested:
+        updated = time.monotonic()
+        while not interruption.is_requested:
             time.sleep(_WAIT_S)
             _switch(live, clock, delayed)
             for sentence in live.news():
                 print_stderr(sentence)
-            if time.monotonic() - seen < _VIEW_S:
+            if time.monotonic() - updated < _VIEW_S:
                 continue
-            took, seen = time.monotonic() - seen, time.monotonic()
+            took, updated = time.monotonic() - updated, time.monotonic()
             figures = live.stats()
             if view is not None:
                 from emmclab.cli.show_live import live_view

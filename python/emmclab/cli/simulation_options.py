@@ -220,8 +220,8 @@ class _SimulationMeter(Meter):
 
     def note(self, done: int, total: int | None, requests: int, simulated_s: float) -> None:
         self.begin()
-        base = self.what.partition(",")[0]
-        self.what = f"{base}, {simulated_s:,.0f} s simulated" if not sys.stderr.isatty() else base
+        base = self.title.partition(",")[0]
+        self.title = f"{base}, {simulated_s:,.0f} s simulated" if not sys.stderr.isatty() else base
         self(done, total, requests)
 
 
