@@ -1,4 +1,4 @@
-"""Prints the results of an exploration of power cuts."""
+"""Prints the results of explorations of power cuts."""
 
 import shlex
 from collections.abc import Sequence
@@ -38,17 +38,17 @@ _MOST_LISTED = 20
 def show_crash(
     console: Console, tried: Sequence[ExploredRecording], options: Options, results: Path | None = None
 ) -> None:
-    """Print verdict and controls, the coverage, and the findings from the lowest level up.
+    """Print the verdict, the controls, the coverage, and the findings from the lowest level up.
 
-    `results` is the folder of the results, for the shown commands; `None` for the default one.
+    `results` is the results folder, which the printed commands contain; `None` for the default folder.
     """
     broken = kinds(tried)
     if len(tried) == 1:
-        _show_tried_finding(console, tried[0], options)
+        _show_single(console, tried[0], options)
     else:
         _show_several(console, tried, options)
     for kind in broken[:_MOST_LISTED]:
-        _show_finding(console, kind, options, results, of=len(tried))
+        _show_finding(console, kind, options, results, recordings=len(tried))
     if (more := len(broken) - _MOST_LISTED) > 0:
         print_line(console, f"{more:,} more kinds of findings are in the output of --json")
     for kind in kinds(tried, documented=True):
@@ -62,59 +62,59 @@ def show_crash(
 
 
 def show_against(console: Console, differs: Difference) -> None:
-    """Print which of two runs loses data at more cuts, and whether that is chance."""
-    (one, other), (first, second) = differs.losing, differs.cuts
+    """Print which of two runs loses data at more cuts, and whether the difference may be chance."""
+    losing, cuts = differs.losing, differs.cuts
     print_line(
         console,
-        f"the first run lost data at {one:,} of {first:,} cuts, the second at {other:,} of {second:,}: "
+        f"the first run lost data at {losing[0]:,} of {cuts[0]:,} cuts, the second at {losing[1]:,} of {cuts[1]:,}: "
         f"p = {differs.p:.2g} (Fisher's exact test)",
     )
     if differs.p >= ALPHA:
-        print_line(console, "This difference may be chance." if one or other else "Neither lost data.")
+        print_line(console, "This difference may be chance." if any(losing) else "Neither lost data.")
     if differs.enough is not None:
-        print_line(console, f"{differs.enough:,} cuts of each run show a difference of these shares (p < {ALPHA:g}).")
+        print_line(console, f"{differs.enough:,} cuts of each run would show this difference (p < {ALPHA:g}).")
 
 
-def _show_tried_finding(console: Console, tried: ExploredRecording, options: Options) -> None:
-    kept, found = tried.log, tried.exploration
-    covered, outcome = found.covered, verdict(kept, options, found)
-    print_line(console, f"{_device(kept)}: {outcome.text}", _STYLES.get(outcome.word, "yellow"))
-    _show_controls(console, found, outcome)
-    rate = found.states / found.took_s if found.took_s else 0.0
+def _show_single(console: Console, tried: ExploredRecording, options: Options) -> None:
+    stored, tested = tried.log, tried.exploration
+    covered, outcome = tested.covered, verdict(stored, options, tested)
+    print_line(console, f"{_device(stored)}: {outcome.text}", _STYLES.get(outcome.word, "yellow"))
+    _show_controls(console, tested, outcome)
+    rate = tested.states / tested.took_s if tested.took_s else 0.0
     print_line(
         console,
-        f"{found.states:,} states were tried ({rate:,.0f} per second), after power cuts at {covered['cuts']:,} of "
-        f"{covered['moments']:,} possible times; {covered['equal']:,} equal states were skipped{_pruned(found)}. A "
+        f"{tested.states:,} states were tried ({rate:,.0f} per second), after power cuts at {covered['cuts']:,} of "
+        f"{covered['moments']:,} possible times; {covered['equal']:,} equal states were skipped{_pruned(tested)}. A "
         f"device that keeps its promises may leave up to 10^{covered['legal_log10']:.1f} states at these cuts.",
     )
     _show_after_syncs(console, tried, options)
     _show_reused(console, tried, options)
 
 
-def _show_controls(console: Console, found: Exploration, outcome: Verdict) -> None:
-    if found.controls is not None:
-        print_line(console, found.controls.sentence())
-    for doubt in outcome.doubts if found.findings() else ():
+def _show_controls(console: Console, exploration: Exploration, outcome: Verdict) -> None:
+    if exploration.controls is not None:
+        print_line(console, exploration.controls.sentence())
+    for doubt in outcome.doubts if exploration.findings() else ():
         print_line(console, f"caution: {doubt}", "yellow")
 
 
-def _show_limits(console: Console, kept: StoredLog, options: Options) -> None:
+def _show_limits(console: Console, stored: StoredLog, options: Options) -> None:
     if options.check is None:
         print_line(
             console,
-            "Only a check can tell whether acknowledged data is still there: --check sqlite, files, "
-            "append-log, or a command.",
+            "Without a check, loss of acknowledged data is not detected: use --check sqlite, files, append-log, or "
+            "a command.",
             "yellow",
         )
-    if kept.made.get("workload"):
+    if stored.made.get("workload"):
         print_line(
             console,
-            "This is one recording, with one timing: --repeat 5 makes five, with other think times of the workload.",
+            "This is one recording, with one timing: --repeat 5 records the workload five times, with other pauses.",
         )
 
 
-def _pruned(found: Exploration) -> str:
-    return f", {found.pruned:,} pruned, {found.states - found.pruned:,} mounted" if found.pruned else ""
+def _pruned(tested: Exploration) -> str:
+    return f", {tested.pruned:,} pruned, {tested.states - tested.pruned:,} mounted" if tested.pruned else ""
 
 
 def _show_several(console: Console, tried: Sequence[ExploredRecording], options: Options) -> None:
@@ -122,28 +122,28 @@ def _show_several(console: Console, tried: Sequence[ExploredRecording], options:
     levels = ", ".join(dict.fromkeys(kind.first.level for kind in broken))
     outcome, count = worst(tried, options)
     text = f"promises were broken by: {levels}," if broken else outcome.text
-    of = f" of {len(tried)}" if count < len(tried) or broken else ""
-    said = f"{_device(tried[0].log)}: {text} in {count}{of} recordings"
-    print_line(console, said, _STYLES.get(outcome.word, "yellow"))
-    for one in tried:
-        covered = one.exploration.covered
+    among = f" of {len(tried)}" if count < len(tried) or broken else ""
+    line = f"{_device(tried[0].log)}: {text} in {count}{among} recordings"
+    print_line(console, line, _STYLES.get(outcome.word, "yellow"))
+    for row in tried:
+        covered = row.exploration.covered
         print_line(
             console,
-            f"  {one.log.short}: {one.exploration.states:,} states tried, after power cuts at {covered['cuts']:,} of "
-            f"{covered['moments']:,} possible times; the workload paused {pauses_of(one.log):,} times; "
-            f"{len(one.exploration.findings()):,} findings",
+            f"  {row.log.short}: {row.exploration.states:,} states tried, after power cuts at {covered['cuts']:,} of "
+            f"{covered['moments']:,} possible times; the workload paused {pauses_of(row.log):,} times; "
+            f"{len(row.exploration.findings()):,} findings",
         )
-        _show_after_syncs(console, one, options)
-        _show_controls(console, one.exploration, verdict(one.log, options, one.exploration))
-        _show_reused(console, one, options)
+        _show_after_syncs(console, row, options)
+        _show_controls(console, row.exploration, verdict(row.log, options, row.exploration))
+        _show_reused(console, row, options)
 
 
-def _device(kept: StoredLog) -> str:
-    lies = kept.facts["lies"]
+def _device(stored: StoredLog) -> str:
+    lies = stored.facts["lies"]
     liar = "" if lies == "none" else f", which breaks a promise on purpose ({lies})"
-    layers = kept.facts["layers"]
-    below = f" below {', '.join(layers)}" if layers else ""
-    return f"{kept.facts['device']}{below}{liar}"
+    layers = stored.facts["layers"]
+    layer_text = f" below {', '.join(layers)}" if layers else ""
+    return f"{stored.facts['device']}{layer_text}{liar}"
 
 
 def _show_after_syncs(console: Console, tried: ExploredRecording, options: Options) -> None:
@@ -153,39 +153,42 @@ def _show_after_syncs(console: Console, tried: ExploredRecording, options: Optio
 
 def _show_reused(console: Console, tried: ExploredRecording, options: Options) -> None:
     if tried.exploration.reused:
-        said = (
-            f"{tried.exploration.reused:,} of these states were judged by an earlier run with the same log, "
-            f"base, check, tools and kernel, and are taken from {tried.log.folder}; --fresh judges all anew"
+        line = (
+            f"{tried.exploration.reused:,} of these states were checked by an earlier run with the same log, "
+            f"base, check, tools and kernel, and are read from {tried.log.folder}; --fresh checks all again"
         )
         is_command = command_of(options.check) is not None
-        warning = ". Whether the files of the check have changed since is not known" if is_command else ""
-        print_line(console, f"{said}{warning}", "yellow" if is_command else "")
+        warning = ". The files of the check may have changed since then" if is_command else ""
+        print_line(console, f"{line}{warning}", "yellow" if is_command else "")
 
 
-def _show_finding(console: Console, kind: Kind, options: Options, results: Path | None, *, of: int = 1) -> None:
-    one = kind.first
-    where = f" of {kind.recordings} of {of} recordings" if of > 1 else ""
-    print_line(console, f"{one.level}: {one.promise}: {one.detail}", "bold")
-    if one.way == COMMANDS:
-        print_line(console, f"  {kind.count:,} commands{where}; the first is at cut {one.cut}")
+def _show_finding(console: Console, kind: Kind, options: Options, results: Path | None, *, recordings: int) -> None:
+    finding = kind.first
+    where = f" in {kind.recordings} of {recordings} recordings" if recordings > 1 else ""
+    print_line(console, f"{finding.level}: {finding.promise}: {finding.detail}", "bold")
+    if finding.way == COMMANDS:
+        print_line(console, f"  {kind.count:,} commands{where}; the first is at cut {finding.cut}")
         return
-    again = kind.kept.name_of(options, one.cut, one.state)
-    place = "" if results is None else f" --results {shlex.quote(str(results))}"
-    print_line(console, f"  {kind.count:,} states{where}; the first: emmclab crash --again {again}{place}")
+    argument = kind.kept.name_of(options, finding.cut, finding.state)
+    results_option = "" if results is None else f" --results {shlex.quote(str(results))}"
+    print_line(console, f"  {kind.count:,} states{where}; the first: emmclab crash --again {argument}{results_option}")
     if kind.minimal is not None:
         print_line(console, f"  {_smallest(kind.minimal)}")
         if kind.minimal["program"]:
             print_line(console, f"  fewest operations that show it: {'; '.join(kind.minimal['program'])}")
 
 
-def _smallest(small: MinimalState) -> str:
-    """Print the smallest state that shows a finding."""
-    place = f"smallest: cut {small['cut']}"
-    if not small["missing"]:
-        return place
+def _smallest(state: MinimalState) -> str:
+    """Return a text on the smallest state that shows a finding."""
+    text = f"smallest: cut {state['cut']}"
+    if not state["missing"]:
+        return text
     for word, garbled in (("without", False), ("with garbage for", True)):
-        named = [one for one in small["missing"] if one["garbled"] == garbled]
-        writes = [f"command {one['command']} ({one['sectors']} sectors from {one['sector']} on)" for one in named]
+        missing = [command for command in state["missing"] if command["garbled"] == garbled]
+        writes = [
+            f"command {command['command']} ({command['sectors']} sectors from {command['sector']} on)"
+            for command in missing
+        ]
         more = f" and {len(writes) - 3} more" if len(writes) > 3 else ""
-        place += f", {word} {', '.join(writes[:3])}{more}" if writes else ""
-    return f"{place}; everything else sent by then is there"
+        text += f", {word} {', '.join(writes[:3])}{more}" if writes else ""
+    return f"{text}; all other commands sent before the cut are complete"

@@ -11,12 +11,12 @@ def show_verdict(console: Console, target: str, run: Run, verdict: Verdict) -> N
     """Print the verdict on one cut."""
     broken = verdict.broken
     if not run.was_filled:
-        said = "nothing was promised: the run ended before everything was written once"
+        outcome = "nothing was promised: the run ended before all blocks were written once"
     elif broken:
-        said = "acknowledged data was lost" if broken != ["corrupt"] else "durable data was damaged"
+        outcome = "acknowledged data was lost" if broken != ["corrupt"] else "durable data was damaged"
     else:
-        said = "no acknowledged data was lost"
-    print_line(console, f"{target}: {said}", "red" if broken else "green")
+        outcome = "no acknowledged data was lost"
+    print_line(console, f"{target}: {outcome}", "red" if broken else "green")
     if run.was_filled and not verdict.is_cut:
         print_line(
             console,
@@ -35,11 +35,11 @@ def show_verdict(console: Console, target: str, run: Run, verdict: Verdict) -> N
     if verdict.trimmed_old:
         print_line(
             console,
-            f"trim: {verdict.trimmed_old:,} of {verdict.trimmed:,} trimmed blocks return what they held "
-            "before (allowed: a trim promises nothing)",
+            f"trim: {verdict.trimmed_old:,} of {verdict.trimmed:,} trimmed blocks still return their old data "
+            "(allowed: a trim promises nothing)",
         )
     if set(verdict.found) & set(WEAKNESSES):
-        print_line(console, "No standard of eMMC, SD or UFS promises that a write of 4 KB is whole or absent.")
+        print_line(console, "No standard of eMMC, SD or UFS promises that a write of 4 KB is atomic.")
 
 
 def show_report(console: Console, report: Report) -> None:
@@ -52,14 +52,14 @@ def show_report(console: Console, report: Report) -> None:
     for share in report.shares:
         if share.cuts or share.finding == "broken":
             name = "a broken promise" if share.finding == "broken" else share.finding
-            shown = (100 * share.cuts / report.cuts, 100 * share.low, 100 * share.high)
-            table.add_row(name, f"{share.cuts:,}", *(f"{value:.2f}" for value in shown))
+            percentages = (100 * share.cuts / report.cuts, 100 * share.low, 100 * share.high)
+            table.add_row(name, f"{share.cuts:,}", *(f"{value:.2f}" for value in percentages))
     console.print(table)
     if report.harmless:
         print_line(
             console,
-            f"cuts that lost nothing, not even what was not flushed: {report.harmless:,}. The device has no "
-            "cache, it was empty, or its power was not cut: such cuts cannot show a lie.",
+            f"cuts that lost no data, not even unflushed data: {report.harmless:,}. Such cuts cannot show a lie: the "
+            "device has no cache, its cache was empty, or its power was not cut.",
         )
     if report.trims_old:
         print_line(console, f"cuts after which trimmed blocks returned old data (allowed): {report.trims_old:,}")
@@ -67,18 +67,18 @@ def show_report(console: Console, report: Report) -> None:
         goals = [f"{needed:,} for {goal}" for goal, needed in report.goals.items()]
         print_line(
             console,
-            f"With 99 % confidence a cut breaks a promise with a probability below "
+            f"With 99 % confidence, the probability that a cut breaks a promise is below "
             f"{100 * report.shares[0].high:.2g} %. Clean cuts needed: {', '.join(goals)}.",
         )
 
 
 def _count_text(report: Report) -> str:
-    said = [f"cuts checked: {report.cuts:,}"]
-    for count, what in (
+    parts = [f"cuts checked: {report.cuts:,}"]
+    for count, label in (
         (report.uncut, "runs without a cut"),
         (report.unchecked, "runs not checked"),
         (report.damaged, "damaged lines of the log"),
     ):
         if count:
-            said.append(f"{what}: {count:,}")
-    return "; ".join(said)
+            parts.append(f"{label}: {count:,}")
+    return "; ".join(parts)

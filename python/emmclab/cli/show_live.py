@@ -14,7 +14,7 @@ from emmclab.simulation.result_fields import ResultFields, shown_fields
 from emmclab.simulation.result_text import lateness, refusals_text, warnings
 from emmclab.traces.inputs import ProvenanceFields
 
-#: Figures of the live view that are fields of a result, too.
+#: Figures of the live view that are also fields of a result.
 FIGURES = shown_fields(("response.p50_ms", "response.p99_ms", "write_amplification.waf", "flash.block_erases"))
 _PROGRAMS, _ERASES = shown_fields(("flash.page_programs.total", "flash.block_erases"))
 
@@ -24,7 +24,7 @@ def _ms(us: float | None) -> float | None:
 
 
 def live_view(live: Any, figures: LiveStatus, took_s: float) -> Group:
-    """Draw a device's figures (`LiveDevice.stats`) over the last `took_s` seconds of the host."""
+    """Return the view of a device's figures (`LiveDevice.stats`) over the last `took_s` seconds of host time."""
     median, p99, waf, erases = FIGURES
     rates = ("Requests/s", "MB/s", median.head, p99.head, "Open", "Not durable", waf.head)
     table = framed("", *map(str.strip, (*rates, "Free blocks", erases.head)), words=0)
@@ -59,12 +59,12 @@ def live_view(live: Any, figures: LiveStatus, took_s: float) -> Group:
 
 
 def _preparation_text(live: Any) -> str:
-    """Return a sentence on work before the run, which is not counted: making and mounting the file system."""
+    """Return a sentence on making and mounting the file system, which preceded the run and is not counted."""
     result: ResultFields = live.prepared.fields
     flash: FlashOperations = live.settled.fields["flash"]
     requests, seconds = result["requests"], result["run"]["simulated_s"]
     line = (
-        f"making and mounting the file system came before and is not counted: {requests['total']:,} requests, "
+        f"not counted: making and mounting the file system, with {requests['total']:,} requests, "
         f"{size(requests['bytes_written'])} written, {_PROGRAMS.text(result['flash']['page_programs']['total'])} "
         f"{_PROGRAMS.name}, {duration(seconds)} of simulated time"
     )
@@ -77,8 +77,8 @@ def _preparation_text(live: Any) -> str:
     return line
 
 
-def _moved(result: Result) -> str:
-    """Return a sentence on pages programmed to move data, which may be older than the run; else ""."""
+def _moved_text(result: Result) -> str:
+    """Return a sentence on pages that were programmed to move data; empty if there are none."""
     by_cause = result.fields["flash"]["page_programs"]
     moved = by_cause["gc"] + by_cause["wear"]
     if not moved:
@@ -89,14 +89,14 @@ def _moved(result: Result) -> str:
     )
 
 
-def show_served(live: Any, result: Result, as_json: bool, made: ProvenanceFields) -> None:
+def show_served(live: Any, result: Result, as_json: bool, provenance: ProvenanceFields) -> None:
     """Print the summary of the run of a served device."""
     if as_json:
         for text in warnings(result):
             print_stderr(f"warning: {text}")
-        before = {"prepared": live.prepared, "settled": live.settled}
-        parts = {name: None if one is None else one.to_dict() for name, one in before.items()}
-        print_json({"live": None} | result.to_dict() | parts | {"provenance": made})
+        results = {"prepared": live.prepared, "settled": live.settled}
+        parts = {name: None if earlier is None else earlier.to_dict() for name, earlier in results.items()}
+        print_json({"live": None} | result.to_dict() | parts | {"provenance": provenance})
         return
     if result.fields["requests"]["total"] == 0:
         print_stderr("no request arrived")
@@ -104,7 +104,7 @@ def show_served(live: Any, result: Result, as_json: bool, made: ProvenanceFields
         from emmclab.cli.show_runs import show_result
 
         show_result(stdout(), result)
-        if text := _moved(result):
+        if text := _moved_text(result):
             print_stderr(text)
         if text := lateness(result):
             print_stderr(text)

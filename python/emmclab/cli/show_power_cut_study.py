@@ -17,16 +17,16 @@ def show_cuts(console: Console, results: Results) -> None:
     for table in tables(results):
         console.print()
         _show(console, table)
-    found = ", ".join(f"{count:,} {word}" for word, count in counts(results).items())
-    console.print(Text(f"\nRuns: {found}", "dim"), soft_wrap=True)
+    text = ", ".join(f"{count:,} {word}" for word, count in counts(results).items())
+    console.print(Text(f"\nRuns: {text}", "dim"), soft_wrap=True)
 
 
 def _show(console: Console, table: Table) -> None:
-    """Print a table with a row for each column of the page; workloads with the same verdict share a row."""
-    shown = framed("", "ext4", "device", "layer", words=3)
-    shown.add_column("verdict", no_wrap=True)
-    shown.add_column("states", justify="right")
-    shown.add_column("workloads")
+    """Print a table of verdicts by file system, device and layer; workloads with the same verdict share a row."""
+    terminal_table = framed("", "ext4", "device", "layer", words=3)
+    terminal_table.add_column("verdict", no_wrap=True)
+    terminal_table.add_column("states", justify="right")
+    terminal_table.add_column("workloads")
     for column in table.columns:
         groups: dict[str, list[str]] = {}
         for name in table.rows:
@@ -35,9 +35,9 @@ def _show(console: Console, table: Table) -> None:
         first = True
         for text, names in groups.items():
             word = table.cells[names[0], column].word
-            place = (column.file_system, column.device, column.layer) if first else ("", "", "")
+            setting = (column.file_system, column.device, column.layer) if first else ("", "", "")
             states = sum(table.cells[name, column].states for name in names)
             workloads = ", ".join(name.removeprefix("sqlite-") for name in names)
-            shown.add_row(*place, Text(text, _STYLES[word]), f"{states:,}", workloads)
+            terminal_table.add_row(*setting, Text(text, _STYLES[word]), f"{states:,}", workloads)
             first = False
-    console.print(shown)
+    console.print(terminal_table)

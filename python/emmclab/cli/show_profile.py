@@ -1,4 +1,4 @@
-"""Profiles on the terminal."""
+"""Prints profiles of traces."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -24,18 +24,18 @@ from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.published import published_row
 from emmclab.traces.workload import difference_text
 
-#: Figures shown on the terminal: field, title, count.
+#: Distributions that are printed: field of the profile, and title.
 _DISTRIBUTIONS = (
     ("size_distribution", "Request sizes"),
     ("response_distribution", "Response times"),
     ("inter_arrival_distribution", "Inter-arrival times"),
 )
-#: Maximum number of jumps per trace on the terminal; the page and the JSON have all.
+#: Maximum number of clock jumps per trace on the terminal; the page and the JSON contain all.
 _JUMPS = 10
 _MARKS = {"yes": Text("yes", "green"), "no": Text("no", "yellow"), "unknown": Text("?", "dim")}
 
 
-#: Processes in the table.
+#: Maximum number of processes in the table.
 _PROCESSES = 12
 
 
@@ -48,8 +48,8 @@ def show_each(console: Console, profiles: Sequence[Profile]) -> None:
         console.print()
         console.print(Text(profile.name, "bold"))
         _operations(console, profile)
-        shown = [_distribution(profile, *figure) for figure in _DISTRIBUTIONS]
-        console.print(Columns([table for table in shown if table is not None], padding=(0, 3)))
+        tables = [_distribution(profile, *figure) for figure in _DISTRIBUTIONS]
+        console.print(Columns([table for table in tables if table is not None], padding=(0, 3)))
         _processes(console, profile)
         if profile.journal is not None:
             console.print()
@@ -89,7 +89,7 @@ def _provenance(console: Console, profiles: Sequence[Profile]) -> None:
 
 
 def _tables(console: Console, profiles: Sequence[Profile]) -> None:
-    """Print Tables III and IV; fields become rows if they do not fit as columns."""
+    """Print Tables III and IV; fields are printed as rows if they do not fit as columns."""
     for title, fields in TABLES:
         units = (f"\n{field.unit}" if field.unit else "" for field in fields)
         headings = (field.label.replace(" ", "\n", 1) + unit for field, unit in zip(fields, units, strict=True))
@@ -97,13 +97,13 @@ def _tables(console: Console, profiles: Sequence[Profile]) -> None:
         rows = [row for profile in profiles for row in _rows_of(profile, fields)]
         for name, cells, style in rows:
             table.add_row(Text(name), *cells, style=style)
-        tables = [table] if _fits(console, table) else list(_turned(console, title, fields, rows))
+        tables = [table] if _fits(console, table) else list(_transposed(console, title, fields, rows))
         if fields is SIZE_FIELDS and len(rows) > len(profiles):
             tables[-1].caption = "published means are rounded down to a multiple of 0.5 KB"
             tables[-1].caption_justify = "left"
-        for one in tables:
+        for part in tables:
             console.print()
-            console.print(one)
+            console.print(part)
 
 
 #: A row of a table: its name, its cells and their style.
@@ -111,51 +111,51 @@ _Row = tuple[str, list[str], str | None]
 
 
 def _rows_of(profile: Profile, fields: Sequence[Field]) -> Iterator[_Row]:
-    """Return the figures of a profile, then the published ones."""
+    """Yield a row with the figures of a profile, and a row with the published figures, if any."""
     yield profile.name, [field.text(profile[field.name]) for field in fields], None
     if published := published_row(profile.name):
         yield "  published", [as_printed(field, published[field.name]) for field in fields], "dim"
 
 
 def _fits(console: Console, table: Table) -> bool:
-    """Whether a table needs no more columns than the console has."""
+    """Return whether a table is at most as wide as the console."""
     return Measurement.get(console, console.options.update(width=10_000), table).maximum <= console.width
 
 
-def _turned(console: Console, title: str, fields: Sequence[Field], rows: Sequence[_Row]) -> Iterator[Table]:
-    """Return the same figures with one row per field, and as many columns as fit."""
+def _transposed(console: Console, title: str, fields: Sequence[Field], rows: Sequence[_Row]) -> Iterator[Table]:
+    """Yield tables with one row per field, and as many columns of traces as fit into the console."""
     start = 0
     while start < len(rows):
-        best = None
+        widest = None
         for end in range(start + 1, len(rows) + 1):
             table = framed(title, "")
             for name, _, style in rows[start:end]:
                 table.add_column(Text(name.strip()), justify="right", style=style or "")
             for number, field in enumerate(fields):
                 table.add_row(field.heading, *(cells[number] for _, cells, _ in rows[start:end]))
-            if best is not None and not _fits(console, table):
+            if widest is not None and not _fits(console, table):
                 break
-            best, following = table, end
-        assert best is not None  # noqa: S101 - a table of one column is always taken
-        yield best
+            widest, following = table, end
+        assert widest is not None  # noqa: S101 - a table of one column is always accepted
+        yield widest
         start = following
 
 
 def _sparse_tables(console: Console, profiles: Sequence[Profile]) -> None:
-    """Print the tables that have rows for some traces only."""
+    """Print the tables that may be empty: devices, clock jumps, re-issues."""
     for table in (devices_table(profiles), *clock_tables(profiles, _JUMPS), reissues_table(profiles)):
         if table.rows:
             show_table(console, table)
 
 
 def as_printed(field: Field, value: float) -> str:
-    """Format a published figure without digits that the paper does not have."""
+    """Format a published figure with the digits that the paper prints."""
     return f"{value:,.{field.digits}f}".rstrip("0").rstrip(".") if field.digits else field.text(value)
 
 
 def _operations(console: Console, profile: Profile) -> None:
     rows = profile["by_operation"]
-    chosen = [one["percentile"] for one in rows[0].get("percentiles", ())]
+    chosen = [entry["percentile"] for entry in rows[0].get("percentiles", ())]
     timed = any(row["response_ms"] for row in rows)
     times = _time_headings(chosen) if timed else []
     table = framed("By operation", "Operation", "Requests", "Data\nKB", "Mean\nKB", *times)
@@ -179,7 +179,7 @@ _POINTS = ("mean", "p50", "p90", "p99", "p999", "p9999", "max")
 
 
 def _time_headings(chosen: Sequence[float]) -> list[str]:
-    """Return the headings of the columns of times: the usual percentiles, or the requested ones."""
+    """Return the headings of the columns of times: the default percentiles, or those in `chosen`."""
     labels = (
         ["mean", *(percentile_label(percent) for percent in chosen), "max"] if chosen else map(_percentile, _POINTS)
     )
@@ -191,12 +191,12 @@ def _time_cells(row: Mapping[str, Any], field: str, chosen: Sequence[float]) -> 
     times = row[field] or {}
     values = [times.get(point) for point in _POINTS]
     if chosen:
-        values = [times.get("mean"), *(one[field] for one in row["percentiles"]), times.get("max")]
+        values = [times.get("mean"), *(entry[field] for entry in row["percentiles"]), times.get("max")]
     return ["–" if value is None else f"{value:,.2f}" for value in values]
 
 
 def _percentile(point: str) -> str:
-    """Write `p9999` as `p99.99`."""
+    """Format the name of a percentile: `p9999` as `p99.99`."""
     return f"{point[:3]}.{point[3:]}" if len(point) > 3 and point.startswith("p") else point
 
 
@@ -215,17 +215,17 @@ def _distribution(profile: Profile, figure: str, title: str) -> Table | None:
 
 
 def _processes(console: Console, profile: Profile) -> None:
-    """Print the most active processes, if processes are recorded."""
+    """Print the processes with the most requests, if processes are recorded."""
     rows = profile.figure("process_share")
     if not rows:
         return
-    chosen = [one["percentile"] for one in rows[0].get("percentiles", ())]
+    chosen = [entry["percentile"] for entry in rows[0].get("percentiles", ())]
     points = ("mean", *([percentile_label(percent) for percent in chosen] or ("p50", "p99")))
     headings = ("Process", "Pid", "Reads", "Writes", "Read\nKB", "Written\nKB", "Data\n%")
     table = framed("By process", *headings, *(f"{point}\nms" for point in points))
     for row in rows[:_PROCESSES]:
-        own = [one["response_ms"] for one in row.get("percentiles", ())]
-        times = (row["response_mean_ms"], *(own or (row["response_p50_ms"], row["response_p99_ms"])))
+        requested = [entry["response_ms"] for entry in row.get("percentiles", ())]
+        times = (row["response_mean_ms"], *(requested or (row["response_p50_ms"], row["response_p99_ms"])))
         table.add_row(
             Text(row["process"]),
             "–" if row["pid"] is None else str(row["pid"]),
@@ -237,7 +237,7 @@ def _processes(console: Console, profile: Profile) -> None:
             *("–" if time is None else f"{time:,.2f}" for time in times),
         )
     if len(rows) > _PROCESSES:
-        table.caption = f"the {_PROCESSES} with the most requests of {len(rows)}; `--json` has more"
+        table.caption = f"the {_PROCESSES} with the most requests of {len(rows)}; `--json` prints more"
         table.caption_justify = "left"
     console.print()
     console.print(table)
@@ -264,11 +264,11 @@ def _rows_of_all(profile: Profile, figure: str) -> list[Row]:
 
 
 def _notes(console: Console, profile: Profile) -> None:
-    """Print statistics beyond the tables of the paper, one line each."""
+    """Print statistics that the tables of the paper do not contain, one line each."""
     console.print()
     for name, text in notes(profile):
         if name == "Recording" and recording_note(profile["header"]):
-            # Left out here, because it is printed with the provenance.
+            # This note is printed with the provenance.
             continue
         console.print(Text.assemble((f"{name}: ", "bold"), text))
 
@@ -293,7 +293,7 @@ def _title(finding: Finding) -> str:
 
 
 def show_fsync(console: Console, profiles: Sequence[Profile]) -> None:
-    """Print where the time of waits for durability goes in each trace."""
+    """Print how the time of waits for durability is divided in each trace."""
     _provenance(console, profiles)
     for profile in profiles:
         if profile.fsync is not None:
@@ -301,17 +301,17 @@ def show_fsync(console: Console, profiles: Sequence[Profile]) -> None:
             show_journal(console, profile.fsync)
 
 
-def show_journal(console: Console, found: Journal | Fsync) -> None:
+def show_journal(console: Console, report: Journal | Fsync) -> None:
     """Print the cost of journaling, or of waits for durability, beginning with the answer."""
-    console.print(Text(found.headline, "bold"), soft_wrap=True)
-    for part in found.tables():
+    console.print(Text(report.headline, "bold"), soft_wrap=True)
+    for part in report.tables():
         show_table(console, part)
-    for text in found.remarks():
+    for text in report.remarks():
         console.print(Text(text, "dim"), soft_wrap=True)
 
 
 def show_differences(console: Console, profiles: Sequence[Profile], rows: Sequence[FieldDifference]) -> None:
-    """Print the fields of Tables III and IV of two profiles, with their differences."""
+    """Print the fields of Tables III and IV of two profiles, with the differences."""
     fields = {field.name: field for _, fields in TABLES for field in fields}
     table = framed("Profiles compared", "", *(Text(profile.name) for profile in profiles), "Difference")
     for row in rows:

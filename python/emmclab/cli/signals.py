@@ -1,4 +1,4 @@
-"""Treats Ctrl-C, SIGTERM and SIGHUP as a request to end normally, and redirects the output of commands of the user."""
+"""Handles Ctrl-C, SIGTERM and SIGHUP as a request to end normally, and redirects the output of child processes."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-#: Time that work has to end after the programs that it started, seconds.
+#: Time for the work to end after the programs that it started were terminated, seconds.
 _GRACE_S = 0.5
 
 _Value = TypeVar("_Value")
@@ -43,24 +43,24 @@ class Ending:
 @contextmanager
 def stop_on_signals() -> Iterator[Ending]:
     """Handle Ctrl-C, SIGTERM and SIGHUP as a request to stop."""
-    ending = Ending()
-    former = {number: signal.signal(number, ending) for number in (signal.SIGINT, *terminating())}
+    interruption = Ending()
+    former = {number: signal.signal(number, interruption) for number in (signal.SIGINT, *terminating())}
     try:
-        yield ending
+        yield interruption
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
 
 
 def ended_by_signals(work: Callable[[], _Value]) -> _Value:
-    """Do work that may wait for another machine without end; a signal ends the wait at once.
+    """Do work that may wait for another machine without a time limit; a signal ends the wait immediately.
 
-    The work is done in a thread. If a signal handler raises an exception, the programs that were started for
-    the work, such as ssh, are ended, and the work is left.
+    The work is done in a thread. If a signal handler raises an exception, the programs that the work has
+    started, such as ssh, are terminated, and the thread is abandoned.
     """
     values: list[_Value] = []
     errors: list[BaseException] = []
-    # An interrupted `Thread.join` of Python 3.11 takes the thread for ended.
+    # After an interrupted `Thread.join`, Python 3.11 considers the thread ended, so an event is used instead.
     done = threading.Event()
 
     def do() -> None:
@@ -86,32 +86,32 @@ def ended_by_signals(work: Callable[[], _Value]) -> _Value:
 
 
 def _children() -> set[int]:
-    """Return the child processes of this process; empty on a system that does not list them."""
-    found: set[int] = set()
-    for listed in Path("/proc/self/task").glob("*/children"):
+    """Return the ids of the child processes; empty on a system that does not list them."""
+    children: set[int] = set()
+    for file in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):
-            found |= {int(child) for child in listed.read_text(encoding="ascii").split()}
-    return found
+            children |= {int(child) for child in file.read_text(encoding="ascii").split()}
+    return children
 
 
 @contextmanager
 def output_aside(as_json: bool) -> Iterator[None]:
-    """Redirect stdout of child processes to stderr within the block, if stdout is for JSON."""
+    """Redirect stdout of child processes to stderr within the block, if stdout is reserved for JSON."""
     if not as_json:
         yield
         return
     sys.stdout.flush()
-    ours = os.dup(1)
+    own_stdout = os.dup(1)
     try:
-        os.dup2(_messages(), 1)
+        os.dup2(_stderr_descriptor(), 1)
         yield
     finally:
-        os.dup2(ours, 1)
-        os.close(ours)
+        os.dup2(own_stdout, 1)
+        os.close(own_stdout)
 
 
-def _messages() -> int:
-    """Return the file descriptor of stderr, or one of /dev/null if stderr is closed."""
+def _stderr_descriptor() -> int:
+    """Return the file descriptor of stderr, or a descriptor of /dev/null if stderr is closed."""
     try:
         os.fstat(2)
     except OSError:

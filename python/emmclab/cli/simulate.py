@@ -46,25 +46,31 @@ def simulate(
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Replay traces (several: together, on one clock) on a simulated eMMC or UFS device.
+    """Replay a trace, or several traces on one clock, on a simulated eMMC or UFS device.
 
     Exit status 3: the device stopped before the end of the trace (full or worn out).
     """
     replay.preflight()
-    own, layer_settings = layered(settings, layers)
-    configuration = configured(device, own, capacity)
+    device_settings, layer_settings = layered(settings, layers)
+    configuration = configured(device, device_settings, capacity)
     opened = [reading.open(path) for path in traces]
-    beside = None if second is None else configured(second, [])
-    software: AboveDevice = {"layers": layers, "layer_settings": layer_settings, "second": beside, "drain": drain}
+    second_device = None if second is None else configured(second, [])
+    software: AboveDevice = {
+        "layers": layers,
+        "layer_settings": layer_settings,
+        "second": second_device,
+        "drain": drain,
+    }
     if seeds is not None:
         refuse_single_outputs(
             ("--events", events), ("--perfetto", perfetto), ("--html", html), ("--over-time", replay.over_time)
         )
         from emmclab.comparison.seed_statistics import check_random
 
-        check_random([one for one in (configuration, beside) if one is not None], replay.precondition_text(opened))
-        ways = [dataclasses.replace(replay, seed=replay.seed + more) for more in range(seeds)]
-        runs = [way.run(configuration, opened, None, **software) for way in ways]
+        devices = [device for device in (configuration, second_device) if device is not None]
+        check_random(devices, replay.precondition_text(opened))
+        replays = [dataclasses.replace(replay, seed=replay.seed + number) for number in range(seeds)]
+        runs = [each.run(configuration, opened, None, **software) for each in replays]
         _show_seeds(runs, as_json)
         end(runs)
         return
@@ -95,10 +101,10 @@ def _show_seeds(runs: list[Any], as_json: bool) -> None:
 
     if as_json:
         warn(runs)
-        figures = {path: None if one is None else one._asdict() for path, one in figures_spread(runs).items()}
-        spread = {**comparison_spread(runs), "figures": figures}
-        found = {"spread": spread, "runs": [run.to_dict() for run in runs]}
-        print_json(found | {"provenance": runs[0].fields["provenance"]})
+        figures = {path: None if row is None else row._asdict() for path, row in figures_spread(runs).items()}
+        spreads = {**comparison_spread(runs), "figures": figures}
+        fields = {"spread": spreads, "runs": [run.to_dict() for run in runs]}
+        print_json(fields | {"provenance": runs[0].fields["provenance"]})
         return
     from emmclab.cli.show_runs import show_spread
 

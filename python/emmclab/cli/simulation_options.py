@@ -60,7 +60,7 @@ Settings = Annotated[
 Capacity = Annotated[
     str | None,
     option(
-        "Scale the device to this capacity, for example 128GB: blocks in proportion; 1 GB is 1,024 MB.",
+        "Scale the device to this capacity, for example 128GB, by the number of blocks; 1 GB is 1,024 MB.",
         "Device",
         "--capacity",
         advanced=True,
@@ -80,8 +80,8 @@ Seeds = Annotated[
 Used = Annotated[
     str | None,
     option(
-        "A device that a phone has used for AGE (90d, 18mo, 2y); the same as --precondition used:AGE. "
-        "daily=2GB: bytes written a day, or hours of the traces a day (4h), or the table of a fleet; "
+        "Precondition the device as if a phone had used it for AGE (90d, 18mo, 2y), like --precondition used:AGE. "
+        "daily=2GB: bytes written per day, or hours of the traces per day (4h), or the table of a fleet; "
         "filled=75, random=12: percent; trim=yes.",
         "Replay",
         advanced=True,
@@ -92,11 +92,11 @@ _DAILY = re.compile(r"(?<=,)daily=([^,]*)")
 _HOURS = re.compile(r"(\d+(?:\.\d+)?)h")
 _DAY_S = 86_400
 _AGES = "give an age such as 90d, 8w, 18mo or 2y, then daily=SIZE, filled=PCT, random=PCT or trim=no"
-_HINT = "give bytes a day (daily=2GB), hours of the traces a day (daily=4h), or the table of a fleet"
+_HINT = "give bytes per day (daily=2GB), hours of the traces per day (daily=4h), or the table of a fleet"
 
 
 def _parquet(path: Path | None) -> Path | None:
-    """Return the path of a Parquet file if its folder is there; reject a name with another ending."""
+    """Return the path of a Parquet file; reject it if its extension is another, or its folder does not exist."""
     if path is not None:
         refuse_other_endings(path, ("", ".parquet"), "--events")
     return in_a_folder(path)
@@ -127,11 +127,13 @@ def _kind(option: Option) -> Any:
 
 
 def _with_run_options(kind: type[Kind]) -> type[Kind]:
-    """Add a field for each option of a run that belongs to the replay."""
-    own = {one.name: one for one in RUN_OPTIONS.values() if one.panel == "Replay" and one.command_line}
-    fields = {name: Annotated[_kind(one), declared(name)] for name, one in own.items()}
+    """Add a field for each option of a run in the panel Replay."""
+    options = {
+        option.name: option for option in RUN_OPTIONS.values() if option.panel == "Replay" and option.command_line
+    }
+    fields = {name: Annotated[_kind(option), declared(name)] for name, option in options.items()}
     kind.__annotations__ = {**fields, **kind.__annotations__}
-    for name in own:
+    for name in options:
         setattr(kind, name, DEFAULTS[name])
     return kind
 
@@ -139,7 +141,7 @@ def _with_run_options(kind: type[Kind]) -> type[Kind]:
 @dataclass(frozen=True)
 @_with_run_options
 class Replay:
-    """How to replay, as given on the command line: options of a run, and those that only commands have."""
+    """Options of the command line on how to replay: options of a run, and options that only commands have."""
 
     if TYPE_CHECKING:
         precondition: str = ""
@@ -156,7 +158,7 @@ class Replay:
             check_target(self.over_time)
 
     def precondition_text(self, traces: Sequence[Trace]) -> str:
-        """Return the preconditioning of the device for these traces, as text."""
+        """Return the preconditioning of the device for these traces as the text of `--precondition`."""
         return preconditioned(self.precondition, self.used, traces)
 
     def write(self, results: Sequence[Result]) -> None:
@@ -173,7 +175,7 @@ class Replay:
         pictures: bool = False,
         **software: Any,
     ) -> Result:
-        """Simulate with a progress meter; `pictures` adds the data for figures of a report page."""
+        """Simulate and show the progress; `pictures` adds the data for figures of a report page."""
         names = ", ".join(trace.name for trace in traces)
         precondition = self.precondition_text(traces)
         preparing = Preparing(device, precondition, self.images)
@@ -192,7 +194,7 @@ class Replay:
 
 
 def refuse_single_outputs(*outputs: tuple[str, object]) -> None:
-    """Reject outputs of a single run, given with their options, if there are several seeds."""
+    """Reject outputs that exist only for a single run; called if there are several seeds."""
     for name, output in outputs:
         if output is not None:
             raise ConfigError(f"several runs have no single output for `{name}`", field=name, hint="leave out --seeds")
@@ -213,7 +215,7 @@ def warn(results: Sequence[Result]) -> None:
 
 
 class _SimulationMeter(Meter):
-    """A meter that also prints the simulated time, from the first requests on."""
+    """A meter that also prints the simulated time; it starts with the first requests."""
 
     def __enter__(self) -> Self:
         return self
@@ -228,16 +230,16 @@ class _SimulationMeter(Meter):
 def layered(settings: Sequence[str], layers: Names) -> tuple[list[str], dict[str, str]]:
     """Separate settings of the device from those of layers, which begin with the name of a layer."""
     kinds = [layer.partition(":")[0] for layer in several(layers)]
-    own = [text for text in settings if text.partition(".")[0].strip() in kinds]
-    values = {key.strip(): value.strip() for key, _, value in (text.partition("=") for text in own)}
-    return [text for text in settings if text not in own], values
+    of_layers = [text for text in settings if text.partition(".")[0].strip() in kinds]
+    values = {key.strip(): value.strip() for key, _, value in (text.partition("=") for text in of_layers)}
+    return [text for text in settings if text not in of_layers], values
 
 
 def configured(name: str, settings: Sequence[str], capacity: str | None = None) -> Device:
-    """Load a device by name or path, apply settings, check them together, and scale the device."""
+    """Return the device of a preset or file with these settings, scaled to the capacity, if given."""
     if "," in name and not Path(name).exists():
         raise ConfigError(
-            f"`{name}` is a list, and this command takes one device",
+            f"`{name}` is a list, but this command accepts one device",
             field="--device",
             hint=COMPARE_DEVICES.format(name),
         )
@@ -261,16 +263,16 @@ def configured(name: str, settings: Sequence[str], capacity: str | None = None) 
 
 
 def _not_modelled(key: str) -> str | None:
-    """Return the glossary's text on a setting of something that is not modelled; None for other settings."""
-    found = (define(part) for part in key.split("."))
-    return next((f"{one.term}: {one.text}" for one in found if one and one.topic == NOT_MODELLED), None)
+    """Return the text of the glossary if a setting is of something that is not modelled; otherwise None."""
+    terms = (define(part) for part in key.split("."))
+    return next((f"{term.term}: {term.text}" for term in terms if term and term.topic == NOT_MODELLED), None)
 
 
 def preconditioned(precondition: str, used: str | None, traces: Sequence[Trace] = ()) -> str:
     """Return the preconditioning as text: `precondition`, or `used:...` if `used` is given."""
     if used is None:
         return precondition
-    text = "used:" + _DAILY.sub(lambda found: f"daily={_daily(found[1], traces)}", used)
+    text = "used:" + _DAILY.sub(lambda match: f"daily={_daily(match[1], traces)}", used)
     try:
         parse_precondition(text)
     except ConfigError as error:
@@ -287,7 +289,7 @@ def _daily(text: str, traces: Sequence[Trace]) -> str:
 
 
 def _of_traces(text: str, traces: Sequence[Trace]) -> float:
-    """Return the bytes that traces write in a day without a pause."""
+    """Return the bytes that traces would write if they ran for a whole day."""
     if any(trace.is_pipe for trace in traces):
         raise _unknown(text, "a trace from a pipe cannot be read twice")
     written = [_write_volume(trace) for trace in traces]
@@ -299,15 +301,15 @@ def _of_traces(text: str, traces: Sequence[Trace]) -> float:
 
 @functools.cache
 def _write_volume(trace: Trace) -> tuple[float, float]:
-    """Return the KB that a trace writes and its duration in seconds; cached, since each run needs them."""
+    """Return the KB that a trace writes and its duration in seconds; cached, because each run needs them."""
     profile = trace.profile()
     writes = (row["data_kb"] for row in profile["by_operation"] if row["op"] == "write")
     return sum(writes), profile["duration_s"] or 0.0
 
 
 def _of_fleet(path: Path) -> float:
-    """Return the median over the recordings of a fleet of the bytes written in a day."""
-    # Imported here, because these imports take time that other runs need not spend.
+    """Return the bytes written per day: the median over the recordings of a fleet."""
+    # Imported here because these imports take time, and most runs do not need them.
     from statistics import median
 
     from emmclab.fleet.table import Table
@@ -315,7 +317,7 @@ def _of_fleet(path: Path) -> float:
     rows = Table(path).recordings(["write_data_kb", "duration_s"])
     rates = [1024 * written / seconds for written, seconds in rows if written is not None and seconds]
     if not rates:
-        raise _unknown(str(path), "it holds no recording with a duration")
+        raise _unknown(str(path), "it contains no recording with a duration")
     return float(median(rates)) * _DAY_S
 
 

@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 RESULTS = Path("emmclab-results")
 
 StudyName = Annotated[
-    str, argument("STUDY", "A study that comes with emmclab (iiswc15), or a TOML file.", autocompletion=study_names)
+    str, argument("STUDY", "An included study such as iiswc15, or a TOML file.", autocompletion=study_names)
 ]
 Jobs = Annotated[int, option("Processes; 0 for one per processor.", "Running", min=0)]
 Fresh = Annotated[
     bool,
-    option("Run every cell again, or only cells that are missing or of another build.", "Running", "--fresh/--resume"),
+    option("Run all cells again, or only cells that are missing or of another build.", "Running", "--fresh/--resume"),
 ]
 ResultsFolder = Annotated[
-    Path, option("Results folder; each study has its own in it.", None, "--results", advanced=True, metavar="DIR")
+    Path, option("Results folder, with a subfolder per study.", None, "--results", advanced=True, metavar="DIR")
 ]
 ResultsPlace = Annotated[
     str,
     option(
-        "Results folder, or a bucket as s3://BUCKET/PREFIX; each study has its own in it.",
+        "Results folder, or a bucket as s3://BUCKET/PREFIX, with a subfolder per study.",
         None,
         "--results",
         metavar="DIR|URL",
@@ -52,7 +52,7 @@ ResultsPlace = Annotated[
 Engine = Annotated[
     str,
     option(
-        "local; ray: a Ray cluster started on this machine; auto or ray://HOST:PORT: a running one.",
+        "local; ray: a new Ray cluster on this machine; auto or ray://HOST:PORT: a running Ray cluster.",
         "Running",
         "--on",
         advanced=True,
@@ -72,13 +72,13 @@ ImagesSpace = Annotated[
     ),
 ]
 TraceInputs = Annotated[
-    list[Path], option("A recorded trace of your own beside the workloads; may be repeated.", None, "--trace")
+    list[Path], option("A recorded trace in addition to the workloads; may be repeated.", None, "--trace")
 ]
 PaperTraces = Annotated[
     Path | None,
     option(
         "A folder with the original traces of a paper. IISWC 2015: they replace the workloads "
-        "(WorkSpace_nexus5/Trace_files of the archive at SNIA IOTTA). SYSTOR 2024: the study is of them "
+        "(WorkSpace_nexus5/Trace_files of the archive at SNIA IOTTA). SYSTOR 2024: the study needs them "
         "(the public repository acsl-technion/MobileBlockIOTraces).",
         None,
         "--traces",
@@ -88,7 +88,7 @@ PaperTraces = Annotated[
 
 
 def executor(jobs: int, on: str = "local") -> Executor:
-    """Return the engine: one process or several, or a Ray cluster."""
+    """Return the engine `on`: this process, `jobs` processes (0: one per processor), or a Ray cluster."""
     from emmclab.studies import Pool, Serial
 
     if on == "local":
@@ -114,25 +114,25 @@ def executor(jobs: int, on: str = "local") -> Executor:
 
 @contextlib.contextmanager
 def keeping(study: Study, cells: Sequence[Cell] | None, place: Place) -> Iterator[None]:
-    """On interruption or failure, print how many of `cells` are stored."""
+    """On interruption or a full disk, print how many of `cells`, or how many cells in all, are stored."""
     from emmclab.studies.store import Store
 
-    def kept_cells() -> str:
-        have = Store(place).keys()
+    def stored_text() -> str:
+        stored = Store(place).keys()
         if cells is None:
-            return f"{len(have):,} cells are stored in {place}"
-        count = sum(cell.key in have for cell in cells)
+            return f"{len(stored):,} cells are stored in {place}"
+        count = sum(cell.key in stored for cell in cells)
         return f"{count:,} of {len(cells):,} cells are stored in {place}"
 
     try:
         yield
     except KeyboardInterrupt:
-        complete_files.append(f"{study.name}: {kept_cells()}; the same command runs the rest")
+        complete_files.append(f"{study.name}: {stored_text()}; the same command continues the run")
         raise
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        hint = f"{kept_cells()}; free some space, and the same command runs the rest"
+        hint = f"{stored_text()}; free some space; the same command then continues the run"
         raise InputError.of(error, getattr(error, "file", None), hint=hint) from error
 
 
@@ -146,14 +146,14 @@ def finish_with_meter(
     fresh: bool = False,
     images_limit: int | None = None,
 ) -> Finished:
-    """Run a study, except for the grids `without`; print progress and the remaining time on stderr."""
+    """Run a study, except the grids in `without`; print progress and the remaining time on stderr."""
     from emmclab.studies.run import run_cells
     from emmclab.studies.store import IMAGES_BYTES
 
     limit = IMAGES_BYTES if images_limit is None else images_limit
     cells = study.cells() if cells is None else cells
-    wanted = [cell for cell in cells if cell.grid not in without]
-    with contextlib.closing(engine), keeping(study, wanted, place), StudyMeter(study.name) as meter:
+    selected = [cell for cell in cells if cell.grid not in without]
+    with contextlib.closing(engine), keeping(study, selected, place), StudyMeter(study.name) as meter:
         return run_cells(
             study,
             place,
@@ -170,42 +170,42 @@ def finish_with_meter(
 def run_with_meter(
     study: Study, folder: Path, jobs: int, fresh: bool = False, without: Collection[str] = ()
 ) -> Results:
-    """Run a study in which no cell may fail, except for the grids `without`, with its progress on stderr."""
+    """Run a study, except the grids in `without`, and print the progress on stderr; a failed cell is an error."""
     from emmclab.runtime.result_storage import Folder
     from emmclab.studies import Results
 
     place = Folder(folder)
-    found = finish_with_meter(study, place, executor(jobs), without=without, fresh=fresh)
-    if found.failures:
-        first = found.failures[0]
+    finished = finish_with_meter(study, place, executor(jobs), without=without, fresh=fresh)
+    if finished.failures:
+        first = finished.failures[0]
         raise EmmclabError(f"{study.name}: {first['input']}: {first['message']}", hint=first["hint"])
     return Results.load(place)
 
 
 def rerun_command(study: str, results: str | Path) -> str:
-    """Return the command that runs a study again in its results folder."""
-    elsewhere = "" if str(results) == str(RESULTS) else f" --results {shlex.quote(str(results))}"
-    return f"emmclab run {shlex.quote(study)}{elsewhere}"
+    """Return the command that runs a study again with the same results folder."""
+    results_option = "" if str(results) == str(RESULTS) else f" --results {shlex.quote(str(results))}"
+    return f"emmclab run {shlex.quote(study)}{results_option}"
 
 
 def warn_of_changes(place: Path, study: str | None = None) -> None:
-    """Print a warning if results were made from other versions of files, or by another build.
+    """Print a warning if results were computed from other versions of files, or by another build.
 
     `place` is the folder of the results of a study, or a file of `emmclab collect`.
     """
     from emmclab.studies.kinds import TABLES
     from emmclab.studies.run import changes, study_of
 
-    # All tables of a run contain the same information, so one suffices.
+    # All tables of a run contain the same information, so any of them can be read.
     tables = [place / f"{name}.parquet" for name in TABLES] if place.is_dir() else [place]
     table = next(filter(Path.is_file, tables), None)
-    found = [] if table is None else changes(table)
-    if table is None or not found:
+    reasons = [] if table is None else changes(table)
+    if table is None or not reasons:
         return
-    reasons = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-    again = rerun_command(study or study_of(table), place.parent if place.is_dir() else RESULTS)
-    collected = "" if place.is_dir() else ", then `emmclab collect`,"
-    print_stderr(f"warning: the results in {place} are out of date: {reasons}; `{again}`{collected} renews them")
+    text = ", ".join(reasons[:3]) + (f" and {len(reasons) - 3} more" if len(reasons) > 3 else "")
+    rerun = rerun_command(study or study_of(table), place.parent if place.is_dir() else RESULTS)
+    then_collect = "" if place.is_dir() else ", then `emmclab collect`,"
+    print_stderr(f"warning: the results in {place} are out of date: {text}; `{rerun}`{then_collect} updates them")
 
 
 def incomplete(missing: int, cells: int) -> str:
@@ -233,27 +233,26 @@ def recorded_traces(paths: list[Path]) -> list[str]:
 
 
 def recordings_of(folder: Path | None, papers: Sequence[Paper], reading: Reading) -> Recordings | None:
-    """Identify the original traces of a paper in a folder, and print which file is what."""
+    """Identify the original traces of a paper in a folder, and print the workload of each file."""
     if folder is None:
         return None
     if not any(paper.takes_traces for paper in papers):
         from emmclab.papers.registry import studies
         from emmclab.studies import Study
 
-        takes = [name for name, paper in studies().items() if paper.takes_traces]
-        of_folder = [name for name in studies() if Study.named(name).traces is not None]
+        replacing = [name for name, paper in studies().items() if paper.takes_traces]
+        of_traces = [name for name in studies() if Study.named(name).traces is not None]
         raise ConfigError(
-            f"{', '.join(paper.name for paper in papers) or 'findings'}: no original traces can take the "
-            "place of workloads",
+            f"{', '.join(paper.name for paper in papers) or 'findings'}: original traces cannot replace workloads",
             field="--traces",
-            hint=f"--traces is for {' and '.join(takes)}, and in `emmclab reproduce` for "
-            f"{' and '.join(of_folder)}; add a trace of your own with --trace FILE",
+            hint=f"--traces is for {' and '.join(replacing)}, and in `emmclab reproduce` for "
+            f"{' and '.join(of_traces)}; add another trace with --trace FILE",
         )
     from emmclab.papers.iiswc15.recorded_workload import identified
 
-    found = identified(folder, reading.changed_options())
-    for one in found.used:
-        print_stderr(f"{one.workload}: {one.file}, {one.how}")
-    for file, why in found.left_out:
-        print_stderr(f"left out: {file}, {why}")
-    return found
+    identified_traces = identified(folder, reading.changed_options())
+    for recording in identified_traces.used:
+        print_stderr(f"{recording.workload}: {recording.file}, {recording.how}")
+    for file, reason in identified_traces.left_out:
+        print_stderr(f"left out: {file}, {reason}")
+    return identified_traces

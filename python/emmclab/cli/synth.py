@@ -1,4 +1,4 @@
-"""`emmclab synth`: a trace from a model, from a job file of fio, or of requests of one kind."""
+"""`emmclab synth`: generates a trace from a model, from a job file of fio, or of requests of one kind."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -25,7 +25,7 @@ _one_kind = partial(option, panel="Requests of one kind")
 
 @dataclass(frozen=True)
 class OneKind:
-    """Requests of one kind, as given on the command line."""
+    """Options of the command line for requests of one kind."""
 
     reads: Annotated[
         int | None, _one_kind("Percentage of reads; the others are writes.", min=0, max=100, metavar="PERCENT")
@@ -37,7 +37,7 @@ class OneKind:
     random: Annotated[
         int | None,
         _one_kind(
-            "Percentage of requests at a random place; the others continue after the last one.",
+            "Percentage of requests at a random address; the others follow the preceding request.",
             min=0,
             max=100,
             metavar="PERCENT",
@@ -47,22 +47,22 @@ class OneKind:
     zipf: Annotated[
         float | None,
         _one_kind(
-            "Exponent of a Zipf distribution of random places, such as 0.9; default: uniform.",
+            "Exponent of a Zipf distribution of random addresses, such as 0.9; default: uniform.",
             metavar="THETA",
             advanced=True,
         ),
     ] = None
-    iops: Annotated[float | None, _one_kind("Requests in a second.", metavar="N", show_default="1000")] = None
+    iops: Annotated[float | None, _one_kind("Requests per second.", metavar="N", show_default="1000")] = None
     even: Annotated[bool, _one_kind("Arrivals at equal intervals instead of a Poisson process.", advanced=True)] = False
     flush_every: Annotated[
-        int | None, _one_kind("Writes between two flushes; default: no flush.", min=1, advanced=True)
+        int | None, _one_kind("Number of writes between two flushes; default: no flush.", min=1, advanced=True)
     ] = None
 
-    def given(self) -> dict[str, Any]:
+    def keywords(self) -> dict[str, Any]:
         """Return the options that are given, as keywords of `pattern`."""
         names = {"reads": "reads_pct", "random": "random_pct"}
-        given = {name: None if value is False else value for name, value in asdict(self).items()}
-        return {names.get(name, name): value for name, value in given.items() if value is not None}
+        values = {name: None if value is False else value for name, value in asdict(self).items()}
+        return {names.get(name, name): value for name, value in values.items() if value is not None}
 
 
 @command(
@@ -81,7 +81,7 @@ def synth(
         ),
     ] = None,
     out: Annotated[
-        Path | None, argument("OUT", "The trace; its ending selects the format; `-` for stdout, with --to.")
+        Path | None, argument("OUT", "The trace; its extension selects the format; `-` for stdout, with --to.")
     ] = None,
     output: Annotated[
         Path | None, output_option("The same as OUT; required with --fio and --reads.", metavar="OUT", callback=None)
@@ -93,12 +93,9 @@ def synth(
         option("Time from first arrival to last completion, in seconds.", _MODEL, metavar="SECONDS", advanced=True),
     ] = None,
     rate_pct: Annotated[
-        int,
-        option(
-            "Rate of arrivals, in percent of that of the workload.", _MODEL, min=1, metavar="PERCENT", advanced=True
-        ),
+        int, option("Arrival rate in percent of that of the workload.", _MODEL, min=1, metavar="PERCENT", advanced=True)
     ] = 100,
-    fio: Annotated[Path | None, option("A job file of fio: the requests that fio would issue for it.")] = None,
+    fio: Annotated[Path | None, option("Generate the requests that fio would issue for this job file.")] = None,
     one_kind: OneKind,
     to: To = None,
     as_json: AsJson = False,
@@ -107,29 +104,29 @@ def synth(
 
     Without a name, list the workloads.
     """
-    given = one_kind.given()
+    keywords = one_kind.keywords()
     if out is not None and output is not None:
-        raise ConfigError(f"two outputs are named: {out} and {output}", field="--output", hint="leave out one of them")
-    if fio is None and not given:
+        raise ConfigError(f"there are two outputs: {out} and {output}", field="--output", hint="leave out one of them")
+    if fio is None and not keywords:
         if name is None and output is None:
             _list(as_json)
             return
         _of_model(name, out or output, (seed, requests, duration, rate_pct), to, as_json)
         return
     if name is not None and out is None and output is None and Path(name).suffix not in ("", ".toml"):
-        # The only file is the output: --fio and --reads have no NAME.
+        # --fio and --reads have no NAME, so the only file name is the output.
         output, name = Path(name), None
-    _require_alone(fio, given, (name, duration, rate_pct))
+    _require_single_source(fio, keywords, (name, duration, rate_pct))
     if output is None:
         raise ConfigError(
-            "`--output` is missing: the file for the trace has no name",
+            "`--output` is missing: the trace needs a file name",
             field="--output",
-            hint="name it, for example `-o trace.parquet`",
+            hint="give it, for example `-o trace.parquet`",
         )
     to_stdout(output, as_json)
-    trace = fio_jobs(fio, seed, requests=requests) if fio is not None else _of_one_kind(given, seed, requests)
-    made = {"fio": str(fio)} if fio is not None else {"requests_of_one_kind": given}
-    _write(trace, output, made | {"seed": seed}, to, as_json)
+    trace = fio_jobs(fio, seed, requests=requests) if fio is not None else _of_one_kind(keywords, seed, requests)
+    source = {"fio": str(fio)} if fio is not None else {"requests_of_one_kind": keywords}
+    _write(trace, output, source | {"seed": seed}, to, as_json)
 
 
 def _of_model(
@@ -140,19 +137,19 @@ def _of_model(
         raise ConfigError(
             "the workload is missing",
             field="NAME",
-            hint="name one, for example `emmclab synth Messaging trace.parquet`; `emmclab synth` lists them",
+            hint="give one, for example `emmclab synth Messaging trace.parquet`; `emmclab synth` lists them",
         )
     if out is None:
         raise ConfigError(
-            "the output file is missing", field="OUT", hint=f"name it, for example `emmclab synth {name} trace.parquet`"
+            "the output file is missing", field="OUT", hint=f"give it, for example `emmclab synth {name} trace.parquet`"
         )
     seed, requests, duration, rate_pct = extent
     if duration is not None and not 0 < duration < 1e9:
         raise ConfigError(f"a trace of {duration} s is impossible", field="--duration", hint="give 0 to 1e9 s")
     to_stdout(out, as_json)
     if program := canonical_benchmark(name):
-        for field, given in (("--duration", duration is not None), ("--rate-pct", rate_pct != 100)):
-            if given:
+        for field, is_given in (("--duration", duration is not None), ("--rate-pct", rate_pct != 100)):
+            if is_given:
                 raise ConfigError(
                     f"`{field}` is for models, and {program} is a benchmark",
                     field=field,
@@ -166,15 +163,17 @@ def _of_model(
     _write(trace, out, {"workload": model.name, "model": model.digest, "seed": seed}, to, as_json)
 
 
-def _require_alone(fio: Path | None, given: Mapping[str, Any], of_model: tuple[str | None, float | None, int]) -> None:
-    """Reject options that belong to another source of the trace than the chosen one."""
+def _require_single_source(
+    fio: Path | None, keywords: Mapping[str, Any], of_model: tuple[str | None, float | None, int]
+) -> None:
+    """Reject options that belong to another source of the trace than `--fio` or `--reads`."""
     name, duration, rate_pct = of_model
-    source = "--fio" if fio is not None else "--reads and the like"
+    source = "--fio" if fio is not None else "options on requests of one kind"
     others = [
         ("NAME", name, name is not None),
         ("--duration", duration, duration is not None),
         ("--rate-pct", rate_pct, rate_pct != 100),
-        ("--reads", ", ".join(given), fio is not None and bool(given)),
+        ("--reads", ", ".join(keywords), fio is not None and bool(keywords)),
     ]
     for field, value, is_given in others:
         if is_given:
@@ -182,40 +181,40 @@ def _require_alone(fio: Path | None, given: Mapping[str, Any], of_model: tuple[s
             raise ConfigError(
                 f"both {source} and `{words}` specify the workload of the trace",
                 field=field,
-                hint="leave one of them out; -o names the output",
+                hint="leave one of them out; the output is given with -o",
             )
 
 
-def _of_one_kind(given: Mapping[str, Any], seed: int, requests: int | None) -> Trace:
+def _of_one_kind(keywords: Mapping[str, Any], seed: int, requests: int | None) -> Trace:
     if requests is None:
         raise ConfigError(
-            "`--requests` is missing: nothing else ends the trace",
+            "`--requests` is missing: it determines the end of the trace",
             field="--requests",
             hint="give it, for example `--requests 100000`",
         )
-    figures = dict(given)
+    figures = dict(keywords)
     for key in ("size", "span"):
         if key in figures:
-            found = size_of(figures[key])
-            if found is None:
+            size_bytes = size_of(figures[key])
+            if size_bytes is None:
                 raise ConfigError(
                     f"`--{key} {figures[key]}` is not a size",
                     field=f"--{key}",
                     hint="give a number of bytes, with k, m, g or t for 1,024, 1,024^2 and so on: 4k",
                 )
-            figures[key] = found
+            figures[key] = size_bytes
     return pattern(requests, seed=seed, **figures)
 
 
-def _write(trace: Trace, out: Path, made: Mapping[str, object], to: str | None, as_json: bool) -> None:
+def _write(trace: Trace, out: Path, source: Mapping[str, object], to: str | None, as_json: bool) -> None:
     with Meter(f"synthesise {trace.name}") as meter:
         ledger = trace.write(out, to, progress=meter).ledger
     if as_json:
-        print_json({**made, "requests": ledger["kept"], "out": str(out)})
+        print_json({**source, "requests": ledger["kept"], "out": str(out)})
         return
-    model = f"model {made['model']}, " if "model" in made else ""
-    print_stderr(f"{out}: {ledger['kept']:,} requests of {trace.name} ({model}seed {made['seed']})")
-    if trace.header["note"] and "model" not in made:
+    model = f"model {source['model']}, " if "model" in source else ""
+    print_stderr(f"{out}: {ledger['kept']:,} requests of {trace.name} ({model}seed {source['seed']})")
+    if trace.header["note"] and "model" not in source:
         print_stderr(f"note: {trace.header['note']}")
 
 

@@ -1,4 +1,4 @@
-"""Tables in the style of all commands, fitted into the terminal without losing a digit or a part of a name."""
+"""Tables in the style of all commands, fitted into the terminal without truncating numbers or names."""
 
 import copy
 import dataclasses
@@ -18,46 +18,46 @@ from emmclab.cli.console import ClosedPipe, one_line
 from emmclab.errors import harmless
 from emmclab.runtime.document import Cell, Number, TextTable
 
-#: Length of the longest word that is not broken, in characters.
+#: Words up to this length are not broken, characters.
 _LONGEST_WORD = 36
-#: Least width of a column whose names are broken over several lines, in characters.
+#: Minimum width of a column whose names are broken over several lines, characters.
 _LEAST_NAME = 16
-#: Indentation of the meaning below the row that it explains, in characters.
+#: Indentation of the explanation below a row, characters.
 _INDENT = 4
 
 
 class _Widths(NamedTuple):
     """Widths of a column: with cells in one line, with unbroken words, and with broken names."""
 
-    whole: int
+    one_line: int
     words: int
     least: int
 
 
 def fitted(console: Console, table: Table) -> list[Table]:
-    """Return a table in parts that fit into a console: one part if wrapped texts suffice.
+    """Divide a table into parts that fit into a console; if it fits with wrapped texts, there is one part.
 
-    Each part has the first column, which names the rows. Numbers are never broken.
+    Each part contains the first column, which identifies the rows. Numbers are never broken.
     """
     widths = [_widths(console, column) for column in table.columns]
-    if _total([one.whole for one in widths]) <= console.width:
+    if _total([width.one_line for width in widths]) <= console.width:
         return [table]
     parts = _parts(widths, console.width)
     if len(parts) == 1:
-        return [_part(table, parts[0], _shared([*widths], console.width))]
-    found = []
-    for number, places in enumerate(parts):
-        one = _part(table, places, _shared([widths[place] for place in places], console.width))
-        one.title = table.title if number == 0 else None
-        one.caption = table.caption if number == len(parts) - 1 else None
-        found.append(one)
-    return found
+        return [_part(table, parts[0], _shared_widths([*widths], console.width))]
+    tables = []
+    for number, columns in enumerate(parts):
+        part = _part(table, columns, _shared_widths([widths[column] for column in columns], console.width))
+        part.title = table.title if number == 0 else None
+        part.caption = table.caption if number == len(parts) - 1 else None
+        tables.append(part)
+    return tables
 
 
 def explained(console: Console, table: Table, meanings: Sequence[Text]) -> Iterator[Text]:
-    """Yield the lines of a table, each row with its meaning below it on lines of its own, indented."""
+    """Yield the lines of a table; the meaning of each row follows the row on separate, indented lines."""
     columns = table.columns
-    widths = _shared([_widths(console, column) for column in columns], console.width)
+    widths = _shared_widths([_widths(console, column) for column in columns], console.width)
     if table.title:
         yield from Text(str(table.title), "bold").wrap(console, console.width)
     if not meanings:
@@ -80,17 +80,17 @@ def _row(console: Console, cells: Sequence[Text], columns: Sequence[Column], wid
     for parts in itertools.zip_longest(*wrapped, fillvalue=Text()):
         line = Text()
         for number, (part, column, width) in enumerate(zip(parts, columns, widths, strict=True)):
-            shown = part.copy()
-            shown.rstrip()
-            shown.align("right" if column.justify == "right" else "left", width)
+            text = part.copy()
+            text.rstrip()
+            text.align("right" if column.justify == "right" else "left", width)
             line.append_text(Text("  " if number else ""))
-            line.append_text(shown)
+            line.append_text(text)
         line.rstrip()
         yield line
 
 
 def least_width(part: Table) -> int:
-    """Return the width that the columns of a fitted table need; 0 if the table was not changed."""
+    """Return the width of a table whose columns were fitted; 0 if they were not."""
     widths = [column.width for column in part.columns if column.width is not None]
     return _total(widths) if len(widths) == len(part.columns) else 0
 
@@ -99,14 +99,14 @@ def _widths(console: Console, column: Column) -> _Widths:
     options = console.options.update(width=10_000)
     heading = Measurement.get(console, options, column.header)
     cells = [Measurement.get(console, options, cell) for cell in column.cells]
-    whole = max((one.maximum for one in cells), default=0)
+    one_line_width = max((cell.maximum for cell in cells), default=0)
     # In a column of numbers, only the heading is wrapped.
-    is_whole = column.justify == "right" or column.no_wrap
-    least = whole if is_whole else max((one.minimum for one in cells), default=0)
-    words = [min(word, _LONGEST_WORD) for word in (heading.minimum, 0 if is_whole else least)]
+    is_unbroken = column.justify == "right" or column.no_wrap
+    least = one_line_width if is_unbroken else max((cell.minimum for cell in cells), default=0)
+    words = [min(word, _LONGEST_WORD) for word in (heading.minimum, 0 if is_unbroken else least)]
     names = [min(word, _LEAST_NAME) for word in words]
-    floor = whole if is_whole else 0
-    return _Widths(max(whole, heading.maximum), max(floor, *words), max(floor, *names))
+    floor = one_line_width if is_unbroken else 0
+    return _Widths(max(one_line_width, heading.maximum), max(floor, *words), max(floor, *names))
 
 
 def _total(widths: Sequence[int]) -> int:
@@ -114,52 +114,52 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + 2 * (len(widths) - 1)
 
 
-def _parts(widths: Sequence[_Widths], room: int) -> list[list[int]]:
-    """Return the column indices of each part: the first column is in all; parts have similar widths."""
-    found = _filled(widths, room)
-    for narrower in range(room - 1, 0, -1):
-        parts = _filled(widths, narrower)
-        if len(parts) > len(found):
+def _parts(widths: Sequence[_Widths], available: int) -> list[list[int]]:
+    """Return the column indices of each part; the first column is in all, and the parts have similar widths."""
+    parts = _filled(widths, available)
+    for narrower in range(available - 1, 0, -1):
+        narrower_parts = _filled(widths, narrower)
+        if len(narrower_parts) > len(parts):
             break
-        found = parts
-    return found
-
-
-def _filled(widths: Sequence[_Widths], room: int) -> list[list[int]]:
-    """Return the column indices of each part, filled in order; each has at least one besides the first."""
-    parts: list[list[int]] = [[0]]
-    for place in range(1, len(widths)):
-        together = _total([widths[one].least for one in (*parts[-1], place)])
-        if together > room and len(parts[-1]) > 1:
-            parts.append([0])
-        parts[-1].append(place)
+        parts = narrower_parts
     return parts
 
 
-def _shared(widths: Sequence[_Widths], room: int) -> list[int]:
-    """Share the width among columns: the widest is narrowed first; words are broken only if necessary."""
-    found = [one.whole for one in widths]
-    for floors in ([one.words for one in widths], [one.least for one in widths]):
-        while _total(found) > room:
-            able = [place for place, floor in enumerate(floors) if found[place] > floor]
-            if not able:
+def _filled(widths: Sequence[_Widths], available: int) -> list[list[int]]:
+    """Return the column indices of each part, filled in order; each part has at least one column after the first."""
+    parts: list[list[int]] = [[0]]
+    for column in range(1, len(widths)):
+        total = _total([widths[index].least for index in (*parts[-1], column)])
+        if total > available and len(parts[-1]) > 1:
+            parts.append([0])
+        parts[-1].append(column)
+    return parts
+
+
+def _shared_widths(widths: Sequence[_Widths], available: int) -> list[int]:
+    """Divide the width among columns: the widest is narrowed first; words are broken only if necessary."""
+    shares = [width.one_line for width in widths]
+    for floors in ([width.words for width in widths], [width.least for width in widths]):
+        while _total(shares) > available:
+            reducible = [column for column, floor in enumerate(floors) if shares[column] > floor]
+            if not reducible:
                 break
-            found[max(able, key=lambda place: found[place])] -= 1
-    return found
+            shares[max(reducible, key=lambda column: shares[column])] -= 1
+    return shares
 
 
-def _part(table: Table, places: Sequence[int], widths: Sequence[int]) -> Table:
-    """Return a table of the columns at `places`, with these widths."""
+def _part(table: Table, columns: Sequence[int], widths: Sequence[int]) -> Table:
+    """Return a table of the columns with these indices, with these widths."""
     part = copy.copy(table)
     part.columns = [
-        dataclasses.replace(table.columns[place], _index=number, width=width, overflow="fold", no_wrap=False)
-        for number, (place, width) in enumerate(zip(places, widths, strict=True))
+        dataclasses.replace(table.columns[column], _index=number, width=width, overflow="fold", no_wrap=False)
+        for number, (column, width) in enumerate(zip(columns, widths, strict=True))
     ]
     return part
 
 
 class HarmlessConsole(Console):
-    """A console that removes control sequences from printed text; its own take effect."""
+    """A console that removes control sequences from printed text; those of the console itself take effect."""
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         return super()._render_buffer(
@@ -168,21 +168,21 @@ class HarmlessConsole(Console):
 
 
 class DataConsole(HarmlessConsole):
-    """A console that prints every digit and name; a closed pipe ends the command with its exit code."""
+    """A console that truncates no number or name; a closed pipe ends the command with its exit code."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print objects; tables are fitted to the terminal, and exceed it only if a number is wider."""
-        if not any(isinstance(one, Table) for one in objects):
+        if not any(isinstance(value, Table) for value in objects):
             super().print(*objects, **options)
             return
-        for one in objects:
-            parts = fitted(self, one) if isinstance(one, Table) else [one]
+        for value in objects:
+            parts = fitted(self, value) if isinstance(value, Table) else [value]
             for number, part in enumerate(parts):
                 if number:
                     super().print()
-                self._print_whole(part, options)
+                self._print_uncropped(part, options)
 
-    def _print_whole(self, part: Any, options: dict[str, Any]) -> None:
+    def _print_uncropped(self, part: Any, options: dict[str, Any]) -> None:
         """Print an object without cutting any line."""
         least = least_width(part) if isinstance(part, Table) else 0
         fits = self.width
@@ -193,7 +193,7 @@ class DataConsole(HarmlessConsole):
             self.width = fits
 
     def on_broken_pipe(self) -> None:
-        """Raise `ClosedPipe` instead of the exit that rich would do."""
+        """Raise `ClosedPipe`; rich would end the process."""
         raise ClosedPipe
 
 
@@ -212,8 +212,8 @@ def table_of(part: TextTable, *, is_first_bold: bool = False, no_wrap: bool = Fa
     """Return a table in the style of all commands; numbers are not wrapped if `no_wrap` is set."""
     table = framed(escape(part.title), tall=True)
     for heading, column in zip(part.headings, part.columns, strict=True):
-        head, left = heading if isinstance(heading, str) else heading.head, column.is_text
-        table.add_column(head, justify="left" if left else "right", no_wrap=no_wrap and not left)
+        head, is_left = heading if isinstance(heading, str) else heading.head, column.is_text
+        table.add_column(head, justify="left" if is_left else "right", no_wrap=no_wrap and not is_left)
     for number, cells in enumerate(part.rows):
         texts = [Text("\n".join(map(one_line, _lines(cell)))) for cell in cells]
         if is_first_bold and not number:
@@ -247,15 +247,15 @@ def _cell(cell: str | Text) -> str | Text:
     """Return a cell without line breaks; its spans of bold or coloured text are unchanged."""
     if isinstance(cell, str):
         return one_line(cell)
-    made = cell.copy()
-    made.plain = one_line(cell.plain)
-    return made
+    copied = cell.copy()
+    copied.plain = one_line(cell.plain)
+    return copied
 
 
 def framed(
     title: str = "", *headings: str | Text, words: int = 1, text: Collection[str] = (), tall: bool = False
 ) -> Table:
-    """Make a table without rows in the style of all commands; cells of a `tall` one may have several lines.
+    """Create a table without rows in the style of all commands; cells of a `tall` table may have several lines.
 
     The first `words` columns and those with a heading in `text` contain names, the others numbers. More columns may be
     added.

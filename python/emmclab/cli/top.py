@@ -21,16 +21,16 @@ from emmclab.errors import ConfigError
 from emmclab.traces.activity import SyncCounts
 from emmclab.traces.trace import Ledger
 
-#: Maximum wait for a batch, and so the delay until an end is noticed, seconds.
+#: Maximum wait for a batch, which is also the maximum delay until the end is detected, seconds.
 _WAIT_S = 0.1
-#: Maximum number of lines of waits for durability on a terminal.
+#: Maximum number of lines on waits for durability on a terminal.
 _WAITS = 4
-#: Rows of processes if the height of the terminal is unknown.
+#: Number of rows of processes in plain lines, which have no height of a terminal.
 _ROWS = 20
 
 
 class ProcessCounts(TypedDict):
-    """The requests of one process by one operation since the last view."""
+    """The requests of one process with one operation since the last view."""
 
     process: str
     op: str
@@ -43,7 +43,7 @@ class ProcessCounts(TypedDict):
 
 
 class ProcessRates(ProcessCounts):
-    """`ProcessCounts` with rates by the clock of this host."""
+    """`ProcessCounts` with rates per second of the clock of this host."""
 
     requests_per_s: float
     bytes_per_s: int
@@ -68,7 +68,7 @@ class RecorderStats(_Counts):
 
 
 class Interval(_Counts):
-    """The view of one interval; `lost` counts events since the start."""
+    """The figures of one interval; `lost` counts lost events since the start."""
 
     interval_s: float
     requests_per_s: float
@@ -81,34 +81,36 @@ class Interval(_Counts):
 @command("emmclab top --adb", "emmclab top --device /dev/sda --once --json")
 def top(
     *,
-    interval: Annotated[str, option("Time of one view, for example 2s or 500ms.", metavar="TIME")] = "1s",
+    interval: Annotated[
+        str, option("Length of the interval of a view, for example 2s or 500ms.", metavar="TIME")
+    ] = "1s",
     duration: Duration = None,
     once: Annotated[bool, option("Stop after one view.")] = False,
     machine: Machine,
-    as_json: Annotated[bool, option("Print JSON, one object in a line per view.", None, "--json")] = False,
+    as_json: Annotated[bool, option("Print JSON, one line per view.", None, "--json")] = False,
 ) -> None:
-    """Show the I/O of block devices live, by process: of this host, a machine over ssh, or a phone over adb.
+    """Show the I/O of block devices by process, live: of this host, a machine over ssh, or a phone over adb.
 
     Nothing is stored. Response times are those of the requests that ended in the interval; the queue depth is
-    their mean number at a time. Ends on Ctrl-C.
+    the mean number of unfinished requests. Ends on Ctrl-C.
     """
-    every = parse_duration(interval, "--interval")
-    if every < 0.05:
+    interval_s = parse_duration(interval, "--interval")
+    if interval_s < 0.05:
         raise ConfigError(f"`{interval}` is too short", field="--interval", hint="give 50ms or more")
     seconds = None if duration is None else parse_duration(duration)
     live = None if as_json or not sys.stdout.isatty() else Live(console=stdout(), auto_refresh=False)
-    with closing(machine.record()) as recorder, stop_on_signals() as ending, live or nullcontext():
+    with closing(machine.record()) as recorder, stop_on_signals() as interruption, live or nullcontext():
         disks = ", ".join(recorder.disks())
         if live is None:
             print_stderr(f"watching {disks}; Ctrl-C ends it")
         else:
             live.update(Text(f"watching {disks}; Ctrl-C ends it"), refresh=True)
         begin = time.monotonic()
-        over = False
-        while not over:
-            stats = view(recorder, every, ending)
-            over = once or ending.is_requested or recorder.has_ended()
-            over = over or (seconds is not None and time.monotonic() - begin >= seconds)
+        is_over = False
+        while not is_over:
+            stats = view(recorder, interval_s, interruption)
+            is_over = once or interruption.is_requested or recorder.has_ended()
+            is_over = is_over or (seconds is not None and time.monotonic() - begin >= seconds)
             if as_json:
                 _line(json.dumps({"at_s": round(time.monotonic() - begin, 3), **stats}, allow_nan=False))
             elif live is not None:
@@ -122,22 +124,26 @@ def top(
         print_stderr(f"note: the recording ended early: {early}")
 
 
-def view(recorder: _core.Recorder, every_s: float, ending: Ending) -> Interval:
-    """Wait for an interval and return its figures, with rates by this host's clock."""
+def view(recorder: _core.Recorder, every_s: float, interruption: Ending) -> Interval:
+    """Wait for an interval and return its figures, with rates per second of this host's clock."""
     begin = time.monotonic()
-    while (left := begin + every_s - time.monotonic()) > 0 and not ending.is_requested and not recorder.has_ended():
-        # Batches are discarded, because a view only needs the counts.
-        recorder.next(min(left, _WAIT_S))
+    while (
+        (remaining_s := begin + every_s - time.monotonic()) > 0
+        and not interruption.is_requested
+        and not recorder.has_ended()
+    ):
+        # Batches are discarded, because a view needs only the counts.
+        recorder.next(min(remaining_s, _WAIT_S))
     stats: RecorderStats = json.loads(recorder.stats())
-    took = max(time.monotonic() - begin, 1e-6)
-    depth = stats["response_sum_ns"] / max(stats["span_ns"], 1, took * 1e9)
+    took_s = max(time.monotonic() - begin, 1e-6)
+    depth = stats["response_sum_ns"] / max(stats["span_ns"], 1, took_s * 1e9)
     processes: list[ProcessRates] = [
-        {**row, "requests_per_s": round(row["requests"] / took, 2), "bytes_per_s": round(row["bytes"] / took)}
+        {**row, "requests_per_s": round(row["requests"] / took_s, 2), "bytes_per_s": round(row["bytes"] / took_s)}
         for row in stats["processes"]
     ]
     return {
-        "interval_s": round(took, 9),
-        "requests_per_s": round(stats["requests"] / took, 2),
+        "interval_s": round(took_s, 9),
+        "requests_per_s": round(stats["requests"] / took_s, 2),
         "bytes_per_s": sum(row["bytes_per_s"] for row in processes),
         "queue_depth": round(depth, 3),
         "requests": stats["requests"],

@@ -7,18 +7,18 @@ _HEIGHTS = "▁▂▃▄▅▆▇█"
 
 
 def bar(value: float, longest: float, width: int) -> str:
-    """Draw a horizontal bar, `width` cells for `longest`, in eighths of a cell.
+    """Return a horizontal bar in eighths of a character; a value of `longest` is `width` characters long.
 
     >>> bar(3, 4, 4)
     '███'
     """
     eighths = round(8 * width * value / longest) if longest > 0 else 0
-    whole, rest = divmod(eighths, 8)
-    return "█" * whole + (_EIGHTHS[rest] if rest else "")
+    full, rest = divmod(eighths, 8)
+    return "█" * full + (_EIGHTHS[rest] if rest else "")
 
 
 def spark(values: Sequence[float]) -> str:
-    """Draw one column per value, relative to the largest; a value of 0 is a blank.
+    """Return one column per value, relative to the largest; a value of 0 is a blank.
 
     >>> spark([0, 1, 8])
     ' ▁█'

@@ -54,13 +54,13 @@ def validate(
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Judge simulated against recorded times: calibrate on one half of a recording, replay the other.
+    """Compare simulated with recorded times: calibrate on the first half of a recording, replay the second.
 
-    The halves are the first and the second one in time. Recordings that cannot be judged are named with the
-    reason; exit status 2 only if none can.
+    Recordings that cannot be validated are listed with the reason; the exit status is 2 only if none can be
+    validated.
     """
-    names = [] if devices is None else split_names(devices, "device to judge", "--device", "nexus5,ufs31")
-    given = [Device.named(name) for name in names]
+    names = [] if devices is None else split_names(devices, "device to validate", "--device", "nexus5,ufs31")
+    devices_to_validate = [Device.named(name) for name in names]
     parse_precondition(precondition)
     options = {"mode": mode, "precondition": precondition, "wrap_addresses": wrap_addresses, "seed": seed}
     refusals = _Refusals(among=len(traces))
@@ -69,21 +69,21 @@ def validate(
         with refusals.of(path):
             opened[path] = reading.open(path)
     distinct([*opened.values()])
-    found, sources = [], []
+    validations, sources = [], []
     for path, trace in opened.items():
         with refusals.of(path):
-            found.append(_validate_recording(trace, given, **options))
+            validations.append(_validate_recording(trace, devices_to_validate, **options))
             sources.append(trace)
             reading.note_changed(trace.name, trace.ledger)
-    if not found:
+    if not validations:
         raise UnsupportedError(
-            f"none of {len(traces)} recordings can be judged", hint="the reason for each is printed above"
+            f"none of {len(traces)} recordings can be validated", hint="the reason for each is printed above"
         )
-    _print_findings(found, sources, given, refusals.printed, html, as_json=as_json)
+    _print_findings(validations, sources, devices_to_validate, refusals.printed, html, as_json=as_json)
 
 
 class _Refusals:
-    """Collects the recordings that cannot be judged, with the reason; the error of a single one is raised."""
+    """Prints and collects recordings that cannot be validated, with the reason; a single recording is an error."""
 
     def __init__(self, among: int) -> None:
         self._among = among
@@ -91,16 +91,16 @@ class _Refusals:
 
     @contextlib.contextmanager
     def of(self, path: Path) -> Iterator[None]:
-        """Store and print an error of the block as the reason of `path`; raise errors such as a full disk."""
+        """Store and print an error of the block as the reason for `path`; raise errors such as a full disk."""
         try:
             yield
         except EmmclabError as error:
             if self._among == 1 or is_run_failure(error):
                 raise
             name, reason = printable(path), str(error)
-            if not reason.startswith(name):  # Unlike `FILE: ...` and `FILE:LINE: ...`.
+            if not reason.startswith(name):  # Most errors begin with `FILE: ` or `FILE:LINE: `.
                 reason = f"{name}: {reason}"
-            print_stderr(f"not judged: {reason}{f' ({error.hint})' if error.hint else ''}")
+            print_stderr(f"not validated: {reason}{f' ({error.hint})' if error.hint else ''}")
             self.printed.append({"file": name, "reason": reason, "hint": error.hint})
 
 
@@ -117,10 +117,10 @@ class _Steps(contextlib.ExitStack):
 
     _meter: Meter
 
-    def begin(self, what: str) -> None:
-        """End the previous step, and start one with this name."""
+    def begin(self, title: str) -> None:
+        """End the previous step, and start a step with this title."""
         self.close()
-        self._meter = self.enter_context(Meter(what))
+        self._meter = self.enter_context(Meter(title))
 
     def note(self, done: int, total: int | None, requests: int, _simulated_s: float) -> None:
         """Update the progress of a replay."""
@@ -128,8 +128,8 @@ class _Steps(contextlib.ExitStack):
 
 
 def _print_findings(
-    found: Sequence[Validation],
-    opened: Sequence[Trace],
+    validations: Sequence[Validation],
+    traces: Sequence[Trace],
     devices: Sequence[Device],
     refused: Sequence[dict[str, str | None]],
     html: Path | None,
@@ -139,32 +139,32 @@ def _print_findings(
     """Write the page, and print the findings."""
     from emmclab.simulation.provenance import Provenance
 
-    made = Provenance(devices, opened).to_dict()
+    provenance = Provenance(devices, traces).to_dict()
     if html is not None:
         from emmclab.pages.validation import write_validation
 
-        write_validation(found, html, made, refused)
+        write_validation(validations, html, provenance, refused)
         print_stderr(f"report: {html}")
     if as_json:
-        every = [one.to_dict() for one in found]
-        print_json({"recordings": every, "refused": refused, "provenance": made})
+        rows = [validation.to_dict() for validation in validations]
+        print_json({"recordings": rows, "refused": refused, "provenance": provenance})
         return
-    _show(stdout(), found)
+    _show(stdout(), validations)
 
 
-def _show(console: Console, found: Sequence[Validation]) -> None:
-    from emmclab.calibration import validation_text as words
+def _show(console: Console, validations: Sequence[Validation]) -> None:
+    from emmclab.calibration import validation_text as texts
 
-    for one in found:
-        console.print(Text(words.headline(one), "bold"), soft_wrap=True)
-    show_table(console, words.overview(found))
-    for one in found:
+    for validation in validations:
+        console.print(Text(texts.headline(validation), "bold"), soft_wrap=True)
+    show_table(console, texts.overview(validations))
+    for validation in validations:
         console.print()
-        console.print(Text.assemble((one.trace, "bold"), f": {words.method(one)}"), soft_wrap=True)
-        for text in words.notes(one):
+        console.print(Text.assemble((validation.trace, "bold"), f": {texts.method(validation)}"), soft_wrap=True)
+        for text in texts.notes(validation):
             console.print(Text(text, "yellow"), soft_wrap=True)
-        show_table(console, words.times(one))
-        for table in words.groups(one.main):
+        show_table(console, texts.times(validation))
+        for table in texts.groups(validation.main):
             show_table(console, table)
-        if text := words.few_note(one.main.judgement):
+        if text := texts.few_note(validation.main.judgement):
             console.print(Text(text, "dim"), soft_wrap=True)

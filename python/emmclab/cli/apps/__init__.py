@@ -1,7 +1,4 @@
-"""`emmclab apps`: applications in closed loop.
-
-`run_options` has the options and the output of commands that run applications.
-"""
+"""`emmclab apps`: applications in closed loop; `run_options` contains what the commands share."""
 
 from emmclab.cli.command import command
 
@@ -11,7 +8,7 @@ MODULES = ("presets", "run", "solutions", "live", "learn")
 
 @command("emmclab apps", "emmclab apps run facebook")
 def apps() -> None:
-    """Run applications in closed loop on a simulated device and show where their users' time goes.
+    """Run applications in closed loop on a simulated device and show what their users wait for.
 
     Without a command: lists the applications.
     """

@@ -21,12 +21,12 @@ from emmclab.runtime.files import write_atomically
 def learn(
     recording: Annotated[str, argument("RECORDING", "A recording of system calls by strace or ftrace.")],
     output: Annotated[
-        Path | None, output_option("Output file: the program; `-` for stdout.", callback=in_a_folder_or_stdout)
+        Path | None, output_option("Output file for the program; `-` for stdout.", callback=in_a_folder_or_stdout)
     ] = None,
     partitions: Annotated[
         list[str],
         option(
-            "Files below a folder are on this partition; all other files are on the first one. May be repeated.",
+            "Partition of the files below a folder; all other files are on the first partition. May be repeated.",
             None,
             "--partition",
             metavar="NAME=FOLDER",
@@ -35,38 +35,38 @@ def learn(
     user_waits_for: Annotated[
         str | None,
         option(
-            "The thread that the user waits for, by the number that the kernel gave it (PID in the "
-            "recording); default: the first.",
+            "The thread that the user waits for, by its number in the kernel (PID in the recording); default: the "
+            "first thread.",
             metavar="PID",
         ),
     ] = None,
     keep_pauses: Annotated[
         bool,
         option(
-            "Accept that this thread mostly sleeps or waits for causes that are not in the recording; "
-            "these waits are then as long on every device."
+            "Accept a thread that mostly sleeps or waits for causes that are not in the recording; these waits "
+            "then have the same length on every device."
         ),
     ] = False,
     cpu_factor: Annotated[
         float,
         option(
-            "CPU factor of the recorded machine, as hosts have it (`emmclab apps hosts`): 0.25 for cores four times as "
-            "fast as 1 GHz of 2010. On a host of this factor, work takes as long as recorded.",
+            "CPU factor of the recorded machine, as in `emmclab apps hosts`: 0.25 for cores four times as fast as "
+            "1 GHz of 2010. On a host with this factor, work takes as long as recorded.",
             metavar="F",
         ),
     ] = 1.0,
     as_json: AsJson = False,
 ) -> None:
-    """Make a program from a recording of system calls; `emmclab apps run` runs it."""
+    """Create a program for `emmclab apps run` from a recording of system calls."""
     if output is None:
         raise ConfigError(
             "`learn` needs an output file",
             field="--output",
-            hint="name it, for example `-o my-app.toml`, or `-o -` for stdout",
+            hint="give it, for example `-o my-app.toml`, or `-o -` for stdout",
         )
     folders = _folders(partitions)
     with Meter(f"learning from {recording}"):
-        found = learn_application(
+        learned = learn_application(
             recording,
             name=None if output == STDOUT else output.stem,
             partitions=folders,
@@ -75,19 +75,19 @@ def learn(
             cpu_factor=cpu_factor,
         )
     if output == STDOUT:
-        print_stdout(found.program.rstrip("\n"))
+        print_stdout(learned.program.rstrip("\n"))
         return
-    write_atomically(output, found.program)
+    write_atomically(output, learned.program)
     if as_json:
-        print_json({**asdict(found), "program": str(output.resolve())})
+        print_json({**asdict(learned), "program": str(output.resolve())})
         return
     from emmclab.cli.apps.show_applications import show_learned
 
-    show_learned(stdout(), found, output, cpu_factor)
+    show_learned(stdout(), learned, output, cpu_factor)
 
 
 def _folders(partitions: list[str]) -> dict[str, str]:
-    """Return the folder of each partition."""
+    """Return the folder by the name of the partition."""
     folders = {}
     for word in partitions:
         name, _, folder = word.partition("=")

@@ -45,16 +45,16 @@ def live(
     html: Page = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run an application as real processes on a served device (as root), and in the model for comparison.
+    """Run an application as real processes on a served device, and in the model for comparison (needs root).
 
-    File systems and syncs are those of this machine's kernel.
+    The kernel of this machine provides the file systems and syncs.
     """
     require_single("live", device, network)
-    own, layer_settings = layered(settings, above["layers"])
-    chosen = configured(device, own, capacity)
+    device_settings, layer_settings = layered(settings, above["layers"])
+    chosen = configured(device, device_settings, capacity)
     options = software(host, [chosen], layer_settings, above)
     with Working(f"{application} live on {chosen.name} over {network}"):
-        found = run_live(
+        measured = run_live(
             application,
             chosen,
             network=network,
@@ -67,17 +67,17 @@ def live(
             **options,
         )
     model = running.run(application, chosen, network, **options)
-    made = Provenance([chosen]).to_dict()
-    write_page([found, model], [], html, made)
-    _show(found, model, as_json, made)
+    provenance = Provenance([chosen]).to_dict()
+    write_page([measured, model], [], html, provenance)
+    _show(measured, model, as_json, provenance)
 
 
-def _show(found: AppResult, model: AppResult, as_json: bool, made: ProvenanceFields) -> None:
+def _show(measured: AppResult, model: AppResult, as_json: bool, provenance: ProvenanceFields) -> None:
     if as_json:
-        both = {"live": found.to_dict(), "model": model.to_dict(), "agreement": agreement(found, model)}
-        print_json(both | {"provenance": made})
+        fields = {"live": measured.to_dict(), "model": model.to_dict(), "agreement": agreement(measured, model)}
+        print_json(fields | {"provenance": provenance})
         return
     from emmclab.cli.apps.show_applications import show_agreement, show_run
 
-    show_run(stdout(), found)
-    show_agreement(stdout(), agreement(found, model))
+    show_run(stdout(), measured)
+    show_agreement(stdout(), agreement(measured, model))

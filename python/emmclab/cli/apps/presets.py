@@ -1,4 +1,4 @@
-"""`emmclab apps list`, `show`, `hosts` and `schema`: the applications and hosts that come with emmclab."""
+"""`emmclab apps list`, `show`, `hosts` and `schema`: the included applications and hosts."""
 
 from emmclab.apps import closed_loop
 from emmclab.cli.apps.run_options import Application
@@ -9,7 +9,7 @@ from emmclab.cli.options import AsJson
 
 @command("emmclab apps list --json", name="list")
 def list_applications(as_json: AsJson = False) -> None:
-    """List the applications that come with emmclab."""
+    """List the included applications."""
     rows = closed_loop.applications()
     if as_json:
         print_json(rows)
@@ -39,5 +39,5 @@ def hosts(as_json: AsJson = False) -> None:
 
 @command("emmclab apps schema")
 def schema() -> None:
-    """Print the JSON Schema of the files of applications."""
+    """Print the JSON Schema of application files."""
     print_json(closed_loop.application_schema())

@@ -44,8 +44,8 @@ def run(
     what_if: Annotated[
         list[str],
         option(
-            "Run once more with a part of the storage infinitely fast: partition=NAME, class=CLASS, op=read, "
-            "op=fsync, op=write_back, or `all`: each part that the run used. Repeated: one run each.",
+            "Run again with a part of the storage infinitely fast: partition=NAME, class=CLASS, op=read, op=fsync, "
+            "op=write_back, or `all` for each part that the run used. May be repeated, with one run for each.",
             RUN,
             metavar="PART",
         ),
@@ -60,10 +60,10 @@ def run(
     html: Page = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run an application on a simulated device and show where its user's time goes."""
+    """Run an application on a simulated device and show what its user waits for."""
     require_single("run", device, network)
-    own, layer_settings = layered(settings, above["layers"])
-    chosen = configured(device, own, capacity)
+    device_settings, layer_settings = layered(settings, above["layers"])
+    chosen = configured(device, device_settings, capacity)
     options: SoftwareAndFiles = {**files, **software(host, [chosen], layer_settings, above)}
     result = running.run(application, chosen, network, events=events, perfetto=perfetto, **options)
     faster: list[AppResult] = []
@@ -74,9 +74,9 @@ def run(
         print_stderr(f"requests: {events}")
     if perfetto is not None:
         print_stderr(f"picture: {perfetto}")
-    made = Provenance([chosen]).to_dict()
-    write_page([result], faster, html, made)
-    show_results([result], faster, as_json, made)
+    provenance = Provenance([chosen]).to_dict()
+    write_page([result], faster, html, provenance)
+    show_results([result], faster, as_json, provenance)
 
 
 @command("emmclab apps compare email maps --devices nexus5,sdcard --networks wifi,usb")
@@ -99,9 +99,9 @@ def compare(
     html: Page = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run applications on several devices and over several networks, and put the runs side by side."""
-    own, layer_settings = layered(settings, above["layers"])
-    chosen = devices_of(devices, own, capacity)
+    """Run applications on several devices and over several networks, and compare the runs."""
+    device_settings, layer_settings = layered(settings, above["layers"])
+    chosen = devices_of(devices, device_settings, capacity)
     options: SoftwareAndFiles = {**files, **software(host, chosen, layer_settings, above)}
     results = [
         running.run(name, device, network, **options)
@@ -109,6 +109,6 @@ def compare(
         for device in chosen
         for network in networks_of(networks)
     ]
-    made = Provenance(chosen).to_dict()
-    write_page(results, [], html, made)
-    show_results(results, [], as_json, made)
+    provenance = Provenance(chosen).to_dict()
+    write_page(results, [], html, provenance)
+    show_results(results, [], as_json, provenance)

@@ -80,13 +80,13 @@ Page = Annotated[Path | None, option("Also write a page: time lines and tables."
 
 @dataclass(frozen=True)
 class Running:
-    """How applications are run, as given on the command line."""
+    """Options of the command line on how applications are run."""
 
     seed: Annotated[int, option("Seed of all random draws.", RUN, min=0, advanced=True)] = 1
     precondition: Annotated[
         str,
         option(
-            "Data on the device before: none, sequential:PCT, random:PCT, steady[:CAPACITIES] or used:AGE.",
+            "Earlier data on the device: none, sequential:PCT, random:PCT, steady[:CAPACITIES] or used:AGE.",
             RUN,
             metavar="WHAT",
         ),
@@ -94,12 +94,12 @@ class Running:
     used: Used = None
     images: Images = None
     limit_s: Annotated[
-        int, option("Simulated seconds after which a run is an error.", RUN, metavar="S", min=1, advanced=True)
+        int, option("Time limit of a run, simulated seconds; more is an error.", RUN, metavar="S", min=1, advanced=True)
     ] = LIMIT_S
     check: Annotated[bool, option("Check all invariants of the device (slow).", RUN, advanced=True)] = False
 
     def precondition_text(self) -> str:
-        """Return the preconditioning of the device, as text."""
+        """Return the preconditioning of the device as the text of `--precondition`."""
         return preconditioned(self.precondition, self.used)
 
     def run(
@@ -107,9 +107,9 @@ class Running:
     ) -> AppResult:
         """Run an application with progress lines; `more` are options of `run_application`."""
         run = run_application if solution is None else solution.run
-        under = "" if solution is None else f", {solution.name}"
+        with_solution = "" if solution is None else f", {solution.name}"
         # Neither preconditioning nor the run of a program reports progress.
-        with Working(f"{name} on {device.name} over {network}{under}"):
+        with Working(f"{name} on {device.name} over {network}{with_solution}"):
             return run(
                 name,
                 device,
@@ -124,12 +124,12 @@ class Running:
 
 
 def software(
-    host: str | None, devices: "Sequence[Device]", layer_settings: Mapping[str, Setting], asked: SoftwareOptions
+    host: str | None, devices: "Sequence[Device]", layer_settings: Mapping[str, Setting], options: SoftwareOptions
 ) -> SoftwareOptions:
     """Convert options of the command line to the options of a run for its host, layers and applications."""
-    second = asked["second"]
+    second = options["second"]
     return {
-        **asked,
+        **options,
         "host": host or host_for(devices),
         "layer_settings": layer_settings,
         "second": configured(second, []) if isinstance(second, str) else second,
@@ -137,12 +137,12 @@ def software(
 
 
 def devices_of(text: str, settings: Sequence[str], capacity: str | None) -> "list[Device]":
-    """Return the devices that --device names."""
-    return [configured(one, settings, capacity) for one in split_names(text, "device", "--device", "nexus5,sdcard")]
+    """Return the devices in the value of --device."""
+    return [configured(name, settings, capacity) for name in split_names(text, "device", "--device", "nexus5,sdcard")]
 
 
 def networks_of(text: str) -> list[str]:
-    """Return the networks that --network names."""
+    """Return the networks in the value of --network."""
     return split_names(text, "network", "--network", "wifi,usb")
 
 
@@ -157,28 +157,28 @@ def require_single(command: str, device: str, network: str) -> None:
 
 
 def write_page(
-    results: Sequence[AppResult], faster: Sequence[AppResult], html: Path | None, made: ProvenanceFields
+    results: Sequence[AppResult], faster: Sequence[AppResult], html: Path | None, provenance: ProvenanceFields
 ) -> None:
     """Write the page of runs, if requested."""
     if html is not None:
         from emmclab.pages.applications import render
 
-        output_files.write_page(html, render(results, faster, made))
+        output_files.write_page(html, render(results, faster, provenance))
 
 
 def show_results(
-    results: Sequence[AppResult], faster: Sequence[AppResult], as_json: bool, made: ProvenanceFields
+    results: Sequence[AppResult], faster: Sequence[AppResult], as_json: bool, provenance: ProvenanceFields
 ) -> None:
-    """Print runs, and the same run with faster parts of the storage."""
+    """Print runs, and the runs with faster parts of the storage."""
     if as_json:
         runs = [result.to_dict() for result in results]
-        found: Any = runs[0] if len(runs) == 1 else {"runs": runs}
+        fields: Any = runs[0] if len(runs) == 1 else {"runs": runs}
         if faster:
-            found["what_if"] = [{"part": run.app["what_if"][0], "runtime_ns": run.app["runtime_ns"]} for run in faster]
+            fields["what_if"] = [{"part": run.app["what_if"][0], "runtime_ns": run.app["runtime_ns"]} for run in faster]
         for text in dict.fromkeys(text for result in (*results, *faster) for text in result.warnings):
             print_stderr(f"warning: {text}")
-        print_json(found | {"provenance": made})
-        print_note(order_note_of(results, made), aside=True)
+        print_json(fields | {"provenance": provenance})
+        print_note(order_note_of(results, provenance), aside=True)
         return
     from emmclab.cli.apps.show_applications import show_run, show_runs, show_what_if
 
@@ -186,6 +186,6 @@ def show_results(
         show_run(stdout(), results[0])
     else:
         show_runs(stdout(), results)
-        print_note(order_note_of(results, made), aside=False)
+        print_note(order_note_of(results, provenance), aside=False)
     if faster:
         show_what_if(stdout(), results[0], faster)

@@ -1,4 +1,4 @@
-"""Applications and their runs on the terminal."""
+"""Prints applications and their runs."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,9 +15,9 @@ from emmclab.core_types import ThreadResult, UserWaitPart
 from emmclab.runtime.number_format import percent_text, signed
 
 _BAR = 32
-#: Minimum part of the user's time that is reported, ns.
-_LEAST_TOLD_NS = 10_000_000
-#: Maximum number of parts of the time that are listed; the JSON has all.
+#: Shorter parts of the user's time are not reported, ns.
+_LEAST_REPORTED_NS = 10_000_000
+#: Maximum number of parts of the time that are listed; the JSON contains all.
 _PARTS = 8
 
 
@@ -27,7 +27,7 @@ def show_applications(console: Console, rows: Sequence[Mapping[str, str]]) -> No
     for row in rows:
         table.add_row(row["name"], Text(row["about"]))
     console.print(table)
-    console.print(Text("emmclab apps show NAME prints one with its sources", "dim"))
+    console.print(Text("emmclab apps show NAME prints an application with its sources", "dim"))
 
 
 def show_hosts(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -47,22 +47,22 @@ def show_hosts(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_app_warnings(console: Console, results: Sequence[AppResult]) -> None:
-    """Print warnings about runs, each once."""
+    """Print warnings about runs, without duplicates."""
     for text in dict.fromkeys(text for result in results for text in result.warnings):
         console.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)
 
 
 def _host_line(result: AppResult) -> str:
-    """Return the host of a run, and what it found on the device."""
+    """Return the host, the seed and the preconditioning of a run."""
     app = result.app
     return (
-        f"host {app['host']} ({app['era']}), seed {app['seed']}, data on the device before: "
+        f"host {app['host']} ({app['era']}), seed {app['seed']}, earlier data on the device: "
         f"{result.options.precondition}"
     )
 
 
 def show_run(console: Console, result: AppResult) -> None:
-    """Print one run: summary, parts of the runtime, threads, requests."""
+    """Print a run: summary, parts of the runtime, threads, requests."""
     app = result.app
     runtime = app["runtime_ns"]
     show_app_warnings(console, [result])
@@ -99,7 +99,7 @@ def show_run(console: Console, result: AppResult) -> None:
 
 
 def _energy(result: AppResult) -> str:
-    """Return the energy of the device as text; a dash if the device has no figures of power."""
+    """Return the energy of the device as text; a dash if the preset has no power figures."""
     total = (result.device.get("energy") or {}).get("total_mj")
     return "–, because its power is not known" if total is None else f"{total:,.1f} mJ"
 
@@ -132,74 +132,74 @@ def _show_threads(console: Console, threads: Sequence[ThreadResult]) -> None:
     console.print(table)
 
 
-def show_learned(console: Console, found: LearnedProgram, output: Path, cpu_factor: float) -> None:
+def show_learned(console: Console, learned: LearnedProgram, output: Path, cpu_factor: float) -> None:
     """Print the learned program and the limits of the recording."""
-    known = found.known
-    if found.only_calls:
-        names = ", ".join(found.only_calls)
-        text = f"the recording holds these calls only, and the program lacks all others: {names}"
+    counts = learned.known
+    if learned.only_calls:
+        names = ", ".join(learned.only_calls)
+        text = f"the recording contains only these calls, and the program contains no others: {names}"
         console.print(Text(text, "yellow"), soft_wrap=True)
     print_line(
         console,
-        f"{output}: {known['file_operations']:,} file operations of {found.threads:,} threads on {found.files:,} "
-        f"files, {known['read_bytes'] / 2**20:,.1f} MB read, {known['written_bytes'] / 2**20:,.1f} MB written",
+        f"{output}: {counts['file_operations']:,} file operations of {learned.threads:,} threads on {learned.files:,} "
+        f"files, {counts['read_bytes'] / 2**20:,.1f} MB read, {counts['written_bytes'] / 2**20:,.1f} MB written",
         "bold",
     )
-    title = f"Time of the recording ({found.length_ns / 1e9:,.3f} s) over all threads, by part"
+    title = f"Time of the recording ({learned.length_ns / 1e9:,.3f} s) over all threads, by part"
     table = framed(title, "", "s", "In the program", text=["In the program"])
-    for words, key, place in (
+    for label, key, in_program in (
         (
             "between calls, and in calls that do not wait",
             "work_ns",
             f"work on a core of CPU factor {cpu_factor:g} (or a wait for one)",
         ),
-        ("in calls that wait for an unknown cause", "pause_ns", "pauses as long, whatever they waited for"),
-        ("asleep: sleeps, timeouts, stops by a signal", "asleep_ns", "pauses as long"),
-        ("waiting for other threads and processes", "awaited_ns", "waits for the same"),
+        ("in calls that wait for an unknown cause", "pause_ns", "pauses of the same length"),
+        ("asleep: sleeps, timeouts, stops by a signal", "asleep_ns", "pauses of the same length"),
+        ("waiting for other threads and processes", "awaited_ns", "waits for the same threads"),
         ("waiting for the network", "network_ns", "the network of the host"),
         ("in calls on files", "storage_ns", "the model of host and device"),
     ):
-        table.add_row(words, f"{known[key] / 1e9:,.3f}", place)
+        table.add_row(label, f"{counts[key] / 1e9:,.3f}", in_program)
     console.print(table)
-    _show_user_time(console, found.user)
+    _show_user_time(console, learned.user)
     unseen = (
         ("mapped_files", "files mapped into memory, whose reads and writes are not recorded"),
         ("unseen_requests", "requests of io_uring or asynchronous I/O, which are not recorded"),
         ("unknown_descriptors", "calls on files whose opening is not in the recording"),
     )
-    for key, words in unseen:
-        if known[key]:
-            console.print(Text(f"{known[key]:,} {words}", "yellow"), soft_wrap=True)
-    if known["untimed_calls"]:
+    for key, label in unseen:
+        if counts[key]:
+            console.print(Text(f"{counts[key]:,} {label}", "yellow"), soft_wrap=True)
+    if counts["untimed_calls"]:
         text = (
-            f"{known['untimed_calls']:,} calls have no duration (strace -T): waits and calls that reach "
-            "files last until their thread's next call"
+            f"{counts['untimed_calls']:,} calls have no duration (strace -T): waits and calls on files are assumed "
+            "to last until the next call of their thread"
         )
         console.print(Text(text, "yellow"), soft_wrap=True)
-    if found.dropped:
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.dropped.items()))
+    if learned.dropped:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(learned.dropped.items()))
         console.print(Text(f"left out of the program: {kinds}"), soft_wrap=True)
-    if found.unreadable_lines:
-        text = f"{found.unreadable_lines:,} of {found.lines:,} lines are not calls and were left out"
+    if learned.unreadable_lines:
+        text = f"{learned.unreadable_lines:,} of {learned.lines:,} lines are not calls and were left out"
         console.print(Text(text, "yellow"), soft_wrap=True)
     console.print(Text(f"Next: emmclab apps run {output} --device nexus5 --host phone-2020", "dim"), soft_wrap=True)
 
 
 def _show_user_time(console: Console, user: LearnedTime) -> None:
-    """Print how much of the user's time no device can change, and what the program leaves out."""
+    """Print how much of the user's time does not depend on the device, and what the program leaves out."""
     name = f"{user['thread']} ({user['runs']})" if user["runs"] else user["thread"]
     parts = ((user["asleep_ns"], "asleep"), (user["unexplained_ns"], "in waits for unknown causes"))
-    said = [f"{ns / 1e9:,.3f} s {what}" for ns, what in parts if ns >= _LEAST_TOLD_NS]
-    if said:
-        text = f"of {user['lasted_ns'] / 1e9:,.3f} s of {name}, for which the user waits, {' and '.join(said)}: "
-        console.print(Text(f"{text}as long on every device", "yellow"), soft_wrap=True)
-    if user["behind_ns"] >= _LEAST_TOLD_NS:
+    texts = [f"{ns / 1e9:,.3f} s {state}" for ns, state in parts if ns >= _LEAST_REPORTED_NS]
+    if texts:
+        text = f"of {user['lasted_ns'] / 1e9:,.3f} s of {name}, for which the user waits, {' and '.join(texts)}: "
+        console.print(Text(f"{text}the same on every device", "yellow"), soft_wrap=True)
+    if user["behind_ns"] >= _LEAST_REPORTED_NS:
         text = f"other threads work for {user['behind_ns'] / 1e9:,.3f} s after the end of {name}; "
         console.print(Text(f"{text}the program leaves this out", "yellow"), soft_wrap=True)
 
 
 def show_agreement(console: Console, rows: Sequence[Agreement]) -> None:
-    """Print a live run next to that of the model."""
+    """Print a live run compared with the run in the model."""
     console.print()
     table = framed("Live and in the model", "", "Live", "Model", "Model - live, %")
     for row in rows:
@@ -245,8 +245,8 @@ def show_what_if(console: Console, result: AppResult, faster: Sequence[AppResult
         table.add_row(run.app["what_if"][0], f"{run.runtime_s:,.2f}", signed(gain, 2), f"{share:.1f}")
     console.print()
     console.print(table)
-    best: dict[str, AppResult] = {}
+    best_of_kind: dict[str, AppResult] = {}
     for run in sorted(faster, key=lambda run: run.runtime_s):
-        best.setdefault(run.app["what_if"][0].partition("=")[0], run)
-    gains = [f"{run.app['what_if'][0]} ({result.runtime_s - run.runtime_s:,.2f} s)" for run in best.values()]
+        best_of_kind.setdefault(run.app["what_if"][0].partition("=")[0], run)
+    gains = [f"{run.app['what_if'][0]} ({result.runtime_s - run.runtime_s:,.2f} s)" for run in best_of_kind.values()]
     console.print(Text(f"dominates: {', '.join(gains)}", "bold"), soft_wrap=True)

@@ -26,7 +26,7 @@ def solutions(
         list[str] | None,
         argument(
             "[NAME|FILE]...",
-            "Applications: presets (`emmclab apps`) or TOML files; default: all that a user waits for.",
+            "Applications: presets (`emmclab apps`) or TOML files; default: all activities of a user.",
             autocompletion=application_names,
             show_default=False,
         ),
@@ -34,7 +34,7 @@ def solutions(
     wanted: Annotated[
         list[str],
         option(
-            "Only this one (nvm-buffer, raid0, lfs, advil, selective-sync, no-sync); repeated.",
+            "Run only this solution (nvm-buffer, raid0, lfs, advil, selective-sync, no-sync); may be repeated.",
             RUN,
             "--solution",
             metavar="NAME",
@@ -52,36 +52,36 @@ def solutions(
 ) -> None:
     """Run applications with each pilot solution of FAST 2012, and print gain, cost and risk of each.
 
-    A solution chooses layers, file systems and syncs; everything else is that of the plain device.
+    A solution changes layers, file systems and syncs; all other settings are those of the plain device.
     """
     chosen = devices_of(devices, settings, capacity)
-    places = [
+    settings_of_runs = [
         (name, device, network)
         for name in once(names or activities())
         for device in chosen
         for network in networks_of(networks)
     ]
-    on = host or host_for(chosen)
+    host_name = host or host_for(chosen)
     runs: list[tuple[Solution, AppResult]] = []
     impossible: list[dict[str, str]] = []
-    for (name, device, network), solution in itertools.product(places, find_solutions(wanted)):
+    for (name, device, network), solution in itertools.product(settings_of_runs, find_solutions(wanted)):
         try:
-            runs.append((solution, running.run(name, device, network, solution=solution, host=on)))
+            runs.append((solution, running.run(name, device, network, solution=solution, host=host_name)))
         except ConfigError as error:
-            if solution.name == "plain" or len(places) == 1:
+            if solution.name == "plain" or len(settings_of_runs) == 1:
                 raise
-            # The rest is shown without it: a file system may need more room than one of many devices has.
-            place = {"application": name, "device": device.name, "network": network}
-            impossible.append({**place, "solution": solution.name, "reason": str(error)})
-    found = compare_solutions(runs, impossible)
-    made = Provenance(chosen).to_dict()
+            # The other runs are still shown: a file system may need more space than one of many devices has.
+            run_setting = {"application": name, "device": device.name, "network": network}
+            impossible.append({**run_setting, "solution": solution.name, "reason": str(error)})
+    comparison = compare_solutions(runs, impossible)
+    provenance = Provenance(chosen).to_dict()
     if html is not None:
         from emmclab.pages.solutions import render
 
-        write_page(html, render(found, made))
+        write_page(html, render(comparison, provenance))
     if as_json:
-        print_json(found.to_dict() | {"provenance": made})
+        print_json(comparison.to_dict() | {"provenance": provenance})
     else:
         from emmclab.cli.apps.show_solutions import show_comparison
 
-        show_comparison(stdout(), found)
+        show_comparison(stdout(), comparison)

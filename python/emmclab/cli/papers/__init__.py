@@ -1,7 +1,4 @@
-"""`emmclab papers`: reproduced papers and their tables, one file per command.
-
-The results of their studies are judged by `emmclab reproduce` and `emmclab claims`.
-"""
+"""`emmclab papers`: reproduced papers and their tables, one file per command."""
 
 from emmclab.cli.command import command
 

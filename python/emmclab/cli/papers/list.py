@@ -20,13 +20,13 @@ def list_papers(as_json: AsJson = False) -> None:
     from emmclab.papers.claims import rules
     from emmclab.papers.registry import papers
 
-    found = list(papers().values())
-    counts = {paper.name: len(rules(paper)) for paper in found}
+    listed = list(papers().values())
+    counts = {paper.name: len(rules(paper)) for paper in listed}
     if as_json:
-        print_json([{**_describe_paper(paper), "claims": counts[paper.name]} for paper in found])
+        print_json([{**_describe_paper(paper), "claims": counts[paper.name]} for paper in listed])
         return
     table = framed("Papers", "Paper", "State", "Claims", "Studies", words=2, text=["Studies"], tall=True)
-    for paper in found:
+    for paper in listed:
         table.add_row(
             Text.assemble((paper.name, "bold"), f"\n{paper.authors}: {paper.title} ({paper.venue})"),
             Text(paper.state),

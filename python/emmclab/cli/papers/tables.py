@@ -14,7 +14,7 @@ from emmclab.traces.published import Inconsistency, doubts, published
 
 @command("emmclab papers tables --json")
 def tables(as_json: AsJson = False) -> None:
-    """Print Tables III and IV of IISWC 2015, and mark figures that contradict others."""
+    """Print Tables III and IV of IISWC 2015; figures that contradict others are marked."""
     printed = published()
     if as_json:
         print_json(printed)
@@ -37,10 +37,7 @@ def tables(as_json: AsJson = False) -> None:
 
 def _inconsistencies(entries: list[Inconsistency]) -> Table:
     table = framed(
-        f"* {len(entries)} contradictions: the other figures of the paper do not allow these",
-        "Application",
-        "Why",
-        words=2,
+        f"* {len(entries)} figures that contradict other figures of the paper", "Application", "Reason", words=2
     )
     last = None
     for entry in entries:
