@@ -127,7 +127,7 @@ def test_a_recording_that_cannot_be_judged_is_named_and_the_others_are_judged(kn
     assert [Path(one["file"]).name for one in found["refused"]] == ["short.csv", "bad.csv"]
     assert "99, and at least 100" in found["refused"][0]["reason"]
     assert found["refused"][1]["reason"].startswith(f"{bad}:31: column 2")
-    assert done.stderr.count("not judged: ") == 2
+    assert done.stderr.count("not validated: ") == 2
     assert_fails(emmclab("validate", short), str(short), "99, and at least 100")
     assert_fails(emmclab("validate", short, bad), "none of 2 recordings can be judged")
 

@@ -31,7 +31,7 @@ def convert(
         list[Path],
         argument(
             "TRACE... [OUT]",
-            "Traces of any format, also compressed by gzip, bzip2, zstd or xz (`-` for stdin), and the output file "
+            "Traces of any format, plain, gzip, bzip2, zstd or xz (`-` for stdin), and the output file "
             "unless --output is given. Several traces become one.",
         ),
     ],

@@ -125,8 +125,8 @@ def _write_until_cut(disk: "Target", log: Path, span_mb: int | None) -> None:
         def ready() -> None:
             print_stderr("cut the power at any moment from now on; Ctrl-C ends without a cut")
 
-        with stop_on_signals() as interruption:
-            end = write(disk, log_file, span, ready=ready, asked_to_end=lambda: interruption.is_requested)
+        with stop_on_signals() as stop:
+            end = write(disk, log_file, span, ready=ready, asked_to_end=lambda: stop.is_requested)
     _print_end(disk.name, log, end)
 
 

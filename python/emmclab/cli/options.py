@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 #: Creates an option on how to read a trace.
 _reading = partial(option, panel=READING_PANEL, advanced=True)
-TraceFile = Annotated[
-    Path, argument("TRACE", "A trace of any format, also compressed (gzip, bzip2, zstd, xz); `-` for stdin.")
-]
+TraceFile = Annotated[Path, argument("TRACE", "A trace of any format, plain, gzip, bzip2, zstd or xz; `-` for stdin.")]
 #: Matches the name of a file of blktrace for one processor; the name begins with that of the recording.
 _PROCESSOR = re.compile(r"(?P<recording>.+)\.blktrace\.\d+(\.(gz|zst|zstd|xz))?")
 
@@ -53,9 +51,7 @@ def one_per_recording(paths: list[Path] | None) -> list[Path]:
 TraceFiles = Annotated[
     list[Path],
     argument(
-        "TRACE...",
-        "Traces of any format, also compressed (gzip, bzip2, zstd, xz); `-` for stdin.",
-        callback=one_per_recording,
+        "TRACE...", "Traces of any format, plain, gzip, bzip2, zstd or xz; `-` for stdin.", callback=one_per_recording
     ),
 ]
 Format = Annotated[
@@ -159,10 +155,8 @@ class Reading:
 
     def changed_options(self) -> dict[str, Any]:
         """Return the options that differ from the defaults, as keywords of `emmclab.read`."""
-        defaults = reading_options()
-        return {
-            name: value for name, value in asdict(self).items() if value not in (None, []) and value != defaults[name]
-        }
+        usual = reading_options()
+        return {name: value for name, value in asdict(self).items() if value not in (None, []) and value != usual[name]}
 
     def refuse(self, name: str, hint: str = "leave it out") -> None:
         """Reject options of reading if no trace is read; `name` is what the command uses instead."""

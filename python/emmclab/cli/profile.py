@@ -68,7 +68,7 @@ def profile(
         list[Path] | None,
         argument(
             "TRACE...",
-            "Traces of any format, also compressed (gzip, bzip2, zstd, xz); `-` for stdin.",
+            "Traces of any format, plain, gzip, bzip2, zstd or xz; `-` for stdin.",
             callback=one_per_recording,
             show_default=False,
         ),

@@ -141,7 +141,7 @@ def _run(
     """Write batches until the end or a signal; return the end of the recording and the exit status of the command."""
     child = None
     full = None
-    with stop_on_signals() as interruption:
+    with stop_on_signals() as stop:
         try:
             chosen = recorder.chosen()
             note = f" ({chosen}; choose others with --device)" if chosen else ""
@@ -157,7 +157,7 @@ def _run(
                     ) from None
             begin = time.monotonic()
             written, reported = 0, begin
-            while not interruption.is_requested and not recorder.has_ended():
+            while not stop.is_requested and not recorder.has_ended():
                 if (batch := recorder.next(_WAIT_S)) is not None:
                     writer.write(batch)
                     written += len(batch)

@@ -102,13 +102,8 @@ def serve(
     if recover_only:
         _check_recovery(options, command)
         with TemporaryDirectory() as folder:
-            recovery_options: ServeOptions = {
-                **options,
-                "nbd": Path(folder) / "nbd.sock",
-                "clock": "free",
-                "loop": None,
-            }
-            with start(configuration, **recovery_options) as live:
+            recovery: ServeOptions = {**options, "nbd": Path(folder) / "nbd.sock", "clock": "free", "loop": None}
+            with start(configuration, **recovery) as live:
                 live.make_plain()
         print_stderr(f"{options['image']} can be served without layers from now on")
         return
@@ -121,8 +116,8 @@ def serve(
         with Preparing(configuration, options["precondition"], options["images"]):
             live = start(configuration, **options)
         # Before this line, Ctrl-C interrupts the preparation; after it, Ctrl-C requests an orderly end.
-        with stop_on_signals() as interruption:
-            figures, result, status = _served(live, command, control, clock, delayed, interruption, as_json)
+        with stop_on_signals() as stop:
+            figures, result, status = _served(live, command, control, clock, delayed, stop, as_json)
     if figures is not None:
         result = Result(result.to_dict() | {"live": figures})
     from emmclab.cli.show_live import show_served
@@ -159,33 +154,23 @@ def _check_recovery(options: ServeOptions, command: list[str] | None) -> None:
 
 
 def _served(
-    live: Any,
-    command: list[str] | None,
-    control: Path | None,
-    clock: str,
-    delayed: Any,
-    interruption: Ending,
-    as_json: bool,
+    live: Any, command: list[str] | None, control: Path | None, clock: str, delayed: Any, stop: Ending, as_json: bool
 ) -> tuple[LiveStatus | None, Any, int]:
     """Serve until the end; return the last figures, the result, and the exit status of the command."""
     status, figures = 0, None
     with ExitStack() as controlled:
         try:
             _announce(live, clock, delayed)
-            controlled.enter_context(_controlled(live, control, interruption))
+            controlled.enter_context(_controlled(live, control, stop))
         except BaseException:
             live.abort()
             raise
         try:
             if command:
                 with _trigger_polling(live, clock, delayed), output_aside(as_json):
-                    status = (
-                        _run_on_disk(live, command)
-                        if _has_disk(live)
-                        else _run_client(command, live.path, interruption)
-                    )
+                    status = _run_on_disk(live, command) if _has_disk(live) else _run_client(command, live.path, stop)
             else:
-                _watch(live, clock, delayed, interruption, as_json)
+                _watch(live, clock, delayed, stop, as_json)
             figures = live.stats()
         finally:
             controlled.close()
@@ -217,7 +202,7 @@ def _run_on_disk(live: Any, command: list[str]) -> int:
             signal.signal(number, handler)
 
 
-def _run_client(command: list[str], path: str, interruption: Ending) -> int:
+def _run_client(command: list[str], path: str, stop: Ending) -> int:
     """Run a client of a socket or file, and end it on a signal; return its exit status, as a shell reports it."""
     try:
         client = subprocess.Popen(command, env=os.environ | {"EMMCLAB_DEVICE": path})
@@ -227,7 +212,7 @@ def _run_client(command: list[str], path: str, interruption: Ending) -> int:
         ) from None
     killed_at = None
     while client.poll() is None:
-        if interruption.is_requested and killed_at is None:
+        if stop.is_requested and killed_at is None:
             client.terminate()
             killed_at = time.monotonic() + _GRACE_S
         elif killed_at is not None and time.monotonic() > killed_at:
@@ -305,13 +290,13 @@ def _trigger_polling(live: Any, clock: str, delayed: _Delay | None) -> AbstractC
 
 
 @contextmanager
-def _controlled(live: Any, path: Path | None, interruption: Ending) -> Iterator[None]:
+def _controlled(live: Any, path: Path | None, stop: Ending) -> Iterator[None]:
     if path is None:
         yield
         return
     from emmclab.live.control import Control
 
-    with Control(live, path, lambda: interruption(0, None)):
+    with Control(live, path, lambda: stop(0, None)):
         print_stderr(f"control socket: {path}")
         yield
 
@@ -329,7 +314,7 @@ def _live_view(view: Any) -> Iterator[None]:
                 view.stop()
 
 
-def _watch(live: Any, clock: str, delayed: _Delay | None, interruption: Ending, as_json: bool) -> None:
+def _watch(live: Any, clock: str, delayed: _Delay | None, stop: Ending, as_json: bool) -> None:
     """Show the figures of the device until the end is requested."""
     from rich.live import Live
 
@@ -339,7 +324,7 @@ def _watch(live: Any, clock: str, delayed: _Delay | None, interruption: Ending, 
         print_stderr("Ctrl-C ends it")
     with _live_view(view):
         updated = time.monotonic()
-        while not interruption.is_requested:
+        while not stop.is_requested:
             time.sleep(_WAIT_S)
             _switch(live, clock, delayed)
             for sentence in live.news():

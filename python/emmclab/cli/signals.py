@@ -43,10 +43,10 @@ class Ending:
 @contextmanager
 def stop_on_signals() -> Iterator[Ending]:
     """Handle Ctrl-C, SIGTERM and SIGHUP as a request to stop."""
-    interruption = Ending()
-    former = {number: signal.signal(number, interruption) for number in (signal.SIGINT, *terminating())}
+    stop = Ending()
+    former = {number: signal.signal(number, stop) for number in (signal.SIGINT, *terminating())}
     try:
-        yield interruption
+        yield stop
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)

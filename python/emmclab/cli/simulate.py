@@ -54,20 +54,15 @@ def simulate(
     device_settings, layer_settings = layered(settings, layers)
     configuration = configured(device, device_settings, capacity)
     opened = [reading.open(path) for path in traces]
-    second_device = None if second is None else configured(second, [])
-    software: AboveDevice = {
-        "layers": layers,
-        "layer_settings": layer_settings,
-        "second": second_device,
-        "drain": drain,
-    }
+    partner = None if second is None else configured(second, [])
+    software: AboveDevice = {"layers": layers, "layer_settings": layer_settings, "second": partner, "drain": drain}
     if seeds is not None:
         refuse_single_outputs(
             ("--events", events), ("--perfetto", perfetto), ("--html", html), ("--over-time", replay.over_time)
         )
         from emmclab.comparison.seed_statistics import check_random
 
-        devices = [device for device in (configuration, second_device) if device is not None]
+        devices = [device for device in (configuration, partner) if device is not None]
         check_random(devices, replay.precondition_text(opened))
         replays = [dataclasses.replace(replay, seed=replay.seed + number) for number in range(seeds)]
         runs = [each.run(configuration, opened, None, **software) for each in replays]

@@ -128,12 +128,10 @@ def _kind(option: Option) -> Any:
 
 def _with_run_options(kind: type[Kind]) -> type[Kind]:
     """Add a field for each option of a run in the panel Replay."""
-    options = {
-        option.name: option for option in RUN_OPTIONS.values() if option.panel == "Replay" and option.command_line
-    }
-    fields = {name: Annotated[_kind(option), declared(name)] for name, option in options.items()}
+    options = [option for option in RUN_OPTIONS.values() if option.panel == "Replay" and option.command_line]
+    fields = {option.name: Annotated[_kind(option), declared(option.name)] for option in options}
     kind.__annotations__ = {**fields, **kind.__annotations__}
-    for name in options:
+    for name in fields:
         setattr(kind, name, DEFAULTS[name])
     return kind
 

@@ -99,7 +99,7 @@ def top(
         raise ConfigError(f"`{interval}` is too short", field="--interval", hint="give 50ms or more")
     seconds = None if duration is None else parse_duration(duration)
     live = None if as_json or not sys.stdout.isatty() else Live(console=stdout(), auto_refresh=False)
-    with closing(machine.record()) as recorder, stop_on_signals() as interruption, live or nullcontext():
+    with closing(machine.record()) as recorder, stop_on_signals() as stop, live or nullcontext():
         disks = ", ".join(recorder.disks())
         if live is None:
             print_stderr(f"watching {disks}; Ctrl-C ends it")
@@ -108,8 +108,8 @@ def top(
         begin = time.monotonic()
         is_over = False
         while not is_over:
-            stats = view(recorder, interval_s, interruption)
-            is_over = once or interruption.is_requested or recorder.has_ended()
+            stats = view(recorder, interval_s, stop)
+            is_over = once or stop.is_requested or recorder.has_ended()
             is_over = is_over or (seconds is not None and time.monotonic() - begin >= seconds)
             if as_json:
                 _line(json.dumps({"at_s": round(time.monotonic() - begin, 3), **stats}, allow_nan=False))
@@ -124,13 +124,11 @@ def top(
         print_stderr(f"note: the recording ended early: {early}")
 
 
-def view(recorder: _core.Recorder, every_s: float, interruption: Ending) -> Interval:
+def view(recorder: _core.Recorder, every_s: float, stop: Ending) -> Interval:
     """Wait for an interval and return its figures, with rates per second of this host's clock."""
     begin = time.monotonic()
     while (
-        (remaining_s := begin + every_s - time.monotonic()) > 0
-        and not interruption.is_requested
-        and not recorder.has_ended()
+        (remaining_s := begin + every_s - time.monotonic()) > 0 and not stop.is_requested and not recorder.has_ended()
     ):
         # Batches are discarded, because a view needs only the counts.
         recorder.next(min(remaining_s, _WAIT_S))

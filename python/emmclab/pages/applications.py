@@ -1,4 +1,4 @@
-"""The page of application runs: how the time of their users was spent, over time and in comparison."""
+"""The page of runs of applications: what their users waited for, over time and compared between runs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,21 +16,21 @@ from emmclab.traces.inputs import ProvenanceFields
 
 #: Maximum numbers of states and of runs on the first screen.
 _MOST_STATES, _MOST_TILES = 4, 6
-#: Order of states in stacked charts.
+#: Position of each state in stacked charts.
 _ORDER = {name: number for number, name in enumerate(STATE_COLOURS)}
 
 
-def render(results: Sequence[AppResult], faster: Sequence[AppResult], made: ProvenanceFields | None = None) -> str:
+def render(results: Sequence[AppResult], faster: Sequence[AppResult], origin: ProvenanceFields | None = None) -> str:
     """Return the page; the same results produce the same bytes.
 
-    `made` is the group `provenance` of command-line results.
+    `origin` is the group `provenance` of command-line results.
     """
-    one = len(results) == 1
+    is_single = len(results) == 1
     names = [_name(result) for result in results]
     programs = list(dict.fromkeys(result.app["program"] for result in results))
     app = results[0]["app"]
     facts = f"host {app['host']}, {app['era']}, seed {app['seed']}"
-    figures = [drawn for drawn in FIGURES if not (one and drawn.name == "runtimes")]
+    figures = [chart for chart in FIGURES if not (is_single and chart.name == "runtimes")]
     rows = {
         "runtimes": [row for result in results for row in _runtimes(result)],
         "path": [row for result in results for row in _path(result)],
@@ -42,8 +42,8 @@ def render(results: Sequence[AppResult], faster: Sequence[AppResult], made: Prov
         rows,
         list(dict.fromkeys(names)),
         title=", ".join(programs),
-        head=_head(results, programs, facts, order_note_of(results, made or {})),
-        provenance=Provenance(f"{len(results)} run{'s' if len(results) != 1 else ''}: {facts}", made=made or {}),
+        head=_head(results, programs, facts, order_note_of(results, origin or {})),
+        provenance=Provenance(f"{len(results)} run{'s' if len(results) != 1 else ''}: {facts}", made=origin or {}),
         sections=_sections(results, faster),
     )
 
@@ -61,7 +61,7 @@ def _sections(results: Sequence[AppResult], faster: Sequence[AppResult]) -> Iter
     yield Section("results", "Waits of the users by part", parts, nav="Results")
     yield Section("figures", "Time lines", [Charts()], nav="Time lines")
     if faster:
-        # For each part, if it were infinitely fast, the runtime and the gain; largest gain first.
+        # Runtime and gain if a part of the storage were infinitely fast; largest gain first.
         rows = [
             [run.app["what_if"][0], f"{run.runtime_s:,.2f}", f"{results[0].runtime_s - run.runtime_s:,.2f}"]
             for run in sorted(faster, key=lambda run: run.runtime_s)
@@ -105,14 +105,14 @@ def _runs(results: Sequence[AppResult]) -> TextTable:
 
 
 def _head(results: Sequence[AppResult], programs: Sequence[str], facts: str, note: str) -> Head:
-    one = len(results) == 1
+    is_single = len(results) == 1
     first = results[0]
     answers = (
         [_headline(first)]
-        if one
+        if is_single
         else [_spread([run for run in results if run.app["program"] == name]) for name in programs]
     )
-    if one:
+    if is_single:
         states = first.app["states"]
         largest = sorted(states, key=lambda state: -states[state])[:_MOST_STATES]
         tiles = [tile("Runtime", first.runtime_s, "s"), tile("Storage", first.storage_s, "s")]
@@ -123,7 +123,7 @@ def _head(results: Sequence[AppResult], programs: Sequence[str], facts: str, not
         answer=answers[0],
         lead=[
             *answers[1:],
-            f"Applications in closed loop on a simulated device: {facts}; data on the device before: "
+            f"Applications in closed loop on a simulated device: {facts}; earlier data on the device: "
             f"{first.options.precondition}.",
         ],
         tiles=tiles,
@@ -131,7 +131,7 @@ def _head(results: Sequence[AppResult], programs: Sequence[str], facts: str, not
             *(Notice("caution", text) for text in dict.fromkeys(text for run in results for text in run.warnings)),
             *note_notices(note),
         ],
-        picture="path" if one else "runtimes",
+        picture="path" if is_single else "runtimes",
     )
 
 
@@ -154,12 +154,12 @@ def _spread(runs: Sequence[AppResult]) -> str:
     name = f"{fastest.app['program']}: {fastest.runtime_s:,.2f} s on {fastest.run_name}"
     if fastest is slowest or not fastest.runtime_s:
         return name
-    more = change_pct(fastest.runtime_s, slowest.runtime_s) or 0.0
-    return f"{name}, {slowest.runtime_s:,.2f} s on {slowest.run_name} ({signed(more, 0)} %)"
+    change = change_pct(fastest.runtime_s, slowest.runtime_s) or 0.0
+    return f"{name}, {slowest.runtime_s:,.2f} s on {slowest.run_name} ({signed(change, 0)} %)"
 
 
 def _bins(result: AppResult, lane: ThreadStateLane) -> list[tuple[float, float, dict[str, int]]]:
-    """Return each bin of a lane: start, end, and the time in it by state."""
+    """Return the bins of a lane: start and end in seconds, and the time in each state in ns."""
     width, end = result.app["over_time"]["bin_ns"], result.app["runtime_ns"]
     count = max((len(times) for times in lane["states"].values()), default=0)
     bins = []
@@ -173,9 +173,9 @@ def _bins(result: AppResult, lane: ThreadStateLane) -> list[tuple[float, float, 
 def _path(result: AppResult) -> Rows:
     rows = []
     for begin, end, times in _bins(result, result.app["over_time"]["lanes"][0]):
-        whole, below = sum(times.values()), 0
+        total, sum_below = sum(times.values()), 0
         for state in sorted(times, key=lambda state: _ORDER[STATES[state]]):
-            bounds = (100 * below / whole, 100 * (below + times[state]) / whole)
+            bounds = (100 * sum_below / total, 100 * (sum_below + times[state]) / total)
             rows.append(
                 {
                     "trace": _name(result),
@@ -186,7 +186,7 @@ def _path(result: AppResult) -> Rows:
                     "to_pct": bounds[1],
                 }
             )
-            below += times[state]
+            sum_below += times[state]
     return rows
 
 
@@ -200,7 +200,7 @@ def _threads(result: AppResult) -> Rows:
                 continue
             label = STATES[max(times, key=lambda state: times[state])]
             if last is not None and last["state"] == label:
-                # Neighbouring bins of the same state are merged into one bar.
+                # Adjacent bins with the same state are merged into one bar.
                 last["to_s"] = end
                 continue
             last = {"trace": _name(result), "thread": lane["name"], "from_s": begin, "to_s": end, "state": label}
@@ -224,7 +224,7 @@ def _runtimes(result: AppResult) -> Rows:
 
 
 def _spent(result: AppResult) -> list[list[str]]:
-    """Return the parts of the storage time: what was waited for, files, partition, s, %."""
+    """Return the parts of the storage time: operation, files, partition, s, % of the runtime."""
     runtime = max(result.app["runtime_ns"], 1)
     return [
         [
@@ -243,14 +243,14 @@ _LANE_PX = 22
 
 
 def _colours(rows: Rows) -> alt.Color:
-    there = {row["state"] for row in rows}
-    states = [state for state in STATE_COLOURS if state in there]
+    present = {row["state"] for row in rows}
+    states = [state for state in STATE_COLOURS if state in present]
     shades = [STATE_COLOURS[state] for state in states]
     scale = alt.Scale(domain=states, range=shades)
     return alt.Color("state:N", scale=scale, legend=alt.Legend(columns=4, title=None))
 
 
-@figure("Waits of the user over time", "Waits for other threads are replaced by what those did.", wide=True, each=True)
+@figure("Waits of the user over time", "Waits for threads are shown as their activity.", wide=True, each=True)
 def path(rows: Rows) -> Chart:
     """Draw the share of each state in each bin of the user's waiting time."""
     return (
@@ -269,7 +269,7 @@ def path(rows: Rows) -> Chart:
 
 @figure(
     "States of each thread over time",
-    "Each bin has the colour of the state that took most of it.",
+    "Each bin has the colour of the state with the largest share.",
     wide=True,
     each=True,
 )

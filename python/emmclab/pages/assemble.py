@@ -1,4 +1,4 @@
-"""Code shared by all pages: filling of templates, charts with their rows, and the libraries."""
+"""Fills the templates of all pages: texts, charts with their rows, and the JavaScript libraries."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from emmclab.runtime.document import Section
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.provenance import RECORD
 
-#: Significant digits of figures on the page; more are not visible and would only enlarge the page.
+#: Significant digits of values in charts; more would not be visible, but enlarge the page.
 _DIGITS = 6
 _CODE = re.compile(r"`([^`]+)`")
 
@@ -38,10 +38,10 @@ def assemble(
     sections: Iterable[Section] = (),
     **content: Any,
 ) -> str:
-    """Fill a template with `content`, and with `figures` drawn from `rows` (each row with its `trace`).
+    """Fill a template with `content`, and with `figures` drawn from `rows` (each row contains its `trace`).
 
     The template `document.html.j2` shows `sections`. In each template, `picture` is the figure of the first screen,
-    which `head` names. `figures` is the list of all other figures that can be drawn, or that explain why they cannot.
+    whose name is in `head`, and `figures` is the list of all other figures, with a text for those without data.
     `beside` contains the claims below each figure. `trace_names` are those of `names` that are names of traces; others
     may be names of settings or readings.
     """
@@ -74,7 +74,7 @@ def assemble(
 
 @cache
 def _templates() -> jinja2.Environment:
-    """Return the environment of all templates, each of which is compiled once in a process."""
+    """Return the environment of the templates; each template is compiled once per process."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("emmclab", "pages"),
         autoescape=True,
@@ -91,15 +91,15 @@ def _templates() -> jinja2.Environment:
 
 
 def _visible(value: Any) -> Any:
-    """Replace control characters and marks of direction in a text, such as a name of a trace.
+    """Replace control characters and marks of text direction in a text, such as the name of a trace.
 
-    Code and JSON, which templates mark as safe, are unchanged here.
+    Code and JSON, which are marked as safe, are not changed.
     """
     return harmless(value) if type(value) is str else value
 
 
 class _DrawnChart(TypedDict):
-    """A chart of a figure; `trace` is None if it shows all traces, `spec` is the Vega specification."""
+    """A chart of a figure; `trace` is None if it shows all traces, `spec` contains the Vega specification."""
 
     id: str
     trace: str | None
@@ -123,14 +123,14 @@ class _DrawnFigure(TypedDict):
 
 
 class _Columns(TypedDict):
-    """Rows of a trace by column; a constant column is stored as its value."""
+    """Rows of a trace by column; a column in which all values are equal is stored as one value."""
 
     rows: int
     columns: dict[str, Any]
 
 
 def _figure(figure: Figure, rows: Rows, traces: Sequence[str], inputs: Sequence[str] | None) -> _DrawnFigure:
-    """Return a figure with its charts; charts refer to their rows in the page's data by the figure's name."""
+    """Return a figure with its charts; the rows of the charts are in the data of the page, by the figure's name."""
     parts: list[tuple[str | None, Rows]] = [(None, rows)]
     if figure.each:
         parts = [(trace, [row for row in rows if row["trace"] == trace]) for trace in traces]
@@ -140,9 +140,9 @@ def _figure(figure: Figure, rows: Rows, traces: Sequence[str], inputs: Sequence[
             spec = specification(figure.draw(part))
             if "vconcat" not in spec:
                 spec["autosize"] = {"type": "fit-x", "contains": "padding"}
-            _forget_rows(spec)
+            _remove_rows(spec)
             charts.append({"id": f"{figure.name}-{number}", "trace": trace, "spec": {"trace": trace, "vega": spec}})
-    there = {row["trace"] for row in rows}
+    drawn_traces = {row["trace"] for row in rows}
     return {
         "name": figure.name,
         "title": figure.title,
@@ -151,28 +151,28 @@ def _figure(figure: Figure, rows: Rows, traces: Sequence[str], inputs: Sequence[
         "charts": charts,
         "wide": figure.wide or len(charts) > 1,
         "count": len(rows),
-        "without": [] if figure.of_all else _without(there, traces if inputs is None else inputs),
+        "without": [] if figure.of_all else _without(drawn_traces, traces if inputs is None else inputs),
         "beside": (),
     }
 
 
-def _without(there: set[str], inputs: Sequence[str]) -> list[str]:
+def _without(drawn_traces: set[str], inputs: Sequence[str]) -> list[str]:
     """Return the inputs without data for a figure; empty for figures of settings or readings."""
-    return [name for name in inputs if name not in there] if there & {*inputs} else []
+    return [name for name in inputs if name not in drawn_traces] if drawn_traces & {*inputs} else []
 
 
-def _forget_rows(spec: dict[str, Any]) -> None:
-    """Remove the rows from a chart, at every place where altair stores them."""
+def _remove_rows(spec: dict[str, Any]) -> None:
+    """Remove the rows from the specification of a chart, wherever altair stores them."""
     spec.pop("datasets", None)
     data = spec.get("data")
     if isinstance(data, dict):
         data.pop("values", None)
     for part in (*spec.get("layer", ()), *spec.get("vconcat", ())):
-        _forget_rows(part)
+        _remove_rows(part)
 
 
 def _columns(rows: Rows, traces: Sequence[str]) -> list[_Columns]:
-    """Store rows by column for each trace, and a constant column as its value, which saves much space."""
+    """Return the rows of each trace by column, with constant columns as one value, which saves much space."""
     parts: list[_Columns] = []
     for trace in traces:
         part = [row for row in rows if row["trace"] == trace]
@@ -207,6 +207,6 @@ def _cell(value: float | None, digits: int = 2) -> str:
 
 
 def _json(value: Any) -> str:
-    """Return JSON that is safe inside a script element, and whose texts can be drawn."""
+    """Return JSON that is safe inside a script element, without control characters in texts."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return harmless(text).replace("<", "\\u003c")

@@ -1,8 +1,8 @@
 """Charts as files (SVG and PDF, and their rows as CSV), and the JavaScript library of the pages.
 
-vl-convert draws and bundles in a separate process, because it holds the interpreter's lock while it works, at first for
-seconds, so that Ctrl-C would be delayed. The bundle of Vega, Vega-Lite and vega-embed is the same for every page of one
-version of vl-convert; it is cached in the user's cache folder, with its digest.
+vl-convert draws and bundles in a separate process, because it holds the interpreter's lock while it works, at first
+for seconds, which would delay Ctrl-C. The bundle of Vega, Vega-Lite and vega-embed depends only on the version of
+vl-convert; it is cached in the user's cache folder, with its digest.
 """
 
 import atexit
@@ -36,7 +36,7 @@ def convert(function: str, *arguments: Any, **options: Any) -> Any:
     """
     global _process
     if _process is None:
-        # Runs in its own session, so that Ctrl-C reaches only this process; it ends when its input is closed.
+        # The process has its own session, so that it does not get Ctrl-C; it ends when its input is closed.
         command = [sys.executable, "-P", str(Path(__file__).with_name("vega_process.py"))]
         _process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     if _process.stdin is None or _process.stdout is None:
@@ -44,7 +44,7 @@ def convert(function: str, *arguments: Any, **options: Any) -> Any:
     try:
         pickle.dump((function, arguments, options), _process.stdin)
         _process.stdin.flush()
-        refusal, answer = pickle.load(_process.stdout)  # noqa: S301 - of our own process
+        refusal, answer = pickle.load(_process.stdout)  # noqa: S301 - pickled by the process started above
     except BaseException as error:
         _process.kill()
         _process.wait()
@@ -64,14 +64,14 @@ def _end() -> None:
         _process.wait()
 
 
-#: Fonts that can be embedded into PDF here, unlike those of the page.
+#: Configuration for PDF, with fonts that can be embedded, unlike those of the page.
 _PDF = {**LIGHT, "font": "Liberation Sans, DejaVu Sans, sans-serif"}
-#: Width of a chart in pixels.
+#: Width of a chart, pixels.
 _WIDTH = 560
 
 
 def write_charts(charts: Iterable[tuple[str, Chart, Rows]], folder: Path) -> int:
-    """Write each chart as SVG and PDF, and its rows as CSV, by name; return the number of charts."""
+    """Write each chart (name, chart, rows) as SVG and PDF, and its rows as CSV; return the number of charts."""
     folder.mkdir(parents=True, exist_ok=True)
     count = 0
     for name, chart, rows in charts:
@@ -85,7 +85,7 @@ def write_charts(charts: Iterable[tuple[str, Chart, Rows]], folder: Path) -> int
 
 
 def write_figures(profiles: Sequence[Profile], folder: Path) -> int:
-    """Write each figure of profiles; return the number of figures."""
+    """Write each figure of profiles to a folder; return the number of figures."""
 
     def charts() -> Iterable[tuple[str, Chart, Rows]]:
         for figure in FIGURES:
@@ -100,12 +100,12 @@ def write_figures(profiles: Sequence[Profile], folder: Path) -> int:
     return write_charts(charts(), folder)
 
 
-#: Code for pages in the bundle, besides the libraries themselves.
+#: Code that is bundled with the libraries, so that pages can use them.
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
 def library() -> str:
-    """Return the script.
+    """Return the JavaScript library of the pages.
 
     Raises:
         EmmclabError: bundling fails.
@@ -117,19 +117,19 @@ def library() -> str:
     if (script := _read(file)) is not None:
         return script
     script = convert("javascript_bundle", _SNIPPET)
-    # Without a writable cache, only time is lost.
+    # If the cache is not writable, the script is bundled again next time.
     if file is not None:
         with contextlib.suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
             with folder_aside(file.parent) as aside:
-                made = aside / file.name
-                made.write_text(f"{_digest(script)}\n{script}", encoding="utf-8", newline="")
-                move_into_place(made, file)
+                temporary = aside / file.name
+                temporary.write_text(f"{_digest(script)}\n{script}", encoding="utf-8", newline="")
+                move_into_place(temporary, file)
     return str(script)
 
 
 def _cached_script() -> Path | None:
-    """Path of the cached script of this version; None if the user has no cache folder."""
+    """Return the path of the cached script of this version; None if the user has no cache folder."""
     caches = os.environ.get("XDG_CACHE_HOME", "")
     try:
         folder = Path(caches) if caches.startswith("/") else Path.home() / ".cache"
@@ -139,7 +139,7 @@ def _cached_script() -> Path | None:
 
 
 def _read(file: Path | None) -> str | None:
-    """Return the script from a file; None if the file is damaged."""
+    """Return the script from a file; None if the file is missing or damaged."""
     if file is None:
         return None
     try:

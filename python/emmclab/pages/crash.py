@@ -1,4 +1,4 @@
-"""The page of `emmclab crash`: first who broke which promise, then the evidence."""
+"""The page of `emmclab crash`: first which promise was broken and by which level, then the evidence."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -37,15 +37,15 @@ _BROKEN = {
     ("device", "completion"): "data of a completed write was lost, although there is no cache",
     ("device", "flush"): "data that was written before a completed flush was lost",
     ("device", "fua"): "data of a completed FUA or reliable write was lost",
-    ("device", "order"): "a write was present without an earlier one that a barrier orders before it",
+    ("device", "order"): "a write was present without an earlier write that a barrier orders before it",
     ("device", "whole"): "a reliable write was only partly present",
     ("device", "erased"): "data came back after a secure erase",
     ("layer", "recovery"): "the layer did not recover",
     ("layer", "contents"): "sectors contained neither the promised data nor data that was written later",
     ("journal", "commit"): "a commit block was written while blocks of its transaction could still be lost",
     ("journal", "data"): "a transaction was committed while data that it makes readable could still be lost",
-    ("journal", "home"): "a block was written to its home before the commit of its transaction was durable",
-    ("journal", "tail"): "the tail moved past transactions whose home blocks could still be lost",
+    ("journal", "home"): "a block was written to its final address before the commit of its transaction was durable",
+    ("journal", "tail"): "the tail moved past transactions whose blocks at their final addresses could still be lost",
     ("filesystem", "mountable"): "the file system could not be opened",
     ("filesystem", "consistent"): "structures of the file system contradicted each other",
     ("filesystem", "superblock"): "the superblock of the file system was damaged",
@@ -74,7 +74,7 @@ def broken(finding: FindingFields) -> str:
 
 
 def who(level: str, summary: CrashSummary) -> str:
-    """Return who made the promise."""
+    """Return a text for the level that made the promise."""
     run, log = summary["run"], summary["log"]
     system = run.get("file_system", "ext4")
     mounted = f" (mounted with {run['mount_options']})" if run.get("mount_options") else ""
@@ -99,45 +99,45 @@ def headline(summary: CrashSummary) -> str:
     """Return the result in one sentence."""
     states, findings = summary["states"], summary["findings"]
     if findings:
-        one = findings[0]
-        return f"{who(one['level'], summary)} broke a promise: {broken(one)}, {states_text(one, states)}"
+        finding = findings[0]
+        return f"{who(finding['level'], summary)} broke a promise: {broken(finding)}, {states_text(finding, states)}"
     if summary["verdict"] == NOT_TESTED:
         return f"Not tested: {summary['doubts'][0]}"
     layers = summary["log"]["layers"]
-    below = f" below {', '.join(layers)}" if layers else ""
-    tried = f"{states:,} states of {summary['cuts']:,} cuts{below}"
+    layer_text = f" below {', '.join(layers)}" if layers else ""
+    tried = f"{states:,} states of {summary['cuts']:,} cuts{layer_text}"
     if summary["documented"]:
-        shown = sum(one["states"] for one in summary["documented"])
-        return f"No promise was broken in {tried}; {shown:,} states show a documented loss"
+        documented_states = sum(loss["states"] for loss in summary["documented"])
+        return f"No promise was broken in {tried}; {documented_states:,} states show a documented loss"
     if summary["options"]["check"] is None:
         return f"Device and file system kept their promises in {tried}; nothing checked the data of the workload"
     return f"No acknowledged data was lost in {tried}"
 
 
 def states_text(finding: FindingFields, states: int) -> str:
-    """Return in how many states a finding occurs; a rule of the journal is broken by commands."""
+    """Return in how many states a finding occurs, or how many commands break a rule of the journal."""
     if is_of_commands(finding):
         return f"by {finding['states']:,} command{'s' if finding['states'] != 1 else ''}"
     return f"in {finding['states']:,} of {states:,} states"
 
 
 def is_of_commands(finding: FindingFields) -> bool:
-    """Return whether commands break the promise, independent of states."""
+    """Return whether commands break the promise, independent of the states after cuts."""
     return finding["chosen_by"] == COMMANDS
 
 
 def cautions(summary: CrashSummary) -> list[str]:
-    """Return what limits the trust in the result."""
+    """Return sentences on what limits the trust in the result."""
     log, (number, shares) = summary["log"], summary["options"]["share"]
-    said = list(summary["doubts"])
+    sentences = list(summary["doubts"])
     if log["lies"] != "none":
-        said.append(f"this device breaks a promise on purpose (cache.lies = {log['lies']})")
+        sentences.append(f"this device breaks a promise on purpose (cache.lies = {log['lies']})")
     if shares > 1:
-        said.append(f"part {number + 1} of {shares} of the states was tried: the others may contain more findings")
+        sentences.append(f"part {number + 1} of {shares} of the states was tried; the others may show more findings")
     if (recordings := summary.get("recordings", 1)) > 1:
-        said.append(f"this page shows one of {recordings} recordings; the command line sums up all of them")
-    said += summary["run"].get("notes", ())
-    return said
+        sentences.append(f"this page shows one of {recordings} recordings; the command line summarises all of them")
+    sentences += summary["run"].get("notes", ())
+    return sentences
 
 
 def power_of_ten(logarithm: float) -> tuple[str, str]:
@@ -153,14 +153,14 @@ def power_of_ten(logarithm: float) -> tuple[str, str]:
 
 
 def covered(summary: CrashSummary) -> list[tuple[str, str]]:
-    """Return the list of what was tried."""
+    """Return what was tried, as rows of label and text."""
     options, tried = summary["options"], summary["covered"]
     digits, power = power_of_ten(tried["legal_log10"])
     legal = f"{digits} x 10^{power}" if power else digits
-    whole = {
+    atomic_unit = {
         "none": "4 KiB",
         "sector": "512 bytes",
-        "inside": "512 bytes; in flight, and not reliable, they may be garbled",
+        "inside": "512 bytes; sectors in flight of writes that are not reliable may be garbled",
     }.get(options["tear"], options["tear"])
     rows = [
         ("Cuts", f"{tried['cuts']:,} of {tried['moments']:,} possible times"),
@@ -178,12 +178,12 @@ def covered(summary: CrashSummary) -> list[tuple[str, str]]:
         ),
         ("States the contract allows at these cuts, at most", legal),
         ("States chosen", f"{tried['chosen']:,}, by {options['states'].replace(',', ', ')}"),
-        ("Equal to an earlier one", f"{tried['equal']:,}, left out"),
-        ("States recovered and judged", f"{summary['states']:,}"),
+        ("Equal to an earlier state", f"{tried['equal']:,}, left out"),
+        ("States recovered and checked", f"{summary['states']:,}"),
         ("Writes at a cut that no promise covers, at most", f"{tried['most_unpromised']:,}"),
-        ("Written as a whole or not at all", whole),
+        ("Unit that is written atomically", atomic_unit),
         *(
-            [("Judged by an earlier run under the same conditions", f"{summary['reused_states']:,} of these states")]
+            [("Checked by an earlier run under the same conditions", f"{summary['reused_states']:,} of these states")]
             if summary.get("reused_states")
             else []
         ),
@@ -196,49 +196,49 @@ def covered(summary: CrashSummary) -> list[tuple[str, str]]:
 
 
 def not_covered(summary: CrashSummary) -> list[str]:
-    """Return the list of what was not tried, with the option that tries it."""
+    """Return what was not tried, with the options that try it."""
     options, tried, log = summary["options"], summary["covered"], summary["log"]
-    left = []
+    missing = []
     if tried["cuts"] < tried["moments"]:
-        left.append(f"{tried['moments'] - tried['cuts']:,} possible times (--cuts {tried['moments']})")
+        missing.append(f"{tried['moments'] - tried['cuts']:,} possible times (--cuts {tried['moments']})")
     if 10.0 ** min(tried["legal_log10"], 18.0) > tried["chosen"]:
-        left.append("other states that the contract allows (larger numbers in --states, other values of --seed)")
+        missing.append("other states that the contract allows (larger numbers in --states, other values of --seed)")
     if options["tear"] == "none":
-        left.append("blocks of 4 KiB torn at 512 bytes (--tear sector)")
+        missing.append("blocks of 4 KiB torn at 512 bytes (--tear sector)")
     if options["tear"] != "inside":
-        left.append("garbage in the sectors of writes in flight (--tear inside)")
+        missing.append("garbage in the sectors of writes in flight (--tear inside)")
     if options["recovery"] == "process":
-        left.append("recovery by e2fsck or by the kernel (--recovery e2fsck, --recovery mount)")
+        missing.append("recovery by e2fsck or by the kernel (--recovery e2fsck, --recovery mount)")
     if options["check"] is None:
-        left.append("the contents of files: there is no check (--check)")
+        missing.append("the contents of files: there is no check (--check)")
     if not log["acknowledgements"]:
-        left.append("acknowledgements of the application: it printed no line")
+        missing.append("acknowledgements of the application: it printed no line")
     if options["share"][1] > 1:
-        left.append(f"the other {options['share'][1] - 1} shards (--shard)")
-    left.append("cuts while the file system itself recovers")
-    left.append(
-        "other runs: this is one recording, with one timing and one order of requests (--repeat 5 makes "
-        "five, with other think times of the workload)"
+        missing.append(f"the other {options['share'][1] - 1} shards (--shard)")
+    missing.append("cuts while the file system itself recovers")
+    missing.append(
+        "other runs: this is one recording, with one timing and one order of requests (--repeat 5 records "
+        "the workload five times, with other pauses)"
     )
-    return left
+    return missing
 
 
-#: Number of distinguishable positions on the time line; cuts at one position are counted together.
+#: Number of distinguishable positions on the time line; cuts at the same position are counted together.
 _PLACES = 500
-#: Maximum numbers of drawn commands before a cut, and of earlier missing ones.
+#: Maximum numbers of drawn commands before a cut, and of earlier missing commands.
 _MOST_COMMANDS, _MOST_MISSING = 16, 12
-#: Maximum number of missing writes in a table; the JSON has all.
+#: Maximum number of missing writes in a table; the JSON contains all.
 _MOST_LISTED = 20
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Data from the log that the page shows besides the findings.
+    """Data from the log that the page shows in addition to the findings.
 
     Attributes:
-        verdicts: counts of the states of each cut, by its moment.
+        verdicts: counts of the states of each cut, by its number in the log.
         acknowledged_ns: the time of each acknowledgement.
-        before: for each finding, the time of the cut that shows it, and the commands that had arrived by then.
+        before: for each finding, the time of the cut that shows it, and the commands that had arrived before the cut.
     """
 
     verdicts: Mapping[int, CutTally]
@@ -248,7 +248,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class _Clock:
-    """Units and titles for times of a log."""
+    """The unit of times of a log in ns (`per`), and the titles of the time axes of both charts."""
 
     per: float
     line: str
@@ -260,21 +260,21 @@ _DM_CLOCK = _Clock(DM_ENTRY_NS, "entry of the log, which has no times", "entries
 
 
 def write_crash_report(
-    summary: CrashSummary, kept: StoredLog, found: Exploration, path: Path, *, results: Path | None = None
+    summary: CrashSummary, stored: StoredLog, exploration: Exploration, path: Path, *, results: Path | None = None
 ) -> None:
     """Write the page, atomically.
 
     Args:
         summary: the findings, as `emmclab.crash.summary` returns them.
-        kept: the log.
-        found: the exploration, whose verdict on each cut is shown.
+        stored: the log.
+        exploration: the exploration of the log, with a verdict on each cut.
         path: the page.
-        results: the folder of the results, for the shown commands; `None` for the default one.
+        results: the results folder, which the shown commands contain; `None` for the default folder.
     """
-    run, _ = open_run(str(kept.log), base=kept.base)
-    shown = [finding["minimal"]["cut"] if "minimal" in finding else finding["cut"] for finding in summary["findings"]]
-    before = [(time_of(run, cut), commands_before(run, cut)) for cut in shown]
-    scene = Scene(found.verdicts, acknowledged_at(run), before)
+    run, _ = open_run(str(stored.log), base=stored.base)
+    cuts = [finding["minimal"]["cut"] if "minimal" in finding else finding["cut"] for finding in summary["findings"]]
+    before = [(time_of(run, cut), commands_before(run, cut)) for cut in cuts]
+    scene = Scene(exploration.verdicts, acknowledged_at(run), before)
     write_atomically(path, render(summary, scene, results=results))
 
 
@@ -311,14 +311,14 @@ def _covered(summary: CrashSummary) -> list[Part]:
 
 def _head(summary: CrashSummary) -> Head:
     log, file_system = summary["log"], summary["run"].get("file_system")
-    below = f" below {', '.join(log['layers'])}" if log["layers"] else ""
-    on = f", {file_system}" if file_system else ""
+    layer_text = f" below {', '.join(log['layers'])}" if log["layers"] else ""
+    on_file_system = f", {file_system}" if file_system else ""
     controls = summary["controls"]
     return Head(
         answer=headline(summary),
         lead=[
-            f"{workload(summary)} on {log['device']}{below}{on}: power was cut {summary['cuts']:,} "
-            "times, and each state that a cut may leave was recovered and judged.",
+            f"{workload(summary)} on {log['device']}{layer_text}{on_file_system}: power was cut {summary['cuts']:,} "
+            "times, and the chosen states that a cut may leave were recovered and checked.",
             *([] if controls is None else [f"{controls['text'][:1].upper()}{controls['text'][1:]}."]),
         ],
         tiles=_tiles(summary),
@@ -354,8 +354,8 @@ def _power(factor: str, power: str) -> Markup | str:
 class _ShownFinding(FindingFields):
     """A finding in the form that the page shows.
 
-    `meaning` and `shown_in` are sentences, `command` reproduces the state, `smallest` is the smallest state, `listed`
-    contains the listed missing writes, which `listed_table` shows, and `unlisted` is the number of further ones.
+    `meaning` and `shown_in` are texts, `command` reproduces the state, and `smallest` is the smallest state. `listed`
+    contains the first missing writes, also as a table, and `unlisted` is the number of the others.
     """
 
     meaning: str
@@ -404,7 +404,7 @@ def _line_figure(clock: _Clock) -> Figure:
         "cuts",
         "Cuts by verdict",
         "A mark for each cut, in the row of its worst state; below, a mark for each acknowledgement of the "
-        "workload. Numbers are those of the findings. A cut whose states all equal earlier ones has no mark.",
+        "workload. Numbers are those of the findings. A cut whose states all equal earlier states has no mark.",
         partial(_time_line_chart, axis=clock.line),
         wide=True,
     )
@@ -416,7 +416,7 @@ def _commands_figure(number: int, clock: _Clock) -> Figure:
         f"commands-{number}",
         f"Commands before the cut of finding {number}",
         "A bar for each command from arrival to completion, without reads; the cut is the dashed line at 0. "
-        "Missing writes are not in the smallest state, although they had arrived.",
+        "Missing writes had arrived, but are not in the smallest state.",
         draw,
         wide=True,
     )
@@ -431,10 +431,10 @@ def _line_rows(name: str, summary: CrashSummary, scene: Scene, clock: _Clock) ->
     marks: dict[tuple[str, int], Row] = {}
 
     def mark(row: str, at_ns: int, number: str, counts: tuple[int, int, int]) -> None:
-        place = (at_ns - first) // step
+        position = (at_ns - first) // step
         # Findings are not merged, even at the same position.
-        known = marks.setdefault(
-            (f"{row}{number}", place),
+        merged = marks.setdefault(
+            (f"{row}{number}", position),
             {
                 "trace": name,
                 "row": row,
@@ -446,9 +446,9 @@ def _line_rows(name: str, summary: CrashSummary, scene: Scene, clock: _Clock) ->
                 "documented": 0,
             },
         )
-        known["marks"] += 1
+        merged["marks"] += 1
         for field, count in zip(("states", "broken", "documented"), counts, strict=True):
-            known[field] += count
+            merged[field] += count
 
     for number, (finding, (at_ns, _)) in enumerate(zip(summary["findings"], scene.before, strict=True), 1):
         mark(FINDINGS, at_ns, str(number), (finding["states"], finding["states"], 0))
@@ -466,11 +466,11 @@ def _line_rows(name: str, summary: CrashSummary, scene: Scene, clock: _Clock) ->
 def _command_rows(
     name: str, finding: FindingFields, cut_ns: int, before: Sequence[LoggedCommand], clock: _Clock
 ) -> Rows:
-    """Return the commands that are drawn: the last ones, and earlier missing ones."""
-    missing = {one["command"] for one in finding["minimal"]["missing"]} if "minimal" in finding else set()
+    """Return the commands that are drawn: the last commands before the cut, and earlier missing commands."""
+    missing = {write["command"] for write in finding["minimal"]["missing"]} if "minimal" in finding else set()
     # Reads have no effect on the state.
-    before = [one for one in before if one.op != "read"]
-    earlier = [one for one in before[:-_MOST_COMMANDS] if one.number in missing]
+    before = [command for command in before if command.op != "read"]
+    earlier = [command for command in before[:-_MOST_COMMANDS] if command.number in missing]
     return [
         {
             "trace": name,
@@ -529,12 +529,12 @@ FINDINGS = "findings"
 _ROW_PX = 30
 #: Width for the labels of lanes, pixels.
 _LABEL_PX = 260
-#: The axis is logarithmic if the first command is this many times farther from the cut than the last quarter.
+#: The axis is logarithmic if the first command is this many times farther from the cut than the last quarter of them.
 _FAR_APART = 60
 
 
 def _time_line_chart(rows: Rows, axis: str) -> Chart:
-    """Draw each cut in the lane of its verdict, the acknowledgements, and the findings by number."""
+    """Draw a lane of cuts for each verdict, a lane of acknowledgements, and the numbers of the findings."""
     lanes = in_order(rows, "row")
     base = chart_of(rows, _ROW_PX * len(lanes)).encode(
         x=alt.X("time:Q", title=axis, scale=alt.Scale(zero=False)),
@@ -558,10 +558,10 @@ def _commands_chart(rows: Rows, axis: str) -> Chart:
     names = in_order(rows, "command")
     states = [name for name in CRASH_COLOURS if any(row["state"] == name for row in rows)]
     begins = sorted(row["begin"] for row in rows)
-    near = min(begins[len(begins) * 3 // 4], -1e-3)
+    typical = min(begins[len(begins) * 3 // 4], -1e-3)
     # A missing write may have arrived long before the other commands.
-    far = begins[0] < _FAR_APART * near
-    scale = alt.Scale(type="symlog", constant=-near) if far else alt.Scale(zero=True)
+    is_logarithmic = begins[0] < _FAR_APART * typical
+    scale = alt.Scale(type="symlog", constant=-typical) if is_logarithmic else alt.Scale(zero=True)
     base = chart_of(rows, 18 * len(names))
     bars = base.mark_bar(height=9, strokeWidth=2).encode(
         x=alt.X("begin:Q", title=axis, scale=scale, axis=alt.Axis(labelExpr="format(0 - datum.value, '~r')")),
@@ -577,5 +577,5 @@ def _commands_chart(rows: Rows, axis: str) -> Chart:
 
 def _colours(names: list[str], field: str, *, legend: bool = True) -> Any:
     shades = [CRASH_COLOURS[name] for name in names]
-    how = alt.Legend(columns=3, title=None) if legend else None
-    return alt.Color(f"{field}:N", scale=alt.Scale(domain=names, range=shades), legend=how)
+    legend_options = alt.Legend(columns=3, title=None) if legend else None
+    return alt.Color(f"{field}:N", scale=alt.Scale(domain=names, range=shades), legend=legend_options)

@@ -1,4 +1,4 @@
-"""The first screen of each page: headline, main figures, and picture."""
+"""The first screen of each page: headline, main figures, and picture; and the provenance of the page."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from emmclab.runtime.number_format import duration, significant, size
 from emmclab.traces.inputs import ProvenanceFields
 from emmclab.traces.profile_fields import Field
 
-#: Units that may be replaced by a larger or smaller one, with their length in seconds or bytes.
+#: Units that are replaced by a larger or smaller unit if suitable, with their size in seconds or bytes.
 _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _SIZES = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 #: Text for a missing figure.
@@ -17,7 +17,7 @@ _NONE = "–"
 
 @dataclass(frozen=True)
 class Tile:
-    """A figure with its label. `exact` is shown on hover, `note` below; `kind` is the badge of a label."""
+    """A figure with its label. `exact` is shown on hover, `note` below; `kind` is the CSS class of a badge."""
 
     label: str
     value: str
@@ -28,7 +28,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Notice:
-    """A reason not to trust the result; `link` leads to the details, `kind` is that of the badge."""
+    """A reason not to trust the result; `link` refers to the details, `kind` is the CSS class of the badge."""
 
     badge: str
     text: str
@@ -37,7 +37,7 @@ class Notice:
 
 
 class PageRecord(TypedDict):
-    """Data for programs in a page: its provenance, and the simulated runs that it shows."""
+    """Data that programs read from a page: its provenance, and the simulated runs that it shows."""
 
     provenance: ProvenanceFields
     runs: NotRequired[list[Mapping[str, object]]]
@@ -51,8 +51,8 @@ class Provenance:
         summary: one line.
         lines: label and text of each further fact.
         lost: description of lost records; empty if there are none.
-        made: the group `provenance` of results: shown before the lines, and kept for `emmclab explain`.
-        results: simulated runs, which `emmclab explain` finds in the page.
+        made: the group `provenance` of results; it is shown before the lines, and `emmclab explain` reads it.
+        results: simulated runs, which `emmclab explain` reads from the page.
     """
 
     summary: str
@@ -63,24 +63,24 @@ class Provenance:
 
     @property
     def made_lines(self) -> list[tuple[str, str]]:
-        """Labels and texts of the command, the inputs and the changed settings."""
+        """Label and text of the command, of each input and of the changed settings."""
         lines = [("Command", self.made["command"])] if self.made.get("command") else []
-        for word, inputs in (
+        for label, inputs in (
             ("Input", self.made.get("inputs", [])),
             ("Preconditioned by", self.made.get("aged_by", [])),
         ):
-            for one in inputs:
-                known = one["sha256"] or "not known: no file that can be read again"
-                read = "".join(f", {key} = {value}" for key, value in one.get("reading", {}).items())
-                lines.append((f"{word} {one['name']}", f"SHA-256 {known}{read}"))
+            for record in inputs:
+                digest = record["sha256"] or "unknown, because the input was not a regular file"
+                options = "".join(f", {key} = {value}" for key, value in record.get("reading", {}).items())
+                lines.append((f"{label} {record['name']}", f"SHA-256 {digest}{options}"))
         for device, changes in self.made.get("settings", {}).items():
             text = ", ".join(f"{key} = {value}" for key, value in changes.items()) or "none"
-            lines.append((f"Settings of {device}, unlike its preset", text))
+            lines.append((f"Settings of {device} that differ from its preset", text))
         return lines
 
     @property
     def record(self) -> PageRecord | None:
-        """Data for programs in a page; None if nothing is known."""
+        """The data that programs read from the page; None if the provenance is unknown."""
         if not self.made:
             return None
         if not self.results:
@@ -94,10 +94,10 @@ class Head:
 
     Attributes:
         answer: the headline, one sentence.
-        lead: paragraphs below it: what was measured, and on what.
+        lead: paragraphs below the headline: what was measured, and how.
         tiles: three to six figures that support the answer.
-        notices: reasons not to trust it.
-        picture: name of the figure that shows it; empty if the page has none.
+        notices: reasons not to trust the answer.
+        picture: name of the figure that shows the answer; empty if the page has none.
     """
 
     answer: str
@@ -108,24 +108,24 @@ class Head:
 
 
 def note_notices(text: str) -> list[Notice]:
-    """Return a note as a notice; an empty list if it is empty."""
+    """Return a list with a note as a notice; an empty list if the text is empty."""
     return [Notice("note", text)] if text else []
 
 
 def tile(label: str, value: float | None, unit: str = "", *, digits: int = 3, note: str = "") -> Tile:
-    """Return a tile with a figure in a readable unit; the exact value is shown on hover."""
+    """Return a tile with a figure in a suitable unit; the exact value is shown on hover."""
     return Tile(label, amount(value, unit, digits), exact(value, unit), note)
 
 
-def tile_of(one: Field, value: float | None, *, note: str = "") -> Tile:
+def tile_of(figure: Field, value: float | None, *, note: str = "") -> Tile:
     """Return the tile of a field of a profile."""
-    shown = f"{one.text(value)} {one.unit}".strip()
-    suits = one.unit in _TIMES or one.unit in _SIZES
-    return Tile(one.label, amount(value, one.unit) if suits else shown, exact(value, one.unit), note)
+    unit = figure.unit
+    text = amount(value, unit) if unit in _TIMES or unit in _SIZES else f"{figure.text(value)} {unit}".strip()
+    return Tile(figure.label, text, exact(value, unit), note)
 
 
 def amount(value: float | None, unit: str = "", digits: int = 3) -> str:
-    """Format a figure in a suitable unit, with this many significant digits.
+    """Format a figure in a suitable unit, with `digits` significant digits.
 
     >>> [amount(63_668, "KB"), amount(250.3, "s"), amount(0.42, "ms"), amount(86.4, "%"), amount(None, "ms")]
     ['62.2 MB', '4.17 min', '420 us', '86.4 %', '–']
@@ -140,7 +140,7 @@ def amount(value: float | None, unit: str = "", digits: int = 3) -> str:
 
 
 def exact(value: float | None, unit: str = "") -> str:
-    """Format a figure exactly, in its own unit.
+    """Format a figure without rounding, in its original unit.
 
     >>> exact(63_668, "KB"), exact(None)
     ('63,668 KB', '')
@@ -152,7 +152,7 @@ def exact(value: float | None, unit: str = "") -> str:
 
 
 def lost(ledgers: Iterable[Mapping[str, int | None]]) -> str:
-    """Return how many records were lost over all ledgers; empty if none were.
+    """Return a text with the number of lost records in all ledgers; empty if none were lost.
 
     >>> lost([{"lost": 2}, {"lost": 0}]), lost([{}])
     ('2 lost', '')

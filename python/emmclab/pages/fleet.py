@@ -1,4 +1,4 @@
-"""The page of a fleet, or of two compared fleets: first the result, then figures over the recordings."""
+"""The page of a fleet or of two compared fleets: the result, then distributions of figures over the recordings."""
 
 import functools
 import math
@@ -29,13 +29,13 @@ from emmclab.pages.theme import VERDICT_COLOURS
 from emmclab.runtime.document import Charts, Heading, Note, Part, Row, Section, TextTable
 from emmclab.runtime.number_format import signed
 
-#: Maximum number of distinguishable groups in a chart; the largest are drawn.
+#: Maximum number of groups in a chart that readers can distinguish; the largest are drawn.
 _MOST_LINES = 8
 #: Maximum number of differences on the first screen.
 _MOST_TILES = 5
-#: Maximum number of points of a line over recordings.
+#: Maximum number of points of the line of a distribution over recordings.
 _MOST_POINTS = 100
-#: Maximum number of rows in the tables of outliers and of rejected files.
+#: Maximum number of rows in the tables of outliers and of refused files.
 _MOST_ROWS = 200
 #: Titles of the histograms, by column; each has a chart.
 _HISTOGRAMS = {
@@ -49,69 +49,69 @@ _HISTOGRAMS = {
 }
 
 
-def render(tables: Sequence[Table], found: Summary | Comparison) -> str:
+def render(tables: Sequence[Table], result: Summary | Comparison) -> str:
     """Return the page of a fleet (table and summary) or of two; the same tables produce the same bytes."""
-    if isinstance(found, Comparison):
-        return _compared(tables, found)
-    groups = found.groups[:_MOST_LINES]
+    if isinstance(result, Comparison):
+        return _compared(tables, result)
+    groups = result.groups[:_MOST_LINES]
     parts = [(group.name, group) for group in groups]
-    sums = {name: _by_name(counts, found) for name, counts in tables[0].histograms(found.by).items()}
-    left_out = len(found.groups) - len(groups)
+    sums = {name: _by_name(counts, result) for name, counts in tables[0].histograms(result.by).items()}
+    left_out = len(result.groups) - len(groups)
     return _page(
         tables,
         [*_over_recordings(parts), *_over_requests(tables[0], sums, [group.name for group in groups])],
-        title="fleet" + (f" by {', '.join(found.by)}" if found.by else ""),
+        title="fleet" + (f" by {', '.join(result.by)}" if result.by else ""),
         head=Head(
-            found.headline(),
-            lead=[_recordings_text(found)],
-            tiles=_tiles(found.whole),
-            notices=_refused([("", found)]),
+            result.headline(),
+            lead=[_recordings_text(result)],
+            tiles=_tiles(result.whole),
+            notices=_refused([("", result)]),
             picture="mean_response_ms",
         ),
         comparison=None,
-        summaries=[("", found)],
+        summaries=[("", result)],
         remark=f"The {_MOST_LINES} largest groups are drawn; {left_out:,} more are in the table." if left_out else "",
     )
 
 
-def _compared(tables: Sequence[Table], found: Comparison) -> str:
-    parts = [(name, summary.whole) for name, summary in zip(found.names, (found.before, found.after), strict=True)]
+def _compared(tables: Sequence[Table], result: Comparison) -> str:
+    parts = [(name, summary.whole) for name, summary in zip(result.names, (result.before, result.after), strict=True)]
     sums: dict[str, dict[str, list[int]]] = {}
-    for table, name in zip(tables, found.names, strict=True):
+    for table, name in zip(tables, result.names, strict=True):
         for column, counts in table.histograms(()).items():
             sums.setdefault(column, {})[name] = counts[()]
     delta = Figure(
         "effects",
         "Size of each difference",
-        f"1: every recording of {found.names[1]} is above every one of {found.names[0]}; -1: below.",
+        f"1: all values of {result.names[1]} are above all values of {result.names[0]}; -1: below.",
         effects,
         wide=True,
         of_all=True,
     )
     rows = [
-        {"trace": found.names[1], "figure": one.field.label, "delta": one.delta, "verdict": one.verdict}
-        for one in found.differences
-        if one.delta is not None
+        {"trace": result.names[1], "figure": row.field.label, "delta": row.delta, "verdict": row.verdict}
+        for row in result.differences
+        if row.delta is not None
     ]
     return _page(
         tables,
-        [(delta, rows), *_over_recordings(parts), *_over_requests(tables[0], sums, found.names)],
-        title=" and ".join(found.names),
+        [(delta, rows), *_over_recordings(parts), *_over_requests(tables[0], sums, result.names)],
+        title=" and ".join(result.names),
         head=Head(
-            found.headline(),
+            result.headline(),
             lead=[
-                f"{found.before.whole.recordings:,} recordings of {found.names[0]}, "
-                f"{found.after.whole.recordings:,} of {found.names[1]}."
+                f"{result.before.whole.recordings:,} recordings of {result.names[0]}, "
+                f"{result.after.whole.recordings:,} of {result.names[1]}."
             ],
-            tiles=_differences(found),
+            tiles=_differences(result),
             notices=[
-                *(Notice("caution", text) for text in found.cautions),
-                *_refused(list(zip(found.names, (found.before, found.after), strict=True))),
+                *(Notice("caution", text) for text in result.cautions),
+                *_refused(list(zip(result.names, (result.before, result.after), strict=True))),
             ],
             picture="effects",
         ),
-        comparison=found,
-        summaries=[(name, one) for name, one in zip(found.names, (found.before, found.after), strict=True)],
+        comparison=result,
+        summaries=list(zip(result.names, (result.before, result.after), strict=True)),
         remark="",
     )
 
@@ -142,8 +142,8 @@ def _sections(
 ) -> Iterator[Section]:
     if comparison is not None:
         rule = (
-            f"{TEST_RULE}. Recordings of one device are not independent: name folders with one "
-            "recording of each, or read p as a lower bound."
+            f"{TEST_RULE}. Recordings of the same device are not independent: compare folders with one "
+            "recording of each device, or treat p as a lower bound."
         )
         differences = differences_table(comparison)
         yield Section("differences", "Differences", [differences, Note(rule)], nav="Differences")
@@ -153,32 +153,32 @@ def _sections(
         "All recordings have the same weight. Known: number of recordings that have the figure. Percentiles "
         "are interpolated linearly."
     )
-    figures = [part for name, one in summaries for part in _of(name, figures_table(one))]
+    figures = [part for name, summary in summaries for part in _titled(name, figures_table(summary))]
     yield Section("recordings", "Percentiles over recordings", [*figures, Note(weights)], nav="Recordings")
     outliers: list[Part] = []
     for name, summary in summaries:
-        outliers += _of(name, outliers_table(summary, _MOST_ROWS))
+        outliers += _titled(name, outliers_table(summary, _MOST_ROWS))
         outliers += map(Note, outlier_remarks(summary, _MOST_ROWS))
     yield Section("outliers", "Outliers", outliers, nav="Outliers")
     refused: list[Part] = []
     for name, summary in summaries:
         if summary.refused:
-            refused += _of(name, refused_table(summary.refused, _MOST_ROWS))
+            refused += _titled(name, refused_table(summary.refused, _MOST_ROWS))
         if (more := len(summary.refused) - _MOST_ROWS) > 0:
             refused.append(Note(f"{more:,} more are in the table."))
     if refused:
         yield Section("refused", "Refused", refused)
 
 
-def _of(name: str, table: TextTable) -> list[Part]:
-    """Return a table below the name of its fleet, if there are several."""
-    shown = table._replace(title=f"{table.title} of {name}") if name else table
-    return [*([Heading(name)] if name else []), shown if table.rows else Note("None.", "quiet")]
+def _titled(name: str, table: TextTable) -> list[Part]:
+    """Return a table; if there are several fleets, below the name of its fleet."""
+    titled = table._replace(title=f"{table.title} of {name}") if name else table
+    return [*([Heading(name)] if name else []), titled if table.rows else Note("None.", "quiet")]
 
 
-def _recordings_text(found: Summary) -> str:
-    groups = f" in {len(found.groups)} groups by {', '.join(found.by)}" if found.by else ""
-    return f"{found.whole.recordings:,} recordings{groups}."
+def _recordings_text(summary: Summary) -> str:
+    groups = f" in {len(summary.groups)} groups by {', '.join(summary.by)}" if summary.by else ""
+    return f"{summary.whole.recordings:,} recordings{groups}."
 
 
 def _refused(summaries: Sequence[tuple[str, Summary]]) -> list[Notice]:
@@ -188,7 +188,7 @@ def _refused(summaries: Sequence[tuple[str, Summary]]) -> list[Notice]:
         if count := len(summary.refused):
             files = f"{count:,} file{'s' if count != 1 else ''}{' of ' + name if name else ''}"
             are = "are" if count != 1 else "is"
-            notices.append(Notice("refused", f"{files} could not be read and {are} in no figure.", "#refused"))
+            notices.append(Notice("refused", f"{files} could not be read and {are} not included.", "#refused"))
     return notices
 
 
@@ -202,25 +202,25 @@ def _provenance(tables: Sequence[Table]) -> Provenance:
     return Provenance("; ".join(name for name, _ in lines), lines)
 
 
-def _differences(found: Comparison) -> list[Tile]:
-    """Return the largest differences that are shown, by Cliff's delta; without any, what was compared."""
-    known = [one for one in found.differences if one.delta is not None]
-    ordered = sorted((one for one in known if one.verdict in ("higher", "lower")), key=lambda one: -abs(one.delta or 0))
+def _differences(result: Comparison) -> list[Tile]:
+    """Return tiles with the largest significant differences, by Cliff's delta; if none, with what was compared."""
+    rows = [row for row in result.differences if row.delta is not None]
+    ordered = sorted((row for row in rows if row.verdict in ("higher", "lower")), key=lambda row: -abs(row.delta or 0))
     if not ordered:
-        parts = zip(found.names, (found.before, found.after), strict=True)
-        counts = [Tile(f"Recordings of {name}", f"{one.whole.recordings:,}") for name, one in parts]
-        return [*counts, Tile("Figures compared", f"{len(known):,}", note="none is shown to differ")]
+        parts = zip(result.names, (result.before, result.after), strict=True)
+        counts = [Tile(f"Recordings of {name}", f"{summary.whole.recordings:,}") for name, summary in parts]
+        return [*counts, Tile("Figures compared", f"{len(rows):,}", note="none is shown to differ")]
     return [
-        Tile(one.field.label, signed(one.delta or 0.0, 2), note=f"Cliff's delta; {one.verdict}")
-        for one in ordered[:_MOST_TILES]
+        Tile(row.field.label, signed(row.delta or 0.0, 2), note=f"Cliff's delta; {row.verdict}")
+        for row in ordered[:_MOST_TILES]
     ]
 
 
 def _tiles(group: Group) -> list[Tile]:
-    """Return the most important medians, with the interquartile range over the recordings."""
+    """Return tiles with the most important medians, and the interquartile ranges over the recordings."""
     tiles = [Tile("Recordings", f"{group.recordings:,}")]
     names = ("mean_response_ms", "all_response_p99_ms", "arrival_rate_per_s", "write_requests_pct", "no_wait_pct")
-    for field in (one for one in FIGURES if one.name in names):
+    for field in (figure for figure in FIGURES if figure.name in names):
         points = group.points(field.name)
         if points is not None:
             _, _, low, middle, high, _, _ = points
@@ -237,12 +237,12 @@ def _tiles(group: Group) -> list[Tile]:
 def _by_name(counts: dict[tuple[Any, ...], list[int]], summary: Summary) -> dict[str, list[int]]:
     if not summary.by:
         return {ALL: counts[()]} if counts else {}
-    return {", ".join(NONE if value is None else str(value) for value in key): found for key, found in counts.items()}
+    return {", ".join(NONE if value is None else str(value) for value in key): sums for key, sums in counts.items()}
 
 
 def _over_recordings(parts: Sequence[tuple[str, Group]]) -> Iterator[tuple[Figure, Rows]]:
-    """Yield a chart for each main figure; extents come last."""
-    for field in (*(one for one in FIGURES if one not in EXTENTS), *EXTENTS):
+    """Yield a chart for each main figure; extents are last."""
+    for field in (*(figure for figure in FIGURES if figure not in EXTENTS), *EXTENTS):
         rows = [
             {"trace": name, "value": value, "share_pct": share}
             for name, group in parts
@@ -254,7 +254,7 @@ def _over_recordings(parts: Sequence[tuple[str, Group]]) -> Iterator[tuple[Figur
 
 
 def _steps(values: Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Yield sorted values, each with the share of values up to it in percent; of many, each hundredth."""
+    """Yield sorted values, each with the percentage of values up to it; at most 100 of them, evenly spaced."""
     count = len(values)
     for number in range(1, min(count, _MOST_POINTS) + 1):
         rank = number if count <= _MOST_POINTS else math.ceil(count * number / _MOST_POINTS)
@@ -264,7 +264,7 @@ def _steps(values: Sequence[float]) -> Iterator[tuple[float, float]]:
 def _over_requests(
     table: Table, sums: dict[str, dict[str, list[int]]], names: Sequence[str]
 ) -> Iterator[tuple[Figure, Rows]]:
-    """Yield a chart for each histogram, with the recordings of a group summed."""
+    """Yield a chart for each histogram, summed over the recordings of each group."""
     for column, title in _HISTOGRAMS.items():
         bins = table.description["bins"][column]
         rows = [row for name in names for row in _cumulative(name, sums.get(column, {}).get(name, []), bins)]
@@ -275,19 +275,19 @@ def _over_requests(
 
 def _cumulative(name: str, counts: Sequence[int], bins: Bins) -> Iterator[Row]:
     """Yield the cumulative share up to each upper edge, from the first to the last non-empty bin."""
-    total, below = sum(counts), 0
+    total, upto = sum(counts), 0
     for edge, count in zip(bins["upper_edges"], counts, strict=False):
-        before, below = below, below + count
-        if below and before < total:
-            yield {"trace": name, "up_to": edge, "share_pct": 100 * below / total, "count": count}
+        before, upto = upto, upto + count
+        if upto and before < total:
+            yield {"trace": name, "up_to": edge, "share_pct": 100 * upto / total, "count": count}
 
 
-#: Ratio of the values above which the axis is logarithmic.
+#: Ratio of the largest to the smallest value above which the axis is logarithmic.
 _FAR_APART = 30
 
 
 def over_recordings(rows: Rows, title: str) -> Chart:
-    """Draw the share of recordings with at most a `value`, a line for each group."""
+    """Draw the share of recordings up to each `value`, a line for each group."""
     values = [row["value"] for row in rows]
     logarithmic = min(values) > 0 and max(values) > _FAR_APART * min(values)
     scale = alt.Scale(type="log") if logarithmic else alt.Scale(zero=False)
@@ -316,7 +316,7 @@ def _shares(rows: Rows) -> Chart:
 def effects(rows: Rows) -> Chart:
     """Draw Cliff's delta of each figure, coloured by the verdict."""
     names = in_order(rows, "figure")
-    there = [verdict for verdict in VERDICT_COLOURS if any(row["verdict"] == verdict for row in rows)]
+    present = [verdict for verdict in VERDICT_COLOURS if any(row["verdict"] == verdict for row in rows)]
     return (
         chart_of(rows, 22 * len(names))
         .mark_bar()
@@ -326,8 +326,8 @@ def effects(rows: Rows) -> Chart:
             color=alt.Color(
                 "verdict:N",
                 title=None,
-                sort=there,
-                scale=alt.Scale(domain=there, range=[VERDICT_COLOURS[verdict] for verdict in there]),
+                sort=present,
+                scale=alt.Scale(domain=present, range=[VERDICT_COLOURS[verdict] for verdict in present]),
                 legend=alt.Legend(columns=2, orient="bottom", labelLimit=180),
             ),
             tooltip=tooltip(rows),

@@ -10,7 +10,7 @@ from emmclab.traces.journal import Journal
 from emmclab.traces.profile_fields import ledger_line
 
 
-@figure("Bytes written by role", "By role, or as flags and addresses indicate.", name="shares")
+@figure("Bytes written by role", "By recorded role, or by flags and addresses.", name="shares")
 def _shares(rows: Rows) -> Chart:
     """Draw the share of each role or class in the bytes written."""
     names = in_order(rows, "what")
@@ -44,7 +44,7 @@ def _changed(rows: Rows) -> Chart:
     )
 
 
-@figure("Over time", "Bytes written, and those of the journal.", name="over-time", wide=True, optional=True)
+@figure("Over time", "All bytes written, and bytes written to the journal.", name="over-time", wide=True, optional=True)
 def _over_time(rows: Rows) -> Chart:
     """Draw the bytes written in total and by the journal over time."""
     return (
@@ -63,7 +63,7 @@ def _over_time(rows: Rows) -> Chart:
 
 @figure(
     "By the rate of commits",
-    "Each point is a bin of time of a second or wider.",
+    "Each point is a time bin of at least one second.",
     name="rate",
     needs="journal_pct",
     optional=True,
@@ -74,7 +74,7 @@ def _rate(rows: Rows) -> Chart:
         chart_of(rows)
         .mark_point(filled=True)
         .encode(
-            x=alt.X("commits_per_s:Q", title="commits a second"),
+            x=alt.X("commits_per_s:Q", title="commits per second"),
             y=alt.Y("journal_pct:Q", title="journal in bytes written, %"),
             tooltip=tooltip(rows),
         )
@@ -103,7 +103,7 @@ def render(journal: Journal) -> str:
     return assemble(
         "document.html.j2",
         _FIGURES,
-        {figure: [{"trace": name, **row} for row in of_it] for figure, of_it in rows.items()},
+        {figure: [{"trace": name, **row} for row in figure_rows] for figure, figure_rows in rows.items()},
         [name],
         title=f"Journal of {name}",
         head=_head(journal),
@@ -114,7 +114,7 @@ def render(journal: Journal) -> str:
         ),
         sections=[
             Section("figures", "Figures", [Charts("Nothing is written in this trace.")], nav="Figures"),
-            Section("tables", "Tables", [part for one in journal.tables() for part in one.titled()], nav="Tables"),
+            Section("tables", "Tables", [part for table in journal.tables() for part in table.titled()], nav="Tables"),
         ],
     )
 

@@ -1,7 +1,7 @@
-"""Charts for report pages and `--figures`: a function from rows to a chart, the figure of it, and common parts.
+"""Charts for report pages and `--figures`: the declaration of a figure, and common parts of charts.
 
-Rows are those of `figures` in a profile's JSON, each with the name of its `trace`; a chart contains them all, so that
-a figure shows exactly the data that is stored with it.
+Rows are those of `figures` in a profile's JSON, each with the name of its `trace`. A chart contains all of them, so
+that a figure shows exactly the data that is stored with it.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,10 +23,10 @@ Chart = Any
 class Figure:
     """A figure; `name` is its field in a profile.
 
-    `paper`: the figure is in the paper. `each`: there is one chart per trace, not one for all. `wide`: it has the width
-    of the page. `needs` is a field without which a row cannot be drawn. `source` is the field in a profile if it
-    differs from `name`. `fields` are the fields of rows that are drawn; empty means all. `optional`: the figure is left
-    out if it has no rows. `of_all`: its rows are of all traces together, independent of the trace that they name.
+    `paper`: the figure is in the paper. `each`: there is one chart per trace, instead of one for all. `wide`: it has
+    the width of the page. `needs` is a field without which a row cannot be drawn. `source` is the field in a profile
+    if it differs from `name`. `fields` are the fields of rows that are drawn; empty means all. `optional`: the figure
+    is left out if it has no rows. `of_all`: each row describes all traces together, whatever its `trace`.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Figure:
     of_all: bool = False
 
     def rows(self, profiles: Iterable[Profile]) -> Rows:
-        """Return the rows that are drawn."""
+        """Return the rows of profiles that are drawn."""
         rows = []
         for profile in profiles:
             for row in profile["figures"][self.source or self.name]:
-                own = {name: row.get(name) for name in self.fields} if self.fields else row
-                rows.append({"trace": profile.name, **own})
+                values = {name: row.get(name) for name in self.fields} if self.fields else row
+                rows.append({"trace": profile.name, **values})
         return rows
 
     def can_draw(self, rows: Rows) -> bool:
@@ -56,32 +56,31 @@ class Figure:
         return any(row.get(self.needs) is not None for row in rows)
 
 
-def figure(title: str, about: str, *, name: str = "", **how: Any) -> Callable[[Callable[[Rows], Chart]], Figure]:
-    """Make a function that draws rows the figure of its name; `how` has further fields of `Figure`."""
-    return lambda draw: Figure(name or getattr(draw, "__name__", ""), title, about, draw, **how)
+def figure(title: str, about: str, *, name: str = "", **fields: Any) -> Callable[[Callable[[Rows], Chart]], Figure]:
+    """Declare a figure by the function that draws its rows; `fields` are further fields of `Figure`."""
+    return lambda draw: Figure(name or getattr(draw, "__name__", ""), title, about, draw, **fields)
 
 
 def specification(chart: Chart) -> dict[str, Any]:
-    """Return a chart in Vega-Lite.
+    """Return the Vega-Lite specification of a chart.
 
-    It is not checked against the schema of Vega-Lite, which takes longer than the rest of a page. The tests
-    of the pages check it.
+    It is not validated against the schema, which would take longer than the rest of a page; tests validate it.
     """
     spec: dict[str, Any] = chart.to_dict(validate=False)
     return spec
 
 
-#: Height of a chart in pixels; the width is that of the page's column.
+#: Default height of a chart, pixels; the width is that of the page's column.
 _HEIGHT = 240
 
 
 def chart_of(rows: Rows, height: int = _HEIGHT) -> Chart:
-    """Make a chart for rows, which the page stores once, with the width of its column."""
+    """Create a chart for rows, with the width of the page's column."""
     return alt.Chart({"values": rows, "name": "rows"}).properties(width="container", height=height)
 
 
 def in_order(rows: Rows, field: str) -> list[Any]:
-    """Return the distinct values of a field, in the order of the rows, so that ranges are ordered by size."""
+    """Return the distinct values of a field in the order of the rows, in which ranges are ordered by size."""
     return list(dict.fromkeys(row[field] for row in rows))
 
 
@@ -98,20 +97,20 @@ class SymLog(NamedTuple):
 
 
 def symlog(rows: Rows, field: str, constant: float) -> SymLog:
-    """Return scale and axis of a field that spans decades and may be <= 0; linear within `constant`.
+    """Return scale and axis of a field that spans decades and may be <= 0; linear between +-`constant`.
 
-    Ticks are at 1 and 3 of each decade; by default vega sets them only in the highest decade.
+    Ticks are at 1 and 3 times each power of ten; by default, Vega draws them only in the highest decade.
     """
-    found = [row[field] for row in rows if row[field] is not None]
-    steps = [float(f"{constant * part * 10**power:.1g}") for power in range(12) for part in (1, 3)]
-    values = [-step for step in reversed(steps) if -step >= min(found)]
-    values += [0.0, *(step for step in steps if step <= max(found))]
+    present = [row[field] for row in rows if row[field] is not None]
+    steps = [float(f"{constant * factor * 10**power:.1g}") for power in range(12) for factor in (1, 3)]
+    values = [-step for step in reversed(steps) if -step >= min(present)]
+    values += [0.0, *(step for step in steps if step <= max(present))]
     axis = alt.Axis(values=values, labelOverlap=True, format=",~r")
     return SymLog(alt.Scale(type="symlog", constant=constant), axis)
 
 
 def dots(rows: Rows, name: str, x: alt.X, colour: str, sort: list[str] | None = None) -> Chart:
-    """Draw points in one line for each `name`, in the order of the rows, coloured by a field."""
+    """Draw a line of points for each value of the field `name`, in the order of the rows, coloured by a field."""
     names = in_order(rows, name)
     shades = sort or in_order(rows, colour)
     return (
@@ -137,7 +136,7 @@ def trace_colour(rows: Rows) -> alt.Color:
 
 
 def tooltip(rows: Rows) -> list[alt.Tooltip]:
-    """Return a tooltip with all values of the row."""
+    """Return a tooltip with all values of a row."""
     tips = []
     for name, value in rows[0].items():
         number = not isinstance(value, str)
@@ -147,7 +146,7 @@ def tooltip(rows: Rows) -> list[alt.Tooltip]:
 
 
 def over_ranges(rows: Rows, value: str, axis: str, legend: str) -> Chart:
-    """Draw a distribution over ranges: columns by operation for one trace, stacked bars for several."""
+    """Draw a distribution over ranges: columns by operation for a single trace, stacked bars for several traces."""
     bins = in_order(rows, "bin")
     by_op = any("op" in row for row in rows)
     chart = chart_of(rows)

@@ -31,11 +31,11 @@ _SQLITE = "sqlite-"
 def render(results: Results, study: str = "") -> str:
     """Return the page; the same results produce the same bytes.
 
-    `study` is the argument of `emmclab run`: the path of its file; not needed for a bundled study.
+    `study` is the argument of `emmclab run`, the path of the study's file; not needed for a bundled study.
     """
-    name, found = results.about["name"], counts(results)
+    name, verdict_counts = results.about["name"], counts(results)
     host = next((", ".join(map(" ".join, run.result.host.items())) for run in results.cut_runs()), "")
-    tables_of = " ".join(['emmclab query "select * from cuts" --study', name])
+    query = " ".join(['emmclab query "select * from cuts" --study', name])
     return assemble(
         "document.html.j2",
         [],
@@ -45,62 +45,64 @@ def render(results: Results, study: str = "") -> str:
         head=Head(
             answer=headline(results),
             lead=[f"{results.about['about']}."],
-            tiles=[Tile(word, f"{count:,}", kind=_BADGES[word]) for word, count in found.items()],
+            tiles=[Tile(word, f"{count:,}", kind=_BADGES[word]) for word, count in verdict_counts.items()],
             notices=incomplete(results),
         ),
-        provenance=provenance(results, study, **{"As tables": tables_of, "Host": host}),
+        provenance=provenance(results, study, **{"As tables": query, "Host": host}),
         sections=_sections(results, f"emmclab crash --results {Path('emmclab-results', name)} --again"),
     )
 
 
-def _sections(results: Results, again: str) -> Iterator[Section]:
+def _sections(results: Results, repeat: str) -> Iterator[Section]:
     meanings = [(Cell(word, badge=_BADGES[word]), MEANING[word], "") for word in counts(results)]
     verdicts = [_verdicts(table, number) for number, table in enumerate(tables(results), 1)]
     title = "Losses by workload, file system and device"
     yield Section("tables", title, [Terms(meanings), *verdicts], nav="Tables")
-    parts: list[Part] = [Note(f"Each with the first state that shows it: `{again} LOG:CUT:STATE`.", "")]
-    found = [_row(cell, one) for cell, one in findings(results)]
+    parts: list[Part] = [Note(f"Each finding with the first state that shows it: `{repeat} LOG:CUT:STATE`.", "")]
+    rows = [_row(cell, finding) for cell, finding in findings(results)]
     empty = Note("No acknowledged data was lost.", "quiet")
-    parts.append(_table("Table of findings", found) if found else empty)
+    parts.append(_table("Table of findings", rows) if rows else empty)
     if failures := results.failures:
         where = [(f"{run['input']}, {column_of(cell_of(run))}: {run['message']}", "") for run in failures]
-        parts += [Heading("Not judged"), Bullets(where)]
+        parts += [Heading("Not tested"), Bullets(where)]
     yield Section("findings", "Findings", parts, nav="Findings")
-    found = [_row(cell, one) for cell, one in findings(results, documented=True)]
-    part = _table("Table of documented losses", found) if found else Note("None.", "quiet")
+    rows = [_row(cell, finding) for cell, finding in findings(results, documented=True)]
+    part = _table("Table of documented losses", rows) if rows else Note("None.", "quiet")
     yield Section("documented", "Documented losses, no defects", [part], nav="Documented")
 
 
 def _verdicts(table: Table, number: int) -> TextTable:
-    """Return the verdicts with SQLite's terms: journal mode, and level of `synchronous`."""
+    """Return a table of verdicts by SQLite's journal mode and level of `synchronous`."""
     rows: list[Cells] = []
     for name in table.rows:
         mode, _, level = name.removeprefix(_SQLITE).partition("-")
         rows.append([mode, level, *(_verdict(table.cells.get((name, column))) for column in table.columns)])
-    layers = ("no layer" if one.layer == "none" else one.layer for one in table.columns)
-    heads = [f"{one.file_system}\n{one.device}\n{layer}" for one, layer in zip(table.columns, layers, strict=True)]
+    layers = ("no layer" if column.layer == "none" else column.layer for column in table.columns)
+    heads = [
+        f"{column.file_system}\n{column.device}\n{layer}" for column, layer in zip(table.columns, layers, strict=True)
+    ]
     headings = ["Journal mode", "Synchronous", *heads]
     return TextTable(f"Verdicts, table {number}", headings, rows, len(headings), style="matrix")
 
 
-def _verdict(one: Verdict | None) -> Cell:
-    if one is None:
+def _verdict(verdict: Verdict | None) -> Cell:
+    if verdict is None:
         return Cell("", "not tried")
-    count = one.lost_states or one.documented_states
-    return Cell(one.text, f"{f'{count:,} of ' if count else ''}{one.states:,} states", _BADGES[one.word])
+    count = verdict.lost_states or verdict.documented_states
+    return Cell(verdict.text, f"{f'{count:,} of ' if count else ''}{verdict.states:,} states", _BADGES[verdict.word])
 
 
 def _table(title: str, rows: Sequence[Cells]) -> TextTable:
-    headings = ["SQLite", "ext4, device, layer", "Promise", "First state", "Shown again by"]
+    headings = ["SQLite", "ext4, device, layer", "Promise", "First state", "Reproduced by"]
     return TextTable(title, headings, rows, style="sortable ledger")
 
 
-def _row(cell: CutCell, one: FindingFields) -> Cells:
-    """Return a finding with its workload, and the file system, device and layers on which it was found."""
+def _row(cell: CutCell, finding: FindingFields) -> Cells:
+    """Return a row for a finding: workload, setting, promise, detail, and the state that reproduces it."""
     return [
         cell.input.removeprefix(_SQLITE),
         str(column_of(cell)),
-        f"{one['level']}: {one['promise']}",
-        Cell(one["detail"], one.get("documented", "")),
-        Cell(f"`{one['again']}`") if one["again"] else Cell("", "broken by commands, not in a state"),
+        f"{finding['level']}: {finding['promise']}",
+        Cell(finding["detail"], finding.get("documented", "")),
+        Cell(f"`{finding['again']}`") if finding["again"] else Cell("", "broken by commands, not by a state"),
     ]

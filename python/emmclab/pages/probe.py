@@ -29,7 +29,7 @@ def _curves(rows: Rows) -> Chart:
 
 @figure(
     "Time of a small request by its offset",
-    "Requests of 8 KB at every offset; those that cross the border of a clustered page take longer.",
+    "Requests of 8 KB at every offset; requests that cross the boundary of a clustered page take longer.",
     name="places",
     wide=True,
 )
@@ -56,41 +56,41 @@ def render(probe: Probe) -> str:
         "curves": [{"trace": probe.target, **asdict(point)} for point in probe.points],
         "places": [{"trace": probe.target, **asdict(place)} for place in probe.places],
     }
-    done = "written and read" if probe.wrote else "only read"
-    how = f"{probe.span_mb:,} MB {done}, by synchronous direct I/O"
+    access = "written and read" if probe.wrote else "only read"
+    method = f"{probe.span_mb:,} MB {access}, by synchronous direct I/O"
     return assemble(
         "document.html.j2",
         _FIGURES,
         rows,
         [probe.target],
         title=f"Probe of {probe.target}",
-        head=_head(probe, how),
-        provenance=Provenance(f"{probe.target}: {how}"),
+        head=_head(probe, method),
+        provenance=Provenance(f"{probe.target}: {method}"),
         sections=[
-            Section("findings", "Findings", [Bullets([(one, "") for one in probe.findings])], nav="Findings"),
+            Section("findings", "Findings", [Bullets([(finding, "") for finding in probe.findings])], nav="Findings"),
             Section("figures", "Figures", [Charts()], nav="Figures"),
         ],
     )
 
 
-def _head(probe: Probe, how: str) -> Head:
+def _head(probe: Probe, method: str) -> Head:
     page, block = (
         amount(size, "KB") if size is not None else "not found"
         for size in (probe.clustered_page_kb, probe.clustered_block_kb)
     )
     fastest = {
-        op: max((one for one in probe.points if one.op == op), key=lambda one: one.mb_per_s, default=None)
+        op: max((point for point in probe.points if point.op == op), key=lambda point: point.mb_per_s, default=None)
         for op in ("read", "write")
     }
     tiles = [Tile("Clustered page", page), Tile("Clustered block", block)]
     tiles += [
-        tile(f"Fastest {op}", one.mb_per_s, "MB/s", note=f"{one.order}, {amount(one.size_kb, 'KB')}")
-        for op, one in fastest.items()
-        if one is not None
+        tile(f"Fastest {op}", point.mb_per_s, "MB/s", note=f"{point.order}, {amount(point.size_kb, 'KB')}")
+        for op, point in fastest.items()
+        if point is not None
     ]
     return Head(
         answer=f"{probe.target}: clustered page {page}, clustered block {block}",
-        lead=[f"{how}."],
+        lead=[f"{method}."],
         tiles=tiles,
         picture="curves",
     )

@@ -23,7 +23,7 @@ from emmclab.pages.plots import (
 from emmclab.pages.theme import FSYNC_COLOURS, OP_COLOURS
 from emmclab.traces.profile_fields import FSYNC_PARTS
 
-#: Maximum number of processes with their own colour.
+#: Maximum number of processes with distinct colours.
 _COLOURED = 8
 
 
@@ -39,16 +39,16 @@ def _by_range(name: str, title: str, about: str, value: str, axis: str, legend: 
     needs="high_kb",
 )
 def throughput_by_size(rows: Rows) -> Chart:
-    """Figure 3 (IISWC 2015, section III-A): rate against request size."""
-    one = len(traces_of(rows)) == 1
+    """Draw Figure 3 (IISWC 2015, section III-A): rate by request size."""
+    is_single = len(traces_of(rows)) == 1
     chart = chart_of(rows).transform_filter("datum.high_kb != null")
     base = chart.encode(
         x=alt.X("high_kb:Q", title="request size up to, KB", scale=alt.Scale(type="log", base=2)),
         y=alt.Y("mb_per_s:Q", title="MB/s of service time", scale=alt.Scale(type="log")),
-        color=op_colour(rows) if one else trace_colour(rows),
+        color=op_colour(rows) if is_single else trace_colour(rows),
         tooltip=tooltip(rows),
     )
-    if not one:
+    if not is_single:
         base = base.encode(strokeDash=alt.StrokeDash("op:N", legend=None), shape=alt.Shape("op:N", title=None))
     return base.mark_line() + base.mark_point(filled=True, size=45)
 
@@ -59,25 +59,25 @@ def throughput_by_size(rows: Rows) -> Chart:
     needs="high_kb",
 )
 def response_by_size(rows: Rows) -> Chart:
-    """Response times against request size: the median, and from the 10th to the 90th percentile."""
-    one = len(traces_of(rows)) == 1
+    """Draw response times by request size: the median, and the range from the 10th to the 90th percentile."""
+    is_single = len(traces_of(rows)) == 1
     chart = chart_of([row for row in rows if row["op"] != "all"]).transform_filter("datum.high_kb != null")
     base = chart.encode(
         x=alt.X("high_kb:Q", title="request size up to, KB", scale=alt.Scale(type="log", base=2)),
-        color=op_colour(rows) if one else trace_colour(rows),
+        color=op_colour(rows) if is_single else trace_colour(rows),
         tooltip=tooltip(rows),
     )
-    if not one:
+    if not is_single:
         base = base.encode(strokeDash=alt.StrokeDash("op:N", legend=None))
-    middle = base.encode(y=alt.Y("p50_ms:Q", title="response time, ms", scale=alt.Scale(type="log")))
-    shown = middle.mark_line() + middle.mark_point(filled=True, size=45)
-    if not one:
-        return shown
-    return base.mark_area(opacity=0.15).encode(y="p10_ms:Q", y2="p90_ms:Q") + shown
+    median_base = base.encode(y=alt.Y("p50_ms:Q", title="response time, ms", scale=alt.Scale(type="log")))
+    median = median_base.mark_line() + median_base.mark_point(filled=True, size=45)
+    if not is_single:
+        return median
+    return base.mark_area(opacity=0.15).encode(y="p10_ms:Q", y2="p90_ms:Q") + median
 
 
 def _reads_and_writes(rows: Rows, reads: str, writes: str, title: str) -> Chart:
-    """Draw amounts per second in each time bin."""
+    """Draw amounts per second in each time bin, writes on top of reads."""
     return (
         chart_of(rows)
         .transform_calculate(read=f"{reads} / datum.width_s", write=f"{writes} / datum.width_s")
@@ -100,7 +100,7 @@ def _reads_and_writes(rows: Rows, reads: str, writes: str, title: str) -> Chart:
 
 @figure("I/O over time", "Data read and written in equal steps of time.", each=True, wide=True)
 def io_over_time(rows: Rows) -> Chart:
-    """Data read and written over time, writes on top of reads."""
+    """Draw data read and written over time."""
     return _reads_and_writes(rows, "datum.read_kb / 1024", "datum.write_kb / 1024", "MB/s")
 
 
@@ -113,7 +113,7 @@ def io_over_time(rows: Rows) -> Chart:
     fields=("time_s", "width_s", "reads", "writes"),
 )
 def iops_over_time(rows: Rows) -> Chart:
-    """Reads and writes per second over time, writes on top of reads."""
+    """Draw reads and writes per second over time."""
     return _reads_and_writes(rows, "datum.reads", "datum.writes", "requests per second")
 
 
@@ -127,7 +127,7 @@ def iops_over_time(rows: Rows) -> Chart:
     fields=("time_s", "width_s", "response_mean_ms", "response_p99_ms", "response_max_ms"),
 )
 def response_over_time(rows: Rows) -> Chart:
-    """Mean and 99th percentile of the response times of the requests that arrive in a bin."""
+    """Draw mean and 99th percentile of the response times of the requests that arrive in a bin."""
     log = symlog(rows, "response_p99_ms", 1.0)
     base = (
         chart_of(rows)
@@ -142,18 +142,18 @@ def response_over_time(rows: Rows) -> Chart:
             tooltip=tooltip(rows),
         )
     )
-    # A line alone would not show an isolated bin between two pauses.
+    # Without points, an isolated bin between two pauses would not be visible.
     return (base.mark_line(strokeWidth=1) + base.mark_point(filled=True, size=14)).properties(height=200)
 
 
 @figure(
     "Addresses over time",
-    "Start addresses of requests; darker cells hold more. Lines are streams, bands are hot regions.",
+    "Start addresses of requests; darker cells contain more requests. Lines are streams, bands are hot regions.",
     each=True,
     wide=True,
 )
 def address_time(rows: Rows) -> Chart:
-    """Requests by time and address."""
+    """Draw the number of requests by time and address."""
     return (
         chart_of(rows)
         .transform_calculate(end_s="datum.time_s + datum.width_s", requests="datum.reads + datum.writes")
@@ -173,12 +173,12 @@ def address_time(rows: Rows) -> Chart:
 
 @figure(
     "Waking up",
-    "Delay between fetch and submission (or service time) by the idle gap before it: a step shows the device's "
-    "power-saving threshold and the cost of waking.",
+    "Delay between fetch and submission (or service time) by the preceding idle gap: a step shows the device's "
+    "power-saving threshold and the cost of waking up.",
     each=True,
 )
 def wake_up(rows: Rows) -> Chart:
-    """Delay of requests by the idle gap before them."""
+    """Draw the delay of requests by the preceding idle gap."""
     bins = in_order(rows, "bin")
     base = (
         chart_of(rows)
@@ -203,7 +203,7 @@ def wake_up(rows: Rows) -> Chart:
 
 @figure("Queue depth over time", "At arrivals. Bars: mean. Points: maximum.", each=True, wide=True)
 def queue_depth_over_time(rows: Rows) -> Chart:
-    """Unfinished requests over time: the mean as bars, the maximum as points."""
+    """Draw unfinished requests over time: the mean as bars, the maximum as points."""
     base = chart_of(rows).transform_calculate(
         end_s="datum.time_s + datum.width_s", middle_s="datum.time_s + datum.width_s / 2", bottom="0"
     )
@@ -211,22 +211,25 @@ def queue_depth_over_time(rows: Rows) -> Chart:
     mean = base.mark_rect().encode(
         x=alt.X("time_s:Q", title="time, s"), x2="end_s:Q", y=y, y2="bottom:Q", tooltip=tooltip(rows)
     )
-    most = base.mark_point(size=14, opacity=0.6, color=OP_COLOURS["write"]).encode(
+    maximum = base.mark_point(size=14, opacity=0.6, color=OP_COLOURS["write"]).encode(
         x="middle_s:Q", y="max_depth:Q", tooltip=tooltip(rows)
     )
-    return (mean + most).properties(height=200)
+    return (mean + maximum).properties(height=200)
 
 
-@figure("Working set", "Unique 4 KB pages touched so far.")
+@figure("Working set", "Unique 4 KB pages accessed so far.")
 def working_set(rows: Rows) -> Chart:
-    """Unique pages accessed so far; for one trace also those written. Traces may differ much in length."""
+    """Draw unique pages accessed so far, and for a single trace also those written.
+
+    For several traces, the time axis is logarithmic, because their lengths may differ much.
+    """
     chart = chart_of(rows).transform_calculate(touched="datum.unique_kb / 1024", written="datum.written_kb / 1024")
-    if one := len(traces_of(rows)) == 1:
+    if is_single := len(traces_of(rows)) == 1:
         chart = chart.transform_fold(["touched", "written"], ["pages", "mb"])
     return chart.mark_line(interpolate="step-after").encode(
-        x=alt.X("time_s:Q", title="time, s", scale=alt.Scale(type="linear" if one else "log")),
-        y=alt.Y("mb:Q" if one else "touched:Q", title="unique pages so far, MB"),
-        color=alt.Color("pages:N", title=None) if one else trace_colour(rows),
+        x=alt.X("time_s:Q", title="time, s", scale=alt.Scale(type="linear" if is_single else "log")),
+        y=alt.Y("mb:Q" if is_single else "touched:Q", title="unique pages so far, MB"),
+        color=alt.Color("pages:N", title=None) if is_single else trace_colour(rows),
         tooltip=tooltip(rows),
     )
 
@@ -237,14 +240,14 @@ def working_set(rows: Rows) -> Chart:
     needs="high_kb",
 )
 def reuse_distance(rows: Rows) -> Chart:
-    """Hit rate of a least-recently-used cache by its size (SHARDS: Waldspurger et al., FAST 2015)."""
+    """Draw the hit rate of a least-recently-used cache by its size (SHARDS: Waldspurger et al., FAST 2015)."""
     base = (
         chart_of(rows)
         .transform_filter("datum.high_kb != null")
         .transform_calculate(size_mb="datum.high_kb / 1024")
         .encode(
             x=alt.X("size_mb:Q", title="cache size, MB", scale=alt.Scale(type="log"), axis=alt.Axis(format="~r")),
-            y=alt.Y("hit_pct:Q", title="page touches that hit, %", scale=alt.Scale(domain=[0, 100])),
+            y=alt.Y("hit_pct:Q", title="page accesses that hit, %", scale=alt.Scale(domain=[0, 100])),
             color=trace_colour(rows),
             tooltip=tooltip(rows),
         )
@@ -254,46 +257,46 @@ def reuse_distance(rows: Rows) -> Chart:
 
 @figure("Hot pages", "Share of page accesses to the hottest 1, 5 and 20 % of pages.")
 def hot_pages(rows: Rows) -> Chart:
-    """Share of the accesses that go to the hottest pages."""
-    one = len(traces_of(rows)) == 1
-    chart = chart_of(rows) if one else chart_of(rows).transform_filter("datum.op == 'write'")
+    """Draw the share of accesses to the hottest pages."""
+    is_single = len(traces_of(rows)) == 1
+    chart = chart_of(rows) if is_single else chart_of(rows).transform_filter("datum.op == 'write'")
     return chart.mark_bar().encode(
         x=alt.X("pages_pct:O", title="hottest pages, %", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("share_pct:Q", title="share of page touches, %" if one else "share of page writes, %"),
-        xOffset=alt.XOffset("op:N") if one else alt.XOffset("trace:N", sort=traces_of(rows)),
-        color=op_colour(rows) if one else trace_colour(rows),
+        y=alt.Y("share_pct:Q", title="share of page accesses, %" if is_single else "share of page writes, %"),
+        xOffset=alt.XOffset("op:N") if is_single else alt.XOffset("trace:N", sort=traces_of(rows)),
+        color=op_colour(rows) if is_single else trace_colour(rows),
         tooltip=tooltip(rows),
     )
 
 
 @figure(
     "Page size and space",
-    "Data over the flash pages it would take, each request padded to whole pages: space utilisation.",
+    "Space utilisation: data divided by the space of its flash pages, if each request is padded to whole pages.",
 )
 def alignment(rows: Rows) -> Chart:
-    """Space utilisation of writes by flash page size (section V-A)."""
-    one = len(traces_of(rows)) == 1
-    chart = chart_of(rows) if one else chart_of(rows).transform_filter("datum.op == 'write'")
+    """Draw space utilisation by flash page size (section V-A), for several traces that of writes."""
+    is_single = len(traces_of(rows)) == 1
+    chart = chart_of(rows) if is_single else chart_of(rows).transform_filter("datum.op == 'write'")
     return chart.mark_bar().encode(
         x=alt.X("page_kb:O", title="flash page, KB", axis=alt.Axis(labelAngle=0)),
         y=alt.Y(
             "space_utilisation_pct:Q",
-            title="data over pages taken, %" if one else "written data over pages taken, %",
+            title="space utilisation, %" if is_single else "space utilisation of writes, %",
             scale=alt.Scale(domain=[0, 100]),
         ),
-        xOffset=alt.XOffset("op:N") if one else alt.XOffset("trace:N", sort=traces_of(rows)),
-        color=op_colour(rows) if one else trace_colour(rows),
+        xOffset=alt.XOffset("op:N") if is_single else alt.XOffset("trace:N", sort=traces_of(rows)),
+        color=op_colour(rows) if is_single else trace_colour(rows),
         tooltip=tooltip(rows),
     )
 
 
 @figure(
     "Requests issued twice",
-    "Share of requests that are issued again, by the idle time before them: a step shows when the link to the device "
-    "sleeps.",
+    "Share of requests that are issued again, by the preceding idle time: a step shows after which idle time the link "
+    "to the device sleeps.",
 )
 def reissue_by_idle(rows: Rows) -> Chart:
-    """Share of re-issued requests, by the preceding time without requests."""
+    """Draw the share of re-issued requests by the preceding time without requests."""
     chart = chart_of(rows).encode(
         x=alt.X(
             "bin:N",
@@ -315,21 +318,21 @@ def reissue_by_idle(rows: Rows) -> Chart:
     wide=True,
 )
 def sync_stalls(rows: Rows) -> Chart:
-    """The longest waits for durability over time, by process; processes with short waits share one colour."""
+    """Draw the longest waits for durability over time, by process; processes with short waits share one colour."""
     waits: dict[str, float] = {}
     for row in rows:
         waits[row["process"]] = waits.get(row["process"], 0.0) + row["wait_ms"]
-    named = sorted(waits, key=lambda name: -waits[name])[:_COLOURED]
+    coloured = sorted(waits, key=lambda name: -waits[name])[:_COLOURED]
     base = (
         chart_of(rows)
         .transform_calculate(
-            of=f"indexof({json.dumps(named)}, datum.process) < 0 ? '(others)' : datum.process",
+            of=f"indexof({json.dumps(coloured)}, datum.process) < 0 ? '(others)' : datum.process",
             shown_ms="max(datum.wait_ms, 0.001)",
         )
         .encode(
             x=alt.X("start_s:Q", title="time, s", scale=alt.Scale(nice=False)),
             y=alt.Y("shown_ms:Q", title="wait, ms", scale=alt.Scale(type="log"), axis=alt.Axis(format="~r")),
-            color=alt.Color("of:N", title=None, sort=[*named, "(others)"]),
+            color=alt.Color("of:N", title=None, sort=[*coloured, "(others)"]),
             tooltip=tooltip(rows),
         )
     )
@@ -337,14 +340,14 @@ def sync_stalls(rows: Rows) -> Chart:
 
 
 @figure(
-    "Where the longest waits for durability go",
-    "Parts of the longest waits in fsync, at most 24; the longest first.",
+    "Parts of the longest waits for durability",
+    "At most 24 waits in fsync, the longest first.",
     each=True,
     wide=True,
     optional=True,
 )
 def fsync_parts(rows: Rows) -> Chart:
-    """The parts of the longest waits for durability: a stacked bar for each wait."""
+    """Draw the parts of the longest waits for durability: a stacked bar for each wait."""
     names = {field.name: field.label.lower() for field in FSYNC_PARTS}
     return (
         chart_of(rows, 22 * len(in_order(rows, "rank")))
@@ -371,13 +374,13 @@ def fsync_parts(rows: Rows) -> Chart:
 
 @figure("Processes", "Data read and written by the twelve most active processes.", each=True)
 def process_share(rows: Rows) -> Chart:
-    """Data by process."""
-    shown = 12
+    """Draw data read and written by process."""
+    count = 12
     return (
         chart_of(rows)
         .transform_calculate(all_kb="datum.read_kb + datum.write_kb")
         .transform_window(rank="row_number()", sort=[alt.SortField("all_kb", order="descending")])
-        .transform_filter(f"datum.rank <= {shown}")
+        .transform_filter(f"datum.rank <= {count}")
         .transform_calculate(read="datum.read_kb / 1024", write="datum.write_kb / 1024")
         .transform_fold(["read", "write"], ["op", "mb"])
         .mark_bar()
@@ -387,21 +390,21 @@ def process_share(rows: Rows) -> Chart:
             color=op_colour([{"op": "read"}, {"op": "write"}]),
             tooltip=tooltip(rows),
         )
-        .properties(height=20 * min(shown, len({row["process"] for row in rows})))
+        .properties(height=20 * min(count, len({row["process"] for row in rows})))
     )
 
 
 @figure("Flags and flushes", "Requests with a flag, and flush requests.", needs="pct")
 def flags(rows: Rows) -> Chart:
-    """Requests by flag, and flushes; a dash for what a format cannot record."""
-    several = {"xOffset": alt.XOffset("trace:N", sort=traces_of(rows))} if len(traces_of(rows)) > 1 else {}
+    """Draw the share of requests with each flag, and of flushes."""
+    offset = {"xOffset": alt.XOffset("trace:N", sort=traces_of(rows))} if len(traces_of(rows)) > 1 else {}
     base = chart_of(rows).encode(
         x=alt.X("flag:N", sort=in_order(rows, "flag"), title=None, axis=alt.Axis(labelAngle=0)),
         color=trace_colour(rows),
-        **several,
+        **offset,
     )
     bars = base.mark_bar().encode(y=alt.Y("pct:Q", title="share of requests, %"), tooltip=tooltip(rows))
-    # A dash, not an empty bar, shows what the format of a trace cannot record.
+    # A dash instead of an empty bar marks a flag that the format of a trace cannot record.
     dashes = base.transform_filter("datum.pct === null").mark_text(text="–", baseline="bottom")
     return bars + dashes.encode(y=alt.datum(0))
 
@@ -444,7 +447,7 @@ FIGURES = (
     _by_range(
         "idle_gaps",
         "Idle time",
-        "Idle time by the length of its gaps; garbage collection fits into the long ones.",
+        "Idle time by the length of the gap; garbage collection fits into long gaps.",
         "idle_pct",
         "share of idle time, %",
         "length of the idle gap",
@@ -460,7 +463,7 @@ FIGURES = (
     _by_range(
         "queue_depth",
         "Queue depth",
-        "Unfinished requests at an arrival; 0 is no-wait.",
+        "Number of unfinished requests at an arrival; 0 is no-wait.",
         "pct",
         "share of requests, %",
         "unfinished requests on arrival",
@@ -480,7 +483,7 @@ FIGURES = (
     _by_range(
         "sequential_runs",
         "Sequential runs",
-        "Requests in runs in which each starts where its predecessor ended.",
+        "Requests by the length of their run; in a run, each request starts where its predecessor ended.",
         "requests_pct",
         "share of requests, %",
         "requests in the run",

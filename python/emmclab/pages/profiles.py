@@ -1,4 +1,4 @@
-"""Converts profiles to the report page. The layout is in `page.css`, the behaviour in `page.js`."""
+"""The page of profiles of traces."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from emmclab.traces.profile_notes import clock_tables, devices_table, notes, rei
 from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.published import published_cells, published_row
 
-#: Fields for the summary of a trace: the mean response, or else the mean size.
+#: Fields for the summary of a trace: the mean response time or, if it is not recorded, the mean size.
 _MEAN, _SIZE = TABLE_FIELDS["mean_response_ms"], TABLE_FIELDS["mean_size_kb"]
 #: Times whose percentiles are shown, with their headings.
 _TIMES = (
@@ -35,10 +35,10 @@ _MOST_TILES = 6
 _POINTS = {"mean": "Mean", "p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "p9999": "p99.99", "max": "Max"}
 
 
-def render(profiles: Sequence[Profile], made: ProvenanceFields | None = None) -> str:
+def render(profiles: Sequence[Profile], provenance: ProvenanceFields | None = None) -> str:
     """Return the page for one or several traces; the same profiles produce the same bytes.
 
-    `made` is the group `provenance` of command-line results.
+    `provenance` is the group of this name in command-line results.
 
     >>> import emmclab
     >>> page = render([emmclab.profile(emmclab.bundled()[0])])
@@ -57,7 +57,7 @@ def render(profiles: Sequence[Profile], made: ProvenanceFields | None = None) ->
             if len(profiles) == 1
             else f"{len(profiles)} traces: ledger, source and format of each",
             lost=lost(profile["ledger"] for profile in profiles),
-            made=made or {},
+            made=provenance or {},
         ),
         traces=[_trace(profile) for profile in profiles],
         findings=_findings(profiles),
@@ -81,15 +81,15 @@ def _sections(profiles: Sequence[Profile]) -> Iterator[Section]:
     for number, profile in enumerate(profiles, 1):
         activity = activity_tables(json.loads(profile["header"].get("activity") or "{}"))
         if activity:
-            text = "Recorded beside the requests" + (f": {profile.name}" if several else "")
+            text = "Recorded in addition to the requests" + (f": {profile.name}" if several else "")
             parts.append(Heading(text, f"activity-{number}"))
             parts += [part for table in activity for part in table.titled(is_minor=True)]
-    found: list[tuple[str, str, str, Fsync | Journal]] = []
-    found += [("fsync", "Waits for durability", one.name, one.fsync) for one in profiles if one.fsync]
-    found += [("journal", "Journal", one.name, one.journal) for one in profiles if one.journal]
-    for number, (anchor, title, name, report) in enumerate(found, 1):
-        parts += [Heading(f"{title}: {name}" if several else title, f"{anchor}-{number}")]
-        parts += [Note(report.headline, ""), *(part for one in report.tables() for part in one.titled(is_minor=True))]
+    reports: list[tuple[str, str, str, Fsync | Journal]] = []
+    reports += [("fsync", "Waits for durability", profile.name, profile.fsync) for profile in profiles if profile.fsync]
+    reports += [("journal", "Journal", profile.name, profile.journal) for profile in profiles if profile.journal]
+    for number, (anchor, title, name, report) in enumerate(reports, 1):
+        parts += [Heading(f"{title}: {name}" if several else title, f"{anchor}-{number}"), Note(report.headline, "")]
+        parts += [part for table in report.tables() for part in table.titled(is_minor=True)]
         parts += map(Note, report.remarks())
     for field, heading in _TIMES:
         if rows := list(_time_rows(profiles, field)):
@@ -97,9 +97,9 @@ def _sections(profiles: Sequence[Profile]) -> Iterator[Section]:
             table = TextTable(f"Table: {heading}", columns, rows, words=2, style="sortable")
             parts += [Heading(heading), table]
     yield Section("tables", "Tables III and IV", parts, nav="Tables")
-    empty = "None of the traces records" if several else "This trace does not record"
+    empty = "None of the traces contains" if several else "This trace does not contain"
     of_paper, beyond = (
-        Charts(f"{empty} what this figure needs.", [one.name for one in FIGURES if one.paper is paper])
+        Charts(f"{empty} the data for this figure.", [figure.name for figure in FIGURES if figure.paper is paper])
         for paper in (True, False)
     )
     comparison = [Note("Comparison of the traces, as in the paper's Figure 7.", "")] if several else []
@@ -112,60 +112,62 @@ def _title(profiles: Sequence[Profile]) -> str:
 
 
 def _head(profiles: Sequence[Profile]) -> Head:
-    one = len(profiles) == 1
+    is_single = len(profiles) == 1
     return Head(
-        answer=_answer(profiles[0]) if one else _range(profiles),
+        answer=_answer(profiles[0]) if is_single else _range(profiles),
         lead=[
-            f"{_title(profiles)}: I/O of {'this workload' if one else 'these workloads'} to the flash "
+            f"{_title(profiles)}: I/O of {'this workload' if is_single else 'these workloads'} to the flash "
             "storage, by the definitions of Zhou et al., IISWC 2015."
         ],
-        tiles=_tiles(profiles[0]) if one else _means(profiles),
+        tiles=_tiles(profiles[0]) if is_single else _means(profiles),
         notices=[
-            Notice("clock", text if one else f"{profile.name}: {text}", "#clock")
+            Notice("clock", text if is_single else f"{profile.name}: {text}", "#clock")
             for profile in profiles
             if (text := _clock(profile.clock_jumps))
         ],
-        picture="io_over_time" if one else "size_distribution",
+        picture="io_over_time" if is_single else "size_distribution",
     )
 
 
 def _answer(profile: Profile) -> str:
-    """Return a sentence on the content of the trace and, if recorded, its response time."""
+    """Return a sentence on the content of the trace and, if recorded, the mean response time."""
     mean = profile["mean_response_ms"]
-    took = "" if mean is None else f", {amount(mean, 'ms')} each from arrival to completion"
+    response = "" if mean is None else f", {amount(mean, 'ms')} each from arrival to completion"
     return (
         f"{profile.name}: {profile['requests']:,} requests in {amount(profile['duration_s'], 's')}, "
         f"{profile['write_requests_pct']:.0f} % of them writes, {amount(profile['mean_size_kb'], 'KB')} in "
-        f"the mean{took}"
+        f"the mean{response}"
     )
 
 
 def _range(profiles: Sequence[Profile]) -> str:
-    """Return the range over the traces: of mean responses if they are recorded, else of sizes."""
+    """Return the range of the mean response times over the traces or, if they are not recorded, of the mean sizes."""
     for field in (_MEAN, _SIZE):
         name, unit = field.name, field.unit
-        known = sorted((one for one in profiles if one[name] is not None), key=lambda one: one[name])
-        if len(known) > 1:
-            least, most = known[0], known[-1]
+        recorded = sorted(
+            (profile for profile in profiles if profile[name] is not None), key=lambda profile: profile[name]
+        )
+        if len(recorded) > 1:
+            lowest, highest = recorded[0], recorded[-1]
             return (
-                f"{len(profiles)} traces: {field.in_words} from {amount(least[name], unit)} ({least.name}) "
-                f"to {amount(most[name], unit)} ({most.name})"
+                f"{len(profiles)} traces: {field.in_words} from {amount(lowest[name], unit)} ({lowest.name}) "
+                f"to {amount(highest[name], unit)} ({highest.name})"
             )
     return f"{len(profiles)} traces"
 
 
 def _means(profiles: Sequence[Profile]) -> list[Tile]:
-    """Return tiles for the first traces with the mean response of their requests, or their mean size."""
+    """Return tiles for the first traces with the mean response time or, if not recorded, the mean size."""
     tiles = []
     for profile in profiles[:_MOST_TILES]:
         field = _SIZE if profile[_MEAN.name] is None else _MEAN
-        shown = tile(profile.name, profile[field.name], field.unit)
-        tiles.append(replace(shown, note=field.in_words))
+        mean_tile = tile(profile.name, profile[field.name], field.unit)
+        tiles.append(replace(mean_tile, note=field.in_words))
     return tiles
 
 
 class _TraceRow(TypedDict):
-    """A trace: its metadata, changes made on reading, and digests of input and profile."""
+    """A trace on the page: name, header, ledger, digests of input and profile, and notes."""
 
     name: str
     header: Mapping[str, Any]
@@ -176,12 +178,12 @@ class _TraceRow(TypedDict):
 
 
 class _Verdict(Finding):
-    """A finding judged on a trace."""
+    """A finding with its verdict on a trace."""
 
     trace: str
 
 
-class _JudgedOnAll(Finding):
+class _FindingOnAll(Finding):
     """A finding with its verdict on every trace."""
 
     verdicts: list[_Verdict]
@@ -200,11 +202,11 @@ def _trace(profile: Profile) -> _TraceRow:
 
 
 def _clock(jumps: Sequence[ClockJumpRow]) -> str:
-    """Return the number of clock jumps in words; empty if there are none."""
+    """Return a text on the clock jumps; empty if there are none."""
     if not jumps:
         return ""
-    left = sum(not jump["mended"] for jump in jumps)
-    mended = f", {len(jumps) - left} of them mended" if left < len(jumps) else ""
+    count = sum(jump["mended"] for jump in jumps)
+    mended = f", {count} of them removed (--mend-clock)" if count else ""
     return f"{jumps_text(len(jumps))}{mended}: see the table of the clock"
 
 
@@ -218,29 +220,29 @@ def _tiles(profile: Profile) -> list[Tile]:
     return tiles
 
 
-def _findings(profiles: Sequence[Profile]) -> list[_JudgedOnAll]:
+def _findings(profiles: Sequence[Profile]) -> list[_FindingOnAll]:
     """Return each finding with its verdict on every trace."""
-    found: list[_JudgedOnAll] = []
+    findings: list[_FindingOnAll] = []
     for number, finding in enumerate(profiles[0].findings):
         verdicts: list[_Verdict] = [{"trace": profile.name, **profile.findings[number]} for profile in profiles]
-        found.append({**finding, "verdicts": verdicts})
-    return found
+        findings.append({**finding, "verdicts": verdicts})
+    return findings
 
 
 def _published_table(title: str, fields: Sequence[Field], profiles: Sequence[Profile]) -> TextTable:
-    """Return a table of the paper, in which published figures are below those of a trace."""
+    """Return a table of the paper, in which the published figures of a trace follow the measured ones."""
     attached: dict[int, Cells] = {}
     for number, profile in enumerate(profiles):
         if published_row(profile.name) is not None:
             attached[number] = ["published", *published_cells(profile.name, fields)]
     caption = (
         "Published: as printed in the paper, whose means are rounded down to a multiple of 0.5 KB; a figure "
-        "with * is contradicted by others of its row."
+        "with * is contradicted by other figures of its row."
     )
     return TextTable(
         f"Table: {title}",
         ["Application", *(field.column for field in fields)],
-        [[one.name, *(Number(field.text(one[field.name]), one[field.name]) for field in fields)] for one in profiles],
+        [[row.name, *(Number(field.text(row[field.name]), row[field.name]) for field in fields)] for row in profiles],
         style="sortable",
         caption=caption if attached else "",
         attached=attached,
@@ -248,7 +250,7 @@ def _published_table(title: str, fields: Sequence[Field], profiles: Sequence[Pro
 
 
 def _points(profiles: Sequence[Profile]) -> dict[str, str]:
-    """Return the headings of the columns of times: the usual percentiles, or the requested ones."""
+    """Return the headings of the columns of times by statistic: the default or the requested percentiles."""
     chosen = profiles[0]["by_operation"][0].get("percentiles", ())
     if not chosen:
         return _POINTS
@@ -260,14 +262,14 @@ def _time_rows(profiles: Sequence[Profile], field: str) -> Iterator[Cells]:
     for profile in profiles:
         for row in profile["by_operation"]:
             if row[field]:
-                chosen = {percentile_label(one["percentile"]): one[field] for one in row.get("percentiles", ())}
+                chosen = {percentile_label(entry["percentile"]): entry[field] for entry in row.get("percentiles", ())}
                 times = {**row[field], **chosen}
                 values = [times[point] for point in _points(profiles)]
                 count = Number(f"{row['requests']:,}", row["requests"])
-                cells = [Number("–" if one is None else f"{one:,.2f}", one) for one in values]
+                cells = [Number("–" if value is None else f"{value:,.2f}", value) for value in values]
                 yield [profile.name, row["op"], count, *cells]
 
 
-def write_report(profiles: Sequence[Profile], path: str | Path, made: ProvenanceFields | None = None) -> None:
+def write_report(profiles: Sequence[Profile], path: str | Path, provenance: ProvenanceFields | None = None) -> None:
     """Write the report page for `profiles`, atomically."""
-    write_atomically(path, render(profiles, made))
+    write_atomically(path, render(profiles, provenance))

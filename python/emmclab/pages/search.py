@@ -1,4 +1,4 @@
-"""The page of a search: its Pareto-optimal trials, and the results of each way of choosing trials."""
+"""The page of a search: the Pareto-optimal trials, and the results of each method of choosing trials."""
 
 import functools
 from collections.abc import Iterator
@@ -20,48 +20,48 @@ from emmclab.traces.inputs import ProvenanceFields
 _MOST_ROWS = 200
 
 
-def render(found: SearchResult, made: ProvenanceFields | None = None) -> str:
+def render(result: SearchResult, provenance: ProvenanceFields | None = None) -> str:
     """Return the page; the same trials produce the same bytes."""
-    drawn = _figures(found)
+    drawn = _figures(result)
     return assemble(
         "document.html.j2",
         [figure for figure, _ in drawn],
         {figure.name: rows for figure, rows in drawn},
-        [way for way in WAYS if any(one.way == way for one in found.trials)],
-        title=found.study.name,
-        head=_head(found, [figure for figure, _ in drawn]),
+        [way for way in WAYS if any(trial.way == way for trial in result.trials)],
+        title=result.study.name,
+        head=_head(result, [figure for figure, _ in drawn]),
         provenance=Provenance(
-            f"Search of {found.study.name}: {len(found.trials):,} trials, seed {found.seed}",
-            [("Budget", f"{found.budget} trials in each way, {found.batch} in a batch")],
-            made=made or {},
+            f"Search of {result.study.name}: {len(result.trials):,} trials, seed {result.seed}",
+            [("Budget", f"{result.budget} trials in each way, {result.batch} in a batch")],
+            made=provenance or {},
         ),
-        sections=_sections(found, has_figures=bool(drawn)),
+        sections=_sections(result, has_figures=bool(drawn)),
     )
 
 
-def _sections(found: SearchResult, *, has_figures: bool) -> Iterator[Section]:
-    front, settings = found.front(), [one.name for one in found.space.ranges]
-    mean = "Each figure is the geometric mean over all inputs and seeds; of shares it is the arithmetic mean."
+def _sections(result: SearchResult, *, has_figures: bool) -> Iterator[Section]:
+    front, settings = result.front(), [parameter.name for parameter in result.space.ranges]
+    mean = "Each figure is the geometric mean over all inputs and seeds, or for shares the arithmetic mean."
     parts: list[Part] = [Note("No trial is possible within the bounds.", "quiet")]
     if front:
         columns = [Column(name, is_text=True) for name in settings]
         rows: list[Cells] = [
             [
-                f"{one.way} {one.number}",
-                *(text_of(one.values[name]) for name in settings),
-                *(Number(number(value, name), value) for name, value in one.figures.items()),
+                f"{trial.way} {trial.number}",
+                *(text_of(trial.values[name]) for name in settings),
+                *(Number(number(value, name), value) for name, value in trial.figures.items()),
             ]
-            for one in front[:_MOST_ROWS]
+            for trial in front[:_MOST_ROWS]
         ]
-        title = "Table of trials that no other beats"
+        title = "Table of trials that no other trial beats"
         headings: list[str | Column] = ["Way, trial", *columns, *front[0].figures]
         parts = [TextTable(title, headings, rows, style="sortable folds")]
         if len(front) > _MOST_ROWS:
             parts.append(Note(f"{len(front) - _MOST_ROWS} more are in the JSON of `emmclab search --json`."))
-    yield Section("front", "Trials that no other beats", [*parts, Note(mean)], nav="Best")
+    yield Section("front", "Trials that no other trial beats", [*parts, Note(mean)], nav="Best")
     if has_figures:
         yield Section("figures", "Figures", [Charts("Nothing to draw.")], nav="Figures")
-    best = [f"Best {one.metric}" for one in found.objectives]
+    best = [f"Best {objective.metric}" for objective in result.objectives]
     ways = TextTable(
         "Table of ways",
         ["Way", "Trials", "Within bounds", "On the front of all", *best, "Beats of TPE's front"],
@@ -69,57 +69,60 @@ def _sections(found: SearchResult, *, has_figures: bool) -> Iterator[Section]:
             [
                 row["way"],
                 *(str(count) for count in (row["trials"], row["feasible"], row["front"])),
-                *(row["best"][one.metric] or "–" for one in found.objectives),
+                *(row["best"][objective.metric] or "–" for objective in result.objectives),
                 "–" if row["beaten"] is None else f"{row['beaten']} of {row['of']}",
             ]
-            for row in compared(found)
+            for row in compared(result)
         ],
         style="matrix folds numbers",
     )
     tpe = (
-        "TPE (optuna's tree-structured Parzen estimator) learns from earlier batches; random and grid are "
-        "its baselines."
+        "TPE (optuna's tree-structured Parzen estimator) uses the results of earlier batches; random and grid are "
+        "baselines."
     )
-    failed = [Note(f"{count} without figures: {reason}", "quiet") for reason, count in reasons(found)]
+    failed = [Note(f"{count} without figures: {reason}", "quiet") for reason, count in reasons(result)]
     yield Section("ways", "Ways of choosing", [ways, Note(tpe), *failed], nav="Ways")
 
 
-def _head(found: SearchResult, drawn: list[Figure]) -> Head:
-    wanted = ", ".join(one.text for one in found.objectives)
-    bounds = ", ".join(_bound(one) for one in found.space.bounds)
-    done = [one for one in found.trials if one.is_feasible]
-    tiles = [Tile("Trials", f"{len(found.trials):,}"), Tile("Within the bounds", f"{len(done):,}")]
-    for objective in found.objectives:
-        values = [one.figures[objective.metric] for one in done]
+def _head(result: SearchResult, drawn: list[Figure]) -> Head:
+    objectives = ", ".join(objective.text for objective in result.objectives)
+    bounds = ", ".join(_bound(bound) for bound in result.space.bounds)
+    feasible = [trial for trial in result.trials if trial.is_feasible]
+    tiles = [Tile("Trials", f"{len(result.trials):,}"), Tile("Within the bounds", f"{len(feasible):,}")]
+    for objective in result.objectives:
+        values = [trial.figures[objective.metric] for trial in feasible]
         if values:
             best = (max if objective.is_maximized else min)(values)
             tiles.append(Tile(f"Best {objective.metric}", number(best, objective.metric), exact(best)))
     return Head(
-        answer=headline(found),
+        answer=headline(result),
         lead=[
-            f"Search of the study {found.study.name}, grid {found.space.grid}: {wanted}"
-            f"{', with ' + bounds if bounds else ''}. {found.budget} trials in each way, {found.batch} in a "
-            f"batch, seed {found.seed}."
+            f"Search of the study {result.study.name}, grid {result.space.grid}: {objectives}"
+            f"{', with ' + bounds if bounds else ''}. {result.budget} trials in each way, {result.batch} in a "
+            f"batch, seed {result.seed}."
         ],
         tiles=tiles,
         picture=drawn[0].name if drawn else "",
     )
 
 
-def headline(found: SearchResult) -> str:
-    """Return in one line the best result, and the number of trials that cannot be distinguished from it."""
-    front = found.front()
+def headline(result: SearchResult) -> str:
+    """Return a line with the best result, and the number of trials that cannot be distinguished from it."""
+    front = result.front()
     if not front:
-        return f"None of {len(found.trials):,} trials is possible within the bounds"
-    others = len(indistinguishable_trials(found))
+        return f"None of {len(result.trials):,} trials is possible within the bounds"
+    others = len(indistinguishable_trials(result))
     trials = f"{others:,} other trial{'s are' if others != 1 else ' is'} not told apart from"
     if len(front) == 1:
-        figures = (f"{one.metric} {number(front[0].figures[one.metric], one.metric)}" for one in found.objectives)
+        figures = (
+            f"{objective.metric} {number(front[0].figures[objective.metric], objective.metric)}"
+            for objective in result.objectives
+        )
         line = f"{trial_text(front[0])}: {', '.join(figures)}" + (f"; {trials} it" if others else "")
     else:
-        line = f"{len(front):,} of {len(found.trials):,} trials are beaten by no other"
+        line = f"{len(front):,} of {len(result.trials):,} trials are beaten by no other trial"
         line += f"; {trials} them" if others else ""
-    if len(seeds_of(front[0], found.objectives[0].metric)) > 1:
+    if len(seeds_of(front[0], result.objectives[0].metric)) > 1:
         return line
     return f"{line}; {untested(MORE_SEEDS)}"
 
@@ -130,12 +133,12 @@ def trial_text(trial: Trial) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Format a setting as in a study file, numbers with six digits."""
+    """Format a setting as in a study file, numbers with at most six significant digits."""
     return f"{value:.6g}" if isinstance(value, float) else plain_value(value)
 
 
 def number(value: float, metric: str) -> str:
-    """Format a figure as everywhere; columns that are not known figures with four significant digits.
+    """Format a figure like a field of a result; unknown columns and sizes get four significant digits.
 
     >>> number(3094.3481, "waf"), number(3094.3481, "layer_moved"), number(0.0012345, "layer_moved")
     ('3,094.348', '3,094', '0.001234')
@@ -147,9 +150,9 @@ def number(value: float, metric: str) -> str:
 
 
 class ComparedWay(TypedDict):
-    """A way of searching: its trials, those within the bounds, and those on the overall front.
+    """Results of a method of choosing trials: numbers of trials, of trials within the bounds, and on the overall front.
 
-    `best` is the best value by metric. Of the `of` trials on the front of TPE, this way beats `beaten`.
+    `best` is the best value by metric. The method beats `beaten` of the `of` trials on the front of TPE.
     """
 
     way: str
@@ -161,44 +164,44 @@ class ComparedWay(TypedDict):
     of: int
 
 
-def compared(found: SearchResult) -> list[ComparedWay]:
-    """Count the trials of each method, its trials on the overall front, and TPE's trials that it beats."""
-    front = found.front()
+def compared(result: SearchResult) -> list[ComparedWay]:
+    """Return the results of each method of choosing trials."""
+    front = result.front()
     rows: list[ComparedWay] = []
     for way in WAYS:
-        own = [one for one in found.trials if one.way == way]
-        if not own:
+        trials = [trial for trial in result.trials if trial.way == way]
+        if not trials:
             continue
         best = {
-            one.metric: min(
-                (trial.figures[one.metric] for trial in own if trial.is_feasible),
-                key=lambda value, one=one: -value if one.is_maximized else value,  # type: ignore[misc]
+            goal.metric: min(
+                (trial.figures[goal.metric] for trial in trials if trial.is_feasible),
+                key=lambda value, goal=goal: -value if goal.is_maximized else value,  # type: ignore[misc]
                 default=None,
             )
-            for one in found.objectives
+            for goal in result.objectives
         }
-        against = found.front(WAYS[0])
-        beaten = sum(any(dominates(one, other, found.objectives) for one in found.front(way)) for other in against)
+        tpe_front = result.front(WAYS[0])
+        beaten = sum(any(dominates(own, tpe, result.objectives) for own in result.front(way)) for tpe in tpe_front)
         rows.append(
             {
                 "way": way,
-                "trials": len(own),
-                "feasible": sum(one.is_feasible for one in own),
-                "front": sum(one.way == way for one in front),
+                "trials": len(trials),
+                "feasible": sum(trial.is_feasible for trial in trials),
+                "front": sum(trial.way == way for trial in front),
                 "best": {name: None if value is None else number(value, name) for name, value in best.items()},
                 "beaten": beaten if way != WAYS[0] else None,
-                "of": len(against),
+                "of": len(tpe_front),
             }
         )
     return rows
 
 
-def reasons(found: SearchResult) -> list[tuple[str, int]]:
+def reasons(result: SearchResult) -> list[tuple[str, int]]:
     """Count the reasons for trials without figures, most frequent first."""
     counts: dict[str, int] = {}
-    for one in found.trials:
-        if one.reason:
-            counts[one.reason] = counts.get(one.reason, 0) + 1
+    for trial in result.trials:
+        if trial.reason:
+            counts[trial.reason] = counts.get(trial.reason, 0) + 1
     return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:20]
 
 
@@ -208,49 +211,49 @@ def _bound(bound: Any) -> str:
     return f"{bound.metric} {' and '.join(filter(None, (least, most)))}"
 
 
-def _figures(found: SearchResult) -> list[tuple[Figure, Rows]]:
-    done = [one for one in found.trials if one.is_feasible]
-    if not done:
+def _figures(result: SearchResult) -> list[tuple[Figure, Rows]]:
+    feasible = [trial for trial in result.trials if trial.is_feasible]
+    if not feasible:
         return []
     drawn = []
-    if len(found.objectives) > 1:
-        first, second = (one.metric for one in found.objectives[:2])
+    if len(result.objectives) > 1:
+        first, second = (objective.metric for objective in result.objectives[:2])
         rows = [
             {
-                "trace": one.way,
-                "x": one.figures[first],
-                "y": one.figures[second],
-                "best": "yes" if one.is_best else "no",
-                "settings": trial_text(one),
+                "trace": trial.way,
+                "x": trial.figures[first],
+                "y": trial.figures[second],
+                "best": "yes" if trial.is_best else "no",
+                "settings": trial_text(trial),
             }
-            for one in done
+            for trial in feasible
         ]
-        about = "A point is a trial within the bounds; large ones are beaten by no other."
+        about = "Each point is a trial within the bounds; large points are beaten by no other trial."
         draw = functools.partial(over_objectives, x=first, y=second)
         drawn.append((Figure("objectives", f"{first} and {second}", about, draw, wide=True), rows))
-    for objective in found.objectives:
+    for objective in result.objectives:
         title = f"Best {objective.metric} so far"
         draw = functools.partial(best_so_far, title=objective.metric)
-        about = "Up to each trial, of those within the bounds."
-        drawn.append((Figure(f"best-{objective.metric}", title, about, draw), _so_far(found, objective)))
+        about = "The best value up to each trial, of trials within the bounds."
+        drawn.append((Figure(f"best-{objective.metric}", title, about, draw), _so_far(result, objective)))
     return drawn
 
 
-def _so_far(found: SearchResult, objective: Objective) -> Rows:
+def _so_far(result: SearchResult, objective: Objective) -> Rows:
     rows = []
     best: dict[str, float] = {}
-    for one in found.trials:
-        if one.is_feasible:
-            value = one.figures[objective.metric]
-            if one.way not in best or objective.better(value, best[one.way]):
-                best[one.way] = value
-        if one.way in best:
-            rows.append({"trace": one.way, "trial": one.number + 1, "value": best[one.way]})
+    for trial in result.trials:
+        if trial.is_feasible:
+            value = trial.figures[objective.metric]
+            if trial.way not in best or objective.better(value, best[trial.way]):
+                best[trial.way] = value
+        if trial.way in best:
+            rows.append({"trace": trial.way, "trial": trial.number + 1, "value": best[trial.way]})
     return rows
 
 
 def over_objectives(rows: Rows, x: str, y: str) -> Chart:
-    """Draw each trial by its values `x` and `y`, a colour for each way; Pareto-optimal ones are large."""
+    """Draw each trial by its values `x` and `y`, a colour for each method; Pareto-optimal trials are large."""
     shared = alt.Scale(zero=False, padding=8)
     ways = in_order(rows, "trace")
     legend = alt.Legend(columns=3, orient="bottom")
@@ -270,7 +273,7 @@ def over_objectives(rows: Rows, x: str, y: str) -> Chart:
 
 
 def best_so_far(rows: Rows, title: str) -> Chart:
-    """Draw the best `value` up to each `trial`, a colour for each way."""
+    """Draw the best `value` up to each `trial`, a colour for each method."""
     return (
         chart_of(rows)
         .mark_line(interpolate="step-after")

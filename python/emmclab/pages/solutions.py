@@ -11,41 +11,41 @@ from emmclab.pages.plots import Chart, Rows, chart_of, figure, in_order, tooltip
 from emmclab.runtime.document import Bullets, Column, Note, Part, Section, Terms, TextTable, number_cell
 from emmclab.traces.inputs import ProvenanceFields
 
-#: Maximum number of solutions on the first screen; those with the largest gain are shown.
+#: Maximum number of solutions on the first screen; those with the largest gains are shown.
 _MOST_TILES = 5
 
 
-def render(found: Comparison, made: ProvenanceFields | None = None) -> str:
+def render(result: Comparison, provenance: ProvenanceFields | None = None) -> str:
     """Return the page; the same comparison produces the same bytes.
 
-    `made` is the group `provenance` of a command-line comparison.
+    `provenance` is the group of this name in a command-line comparison.
     """
-    programs = list(dict.fromkeys(run["application"] for run in found["runs"]))
+    programs = list(dict.fromkeys(run["application"] for run in result["runs"]))
     return assemble(
         "document.html.j2",
         FIGURES,
-        {"gains": _gains(found)},
+        {"gains": _gains(result)},
         programs,
         title=f"solutions: {', '.join(programs)}",
-        head=_head(found, programs),
+        head=_head(result, programs),
         provenance=Provenance(
-            f"Cuts of power on {found['risks']['device']} by {found['risks']['command']}", made=made or {}
+            f"Cuts of power on {result['risks']['device']} by {result['risks']['command']}", made=provenance or {}
         ),
         sections=[
-            Section("results", "Gain and cost of each solution", _results(found), nav="Results"),
+            Section("results", "Gain and cost of each solution", _results(result), nav="Results"),
             Section(
                 "risk",
                 "Losses after a cut of power",
-                [Terms([(one["name"], one["about"], one["risk"]) for one in found["solutions"]])],
+                [Terms([(solution["name"], solution["about"], solution["risk"]) for solution in result["solutions"]])],
                 nav="Risk",
             ),
-            Section("cuts", "Cuts of power", _cuts(found), nav="Cuts of power"),
+            Section("cuts", "Cuts of power", _cuts(result), nav="Cuts of power"),
         ],
     )
 
 
-def _results(found: Comparison) -> list[Part]:
-    hardware = {one["name"]: one["hardware"] or "nothing" for one in found["solutions"]}
+def _results(result: Comparison) -> list[Part]:
+    hardware = {solution["name"]: solution["hardware"] or "nothing" for solution in result["solutions"]}
     names = [Column(label, is_text=True) for label in ("Device", "Network", "Solution")]
     table = TextTable(
         "Runs",
@@ -73,24 +73,24 @@ def _results(found: Comparison) -> list[Part]:
                 number_cell(run["second_bytes"] / 2**20 if run["second_bytes"] else None, 1),
                 hardware[run["solution"]],
             ]
-            for run in found["runs"]
+            for run in result["runs"]
         ],
         style="sortable",
     )
     gain = (
-        "Gain: runtime of the plain device over that with the solution. Pages and blocks are counted on all "
-        "devices of the plain one's kind, from the start of the application to its end; data that is still "
-        "in a buffer then is not counted."
+        "Gain: runtime of the plain device divided by the runtime with the solution. Pages and blocks are counted on "
+        "all devices of the plain kind, from the start of the application to its end; data that is still in a buffer "
+        "at the end is not counted."
     )
     parts: list[Part] = [table, Note(gain, "quiet")]
-    if impossible := found["impossible"]:
+    if impossible := result["impossible"]:
         where = "{solution} for {application} on {device} over {network}: {reason}"
-        parts += [Note("Not possible:", ""), Bullets([(where.format(**one), "") for one in impossible])]
+        parts += [Note("Not possible:", ""), Bullets([(where.format(**run), "") for run in impossible])]
     return parts
 
 
-def _cuts(found: Comparison) -> list[Part]:
-    risks, shown = found["risks"], {one["name"] for one in found["solutions"]}
+def _cuts(result: Comparison) -> list[Part]:
+    risks, names_of_page = result["risks"], {solution["name"] for solution in result["solutions"]}
     names = ("cuts", "states", "lost_states", "documented_states")
     table = TextTable(
         "Explored cuts",
@@ -99,10 +99,10 @@ def _cuts(found: Comparison) -> list[Part]:
             Column("Broken promises", is_text=True),
         ],
         [
-            [*(solution, one["workload"], *(f"{one[name]:,}" for name in names)), ", ".join(one["promises"]) or "none"]
+            [*(solution, row["workload"], *(f"{row[name]:,}" for name in names)), ", ".join(row["promises"]) or "none"]
             for solution, rows in risks["solutions"].items()
-            if solution in shown
-            for one in rows
+            if solution in names_of_page
+            for row in rows
         ],
     )
     about = (
@@ -112,21 +112,21 @@ def _cuts(found: Comparison) -> list[Part]:
     return [table, Note(about, "quiet")]
 
 
-def _head(found: Comparison, programs: list[str]) -> Head:
-    answers = [_overall(found)] * (len(programs) > 1) + [_headline(found, name) for name in programs]
+def _head(result: Comparison, programs: list[str]) -> Head:
+    answers = [_overall(result)] * (len(programs) > 1) + [_headline(result, name) for name in programs]
     tiles = []
-    for one in found["solutions"]:
-        gains = [run["gain"] for run in found["runs"] if run["solution"] == one["name"] and run["gain"]]
-        if gains and one["name"] != "plain":
-            note = f"median of {len(gains)} runs" + ("; was found to lose data" if one["loses"] else "")
-            tiles.append(tile(one["name"], median(gains), "x", note=note))
-    tiles = sorted(tiles, key=lambda shown: -float(shown.value.split()[0].replace(",", "")))[:_MOST_TILES]
-    runs = Tile("Runs", f"{len(found['runs']):,}", note=f"of {len(programs)} applications")
+    for solution in result["solutions"]:
+        gains = [run["gain"] for run in result["runs"] if run["solution"] == solution["name"] and run["gain"]]
+        if gains and solution["name"] != "plain":
+            note = f"median of {len(gains)} runs" + ("; loses acknowledged data" if solution["loses"] else "")
+            tiles.append(tile(solution["name"], median(gains), "x", note=note))
+    tiles = sorted(tiles, key=lambda gain: -float(gain.value.split()[0].replace(",", "")))[:_MOST_TILES]
+    runs = Tile("Runs", f"{len(result['runs']):,}", note=f"of {len(programs)} applications")
     return Head(answer=answers[0], lead=answers[1:], tiles=[*tiles, runs], picture="gains")
 
 
-def _gains(found: Comparison) -> Rows:
-    """Return a row for each run with a solution; each application counts as a trace of the page."""
+def _gains(result: Comparison) -> Rows:
+    """Return a row for each run with a solution; the page treats each application as a trace."""
     return [
         {
             "trace": run["application"],
@@ -137,43 +137,43 @@ def _gains(found: Comparison) -> Rows:
             "device": run["device"],
             "network": run["network"],
         }
-        for run in found["runs"]
+        for run in result["runs"]
         if run["solution"] != "plain" and run["gain"]
     ]
 
 
-def _overall(found: Comparison) -> str:
-    """Return the solution with the largest median gain, except those that were found to lose data."""
+def _overall(result: Comparison) -> str:
+    """Return a sentence on the solution with the largest median gain, except solutions that lose data."""
     gains = {
-        one["name"]: [run["gain"] for run in found["runs"] if run["solution"] == one["name"] and run["gain"]]
-        for one in found["solutions"]
-        if not one["loses"]
+        solution["name"]: [run["gain"] for run in result["runs"] if run["solution"] == solution["name"] and run["gain"]]
+        for solution in result["solutions"]
+        if not solution["loses"]
     }
     medians = {name: median(values) for name, values in gains.items() if values}
     best = max(medians, key=medians.__getitem__, default="plain")
     if best == "plain":
-        return "No solution that keeps what is acknowledged gains in the median"
+        return "No solution that keeps acknowledged data has a median gain"
     return f"{best} gains {medians[best]:.2f} x in the median of {len(gains[best])} runs"
 
 
-def _headline(found: Comparison, application: str) -> str:
-    """Return the solution with the largest gain, except those that were found to lose data."""
-    lossy = {one["name"] for one in found["solutions"] if one["loses"]}
+def _headline(result: Comparison, application: str) -> str:
+    """Return a sentence on the solution with the largest gain, except solutions that lose data."""
+    lossy = {solution["name"] for solution in result["solutions"] if solution["loses"]}
     runs = [
         run
-        for run in found["runs"]
+        for run in result["runs"]
         if run["application"] == application and run["gain"] is not None and run["solution"] not in lossy
     ]
     best = max(runs, key=lambda run: run["gain"], default=None)
     if best is None or best["solution"] == "plain":
-        return f"{application}: no solution that keeps what is acknowledged gains"
-    place = f"{best['device']} over {best['network']}"
-    return f"{application}: {best['gain']:.2f} x on {place} with {best['solution']}"
+        return f"{application}: no solution that keeps acknowledged data has a gain"
+    setting = f"{best['device']} over {best['network']}"
+    return f"{application}: {best['gain']:.2f} x on {setting} with {best['solution']}"
 
 
 @figure(
     "Gain by solution",
-    "A point for each application, device and network; right of the dashed line it is faster than plain.",
+    "A point for each application, device and network; right of the dashed line it is faster than the plain device.",
     wide=True,
 )
 def gains(rows: Rows) -> Chart:

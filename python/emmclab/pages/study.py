@@ -1,4 +1,4 @@
-"""The page of a study: first the result, then tables by input and setting, and charts over swept keys."""
+"""The page of a study: the result, then tables by input and setting, and charts over swept keys."""
 
 import functools
 import shlex
@@ -49,17 +49,18 @@ from emmclab.studies.summary import (
 from emmclab.traces.inputs import ProvenanceFields
 from emmclab.traces.profile_fields import TABLES, ledger_line
 
-#: Maximum number of rows in one table; the tables that `query` reads have all rows.
+#: Maximum number of rows in a table; the tables that `query` reads contain all rows.
 _MOST_ROWS = 2_000
-#: Maximum number of best values on the first screen; below the second number, counts of inputs are added.
+#: Maximum number of best values on the first screen; if there are fewer than the second number, input counts are added.
 _MOST_TILES, _LEAST_TILES = 5, 3
-#: Number of inputs that are named for a ranking that does not use all of them.
+#: Maximum number of inputs that are listed for a ranking that does not use all of them.
 _NAMED_INPUTS = 3
 #: Maximum numbers of inputs and of other settings in a chart; if there are more, their average is drawn.
 _MOST_LINES = 8
 _MOST_OTHERS = 4
-#: Figures of the inputs on the page.
+#: Names of the figures of the inputs on the page.
 _OF_INPUTS = ("size_distribution", "response_distribution", "inter_arrival_distribution")
+#: Fields of the table of inputs.
 _FIELDS = (
     "requests",
     "data_size_kb",
@@ -74,12 +75,12 @@ _FIELDS = (
 def render(results: Results, study: str = "") -> str:
     """Return the page; the same results produce the same bytes.
 
-    `study` is the argument of `emmclab run`: the path of its file; not needed for a bundled study.
+    `study` is the argument of `emmclab run`, the path of the study's file; not needed for a bundled study.
     """
-    found = summaries(results)
+    grids = summaries(results)
     drawn = figures(results)
     rows = {figure.name: part for figure, part in drawn}
-    points = [(summary, point) for summary in found for point in summary.points]
+    points = [(summary, point) for summary in grids for point in summary.points]
     failed = [_reason(*pair, pair[1].failed) for pair in points if pair[1].failed]
     ended = [_reason(*pair, pair[1].ended_early) for pair in points if pair[1].ended_early]
     return assemble(
@@ -88,10 +89,10 @@ def render(results: Results, study: str = "") -> str:
         rows,
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
         title=results.about["name"],
-        head=_head(results, found, [figure for figure, _ in drawn], bool(failed), bool(ended)),
+        head=_head(results, grids, [figure for figure, _ in drawn], bool(failed), bool(ended)),
         provenance=provenance(results, study),
         trace_names=[profile.name for profile in results.inputs_once()],
-        sections=_sections(results, found, [figure.name for figure, _ in drawn], failed, ended),
+        sections=_sections(results, grids, [figure.name for figure, _ in drawn], failed, ended),
     )
 
 
@@ -101,154 +102,156 @@ def _reason(summary: Summary, point: Point, reasons: Sequence[str]) -> tuple[str
 
 def _sections(
     results: Results,
-    found: Sequence[Summary],
+    grids: Sequence[Summary],
     drawn: Sequence[str],
     failed: Sequence[tuple[str, str]],
     ended: Sequence[tuple[str, str]],
 ) -> Iterator[Section]:
     seeds = sorted({cell["seed"] for cell in (*results.runs, *results.failures)})
-    if effects := [table for summary in found if (table := _effects(summary)).rows]:
+    if effects := [table for summary in grids if (table := _effects(summary)).rows]:
         rule = (
-            "A pair is two runs that differ only in this setting, with the same input, other settings and seed; in so "
-            "many pairs the best value is better. An effect is told apart by the interval over the seeds, or if a pair "
-            "of either sign were equally probable and so many of one sign had a chance below 5 %."
+            "A pair is two runs that differ only in this setting, with the same input, other settings and seed. Pairs: "
+            "in how many of them the best value is better. An effect is told apart if the interval over the seeds "
+            "excludes 0, or if so many pairs of one sign had a chance below 5 % with equally probable signs."
         )
         yield Section("effects", "Effect of each setting", [*effects, Note(rule)], nav="Effects")
     best: list[Part] = []
-    for summary in found:
+    for summary in grids:
         if summary.swept and summary.ranked:
             best += [_answers(summary), Note(_answers_note(summary, len(seeds)))]
     if best:
         yield Section("best", "Best and worst", best, nav="Best")
-    if found:
-        parts = [part for summary in found for part in _results(summary)]
+    if grids:
+        parts = [part for summary in grids for part in _results(summary)]
         parts += [Heading("Failed", "failed"), Bullets(failed)] if failed else []
         parts += [Heading("Ended early", "ended"), Bullets(ended)] if ended else []
         yield Section("results", "Results", parts, nav="Results")
     swept = [name for name in drawn if name not in _OF_INPUTS]
-    nothing = (
-        "No metric changes over a swept key." if found else "The study has no grid: its inputs are characterised below."
+    reason = (
+        "No metric changes with a swept key." if grids else "The study has no grid: its inputs are characterised below."
     )
-    empty = [] if swept else [Note(nothing, "quiet")]
+    empty = [] if swept else [Note(reason, "quiet")]
     yield Section("figures", "Figures", [Charts(only=swept), *empty], nav="Figures")
-    made = [Note(f"Synthetic inputs with seed {seeds[0]}.")] if len(seeds) > 1 else []
-    yield Section("inputs", "Inputs", [_inputs(results), *made, Charts(only=_OF_INPUTS)], nav="Inputs")
+    synthetic = [Note(f"Synthetic inputs with seed {seeds[0]}.")] if len(seeds) > 1 else []
+    yield Section("inputs", "Inputs", [_inputs(results), *synthetic, Charts(only=_OF_INPUTS)], nav="Inputs")
 
 
-def _head(results: Results, found: Sequence[Summary], drawn: Sequence[Figure], failed: bool, ended: bool) -> Head:
+def _head(results: Results, grids: Sequence[Summary], drawn: Sequence[Figure], failed: bool, ended: bool) -> Head:
     about = results.about
     seeds = sorted({cell["seed"] for cell in (*results.runs, *results.failures)})
     inputs = len(results.inputs_once())
-    told = f": {about['about']}" if about["about"] else ""
+    about_text = f": {about['about']}" if about["about"] else ""
     with_seeds = f", seed{'s' if len(seeds) != 1 else ''} {', '.join(map(str, seeds))}" if seeds else ""
     notices = incomplete(results)
-    for there, badge, what in ((failed, "failed", "failed"), (ended, "ended early", "ended early")):
-        if there:
-            text = f"rows of the results have cells that {what}; no figure includes them."
-            notices.append(Notice(badge, text, f"#{what.split(' ', maxsplit=1)[0]}"))
-    if note := overload_note(found):
+    for is_present, badge, problem in ((failed, "failed", "failed"), (ended, "ended early", "ended early")):
+        if is_present:
+            text = f"rows of the results have cells that {problem}; figures do not include these cells."
+            notices.append(Notice(badge, text, f"#{problem.split(' ', maxsplit=1)[0]}"))
+    if note := overload_note(grids):
         notices.append(Notice("overloaded", f"{note}."))
     notices += _free_durability(results)
     notices += note_notices(order_note(_durable_on(results)))
     return Head(
-        answer=headline(results, found),
+        answer=headline(results, grids),
         lead=[
-            f"Study {about['name']}{told}. {len(results.runs):,} simulations of {inputs} "
+            f"Study {about['name']}{about_text}. {len(results.runs):,} simulations of {inputs} "
             f"input{'s' if inputs != 1 else ''}{_modes(results)}{with_seeds}."
         ],
-        tiles=_tiles(results, found),
+        tiles=_tiles(results, grids),
         notices=notices,
         picture=drawn[0].name if drawn else "",
     )
 
 
 def _durable_on(results: Results) -> dict[str, Fitted]:
-    """Return the sources to which each device was fitted whose runs had flushes or durable writes."""
-    known = results.about.get("fitted", {})
-    names = dict.fromkeys(run["device"] for run in results.runs if run["device"] in known and is_durable(run))
-    return {name: Fitted(**known[name]) for name in names}
+    """Return, for each device whose runs had flushes or durable writes, the sources to which it was fitted."""
+    fitted = results.about.get("fitted", {})
+    names = dict.fromkeys(run["device"] for run in results.runs if run["device"] in fitted and is_durable(run))
+    return {name: Fitted(**fitted[name]) for name in names}
 
 
 def _free_durability(results: Results) -> list[Notice]:
-    """Return a notice on devices whose volatile cache no trace asked to be durable."""
-    free = {
+    """Return notices on devices with a volatile cache whose traces requested no durability."""
+    texts = {
         run["device"]: text
         for run in results.runs
         if is_buffered(run) and (text := durability_unknown(run, "`flush_every = 8` in the grid"))
     }
-    return [Notice("caution", f"{', '.join(free)}: {text}") for text in dict.fromkeys(free.values())]
+    return [Notice("caution", f"{', '.join(texts)}: {text}") for text in dict.fromkeys(texts.values())]
 
 
 def _modes(results: Results) -> str:
-    """Return the modes in which traces were replayed; empty if none were replayed."""
+    """Return a text with the modes in which traces were replayed; empty if none were replayed."""
     replays = [cell for cell in results.runs if cell.get("options", {}).get("mode") in REPLAYS]
     modes = dict.fromkeys(cell["run"]["mode"] for cell in replays)
     return f", {' and '.join(map(mode_name, modes))}" if modes else ""
 
 
 def incomplete(results: Results) -> list[Notice]:
-    """Return a notice on the cells without a result; empty if all have one."""
+    """Return a notice on cells without a result; empty if all cells have a result."""
     cells = results.about["cells"]
     if not results.missing:
         return []
     share = 100 * results.missing / cells
-    text = f"{results.missing:,} of {cells:,} cells ({share:.1f} %) have no result; nothing below counts them."
+    text = f"{results.missing:,} of {cells:,} cells ({share:.1f} %) have no result and are not included below."
     return [Notice("incomplete", text)]
 
 
 def provenance(results: Results, study: str = "", **further: str) -> Provenance:
-    """Return the provenance of a study's page, with further labelled lines."""
+    """Return the provenance of a study's page; `further` contains the texts of further lines by label."""
     about = results.about
     study = study or (about["name"] if about["name"] in bundled() else "")
     reading = ", ".join(f"{key} = {value}" for key, value in (about.get("reading") or {}).items())
     facts = {
-        "Results": f"SHA-256 {results.digest} of all {about['cells']:,} results; the same on any number of processes",
+        "Results": f"SHA-256 {results.digest} of all {about['cells']:,} results, for any number of processes",
         "As tables": " ".join(['emmclab query "select * from runs" --study', about["name"]]),
         "Recorded inputs": f"read with {reading}" if reading else "",
         **further,
     }
     ledgers = [profile["ledger"] for profile in results.profiles.values()]
     command = command_of(["run", study], about.get("reading") or {}) if study else ""
-    made_by = command or f"Study {about['name']}"
-    summary = f"{made_by}: {about['cells']:,} results, SHA-256 {results.digest[:16]}"
+    source = command or f"Study {about['name']}"
+    summary = f"{source}: {about['cells']:,} results, SHA-256 {results.digest[:16]}"
     lines = [(name, text) for name, text in facts.items() if text]
     return Provenance(summary, lines, lost(ledgers), study_provenance(results, command))
 
 
 def study_provenance(results: Results, command: str) -> ProvenanceFields:
     """Return the group `provenance` of a study: the command that runs it, and its recorded inputs."""
-    recorded = [one for one in results.inputs_once() if one.get("trace_digest")]
-    said: ProvenanceFields = {"version": __version__}
+    recorded = [profile for profile in results.inputs_once() if profile.get("trace_digest")]
+    fields: ProvenanceFields = {"version": __version__}
     if command:
-        said["command"] = command
-    said["inputs"] = [{"name": one.name, "sha256": one["trace_digest"]} for one in recorded]
-    return said
+        fields["command"] = command
+    fields["inputs"] = [{"name": profile.name, "sha256": profile["trace_digest"]} for profile in recorded]
+    return fields
 
 
 def command_of(command: Sequence[str], reading: Mapping[str, Setting]) -> str:
-    """Return the command that runs a study again, with the options of reading of its inputs."""
+    """Return `command` with the options of reading, as a command line."""
     words = ["emmclab", *command]
     for key, value in reading.items():
-        for one in value if isinstance(value, list) else [value]:
-            words += [f"--{key.replace('_', '-')}", *([] if one is True else [str(one)])]
+        for part in value if isinstance(value, list) else [value]:
+            words += [f"--{key.replace('_', '-')}", *([] if part is True else [str(part)])]
     return shlex.join(words)
 
 
-def _tiles(results: Results, found: Sequence[Summary]) -> list[Tile]:
-    """Return tiles with the best value by the first metrics; if few, also counts of inputs and requests."""
-    ranked = [(one, summary) for summary in found for one in summary.ranked][:_MOST_TILES]
+def _tiles(results: Results, grids: Sequence[Summary]) -> list[Tile]:
+    """Return tiles with the best value of the first metrics; if they are few, also counts of inputs and requests."""
+    first_ranked = [(first_ranked, summary) for summary in grids for first_ranked in summary.ranked][:_MOST_TILES]
     tiles = [
         Tile(
-            one.metric.label,
-            one.metric.text(by_key.best_mean if (by_key := _by_key(one)) else one.best_value.mean),
-            note=_tile_note(one, summary),
+            first_ranked.metric.label,
+            first_ranked.metric.text(
+                by_key.best_mean if (by_key := _by_key(first_ranked)) else first_ranked.best_value.mean
+            ),
+            note=_tile_note(first_ranked, summary),
         )
-        for one, summary in ranked
+        for first_ranked, summary in first_ranked
     ]
     if len(tiles) < _LEAST_TILES:
         profiles = results.inputs_once()
         tiles.append(Tile("Inputs", f"{len(profiles):,}"))
-        tiles.append(tile("Requests", sum(one["requests"] for one in profiles), digits=12))
+        tiles.append(tile("Requests", sum(first_ranked["requests"] for first_ranked in profiles), digits=12))
     return tiles
 
 
@@ -261,11 +264,11 @@ def _tile_note(ranked: Ranked, summary: Summary) -> str:
         return f"{setting_text(((first.key, first.best),))}{_within(ranked)}"
     if not ranked.is_distinguishable:
         return "settings not told apart"
-    return _with_alike(ranked)
+    return _with_indistinguishable(ranked)
 
 
-def _with_alike(ranked: Ranked) -> str:
-    """Return the best setting, with those that cannot be distinguished from it."""
+def _with_indistinguishable(ranked: Ranked) -> str:
+    """Return the best setting, with the settings that cannot be distinguished from it."""
     others = len(ranked.indistinguishable)
     if not others:
         return setting_text(ranked.best)
@@ -273,9 +276,9 @@ def _with_alike(ranked: Ranked) -> str:
     return f"{setting_text(ranked.best)} (not told apart from {name})"
 
 
-def headline(results: Results, found: Sequence[Summary]) -> str:
-    """Return in one line the best setting and its advantage, if the seeds distinguish the settings."""
-    for summary in found:
+def headline(results: Results, grids: Sequence[Summary]) -> str:
+    """Return a line with the best setting and its advantage, if the seeds distinguish the settings."""
+    for summary in grids:
         for ranked in summary.ranked:
             if not summary.swept:
                 value = ranked.metric.text(ranked.best_value.mean)
@@ -302,13 +305,13 @@ def _ranking(ranked: Ranked) -> str:
             f"{interval}{one_seed}"
         )
     return (
-        f"{_with_alike(ranked)} has the {_first(ranked)} {label}{_of_inputs(ranked)}: {text(best)}, "
-        f"{_apart(best, worst)} {setting_text(ranked.worst)}{one_seed}"
+        f"{_with_indistinguishable(ranked)} has the {_first(ranked)} {label}{_of_inputs(ranked)}: {text(best)}, "
+        f"{_distance(best, worst)} {setting_text(ranked.worst)}{one_seed}"
     )
 
 
 def _by_key(ranked: Ranked) -> Effect | None:
-    """Return the strongest effect; None if the ranking already separates the best setting from all others."""
+    """Return the strongest effect; None if the ranking already distinguishes the best setting from all others."""
     is_clear = ranked.is_distinguishable and not ranked.indistinguishable
     return None if is_clear or len(ranked.effects) < 2 else ranked.strongest
 
@@ -317,20 +320,20 @@ def _first(ranked: Ranked) -> str:
     return "highest" if ranked.metric.highest_is_best else "lowest"
 
 
-def _apart(best: float, worst: float) -> str:
-    """Return how far the best value is from the worst one, in percent of the worst."""
+def _distance(best: float, worst: float) -> str:
+    """Return how far the best value is above or below the worst, in percent of the worst."""
     share = round(abs(100 - 100 * best / worst)) if worst else 0
     amount = f"{share}\u00a0%" if share >= 1 else "less than 1\u00a0%"
     return f"{amount} {'below' if best < worst else 'above'}"
 
 
 def _effect_line(ranked: Ranked, effect: Effect) -> str:
-    """Return the effect of a key in words, with the number of pairs in which it has this sign."""
+    """Return the effect of a key in words, with the number of pairs of runs that show it."""
     best, worst = (setting_text(((effect.key, value),)) for value in (effect.best, effect.worst))
     label, value = _lower(ranked.metric.label), ranked.metric.text(effect.best_mean)
     return (
         f"{best} has the {_first(ranked)} {label}: {value}, "
-        f"{_apart(effect.best_mean, effect.worst_mean)} {worst}, in {_pairs(effect)}"
+        f"{_distance(effect.best_mean, effect.worst_mean)} {worst}, in {_pairs(effect)}"
     )
 
 
@@ -342,26 +345,26 @@ def _pairs(effect: Effect) -> str:
 
 
 def _within(ranked: Ranked) -> str:
-    """Return what the other keys change where the strongest one has its best value."""
+    """Return the effect of the other keys if the strongest key has its best value."""
     if (inside := ranked.within) is None:
         return ""
     if inside.is_equal:
         return "; the other settings do not change it"
     if inside.is_distinguishable:
-        return f"; with it, {_with_alike(inside)} is best: {inside.metric.text(inside.best_value.mean)}"
+        return f"; with it, {_with_indistinguishable(inside)} is best: {inside.metric.text(inside.best_value.mean)}"
     return "; the other settings are not told apart"
 
 
 def _of_inputs(ranked: Ranked) -> str:
-    """Return the inputs that the ranking uses, if these are not all inputs of the grid."""
-    few, whole = len(ranked.inputs), ranked.all_inputs
-    if few == whole:
+    """Return the inputs that the ranking uses; empty if it uses all inputs of the grid."""
+    used, total = len(ranked.inputs), ranked.all_inputs
+    if used == total:
         return ""
-    return f" over {', '.join(ranked.inputs) if few <= _NAMED_INPUTS else f'{few} inputs'} of {whole} inputs"
+    return f" over {', '.join(ranked.inputs) if used <= _NAMED_INPUTS else f'{used} inputs'} of {total} inputs"
 
 
 def _interval(ranked: Ranked) -> str:
-    """Return the interval of the difference of worst and best; empty with one seed."""
+    """Return the interval of the difference of worst and best; empty if there is only one seed."""
     return _bounds(ranked.interval, ranked.metric)
 
 
@@ -391,7 +394,7 @@ def _answers(summary: Summary) -> TextTable:
     rows: list[Cells] = []
     for ranked in summary.ranked:
         metric, change = ranked.metric, ranked.change_pct
-        best, worst = (metric.text(one.mean) for one in (ranked.best_value, ranked.worst_value))
+        best, worst = (metric.text(value.mean) for value in (ranked.best_value, ranked.worst_value))
         if ranked.is_equal:
             rows.append([metric.label, "every setting", best, "", "", ""])
             continue
@@ -405,7 +408,7 @@ def _answers(summary: Summary) -> TextTable:
             note = f"{note};{of_inputs}" if note else of_inputs.lstrip()
         against = f"{signed(difference, 2)} points" if metric.unit == "%" else percent
         worst_setting = setting_text(ranked.worst)
-        rows.append([metric.label, _with_alike(ranked), best, worst_setting, worst, Cell(against, note)])
+        rows.append([metric.label, _with_indistinguishable(ranked), best, worst_setting, worst, Cell(against, note)])
     title, headings = f"Best and worst of {summary.grid}", _ranking_columns(summary)
     return TextTable(title, headings, rows, style="matrix folds numbers")
 
@@ -422,7 +425,7 @@ def _answers_note(summary: Summary, seeds: int) -> str:
             for metric in summary.metrics
         )
     ]
-    without = f" Without effect on these: {', '.join(idle)}." if idle else ""
+    without = f" No effect on these metrics: {', '.join(idle)}." if idle else ""
     return f"Over {most} input{'s' if most != 1 else ''}{means}{over}.{without}"
 
 
@@ -430,11 +433,11 @@ def _effects(summary: Summary) -> TextTable:
     """Return the effect of each key on each metric that it changes, the largest first."""
     rows: list[Cells] = []
     for ranked in summary.ranked:
-        seen = [one for one in ranked.effects if one.pairs > 1 and not ranked.is_alike(one)]
-        for effect in sorted(seen, key=lambda one: -abs(ranked.change_of(one))):
+        notable = [each for each in ranked.effects if each.pairs > 1 and not ranked.is_alike(each)]
+        for effect in sorted(notable, key=lambda each: -abs(ranked.change_of(each))):
             unit = "points" if ranked.metric.unit == "%" else "%"
-            told = "" if effect.is_told else "not told apart"
-            notes = "; ".join(filter(None, (told, _bounds(effect.interval, ranked.metric))))
+            note = "" if effect.is_told else "not told apart"
+            notes = "; ".join(filter(None, (note, _bounds(effect.interval, ranked.metric))))
             change = f"{signed(ranked.change_of(effect), 2 if unit == 'points' else 1)} {unit}"
             rows.append(
                 [
@@ -450,7 +453,7 @@ def _effects(summary: Summary) -> TextTable:
 
 
 def _results(summary: Summary) -> list[Part]:
-    """Return the figures of each input with each setting."""
+    """Return the table of the figures of each input with each setting, below a heading."""
     keys = list(summary.swept) or ["device"]
     rows: list[Cells] = [
         [
@@ -480,7 +483,7 @@ def _badge(point: Point) -> str:
 
 
 def _cell(metric: Metric, spread: Spread | None) -> Number:
-    """Return the mean, and the range over the seeds if the values differ."""
+    """Return a cell with the mean, and the range over the seeds if the values differ."""
     if spread is None:
         return Number("–", None)
     mean, low, high = map(metric.number, spread)
@@ -488,13 +491,13 @@ def _cell(metric: Metric, spread: Spread | None) -> Number:
 
 
 def figures(results: Results) -> list[tuple[Figure, Rows]]:
-    """Return charts of each metric over each swept key that changes it; then figures of the inputs."""
+    """Return charts of each metric by each swept key that changes it, then figures of the inputs."""
     drawn = [
-        found
+        chart
         for summary in summaries(results)
         for key in summary.swept
         for metric in summary.metrics
-        if (found := _over(summary, key, metric)) is not None
+        if (chart := _over(summary, key, metric)) is not None
     ]
     profiles = results.inputs_once()
     chosen = [figure for figure in FIGURES if figure.name in _OF_INPUTS and profiles]
@@ -505,22 +508,22 @@ def _over(summary: Summary, key: str, metric: Metric) -> tuple[Figure, Rows] | N
     points = [point for point in summary.points if metric.name in point.figures]
     if not _changes(points, key, metric):
         return None
-    said = []
+    averaged = []
     inputs = list(dict.fromkeys(point.input for point in points))
     if len(inputs) > _MOST_LINES:
-        said.append(f"{len(inputs)} inputs")
+        averaged.append(f"{len(inputs)} inputs")
     others = dict.fromkeys(_others(point, key) for point in points)
     if len(others) > _MOST_OTHERS:
-        said.append(f"{len(others)} combinations of the other settings")
+        averaged.append(f"{len(others)} combinations of the other settings")
     groups: dict[tuple[str, str, str], list[dict[int, float]]] = {}
     for point in points:
         trace = "all inputs" if len(inputs) > _MOST_LINES else point.input
         other = "all other settings" if len(others) > _MOST_OTHERS else _others(point, key)
-        place = (trace, plain_value(dict(point.setting)[key]), other)
-        groups.setdefault(place, []).append(point.by_seed[metric.name])
+        coordinates = (trace, plain_value(dict(point.setting)[key]), other)
+        groups.setdefault(coordinates, []).append(point.by_seed[metric.name])
     kind = "mean" if metric.unit == "%" else "geometric mean"
-    about = f"Grid {summary.grid}. " + (f"A point is the {kind} of {' and '.join(said)}. " if said else "")
-    rows = [_row(place, by_seed, metric) for place, by_seed in groups.items()]
+    about = f"Grid {summary.grid}. " + (f"A point is the {kind} of {' and '.join(averaged)}. " if averaged else "")
+    rows = [_row(coordinates, by_seed, metric) for coordinates, by_seed in groups.items()]
     if any(row["low"] < row["high"] for row in rows):
         about += f"Vertical bars are the {CONFIDENCE_TEXT} confidence interval of the mean over the seeds."
     name = f"{summary.grid}-{key.replace('.', '_')}-{metric.name}"
@@ -529,16 +532,16 @@ def _over(summary: Summary, key: str, metric: Metric) -> tuple[Figure, Rows] | N
 
 
 def _changes(points: Sequence[Point], key: str, metric: Metric) -> bool:
-    """Return whether a metric changes with a key while everything else is equal."""
+    """Return whether a metric changes with a key if all other settings are equal."""
     values: dict[tuple[str, str], set[str]] = {}
     for point in points:
         text = metric.text(point.figures[metric.name].mean)
         values.setdefault((point.input, _others(point, key)), set()).add(text)
-    return any(len(found) > 1 for found in values.values())
+    return any(len(texts) > 1 for texts in values.values())
 
 
-def _row(place: tuple[str, str, str], points: Sequence[dict[int, float]], metric: Metric) -> Row:
-    """Return the mean over the seeds of the mean over the points, with its confidence interval."""
+def _row(coordinates: tuple[str, str, str], points: Sequence[dict[int, float]], metric: Metric) -> Row:
+    """Return the mean over the seeds of the average of the points, with its confidence interval."""
     seeds = [seed for seed in points[0] if all(seed in values for values in points)]
     if seeds:
         shares = metric.unit == "%"
@@ -547,7 +550,7 @@ def _row(place: tuple[str, str, str], points: Sequence[dict[int, float]], metric
         values = [average([value for point in points for value in point.values()])]
     mean = sum(values) / len(values)
     interval = (mean_interval if metric.unit == "%" else positive_interval)(values) or (mean, mean)
-    trace, setting, others = place
+    trace, setting, others = coordinates
     low, high = min(interval[0], mean), max(interval[1], mean)
     return {"trace": trace, "setting": setting, "others": others, "value": mean, "low": low, "high": high}
 
@@ -561,9 +564,9 @@ def _others(point: Point, key: str) -> str:
 
 
 def _inputs(results: Results) -> TextTable:
-    """Return the figures of the inputs, the changes made on reading, and the digests of their files."""
-    known = {field.name: field for _, fields in TABLES for field in fields}
-    fields = [known[name] for name in _FIELDS]
+    """Return the table of the inputs: figures, ledger, and digests of their files."""
+    by_name = {field.name: field for _, fields in TABLES for field in fields}
+    fields = [by_name[name] for name in _FIELDS]
     recorded = set(results.about.get("recorded_inputs", []))
     rows: list[Cells] = []
     for profile in results.inputs_once():

@@ -1,19 +1,19 @@
-"""Charts over a swept key: a value for each input and setting, with the interval over the seeds."""
+"""Charts of a metric by the values of a swept key, with the confidence interval over the seeds."""
 
 import altair as alt
 
 from emmclab.pages.plots import Chart, Rows, chart_of, in_order, tooltip
 from emmclab.pages.theme import CATEGORIES, GREY
 
-#: Ratio of values above which the axis is logarithmic.
+#: Ratio of the largest to the smallest value above which the axis is logarithmic.
 _FAR_APART = 30
 
 
 def over_values(rows: Rows, key: str, title: str) -> Chart:
     """Draw `value` by `setting`, a colour for each `trace`, with vertical bars from `low` to `high`.
 
-    Numeric settings are joined by lines, with a dash pattern for each of the `others`. Words have no order,
-    so each has a bar, or a point if the axis is logarithmic, on which bars have no base.
+    Numeric settings are joined by lines, with a dash pattern for each combination of `others`. Other settings have
+    no order: each is drawn as a bar, or as a point if the axis is logarithmic, where bars would have no base.
     """
     values = [row["value"] for row in rows]
     logarithmic = min(values) > 0 and max(values) > _FAR_APART * min(values)
@@ -43,7 +43,7 @@ def _base(rows: Rows, key: str) -> Chart:
             "setting:N",
             sort=in_order(rows, "setting"),
             title=key,
-            # Each setting is named, also on a phone.
+            # The label of each setting is shown, also on a narrow screen.
             axis=alt.Axis(labelAngle=-20, labelLimit=120, labelOverlap=False),
         ),
         color=alt.Color(
@@ -59,7 +59,7 @@ def _base(rows: Rows, key: str) -> Chart:
 def _legend_of_others(rows: Rows, symbol: str) -> alt.Legend | None:
     """Return the legend of the other settings; None if there is only one combination of them.
 
-    Its symbols have the colour of the marks if all have the same one, else grey, which is visible on both backgrounds.
+    Its symbols have the colour of the marks if all marks have the same colour, otherwise grey.
     """
     if len(in_order(rows, "others")) < 2:
         return None
@@ -106,7 +106,7 @@ def _bars(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
             legend=_legend_of_others(rows, "square"),
         )
         values = chart.mark_bar().encode(y=y, opacity=opacity)
-    # An error bar in the colour of its bar would be invisible.
+    # Error bars are grey, because they would be invisible in the colour of the bar.
     rule = chart if logarithmic else chart.encode(color=alt.value("#888"))
     spread = rule.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q", title=title, scale=scale, axis=axis), y2="high:Q")
     return values + spread

@@ -1,14 +1,14 @@
-"""Colours of charts and page, for light and dark."""
+"""Colours of charts and pages, for light and dark backgrounds."""
 
 from typing import Any
 
-#: Colour of symbols that stand for marks of several colours; it is visible on light and dark backgrounds.
+#: Colour of legend symbols for marks of several colours; visible on light and dark backgrounds.
 GREY = "#8b8fa0"
 
-#: Readable on light and dark backgrounds, and distinguishable by colour-blind readers.
+#: Colours of operations: readable on light and dark backgrounds, and distinguishable by colour-blind readers.
 OP_COLOURS = {"read": "#3b7dd8", "write": "#e07b39", "all": "#7d8797"}
 
-#: Outcomes of power cuts, and the commands before a cut; each also has its own lane or label.
+#: Colours of outcomes of power cuts, and of commands before a cut; lanes and labels also distinguish them.
 CRASH_COLOURS = {
     "promise broken": "#d1483b",
     "documented loss": "#a58b1f",
@@ -20,7 +20,7 @@ CRASH_COLOURS = {
     "complete": "#3b7dd8",
 }
 
-#: Verdicts on two fleets; `no difference shown` is grey, so that it does not look like an all-clear.
+#: Colours of verdicts on two fleets; `no difference shown` is grey, because it does not mean that fleets are equal.
 VERDICT_COLOURS = {
     "higher": "#e07b39",
     "lower": "#3b7dd8",
@@ -28,7 +28,7 @@ VERDICT_COLOURS = {
     "too few recordings": "#b9bfc9",
 }
 
-#: States of a thread; states caused by the device are red to yellow.
+#: Colours of the states of a thread; states that the device causes are red to yellow.
 STATE_COLOURS = {
     "fsync": "#d1483b",
     "read": "#e07b39",
@@ -40,7 +40,7 @@ STATE_COLOURS = {
     "pause": "#7d8797",
 }
 
-#: Parts of a response time and of write amplification; garbage collection is always red.
+#: Colours of the parts of response time and write amplification; garbage collection is always red.
 CAUSE_COLOURS = {
     "queue": "#7d8797",
     "controller": "#38a3b8",
@@ -53,7 +53,7 @@ CAUSE_COLOURS = {
     "wake-up": "#a58b1f",
 }
 
-#: Parts of a wait for durability; the unexplained rest is grey.
+#: Colours of the parts of a wait for durability; the unexplained rest is grey.
 FSYNC_COLOURS = {
     "data": "#3b7dd8",
     "commit": "#7b6bd6",

@@ -1,4 +1,4 @@
-"""The time line of simulated runs: panels with a common time axis, which zooms them together."""
+"""The time line of simulated runs: panels with a common time axis, which are zoomed together."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ _TALL_PX, _LOW_PX, _LANE_PX = 170, 80, 22
 #: Colours of the response times of a single device.
 _TIMES = {"mean": "#3b7dd8", "p99": "#e07b39", "max": "#c4528c"}
 _FIELDS = {"mean": "response_mean_ms", "p99": "response_p99_ms", "max": "response_max_ms"}
-#: Causes of waiting in a step, from the bottom; the rest is the device's own work.
+#: Colours of the causes of waiting in a time step, from the bottom; `work` is the remaining time.
 WAITS = {
     "queue": CAUSE_COLOURS["queue"],
     "collection": CAUSE_COLOURS["gc"],
@@ -24,31 +24,31 @@ WAITS = {
 
 
 def time_line(rows: Rows) -> Chart:
-    """Draw response times, causes of waiting, unfinished requests, load and work of the device.
+    """Draw response times, causes of waiting, unfinished requests, load and background work of the device.
 
-    Rows are time steps of one trace, with the `device`. With several devices the panels compare them; causes
-    of waiting are drawn only for a single device.
+    Rows are time steps of one trace, each with its `device`. If there are several devices, the panels compare them;
+    causes of waiting are drawn only for a single device.
     """
     devices = in_order(rows, "device")
-    one = len(devices) == 1
+    is_single = len(devices) == 1
     panels = [_responses(rows, devices)]
-    if one:
+    if is_single:
         panels.append(_waits(rows))
     panels += [_unfinished(rows, devices), _load(rows)]
     if work := _work(rows, devices):
         panels.append(work)
-    last = len(panels) - 1
-    drawn = [panel(number == last) for number, panel in enumerate(panels)]
-    for number, chart in enumerate(drawn):
+    last_number = len(panels) - 1
+    charts = [panel(number == last_number) for number, panel in enumerate(panels)]
+    for number, chart in enumerate(charts):
         chart.name = f"panel-{number}"
     zoom = alt.TopLevelSelectionParameter(
         name="zoom",
         bind="scales",
         select={"type": "interval", "encodings": ["x"], "zoom": "wheel![event.ctrlKey]"},
-        views=[chart.name for chart in drawn],
+        views=[chart.name for chart in charts],
     )
-    whole = alt.vconcat(*drawn, spacing=14, params=[zoom])
-    return whole.resolve_scale(x="shared", color="independent", strokeDash="independent")
+    panels_chart = alt.vconcat(*charts, spacing=14, params=[zoom])
+    return panels_chart.resolve_scale(x="shared", color="independent", strokeDash="independent")
 
 
 def _base(rows: Rows, height: int, *, middle: bool = False) -> Chart:
@@ -70,34 +70,34 @@ def _y(field: str, title: str, axis: alt.Axis | None = None, **scale: Any) -> al
 
 
 def _device_colour(devices: list[str], legend: bool = False) -> alt.Color:
-    how = alt.Legend(columns=3) if legend and len(devices) > 1 else None
-    return alt.Color("device:N", title=None, sort=devices, legend=how)
+    legend_options = alt.Legend(columns=3) if legend and len(devices) > 1 else None
+    return alt.Color("device:N", title=None, sort=devices, legend=legend_options)
 
 
 def _responses(rows: Rows, devices: list[str]) -> Any:
-    shown = list(_TIMES) if len(devices) == 1 else ["mean", "p99"]
-    known = [row for row in rows if row["response_p99_ms"] is not None]
-    highest = _FIELDS[shown[-1]]
-    scaled = symlog(known, highest, 1.0)
+    statistics = list(_TIMES) if len(devices) == 1 else ["mean", "p99"]
+    timed = [row for row in rows if row["response_p99_ms"] is not None]
+    highest = _FIELDS[statistics[-1]]
+    scaled = symlog(timed, highest, 1.0)
     base = (
         _base(rows, _TALL_PX, middle=True)
         .transform_filter("datum.response_mean_ms != null")
-        .transform_calculate(**{name: f"datum.{_FIELDS[name]}" for name in shown})
-        .transform_fold(shown, ["of", "response_ms"])
+        .transform_calculate(**{name: f"datum.{_FIELDS[name]}" for name in statistics})
+        .transform_fold(statistics, ["of", "response_ms"])
     )
     if len(devices) == 1:
-        scale = alt.Scale(domain=shown, range=[_TIMES[name] for name in shown])
+        scale = alt.Scale(domain=statistics, range=[_TIMES[name] for name in statistics])
         colour = alt.Color("of:N", title=None, scale=scale)
     else:
-        base = base.encode(strokeDash=alt.StrokeDash("of:N", title=None, sort=shown))
+        base = base.encode(strokeDash=alt.StrokeDash("of:N", title=None, sort=statistics))
         colour = _device_colour(devices, legend=True)
 
     def panel(last: bool) -> Chart:
-        # Points are also drawn, because a step between pauses may have no neighbour.
+        # Points are also drawn, because a step between two pauses would not be visible as a line.
         return base.mark_line(strokeWidth=1, clip=True, point=alt.OverlayMarkDef(size=12)).encode(
             x=_x(rows, last),
             y=_y("response_ms", "response, ms", scaled.axis, scale=scaled.scale),
-            tooltip=tooltip(known),
+            tooltip=tooltip(timed),
             color=colour,
         )
 
@@ -176,7 +176,7 @@ def _load(rows: Rows) -> Any:
 
 
 def _work(rows: Rows, devices: list[str]) -> Any:
-    """Draw a lane for each kind of background work of each device; None if there is none."""
+    """Return a function that draws a lane for each kind of background work of each device; None without such work."""
     kinds = [
         (name, words)
         for name, words in (("collections", "blocks collected"), ("wake_ups", "wake-ups"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from emmclab.calibration import validation_text as words
+from emmclab.calibration import validation_text as texts
 from emmclab.calibration.validation import Validation
 from emmclab.calibration.validation_groups import WITHIN_PCT
 from emmclab.pages import plots
@@ -19,11 +19,11 @@ from emmclab.runtime.number_format import signed
 from emmclab.traces.inputs import ProvenanceFields
 from emmclab.traces.profile_fields import ledger_line
 
-#: Name of the recorded times in comparisons with models.
+#: Name of the recorded times in charts that compare them with models.
 _RECORDED = "recorded"
 #: Ticks of the axis of ratios.
 _RATIOS = [part * 10.0**power for power in range(-4, 5) for part in (1, 2, 5)]
-#: Minimum range of the axis, as a ratio.
+#: The axis of ratios covers at least 1 / this number to this number.
 _LEAST_SHOWN = 2.0
 #: Titles of the axes of the errors by group.
 _AXES = {
@@ -35,79 +35,79 @@ _AXES = {
 
 
 def write_validation(
-    found: Sequence[Validation], html: Path, made: ProvenanceFields, refused: Sequence[Mapping[str, str | None]]
+    results: Sequence[Validation], html: Path, provenance: ProvenanceFields, refused: Sequence[Mapping[str, str | None]]
 ) -> None:
-    """Write the page; the same findings produce the same bytes."""
-    rows = {"curves": list(_curves(found)), **{name: list(_errors(found, name)) for name in _AXES}}
+    """Write the page; the same results produce the same bytes."""
+    rows = {"curves": list(_curves(results)), **{name: list(_errors(results, name)) for name in _AXES}}
     write_atomically(
         html,
         assemble(
             "document.html.j2",
             _FIGURES,
             rows,
-            [one.trace for one in found],
-            title=f"Validation with {', '.join(one.trace for one in found)}",
-            sections=_sections(found, refused),
-            head=_head(found, refused),
+            [row.trace for row in results],
+            title=f"Validation with {', '.join(row.trace for row in results)}",
+            sections=_sections(results, refused),
+            head=_head(results, refused),
             provenance=Provenance(
-                f"{ledger_line(found[0].ledger)}{f', and {len(found) - 1} more' if len(found) > 1 else ''}",
-                lost=lost([one.ledger for one in found]),
-                made=made,
+                f"{ledger_line(results[0].ledger)}{f', and {len(results) - 1} more' if len(results) > 1 else ''}",
+                lost=lost([row.ledger for row in results]),
+                made=provenance,
             ),
         ),
     )
 
 
-def _sections(found: Sequence[Validation], refused: Sequence[Mapping[str, str | None]]) -> Iterator[Section]:
-    overview = words.overview(found)
+def _sections(results: Sequence[Validation], refused: Sequence[Mapping[str, str | None]]) -> Iterator[Section]:
+    overview = texts.overview(results)
     limits = (
-        "The table of medians is no device: it predicts each request by the median of the first half for its "
-        "operation and size. The last row of a recording compares its two halves as recorded; no model that "
-        "is fitted to the first half can predict this difference."
+        "The table of medians is not a device: it predicts the time of each request as the median of the first half "
+        "for its operation and size. The last row of a recording compares the recorded times of its two halves; no "
+        "model that is fitted to the first half can predict this difference."
     )
     errors = overview._replace(title="Table of errors")
     yield Section("overview", overview.title, [errors, Note(limits)], nav="Errors")
     charts = Charts("No group has enough requests.")
-    yield Section("figures", "Where the model is right and where it is wrong", [charts], nav="Figures")
+    yield Section("figures", "Errors of the model by group", [charts], nav="Figures")
     if refused:
-        reasons = [(one["reason"] or "", one["hint"] or "") for one in refused]
-        yield Section("refused", "Not judged", [Bullets(reasons)])
-    for number, one in enumerate(found, 1):
+        reasons = [(row["reason"] or "", row["hint"] or "") for row in refused]
+        yield Section("refused", "Not validated", [Bullets(reasons)])
+    for number, row in enumerate(results, 1):
         parts: list[Part] = []
-        if len(found) > 1:
-            parts += [Note(f"{words.headline(one)}.", ""), Note(_sentence(words.method(one)), "quiet")]
-        parts += [Note(text, "quiet") for text in words.notes(one)]
-        times = words.times(one)
-        parts += [Heading(times.title), times._replace(title=f"Table of times, {one.trace}", words=1)]
-        for table in (table for model in one.simulated for table in words.groups(model)):
-            parts += [Heading(table.title), table._replace(title=f"{table.title}, {one.trace}")]
-        if few := words.few_note(one.main.judgement):
+        if len(results) > 1:
+            parts += [Note(f"{texts.headline(row)}.", ""), Note(_sentence(texts.method(row)), "quiet")]
+        parts += [Note(text, "quiet") for text in texts.notes(row)]
+        times = texts.times(row)
+        parts += [Heading(times.title), times._replace(title=f"Table of times, {row.trace}", words=1)]
+        for table in (table for model in row.simulated for table in texts.groups(model)):
+            parts += [Heading(table.title), table._replace(title=f"{table.title}, {row.trace}")]
+        if few := texts.few_note(row.main.judgement):
             parts.append(Note(f"{few}."))
-        yield Section(f"recording-{number}", one.trace, parts, nav="Groups" if number == 1 else "")
+        yield Section(f"recording-{number}", row.trace, parts, nav="Groups" if number == 1 else "")
 
 
-def _curves(found: Sequence[Validation]) -> Iterator[Row]:
+def _curves(results: Sequence[Validation]) -> Iterator[Row]:
     """Yield the points of the distributions; the last point of a recording is its maximum."""
-    for one in found:
-        for number, model in enumerate(one.simulated):
+    for row in results:
+        for number, model in enumerate(row.simulated):
             for percentile, recorded, predicted in model.judgement.curve:
                 if not number:
-                    yield _point(one.trace, _RECORDED, percentile, recorded)
-                yield _point(one.trace, model.name, percentile, predicted)
+                    yield _point(row.trace, _RECORDED, percentile, recorded)
+                yield _point(row.trace, model.name, percentile, predicted)
 
 
 def _point(trace: str, times: str, percentile: float, ms: float) -> Row:
     return {"trace": trace, "times": times, "response_ms": ms, "cumulative_pct": percentile}
 
 
-def _errors(found: Sequence[Validation], name: str) -> Iterator[Row]:
+def _errors(results: Sequence[Validation], name: str) -> Iterator[Row]:
     """Yield the error of the median of each group with enough requests."""
-    for one in found:
-        for model in one.simulated:
+    for row in results:
+        for model in row.simulated:
             for group in model.judgement.groups[name]:
                 if not group.is_few and (ratio := group.ratio):
                     yield {
-                        "trace": one.trace,
+                        "trace": row.trace,
                         "model": model.name,
                         "group": group.label,
                         "requests": group.recorded.requests,
@@ -130,7 +130,7 @@ def _curve(rows: Rows) -> Chart:
                 scale=alt.Scale(type="log", nice=False),
                 axis=alt.Axis(format="~r", tickCount=6),
             ),
-            y=alt.Y("cumulative_pct:Q", title="requests at most as long, %"),
+            y=alt.Y("cumulative_pct:Q", title="requests up to this response time, %"),
             color=alt.Color("times:N", title=None, sort=plots.in_order(rows, "times")),
             strokeDash=alt.StrokeDash("times:N", legend=None, sort=plots.in_order(rows, "times")),
             tooltip=plots.tooltip(rows),
@@ -175,7 +175,7 @@ _FIGURES = (
     Figure(
         "curves",
         "Recorded and simulated response times",
-        "Second half of the recording; a line left of the recorded one is too fast.",
+        "Second half of the recording; a model left of the recorded line is too fast.",
         _curve,
         each=True,
         wide=True,
@@ -184,8 +184,8 @@ _FIGURES = (
         Figure(
             name,
             f"Error by {title}",
-            "Median of the simulated response times over that of the recorded ones; above 1 the model is too "
-            "slow. Groups with too few requests are left out.",
+            "Median of the simulated response times divided by the median of the recorded ones; above 1 the model is "
+            "too slow. Groups with too few requests are left out.",
             _error_by(title),
             each=True,
         )
@@ -194,20 +194,20 @@ _FIGURES = (
 )
 
 
-def _head(found: Sequence[Validation], refused: Sequence[Mapping[str, str | None]]) -> Head:
-    """Return the headline: of the recording, or of each if there are several."""
-    first = found[0]
-    several = len(found) > 1
-    met = [one.main.judgement.response.within_pct[WITHIN_PCT.index(words.SAID_PCT)] for one in found]
+def _head(results: Sequence[Validation], refused: Sequence[Mapping[str, str | None]]) -> Head:
+    """Return the first screen, for one recording or for several."""
+    first = results[0]
+    several = len(results) > 1
+    shares = [row.main.judgement.response.within_pct[WITHIN_PCT.index(texts.SAID_PCT)] for row in results]
     answer = (
-        f"{len(found)} recordings: {min(met):.0f} to {max(met):.0f} % of the requests are met within "
-        f"{words.SAID_PCT} % of the recorded response time"
+        f"{len(results)} recordings: {min(shares):.0f} to {max(shares):.0f} % of the simulated response times are "
+        f"within {texts.SAID_PCT} % of the recorded ones"
         if several
-        else words.headline(first)
+        else texts.headline(first)
     )
     tiles = [
-        Tile(one.trace, f"{share:.0f} %", note=f"met within {words.SAID_PCT} %, {one.main.name}")
-        for one, share in zip(found[:6], met, strict=False)
+        Tile(row.trace, f"{share:.0f} %", note=f"within {texts.SAID_PCT} %, {row.main.name}")
+        for row, share in zip(results[:6], shares, strict=False)
     ]
     response = first.main.judgement.response
     if not several:
@@ -221,16 +221,16 @@ def _head(found: Sequence[Validation], refused: Sequence[Mapping[str, str | None
             Tile(name, "–" if error is None else f"{signed(error)} %", note=f"recorded {tile('', ms, 'ms').value}")
             for name, error, ms in pairs
         ]
-    lead = [f"{words.headline(one)}." for one in found] if several else [_sentence(words.method(first))]
-    return Head(answer=answer, lead=lead, tiles=tiles, notices=_refusal_notices(found, refused), picture="curves")
+    lead = [f"{texts.headline(row)}." for row in results] if several else [_sentence(texts.method(first))]
+    return Head(answer=answer, lead=lead, tiles=tiles, notices=_refusal_notices(results, refused), picture="curves")
 
 
-def _refusal_notices(found: Sequence[Validation], refused: Sequence[Mapping[str, str | None]]) -> list[Notice]:
-    """Return a notice on the recordings that could not be judged; the reasons are in a separate section."""
+def _refusal_notices(results: Sequence[Validation], refused: Sequence[Mapping[str, str | None]]) -> list[Notice]:
+    """Return a notice on the recordings that could not be validated; a separate section contains the reasons."""
     if not refused:
         return []
-    text = f"{len(refused)} of {len(refused) + len(found)} recordings cannot be judged."
-    return [Notice("not judged", text, "#refused")]
+    text = f"{len(refused)} of {len(refused) + len(results)} recordings cannot be validated."
+    return [Notice("not validated", text, "#refused")]
 
 
 def _sentence(text: str) -> str:

@@ -1,6 +1,6 @@
 """The process that `emmclab.pages.chart_files` starts: executes calls of vl-convert until its input ends.
 
-Run as a script, so that it imports nothing of emmclab.
+It is run as a script, so that it does not import emmclab.
 """
 
 import pickle
@@ -16,7 +16,7 @@ def serve() -> None:
     calls, answers = sys.stdin.buffer, sys.stdout.buffer
     while True:
         try:
-            function, arguments, options = pickle.load(calls)  # noqa: S301 - of the process that started this one
+            function, arguments, options = pickle.load(calls)  # noqa: S301 - pickled by the parent process
         except EOFError:
             return
         refusal, answer = None, None
