@@ -162,7 +162,7 @@ def test_what_is_not_recorded_is_said(browser: Browser, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     emmclab.profile(table, format="csv").write_html(page)
     visit = Visit(browser, page)
-    assert "does not record" in visit.page.locator("#response_distribution").inner_text()
+    assert "does not contain" in visit.page.locator("#response_distribution").inner_text()
     visit.draw_all()
     assert visit.words == []
     visit.page.close()

@@ -95,7 +95,7 @@ def test_what_is_missing_is_said_on_top_and_nothing_is_judged(study: Path, tmp_p
     done = emmclab_ok("report", study, "--results", part, "--html", page)
     assert "incomplete: 20 of 30" in done.stderr
     text = page.read_text()
-    first = text.index("have no result; nothing below counts them")
+    first = text.index("have no result and are not included below")
     assert text.index("<h1") < first < text.index("<h2"), "the missing cells are said before every figure"
 
 

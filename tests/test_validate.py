@@ -113,7 +113,7 @@ def test_the_page_has_a_section_for_each_recording_and_names_those_not_judged(kn
     text = page.read_text()
     for word in ('id="recording-1"', 'id="recording-2"', 'id="curves-0"', 'id="curves-1"', 'id="size-1"'):
         assert word in text, word
-    assert "1 of 3 recordings cannot be judged" in text and "gone.csv: file not found" in text
+    assert "1 of 3 recordings cannot be validated" in text and "gone.csv: file not found" in text
 
 
 def test_a_recording_that_cannot_be_judged_is_named_and_the_others_are_judged(known: Path, tmp_path: Path) -> None:
