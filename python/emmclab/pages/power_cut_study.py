@@ -64,7 +64,7 @@ def _sections(results: Results, repeat: str) -> Iterator[Section]:
     parts.append(_table("Table of findings", rows) if rows else empty)
     if failures := results.failures:
         where = [(f"{run['input']}, {column_of(cell_of(run))}: {run['message']}", "") for run in failures]
-        parts += [Heading("Not tested"), Bullets(where)]
+        parts += [Heading("Not judged"), Bullets(where)]
     yield Section("findings", "Findings", parts, nav="Findings")
     rows = [_row(cell, finding) for cell, finding in findings(results, documented=True)]
     part = _table("Table of documented losses", rows) if rows else Note("None.", "quiet")
