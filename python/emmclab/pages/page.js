@@ -6,7 +6,7 @@
   const views = new Map();
   const theme = () => root.dataset.theme ?? (prefersDark.matches ? "dark" : "light");
 
-  // Rows are stored by column; a column of one value is that value.
+  // Rows are stored by column; a constant column is stored as one value.
   function rowsOf(figure, trace = null) {
     const rows = [];
     for (const part of page.data[figure]) {
@@ -25,14 +25,14 @@
 
   const figureOf = (chart) => chart.id.slice(0, chart.id.lastIndexOf("-"));
 
-  // Parts of a chart that stand below each other share one width, which leaves room for axes and titles.
+  // The stacked parts of a chart have the same width, which leaves space for axes and titles.
   const AXES_PX = 84;
   function sized(vega, width) {
     if (!vega.vconcat) return vega;
     return { ...vega, vconcat: vega.vconcat.map((part) => ({ ...part, width: Math.max(width - AXES_PX, 80) })) };
   }
 
-  // On a phone, names of rows leave most of the width to the chart, and legends stand below each other.
+  // On a narrow screen, row labels leave most of the width to the chart, and legend entries are stacked.
   const NARROW_PX = 420;
   function themed(width) {
     const config = page.themes[theme()];
@@ -41,7 +41,7 @@
     return { ...config, axisY: { ...config.axisY, labelLimit: 100 }, legend };
   }
 
-  // Space for the symbol of a name in a legend, and for the gap to the next one.
+  // Space for the symbol of a legend entry, and for the gap to the next entry, pixels.
   const SYMBOL_PX = 40;
   const isCut = (chart) => [...chart.querySelectorAll(".role-legend")].some((legend) => legend.textContent.includes("…")
     || legend.getBoundingClientRect().right > chart.getBoundingClientRect().right + 1);
@@ -55,7 +55,7 @@
     const { trace, vega: stored } = page.specs[chart.id];
     const vega = sized(stored, width);
     const datasets = { rows: rowsOf(figureOf(chart), trace) };
-    // Three columns of a legend may not fit on a phone, nor two; whole names have precedence.
+    // On a narrow screen, a legend gets fewer columns if its names would otherwise be truncated.
     for (let most = 3; most > 0; most -= 1) {
       const spec = JSON.parse(JSON.stringify(vega), (key, value) => {
         if (key === "legend" && value) {
@@ -91,7 +91,7 @@
   prefersDark.addEventListener("change", redraw);
   addEventListener("resize", redraw);
   document.getElementById("print").addEventListener("click", async () => { await drawAll(); print(); });
-  // Paper is white, whatever the screen is, and nobody can open a fold on it; data of figures stay folded.
+  // Print in light colours with all sections opened; the data of figures stays folded.
   let screenTheme;
   let unfolded = [];
   addEventListener("beforeprint", () => {
@@ -115,7 +115,7 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }
 
-  // A picture to take away is for paper: dark on white, whatever the page is.
+  // Saved pictures have light colours, independent of the theme of the page.
   const SAVED_PX = 800;
   async function onPaper(chart) {
     const { trace, vega } = page.specs[chart.id];
@@ -149,7 +149,7 @@
       try {
         await navigator.clipboard.writeText(code.textContent);
         button.textContent = "Copied";
-      } catch {  // Not allowed: what is selected can be copied with the keyboard.
+      } catch {  // The browser forbids it; the selected text can be copied with the keyboard.
         getSelection().selectAllChildren(code);
         button.textContent = "Selected";
       }
@@ -214,7 +214,7 @@
     details.addEventListener("toggle", () => { if (details.open) fill(details); });
   }
 
-  // Every row group (a trace with its published row) moves as one; missing values stay last.
+  // Row groups (a trace with its published row) are sorted as units; missing values are last.
   function makeSortable(table) {
     if (table.tBodies.length < 2) return;
     const heads = [...table.tHead.rows[0].cells];
