@@ -59,20 +59,22 @@ class Commands:
             subprocess.TimeoutExpired: it took longer, and was killed.
         """
         request = {"words": command[3:], "cwd": os.fspath(cwd or Path.cwd()), "env": env, "umask": umask}
-        with contextlib.ExitStack() as ours:
-            connection = ours.enter_context(socket.socket(socket.AF_UNIX))
+        with contextlib.ExitStack() as owned:
+            connection = owned.enter_context(socket.socket(socket.AF_UNIX))
             connection.connect(self._address)
             # Without input, commands inherit the standard input of the tests, as with `subprocess.run`.
             stdin, feed = os.pipe() if input is not None else (os.dup(0), os.open(os.devnull, os.O_WRONLY))
             (read_out, write_out), (read_err, write_err) = os.pipe(), os.pipe()
-            streams = [ours.enter_context(os.fdopen(one, encoding="utf-8")) for one in (read_out, read_err)]
+            streams = [
+                owned.enter_context(os.fdopen(descriptor, encoding="utf-8")) for descriptor in (read_out, read_err)
+            ]
             fed = os.fdopen(feed, "w", encoding="utf-8")
-            given = [stdin, write_out, write_err]
+            descriptors = [stdin, write_out, write_err]
             body = json.dumps(request).encode()
-            socket.send_fds(connection, [len(body).to_bytes(4, "little")], given)
+            socket.send_fds(connection, [len(body).to_bytes(4, "little")], descriptors)
             connection.sendall(body)
-            for one in given:
-                os.close(one)
+            for descriptor in descriptors:
+                os.close(descriptor)
             texts = ["", ""]
 
             def read(number: int) -> None:
@@ -83,7 +85,7 @@ class Commands:
                 reader.start()
             with contextlib.suppress(BrokenPipeError), fed:
                 fed.write(input or "")
-            answers = ours.enter_context(connection.makefile())
+            answers = owned.enter_context(connection.makefile())
             pid = int(answers.readline())
             in_time, _, _ = select.select([connection], [], [], timeout)
             if not in_time:
@@ -117,32 +119,32 @@ def _serve(listener: socket.socket, ends: int) -> dict[str, Any]:
     commands: dict[int, tuple[int, socket.socket]] = {}
     while True:
         ready, _, _ = select.select([listener, ends, *commands], [], [])
-        for one in ready:
-            if one == ends:
+        for ready_socket in ready:
+            if ready_socket == ends:
                 os._exit(0)
-            if one is listener:
+            if ready_socket is listener:
                 connection, _ = listener.accept()
-                head, given, _, _ = socket.recv_fds(connection, 4, 3)
+                head, descriptors, _, _ = socket.recv_fds(connection, 4, 3)
                 with connection.makefile("rb") as body:
                     request: dict[str, Any] = json.loads(body.read(int.from_bytes(head, "little")))
                 pid = os.fork()
                 if pid == 0:
-                    for number, stream in enumerate(given):
+                    for number, stream in enumerate(descriptors):
                         os.dup2(stream, number)
-                    for other in (listener.fileno(), ends, connection.fileno(), *given, *commands):
+                    for other in (listener.fileno(), ends, connection.fileno(), *descriptors, *commands):
                         os.close(other)
                     for _, other in commands.values():
                         other.close()
                     connection.detach()
                     listener.detach()
                     return request
-                for stream in given:
+                for stream in descriptors:
                     os.close(stream)
                 connection.sendall(f"{pid}\n".encode())
                 commands[os.pidfd_open(pid)] = (pid, connection)
                 continue
-            pid, connection = commands.pop(one)
-            os.close(one)
+            pid, connection = commands.pop(ready_socket)
+            os.close(ready_socket)
             _, status = os.waitpid(pid, 0)
             with contextlib.suppress(OSError):
                 connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())

@@ -65,9 +65,9 @@ def _no_signal_is_ignored() -> None:
 
 def environment(**more: str) -> dict[str, str]:
     """Return the environment of a user without a terminal."""
-    ours = ("COLUMNS", "EMMCLAB_DEBUG", "EMMCLAB_TRACES")
-    kept = {name: value for name, value in os.environ.items() if name not in ours}
-    return kept | {"PYTHONPATH": PYTHONPATH, "NO_COLOR": "1"} | more
+    own_names = ("COLUMNS", "EMMCLAB_DEBUG", "EMMCLAB_TRACES")
+    inherited = {name: value for name, value in os.environ.items() if name not in own_names}
+    return inherited | {"PYTHONPATH": PYTHONPATH, "NO_COLOR": "1"} | more
 
 
 @functools.cache
@@ -144,8 +144,8 @@ class Reproduced:
         file = self.folder / "ledger.json"
         with self.alone():
             if not file.is_file():
-                found = emmclab_json("claims", "--jobs", 2, "--results", self.results)
-                file.write_text(json.dumps(found))
+                output = emmclab_json("claims", "--jobs", 2, "--results", self.results)
+                file.write_text(json.dumps(output))
         claims: list[dict[str, Any]] = json.loads(file.read_text())
         return claims
 
@@ -172,16 +172,16 @@ def kept_cells(results: Path) -> int:
     from emmclab.studies.result_rows import keys_of
 
     while True:
-        found: dict[Path, set[str]] = {}
+        keys: dict[Path, set[str]] = {}
         try:
             for part in results.glob("**/cells/[!.]*.parquet"):
                 about = part.stat()
-                known = (str(part), about.st_ino, about.st_mtime_ns)
+                identity = (str(part), about.st_ino, about.st_mtime_ns)
                 # Tests call this repeatedly during a run, so the counts are cached: a part never changes.
-                if known not in _keys_of_parts:
-                    _keys_of_parts[known] = keys_of([part], results)
-                found.setdefault(part.parent, set()).update(_keys_of_parts[known])
-            return sum(map(len, found.values()))
+                if identity not in _keys_of_parts:
+                    _keys_of_parts[identity] = keys_of([part], results)
+                keys.setdefault(part.parent, set()).update(_keys_of_parts[identity])
+            return sum(map(len, keys.values()))
         except (InputError, FileNotFoundError):  # A run has joined the parts, or removed a folder, meanwhile.
             continue
 
@@ -249,8 +249,8 @@ def missing(what: str, command: str) -> NoReturn:
 def need_library(*names: str) -> None:
     """Skip a test if one of these Python libraries is missing."""
     for name in names:
-        found = importlib.util.find_spec(name)
-        if found is None or found.origin is None:
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
             missing(f"the Python library {name}", "make setup")
 
 
@@ -418,9 +418,9 @@ def browser(chromium: str) -> Iterator[Browser]:
             make = getattr(browser, kind)
 
             def patient(*words: Any, make: Any = make, **options: Any) -> Any:
-                made = make(*words, **options)
-                made.set_default_timeout(patience_ms)
-                return made
+                page = make(*words, **options)
+                page.set_default_timeout(patience_ms)
+                return page
 
             monkeypatch.setattr(browser, kind, patient)
         yield browser
@@ -432,8 +432,8 @@ def browser(chromium: str) -> Iterator[Browser]:
 def axe() -> str:
     """Return the source code of axe-core."""
     need_library("axe_playwright_python")
-    found = importlib.util.find_spec("axe_playwright_python")
-    return Path(str(found and found.origin)).with_name("axe.min.js").read_text()
+    spec = importlib.util.find_spec("axe_playwright_python")
+    return Path(str(spec and spec.origin)).with_name("axe.min.js").read_text()
 
 
 @pytest.fixture(scope="session")
@@ -464,12 +464,12 @@ def instances(loop: str) -> list[str]:
 def _instances(loop: str) -> set[str]:
     major, minor = Path(f"/sys/block/{Path(loop).name}/dev").read_text().split(":")
     filter_of_loop = f"dev == {int(major) << 20 | int(minor)}"
-    found = set()
+    names = set()
     for entry in Path("/sys/kernel/tracing/instances").iterdir():
         with contextlib.suppress(OSError):
             if (entry / "events/block/block_rq_issue/filter").read_text().strip() == filter_of_loop:
-                found.add(entry.name)
-    return found
+                names.add(entry.name)
+    return names
 
 
 #: Instances that existed before the loop device of a test.

@@ -55,16 +55,16 @@ class File:
 
 def parts(page: Path) -> list[Step | File]:
     """Return the commands and files of a page, in order."""
-    found: list[Step | File] = []
+    result: list[Step | File] = []
     for language, text in BLOCK.findall(page.read_text()):
         if language == "console":
             _, *pieces = PROMPT.split(text)
-            for prompt, one in zip(pieces[::2], pieces[1::2], strict=True):
-                command, *shown = re.sub(r"\\\n", "\\\0", one).splitlines()
-                found.append(Step(command.replace("\0", "\n"), tuple(shown), prompt == "# "))
+            for prompt, piece in zip(pieces[::2], pieces[1::2], strict=True):
+                command, *output = re.sub(r"\\\n", "\\\0", piece).splitlines()
+                result.append(Step(command.replace("\0", "\n"), tuple(output), prompt == "# "))
         elif name := FILE.match(text):
-            found.append(File(name[1], text))
-    return found
+            result.append(File(name[1], text))
+    return result
 
 
 def run(step: Step, folder: Path) -> str:
@@ -106,6 +106,6 @@ def follow(page: Path, folder: Path, *, as_root: bool = True) -> list[str]:
         elif as_root or not part.as_root:
             printed = run(part, folder)
             if not part.agrees(printed):
-                shown = "\n".join(part.shown)
-                faults.append(f"{page.name}: $ {part.command}\nprints\n{printed}\nthe page shows\n{shown}\n")
+                text = "\n".join(part.shown)
+                faults.append(f"{page.name}: $ {part.command}\nprints\n{printed}\nthe page shows\n{text}\n")
     return faults

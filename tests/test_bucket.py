@@ -97,19 +97,19 @@ def test_a_living_run_keeps_others_out_and_a_killed_one_does_not(monkeypatch: py
 
 @pytest.mark.usefixtures("server", "quick_signs")
 def test_a_run_whose_lock_was_taken_says_so() -> None:
-    bucket, seen = Bucket("s3://sweeps/lost"), threading.Event()
+    bucket, lost = Bucket("s3://sweeps/lost"), threading.Event()
     renew = bucket.renew
 
     def watched(at: str, sign: Any) -> Any:
-        found = renew(at, sign)
-        if found is None:
-            seen.set()
-        return found
+        result = renew(at, sign)
+        if result is None:
+            lost.set()
+        return result
 
     bucket.renew = watched  # type: ignore[method-assign]
     with pytest.raises(ConfigError, match="missed its heartbeats"), bucket.lock(""):
         bucket.write("running/all", b"another")
-        assert seen.wait(PATIENCE_S)
+        assert lost.wait(PATIENCE_S)
 
 
 @pytest.mark.usefixtures("server")
@@ -152,10 +152,10 @@ def test_a_bucket_that_goes_ends_the_run_and_the_next_one_goes_on(server: Server
     place = place_of("s3://sweeps/gone", "small")
     wait_until(lambda: place.names("cells") or run.poll() is not None)
     server.stop()
-    _, said = run.communicate(timeout=PATIENCE_S)
-    assert run.returncode == 1, said
-    assert "error: s3://sweeps/gone/small" in said and "the same command then continues the run" in said
-    assert "Traceback" not in said
+    _, stderr = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 1, stderr
+    assert "error: s3://sweeps/gone/small" in stderr and "the same command then continues the run" in stderr
+    assert "Traceback" not in stderr
 
 
 @pytest.mark.usefixtures("server")
@@ -200,8 +200,8 @@ def profiled(*words: object) -> int:
     """Run the command; return how many recordings it profiled."""
     done = emmclab("fleet", *words, "--json")
     assert done.returncode in (0, 1), done.stderr
-    found: int = json.loads(done.stdout)["tables"][0]["run"]["profiled"]
-    return found
+    count: int = json.loads(done.stdout)["tables"][0]["run"]["profiled"]
+    return count
 
 
 @pytest.mark.usefixtures("server")
@@ -209,13 +209,13 @@ def test_a_fleet_in_a_bucket_has_the_table_of_its_folder_for_any_number_of_worke
     files = recorded(12) | {"notes.md": b"# Phones", "empty.txt": b"", ".hidden.txt": b"x", ".cache/a.txt": b"x"}
     folder = write(tmp_path / "phones", files)
     put(files | {"model=N5": b""})
-    made = [emmclab("fleet", folder, "-o", "folder.parquet", cwd=tmp_path)]
+    runs = [emmclab("fleet", folder, "-o", "folder.parquet", cwd=tmp_path)]
     for jobs in (1, 3):
-        made.append(emmclab("fleet", FLEET, "-o", f"{jobs}.parquet", "--jobs", jobs, cwd=tmp_path))
-    whole = (tmp_path / "folder.parquet").read_bytes()
-    assert [one.returncode for one in made] == [1, 1, 1], made[-1].stderr
-    assert (tmp_path / "1.parquet").read_bytes() == (tmp_path / "3.parquet").read_bytes() == whole
-    assert "2 of 14 files could not be read; the first, empty.txt: the file is empty" in made[-1].stderr
+        runs.append(emmclab("fleet", FLEET, "-o", f"{jobs}.parquet", "--jobs", jobs, cwd=tmp_path))
+    full = (tmp_path / "folder.parquet").read_bytes()
+    assert [run.returncode for run in runs] == [1, 1, 1], runs[-1].stderr
+    assert (tmp_path / "1.parquet").read_bytes() == (tmp_path / "3.parquet").read_bytes() == full
+    assert "2 of 14 files could not be read; the first, empty.txt: the file is empty" in runs[-1].stderr
     assert stale_folders(scratch()) == []
 
 
@@ -271,9 +271,9 @@ def test_a_table_in_a_bucket_is_that_of_a_folder_and_is_brought_up_to_date_by_an
     monkeypatch.setenv("TMPDIR", tempfile.gettempdir())
     assert profiled(FLEET, "-o", table) == 0
     done = emmclab_ok("fleet", table, "--by", "model", "--html", tmp_path / "page.html", "--json")
-    found = json.loads(done.stdout)
-    assert found["tables"] == [{"table": table, "run": None}]
-    assert found["groups"][0]["recordings"] == 9
+    output = json.loads(done.stdout)
+    assert output["tables"] == [{"table": table, "run": None}]
+    assert output["groups"][0]["recordings"] == 9
     assert "all.fleet.parquet" in (tmp_path / "page.html").read_text()
 
 
@@ -283,11 +283,11 @@ def test_a_fleet_here_and_one_in_a_bucket_are_compared(tmp_path: Path) -> None:
     put(recorded(8, first=30))
     words = ("--against", FLEET, "--json")
     done = emmclab_ok("fleet", folder, *words, cwd=tmp_path)
-    found = json.loads(done.stdout)
-    assert [one["table"] for one in found["tables"]] == ["before.fleet.parquet", "phones.fleet.parquet"]
-    assert found["after"]["name"] == FLEET
-    again = emmclab("fleet", tmp_path / "before.fleet.parquet", *words, cwd=tmp_path)
-    assert json.loads(again.stdout)["differences"] == found["differences"]
+    output = json.loads(done.stdout)
+    assert [row["table"] for row in output["tables"]] == ["before.fleet.parquet", "phones.fleet.parquet"]
+    assert output["after"]["name"] == FLEET
+    rerun = emmclab("fleet", tmp_path / "before.fleet.parquet", *words, cwd=tmp_path)
+    assert json.loads(rerun.stdout)["differences"] == output["differences"]
 
 
 @pytest.mark.usefixtures("server")
@@ -305,9 +305,9 @@ def test_a_table_that_another_process_wrote_meanwhile_is_not_overwritten() -> No
         profile_fleet(FLEET, table, Serial(), progress=meanwhile)
     assert Bucket("s3://sweeps/tables").read("all.parquet") == before + b" "
     Bucket("s3://sweeps/tables").write("all.parquet", before)
-    made, counts = profile_fleet(FLEET, table, Serial())
+    written, counts = profile_fleet(FLEET, table, Serial())
     assert counts.profiled == 0, "rows of the refused run are stored"
-    assert len(made.recordings(["path"])) == 4
+    assert len(written.recordings(["path"])) == 4
     with Copy(table).alone():
         done = emmclab("fleet", FLEET, "-o", table)
     assert (done.returncode, f"{table}: another process is working" in done.stderr) == (2, True)
@@ -315,14 +315,14 @@ def test_a_table_that_another_process_wrote_meanwhile_is_not_overwritten() -> No
 
 @pytest.mark.usefixtures("server")
 def test_what_is_not_in_a_bucket_is_named(tmp_path: Path) -> None:
-    for words, status, said in (
+    for words, status, message in (
         (("s3://sweeps/none",), 2, "s3://sweeps/none: there is no recording"),
         (("s3://gone/none",), 1, "s3://gone/none"),
         (("nonsense://x/y",), 2, "s3://BUCKET/PREFIX"),
     ):
         done = emmclab("fleet", *words, cwd=tmp_path)
         assert done.returncode == status, done.stderr
-        assert said in done.stderr and "hint: " in done.stderr
+        assert message in done.stderr and "hint: " in done.stderr
         assert "Traceback" not in done.stderr
     put({"mine.parquet": b"PAR1 none PAR1"})
     assert_refused(
@@ -336,9 +336,11 @@ def test_what_is_not_in_a_bucket_is_named(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("server")
 def test_a_recording_gone_since_it_was_listed_is_refused_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(recorded(3))
-    found = InBucket.recordings
+    original = InBucket.recordings
     monkeypatch.setattr(
-        InBucket, "recordings", lambda self, files: [*found(self, files), found(self, files)[0]._replace(path="z.txt")]
+        InBucket,
+        "recordings",
+        lambda self, files: [*original(self, files), original(self, files)[0]._replace(path="z.txt")],
     )
     table, counts = profile_fleet(FLEET, tmp_path / "t.parquet", Serial())
     assert (counts.recordings, counts.refused) == (4, 1)
@@ -352,11 +354,11 @@ def test_processors_of_a_blktrace_recording_are_copied_together() -> None:
     source = source_of(FLEET)
     first, second = source.recordings("*")
     assert (first.path, first.bytes, first.version.count(",")) == ("run/disk.blktrace.0", 14, 2)
-    seen = []
+    calls = []
     for _, place in source.local_files([first, second]):
         assert isinstance(place, Path)
-        seen.append(sorted(path.name for path in place.parent.iterdir()))
-    assert seen == [["disk.blktrace.0", "disk.blktrace.1", "disk.blktrace.10"], ["other.blktrace.0"]]
+        calls.append(sorted(path.name for path in place.parent.iterdir()))
+    assert calls == [["disk.blktrace.0", "disk.blktrace.1", "disk.blktrace.10"], ["other.blktrace.0"]]
     assert stale_folders(scratch()) == []
 
 
@@ -376,8 +378,8 @@ def test_a_fleet_goes_on_after_a_lost_bucket(server: Server, tmp_path: Path, mon
     monkeypatch.setattr(run, "_BATCH_FILES", 2)
     with pytest.raises(InputError, match="s3://sweeps/phones"):
         profile_fleet(FLEET, tmp_path / "t.parquet", Serial(), progress=stop)
-    kept = (tmp_path / ".t.parquet.state").read_text().count('"row": {')
-    assert kept == 2
+    stored = (tmp_path / ".t.parquet.state").read_text().count('"row": {')
+    assert stored == 2
     assert not (tmp_path / "t.parquet").exists()
 
 
@@ -386,10 +388,10 @@ def test_ctrl_c_leaves_no_copy_behind(tmp_path: Path) -> None:
     put(recorded(30))
     run = held(FLEET, "-o", tmp_path / "t.parquet", "--jobs", "2")
     run.send_signal(signal.SIGINT)
-    _, said = run.communicate(timeout=PATIENCE_S)
-    assert run.returncode == 130, said
-    assert f"recordings of {FLEET} are stored; the same command continues" in said
-    again: Any = profiled(FLEET, "-o", tmp_path / "t.parquet")
-    assert 0 < again <= 23
+    _, stderr = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 130, stderr
+    assert f"recordings of {FLEET} are stored; the same command continues" in stderr
+    rerun: Any = profiled(FLEET, "-o", tmp_path / "t.parquet")
+    assert 0 < rerun <= 23
     assert len(Table(tmp_path / "t.parquet").recordings(["path"])) == 30
     assert stale_folders(scratch()) == []

@@ -39,9 +39,9 @@ def test_ending_compresses_text(ending: str, opened: Callable[[Path], bytes], tr
     assert opened(packed) == plain.read_bytes()
     assert packed.stat().st_size < plain.stat().st_size / 2
     assert package.read(packed).rows() == package.read(plain).rows()
-    again = tmp_path / f"again.csv.{ending}"
-    assert emmclab("convert", trace, again).returncode == 0
-    assert again.read_bytes() == packed.read_bytes()
+    repacked = tmp_path / f"again.csv.{ending}"
+    assert emmclab("convert", trace, repacked).returncode == 0
+    assert repacked.read_bytes() == packed.read_bytes()
 
 
 def test_every_text_format_can_be_compressed(trace: Path, tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_stdout_needs_a_format_and_no_second_use(trace: Path) -> None:
 
 
 def test_synth_and_fit_write_to_stdout(trace: Path) -> None:
-    made = emmclab_ok("synth", MODEL, "-", "--to", "csv", "--requests", 20)
-    assert len(made.stdout.splitlines()) == 21
+    output = emmclab_ok("synth", MODEL, "-", "--to", "csv", "--requests", 20)
+    assert len(output.stdout.splitlines()) == 21
     fitted, plain = emmclab("fit", trace, "-o", "-"), emmclab("fit", trace)
     assert fitted.returncode == 0 and fitted.stdout == plain.stdout != ""
 
@@ -311,9 +311,9 @@ def test_a_fitted_model_does_not_name_its_trace(kind: str, tmp_path: Path) -> No
         texts = []
     model = tmp_path / "model.toml"
     assert emmclab("fit", source, "-o", model).returncode == 0
-    made = tmp_path / "made.parquet"
-    assert emmclab("synth", model, made).returncode == 0
-    texts += [model.read_text(), json.dumps(package.read(made).header), emmclab("fit", made).stdout]
+    synthetic = tmp_path / "made.parquet"
+    assert emmclab("synth", model, synthetic).returncode == 0
+    texts += [model.read_text(), json.dumps(package.read(synthetic).header), emmclab("fit", synthetic).stdout]
     for text in texts:
         assert not re.search("alice|2024-03|oncology", text.casefold())
     assert 'name = "fitted"' in model.read_text()

@@ -66,9 +66,9 @@ def test_a_ufs_gives_what_its_link_queues_and_hibernation_cost(trace: Path, tmp_
     assert ufs["to_device"]["bytes"] == result["requests"]["bytes_written"]
     assert ufs["tags"] == 32 >= ufs["most_in_flight"] >= 1
     assert ufs["hibernate_exits"] == result["power"]["wake_ups"]
-    shown = emmclab("simulate", trace, "--device", "ufs31").stdout
+    stdout = emmclab("simulate", trace, "--device", "ufs31").stdout
     for words in ("Link of 2 lanes of HS-G4", "Mean wait for a tag", "Exits from hibernation", "WriteBooster, size"):
-        assert words in shown and words in page.read_text(encoding="utf-8")
+        assert words in stdout and words in page.read_text(encoding="utf-8")
 
 
 def test_blocks_of_16_kb_widen_the_requests_of_a_trace(trace: Path) -> None:
@@ -118,8 +118,8 @@ def test_a_run_that_served_nothing_has_no_response_times(tmp_path: Path) -> None
     device = ("--device", _without_collection(tmp_path), "--precondition", "sequential:100")
     done = emmclab("simulate", path, *device)
     assert done.returncode == 3 and "no request was served" in done.stdout
-    shown = [line.split() for line in done.stdout.splitlines() if line.startswith("Mean response")]
-    assert all(words[-2:] == ["–", "ms"] for words in shown) and len(shown) == 3
+    stdout = [line.split() for line in done.stdout.splitlines() if line.startswith("Mean response")]
+    assert all(words[-2:] == ["–", "ms"] for words in stdout) and len(stdout) == 3
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_a_device_without_published_figures_cannot_be_checked() -> None:
 def test_python_gives_what_the_command_line_gives(trace: Path) -> None:
     device = api.Device.preset("iiswc15-hps").set({"timing.parallelism": "both"})
     result = device.simulate(api.read(trace))
-    shown = emmclab_json("simulate", trace, "--device", "iiswc15-hps", "--set", "timing.parallelism=both")
-    assert json.loads(json.dumps(_still(result.deterministic()))) == _still(shown)
+    output = emmclab_json("simulate", trace, "--device", "iiswc15-hps", "--set", "timing.parallelism=both")
+    assert json.loads(json.dumps(_still(result.deterministic()))) == _still(output)
 
 
 def test_rows_of_requests_tell_who_sent_them_and_what_the_run_was_made_of(tmp_path: Path) -> None:

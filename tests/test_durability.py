@@ -129,11 +129,11 @@ def cut_memory(folder: Path, lie: str, cuts: int) -> Session:
     disk, log, dice = Memory(lie), folder / f"{lie}.log", random.Random(3)
     for _ in range(cuts):
         disk.calls = dice.randrange(20, 250)
-        with Log(log) as kept:
-            write(disk, kept, disk.size, ready=lambda: None, asked_to_end=lambda: False)
+        with Log(log) as log_file:
+            write(disk, log_file, disk.size, ready=lambda: None, asked_to_end=lambda: False)
             disk.lose_power()
             run = read_log(log).runs[-1]
-            kept.add("checked", run.plan.run, judge(run, disk).to_dict())
+            log_file.add("checked", run.plan.run, judge(run, disk).to_dict())
     return read_log(log)
 
 
@@ -194,16 +194,16 @@ class Power:
         """Write, cut the power, restore it; return the messages of the command."""
         begun = begin("durability", self.target, "--write", "--yes", "--log", log, "--span-mb", mb)
         assert begun.stderr is not None
-        said = ""
-        while "cut the power" not in said:
+        text = ""
+        while "cut the power" not in text:
             piece = begun.stderr.readline()
-            assert piece, said
-            said += piece
+            assert piece, text
+            text += piece
         time.sleep(self.dice.uniform(0.05, 0.4))
         assert emmclab("control", self.control, "cut").returncode == 0
-        said += begun.communicate(timeout=PATIENCE_S)[1]
+        text += begun.communicate(timeout=PATIENCE_S)[1]
         assert emmclab("control", self.control, "restore").returncode == 0
-        return subprocess.CompletedProcess(begun.args, begun.returncode, "", said)
+        return subprocess.CompletedProcess(begun.args, begun.returncode, "", text)
 
     def rounds(self, log: Path, cuts: int) -> Report:
         """Cut the power `cuts` times within this process."""
@@ -211,16 +211,16 @@ class Power:
             ready = threading.Event()
             cutting = threading.Thread(target=self._cut_after, args=(ready,))
             cutting.start()
-            with contextlib.closing(open_target(self.target, write=True)) as disk, Log(log) as kept:
+            with contextlib.closing(open_target(self.target, write=True)) as disk, Log(log) as log_file:
                 try:
-                    write(disk, kept, 4 * MB, ready=ready.set, asked_to_end=lambda: False)
+                    write(disk, log_file, 4 * MB, ready=ready.set, asked_to_end=lambda: False)
                 finally:
                     ready.set()
                     cutting.join()
             self.served.restore()
-            with contextlib.closing(open_target(self.target, write=False)) as disk, Log(log) as kept:
+            with contextlib.closing(open_target(self.target, write=False)) as disk, Log(log) as log_file:
                 run = read_log(log).runs[-1]
-                kept.add("checked", run.plan.run, judge(run, disk).to_dict())
+                log_file.add("checked", run.plan.run, judge(run, disk).to_dict())
         return report_of(read_log(log))
 
     def until(self, log: Path, holds: Callable[[Report], bool]) -> Report:
@@ -332,12 +332,12 @@ def test_a_file_on_a_mounted_device_is_judged_after_its_recovery(tmp_path: Path,
             assert power.cut_while_written(log).returncode == 0
             subprocess.run(["umount", folder], check=True)
             subprocess.run(["mount", device, folder], check=True)
-            found = emmclab("durability", scratch, "--check", log)
+            result = emmclab("durability", scratch, "--check", log)
         finally:
             subprocess.run(["umount", "--lazy", folder], check=True)
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert "no acknowledged data was lost" in found.stdout
-    assert "cuts checked: 1" in found.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "no acknowledged data was lost" in result.stdout
+    assert "cuts checked: 1" in result.stdout
     # What a file system reads back after a trim does not depend on the device.
     plan = read_log(log).runs[0].plan
     assert not (plan.trims or plan.zeroes)
@@ -349,13 +349,13 @@ def test_the_command_line_writes_is_cut_and_checks(tmp_path: Path, log: Path) ->
             done = power.cut_while_written(log)
             assert done.returncode == 0, done.stderr
             assert "is gone" in done.stderr and f"--check {log}" in done.stderr
-            found = emmclab("durability", power.target, "--check", log)
-            assert f"cuts checked: {number}" in found.stdout, found.stdout + found.stderr
-            if found.returncode:
+            result = emmclab("durability", power.target, "--check", log)
+            assert f"cuts checked: {number}" in result.stdout, result.stdout + result.stderr
+            if result.returncode:
                 break
-        assert found.returncode == 4
-        assert "acknowledged data was lost" in found.stdout
-        assert "was promised" in found.stdout
+        assert result.returncode == 4
+        assert "acknowledged data was lost" in result.stdout
+        assert "was promised" in result.stdout
     # All cuts, without opening a device.
     summed = emmclab("durability", "--check", log, "--json")
     assert summed.returncode == 4
@@ -364,16 +364,18 @@ def test_the_command_line_writes_is_cut_and_checks(tmp_path: Path, log: Path) ->
 
 def test_a_log_is_kept_and_judged_through_pipes(tmp_path: Path, log: Path) -> None:
     with served(tmp_path, "none") as power:
-        with log.open("wb") as kept:
-            begun = begin("durability", power.target, "--write", "--yes", "--log", "-", "--span-mb", "4", stdout=kept)
+        with log.open("wb") as log_file:
+            begun = begin(
+                "durability", power.target, "--write", "--yes", "--log", "-", "--span-mb", "4", stdout=log_file
+            )
             wait_until(lambda: log.read_bytes().count(b"ack") > 10)
             power.served.cut()
             begun.communicate(timeout=PATIENCE_S)
         power.served.restore()
         command = [*COMMAND, "durability", power.target, "--check", "-"]
-        with log.open("rb") as kept, log.open("ab") as more:
+        with log.open("rb") as log_file, log.open("ab") as more:
             done = subprocess.run(
-                command, stdin=kept, stdout=more, stderr=subprocess.PIPE, env=environment(), check=False
+                command, stdin=log_file, stdout=more, stderr=subprocess.PIPE, env=environment(), check=False
             )
     assert done.returncode == 0, done.stderr
     assert emmclab_json("durability", "--check", log)["session"]["cuts"] == 1
@@ -386,10 +388,10 @@ def test_a_run_without_a_sign_of_a_cut_counts_for_nothing(tmp_path: Path, log: P
         wait_until(lambda: log.exists() and log.read_bytes().count(b"ack") > 10)
         begun.send_signal(number)
         begun.communicate(timeout=PATIENCE_S)
-        found = emmclab("durability", power.target, "--check", log)
-    assert "is not counted" in found.stdout
-    assert "cuts checked: 0; runs without a cut: 1" in found.stdout
-    assert found.returncode == 0
+        result = emmclab("durability", power.target, "--check", log)
+    assert "is not counted" in result.stdout
+    assert "cuts checked: 0; runs without a cut: 1" in result.stdout
+    assert result.returncode == 0
 
 
 class Writable(Memory):
@@ -403,26 +405,26 @@ def one_cut(folder: Path, disk: Memory | None = None) -> tuple[Memory, Path]:
     """A disk and the log of its only cut, which has not been checked yet."""
     disk, log = disk or Memory(), folder / "one.log"
     disk.calls = 300
-    with Log(log) as kept:
-        write(disk, kept, disk.size, ready=lambda: None, asked_to_end=lambda: False)
+    with Log(log) as log_file:
+        write(disk, log_file, disk.size, ready=lambda: None, asked_to_end=lambda: False)
     disk.lose_power()
     return disk, log
 
 
 def test_a_log_that_lost_its_end_or_lines_still_holds_for_the_rest(tmp_path: Path) -> None:
     disk, log = one_cut(tmp_path)
-    whole = log.read_bytes()
+    full = log.read_bytes()
     syncs = judge(read_log(log).runs[0], disk).syncs
     dice = random.Random(1)
-    first = whole.index(b"\n", 1) + 1
+    first = full.index(b"\n", 1) + 1
     for _ in range(50):
-        torn = whole[: dice.randrange(first, len(whole))]
+        torn = full[: dice.randrange(first, len(full))]
         run = read_log(log, torn).runs[0]
         verdict = judge(run, disk)
         assert (verdict.found, verdict.syncs <= syncs) == ([], True)
-    holes = bytearray(whole)
+    holes = bytearray(full)
     for _ in range(5):
-        at = dice.randrange(first, len(whole) - 64)
+        at = dice.randrange(first, len(full) - 64)
         holes[at : at + 64] = bytes(64)
     session = read_log(log, bytes(holes))
     assert session.damaged
@@ -434,8 +436,8 @@ def test_a_torn_log_is_continued(tmp_path: Path) -> None:
     with log.open("r+b") as file:
         file.truncate(log.stat().st_size - 7)
     disk.calls = 300
-    with Log(log) as kept:
-        write(disk, kept, disk.size, ready=lambda: None, asked_to_end=lambda: False)
+    with Log(log) as log_file:
+        write(disk, log_file, disk.size, ready=lambda: None, asked_to_end=lambda: False)
     disk.lose_power()
     session = read_log(log)
     assert (len(session.runs), session.damaged) == (2, 1)
@@ -448,8 +450,8 @@ def test_a_torn_log_is_continued(tmp_path: Path) -> None:
 def test_a_cut_in_the_first_pass_promises_nothing(tmp_path: Path) -> None:
     disk, log = Memory(), tmp_path / "early.log"
     disk.calls = 2
-    with Log(log) as kept:
-        ended = write(disk, kept, disk.size, ready=lambda: None, asked_to_end=lambda: False)
+    with Log(log) as log_file:
+        ended = write(disk, log_file, disk.size, ready=lambda: None, asked_to_end=lambda: False)
     assert (ended.reason, ended.syncs) == ("gone", 0)
     disk.lose_power()
     verdict = judge(read_log(log).runs[0], disk)
@@ -517,9 +519,9 @@ def test_forged_lines_with_a_right_checksum_do_not_keep_the_check_busy(tmp_path:
     ]
     with log.open("a") as file:
         file.writelines(forged)
-    found = read_log(log)
-    assert (len(found.runs), found.damaged) == (1, len(forged))
-    assert judge(found.runs[0], disk).broken == judge(run, disk).broken
+    session = read_log(log)
+    assert (len(session.runs), session.damaged) == (1, len(forged))
+    assert judge(session.runs[0], disk).broken == judge(run, disk).broken
 
 
 def test_a_verdict_survives_the_log() -> None:
@@ -579,15 +581,15 @@ def test_a_run_shows_its_flushes_and_the_latency_of_synchronous_writes(synced: P
 
 def test_figures_that_a_run_does_not_measure_are_a_dash(synced: Path) -> None:
     run = Device.preset("iiswc15-4ps").simulate(read(synced))
-    shown = {result_field(path).label: run.shown(path) for path in DURABILITY}
-    assert shown["Flushes and discards"] == ROWS // 10
-    assert shown["Cache flushes with data"] is None, "the device has no cache"
+    figures = {result_field(path).label: run.shown(path) for path in DURABILITY}
+    assert figures["Flushes and discards"] == ROWS // 10
+    assert figures["Cache flushes with data"] is None, "the device has no cache"
     text = emmclab("simulate", synced, "--device", "iiswc15-4ps").stdout
     assert _row(text, "Cache flushes with data") == ["–"]
     for path in DURABILITY:
         label = result_field(path).label
         if path.startswith("durable.") and "durable" not in run:
-            assert shown[label] is None and _row(text, label)[0] == "–"
+            assert figures[label] is None and _row(text, label)[0] == "–"
 
 
 @pytest.mark.parametrize(("mode", "said"), [("open", True), ("back_to_back", False)])
@@ -616,10 +618,10 @@ def test_an_application_shows_its_syncs_and_what_each_took() -> None:
     result = run_application("email", "nexus5")
     waited = sum(thread["states"]["fsync"] for thread in result["app"]["threads"])
     assert result.sync_mean_ms == pytest.approx(waited / result["app"]["file_syncs"] / 1e6)
-    said = durability_line(result)
-    assert f"{result['app']['file_syncs']:,} syncs of files, mean {result.sync_mean_ms:,.3f} ms" in said
+    message = durability_line(result)
+    assert f"{result['app']['file_syncs']:,} syncs of files, mean {result.sync_mean_ms:,.3f} ms" in message
     text = emmclab("apps", "run", "email").stdout
-    assert f"durability: {said}" in text
+    assert f"durability: {message}" in text
 
 
 def test_a_comparison_of_one_device_calls_it_neither_fastest_nor_slowest(synced: Path) -> None:

@@ -21,16 +21,16 @@ from emmclab.traces.profile_fields import LEDGER_MEANINGS
 
 def test_a_setting_is_explained_by_its_name() -> None:
     ((row,),) = [emmclab_json("explain", "gc.policy")]
-    (found,) = [one for one in Device.preset("small-1gb").explain() if one["key"] == "gc.policy"]
-    assert (row["key"], row["meaning"], row["allowed"]) == ("gc.policy", found["doc"], found["allowed"])
-    shown = emmclab("explain", "gc.policy").stdout
-    assert found["doc"][:30] in shown and "--set gc.policy=VALUE" in shown
+    (result,) = [item for item in Device.preset("small-1gb").explain() if item["key"] == "gc.policy"]
+    assert (row["key"], row["meaning"], row["allowed"]) == ("gc.policy", result["doc"], result["allowed"])
+    stdout = emmclab("explain", "gc.policy").stdout
+    assert result["doc"][:30] in stdout and "--set gc.policy=VALUE" in stdout
 
 
 def test_each_word_of_a_choice_is_explained_with_its_setting() -> None:
-    shown = " ".join(emmclab("explain", "cache.lies").stdout.split())
+    stdout = " ".join(emmclab("explain", "cache.lies").stdout.split())
     for word, meaning in choices("cache.lies"):
-        assert f"{word}: {meaning}" in shown
+        assert f"{word}: {meaning}" in stdout
     assert len(choices("cache.lies")) >= 5 and choices("cache.size_kb") == []
 
 
@@ -39,7 +39,7 @@ def test_every_setting_of_a_device_and_every_field_of_a_result_has_an_explanatio
 
     settings = [row["key"] for row in Device.preset("pixel6a").explain() if row["key"] != "about"]
     fields = [field.path for field in result_fields()]
-    for key in [one for one in (*settings[::12], *fields[::12]) if one != "name"]:
+    for key in [item for item in (*settings[::12], *fields[::12]) if item != "name"]:
         assert find_meanings(key), key
 
 
@@ -66,8 +66,8 @@ def test_words_that_engineers_ask_are_in_the_glossary(word: str) -> None:
 
 
 def test_two_devices_show_only_the_settings_in_which_they_differ() -> None:
-    found = emmclab_json("explain", "ufs31", "pixel6a")
-    rows = {row["key"]: (row["first"], row["second"]) for row in found["differences"]}
+    output = emmclab_json("explain", "ufs31", "pixel6a")
+    rows = {row["key"]: (row["first"], row["second"]) for row in output["differences"]}
     settings = [{row["key"]: row["value"] for row in Device.preset(name).explain()} for name in ("ufs31", "pixel6a")]
     for key in {key for key in {*settings[0], *settings[1]} if not key.startswith(("name", "about", "fitted_to"))}:
         pair = (settings[0].get(key), settings[1].get(key))
@@ -80,11 +80,11 @@ def test_a_result_shows_the_settings_that_are_stored_in_it(trace: Path, tmp_path
     result = emmclab_json("simulate", trace, "--device", "iiswc15-hps", "--set", "cache.size_kb=512")
     path = tmp_path / "result.json"
     path.write_text(json.dumps(result))
-    (found,) = emmclab_json("explain", path)
-    assert found["made"]["options"] == result["options"]
-    assert found["made"]["provenance"]["settings"] == {"iiswc15-hps": {"cache.size_kb": "512"}}
-    shown = emmclab("explain", path).stdout
-    assert "provenance.settings.iiswc15-hps.cache.size_kb" in shown and "options.precondition" in shown
+    (output,) = emmclab_json("explain", path)
+    assert output["made"]["options"] == result["options"]
+    assert output["made"]["provenance"]["settings"] == {"iiswc15-hps": {"cache.size_kb": "512"}}
+    stdout = emmclab("explain", path).stdout
+    assert "provenance.settings.iiswc15-hps.cache.size_kb" in stdout and "options.precondition" in stdout
 
 
 def test_a_misspelt_setting_is_refused_with_the_one_that_it_may_mean() -> None:
@@ -94,8 +94,8 @@ def test_a_misspelt_setting_is_refused_with_the_one_that_it_may_mean() -> None:
 def test_only_the_changed_settings_of_a_device_are_listed_on_request(tmp_path: Path) -> None:
     preset = (ROOT / "presets/devices/small-1gb.toml").read_text()
     (tmp_path / "mine.toml").write_text(preset.replace('name = "small-1gb"', 'name = "mine"'))
-    every, changed = (emmclab_json("explain", tmp_path / "mine.toml", *more) for more in ((), ("--changed",)))
-    assert changed == [row for row in every if row["value"] != row["default"]] and 0 < len(changed) < len(every)
+    rows, changed = (emmclab_json("explain", tmp_path / "mine.toml", *more) for more in ((), ("--changed",)))
+    assert changed == [row for row in rows if row["value"] != row["default"]] and 0 < len(changed) < len(rows)
     # A preset may set a value that is also the default.
     preset = emmclab_json("explain", "pixel6a", "--changed")
     assert not {"gc.policy", "gc.mode"} & {row["key"] for row in preset}
@@ -117,16 +117,16 @@ def test_when_writes_complete_is_the_same_words_in_a_run_and_in_its_explanation(
         assert ["configuration.write_complete", words] in [[part.strip() for part in row] for row in explained]
         # The words are those of the device, also for a trace that does not use the buffer.
         for only in ((), ("--only", "op=read")):
-            shown = " ".join(emmclab("simulate", trace, "--device", device, *only).stdout.split())
-            assert f"writes complete {words}" in shown
+            stdout = " ".join(emmclab("simulate", trace, "--device", device, *only).stdout.split())
+            assert f"writes complete {words}" in stdout
         described = " ".join(emmclab("explain", device).stdout.split())
         assert f"Here: writes complete {words}." in described
 
 
 def test_an_option_of_any_command_is_explained() -> None:
-    found = emmclab_json("explain", "--used")
-    assert [row["option"] for row in found] == ["--used"]
-    assert {"simulate", "serve"} <= {*found[0]["commands"]}
+    output = emmclab_json("explain", "--used")
+    assert [row["option"] for row in output] == ["--used"]
+    assert {"simulate", "serve"} <= {*output[0]["commands"]}
     assert_refused(emmclab("explain", "--usde"), "no such option: --usde")
     assert "option of a run" in emmclab("explain", "--rate").stdout
 
@@ -155,13 +155,13 @@ def _keys(found: Any) -> set[tuple[str, str]]:
 def test_options_settings_layers_and_figures_that_differ_are_named(simulated: Any) -> None:
     first = simulated("first")
     second = simulated("second", *FIFO, *BUFFER, "--rate", "2", "--layer", "journal:delta")
-    found = emmclab_json("explain", first, second)
-    assert {("setting", "gc.policy"), ("setting", "cache.size_kb"), ("option", "rate")} <= _keys(found)
-    assert ("layers", "layers") in _keys(found)
-    assert not [key for key in _keys(found) if key[0] in ("input", "version")]
+    output = emmclab_json("explain", first, second)
+    assert {("setting", "gc.policy"), ("setting", "cache.size_kb"), ("option", "rate")} <= _keys(output)
+    assert ("layers", "layers") in _keys(output)
+    assert not [key for key in _keys(output) if key[0] in ("input", "version")]
     fields = [json.loads(path.read_text()) for path in (first, second)]
-    rows = {row["path"]: row for row in found["figures"]}
-    before, after = (figure(one, "response.mean_response_ms") for one in fields)
+    rows = {row["path"]: row for row in output["figures"]}
+    before, after = (figure(item, "response.mean_response_ms") for item in fields)
     row = rows["response.mean_response_ms"]
     assert (row["first"], row["second"], row["unit"]) == (before, after, "ms")
     assert before and after and row["difference_pct"] == pytest.approx(100 * (after / before - 1))
@@ -169,8 +169,8 @@ def test_options_settings_layers_and_figures_that_differ_are_named(simulated: An
 
 
 def test_results_that_were_made_in_the_same_way_have_no_difference(simulated: Any) -> None:
-    found = emmclab_json("explain", simulated("first"), simulated("second"))
-    assert found["differences"] == [] and found["figures"] == []
+    output = emmclab_json("explain", simulated("first"), simulated("second"))
+    assert output["differences"] == [] and output["figures"] == []
 
 
 def test_other_traces_and_options_are_found(simulated: Any, trace: Path, other_trace: Path, tmp_path: Path) -> None:
@@ -190,13 +190,13 @@ def test_one_change_at_a_time_is_the_run_with_that_change_alone(simulated: Any) 
     rows = {row["label"]: row for row in alone["moved"]}
     assert set(rows) == {"rate", "gc.policy", "cache.size_kb"}
     path = "response.mean_response_ms"
-    ends = [figure(json.loads(one.read_text()), path) for one in (first, second)]
+    ends = [figure(json.loads(item.read_text()), path) for item in (first, second)]
     assert [alone["first"][path], alone["second"][path]] == ends
     for label, options in (("rate", ("--rate", "2")), ("gc.policy", FIFO), ("cache.size_kb", BUFFER)):
-        wanted = figure(json.loads(simulated("alone", *options).read_text()), path)
-        assert rows[label]["figures"][path] == wanted
-        assert wanted is not None and ends[0] is not None and ends[1] is not None
-        share = 100 * (wanted - ends[0]) / (ends[1] - ends[0])
+        expected = figure(json.loads(simulated("alone", *options).read_text()), path)
+        assert rows[label]["figures"][path] == expected
+        assert expected is not None and ends[0] is not None and ends[1] is not None
+        share = 100 * (expected - ends[0]) / (ends[1] - ends[0])
         assert rows[label]["share_pct"][path] == pytest.approx(share)
     rest = 100 - sum(row["share_pct"][path] for row in alone["moved"])
     assert alone["together_pct"][path] == pytest.approx(rest)
@@ -210,12 +210,12 @@ def test_settings_that_are_impossible_alone_are_changed_together(simulated: Any)
 
 
 def test_two_devices_are_compared_under_a_trace_as_two_results_are(trace: Path) -> None:
-    found = emmclab_json("explain", "ufs31", "pixel6a", "--trace", trace)
+    output = emmclab_json("explain", "ufs31", "pixel6a", "--trace", trace)
     settings = emmclab_json("explain", "ufs31", "pixel6a")["differences"]
     names = {row["key"] for row in settings}
-    assert {key for kind, key in _keys(found) if kind == "setting"} == names
-    assert {kind for kind, _ in _keys(found)} == {"setting"}
-    assert [row for row in found["figures"] if row["path"] == "response.mean_response_ms"]
+    assert {key for kind, key in _keys(output) if kind == "setting"} == names
+    assert {kind for kind, _ in _keys(output)} == {"setting"}
+    assert [row for row in output["figures"] if row["path"] == "response.mean_response_ms"]
 
 
 def test_requests_of_a_run_and_its_page_are_results_too(trace: Path, tmp_path: Path) -> None:
@@ -226,22 +226,22 @@ def test_requests_of_a_run_and_its_page_are_results_too(trace: Path, tmp_path: P
         outputs = ("--events", places["events"][-1], "--html", places["html"][-1])
         emmclab_json("simulate", trace, "--device", "small-1gb", "--wrap-addresses", *more, *outputs)
     for pair in places.values():
-        found = emmclab_json("explain", *pair)
-        assert _keys(found) == {("setting", "cache.size_kb")}
-        rows = {row["path"]: row for row in found["figures"]}
+        output = emmclab_json("explain", *pair)
+        assert _keys(output) == {("setting", "cache.size_kb")}
+        rows = {row["path"]: row for row in output["figures"]}
         assert rows["response.mean_response_ms"]["first"] != rows["response.mean_response_ms"]["second"]
     alone = emmclab_json("explain", *places["events"], "--one-at-a-time")["one_at_a_time"]
     assert [row["label"] for row in alone["moved"]] == ["cache.size_kb"]
-    said = emmclab_json("explain", places["events"][0])
-    assert said["run"]["provenance"]["inputs"][0]["path"] == str(trace)
+    answer = emmclab_json("explain", places["events"][0])
+    assert answer["run"]["provenance"]["inputs"][0]["path"] == str(trace)
 
 
 def test_a_file_of_several_results_is_named_with_a_number(trace: Path, tmp_path: Path) -> None:
     path = tmp_path / "compared.json"
     devices = ("--devices", "nexus5,small-1gb", "--wrap-addresses")
     path.write_text(json.dumps(emmclab_json("compare", trace, *devices)))
-    found = emmclab_json("explain", f"{path}#1", f"{path}#2")
-    assert (found["first"]["name"], found["second"]["name"]) == ("chat on nexus5", "chat on small-1gb")
+    output = emmclab_json("explain", f"{path}#1", f"{path}#2")
+    assert (output["first"]["name"], output["second"]["name"]) == ("chat on nexus5", "chat on small-1gb")
     for wrong in (path, f"{path}#3"):
         assert_refused(emmclab("explain", wrong, f"{path}#2"), "2 results", f"{path}#1")
 
@@ -304,8 +304,8 @@ def test_a_device_is_made_again_of_the_settings_in_a_result() -> None:
 def test_numbers_that_differ_look_different_and_rounding_is_no_difference() -> None:
     first = {"run": {"simulated_s": 1.0}, "waits": {"queue_ms": 100.00001}}
     second = {"run": {"simulated_s": 1.0 + 1e-15}, "waits": {"queue_ms": 100.00002}}
-    (found,) = figure_differences(first, second)
-    assert found.path == "waits.queue_ms"
+    (result,) = figure_differences(first, second)
+    assert result.path == "waits.queue_ms"
     out = StringIO()
-    _show_figures(Console(file=out, width=120), [found])
+    _show_figures(Console(file=out, width=120), [result])
     assert "100.00001" in out.getvalue() and "100.00002" in out.getvalue() and "< 0.01 %" in out.getvalue()

@@ -42,30 +42,30 @@ def folder(tmp_path: Path) -> Path:
 def rows(table: Path) -> list[dict[str, Any]]:
     """Return all rows of a table."""
     with duckdb.connect() as database:
-        found = database.execute(f"select * from '{table}' order by path")
-        names = [column[0] for column in found.description or []]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+        result = database.execute(f"select * from '{table}' order by path")
+        names = [column[0] for column in result.description or []]
+        return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
 
 def test_a_row_holds_every_number_of_the_profile_of_its_recording(folder: Path, tmp_path: Path) -> None:
     done = emmclab("fleet", folder, "-o", "fleet.parquet", cwd=tmp_path)
     assert done.returncode == 1
     assert "error: 2 of 14 files could not be read; the first, empty.txt: the file is empty" in done.stderr
-    found = {row["path"]: row for row in rows(tmp_path / "fleet.parquet")}
-    assert len(found) == 14
-    for path, row in found.items():
+    rows_by_path = {row["path"]: row for row in rows(tmp_path / "fleet.parquet")}
+    assert len(rows_by_path) == 14
+    for path, row in rows_by_path.items():
         if row["refused"] is not None:
             continue
         profile = package.profile(folder / path)
-        by_op = {one["op"]: one for one in profile["by_operation"]}
+        by_op = {item["op"]: item for item in profile["by_operation"]}
         elsewhere = {"write_data_kb": by_op.get("write", {"data_kb": None})["data_kb"], "fsyncs": None}
         assert {name: row[name] for name in elsewhere} == elsewhere
-        for field in (one for one in FIGURES if one.name not in elsewhere):
+        for field in (item for item in FIGURES if item.name not in elsewhere):
             value = profile["by_operation"][-1]["response_ms"]["p99"] if "p99" in field.name else profile[field.name]
             assert row[field.name] == value, field.name
         assert row["queue_busy_pct"] == profile["queue"]["busy_pct"]
         assert row["write_response_p99_ms"] == next(
-            one["response_ms"]["p99"] for one in profile["by_operation"] if one["op"] == "write"
+            item["response_ms"]["p99"] for item in profile["by_operation"] if item["op"] == "write"
         )
         assert row["characteristic_1_measured"] == profile.findings[0]["measured"]
         assert row["ledger_kept"] == profile["ledger"]["kept"]
@@ -73,33 +73,33 @@ def test_a_row_holds_every_number_of_the_profile_of_its_recording(folder: Path, 
         assert row["bytes"] == (folder / path).stat().st_size
         counts = row["histogram_size_write"]
         assert sum(counts) == sum(
-            one["requests"] for one in profile.figure("size_distribution") if one["op"] == "write"
+            item["requests"] for item in profile.figure("size_distribution") if item["op"] == "write"
         )
-    assert found["notes.md"]["refused"].startswith("unrecognised trace format")
-    assert found["model=Pixel%206a/build=B1/0000.txt"]["model"] == "Pixel 6a"
+    assert rows_by_path["notes.md"]["refused"].startswith("unrecognised trace format")
+    assert rows_by_path["model=Pixel%206a/build=B1/0000.txt"]["model"] == "Pixel 6a"
 
 
 def test_the_file_describes_the_bins_of_its_histograms(folder: Path, tmp_path: Path) -> None:
     emmclab("fleet", folder, "-o", "fleet.parquet", cwd=tmp_path)
     table = Table(tmp_path / "fleet.parquet")
     assert table.description["bins"] == bins()
-    for column, one in table.description["bins"].items():
-        assert one["upper_edges"] == sorted(set(one["upper_edges"]))
+    for column, bins_of_column in table.description["bins"].items():
+        assert bins_of_column["upper_edges"] == sorted(set(bins_of_column["upper_edges"]))
         assert table.columns[column] == "BIGINT[]"
         lengths = {len(row[column]) for row in rows(table.path) if row[column] is not None}
-        assert lengths == {len(one["upper_edges"]) + 1}
+        assert lengths == {len(bins_of_column["upper_edges"]) + 1}
     added = table.histograms(["model"])["histogram_size_write"]
     assert added.keys() == {("N5",), ("Pixel 6a",)}
-    whole = table.histograms([])["histogram_size_write"][()]
-    assert whole == [sum(pair) for pair in zip(*added.values(), strict=True)]
+    full = table.histograms([])["histogram_size_write"][()]
+    assert full == [sum(pair) for pair in zip(*added.values(), strict=True)]
 
 
 def test_any_number_of_workers_and_of_runs_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    made = []
+    tables = []
     for jobs in ("1", "2", "3"):
         emmclab("fleet", folder, "-o", f"{jobs}.parquet", "--jobs", jobs, cwd=tmp_path)
-        made.append((tmp_path / f"{jobs}.parquet").read_bytes())
-    assert made[0] == made[1] == made[2]
+        tables.append((tmp_path / f"{jobs}.parquet").read_bytes())
+    assert tables[0] == tables[1] == tables[2]
     late = folder / PLACES[1] / "late.txt"
     for step in range(3):
         if step == 0:
@@ -111,7 +111,7 @@ def test_any_number_of_workers_and_of_runs_gives_the_same_bytes(folder: Path, tm
         emmclab("fleet", folder, "-o", "1.parquet", cwd=tmp_path)
         emmclab("fleet", folder, "-o", f"new-{step}.parquet", cwd=tmp_path)
         assert (tmp_path / "1.parquet").read_bytes() == (tmp_path / f"new-{step}.parquet").read_bytes()
-    assert (tmp_path / "1.parquet").read_bytes() == made[0]
+    assert (tmp_path / "1.parquet").read_bytes() == tables[0]
 
 
 def kept_rows(state: Path) -> int:
@@ -123,8 +123,8 @@ def profiled(folder: Path, table: Path) -> int:
     """Run the command; return the number of recordings that it profiled."""
     done = emmclab("fleet", folder, "-o", table, "--json")
     assert done.returncode in (0, 1), done.stderr
-    found: int = json.loads(done.stdout)["tables"][0]["run"]["profiled"]
-    return found
+    count: int = json.loads(done.stdout)["tables"][0]["run"]["profiled"]
+    return count
 
 
 def test_only_what_is_new_or_changed_is_profiled(folder: Path, tmp_path: Path) -> None:
@@ -167,18 +167,18 @@ def test_ctrl_c_says_what_is_kept(tmp_path: Path) -> None:
     make(folder, 20)
     process = held(folder, "-o", tmp_path / "fleet.parquet", "--jobs", "2")
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130, said
-    kept = kept_rows(tmp_path / ".fleet.parquet.state")
-    assert 7 <= kept < 20
-    assert f"interrupted; {kept} recordings of {folder} are stored; the same command continues" in said
+    _, stderr = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, stderr
+    stored = kept_rows(tmp_path / ".fleet.parquet.state")
+    assert 7 <= stored < 20
+    assert f"interrupted; {stored} recordings of {folder} are stored; the same command continues" in stderr
     assert not (tmp_path / "fleet.parquet").exists()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".emmclab-")] == []
 
 
 def test_a_row_written_at_the_interrupt_counts(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "fleet.parquet"
-    said: list[int] = []
+    counts: list[int] = []
     append = State._append
 
     def interrupted(state: State, one: Profiled) -> None:
@@ -190,8 +190,8 @@ def test_a_row_written_at_the_interrupt_counts(folder: Path, tmp_path: Path, mon
 
     monkeypatch.setattr(State, "_append", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        profile_fleet(folder, table, Serial(), progress=lambda done, *_: said.append(done))
-    assert said[-1] == kept_rows(state_of(table)) == 5
+        profile_fleet(folder, table, Serial(), progress=lambda done, *_: counts.append(done))
+    assert counts[-1] == kept_rows(state_of(table)) == 5
 
 
 def test_a_second_run_on_the_same_table_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_file_that_is_no_table_is_not_overwritten(folder: Path, trace: Path, t
 
 
 def test_impossible_folders_and_keys_are_refused_before_the_work(folder: Path, tmp_path: Path) -> None:
-    for words, said in (
+    for words, message in (
         ((tmp_path / "gone",), "folder not found"),
         ((folder, "--files", "*.none"), "there is no recording"),
         ((folder, "--by", "color"), "recordings have no key `color`"),
@@ -237,7 +237,7 @@ def test_impossible_folders_and_keys_are_refused_before_the_work(folder: Path, t
         ((folder, "-o", "fleet.csv"), "the extension of the file does not determine a supported format"),
         ((folder, "-o", "gone/fleet.parquet"), "folder not found"),
     ):
-        assert_refused(emmclab("fleet", *words, cwd=tmp_path), said)
+        assert_refused(emmclab("fleet", *words, cwd=tmp_path), message)
     shutil.copytree(folder, tmp_path / "twice")
     (tmp_path / "twice/Model=x").mkdir()
     (tmp_path / "twice/Model=x/a.txt").write_text(biotracer(40))
@@ -260,18 +260,18 @@ def test_a_folder_without_one_readable_file_is_bad_input(tmp_path: Path) -> None
 
 def test_groups_are_side_by_side_and_a_table_is_summed_up_by_itself(folder: Path, tmp_path: Path) -> None:
     first = emmclab("fleet", folder, "-o", "fleet.parquet", "--by", "model,build", "--json", cwd=tmp_path)
-    found = json.loads(first.stdout)
-    summary = {name: found[name] for name in SummaryFields.__annotations__}
+    output = json.loads(first.stdout)
+    summary = {name: output[name] for name in SummaryFields.__annotations__}
     assert msgspec.convert(summary, SummaryFields) == summary
-    groups = {group["group"]: group for group in found["groups"]}
+    groups = {group["group"]: group for group in output["groups"]}
     assert groups.keys() == {"all recordings", "N5, B1", "N5, B2", "Pixel 6a, B1", "Pixel 6a, B2"}
     assert sum(group["recordings"] for name, group in groups.items() if "," in name) == 12
     by_hand = sorted(row["requests"] for row in rows(tmp_path / "fleet.parquet") if row["requests"])
     assert groups["all recordings"]["figures"]["requests"]["p50"] == (by_hand[5] + by_hand[6]) / 2
-    assert [one["path"] for one in found["refused"]] == ["empty.txt", "notes.md"]
+    assert [item["path"] for item in output["refused"]] == ["empty.txt", "notes.md"]
     shutil.rmtree(folder)
-    again = emmclab_ok("fleet", "fleet.parquet", "--by", "model,build", "--json", cwd=tmp_path)
-    assert json.loads(again.stdout)["groups"] == found["groups"]
+    rerun = emmclab_ok("fleet", "fleet.parquet", "--by", "model,build", "--json", cwd=tmp_path)
+    assert json.loads(rerun.stdout)["groups"] == output["groups"]
     text = emmclab("fleet", "fleet.parquet", "--by", "build", cwd=tmp_path).stdout
     assert "B1" in text and "Median" in text and "Refused" in text
 
@@ -279,16 +279,16 @@ def test_groups_are_side_by_side_and_a_table_is_summed_up_by_itself(folder: Path
 def test_processors_of_a_blktrace_recording_are_one_recording(tmp_path: Path) -> None:
     for number in (0, 1, 10):
         (tmp_path / f"disk.blktrace.{number}").write_bytes(b"x" * (number + 1))
-    (found,) = recordings(tmp_path)
-    assert (found.path, found.bytes) == ("disk.blktrace.0", 1 + 2 + 11)
+    (result,) = recordings(tmp_path)
+    assert (result.path, result.bytes) == ("disk.blktrace.0", 1 + 2 + 11)
 
 
 def test_what_is_no_file_is_no_recording_and_a_link_to_nothing_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / ".hidden").write_text("x")
     (tmp_path / "link.txt").symlink_to(tmp_path / "gone.txt")
-    (found,) = recordings(tmp_path)
-    assert found.path == "link.txt"
+    (result,) = recordings(tmp_path)
+    assert result.path == "link.txt"
     assert row_of(tmp_path / "link.txt", "link.txt", {})["refused"] == "file not found"
 
 
@@ -358,9 +358,9 @@ def test_a_table_is_that_of_a_run_from_nothing_whatever_came_before(
 
 
 def test_work_is_done_by_any_executor(folder: Path, tmp_path: Path) -> None:
-    seen: list[tuple[int, int, int]] = []
-    profile_fleet(folder, tmp_path / "a.parquet", Pool(2), progress=lambda *now: seen.append(now))
-    assert seen[-1] == (14, 14, 0)
+    calls: list[tuple[int, int, int]] = []
+    profile_fleet(folder, tmp_path / "a.parquet", Pool(2), progress=lambda *now: calls.append(now))
+    assert calls[-1] == (14, 14, 0)
 
 
 class Crashing(Serial):
@@ -370,7 +370,7 @@ class Crashing(Serial):
         """Run all tasks except those with this recording."""
         del files
         while (task := next_task(None)) is not None:
-            crashes = any(one.recording.path.endswith("0003.txt") for one in task)
+            crashes = any(row.recording.path.endswith("0003.txt") for row in task)
             yield task, Crash("its process was ended by SIGSEGV") if crashes else work(task)
 
 
@@ -427,8 +427,8 @@ def slower(text: str, factor: float) -> str:
         *rest, issue, complete = line.split("\t\t")
         late = float(issue.partition(".")[2]) / 1e9, float(complete.partition(".")[2]) / 1e9
         taken_s = (late[1] - late[0]) % 1 * factor
-        whole, _, part = issue.partition(".")
-        end_us = int(whole) * 10**6 + int(part[:6]) + round(taken_s * 1e6)
+        seconds, _, fraction = issue.partition(".")
+        end_us = int(seconds) * 10**6 + int(fraction[:6]) + round(taken_s * 1e6)
         lines.append("\t\t".join([*rest, issue, f"{end_us // 10**6}.{end_us % 10**6:06d}000"]))
     return "\n".join(lines) + "\n"
 
@@ -460,43 +460,43 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_a_slower_fleet_is_told_from_a_faster_one_and_what_is_the_same_is_not(pages: Path) -> None:
     done = emmclab("fleet", "before", "--against", "after", "--json", cwd=pages)
-    found = json.loads(done.stdout)
-    comparison = {name: found[name] for name in ComparisonFields.__annotations__}
+    output = json.loads(done.stdout)
+    comparison = {name: output[name] for name in ComparisonFields.__annotations__}
     assert msgspec.convert(comparison, ComparisonFields) == comparison
-    verdicts = {one["figure"]: one["verdict"] for one in found["differences"]}
+    verdicts = {item["figure"]: item["verdict"] for item in output["differences"]}
     assert verdicts["mean_response_ms"] == verdicts["mean_service_ms"] == "higher"
     for same in ("mean_read_kb", "mean_write_kb", "write_requests_pct", "spatial_locality_pct"):
         assert verdicts[same] == "no difference shown"
-    row = next(one for one in found["differences"] if one["figure"] == "mean_response_ms")
+    row = next(item for item in output["differences"] if item["figure"] == "mean_response_ms")
     assert row["corrected_p"] >= row["p"] > 0 and row["delta"] > 0
-    assert found["tests"] == 14
+    assert output["tests"] == 14
     assert verdicts["requests"] == verdicts["write_data_kb"] == "no difference shown"
     assert verdicts["fsyncs"] == "not recorded"
-    assert found["headline"].startswith("after has a higher mean response than before: ")
-    assert found["headline"] in " ".join((pages / "two.html").read_text().replace("\u00a0", " ").split()) or (
-        found["headline"] in (pages / "two.html").read_text()
+    assert output["headline"].startswith("after has a higher mean response than before: ")
+    assert output["headline"] in " ".join((pages / "two.html").read_text().replace("\u00a0", " ").split()) or (
+        output["headline"] in (pages / "two.html").read_text()
     )
 
 
 @pytest.mark.slow
 def test_too_few_recordings_are_said_with_p_and_the_number_that_is_needed(pages: Path) -> None:
     done = emmclab("fleet", "few-before", "--against", "few-after", "--json", cwd=pages)
-    found = json.loads(done.stdout)
-    known = [one for one in found["differences"] if one["verdict"] != "not recorded"]
-    few = [one for one in known if one["verdict"] == "too few recordings"]
-    assert all(0 < one["p"] <= 1 and one["corrected_p"] is None for one in known)
-    assert few and {one["needed"] for one in few} == {6}
+    output = json.loads(done.stdout)
+    tested = [row for row in output["differences"] if row["verdict"] != "not recorded"]
+    few = [row for row in tested if row["verdict"] == "too few recordings"]
+    assert all(0 < row["p"] <= 1 and row["corrected_p"] is None for row in tested)
+    assert few and {row["needed"] for row in few} == {6}
     # If all recordings have the same value, no number of recordings would show a difference.
-    equal = [one for one in known if one not in few]
-    assert {(one["verdict"], one["p"], one["needed"]) for one in equal} <= {("no difference shown", 1.0, None)}
-    assert found["headline"].startswith("Too few recordings to tell few-before from few-after: 3 and 3")
-    assert "fewer than 6 of each" in found["headline"]
+    equal = [row for row in tested if row not in few]
+    assert {(row["verdict"], row["p"], row["needed"]) for row in equal} <= {("no difference shown", 1.0, None)}
+    assert output["headline"].startswith("Too few recordings to tell few-before from few-after: 3 and 3")
+    assert "fewer than 6 of each" in output["headline"]
     tiles = (pages / "few.html").read_text().partition("</dl>")[0]
     assert "none is shown to differ" in tiles and "Cliff" not in tiles
-    shown = emmclab("fleet", "few-before", "--against", "few-after", cwd=pages).stdout
-    heads = [line for line in shown.splitlines() if line.startswith("Figure")]
+    stdout = emmclab("fleet", "few-before", "--against", "few-after", cwd=pages).stdout
+    heads = [line for line in stdout.splitlines() if line.startswith("Figure")]
     assert "Verdict" in heads[0] and heads[-1].split()[-1] == "Needed"
-    first = next(line for line in shown.splitlines() if line.startswith("Mean response"))
+    first = next(line for line in stdout.splitlines() if line.startswith("Mean response"))
     assert "too few recordings " in first, "a verdict is one line in 80 columns"
 
 
@@ -513,16 +513,16 @@ def test_what_is_not_told_apart_is_grey_and_never_the_colour_of_a_verdict() -> N
 @pytest.mark.slow
 def test_fsyncs_of_a_recording_are_among_the_compared_figures() -> None:
     path = Path(package.bundled()[2])
-    calls = sum(one["calls"] for one in json.loads(package.read(path).header["activity"] or "{}")["syncs"])
+    calls = sum(row["calls"] for row in json.loads(package.read(path).header["activity"] or "{}")["syncs"])
     assert row_of(path, path.name, {})["fsyncs"] == calls > 0
 
 
 @pytest.mark.slow
 def test_the_recording_that_stands_apart_and_the_file_that_was_refused_are_named(pages: Path) -> None:
     done = emmclab("fleet", "before", "--json", cwd=pages)
-    found = json.loads(done.stdout)
+    output = json.loads(done.stdout)
     assert "model=N5/build=B1/far.txt" in {
-        one["path"] for one in found["outliers"] if one["figure"] == "mean_service_ms"
+        row["path"] for row in output["outliers"] if row["figure"] == "mean_service_ms"
     }
     page = (pages / "one.html").read_text()
     assert "notes.md" in page and "could not be read and is in no figure" in page
@@ -541,9 +541,9 @@ def test_fleets_that_were_read_differently_are_compared_with_a_caution(pages: Pa
     assert done.returncode == 1, done.stderr
     words = ("before.fleet.parquet", "--against", tmp_path / "writes.parquet")
     done = emmclab("fleet", *words, "--json", "--html", tmp_path / "page.html", cwd=pages)
-    found = json.loads(done.stdout)
-    assert found["cautions"] == ["The two fleets were read with different options."]
-    assert found["cautions"][0] in (tmp_path / "page.html").read_text()
-    verdicts = {one["figure"]: one["verdict"] for one in found["differences"]}
+    output = json.loads(done.stdout)
+    assert output["cautions"] == ["The two fleets were read with different options."]
+    assert output["cautions"][0] in (tmp_path / "page.html").read_text()
+    verdicts = {row["figure"]: row["verdict"] for row in output["differences"]}
     assert verdicts["mean_read_kb"] == "not recorded"
-    assert found["tests"] == 13
+    assert output["tests"] == 13

@@ -56,8 +56,8 @@ def test_every_command_is_in_a_panel_and_has_a_summary() -> None:
         full: Any = application([name]).commands[name]
         assert command.help and full.help.split("\n\n")[0] == command.help, name
         assert name in PANELS[full.rich_help_panel]
-    said = emmclab("--help", env={"COLUMNS": "100"}).stdout
-    places = [said.index(f"─ {panel} ─") for panel in PANELS]
+    stdout = emmclab("--help", env={"COLUMNS": "100"}).stdout
+    places = [stdout.index(f"─ {panel} ─") for panel in PANELS]
     assert places == sorted(places)
 
 
@@ -73,28 +73,28 @@ def test_the_help_has_examples_that_are_accepted(words: str, tmp_path: Path, mon
 
 @pytest.mark.parametrize("words", EVERY)
 def test_the_help_of_every_command_fits_a_screen_with_an_example_before_the_options(words: str) -> None:
-    said = emmclab(*words.split(), "--help", env={"COLUMNS": "100"}).stdout
-    assert len(said.strip().splitlines()) <= 40
+    stdout = emmclab(*words.split(), "--help", env={"COLUMNS": "100"}).stdout
+    assert len(stdout.strip().splitlines()) <= 40
     if not isinstance(EVERY[words], TyperGroup):
-        assert f" {examples(EVERY[words])[0][:60]}" in said.partition("─ Options ─")[0]
+        assert f" {examples(EVERY[words])[0][:60]}" in stdout.partition("─ Options ─")[0]
 
 
 @pytest.mark.parametrize("words", ["simulate", "crash", "serve", "head"])
 def test_the_full_help_has_every_option_and_every_example(words: str) -> None:
-    said = emmclab(words, "--help-all", env={"COLUMNS": "200"}).stdout
+    stdout = emmclab(words, "--help-all", env={"COLUMNS": "200"}).stdout
     for parameter in EVERY[words].params:
-        assert not parameter.opts[0].startswith("-") or f" {parameter.opts[0]}" in said, parameter.opts
+        assert not parameter.opts[0].startswith("-") or f" {parameter.opts[0]}" in stdout, parameter.opts
     for line in examples(EVERY[words]):
-        assert line in said
+        assert line in stdout
 
 
 def test_the_options_on_reading_are_a_topic_that_the_help_names() -> None:
-    said = emmclab("simulate", "--help", env={"COLUMNS": "200"}).stdout
-    assert "emmclab explain reading" in said and "--lenient" not in said
-    told = emmclab("explain", "reading", env={"COLUMNS": "200"}).stdout
-    panel = [one.opts[0] for one in EVERY["simulate"].params if one.rich_help_panel == READING_PANEL]
+    stdout = emmclab("simulate", "--help", env={"COLUMNS": "200"}).stdout
+    assert "emmclab explain reading" in stdout and "--lenient" not in stdout
+    answer = emmclab("explain", "reading", env={"COLUMNS": "200"}).stdout
+    panel = [row.opts[0] for row in EVERY["simulate"].params if row.rich_help_panel == READING_PANEL]
     assert len(panel) == 10
-    assert all(f"\n{option}" in told for option in panel)
+    assert all(f"\n{option}" in answer for option in panel)
 
 
 def test_no_option_says_to_which_other_command_it_belongs() -> None:
@@ -114,24 +114,24 @@ def mentions() -> Iterator[tuple[str, str, str | None]]:
         if path.name == "CHANGELOG.md" or path == Path(__file__) or "messages" in path.parts:
             continue
         text = path.read_text(errors="replace")
-        for found in NAMED.finditer(text):
-            yield place(path, text.count("\n", 0, found.start()) + 1), found[1], found[2]
+        for match in NAMED.finditer(text):
+            yield place(path, text.count("\n", 0, match.start()) + 1), match[1], match[2]
 
 
 def test_every_command_that_a_text_names_exists() -> None:
-    faults, seen = [], 0
+    faults, count = [], 0
     # Sentences that begin with the product's name, names of fio jobs, and an example of a command to be
     # added.
     others = {"is", "replays", "wait", "close", "span"}
     for where, name, action in mentions():
-        seen += 1
+        count += 1
         if name in others:
             continue
         if name not in EVERY:
             faults.append(f"{where}: emmclab {name}")
         elif action and isinstance(EVERY[name], TyperGroup) and f"{name} {action}" not in EVERY:
             faults.append(f"{where}: emmclab {name} {action}")
-    assert seen > 500
+    assert count > 500
     complain(faults, "name a command that exists")
 
 

@@ -90,8 +90,8 @@ def test_the_outputs_of_the_guide_are_those_of_this_code(monkeypatch: pytest.Mon
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     from python_guide import outputs as blocks
 
-    for one in blocks((ROOT / "docs/guides/python.md").read_text()):
-        assert one.told == one.text or (one.html and one.told is None) or not one.text
+    for block in blocks((ROOT / "docs/guides/python.md").read_text()):
+        assert block.told == block.text or (block.html and block.told is None) or not block.text
 
 
 def test_the_guide_covers_what_python_offers() -> None:

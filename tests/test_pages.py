@@ -63,12 +63,12 @@ PICTURES = {"over_time": True, "distribution": True}
 
 @cache
 def _traces(folder: Path) -> list[Path]:
-    found = []
+    paths = []
     for name, requests in (("chat", 300), ("camera with a long name of two words", 120)):
         path = folder / f"{name}.txt"
         path.write_text(biotracer(requests))
-        found.append(path)
-    return found
+        paths.append(path)
+    return paths
 
 
 def _simulated(folder: Path, page: Path) -> None:
@@ -109,8 +109,8 @@ def _study(folder: Path, page: Path) -> None:
 def _searched(folder: Path, page: Path) -> None:
     need_library("optuna")
     (folder / "tuned.toml").write_text(TUNED.format(trace=_traces(folder)[0]))
-    asked = ("--minimize", "mean_response_ms", "--minimize", "waf", "--budget", 4, "--batch", 4)
-    _run("search", "tuned.toml", *asked, "--jobs", 1, "--html", page, cwd=folder)
+    query = ("--minimize", "mean_response_ms", "--minimize", "waf", "--budget", 4, "--batch", 4)
+    _run("search", "tuned.toml", *query, "--jobs", 1, "--html", page, cwd=folder)
 
 
 def _advised(folder: Path, page: Path) -> None:
@@ -134,8 +134,8 @@ def _probed(_folder: Path, page: Path) -> None:
         for size in (4, 64, 1024)
     ]
     places = [Place("read", 4 * at, 1.0 + (at % 4 == 3)) for at in range(32)]
-    found = Probe("/dev/mmcblk0", True, 64, 16, "reads", 4096, ["Clustered page: 16 KB"], places, points)
-    page.write_text(render_probe(found))
+    probe = Probe("/dev/mmcblk0", True, 64, 16, "reads", 4096, ["Clustered page: 16 KB"], places, points)
+    page.write_text(render_probe(probe))
 
 
 def _applied(folder: Path, page: Path) -> None:
@@ -192,7 +192,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(folder: Path) -> Callable[[str], Path]:
+def page_of(folder: Path) -> Callable[[str], Path]:
     """Return the page of a kind, which is written on first use."""
 
     @cache
@@ -211,20 +211,22 @@ QUICK = ("profiles", "compare")
 @pytest.mark.parametrize(
     "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
 )
-def test_a_page_fits_and_is_accessible(browser: Browser, made: Callable[[str], Path], axe: str, kind: str) -> None:
-    check_fit(browser, made(kind), axe)
+def test_a_page_fits_and_is_accessible(browser: Browser, page_of: Callable[[str], Path], axe: str, kind: str) -> None:
+    check_fit(browser, page_of(kind), axe)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_chart_is_valid_by_the_schema_of_vega_lite(made: Callable[[str], Path], kind: str) -> None:
-    assert invalid_charts(made(kind)) == {}
+def test_every_chart_is_valid_by_the_schema_of_vega_lite(page_of: Callable[[str], Path], kind: str) -> None:
+    assert invalid_charts(page_of(kind)) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_page_has_its_answer_first_and_origin_last(browser: Browser, made: Callable[[str], Path], kind: str) -> None:
-    visit = Visit(browser, made(kind), width=390)
+def test_a_page_has_its_answer_first_and_origin_last(
+    browser: Browser, page_of: Callable[[str], Path], kind: str
+) -> None:
+    visit = Visit(browser, page_of(kind), width=390)
     page = visit.page
     assert page.locator("h1").count() == 1
     assert page.locator("main > section").first.get_attribute("id") == "answer"
@@ -243,8 +245,8 @@ def test_a_page_has_its_answer_first_and_origin_last(browser: Browser, made: Cal
 
 
 @pytest.mark.slow
-def test_a_time_line_zooms_all_its_panels_and_comes_back(browser: Browser, made: Callable[[str], Path]) -> None:
-    visit = Visit(browser, made("simulate"))
+def test_a_time_line_zooms_all_its_panels_and_comes_back(browser: Browser, page_of: Callable[[str], Path]) -> None:
+    visit = Visit(browser, page_of("simulate"))
     chart = visit.page.locator("#time_line-0")
     chart.scroll_into_view_if_needed()
     chart.locator("svg path[d]").first.wait_for(state="attached")
@@ -264,8 +266,8 @@ def test_a_time_line_zooms_all_its_panels_and_comes_back(browser: Browser, made:
 
 
 @pytest.mark.slow
-def test_pictures_and_data_can_be_taken_away(browser: Browser, made: Callable[[str], Path], tmp_path: Path) -> None:
-    visit = Visit(browser, made("simulate"), scheme="dark")
+def test_pictures_and_data_can_be_taken_away(browser: Browser, page_of: Callable[[str], Path], tmp_path: Path) -> None:
+    visit = Visit(browser, page_of("simulate"), scheme="dark")
     visit.draw_all()
     for name in ("response_cdf", "time_line"):
         with visit.page.expect_download() as saved:
@@ -292,17 +294,17 @@ def test_templates_fill_only_blocks_that_what_they_extend_has() -> None:
     faults = []
     for path in tracked(".j2"):
         parsed = environment.parse(path.read_text())
-        known: set[str] = set()
+        blocks: set[str] = set()
         extended = [node.template.value for node in parsed.find_all(jinja2.nodes.Extends)]  # type: ignore[attr-defined]
         if not extended:
             continue
         while extended:
             source = environment.loader.get_source(environment, extended[0])[0]  # type: ignore[union-attr]
             parent = environment.parse(source)
-            known |= {block.name for block in parent.find_all(jinja2.nodes.Block)}
+            blocks |= {block.name for block in parent.find_all(jinja2.nodes.Block)}
             extended = [node.template.value for node in parent.find_all(jinja2.nodes.Extends)]  # type: ignore[attr-defined]
         own = {node.name for node in parsed.body if isinstance(node, jinja2.nodes.Block)}
-        faults += [f"{place(path)}: {name}" for name in sorted(own - known)]
+        faults += [f"{place(path)}: {name}" for name in sorted(own - blocks)]
     complain(faults, "fill a block that the template it extends has; another one is never drawn")
 
 
@@ -314,21 +316,21 @@ def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_script_is_bundled_once_and_again_if_damaged(caches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
+    calls = []
 
     def bundle(*_words: str) -> str:
-        made.append(1)
+        calls.append(1)
         return "script\r\nof pages"
 
     monkeypatch.setattr(kept, "convert", bundle)
-    assert [kept.library(), kept.library()] == ["script\r\nof pages"] * 2 and len(made) == 1
+    assert [kept.library(), kept.library()] == ["script\r\nof pages"] * 2 and len(calls) == 1
     (file,) = (caches / "emmclab").iterdir()
-    whole = file.read_bytes()
-    for damaged in (b"", whole[:-1], whole[:30], b"\xff" + whole, whole + b"alert(1)"):
+    full = file.read_bytes()
+    for damaged in (b"", full[:-1], full[:30], b"\xff" + full, full + b"alert(1)"):
         file.write_bytes(damaged)
         assert kept.library() == "script\r\nof pages"
-        assert file.read_bytes() == whole
-    assert len(made) == 6
+        assert file.read_bytes() == full
+    assert len(calls) == 6
 
 
 def test_a_page_is_written_where_nothing_can_be_kept(tmp_path: Path, trace: Path) -> None:

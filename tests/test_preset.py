@@ -95,10 +95,10 @@ def loaded(path: Path) -> dict[str, str]:
 
 def test_a_preset_has_what_the_register_says_and_runs(trace: Path, tmp_path: Path) -> None:
     source, preset = debugfs(tmp_path / "ext_csd"), tmp_path / "my.toml"
-    made = emmclab_json("preset", "--ext-csd", source, "-o", preset)
-    assert preset.read_text() == made["toml"]
-    assert (made["like"], made["capacity_bytes"]) == ("emmc51-cache", _SECTORS * 512)
-    found = loaded(preset)
+    output = emmclab_json("preset", "--ext-csd", source, "-o", preset)
+    assert preset.read_text() == output["toml"]
+    assert (output["like"], output["capacity_bytes"]) == ("emmc51-cache", _SECTORS * 512)
+    result = loaded(preset)
     for key, value in {
         "name": '"my"',
         "cache.size_kb": "8192",
@@ -109,7 +109,7 @@ def test_a_preset_has_what_the_register_says_and_runs(trace: Path, tmp_path: Pat
         "features.barrier": "true",
         "controller.bus_mode": '"hs400"',
     }.items():
-        assert found[key] == value, key
+        assert result[key] == value, key
     run = emmclab_json("simulate", trace, "--device", preset, "--wrap-addresses")
     assert run["requests"]["total"] == 400
 
@@ -117,12 +117,12 @@ def test_a_preset_has_what_the_register_says_and_runs(trace: Path, tmp_path: Pat
 def test_the_file_round_trips_and_its_digest_is_the_same_each_time(tmp_path: Path) -> None:
     source = debugfs(tmp_path / "ext_csd")
     files = [tmp_path / "one.toml", tmp_path / "two.toml"]
-    made = [emmclab_json("preset", "--ext-csd", source, "--name", "same", "-o", file) for file in files]
+    outputs = [emmclab_json("preset", "--ext-csd", source, "--name", "same", "-o", file) for file in files]
     assert files[0].read_bytes() == files[1].read_bytes()
     device = api.Device.file(files[0])
-    assert device.digest == made[0]["digest"] == made[1]["digest"]
+    assert device.digest == outputs[0]["digest"] == outputs[1]["digest"]
     assert api.Device.from_toml(device.to_toml()).digest == device.digest
-    assert api.registers(source).preset(name="same").toml == made[0]["toml"]
+    assert api.registers(source).preset(name="same").toml == outputs[0]["toml"]
 
 
 def test_each_value_says_where_it_is_from(tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ def test_each_value_says_where_it_is_from(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cache", [0, 65_536])
 def test_any_preset_of_the_same_kind_may_be_the_base(tmp_path: Path, like: str, cache: int) -> None:
     source = debugfs(tmp_path / "ext_csd", CACHE_SIZE=cache)
-    made = emmclab_json("preset", "--ext-csd", source, "--like", like)
-    assert (made["like"], made["capacity_bytes"]) == (like, _SECTORS * 512)
+    output = emmclab_json("preset", "--ext-csd", source, "--like", like)
+    assert (output["like"], output["capacity_bytes"]) == (like, _SECTORS * 512)
 
 
 def test_a_ufs_is_read_as_folder_archive_listing_and_link(trace: Path, tmp_path: Path) -> None:
@@ -157,14 +157,14 @@ def test_a_ufs_is_read_as_folder_archive_listing_and_link(trace: Path, tmp_path:
     listing.write_text(done.stdout)
     link = tmp_path / "link"
     link.symlink_to(folder)
-    made = [
+    outputs = [
         emmclab_json("preset", "--ufs", source, "--name", "phone", "-o", tmp_path / "phone.toml")
         for source in (folder, *archives, listing, link)
     ]
-    assert made[0]["like"] == "ufs31" and made[0]["capacity_bytes"] == 0x1DC0000 << 12
-    for one in made:
-        assert (one["settings"], one["capacity_bytes"]) == (made[0]["settings"], made[0]["capacity_bytes"])
-    found = loaded(tmp_path / "phone.toml")
+    assert outputs[0]["like"] == "ufs31" and outputs[0]["capacity_bytes"] == 0x1DC0000 << 12
+    for output in outputs:
+        assert (output["settings"], output["capacity_bytes"]) == (outputs[0]["settings"], outputs[0]["capacity_bytes"])
+    result = loaded(tmp_path / "phone.toml")
     for key, value in {
         "interface.gear": '"hs_g3"',
         "interface.lanes": "1",
@@ -172,7 +172,7 @@ def test_a_ufs_is_read_as_folder_archive_listing_and_link(trace: Path, tmp_path:
         "slc.mode": '"cache"',
         "slc.preserve_user_space": "true",
     }.items():
-        assert found[key] == value, key
+        assert result[key] == value, key
     run = emmclab_json("simulate", trace, "--device", tmp_path / "phone.toml")
     assert run["requests"]["total"] == 400
 
@@ -183,10 +183,10 @@ def test_explain_says_what_a_device_can_do_and_how_worn_it_is(tmp_path: Path) ->
         assert words in done.stdout, words
     firmware = next(line for line in done.stdout.splitlines() if line.startswith("firmware "))
     assert "–" in firmware, "what is not known is a dash"
-    found = emmclab_json("explain", tmp_path / "dump.txt")
-    fields = {row["name"]: row["value"] for row in found["fields"]}
+    output = emmclab_json("explain", tmp_path / "dump.txt")
+    fields = {row["name"]: row["value"] for row in output["fields"]}
     assert (fields["CACHE_SIZE"], fields["SEC_COUNT"], fields["CMDQ_DEPTH"]) == (65_536, _SECTORS, 15)
-    assert found["standard"] == "eMMC 5.1"
+    assert output["standard"] == "eMMC 5.1"
     phone = emmclab_json("explain", ufs(tmp_path / "ufshc"))
     facts = {fact["topic"]: fact["text"] for fact in phone["facts"]}
     assert facts["spare blocks"] == "warning: 80 % of the spare blocks used"
@@ -202,8 +202,8 @@ def test_names_that_are_no_text_are_written_as_such(tmp_path: Path) -> None:
 
 
 def test_a_register_comes_from_stdin() -> None:
-    made = emmclab_ok("preset", "--ext-csd", "-", "--name", "piped", input=register().hex())
-    assert 'name = "piped"' in made.stdout
+    output = emmclab_ok("preset", "--ext-csd", "-", "--name", "piped", input=register().hex())
+    assert 'name = "piped"' in output.stdout
 
 
 def test_a_preset_without_a_stated_capacity_says_so_first(tmp_path: Path) -> None:
@@ -282,11 +282,11 @@ def test_descriptors_give_device_or_error(tmp_path_factory: pytest.TempPathFacto
 def _answers(source: Path) -> None:
     """Check that registers are converted to a device, or cause an error with a hint."""
     try:
-        made = api.registers(source).preset()
+        preset = api.registers(source).preset()
     except api.EmmclabError as error:
         assert error.hint
         return
-    assert api.Device.from_toml(made.toml).digest == made.device.digest
+    assert api.Device.from_toml(preset.toml).digest == preset.device.digest
 
 
 @pytest.fixture
@@ -300,13 +300,13 @@ def real_dumps(shared_traces: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["ext_csd", "ext_csd.bin", "u-boot.txt", "esp-idf-words.txt", "mmc-utils.txt"])
 def test_the_register_of_a_real_device_is_read_in_each_form(name: str, real_dumps: Path, tmp_path: Path) -> None:
-    made: dict[str, Any] = emmclab_json("preset", "--ext-csd", real_dumps / name, "-o", tmp_path / "my.toml")
-    assert made["capacity_bytes"] == 7456 << 20
-    found = {row["key"]: json.loads(row["value"]) for row in made["settings"]}
-    assert found["cache.size_kb"] == 8192
-    assert found["controller.queue_depth"] == 16
-    assert (found["features.packed_writes"], found["features.packed_reads"]) == (63, 63)
-    assert found["features.reliable_write"] is True
+    output: dict[str, Any] = emmclab_json("preset", "--ext-csd", real_dumps / name, "-o", tmp_path / "my.toml")
+    assert output["capacity_bytes"] == 7456 << 20
+    result = {row["key"]: json.loads(row["value"]) for row in output["settings"]}
+    assert result["cache.size_kb"] == 8192
+    assert result["controller.queue_depth"] == 16
+    assert (result["features.packed_writes"], result["features.packed_reads"]) == (63, 63)
+    assert result["features.reliable_write"] is True
     facts = {fact["topic"]: fact["text"] for fact in emmclab_json("explain", real_dumps / name)["facts"]}
     assert facts["life used, type A (mostly SLC)"] == "0 to 10 % of the life used"
 
@@ -350,9 +350,9 @@ def recorded(path: Path, *devices: dict[str, Any]) -> Path:
 def card(gaps: list[str] | None = None, **changes: str | None) -> dict[str, Any]:
     """Return an eMMC with its registers; the keys of `changes` are file names, and None removes a file."""
     files = {**CARD, "ext_csd": register().hex(), **changes}
-    kept = {name: text for name, text in files.items() if text is not None}
+    contents = {name: text for name, text in files.items() if text is not None}
     folder = "/sys/devices/platform/soc/mmc_host/mmc0/mmc0:0001"
-    return {"disks": ["mmcblk0"], "kind": "emmc", "folder": folder, "files": kept, "gaps": gaps or []}
+    return {"disks": ["mmcblk0"], "kind": "emmc", "folder": folder, "files": contents, "gaps": gaps or []}
 
 
 def ufs_device() -> dict[str, Any]:
@@ -363,12 +363,12 @@ def ufs_device() -> dict[str, Any]:
 def test_a_preset_is_made_of_a_recording_as_of_its_registers(tmp_path: Path) -> None:
     path, dump = recorded(tmp_path / "phone.parquet", card()), tmp_path / "ext_csd"
     dump.write_text(register().hex())
-    made = emmclab_json("preset", "--from", path, "--name", "same")
+    output = emmclab_json("preset", "--from", path, "--name", "same")
     assert f"write `emmclab preset --from {path}`" in emmclab("preset", path).stderr
     direct = emmclab_json("preset", "--ext-csd", dump, "--name", "same")
-    assert (made["like"], made["settings"]) == (direct["like"], direct["settings"])
-    assert made["capacity_bytes"] == direct["capacity_bytes"]
-    assert emmclab_json("preset", "--ext-csd", path, "--name", "same")["digest"] == made["digest"]
+    assert (output["like"], output["settings"]) == (direct["like"], direct["settings"])
+    assert output["capacity_bytes"] == direct["capacity_bytes"]
+    assert emmclab_json("preset", "--ext-csd", path, "--name", "same")["digest"] == output["digest"]
     assert emmclab_json("preset", "--from", recorded(tmp_path / "u.parquet", ufs_device()))["like"] == "ufs31"
     wrong = emmclab("preset", "--ufs", path, "-o", tmp_path / "no.toml")
     assert wrong.returncode == 2 and "--ext-csd" in wrong.stderr and not (tmp_path / "no.toml").exists()
@@ -376,15 +376,15 @@ def test_a_preset_is_made_of_a_recording_as_of_its_registers(tmp_path: Path) -> 
 
 def test_explain_and_profile_say_what_device_a_recording_is_of(tmp_path: Path) -> None:
     path = recorded(tmp_path / "phone.parquet", card(["pre_eol_info is not there"]))
-    said = emmclab("explain", path).stdout
+    stdout = emmclab("explain", path).stdout
     for part in ("mmcblk0: eMMC 5.1", "DF4032", "8 MB, on", "pre_eol_info is not there", "preset --from"):
-        assert part in said, part
+        assert part in stdout, part
     (device,) = emmclab_json("explain", path)["registers"]
     assert (device["disks"], device["standard"], device["problem"]) == (["mmcblk0"], "eMMC 5.1", None)
     line = "Device: mmcblk0: eMMC 5.1; product: DF4032 (manufacturer 0x000045, OEM 0x0100), made 08/2016"
     page = tmp_path / "page.html"
-    shown = " ".join(emmclab("profile", path, "--html", page).stdout.split())
-    assert line in shown and "DF4032 (manufacturer" in page.read_text()
+    text = " ".join(emmclab("profile", path, "--html", page).stdout.split())
+    assert line in text and "DF4032 (manufacturer" in page.read_text()
     copy = tmp_path / "copy.parquet"
     assert emmclab("convert", path, copy).returncode == 0
     assert api.registers(copy).facts == api.registers(path).facts
@@ -392,12 +392,12 @@ def test_explain_and_profile_say_what_device_a_recording_is_of(tmp_path: Path) -
 
 def test_without_the_register_sysfs_still_gives_a_preset(tmp_path: Path) -> None:
     path = recorded(tmp_path / "phone.parquet", card(["ext_csd is not there"], ext_csd=None))
-    made = emmclab_json("preset", "--from", path)
-    assert made["capacity_bytes"] == 15269888 * 512 and made["like"] == "emmc51-cache"
+    output = emmclab_json("preset", "--from", path)
+    assert output["capacity_bytes"] == 15269888 * 512 and output["like"] == "emmc51-cache"
     (device,) = emmclab_json("explain", path)["registers"]
-    known = {fact["topic"]: fact["text"] for fact in device["facts"]}
-    assert known["life used, type B (mostly MLC, TLC)"] == "20 to 30 % of the life used"
-    assert known["volatile cache"] is None and device["gaps"] == ["ext_csd is not there"]
+    fields = {fact["topic"]: fact["text"] for fact in device["facts"]}
+    assert fields["life used, type B (mostly MLC, TLC)"] == "20 to 30 % of the life used"
+    assert fields["volatile cache"] is None and device["gaps"] == ["ext_csd is not there"]
 
 
 @pytest.mark.parametrize(
@@ -414,12 +414,12 @@ def test_damaged_registers_are_an_error_or_a_note(tmp_path: Path, changes: dict[
     path, preset = recorded(tmp_path / "phone.parquet", card(**changes)), tmp_path / "my.toml"
     done = emmclab("preset", "--from", path, "-o", preset)
     assert done.returncode == 2 and not preset.exists() and "Traceback" not in done.stderr
-    shown = emmclab("explain", path)
+    explained = emmclab("explain", path)
     profiled = emmclab("profile", path)
-    assert (shown.returncode, profiled.returncode) == (0, 0)
+    assert (explained.returncode, profiled.returncode) == (0, 0)
     for word in words:
         assert word in done.stderr, (word, done.stderr)
-        assert word in " ".join(shown.stdout.split()), (word, shown.stdout)
+        assert word in " ".join(explained.stdout.split()), (word, explained.stdout)
         word = word.removeprefix("phone.parquet/")
         assert "".join(word.split()) in "".join(profiled.stdout.split()), word
 
@@ -454,8 +454,8 @@ def test_recordings_without_them_are_refused(tmp_path: Path, devices: list[dict[
 def test_a_recording_of_this_machine_holds_the_registers_of_its_device(loop: str, tmp_path: Path) -> None:
     need("unshare", "dd")
     block, folder = tmp_path / "block/mmcblk0", tmp_path / "soc/mmc0/mmc0:0001"
-    for made in (block, folder, tmp_path / "debug/mmc0/mmc0:0001"):
-        made.mkdir(parents=True)
+    for created in (block, folder, tmp_path / "debug/mmc0/mmc0:0001"):
+        created.mkdir(parents=True)
     name = Path(loop).name
     for file in ("dev", "size"):
         (block / file).write_text(Path(f"/sys/block/{name}/{file}").read_text())

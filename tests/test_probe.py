@@ -21,14 +21,14 @@ MB = 1024
 
 @pytest.mark.parametrize(("preset", "page_kb", "block_kb"), [("galaxys2", 32, 4096), ("microsd-class10", 16, 2048)])
 def test_the_sizes_of_the_papers_devices_are_found(preset: str, page_kb: int, block_kb: int) -> None:
-    found = probe(Simulated(Device.preset(preset)), write=True, span_kb=1024 * MB)
-    assert (found.clustered_page_kb, found.clustered_block_kb) == (page_kb, block_kb)
+    result = probe(Simulated(Device.preset(preset)), write=True, span_kb=1024 * MB)
+    assert (result.clustered_page_kb, result.clustered_block_kb) == (page_kb, block_kb)
 
 
 def test_a_device_that_maps_every_page_shows_no_clusters() -> None:
-    found = probe(Simulated(Device.preset("iiswc15-4ps")), write=True, span_kb=128 * MB)
-    assert (found.clustered_page_kb, found.clustered_block_kb) == (None, None)
-    assert "does not depend on its position" in found.findings[0]
+    result = probe(Simulated(Device.preset("iiswc15-4ps")), write=True, span_kb=128 * MB)
+    assert (result.clustered_page_kb, result.clustered_block_kb) == (None, None)
+    assert "does not depend on its position" in result.findings[0]
 
 
 @given(
@@ -61,9 +61,9 @@ def scratch(tmp_path: Path) -> Path:
 
 def test_a_file_is_only_read_unless_told_otherwise(scratch: Path) -> None:
     result = scratch.with_name("probe.json")
-    found = emmclab_json("probe", scratch, "--span-mb", 48, "-o", result)
-    assert found["wrote"] is False and json.loads(result.read_text()) == found
-    assert {point["op"] for point in found["points"]} == {"read"}
+    output = emmclab_json("probe", scratch, "--span-mb", 48, "-o", result)
+    assert output["wrote"] is False and json.loads(result.read_text()) == output
+    assert {point["op"] for point in output["points"]} == {"read"}
     assert not any(scratch.read_bytes())
 
 

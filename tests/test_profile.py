@@ -54,7 +54,7 @@ def cut(trace: Path, folder: Path, parts: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trace whose requests often overlap, and access pages again."""
     path = tmp_path_factory.mktemp("whole") / "chat.parquet"
     Workload.preset("Messaging").trace(3, requests=6_000).write(path)
@@ -62,18 +62,18 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def parts(whole: Path) -> Path:
+def parts(recording: Path) -> Path:
     """The same trace in seven parts."""
-    folder = whole.parent / "parts"
-    cut(whole, folder, 7)
+    folder = recording.parent / "parts"
+    cut(recording, folder, 7)
     return folder
 
 
-def test_what_adds_up_is_exact_for_any_number_of_threads(whole: Path, parts: Path) -> None:
-    exact = package.profile(whole)
-    found = [profile_parts(parts, jobs) for jobs in (1, 3)]
-    assert found[0].to_dict() == found[1].to_dict()
-    merged = found[0]
+def test_what_adds_up_is_exact_for_any_number_of_threads(recording: Path, parts: Path) -> None:
+    exact = package.profile(recording)
+    results = [profile_parts(parts, jobs) for jobs in (1, 3)]
+    assert results[0].to_dict() == results[1].to_dict()
+    merged = results[0]
     assert merged["parts"] == 7
     for name, value in exact.items():
         if isinstance(value, int | float) and name != "no_wait_pct":
@@ -86,9 +86,9 @@ def test_what_adds_up_is_exact_for_any_number_of_threads(whole: Path, parts: Pat
     assert {name: merged["ledger"][name] for name in counted} == {name: exact["ledger"][name] for name in counted}
 
 
-def test_what_begins_anew_in_each_part_is_named_with_its_error(whole: Path, parts: Path) -> None:
-    exact, merged = package.profile(whole), profile_parts(parts, 2)
-    named = {one["figure"]: one for one in merged["estimates"]}
+def test_what_begins_anew_in_each_part_is_named_with_its_error(recording: Path, parts: Path) -> None:
+    exact, merged = package.profile(recording), profile_parts(parts, 2)
+    named = {item["figure"]: item for item in merged["estimates"]}
     assert named.keys() == {"reuse_distance", "update_interval", "working_set", "queue_depth"}
 
     def first_touches(profile: Any) -> int:
@@ -100,8 +100,8 @@ def test_what_begins_anew_in_each_part_is_named_with_its_error(whole: Path, part
     error_pct = 100 * (first_touches(merged) - first_touches(exact)) / touches
     assert named["reuse_distance"]["error_pct"] == pytest.approx(error_pct)
     assert 0 < error_pct < 25
-    for one, other in zip(exact.figure("reuse_distance")[:-1], merged.figure("reuse_distance")[:-1], strict=False):
-        assert abs(one["hit_pct"] - other["hit_pct"]) <= error_pct + 1e-9
+    for item, other in zip(exact.figure("reuse_distance")[:-1], merged.figure("reuse_distance")[:-1], strict=False):
+        assert abs(item["hit_pct"] - other["hit_pct"]) <= error_pct + 1e-9
     # Only a request after a cut that follows an unfinished one can be counted wrongly; there are six cuts.
     assert abs(merged["no_wait_pct"] - exact["no_wait_pct"]) <= 100 * 6 * 20 / exact["requests"]
     assert merged["queue"]["busy_pct"] == pytest.approx(exact["queue"]["busy_pct"], abs=0.5)
@@ -109,10 +109,10 @@ def test_what_begins_anew_in_each_part_is_named_with_its_error(whole: Path, part
 
 
 def test_the_command_takes_a_folder_as_one_trace_and_names_the_estimates(parts: Path, tmp_path: Path) -> None:
-    (found,) = emmclab_json("profile", parts, "--jobs", 2, "--html", tmp_path / "page.html")
-    assert found["name"] == "parts"
-    assert found["header"]["source"] == "parts"
-    assert found["requests"] == 6_000
+    (output,) = emmclab_json("profile", parts, "--jobs", 2, "--html", tmp_path / "page.html")
+    assert output["name"] == "parts"
+    assert output["header"]["source"] == "parts"
+    assert output["requests"] == 6_000
     assert "parts were profiled separately" in (tmp_path / "page.html").read_text()
     text = emmclab("profile", parts).stdout
     assert "Estimates: reuse_distance" in " ".join(text.split())
@@ -126,10 +126,10 @@ def grouped(trace: Path, copy: Path, rows: int) -> Path:
 
 
 @pytest.fixture
-def file(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def file(recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The trace as one file of three row groups, each of which is a slice."""
     monkeypatch.setattr(parts_module, "_SLICE_REQUESTS", 1_000)
-    path = grouped(whole, tmp_path / "chat.parquet", 2_048)
+    path = grouped(recording, tmp_path / "chat.parquet", 2_048)
     assert slices_of(path) == [(0, 1), (1, 2), (2, 3)]
     return path
 
@@ -147,11 +147,11 @@ def same_but_estimates(merged: Any, exact: Any) -> None:
 
 def test_slices_of_a_file_give_what_one_pass_does_for_any_number_of_threads(file: Path) -> None:
     exact = package.profile(file)
-    found = [profile_parts(file, jobs) for jobs in (1, 2, 5)]
-    assert found[0].to_dict() == found[1].to_dict() == found[2].to_dict()
-    same_but_estimates(found[0], exact)
-    assert found[0]["parts"] == 3
-    named = {one["figure"]: one["error_pct"] for one in found[0]["estimates"]}
+    results = [profile_parts(file, jobs) for jobs in (1, 2, 5)]
+    assert results[0].to_dict() == results[1].to_dict() == results[2].to_dict()
+    same_but_estimates(results[0], exact)
+    assert results[0]["parts"] == 3
+    named = {row["figure"]: row["error_pct"] for row in results[0]["estimates"]}
     assert named.keys() == {"reuse_distance", "update_interval", "working_set", "queue_depth"}
     assert 0 < named["reuse_distance"] < 25
 
@@ -159,13 +159,13 @@ def test_slices_of_a_file_give_what_one_pass_does_for_any_number_of_threads(file
 @pytest.mark.parametrize(
     "reading", [{"only": "op=write"}, {"only": "from=10s,to=60s"}, {"only": "from=1s,op=read"}, {"drop_reissued": True}]
 )
-def test_conditions_hold_for_the_whole_trace(file: Path, whole: Path, parts: Path, reading: dict[str, Any]) -> None:
+def test_conditions_hold_for_the_whole_trace(file: Path, recording: Path, parts: Path, reading: dict[str, Any]) -> None:
     """Times are relative to the first arrival of the whole trace, and a part may contain no selected request."""
     exact = package.read(file, **reading).profile()
     assert 0 < exact["requests"] < 6_000 or "drop_reissued" in reading
     same_but_estimates(profile_parts(file, 2, reading=reading), exact)
     merged = profile_parts(parts, 2, reading=reading)
-    assert merged["by_operation"] == package.read(whole, **reading).profile()["by_operation"]
+    assert merged["by_operation"] == package.read(recording, **reading).profile()["by_operation"]
 
 
 def test_conditions_that_nothing_meets_and_mending_in_parts_are_refused(file: Path, parts: Path) -> None:
@@ -191,9 +191,9 @@ def test_a_file_that_is_out_of_order_is_refused_in_slices_as_in_one_pass(file: P
 
 
 def test_slices_depend_on_the_file_alone_and_other_formats_have_none(
-    whole: Path, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recording: Path, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = grouped(whole, tmp_path / "small.parquet", 2_048)
+    small = grouped(recording, tmp_path / "small.parquet", 2_048)
     assert slices_of(small) == [(0, 3)], "a small file is one slice"
     assert slices_of(trace) == []
     monkeypatch.setattr(parts_module, "_SLICE_REQUESTS", 1)
@@ -203,18 +203,18 @@ def test_slices_depend_on_the_file_alone_and_other_formats_have_none(
     assert (done.returncode, "read in one pass; --jobs is for Parquet" in done.stderr) == (0, True)
 
 
-def test_a_single_part_has_no_estimates(whole: Path, tmp_path: Path) -> None:
-    cut(whole, tmp_path / "one", 1)
-    found = profile_parts(tmp_path / "one", 2)
-    assert found["estimates"] == []
-    assert found["no_wait_pct"] == package.profile(whole)["no_wait_pct"]
+def test_a_single_part_has_no_estimates(recording: Path, tmp_path: Path) -> None:
+    cut(recording, tmp_path / "one", 1)
+    result = profile_parts(tmp_path / "one", 2)
+    assert result["estimates"] == []
+    assert result["no_wait_pct"] == package.profile(recording)["no_wait_pct"]
 
 
-def test_recordings_that_overlap_are_no_parts_of_a_trace(whole: Path, tmp_path: Path) -> None:
+def test_recordings_that_overlap_are_no_parts_of_a_trace(recording: Path, tmp_path: Path) -> None:
     folder = tmp_path / "overlapping"
     folder.mkdir()
     for name in ("a", "b"):
-        (folder / f"{name}.parquet").write_bytes(whole.read_bytes())
+        (folder / f"{name}.parquet").write_bytes(recording.read_bytes())
     with pytest.raises(FormatError, match=r"b\.parquet: .*begins .* before this one ends"):
         profile_parts(folder, 2)
     assert_refused(emmclab("profile", folder), "profile recordings that are not parts of one trace each by itself")
@@ -240,31 +240,27 @@ def test_ctrl_c_ends_the_parts_that_are_under_way(tmp_path: Path) -> None:
     process = begin("profile", folder, "--jobs", "2")
     wait_until(lambda: is_at_work(process), process)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130, said
-    assert "interrupted; no file was written" in said
+    _, stderr = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, stderr
+    assert "interrupted; no file was written" in stderr
 
 
-def test_files_named_as_parts_are_profiled_one_by_one_with_a_note(whole: Path, parts: Path) -> None:
+def test_files_named_as_parts_are_profiled_one_by_one_with_a_note(recording: Path, parts: Path) -> None:
     pieces = sorted(parts.glob("*.parquet"))
     done = emmclab("profile", *pieces, "--json")
     assert done.returncode == 0 and len(json.loads(done.stdout)) == len(pieces)
     assert f"emmclab profile {parts}" in done.stderr
-    assert "have names of parts" not in emmclab("profile", whole, "--json").stderr
+    assert "have names of parts" not in emmclab("profile", recording, "--json").stderr
 
 
 FIXTURES = ROOT / "crates/trace/tests/fixtures"
 FILES = [FIXTURES / "little.blktrace.0.gz", FIXTURES / "little.blktrace.1.gz"]
 
 
-def kept(*arguments: object) -> list[Any]:
-    return [profile["ledger"]["kept"] for profile in emmclab_json("profile", *arguments)]
-
-
 def test_the_note_of_a_trace_stands_among_those_of_its_profile() -> None:
     profile = read(FILES[0]).profile()
-    told = {**profile.to_dict(), "header": {**profile["header"], "note": "processor 1 is missing"}}
-    assert ("Recording", "processor 1 is missing") in notes(Profile(told))
+    fields = {**profile.to_dict(), "header": {**profile["header"], "note": "processor 1 is missing"}}
+    assert ("Recording", "processor 1 is missing") in notes(Profile(fields))
 
 
 DEVICE = ("--device", "iiswc15-hps")
@@ -281,10 +277,10 @@ def _nearest_rank(times: list[float], percent: float) -> float:
 
 
 def test_chosen_percentiles_of_a_trace_are_its_nearest_ranks_within_a_thousandth(trace: Path) -> None:
-    wanted = [0.5, 25, 50, 99.5, 99.99, 100]
-    (profile,) = emmclab_json("profile", trace, "--percentiles", ",".join(map(str, wanted)))
+    expected = [0.5, 25, 50, 99.5, 99.99, 100]
+    (profile,) = emmclab_json("profile", trace, "--percentiles", ",".join(map(str, expected)))
     rows = profile["by_operation"][-1]["percentiles"]
-    assert [row["percentile"] for row in rows] == wanted
+    assert [row["percentile"] for row in rows] == expected
     times = _responses_ms(trace)
     for row in rows:
         exact = _nearest_rank(times, row["percentile"])
@@ -294,13 +290,13 @@ def test_chosen_percentiles_of_a_trace_are_its_nearest_ranks_within_a_thousandth
 
 def test_chosen_percentiles_of_a_run_are_those_of_its_requests(trace: Path, tmp_path: Path) -> None:
     rows = tmp_path / "rows.parquet"
-    wanted = "10,95,99.9"
-    result = emmclab_json("simulate", trace, *DEVICE, "--percentiles", wanted, "--events", rows)
+    expected = "10,95,99.9"
+    result = emmclab_json("simulate", trace, *DEVICE, "--percentiles", expected, "--events", rows)
     query = f"select (complete_ns - arrival_ns) / 1e6 from '{rows}' where op in ('read', 'write')"
     times = sorted(float(row[0]) for row in duckdb.sql(query).fetchall())
-    found = {row["percentile"]: row["response_ms"] for row in result["percentiles"] if row["op"] == "all"}
-    assert list(found) == [10, 95, 99.9]
-    for percent, time in found.items():
+    times = {row["percentile"]: row["response_ms"] for row in result["percentiles"] if row["op"] == "all"}
+    assert list(times) == [10, 95, 99.9]
+    for percent, time in times.items():
         assert time == pytest.approx(_nearest_rank(times, percent), rel=1e-3)
     assert {row["op"] for row in result["percentiles"]} == {"all", "read", "write"}
 
@@ -361,25 +357,25 @@ def test_bins_of_a_run_add_up_to_it_with_collections_and_wake_ups(trace: Path, t
     result = emmclab_json("simulate", trace, *small, *settings, "--over-time", path)
     rows = duckdb.sql(f"select * from '{path}'")
     names = rows.columns
-    found = [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
-    assert found[0]["trace"] == "chat" and found[0]["device"] == "small-1gb"
-    total = sum(row["reads"] + row["writes"] for row in found)
+    bins = [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
+    assert bins[0]["trace"] == "chat" and bins[0]["device"] == "small-1gb"
+    total = sum(row["reads"] + row["writes"] for row in bins)
     assert total == result["requests"]["read"] + result["requests"]["write"]
-    mean = sum((row["response_mean_ms"] or 0) * (row["reads"] + row["writes"]) for row in found) / total
+    mean = sum((row["response_mean_ms"] or 0) * (row["reads"] + row["writes"]) for row in bins) / total
     assert mean == pytest.approx(result["response"]["mean_response_ms"])
-    gc = sum((row["gc_ms"] or 0) * (row["reads"] + row["writes"]) for row in found) / total
+    gc = sum((row["gc_ms"] or 0) * (row["reads"] + row["writes"]) for row in bins) / total
     assert gc == pytest.approx(result["waits"]["gc_ms"])
-    assert sum(row["wake_ups"] for row in found) > 0
-    assert sum(row["collections"] for row in found) >= result["gc"]["blocks"] > 0
+    assert sum(row["wake_ups"] for row in bins) > 0
+    assert sum(row["collections"] for row in bins) >= result["gc"]["blocks"] > 0
 
 
 def test_asking_for_a_run_over_time_does_not_change_the_run(trace: Path) -> None:
     device, source = package.Device.preset("iiswc15-hps"), package.read(trace)
     plain = device.simulate(source).deterministic()
-    asked = device.simulate(source, over_time="1s", distribution=True, percentiles=[99.9]).deterministic()
+    over_time = device.simulate(source, over_time="1s", distribution=True, percentiles=[99.9]).deterministic()
     extra = {"over_time", "response_distribution", "percentiles"}
-    assert set(asked) - set(plain) == extra
-    assert {name: asked[name] for name in plain} == plain
+    assert set(over_time) - set(plain) == extra
+    assert {name: over_time[name] for name in plain} == plain
 
 
 def test_a_comparison_over_time_names_trace_and_device(trace: Path, tmp_path: Path) -> None:
@@ -405,7 +401,7 @@ def test_what_is_no_width_of_a_bin_is_refused(trace: Path, tmp_path: Path, width
 
 def test_the_finding_on_a_large_buffer_says_what_it_would_hit(trace: Path) -> None:
     (profile,) = emmclab_json("profile", trace)
-    finding = next(one for one in profile["findings"] if one["id"] == "implication-3")
+    finding = next(item for item in profile["findings"] if item["id"] == "implication-3")
     hits = [row["hit_pct"] for row in profile["figures"]["reuse_distance"] if (row["high_kb"] or 1 << 60) <= 16_384]
     assert finding["meaning"].startswith(f"a 16 MB buffer would hit {hits[-1]:.0f} % of page touches (LRU)")
 

@@ -19,15 +19,15 @@ from emmclab.simulation.device import Device
 
 def test_silent_work_prints_its_duration(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(progress, "_LINE_S", 0.01)
-    with Working("precondition small-1gb") as one:
-        said = ""
-        while "so far" not in said:
+    with Working("precondition small-1gb") as work:
+        text = ""
+        while "so far" not in text:
             time.sleep(0.01)
-            said += capsys.readouterr().err
-        one.stop()
+            text += capsys.readouterr().err
+        work.stop()
         capsys.readouterr()
         time.sleep(0.05)
-    assert said.startswith("precondition small-1gb: ") and capsys.readouterr().err == ""
+    assert text.startswith("precondition small-1gb: ") and capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("kind", ["a trace", "tasks", "a study"])
@@ -42,13 +42,13 @@ def test_no_long_time_passes_in_silence_whatever_a_meter_is_told(
     with meters[kind] as meter:
         if isinstance(meter, Meter):
             meter(30, 100, 7_000)
-        said = ""
+        text = ""
         begun = time.monotonic()
-        while said.count("so far") < 3:
+        while text.count("so far") < 3:
             time.sleep(0.01)
-            said += capsys.readouterr().err
+            text += capsys.readouterr().err
             assert time.monotonic() - begun < 60
-    assert said.startswith("read: ") and ("7,000 requests" in said) == (kind == "a trace")
+    assert text.startswith("read: ") and ("7,000 requests" in text) == (kind == "a trace")
     time.sleep(0.1)
     capsys.readouterr()
     time.sleep(0.1)
@@ -75,11 +75,11 @@ def test_the_preparation_of_a_device_names_what_it_writes_at_most_how_far_it_is_
     written = iter(range(0, 1 << 40, 1 << 20))
     monkeypatch.setattr(progress, "preconditioned_bytes", lambda: next(written))
     with Preparing(Device.preset("small-1gb"), what, images):
-        said = ""
-        while "left" not in said:
+        text = ""
+        while "left" not in text:
             time.sleep(0.01)
-            said += capsys.readouterr().err
-    line = next(line for line in said.splitlines() if "left" in line)
+            text += capsys.readouterr().err
+    line = next(line for line in text.splitlines() if "left" in line)
     assert f"writes at most {most}" in line and "MB written to precondition, at most" in line
     assert ("--images DIR" in line) == (images is None)
 
@@ -157,7 +157,7 @@ def test_a_line_of_progress_fits_the_terminal_and_no_part_of_it_is_cut(width: in
         assert len(line) <= width, line
         behind = re.sub(r"^(simulate.*?flash|sim.*…[^:]*|read)[ █▏▎▍▌▋▊▉]*:? *", "", line)
         assert all(re.fullmatch(parts, part) for part in behind.split(", ")), line
-    told = "\n".join(lines)
+    text = "\n".join(lines)
     for word in ("60 %, 7,654,321 requests", "60 of 1,200 cells", "60 of 1,200 simulations"):
-        assert told.count(word) >= 2, told
-    assert " M/s" in told and "3 failed, 1 set aside" in told and ("█" in told) == (width == 80), told
+        assert text.count(word) >= 2, text
+    assert " M/s" in text and "3 failed, 1 set aside" in text and ("█" in text) == (width == 80), text

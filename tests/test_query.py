@@ -44,8 +44,8 @@ def test_the_forms_of_an_answer_hold_the_same(results: Path, tmp_path: Path) -> 
     assert (tmp_path / "out.csv").read_text() == printed["--csv"]
     assert (tmp_path / "out.json").read_text() == printed["--json"]
     with duckdb.connect() as database:
-        found = database.execute(f"select * from '{tmp_path / 'out.parquet'}'").fetchall()
-    assert found == [tuple(row.values()) for row in rows]
+        result = database.execute(f"select * from '{tmp_path / 'out.parquet'}'").fetchall()
+    assert result == [tuple(row.values()) for row in rows]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "out.json", "out.parquet"]
 
 
@@ -88,8 +88,8 @@ def test_a_table_has_no_separators_within_numbers(results: Path) -> None:
 def test_a_study_is_asked_alone(results: Path) -> None:
     sql = "select distinct input from profiles order by all"
     both = emmclab("query", sql, "--results", results, "--csv").stdout.split()
-    one = emmclab("query", sql, "--results", results, "--csv", "--study", "two").stdout.split()
-    assert (both, one) == (["input", "Idle", "Movie", "Music"], ["input", "Music"])
+    alone = emmclab("query", sql, "--results", results, "--csv", "--study", "two").stdout.split()
+    assert (both, alone) == (["input", "Idle", "Movie", "Music"], ["input", "Music"])
     assert_refused(emmclab("query", sql, "--results", results, "--study", "three"))
 
 
@@ -140,7 +140,7 @@ def test_flags_have_names_in_sql_those_that_the_columns_are_documented_with(flag
         )
     )
     assert [(row["names"], row["fua"]) for row in rows] == [(name, name == "fua") for name in FLAG_NAMES[:9]]
-    (column,) = [one for one in emmclab_json("explain", flagged)["columns"] if one["name"] == "flags"]
+    (column,) = [item for item in emmclab_json("explain", flagged)["columns"] if item["name"] == "flags"]
     documented = column["about"].partition(": ")[2].replace(" (suspected on reading)", "")
     assert documented.split(", ") == list(FLAG_NAMES)
 
@@ -151,18 +151,18 @@ def test_a_flag_that_does_not_exist_is_refused(flagged: Path) -> None:
 
 def test_a_question_on_a_trace_takes_the_options_of_reading(flagged: Path) -> None:
     count = "select count(*) as n from trace"
-    found = _records(emmclab("query", "--trace", flagged, "--json", "--only", "from=2ms,to=5ms", count))
-    assert found == [{"n": 3}]
+    output = _records(emmclab("query", "--trace", flagged, "--json", "--only", "from=2ms,to=5ms", count))
+    assert output == [{"n": 3}]
 
 
 def test_rows_of_a_run_keep_what_was_asked_for_and_say_what_requests_waited_for(tmp_path: Path, flagged: Path) -> None:
     rows = tmp_path / "run.parquet"
     emmclab_ok("simulate", flagged, "--device", "small-1gb", "--events", rows)
-    asked = "select flag_names(flags) as names from trace order by sector"
-    found = [row["names"] for row in _records(emmclab("query", "--trace", rows, "--json", asked))]
+    query = "select flag_names(flags) as names from trace order by sector"
+    output = [row["names"] for row in _records(emmclab("query", "--trace", rows, "--json", query))]
     # Queue and transfer times in the recording differ from those of the simulated run.
     of_recording = ("packed", "no_wait", "no_wait_known")
-    assert found == ["" if name in of_recording else name for name in FLAG_NAMES[:9]]
+    assert output == ["" if name in of_recording else name for name in FLAG_NAMES[:9]]
     waited = (
         "select count(*) as n from events where complete_ns - arrival_ns = wait_queue_ns + wait_bus_ns "
         "+ wait_controller_ns + wait_array_ns + wait_gc_ns + wait_wake_up_ns"
@@ -180,7 +180,7 @@ def test_rows_of_a_run_are_in_order_of_arrival_under_layers_that_complete_in_ano
     trace.write_text("\n".join(lines) + "\n")
     options = ("--device", "zufs", "--layer", "lfs", "--mode", "open", "--events", rows)
     emmclab_json("simulate", trace, *options)
-    (found,) = _records(
+    (result,) = _records(
         emmclab(
             "query",
             "--trace",
@@ -190,15 +190,15 @@ def test_rows_of_a_run_are_in_order_of_arrival_under_layers_that_complete_in_ano
             "(select complete_ns, lag(complete_ns) over (order by arrival_ns) as before from events)",
         )
     )
-    assert found["requests"] == 600 and found["overtaking"] > 0
+    assert result["requests"] == 600 and result["overtaking"] > 0
 
 
 def test_without_a_query_the_tables_are_listed_with_their_columns(trace: Path, tmp_path: Path) -> None:
     events = tmp_path / "events.parquet"
     assert emmclab("simulate", trace, "--device", "nexus5", "--events", events).returncode == 0
-    found = {row["table"]: row["columns"] for row in emmclab_json("query", "--trace", events)}
-    assert sorted(found) == ["commits", "events", "fsyncs", "trace"]
-    assert "wait_gc_ns" in found["events"] and "sectors" in found["trace"]
+    output = {row["table"]: row["columns"] for row in emmclab_json("query", "--trace", events)}
+    assert sorted(output) == ["commits", "events", "fsyncs", "trace"]
+    assert "wait_gc_ns" in output["events"] and "sectors" in output["trace"]
 
 
 def test_names_of_files_and_folders_are_no_sql(results: Path, tmp_path: Path) -> None:
@@ -260,10 +260,10 @@ def test_a_trace_named_twice_in_what_runs_together_is_there_twice(trace: Path, t
 
 
 def test_an_application_a_device_or_a_network_named_twice_is_run_once() -> None:
-    found = emmclab_json(
+    output = emmclab_json(
         *("apps", "compare", "email", "email", "--devices", "nexus5,nexus5", "--networks", "wifi,wifi")
     )
-    assert "runs" not in found and found["app"]["program"] == "email"
+    assert "runs" not in output and output["app"]["program"] == "email"
 
 
 def test_values_named_twice_in_a_study_make_one_cell() -> None:

@@ -44,13 +44,13 @@ def test_a_command_is_recorded_whole_and_nothing_is_left_behind(loop: str, tmp_p
     path = tmp_path / "x.parquet"
     write = ["dd", "if=/dev/zero", f"of={loop}", "bs=64k", "count=32", "oflag=direct", "status=none"]
     done = emmclab_ok("record", "--device", loop, "-o", path, "--json", "--", *write)
-    said = json.loads(done.stdout)
-    assert said["ledger"]["lost"] == said["ledger"]["unpaired"] == 0 and said["ended_early"] is None
+    output = json.loads(done.stdout)
+    assert output["ledger"]["lost"] == output["ledger"]["unpaired"] == 0 and output["ended_early"] is None
     # Other programs of the machine may read the disk, too.
     profiled = json.loads(emmclab("profile", path, "--only", "process=dd", "--json").stdout)[0]
     assert profiled["write_requests_pct"] == 100
     assert profiled["data_size_kb"] * 2 == _sectors_written(loop) - before == 32 * 128
-    assert said["activity"] == {"hosts": [], "syncs": [], "stalls": [], "journals": []} and said["remarks"] == []
+    assert output["activity"] == {"hosts": [], "syncs": [], "stalls": [], "journals": []} and output["remarks"] == []
     assert instances(loop) == []
 
 
@@ -77,13 +77,13 @@ def test_what_waits_for_durability_is_shown_and_stored(loop: str, tmp_path: Path
     try:
         write = ["dd", "if=/dev/zero", f"of={folder}/file", "bs=64k", "count=4", "conv=fsync", "status=none"]
         done = emmclab("record", "--device", loop, "-o", path, "--json", "--", *write)
-        shown = emmclab("record", "--device", loop, "-o", tmp_path / "y.parquet", "--", *write)
+        recording = emmclab("record", "--device", loop, "-o", tmp_path / "y.parquet", "--", *write)
     finally:
         subprocess.run(["umount", folder], check=True)
     [sync] = json.loads(done.stdout)["activity"]["syncs"]
     assert (sync["process"], sync["file_system"], sync["calls"], sync["errors"]) == ("dd", "ext4", 1, 0)
     assert 0 < sync["longest_ns"] == sync["time_ns"]
-    assert "Waits for durability" in shown.stdout and "dd " in shown.stdout
+    assert "Waits for durability" in recording.stdout and "dd " in recording.stdout
     [journal] = json.loads(done.stdout)["activity"]["journals"]
     assert journal["device"] == loop.removeprefix("/dev/") and journal["commits"] >= 1
     # A copy of the trace contains the activity, too.
@@ -116,10 +116,10 @@ def test_a_recording_ends_whole_before_the_local_disk_is_full(loop: str, tmp_pat
         read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=50", "iflag=direct", "status=none"]
         subprocess.run(read, check=True)
         (small / "fills").write_bytes(bytes(40 << 20))
-        said, words = recording.communicate(timeout=PATIENCE_S)
+        stdout, words = recording.communicate(timeout=PATIENCE_S)
         assert recording.returncode == 0 and "MB are free" in words
-        assert "MB are free" in json.loads(said)["ended_early"]
-        assert json.loads(said)["ledger"]["kept"] > 0
+        assert "MB are free" in json.loads(stdout)["ended_early"]
+        assert json.loads(stdout)["ledger"]["kept"] > 0
         assert emmclab("profile", small / "x.parquet").returncode == 0
         # On the full disk the command does not start.
         assert_refused(
@@ -144,10 +144,10 @@ def test_a_dropped_link_leaves_a_whole_trace_and_says_so(loop: str, tmp_path: Pa
     while recording.poll() is None and time.monotonic() < deadline:
         subprocess.run(read, check=True)
         time.sleep(0.2)
-    said, words = recording.communicate(timeout=PATIENCE_S)
+    stdout, words = recording.communicate(timeout=PATIENCE_S)
     assert recording.returncode == 0, words
     assert "link to the recorded machine was lost" in words
-    assert "link" in json.loads(said)["ended_early"] and json.loads(said)["ledger"]["kept"] > 0
+    assert "link" in json.loads(stdout)["ended_early"] and json.loads(stdout)["ledger"]["kept"] > 0
     assert json.loads(emmclab("profile", path, "--json").stdout)[0]["write_requests_pct"] == 0
     wait_until(lambda: not instances(loop))
 
@@ -160,8 +160,8 @@ def test_every_signal_ends_a_recording_like_its_duration(number: signal.Signals,
     read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=20", "iflag=direct", "status=none"]
     subprocess.run(read, check=True)
     recording.send_signal(number)
-    said, _ = recording.communicate(timeout=PATIENCE_S)
-    assert recording.returncode == 0 and "20 kept" in said
+    stdout, _ = recording.communicate(timeout=PATIENCE_S)
+    assert recording.returncode == 0 and "20 kept" in stdout
     assert emmclab("profile", path).returncode == 0 and instances(loop) == []
 
 
@@ -172,9 +172,9 @@ def test_the_exit_status_is_that_of_the_command_and_an_empty_recording_says_so(l
         path = tmp_path / f"{number}.parquet"
         done = emmclab("record", "--device", loop, "-o", path, "--json", "--", *command)
         assert done.returncode == status, done.stderr
-        said = json.loads(done.stdout)
-        assert said["command_status"] == status and said["trace"] == str(path)
-        assert said["remarks"] == ["no request was recorded"] and "no request was recorded" in done.stderr
+        output = json.loads(done.stdout)
+        assert output["command_status"] == status and output["trace"] == str(path)
+        assert output["remarks"] == ["no request was recorded"] and "no request was recorded" in done.stderr
         assert path.exists()
     wrote = ["sh", "-c", f"dd if={loop} of=/dev/null bs=4k count=5 iflag=direct status=none; exit 3"]
     path = tmp_path / "whole.parquet"
@@ -187,8 +187,8 @@ def test_without_a_device_it_says_what_it_takes_and_why(loop: str, tmp_path: Pat
     done = emmclab("record", "-o", tmp_path / "x.parquet", "--", "true")
     name = Path(loop).name
     # This loop device is not part of a mounted file system.
-    taken, _, why = done.stderr.partition("(")
-    assert done.returncode == 0 and name not in taken.split(), done.stderr
+    devices, _, why = done.stderr.partition("(")
+    assert done.returncode == 0 and name not in devices.split(), done.stderr
     assert "every disk but" in why and name in why and "choose others with --device" in why
 
 
@@ -196,8 +196,8 @@ def test_a_recording_is_told_apart_from_a_file_that_was_read(loop: str, tmp_path
     path = tmp_path / "x.parquet"
     read = ["dd", f"if={loop}", "of=/dev/null", "bs=4k", "count=5", "iflag=direct", "status=none"]
     assert emmclab("record", "--device", loop, "-o", path, "--", *read).returncode == 0
-    said = " ".join(emmclab("explain", path).stdout.split())
-    assert "recorded by emmclab" in said and "None" not in said and "not recorded)" not in said
+    stdout = " ".join(emmclab("explain", path).stdout.split())
+    assert "recorded by emmclab" in stdout and "None" not in stdout and "not recorded)" not in stdout
 
 
 def test_a_relative_mount_point_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,8 +250,8 @@ def test_a_recording_under_nohup_outlives_its_terminal(loop: str, tmp_path: Path
     read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=20", "iflag=direct", "status=none"]
     subprocess.run(read, check=True)
     recording.send_signal(signal.SIGTERM)
-    said, _ = recording.communicate(timeout=PATIENCE_S)
-    assert recording.returncode == 0 and "20 kept" in said
+    stdout, _ = recording.communicate(timeout=PATIENCE_S)
+    assert recording.returncode == 0 and "20 kept" in stdout
 
 
 #: Maximum time from a signal to the end of a command, which ends at once unless the machine is busy.
@@ -411,9 +411,9 @@ def test_the_views_add_up_to_what_was_asked_of_the_device(loop: str) -> None:
         while sum(row["requests"] for row in by_dd()) < so_far:
             views.append(json.loads(watching.stdout.readline()))
     watching.send_signal(signal.SIGINT)
-    said, _ = watching.communicate(timeout=PATIENCE_S)
+    stdout, _ = watching.communicate(timeout=PATIENCE_S)
     assert watching.returncode == 0
-    views += [json.loads(line) for line in said.splitlines()]
+    views += [json.loads(line) for line in stdout.splitlines()]
     typed = [{name: value for name, value in view.items() if name != "at_s"} for view in views]
     assert msgspec.convert(typed, list[Interval]) == typed
     rows = by_dd()
@@ -437,15 +437,15 @@ def test_without_a_terminal_there_are_plain_lines_and_ctrl_c_ends_them(loop: str
     watching = _watch("--device", loop, "--interval", "200ms")
     _write(loop, 10)
     assert watching.stdout and watching.stderr
-    said = ""
-    while "  dd write: " not in said:
+    text = ""
+    while "  dd write: " not in text:
         line = watching.stdout.readline()
-        assert line, said
-        said += line
+        assert line, text
+        text += line
     watching.send_signal(signal.SIGINT)
-    said += watching.stdout.read()
+    text += watching.stdout.read()
     assert not watching.stderr.read() and watching.wait(PATIENCE_S) == 0
-    assert "  dd write: " in said and "64.0 mean KB" in said and "\x1b" not in said
+    assert "  dd write: " in text and "64.0 mean KB" in text and "\x1b" not in text
     assert instances(loop) == []
 
 
@@ -489,19 +489,19 @@ def test_a_terminal_shows_a_table_that_ctrl_c_ends(loop: str) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvpe(COMMAND[0], [*COMMAND, "top", "--device", loop], environment(COLUMNS="120", TERM="xterm"))
-    shown, begin, asked = b"", time.monotonic(), False
+    output, begin, is_interrupted = b"", time.monotonic(), False
     while time.monotonic() - begin < PATIENCE_S:
         if select.select([terminal], [], [], 0.2)[0]:
             try:
-                shown += os.read(terminal, 1 << 16)
+                output += os.read(terminal, 1 << 16)
             except OSError:
                 break
-        elif b"watching" in shown and b"dd" not in shown:
+        elif b"watching" in output and b"dd" not in output:
             _write(loop, 5)
-        if b"dd" in shown and not asked:
-            asked = True
+        if b"dd" in output and not is_interrupted:
+            is_interrupted = True
             os.write(terminal, b"\x03")
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert b"process" in shown and b"p99 ms" in shown and b"no-wait %" in shown
+    assert b"process" in output and b"p99 ms" in output and b"no-wait %" in output
     assert instances(loop) == []

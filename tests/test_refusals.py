@@ -198,9 +198,9 @@ def test_a_file_where_a_folder_is_expected(arguments: list[str], trace: Path, tm
     file.write_text("as it was")
     done = emmclab(*(word.format(file=file, trace=trace) for word in arguments), cwd=tmp_path)
     assert done.returncode == 2, done.stderr
-    said = done.stderr.splitlines()
-    assert said[-2].startswith(f"error: {file}"), done.stderr
-    assert said[-1].startswith("hint: "), done.stderr
+    lines = done.stderr.splitlines()
+    assert lines[-2].startswith(f"error: {file}"), done.stderr
+    assert lines[-1].startswith("hint: "), done.stderr
     assert file.read_text() == "as it was"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -290,16 +290,16 @@ def cures(hint: str) -> list[tuple[list[str], list[str]]]:
     quoted = re.findall(r"`([^`]*)`", hint)
     lines = [line for line in quoted if re.match(r"(sed|grep|head|tail) ", line)]
     options: list[str] = []
-    if found := re.search(r"--columns ((?:[\w-]+,)+[\w-]+|offset)", hint):
-        options += ["--columns", found[1]]
+    if match := re.search(r"--columns ((?:[\w-]+,)+[\w-]+|offset)", hint):
+        options += ["--columns", match[1]]
     elif "--columns and --size-unit byte" in hint:
         options += ["--columns", "arrival_us,op,offset,size", "--size-unit", "byte"]
     elif "op_read0" in hint:
         options += ["--columns", "arrival_us,op_read0,sector,sectors"]
     options += ["--size-unit", "page"] if "--size-unit page" in hint else []
     options += ["--size-unit", "sector"] if "--size-unit UNIT" in hint else []
-    if found := re.search(r"--time-unit (\w+)", hint):
-        options += ["--time-unit", found[1]]
+    if match := re.search(r"--time-unit (\w+)", hint):
+        options += ["--time-unit", match[1]]
     options += ["--mend-clock"] if "--mend-clock" in hint else []
     options += ["--lenient"] if "--lenient" in hint and "op_read0" not in hint else []
     if not lines:
@@ -314,9 +314,9 @@ def test_a_file_is_read_after_the_cure_that_its_refusal_proposes(name: str, tmp_
     refused = emmclab("profile", path)
     assert refused.returncode == 2, refused.stdout
     hint = refused.stderr.partition("\nhint: ")[2]
-    found = cures(hint)
-    assert found != [([], [])], hint
-    for lines, options in found:
+    result = cures(hint)
+    assert result != [([], [])], hint
+    for lines, options in result:
         read = path
         for line in lines:
             subprocess.run(["bash", "-c", line], cwd=tmp_path, check=True)

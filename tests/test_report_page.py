@@ -17,7 +17,7 @@ from emmclab.pages.simulation import write_simulation_report
 
 
 @pytest.fixture(scope="module")
-def one(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def single(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of one trace."""
     path = tmp_path_factory.mktemp("page") / "one.html"
     write_report([emmclab.profile(trace)], path)
@@ -36,7 +36,7 @@ def several(trace: Path, other_trace: Path, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def visits(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Visit]]:
-    """Open the page `one` or `several` once for all tests that change neither window nor theme.
+    """Open the page `single` or `several` once for all tests that change neither window nor theme.
 
     Loading and drawing takes seconds.
     """
@@ -48,8 +48,8 @@ def visits(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callabl
         return begun[name]
 
     yield visit
-    for one in begun.values():
-        one.page.close()
+    for opened in begun.values():
+        opened.page.close()
 
 
 def test_an_unknown_mark_is_not_valid_by_the_schema_of_vega_lite() -> None:
@@ -95,8 +95,8 @@ def _brightness(page: Page) -> float:
 
 
 @pytest.mark.slow
-def test_dark_follows_the_system_and_the_button(browser: Browser, one: Path) -> None:
-    visit = Visit(browser, one, scheme="dark")
+def test_dark_follows_the_system_and_the_button(browser: Browser, single: Path) -> None:
+    visit = Visit(browser, single, scheme="dark")
     assert _brightness(visit.page) < 60
     visit.draw_all()
     label = "document.querySelector('.chart svg .role-axis-title text').getAttribute('fill')"
@@ -135,7 +135,7 @@ def test_keyboard_reaches_the_sorting_and_the_regions(visits: Callable[[str], Vi
 
 
 def test_figure_gives_its_data_and_its_drawing(visits: Callable[[str], Visit], trace: Path, tmp_path: Path) -> None:
-    visit = visits("one")
+    visit = visits("single")
     visit.draw_all()
     figure = visit.page.locator("#size_distribution")
     figure.locator("summary").click()
@@ -195,15 +195,15 @@ def test_a_finding_that_is_not_shown_does_not_look_like_a_failure(visits: Callab
 
 
 def test_flags_that_a_format_cannot_record_are_a_dash(visits: Callable[[str], Visit]) -> None:
-    visit = visits("one")
+    visit = visits("single")
     visit.draw_all()
     drawn = visit.page.locator("#flags svg").first
     assert drawn.locator("text", has_text="–").count() >= 3
 
 
 @pytest.mark.slow
-def test_print_view_shows_every_chart(browser: Browser, one: Path, tmp_path: Path) -> None:
-    visit = Visit(browser, one, scheme="dark")
+def test_print_view_shows_every_chart(browser: Browser, single: Path, tmp_path: Path) -> None:
+    visit = Visit(browser, single, scheme="dark")
     visit.page.evaluate("window.print = () => { window.printed = document.querySelectorAll('.chart svg').length; }")
     visit.page.click("#print")
     visit.page.wait_for_function("window.printed !== undefined")

@@ -58,7 +58,7 @@ SAME: dict[Any, Any] = {(): []}
 
 def parameters() -> list[tuple[str, Any, str]]:
     """Return the options of commands that are run options: command, parameter, run option."""
-    by_option = {one.command_line: name for name, one in RUN_OPTIONS.items() if one.command_line}
+    by_option = {option.command_line: name for name, option in RUN_OPTIONS.items() if option.command_line}
     return [
         (command, parameter, by_option[name])
         for command, group in walk_commands(application())
@@ -69,27 +69,27 @@ def parameters() -> list[tuple[str, Any, str]]:
 
 
 def test_a_command_has_the_default_the_range_and_the_meaning_of_the_declaration() -> None:
-    found = parameters()
-    assert {name for command, _, name in found if command == "simulate"} >= {
+    result = parameters()
+    assert {name for command, _, name in result if command == "simulate"} >= {
         *("mode", "precondition", "rate", "passes", "wrap_addresses", "seed", "check", "images", "layers"),
         *("second", "drain", "percentiles", "events", "perfetto"),
     }
-    for command, parameter, name in found:
+    for command, parameter, name in result:
         if (command.partition(" ")[0], name) in OTHERS:
             continue
-        one = RUN_OPTIONS[name]
-        assert parameter.help == one.about, (command, name)
-        assert parameter.default == SAME.get(one.default, one.default), (command, name)
-        if one.words:
-            assert parameter.metavar == "|".join(one.words), (command, name)
+        row = RUN_OPTIONS[name]
+        assert parameter.help == row.about, (command, name)
+        assert parameter.default == SAME.get(row.default, row.default), (command, name)
+        if row.words:
+            assert parameter.metavar == "|".join(row.words), (command, name)
 
 
 def test_an_option_that_changes_a_run_is_a_key_of_grids_with_its_default() -> None:
     study = Study.parse('name = "one"\ninputs = ["Movie"]\n[[grid]]\nname = "g"\ndevices = ["nexus5"]', "one.toml")
     (grid,) = study.grids
-    for name, one in RUN_OPTIONS.items():
-        if one.stored != "never" and name not in ("mode", "seed", "victim", "layers", "layer_settings"):
-            assert grid.option(name) == (one.default or type(grid.option(name))()), name
+    for name, row in RUN_OPTIONS.items():
+        if row.stored != "never" and name not in ("mode", "seed", "victim", "layers", "layer_settings"):
+            assert grid.option(name) == (row.default or type(grid.option(name))()), name
     assert grid.modes == (DEFAULTS["mode"],)
 
 
@@ -104,13 +104,13 @@ def test_the_core_has_each_word_of_the_mode() -> None:
 def test_a_result_repeats_an_option_and_is_simulated_again_with_it(name: str, tmp_path: Path) -> None:
     trace = lab.read(lab.bundled()[0])
     value = True if isinstance(DEFAULTS[name], bool) else 2
-    given: Any = {name: value, "layers": ["pass-through"]}
-    first = lab.Device.preset("nexus5").simulate(trace, **given)
+    values: Any = {name: value, "layers": ["pass-through"]}
+    first = lab.Device.preset("nexus5").simulate(trace, **values)
     assert first["options"][name.removesuffix("_ns")] == value
     file = tmp_path / "first.json"
     file.write_text(json.dumps(first.to_dict()))
-    again = recipe_of(read_result(file)).run()
-    assert again.deterministic() == first.deterministic() | {"provenance": again["provenance"]}
+    rerun = recipe_of(read_result(file)).run()
+    assert rerun.deterministic() == first.deterministic() | {"provenance": rerun["provenance"]}
 
 
 @pytest.mark.parametrize("declared", [SERVE_OPTIONS, APPLICATION_OPTIONS], ids=["serve", "apps"])
@@ -121,8 +121,8 @@ def test_other_functions_have_the_same_defaults(declared: dict[str, Option]) -> 
 
 def test_simulate_takes_every_option_and_no_other(trace: Path) -> None:
     device, read = lab.Device.preset("nexus5"), lab.read(trace)
-    given: Any = dict(DEFAULTS)
-    assert device.simulate(read, **given).deterministic() == device.simulate(read).deterministic()
+    values: Any = dict(DEFAULTS)
+    assert device.simulate(read, **values).deterministic() == device.simulate(read).deterministic()
     wrong: Any = {"wrap_adresses": True}
     with pytest.raises(TypeError, match="wrap_addresses"):
         device.simulate(read, **wrong)
@@ -134,9 +134,9 @@ def test_simulate_takes_every_option_and_no_other(trace: Path) -> None:
     [("mode", "loose"), ("rate", 0.0), ("rate", float("nan")), ("rate", 1e9), ("passes", 0), ("seed", -1)],
 )
 def test_an_impossible_value_is_named_with_what_is_allowed(option: str, value: Any) -> None:
-    given: Any = {option: value}
+    values: Any = {option: value}
     with pytest.raises(ConfigError, match=f"`{option}` cannot be") as refused:
-        complete_options(given)
+        complete_options(values)
     assert refused.value.field == option
     assert RUN_OPTIONS[option].range in (refused.value.hint or "")
 
@@ -151,16 +151,16 @@ def test_explain_tells_an_option_by_each_of_its_names() -> None:
 
 
 def test_every_command_with_a_device_takes_both_spellings_of_the_option() -> None:
-    found = {}
+    spellings = {}
     for name, command in walk_commands(application()):
         for parameter in command.params:
             # `record` and `top` choose block devices of a machine, not a simulated device.
             if "device" in (parameter.name or "") and name not in ("record", "top"):
-                spelled = [one for one in parameter.opts if one in ("--device", "--devices")]
+                spelled = [spelling for spelling in parameter.opts if spelling in ("--device", "--devices")]
                 if spelled:
-                    found[name] = spelled
-    assert {*found} >= {"simulate", "compare", "apps run", "apps compare", "advise", "crash"}
-    assert all(spelled == ["--device", "--devices"] for spelled in found.values()), found
+                    spellings[name] = spelled
+    assert {*spellings} >= {"simulate", "compare", "apps run", "apps compare", "advise", "crash"}
+    assert all(spelled == ["--device", "--devices"] for spelled in spellings.values()), spellings
 
 
 def test_chosen_percentiles_have_columns_named_as_the_usual_ones() -> None:
@@ -185,7 +185,7 @@ COMMANDS: dict[str, Any] = {
 
 def options_of(command: Any) -> dict[str, Any]:
     """Return the options of a command by each of their names, except `--help`."""
-    options = (one for one in command.params if one.param_type_name == "option")
+    options = (row for row in command.params if row.param_type_name == "option")
     return {name: option for option in options for name in option.opts}
 
 
@@ -246,9 +246,11 @@ def test_options_that_need_or_exclude_others_are_refused_by_their_command() -> N
             assert refusal(name, with_value(name, option)).field == option
     for name, alone in ALONE.items():
         for option, allowed in alone.items():
-            known = options_of(COMMANDS[name])
-            assert {option, *allowed} <= known.keys(), name
-            other = next(one.opts[0] for one in known.values() if not {option, *allowed} & {*one.opts})
+            known_options = options_of(COMMANDS[name])
+            assert {option, *allowed} <= known_options.keys(), name
+            other = next(
+                candidate.opts[0] for candidate in known_options.values() if not {option, *allowed} & {*candidate.opts}
+            )
             words = with_value(name, option) + with_value(name, other)
             assert option in str(refusal(name, words)), words
     for name, pairs in EXCLUSIVE.items():
@@ -306,8 +308,8 @@ def test_each_option_alone_changes_the_result_or_is_refused(command: str, trace:
     for name, option in options_of(COMMANDS[command]).items():
         if NEUTRAL.isdisjoint(option.opts) and name not in ("--json", "--help", "-h"):
             assert option.is_flag or name in VALUES, f"{name} needs a value in VALUES, or stands in NEUTRAL"
-            found = outcome(name) if option.is_flag else outcome(name, VALUES[name])
-            unchanged += [name] if found == plain else []
+            result = outcome(name) if option.is_flag else outcome(name, VALUES[name])
+            unchanged += [name] if result == plain else []
     assert unchanged == []
 
 
@@ -346,8 +348,8 @@ def test_a_table_takes_label_unit_and_digits_from_the_declaration(name: str) -> 
 
 
 def test_a_declared_figure_has_a_label_of_its_own_and_a_direction_that_is_one() -> None:
-    shown = [field for field in result_fields() if field.label]
-    labels = [field.label for field in shown]
+    labelled = [field for field in result_fields() if field.label]
+    labels = [field.label for field in labelled]
     assert [label for label in labels if labels.count(label) > 1] == []
     assert {field.better for field in result_fields()} == {"", "lower", "higher"}
     assert [field.path for field in result_fields() if not field.label and (field.short or field.better)] == []
@@ -361,7 +363,7 @@ def test_settings_are_ranked_in_the_declared_direction() -> None:
     assert [by for by, field in FIGURES.items() if field.better != "lower" or ORDERS[by] != field.name] == []
 
 
-def _said(fields: Sequence[ResultField], result: lab.Result) -> Iterator[tuple[str, str]]:
+def _shown_figures(fields: Sequence[ResultField], result: lab.Result) -> Iterator[tuple[str, str]]:
     for field in fields:
         yield field.label, field.text(result.shown(field.path))
 
@@ -372,7 +374,7 @@ def test_terminal_and_page_show_a_figure_in_the_same_words_and_digits(recording:
     result = lab.Result(emmclab_json(*command, "--html", page))
     lines = [re.split(r"  +", line.strip()) for line in emmclab(*command).stdout.splitlines()]
     html = page.read_text(encoding="utf-8")
-    for label, text in _said(TABLES["a run"], result):
+    for label, text in _shown_figures(TABLES["a run"], result):
         assert [label, text] in [cells[:2] for cells in lines], label
         assert f'<th scope="row">{label}</th>' in html and f">{text}</td>" in html, label
     for field, value in ufs_figures(result["ufs"]):
@@ -388,10 +390,10 @@ def test_a_comparison_and_advice_have_the_digits_of_a_run(recording: Path) -> No
         cells = [line.split() for line in lines if line.startswith(result["device"])]
         for path in ("response.mean_response_ms", "response.p99_ms"):
             assert result_field(path).text(at(result, path)) in cells[0], path
-        for _, shown in _said(TABLES["a comparison"], result):
-            assert shown in cells[0]
-        for _, shown in _said(TABLES["time and durability"], result):
-            assert shown in cells[1]
+        for _, figure in _shown_figures(TABLES["a comparison"], result):
+            assert figure in cells[0]
+        for _, figure in _shown_figures(TABLES["time and durability"], result):
+            assert figure in cells[1]
 
 
 def test_layers_and_the_second_device_have_the_words_and_digits_of_a_run(recording: Path, tmp_path: Path) -> None:
@@ -418,9 +420,9 @@ def test_the_live_view_has_the_words_and_digits_of_a_run() -> None:
     status |= {"powered": True, "clock": "free", "simulated_s": 0.0, "refused": [], "image_error": None}
     live = SimpleNamespace(device=lab.Device.preset("nexus5"), paths=["/dev/loop1"])
     console = Console(width=120)
-    with console.capture() as said:
+    with console.capture() as capture:
         console.print(show_live.live_view(live, cast("LiveStatus", status), 1.0))
-    over, heads, _, row, *_ = said.get().splitlines()[1:]
+    over, heads, _, row, *_ = capture.get().splitlines()[1:]
     assert over.split() == ["p50", "p99"] and heads.count("ms") == 2
     assert all(field.short in f"{over} {heads}" for field in show_live.FIGURES)
     values = (1.2345, None, 1.2345, 1234)
@@ -435,7 +437,7 @@ def test_the_figures_of_durability_are_fields_that_are_explained_and_compared(re
     done = emmclab("compare", recording, "--devices", "ufs31,ufs40", "--json")
     result.write_text(done.stdout)
     different = emmclab_json("explain", f"{result}#1", f"{result}#2")["figures"]
-    assert {"durable.mean_ms", "durable.p99_ms"} <= {one["path"] for one in different}
+    assert {"durable.mean_ms", "durable.p99_ms"} <= {row["path"] for row in different}
     done = emmclab_ok("explain", f"{result}#1", f"{result}#2", "--one-at-a-time", cwd=tmp_path)
     heads = done.stdout[done.stdout.index("From A to B") :]
     assert all(word in heads for word in ("Mean response", "p99 response", "synchronous"))

@@ -62,18 +62,18 @@ def profiled(*arguments: object) -> dict[str, Any]:
 def test_reissues_are_counted_with_figures_of_both_and_the_curve_by_idle_time(reissued: Path) -> None:
     profile = profiled(reissued)
     assert (profile["ledger"]["reissued"], profile["ledger"]["dropped_reissues"]) == (200, 0)
-    found = profile["reissues"]
-    assert found["reissued_pct"] == pytest.approx(100 * 200 / 600)
-    assert found["figures"]["requests"] == 600 and found["figures_without"]["requests"] == 400
-    assert found["figures"]["temporal_locality_pct"] == pytest.approx(100 / 3)
-    assert found["figures_without"]["temporal_locality_pct"] == 0
-    assert found["median_until_again_ms"] == pytest.approx(1.05)
+    reissues = profile["reissues"]
+    assert reissues["reissued_pct"] == pytest.approx(100 * 200 / 600)
+    assert reissues["figures"]["requests"] == 600 and reissues["figures_without"]["requests"] == 400
+    assert reissues["figures"]["temporal_locality_pct"] == pytest.approx(100 / 3)
+    assert reissues["figures_without"]["temporal_locality_pct"] == 0
+    assert reissues["median_until_again_ms"] == pytest.approx(1.05)
     rows = {row["bin"]: row for row in profile["figures"]["reissue_by_idle"]}
     assert rows["15 - 30 ms"]["pct"] == 100 and rows["15 - 30 ms"]["requests"] == 200
     assert sum(row["reissued"] for row in rows.values()) == 200
-    assert found["awake_up_to_ms"] < found["asleep_from_ms"] <= 15
-    said = emmclab("profile", reissued).stdout
-    assert "with and without suspected re-issues" in said and "200 suspected re-issues" in said
+    assert reissues["awake_up_to_ms"] < reissues["asleep_from_ms"] <= 15
+    stdout = emmclab("profile", reissued).stdout
+    assert "with and without suspected re-issues" in stdout and "200 suspected re-issues" in stdout
 
 
 def test_dropped_reissues_are_out_of_every_command_that_reads_a_trace(reissued: Path, tmp_path: Path) -> None:
@@ -82,12 +82,12 @@ def test_dropped_reissues_are_out_of_every_command_that_reads_a_trace(reissued: 
     assert (profile["ledger"]["dropped_reissues"], profile["reissues"]["figures_without"]) == (200, None)
     simulated = emmclab_json("simulate", reissued, "--drop-reissued", "--device", "small-1gb")
     assert simulated["requests"]["total"] == 400
-    kept = tmp_path / "kept.parquet"
-    done = emmclab("convert", reissued, kept, "--drop-reissued")
+    stored = tmp_path / "kept.parquet"
+    done = emmclab("convert", reissued, stored, "--drop-reissued")
     assert "200 suspected re-issues dropped" in done.stderr
     # The file stores the marks, and nothing is counted twice.
-    for again in ([], ["--drop-reissued"]):
-        ledger = profiled(kept, *again)["ledger"]
+    for options in ([], ["--drop-reissued"]):
+        ledger = profiled(stored, *options)["ledger"]
         assert (ledger["kept"], ledger["reissued"], ledger["dropped_reissues"]) == (400, 200, 200)
     explained = emmclab_json("explain", reissued, "--drop-reissued")
     assert explained["ledger"]["kept"] == 400
@@ -101,8 +101,8 @@ def test_a_trace_that_cannot_be_judged_has_no_count_of_reissues(tmp_path: Path) 
     path.write_text("arrival_ns,op,sector,sectors\n0,read,0,8\n1000000,read,0,8\n")
     profile = profiled(path)
     assert profile["ledger"]["reissued"] is None and profile["reissues"] is None
-    shown = emmclab("explain", path).stdout
-    assert any("–" in line and "suspected re-issues" in line for line in shown.splitlines())
+    stdout = emmclab("explain", path).stdout
+    assert any("–" in line and "suspected re-issues" in line for line in stdout.splitlines())
     assert "are unknown" in emmclab("profile", path, "--drop-reissued").stderr
 
 
@@ -110,8 +110,8 @@ def test_a_trace_of_several_devices_is_listed_with_shares(two: Path, tmp_path: P
     profile = profiled(two)
     rows = [(row["device"], row["requests_pct"]) for row in profile["figures"]["device_share"]]
     assert rows == [("sda", 75.0), ("sdb", 25.0)]
-    said = emmclab("profile", two).stdout
-    assert "Devices of the trace" in said and "sdb" in said
+    stdout = emmclab("profile", two).stdout
+    assert "Devices of the trace" in stdout and "sdb" in stdout
     page = tmp_path / "page.html"
     lab.profile(two).write_html(page)
     assert "Devices of the trace" in page.read_text()
@@ -149,8 +149,8 @@ def test_an_input_of_a_study_with_several_devices_is_refused_and_can_choose_one(
     chosen = ", ".join(f'"{two} --only device={name}"' for name in ("sda", "sdb"))
     study.write_text(f'name = "mine"\ninputs = [{chosen}]\n{grid}')
     emmclab_ok("run", study, "--results", tmp_path / "results", "--jobs", 1)
-    kept = Results.load(tmp_path / "results" / "mine").runs
-    assert sorted(run["requests"]["total"] for run in kept) == [100, 300]
+    runs = Results.load(tmp_path / "results" / "mine").runs
+    assert sorted(run["requests"]["total"] for run in runs) == [100, 300]
 
 
 @pytest.mark.parametrize(
@@ -167,10 +167,10 @@ def test_an_input_of_a_study_with_several_devices_is_refused_and_can_choose_one(
     ],
 )
 def test_only_the_requests_that_are_wanted_are_kept(conditions: list[str], requests: int, two: Path) -> None:
-    given = [word for text in conditions for word in ("--only", text)]
-    profile = profiled(two, *given)
-    kept = sum(row["requests"] for row in profile["by_operation"] if row["op"] != "all")
-    assert (kept, profile["ledger"]["filtered"]) == (requests, 400 - requests)
+    options = [word for text in conditions for word in ("--only", text)]
+    profile = profiled(two, *options)
+    count = sum(row["requests"] for row in profile["by_operation"] if row["op"] != "all")
+    assert (count, profile["ledger"]["filtered"]) == (requests, 400 - requests)
     assert lab.read(two, only=conditions).ledger["kept"] == requests
 
 
@@ -181,8 +181,8 @@ def test_what_was_left_out_when_the_file_was_made_is_counted_apart(two: Path, tm
     assert (ledger["filtered"], ledger["filtered_before"]) == (0, 100)
     ledger = profiled(stored, "--only", "op=write")["ledger"]
     assert ledger["filtered"] > 0 and ledger["filtered_before"] == 100
-    said = emmclab("profile", stored).stdout
-    assert "100 left out when the file was made" in " ".join(said.split()) and "--only" not in said
+    stdout = emmclab("profile", stored).stdout
+    assert "100 left out when the file was made" in " ".join(stdout.split()) and "--only" not in stdout
 
 
 def test_only_is_taken_in_python_as_text_texts_or_a_mapping(two: Path) -> None:
@@ -195,8 +195,8 @@ def test_only_is_taken_in_python_as_text_texts_or_a_mapping(two: Path) -> None:
 
 
 def test_compared_profiles_take_the_options_of_reading(two: Path) -> None:
-    found = emmclab_json("profile", two, "--against", "Messaging", "--only", "device=sdb")
-    assert next(row["first"] for row in found["fields"] if row["field"] == "requests") == 100
+    output = emmclab_json("profile", two, "--against", "Messaging", "--only", "device=sdb")
+    assert next(row["first"] for row in output["fields"] if row["field"] == "requests") == 100
 
 
 def test_many_wrapped_requests_are_warned_of_before_the_figures(tmp_path: Path) -> None:
@@ -211,8 +211,8 @@ def test_many_wrapped_requests_are_warned_of_before_the_figures(tmp_path: Path) 
         ("compare", *options, "--devices", "small-1gb", "--html", page),
         ("advise", *options, "--device", "small-1gb", "--html", page),
     ):
-        said = emmclab(*command)
-        assert "99.0 % of the requests lie beyond" in " ".join(said.stdout.split()[:80]), said.stderr
+        run = emmclab(*command)
+        assert "99.0 % of the requests lie beyond" in " ".join(run.stdout.split()[:80]), run.stderr
         assert "99.0 % of the requests lie beyond" in page.read_text()
     few = emmclab_json("simulate", path, "--wrap-addresses", "--device", "small-1gb", "--only", "to=4ms")
     assert few["requests"]["wrapped_pct"] == 0

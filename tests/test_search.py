@@ -82,34 +82,34 @@ def test_one_process_two_and_a_killed_run_that_goes_on_find_the_same(study: Path
     assert emmclab("search", study, *WORDS, "--results", results, "--html", page).returncode == 0
     assert page.read_bytes() == pages[0]
     # No cell is run twice: the first random trials equal those of TPE, and points of the grid are not repeated.
-    found = emmclab_json("search", study, *WORDS, "--results", results)
-    tried = {json.dumps(trial["values"]) for trial in found["trials"]}
+    output = emmclab_json("search", study, *WORDS, "--results", results)
+    tried = {json.dumps(trial["values"]) for trial in output["trials"]}
     assert kept_cells(results) == len(tried)
 
 
 def test_trials_lie_in_the_space_and_the_front_keeps_the_bounds(study: Path, tmp_path: Path) -> None:
-    found = emmclab_json("search", study, *WORDS, "--jobs", 1, "--results", tmp_path)
-    assert [row["way"] for row in found["ways"]] == ["TPE", "random", "grid"]
-    for trial in found["trials"]:
+    output = emmclab_json("search", study, *WORDS, "--jobs", 1, "--results", tmp_path)
+    assert [row["way"] for row in output["ways"]] == ["TPE", "random", "grid"]
+    for trial in output["trials"]:
         values = trial["values"]
         assert values["gc.policy"] in ("greedy", "fifo")
         assert 5 <= values["capacity.over_provisioning_pct"] <= 25
         assert values["gc.high_watermark"] in range(2, 13)
         assert trial["is_feasible"] == (trial["figures"]["mean_response_ms"] <= 60)
-    assert found["front"] and all(trial["is_feasible"] for trial in found["front"])
-    assert any(not trial["is_feasible"] for trial in found["trials"]), "else the bound is not tried"
-    best = min(t["figures"]["mean_response_ms"] for t in found["trials"] if t["is_feasible"])
-    assert best in [trial["figures"]["mean_response_ms"] for trial in found["front"]]
-    assert len(found["trials"]) == 8 + 8 + 8
+    assert output["front"] and all(trial["is_feasible"] for trial in output["front"])
+    assert any(not trial["is_feasible"] for trial in output["trials"]), "else the bound is not tried"
+    best = min(t["figures"]["mean_response_ms"] for t in output["trials"] if t["is_feasible"])
+    assert best in [trial["figures"]["mean_response_ms"] for trial in output["front"]]
+    assert len(output["trials"]) == 8 + 8 + 8
     other = emmclab_json("search", study, *WORDS, "--jobs", 1, "--results", tmp_path, "--seed", 2)
-    assert other["trials"][0]["values"] != found["trials"][0]["values"]
+    assert other["trials"][0]["values"] != output["trials"][0]["values"]
 
 
 def test_a_trial_is_an_ordinary_cell_of_the_study(study: Path, tmp_path: Path) -> None:
     """A study with the same setting finds the stored result of the trial."""
-    found = emmclab_json("search", study, *WORDS, "--jobs", 1, "--results", tmp_path, "--no-baselines")
+    output = emmclab_json("search", study, *WORDS, "--jobs", 1, "--results", tmp_path, "--no-baselines")
     before = kept_cells(tmp_path)
-    values = found["trials"][0]["values"]
+    values = output["trials"][0]["values"]
     lines = "\n".join(f'"{name}" = {json.dumps(value)}' for name, value in values.items())
     text = study.read_text().partition("[search]")[0]
     study.write_text(text + lines + "\n")
@@ -118,7 +118,7 @@ def test_a_trial_is_an_ordinary_cell_of_the_study(study: Path, tmp_path: Path) -
     assert kept_cells(tmp_path) == before + 1
     sql = "select mean_response_ms, waf from runs"
     (row,) = emmclab_json("query", sql, "--study", study, "--results", tmp_path)
-    assert row == found["trials"][0]["figures"]
+    assert row == output["trials"][0]["figures"]
 
 
 def test_bounds_that_nothing_keeps_give_an_empty_front_and_a_page(study: Path, tmp_path: Path) -> None:
@@ -169,10 +169,10 @@ def test_wrong_objectives_and_a_missing_library_are_refused(
 
 def test_settings_that_no_device_can_have_are_trials_without_figures(study: Path, tmp_path: Path) -> None:
     study.write_text(STUDY.format(most=60.0).replace('["greedy", "fifo"]', '["greedy", "none-such"]'))
-    found = emmclab_json("search", study, *WORDS, "--jobs", 1, "--results", tmp_path)
-    bad = [trial for trial in found["trials"] if trial["values"]["gc.policy"] == "none-such"]
+    output = emmclab_json("search", study, *WORDS, "--jobs", 1, "--results", tmp_path)
+    bad = [trial for trial in output["trials"] if trial["values"]["gc.policy"] == "none-such"]
     assert bad and all("none-such" in trial["reason"] and not trial["figures"] for trial in bad)
-    assert len(bad) < len(found["trials"])
+    assert len(bad) < len(output["trials"])
 
 
 numbers = st.integers(1, 50)
@@ -185,8 +185,8 @@ def test_a_grid_stays_within_its_budget_and_its_space(sizes: list[tuple[int, int
     assert 1 <= len(points) <= budget
     assert len({json.dumps(point) for point in points}) == len(points)
     for point in points:
-        for one in ranges:
-            assert one.low <= point[one.name] <= one.high and isinstance(point[one.name], int)
+        for parameter in ranges:
+            assert parameter.low <= point[parameter.name] <= parameter.high and isinstance(point[parameter.name], int)
 
 
 values = st.tuples(st.integers(0, 5), st.integers(0, 5))
@@ -202,7 +202,7 @@ def test_the_front_is_what_nothing_dominates_and_dominates_the_rest(points: list
     study = Study.parse('name = "x"\ninputs = ["Movie"]', "x.toml")
     front = SearchResult(study, objectives, Space("g", ()), trials, 1, 1, 1).front()
     assert front
-    for one in trials:
-        same = any(one.figures == best.figures for best in front)
-        beaten = any(dominates(best, one, objectives) for best in front)
+    for trial in trials:
+        same = any(trial.figures == best.figures for best in front)
+        beaten = any(dominates(best, trial, objectives) for best in front)
         assert same != beaten

@@ -59,8 +59,8 @@ class Served:
     def end(self, number: int = signal.SIGINT) -> tuple[int, str, str]:
         """Send a signal; return exit status, output and messages."""
         self.process.send_signal(number)
-        out, said = self.process.communicate(timeout=PATIENCE_S)
-        return self.process.returncode, out, said
+        out, stderr = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, out, stderr
 
 
 @pytest.fixture
@@ -102,8 +102,8 @@ def test_an_nbd_client_reads_what_it_wrote_and_the_end_sums_the_run_up(serve: An
     assert info["exports"][0]["can_fua"] and info["exports"][0]["export-size"] > 1 << 20
     done = qemu_io(served.uri, "write -P 7 4096 64k", "flush", "read -P 7 4096 64k", "read -P 0 0 4096")
     assert done.returncode == 0 and "verification failed" not in done.stdout, done.stdout
-    code, out, said = served.end()
-    assert code == 0, said
+    code, out, stderr = served.end()
+    assert code == 0, stderr
     result = json.loads(out)
     assert result["requests"]["bytes_written"] == 65536
     assert result["response"]["mean_response_ms"] > 0
@@ -117,12 +117,12 @@ def test_the_sum_of_a_run_is_that_of_a_replay_of_its_trace(serve: Any, folder: P
     served = serve("--clock", "free", "--record", trace, "--json")
     writes = [f"write -P {i % 250} {i * 37 % 500 * 4}k 4k" for i in range(60)]
     assert qemu_io(served.uri, *writes, "flush", "read 0 64k").returncode == 0
-    code, out, said = served.end()
-    assert code == 0, said
+    code, out, stderr = served.end()
+    assert code == 0, stderr
     live = json.loads(out)
-    again = emmclab_json("simulate", trace, "--device", *TINY, "--mode", "closed", "--json")
-    assert again["requests"]["total"] == live["requests"]["total"]
-    ratio = again["response"]["mean_response_ms"] / live["response"]["mean_response_ms"]
+    rerun = emmclab_json("simulate", trace, "--device", *TINY, "--mode", "closed", "--json")
+    assert rerun["requests"]["total"] == live["requests"]["total"]
+    ratio = rerun["response"]["mean_response_ms"] / live["response"]["mean_response_ms"]
     assert 0.95 < ratio < 1.05
     assert "requests" in emmclab("profile", trace).stdout
 
@@ -153,7 +153,7 @@ def test_settings_change_in_use_and_everything_made_under_them_says_so(serve: An
     for command in ("cut", "restore"):
         assert served.ask(command).returncode == 0
     assert qemu_io(served.uri, "read -P 0 0 4k").returncode == 0, "the flush lied"
-    for setting, said in (
+    for setting, message in (
         ("gc.policy=fifo", "in a device in use"),
         ("mapping.unwritten_read=free", "it determines the layout of the map"),
         ("cache.size_kb=0", "cache"),
@@ -161,30 +161,30 @@ def test_settings_change_in_use_and_everything_made_under_them_says_so(serve: An
         ("cache.flish_us=3", "flush_us"),
     ):
         refused = served.ask("set", setting)
-        assert refused.returncode == 2 and said in refused.stderr, refused.stderr
+        assert refused.returncode == 2 and message in refused.stderr, refused.stderr
     [change] = json.loads(served.ask("status").stdout)["setting_changes"]
     assert (change["key"], change["from"], change["to"]) == ("cache.lies", '"none"', '"flush"')
-    code, out, said = served.end()
-    assert code == 0, said
-    assert "cache.lies from none to flush at" in " ".join((out + said).split())
+    code, out, message = served.end()
+    assert code == 0, message
+    assert "cache.lies from none to flush at" in " ".join((out + message).split())
     served = serve("--clock", "free", *cached, "--image", image)
-    _, _, said = served.end()
-    assert "in the last run of this image settings changed: cache.lies from none to flush" in said
+    _, _, message = served.end()
+    assert "in the last run of this image settings changed: cache.lies from none to flush" in message
 
 
 def test_a_second_device_holds_what_a_layer_puts_there(serve: Any, folder: Path) -> None:
     need("qemu-io")
     layer = ("--layer", "advil", "--set", "advil.second_device=true", "--set", "advil.reserved=8MB")
-    beside = ("--device2", "small-1gb", "--image", folder / "a.img", "--image2", folder / "b.img")
-    served = serve("--clock", "free", "--json", *layer, *beside)
+    extra = ("--device2", "small-1gb", "--image", folder / "a.img", "--image2", folder / "b.img")
+    served = serve("--clock", "free", "--json", *layer, *extra)
     writes = [f"write -P {i + 1} {i * 3}M 4k" for i in range(8)]
     assert qemu_io(served.uri, *writes, "flush").returncode == 0
-    code, out, said = served.end()
-    assert code == 0, said
+    code, out, stderr = served.end()
+    assert code == 0, stderr
     result = json.loads(out)
     assert result["second_device"]["device"] == "small-1gb" and result["options"]["second"] == "small-1gb"
     assert result["second_device"]["host_bytes_written"] >= 8 * 4096
-    served = serve("--clock", "free", *layer, *beside)
+    served = serve("--clock", "free", *layer, *extra)
     reads = [f"read -P {i + 1} {i * 3}M 4k" for i in range(8)]
     done = qemu_io(served.uri, *reads)
     assert done.returncode == 0 and "failed" not in done.stdout, done.stdout
@@ -207,8 +207,8 @@ def test_contents_stay_with_an_image_and_another_device_is_refused(serve: Any, f
     served.control.unlink()
     served = serve("--clock", "free", "--image", image)
     assert qemu_io(served.uri, "read -P 6 0 4k", "read -P 5 4k 60k").returncode == 0
-    _, _, said = served.end()
-    assert "did not end cleanly" in said
+    _, _, stderr = served.end()
+    assert "did not end cleanly" in stderr
     assert_fails(emmclab("serve", "nexus5", "--image", image, "--nbd", folder / "x.sock"), "the image holds")
 
 
@@ -218,8 +218,8 @@ def test_every_signal_that_ends_a_server_leaves_whole_files(serve: Any, folder: 
     image, trace, page = folder / "disk.img", folder / "x.parquet", folder / "page.html"
     served = serve("--clock", "free", "--image", image, "--record", trace, "--html", page)
     assert qemu_io(served.uri, "write -P 5 0 64k").returncode == 0
-    code, _, said = served.end(number)
-    assert code == 0, said
+    code, _, stderr = served.end(number)
+    assert code == 0, stderr
     assert image.read_bytes()[:4096] == b"\x05" * 4096
     assert lab.read(trace).ledger["kept"] >= 1 and "</html>" in page.read_text()
     assert not served.socket.exists() and not served.control.exists()
@@ -227,8 +227,8 @@ def test_every_signal_that_ends_a_server_leaves_whole_files(serve: Any, folder: 
 
 def test_a_card_for_a_virtual_machine_comes_with_the_options_of_qemu(serve: Any, folder: Path) -> None:
     card = folder / "card.sock"
-    _, _, said = serve("--clock", "free", "--sdhci", card).end()
-    [line] = [line for line in said.splitlines() if "qemu-system" in line]
+    _, _, stderr = serve("--clock", "free", "--sdhci", card).end()
+    [line] = [line for line in stderr.splitlines() if "qemu-system" in line]
     words = shlex.split(line.partition(": ")[2])
     device = json.loads(words[words.index("-device") + 1])
     assert device == {"driver": "vfio-user-pci", "socket": {"type": "unix", "path": str(card)}}
@@ -274,8 +274,8 @@ def test_a_host_that_does_not_keep_up_with_the_clock_is_the_first_warning() -> N
     result = lab.Device.preset("small-1gb").simulate(lab.read(lab.bundled()[0]), wrap_addresses=True)
     mean_us = 1000 * result["response.mean_response_ms"]
     live = {"clock": "real", "late_p50_us": 80 * mean_us, "late_p99_us": 200 * mean_us}
-    said = warnings(Result(result.to_dict() | {"live": live}))
-    assert "did not keep up with the clock `real`" in said[0]
+    texts = warnings(Result(result.to_dict() | {"live": live}))
+    assert "did not keep up with the clock `real`" in texts[0]
     live |= {"late_p50_us": mean_us / 100}
     assert not any("keep up" in text for text in warnings(Result(result.to_dict() | {"live": live})))
 
@@ -332,12 +332,12 @@ def test_a_host_without_ublk_is_told_what_it_takes(folder: Path, more: list[str]
         pytest.skip("this host has ublk_drv")
     done = emmclab("serve", *TINY, "--clock", "free", "--ublk", "--image", folder / "disk.img", *more)
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-    said = " ".join(done.stderr.split())
+    text = " ".join(done.stderr.split())
     needs = ["needs root"]
     if os.geteuid() == 0:
         needs = ["modprobe ublk_drv", "Linux 6.0", "CONFIG_BLK_DEV_UBLK"]
-    assert all(word in said for word in needs), said
-    assert "/dev/loop" not in said
+    assert all(word in text for word in needs), text
+    assert "/dev/loop" not in text
 
 
 def test_a_device_is_a_loop_device_or_a_ublk_device(folder: Path) -> None:
@@ -368,8 +368,8 @@ def test_a_ublk_device_of_a_killed_server_is_deleted(folder: Path, more: list[st
 def test_a_device_that_lies_says_so(serve: Any) -> None:
     lie = ("--set", "cache.size_kb=64", "--set", "cache.lies=flush")
     served = serve("--clock", "free", *lie)
-    _, _, said = served.end()
-    assert "cache.lies = flush" in said
+    _, _, stderr = served.end()
+    assert "cache.lies = flush" in stderr
 
 
 def test_the_delay_begins_when_its_file_is_there(serve: Any, folder: Path) -> None:
@@ -491,9 +491,9 @@ def test_the_kernel_and_the_device_record_the_same_requests(folder: Path) -> Non
     names = [row[:3] for row in served]
     starts = [at for at in range(len(names)) if names[at : at + len(recorded)] == [row[:3] for row in recorded]]
     assert starts, (names[:5], recorded[:5])
-    seen = zip(recorded, served[starts[0] :], strict=False)
+    pairs = zip(recorded, served[starts[0] :], strict=False)
     # The time that the kernel measures includes the path to the device.
-    assert all(kernel[3] >= device[3] for kernel, device in seen)
+    assert all(kernel[3] >= device[3] for kernel, device in pairs)
 
 
 @pytest.mark.usefixtures("root")
@@ -520,10 +520,10 @@ def test_a_full_disk_below_the_image_loses_nothing_durable_and_room_ends_it(serv
         assert "space" in json.loads(served.ask("status").stdout)["image_error"]
         assert qemu_io(served.uri, "read -P 1 0 1M", "read -P 2 4M 12M").returncode == 0
         subprocess.run(["mount", "-o", "remount,size=64m", small], check=True)
-        again = qemu_io(served.uri, "write -P 3 20M 1M", "flush", "read -P 2 4M 12M", "read -P 3 20M 1M")
-        assert again.returncode == 0 and "failed" not in again.stdout, again.stdout
-        code, _, said = served.end()
-        assert code == 0, said
+        rerun = qemu_io(served.uri, "write -P 3 20M 1M", "flush", "read -P 2 4M 12M", "read -P 3 20M 1M")
+        assert rerun.returncode == 0 and "failed" not in rerun.stdout, rerun.stdout
+        code, _, stderr = served.end()
+        assert code == 0, stderr
     finally:
         subprocess.run(["umount", "-l", small], check=True)
 
@@ -574,9 +574,9 @@ def test_a_start_that_fails_leaves_recording_image_and_state_as_they_were(tmp_pa
     words = ("serve", "small-1gb", "--clock", "free", "--record", recording, "--image", image)
     lab.read(lab.bundled()[0]).write(recording)
     before = recording.read_bytes()
-    taken = tmp_path / "file"
-    taken.write_text("no socket")
-    for wrong in (("--nbd", taken), ("--nbd", socket, "--control", taken)):
+    used_path = tmp_path / "file"
+    used_path.write_text("no socket")
+    for wrong in (("--nbd", used_path), ("--nbd", socket, "--control", used_path)):
         assert_fails(emmclab(*words, *wrong))
         assert recording.read_bytes() == before
         assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "r.parquet"]
@@ -585,9 +585,9 @@ def test_a_start_that_fails_leaves_recording_image_and_state_as_they_were(tmp_pa
     assert f"warning: no request arrived, so {recording} is left as it was" in done.stderr
     assert recording.read_bytes() == before
     state = tmp_path / "disk.img.state"
-    kept = (image.read_bytes(), state.read_bytes())
-    assert_fails(emmclab(*words, "--nbd", taken))
-    assert (image.read_bytes(), state.read_bytes()) == kept
+    contents = (image.read_bytes(), state.read_bytes())
+    assert_fails(emmclab(*words, "--nbd", used_path))
+    assert (image.read_bytes(), state.read_bytes()) == contents
 
 
 class Live:
@@ -691,9 +691,9 @@ def test_what_is_no_socket_is_not_removed_for_one(path: Path) -> None:
 
 
 def test_silent_clients_do_not_keep_others_waiting(served: Path) -> None:
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         for _ in range(130):
-            silent = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            silent = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             silent.connect(str(served))
         begun = time.monotonic()
         assert ask(served, "status")["ok"]

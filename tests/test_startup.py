@@ -71,10 +71,10 @@ def test_commands_import_only_what_they_need(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_help_and_version_import_no_command_and_no_room_but_errors_and_files(option: str) -> None:
-    found = modules_after(f"from emmclab.cli import main; assert main([{option!r}]) == 0")
-    rooms = {".".join(name.split(".")[:2]) for name in found if name.startswith("emmclab.")}
+    modules = modules_after(f"from emmclab.cli import main; assert main([{option!r}]) == 0")
+    rooms = {".".join(name.split(".")[:2]) for name in modules if name.startswith("emmclab.")}
     assert rooms <= {"emmclab._core", "emmclab.cli", "emmclab.errors", "emmclab.runtime"}
-    assert not {f"emmclab.cli.{name}" for name in COMMANDS} & found
+    assert not {f"emmclab.cli.{name}" for name in COMMANDS} & modules
 
 
 def test_names_and_rooms_of_the_package_load_on_first_use() -> None:
@@ -89,8 +89,8 @@ def test_names_and_rooms_of_the_package_load_on_first_use() -> None:
 
 def test_a_run_waits_for_nothing_that_only_notebooks_need() -> None:
     words = ["simulate", str(emmclab.bundled()[0]), "--wrap-addresses", "--json"]
-    found = modules_after(f"from emmclab.cli import main; assert main({words!r}) == 0")
-    assert not {"html", "random", "tempfile"} & (found - modules_after("import typer"))
+    modules = modules_after(f"from emmclab.cli import main; assert main({words!r}) == 0")
+    assert not {"html", "random", "tempfile"} & (modules - modules_after("import typer"))
 
 
 def test_memory_is_collected_again_once_everything_is_imported() -> None:
@@ -108,8 +108,8 @@ def test_memory_is_collected_again_once_everything_is_imported() -> None:
 
 
 def test_a_command_does_not_import_another() -> None:
-    found = modules_after("from emmclab.cli import main; main(['formats', '--json'])")
-    assert {name for name in found if name.startswith("emmclab.cli.")} == {
+    modules = modules_after("from emmclab.cli import main; main(['formats', '--json'])")
+    assert {name for name in modules if name.startswith("emmclab.cli.")} == {
         "emmclab.cli.command",
         "emmclab.cli.console",
         "emmclab.cli.declared_options",

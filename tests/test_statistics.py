@@ -37,12 +37,12 @@ def test_quantiles_of_students_t_agree(confidence: float, degrees: int) -> None:
 
 @given(SAMPLES, CONFIDENCES)
 def test_intervals_of_means_agree(values: list[float], confidence: float) -> None:
-    found = mean_interval(values, confidence)
-    assert found is not None
+    result = mean_interval(values, confidence)
+    assert result is not None
     # SciPy loses digits of values that are nearly equal.
     if max(values) - min(values) > 1e-3 * max(values):
         right = stats.ttest_1samp(values, 0).confidence_interval(confidence)
-        assert found == pytest.approx((right.low, right.high), rel=1e-6, abs=1e-6)
+        assert result == pytest.approx((right.low, right.high), rel=1e-6, abs=1e-6)
         logs = stats.ttest_1samp([math.log(value) for value in values], 0).confidence_interval(0.95)
         above = positive_interval(values)
         assert above is not None
@@ -55,10 +55,10 @@ def test_intervals_of_means_agree(values: list[float], confidence: float) -> Non
 def test_intervals_of_differences_are_those_of_pairs(pairs: list[tuple[float, float]]) -> None:
     first, second = ({seed: pair[side] for seed, pair in enumerate(pairs)} for side in (0, 1))
     differences = [after - before for before, after in pairs]
-    found = difference_interval(first, second, 1, ratio=False)
+    result = difference_interval(first, second, 1, ratio=False)
     if max(differences) - min(differences) > 1e-6:
         right = stats.ttest_rel(list(second.values()), list(first.values())).confidence_interval(0.95)
-        assert found == pytest.approx((right.low, right.high), rel=1e-6, abs=1e-6)
+        assert result == pytest.approx((right.low, right.high), rel=1e-6, abs=1e-6)
 
 
 @given(st.integers(1, 400), st.data(), CONFIDENCES)
@@ -68,8 +68,8 @@ def test_intervals_of_probabilities_agree(trials: int, data: st.DataObject, conf
     doubt = (1 - confidence) * (1 if 0 < hits < trials else 2)
     if doubt < 1:
         right = stats.binomtest(hits, trials).proportion_ci(1 - doubt, method="exact")
-        found = binomial_interval(hits, trials, confidence)
-        assert found == pytest.approx((right.low, right.high), rel=1e-6, abs=1e-9)
+        result = binomial_interval(hits, trials, confidence)
+        assert result == pytest.approx((right.low, right.high), rel=1e-6, abs=1e-9)
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.data())
@@ -160,5 +160,5 @@ def test_the_recording_that_stands_apart_is_named_and_no_other() -> None:
 @given(NUMBERS, st.floats(0, 100))
 def test_a_percentile_lies_between_the_values(values: list[float], share: float) -> None:
     ordered = sorted(values)
-    found = percentile(ordered, share)
-    assert ordered[0] - 1e-6 <= found <= ordered[-1] + 1e-6
+    result = percentile(ordered, share)
+    assert ordered[0] - 1e-6 <= result <= ordered[-1] + 1e-6

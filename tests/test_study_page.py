@@ -58,16 +58,16 @@ def folder(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_report_of_a_study_as_json_has_the_answer_and_the_rankings_of_its_page(folder: Path) -> None:
     done = emmclab_ok("report", "sweep.toml", "--json", cwd=folder)
-    told = json.loads(done.stdout)
-    assert told["missing"] == told["failed"] == 0
+    report = json.loads(done.stdout)
+    assert report["missing"] == report["failed"] == 0
     page = " ".join((folder / "sweep.html").read_text().split())
-    assert told["answer"].replace("\u00a0", " ") in page.replace("\u00a0", " ").replace("&nbsp;", " ")
+    assert report["answer"].replace("\u00a0", " ") in page.replace("\u00a0", " ").replace("&nbsp;", " ")
     (summary,) = summaries(Results.load(folder / "emmclab-results" / "sweep"))
-    assert len(told["rankings"]) == len(summary.ranked)
-    for said, ranked in zip(told["rankings"], summary.ranked, strict=True):
-        assert said["best"] == dict(ranked.best) and said["worst"] == dict(ranked.worst)
-        assert said["best_value"] == ranked.best_value.mean
-        assert said["is_told_apart"] == ranked.is_distinguishable
+    assert len(report["rankings"]) == len(summary.ranked)
+    for ranking, ranked in zip(report["rankings"], summary.ranked, strict=True):
+        assert ranking["best"] == dict(ranked.best) and ranking["worst"] == dict(ranked.worst)
+        assert ranking["best_value"] == ranked.best_value.mean
+        assert ranking["is_told_apart"] == ranked.is_distinguishable
 
 
 def test_the_headline_names_the_best_and_the_worst_setting_as_the_results_have_them(folder: Path) -> None:
@@ -177,8 +177,8 @@ def test_cells_that_fail_or_end_early_are_shown_and_left_out_of_the_figures(trac
     page = (tmp_path / "faults.html").read_text()
     assert '<span class="badge no">ended early</span>' in page
     assert "after the last sector" in page
-    again = emmclab("run", "faults.toml", "--jobs", 1, cwd=tmp_path)
-    assert (again.returncode, again.stdout) == (1, done.stdout), "a failure is kept as a result is"
+    rerun = emmclab("run", "faults.toml", "--jobs", 1, cwd=tmp_path)
+    assert (rerun.returncode, rerun.stdout) == (1, done.stdout), "a failure is kept as a result is"
     (row,) = json.loads(
         emmclab("query", "select input, message from failures", "--study", "faults", "--json", cwd=tmp_path).stdout
     )
@@ -241,7 +241,7 @@ def test_chosen_percentiles_are_columns_of_the_results_and_of_the_page(tmp_path:
     emmclab_ok("run", "tail.toml", "--percentiles", "99,42", "--jobs", 1, cwd=tmp_path)
     results = Results.load(tmp_path / "emmclab-results" / "tail")
     assert results.about["percentiles"] == [42, 99, 99.99]
-    wanted = {
+    expected = {
         (run["device"], row["op"], row["percentile"]): row["response_ms"]
         for run in results.runs
         for row in run["percentiles"]
@@ -249,7 +249,8 @@ def test_chosen_percentiles_are_columns_of_the_results_and_of_the_page(tmp_path:
     sql = "select device, response_p99_99_ms as p, response_read_p42_ms as r from runs order by device"
     rows = json.loads(emmclab("query", sql, "--json", cwd=tmp_path).stdout)
     assert [(row["device"], row["p"], row["r"]) for row in rows] == [
-        (device, wanted[device, "all", 99.99], wanted[device, "read", 42]) for device in ("iiswc15-4ps", "iiswc15-hps")
+        (device, expected[device, "all", 99.99], expected[device, "read", 42])
+        for device in ("iiswc15-4ps", "iiswc15-hps")
     ]
     # Inputs whose traces have times have these columns, too; those of generated traces are None.
     assert results.profiles["Movie"]["by_operation"][-1]["percentiles"][-1]["percentile"] == 99.99
@@ -263,7 +264,7 @@ def test_chosen_percentiles_are_columns_of_the_results_and_of_the_page(tmp_path:
     (summary,) = summaries(results)
     for point in summary.points:
         device = dict(point.setting)["device"]
-        assert point.figures["p99_99_response"].mean == wanted[device, "all", 99.99]
+        assert point.figures["p99_99_response"].mean == expected[device, "all", 99.99]
 
 
 def test_a_percentile_that_is_none_is_refused_with_file_and_key(tmp_path: Path) -> None:
@@ -282,14 +283,14 @@ def test_a_study_of_overloaded_runs_says_so_and_ranks_nothing_by_response_times(
     run = emmclab("run", "heavy.toml", cwd=tmp_path)
     assert run.returncode == 0 and "2 of 2 simulations were overloaded" in run.stderr
     assert "burst on small-1gb (all)" in run.stderr
-    again = json.loads(emmclab("run", "heavy.toml", "--json", cwd=tmp_path).stdout)
-    assert [one["input"] for one in again["overloaded"]] == ["burst", "burst"]
+    rerun = json.loads(emmclab("run", "heavy.toml", "--json", cwd=tmp_path).stdout)
+    assert [row["input"] for row in rerun["overloaded"]] == ["burst", "burst"]
     done = emmclab("report", "heavy.toml", "--json", cwd=tmp_path)
     assert done.returncode == 0 and "2 of 2 simulations were overloaded" in done.stderr
-    found = json.loads(done.stdout)
-    assert [(one["setting"], one["runs"]) for one in found["overloaded"]] == [
+    output = json.loads(done.stdout)
+    assert [(row["setting"], row["runs"]) for row in output["overloaded"]] == [
         ({"gc.policy": "greedy"}, 1),
         ({"gc.policy": "fifo"}, 1),
     ]
-    assert not {one["metric"] for one in found["rankings"]} & {"mean_response", "p99_response"}
+    assert not {row["metric"] for row in output["rankings"]} & {"mean_response", "p99_response"}
     assert "2 of 2 simulations were overloaded" in (tmp_path / "heavy.html").read_text()

@@ -17,26 +17,26 @@ KNOWN, OTHER = "iiswc15-hps", "ufs31"
 
 def recorded_on(device: str, folder: Path, requests: int = 600) -> Path:
     """Write a trace with the times of a simulated device, as if recorded on it."""
-    source, rows, made = folder / "source.txt", folder / "rows.parquet", folder / f"on-{device}.csv"
+    source, rows, target = folder / "source.txt", folder / "rows.parquet", folder / f"on-{device}.csv"
     source.write_text(biotracer(requests))
     lab.Device.preset(device).simulate(lab.read(source), events=rows, mode="open")
     duckdb.sql(
         "copy (select arrival_ns, start_ns, start_ns as issue_ns, complete_ns, sector, sectors, op "
-        f"from read_parquet('{rows}', file_row_number = true) order by file_row_number) to '{made}' (header)"
+        f"from read_parquet('{rows}', file_row_number = true) order by file_row_number) to '{target}' (header)"
     )
-    return made
+    return target
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded_on(KNOWN, tmp_path_factory.mktemp("known"))
 
 
 @pytest.fixture(scope="module")
-def judged(known: Path) -> dict[str, Any]:
+def judged(recording: Path) -> dict[str, Any]:
     """The result of `emmclab validate` for the recording, with both devices."""
-    found = emmclab_json("validate", known, "--devices", f"{KNOWN},{OTHER}")
-    return {"all": found, **{model["name"]: model for model in found["recordings"][0]["models"]}}
+    output = emmclab_json("validate", recording, "--devices", f"{KNOWN},{OTHER}")
+    return {"all": output, **{model["name"]: model for model in output["recordings"][0]["models"]}}
 
 
 def test_a_recording_made_on_a_device_validates_with_small_errors_on_that_very_device(judged: dict[str, Any]) -> None:
@@ -61,82 +61,82 @@ def test_the_groups_of_each_kind_hold_every_request_and_all_of_the_error(judged:
     for name in ("calibrated", KNOWN, OTHER, "table of medians"):
         model = judged[name]
         for groups in (*model["by"].values(), model["together"]):
-            assert sum(one["requests"] for one in groups) == 300
-            assert sum(one["share_of_error_pct"] for one in groups) == pytest.approx(100)
-            assert all(one["few"] == (one["requests"] < 20) for one in groups)
-        assert [one["group"] for one in model["by"]["operation"]] == ["read", "write"]
+            assert sum(row["requests"] for row in groups) == 300
+            assert sum(row["share_of_error_pct"] for row in groups) == pytest.approx(100)
+            assert all(row["few"] == (row["requests"] < 20) for row in groups)
+        assert [row["group"] for row in model["by"]["operation"]] == ["read", "write"]
         assert not model["worst"]["few"]
 
 
-def test_the_calibration_knows_nothing_of_the_second_half(known: Path, tmp_path: Path) -> None:
-    (found,) = emmclab_json("validate", known)["recordings"]
-    heading, *rows = known.read_text().splitlines()
-    first, second = rows[: found["cut"]["first"]], rows[found["cut"]["first"] :]
+def test_the_calibration_knows_nothing_of_the_second_half(recording: Path, tmp_path: Path) -> None:
+    (output,) = emmclab_json("validate", recording)["recordings"]
+    heading, *rows = recording.read_text().splitlines()
+    first, second = rows[: output["cut"]["first"]], rows[output["cut"]["first"] :]
     slower = []
     for row in second:
         arrival, start, issue, complete, *rest = row.split(",")
         slower.append(",".join([arrival, start, issue, str(int(complete) + 100_000), *rest]))
-    path = tmp_path / known.name
+    path = tmp_path / recording.name
     path.write_text("\n".join([heading, *first, *slower]) + "\n")
     (other,) = emmclab_json("validate", path)["recordings"]
-    assert other["calibration"] == found["calibration"]
-    assert other["recorded"]["second_half"] != found["recorded"]["second_half"]
+    assert other["calibration"] == output["calibration"]
+    assert other["recorded"]["second_half"] != output["recorded"]["second_half"]
     half = tmp_path / "first.csv"
     half.write_text("\n".join([heading, *first]) + "\n")
     figures = lab.calibrate(half, name="calibrated")["figures"]
-    assert found["calibration"]["figures"] == figures
+    assert output["calibration"]["figures"] == figures
 
 
-def test_the_same_recording_gives_the_same_bytes(known: Path, tmp_path: Path) -> None:
-    made = []
+def test_the_same_recording_gives_the_same_bytes(recording: Path, tmp_path: Path) -> None:
+    outputs = []
     for number in range(2):
         page = tmp_path / f"{number}" / "page.html"
         page.parent.mkdir()
-        done = emmclab_ok("validate", known, "--device", KNOWN, "--json", "--html", "page.html", cwd=page.parent)
-        made.append((done.stdout, page.read_bytes()))
+        done = emmclab_ok("validate", recording, "--device", KNOWN, "--json", "--html", "page.html", cwd=page.parent)
+        outputs.append((done.stdout, page.read_bytes()))
         assert [path.name for path in page.parent.iterdir()] == ["page.html"]
-    assert made[0] == made[1]
+    assert outputs[0] == outputs[1]
 
 
-def test_the_first_screen_answers_in_one_sentence_and_names_the_worst_group(known: Path) -> None:
-    done = emmclab("validate", known, "--device", OTHER)
+def test_the_first_screen_answers_in_one_sentence_and_names_the_worst_group(recording: Path) -> None:
+    done = emmclab("validate", recording, "--device", OTHER)
     first = done.stdout.splitlines()[0]
     assert "the calibrated model is within 25 % of the recorded response time for 79 % of 300" in first
     assert "worst: writes of <= 4 KB that find the device busy" in first
-    assert f"{known.stem}: {OTHER}" in done.stdout and "By requests that are unfinished" in done.stdout
+    assert f"{recording.stem}: {OTHER}" in done.stdout and "By requests that are unfinished" in done.stdout
 
 
-def test_the_page_has_a_section_for_each_recording_and_names_those_not_judged(known: Path, tmp_path: Path) -> None:
-    again, page = tmp_path / "again.csv", tmp_path / "page.html"
-    again.write_text(known.read_text())
-    emmclab_ok("validate", known, again, tmp_path / "gone.csv", "--html", page)
+def test_the_page_has_a_section_for_each_recording_and_names_those_not_judged(recording: Path, tmp_path: Path) -> None:
+    copy, page = tmp_path / "again.csv", tmp_path / "page.html"
+    copy.write_text(recording.read_text())
+    emmclab_ok("validate", recording, copy, tmp_path / "gone.csv", "--html", page)
     text = page.read_text()
     for word in ('id="recording-1"', 'id="recording-2"', 'id="curves-0"', 'id="curves-1"', 'id="size-1"'):
         assert word in text, word
     assert "1 of 3 recordings cannot be validated" in text and "gone.csv: file not found" in text
 
 
-def test_a_recording_that_cannot_be_judged_is_named_and_the_others_are_judged(known: Path, tmp_path: Path) -> None:
+def test_a_recording_that_cannot_be_judged_is_named_and_the_others_are_judged(recording: Path, tmp_path: Path) -> None:
     short, bad = tmp_path / "short.csv", tmp_path / "bad.csv"
-    lines = known.read_text().splitlines(keepends=True)
+    lines = recording.read_text().splitlines(keepends=True)
     short.write_text("".join(lines[:LEAST_REQUESTS]))
     bad.write_text("".join(lines[:30]) + "8000000,83\n")
-    done = emmclab("validate", short, known, bad, "--json")
-    found = json.loads(done.stdout)
-    assert done.returncode == 0 and [one["trace"] for one in found["recordings"]] == [known.stem]
-    assert [Path(one["file"]).name for one in found["refused"]] == ["short.csv", "bad.csv"]
-    assert "99, and at least 100" in found["refused"][0]["reason"]
-    assert found["refused"][1]["reason"].startswith(f"{bad}:31: column 2")
+    done = emmclab("validate", short, recording, bad, "--json")
+    output = json.loads(done.stdout)
+    assert done.returncode == 0 and [row["trace"] for row in output["recordings"]] == [recording.stem]
+    assert [Path(row["file"]).name for row in output["refused"]] == ["short.csv", "bad.csv"]
+    assert "99, and at least 100" in output["refused"][0]["reason"]
+    assert output["refused"][1]["reason"].startswith(f"{bad}:31: column 2")
     assert done.stderr.count("not validated: ") == 2
     assert_fails(emmclab("validate", short), str(short), "99, and at least 100")
     assert_fails(emmclab("validate", short, bad), "none of 2 recordings can be judged")
 
 
-def test_the_least_number_of_requests_is_judged(known: Path, tmp_path: Path) -> None:
+def test_the_least_number_of_requests_is_judged(recording: Path, tmp_path: Path) -> None:
     path = tmp_path / "least.csv"
-    path.write_text("".join(known.read_text().splitlines(keepends=True)[: LEAST_REQUESTS + 1]))
-    (found,) = emmclab_json("validate", path, "--device", KNOWN)["recordings"]
-    assert found["cut"]["first"] + found["cut"]["second"] == LEAST_REQUESTS
+    path.write_text("".join(recording.read_text().splitlines(keepends=True)[: LEAST_REQUESTS + 1]))
+    (output,) = emmclab_json("validate", path, "--device", KNOWN)["recordings"]
+    assert output["cut"]["first"] + output["cut"]["second"] == LEAST_REQUESTS
 
 
 HEADING = "arrival_ns,start_ns,complete_ns,sector,sectors,op"
@@ -155,17 +155,17 @@ def test_a_first_half_that_determines_no_device_is_judged_on_a_given_one_only(tm
     path = tmp_path / "reads.csv"
     path.write_text("\n".join([HEADING, *rows_of(200, "read")]) + "\n")
     assert_refused(emmclab("validate", path), str(path), "calibrated: 4 sizes, 0 of them written", "--device")
-    (found,) = emmclab_json("validate", path, "--device", OTHER)["recordings"]
-    assert [model["name"] for model in found["models"]] == [OTHER, "table of medians"]
-    assert "calibrated" in found["refused"] and found["calibration"] is None
+    (output,) = emmclab_json("validate", path, "--device", OTHER)["recordings"]
+    assert [model["name"] for model in output["models"]] == [OTHER, "table of medians"]
+    assert "calibrated" in output["refused"] and output["calibration"] is None
 
 
 def test_a_device_that_the_recording_does_not_fit_is_named_beside_the_others(tmp_path: Path) -> None:
     path = tmp_path / "far.csv"
     path.write_text("\n".join([HEADING, *rows_of(200), "1000000000,1000000000,1000500000,99999999,8,write"]))
-    (found,) = emmclab_json("validate", path, "--device", "small-1gb")["recordings"]
-    assert [model["kind"] for model in found["models"]] == ["calibrated", "table"]
-    assert found["refused"]["small-1gb"].startswith(f"{path}: 1 of 101 requests end after the last sector")
+    (output,) = emmclab_json("validate", path, "--device", "small-1gb")["recordings"]
+    assert [model["kind"] for model in output["models"]] == ["calibrated", "table"]
+    assert output["refused"]["small-1gb"].startswith(f"{path}: 1 of 101 requests end after the last sector")
     (wrapped,) = emmclab_json("validate", path, "--device", "small-1gb", "--wrap-addresses")["recordings"]
     assert "wrapped" in wrapped["models"][1]["note"]
 
@@ -179,9 +179,9 @@ def test_a_device_with_zones_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["validate", "calibrate"])
 def test_a_synthesised_trace_has_no_measured_times_in_a_file_either(command: str, tmp_path: Path) -> None:
-    made = tmp_path / "made.parquet"
-    assert emmclab("synth", "Messaging", made, "--requests", 300).returncode == 0
-    assert_refused(emmclab(command, made), "a synthesised trace has no measured")
+    path = tmp_path / "made.parquet"
+    assert emmclab("synth", "Messaging", path, "--requests", 300).returncode == 0
+    assert_refused(emmclab(command, path), "a synthesised trace has no measured")
 
 
 def test_groups_are_by_what_a_request_found_on_the_device(tmp_path: Path) -> None:
@@ -194,19 +194,19 @@ def test_groups_are_by_what_a_request_found_on_the_device(tmp_path: Path) -> Non
     rows = [f"{a * ms},{a * ms},{c * ms},{8 * n},8,write" for n, (a, c) in enumerate(times)]
     (tmp_path / "few.csv").write_text("\n".join([HEADING, *rows]) + "\n")
     lab.read(tmp_path / "few.csv").write(tmp_path / "few.parquet")
-    with memory_database() as asked:
-        Recording(asked, tmp_path / "few.parquet")
-        found = asked.execute("select depth, idle_ns from recorded order by row").fetchall()
-    assert [depth for depth, _ in found] == [0, 1, 2, 2, 0, 0, 0]
-    assert [idle for _, idle in found] == [None, -ms, -2 * ms, -2 * ms, 0, 4 * ms, 1_989 * ms]
+    with memory_database() as database:
+        Recording(database, tmp_path / "few.parquet")
+        result = database.execute("select depth, idle_ns from recorded order by row").fetchall()
+    assert [depth for depth, _ in result] == [0, 1, 2, 2, 0, 0, 0]
+    assert [idle for _, idle in result] == [None, -ms, -2 * ms, -2 * ms, 0, 4 * ms, 1_989 * ms]
 
 
 def test_requests_that_ended_with_an_error_are_not_judged(tmp_path: Path) -> None:
     rows = [f"{row},{number % 2 << 10}" for number, row in enumerate(rows_of(400))]
     path = tmp_path / "failed.csv"
     path.write_text("\n".join([f"{HEADING},flags", *rows]) + "\n")
-    (found,) = emmclab_json("validate", path, "--device", OTHER)["recordings"]
-    assert found["models"][0]["response"]["requests"] == found["cut"]["second"] // 2
+    (output,) = emmclab_json("validate", path, "--device", OTHER)["recordings"]
+    assert output["models"][0]["response"]["requests"] == output["cut"]["second"] // 2
 
 
 def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,14 +216,14 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_recordings_and_devices_of_one_name_are_numbered(known: Path, tmp_path: Path) -> None:
-    again, preset = tmp_path / "again" / known.name, tmp_path / "calibrated.toml"
-    again.parent.mkdir()
-    again.write_text(known.read_text())
-    assert emmclab("calibrate", known, "-o", preset).returncode == 0
-    found = emmclab_json("validate", known, again, known, "--device", f"{preset},{KNOWN},{KNOWN}")
-    assert [one["trace"] for one in found["recordings"]] == [known.stem, f"{known.stem} (2)"]
-    names = [model["name"] for model in found["recordings"][0]["models"]]
+def test_recordings_and_devices_of_one_name_are_numbered(recording: Path, tmp_path: Path) -> None:
+    copy, preset = tmp_path / "again" / recording.name, tmp_path / "calibrated.toml"
+    copy.parent.mkdir()
+    copy.write_text(recording.read_text())
+    assert emmclab("calibrate", recording, "-o", preset).returncode == 0
+    output = emmclab_json("validate", recording, copy, recording, "--device", f"{preset},{KNOWN},{KNOWN}")
+    assert [row["trace"] for row in output["recordings"]] == [recording.stem, f"{recording.stem} (2)"]
+    names = [model["name"] for model in output["recordings"][0]["models"]]
     assert names == ["calibrated", "calibrated (2)", KNOWN, "table of medians"]
 
 

@@ -57,16 +57,16 @@ def test_a_run_names_its_network_only_if_the_program_uses_one(online: bool, tmp_
 
 
 def test_writes_of_a_device_with_a_write_buffer_are_complete_there(trace: Path) -> None:
-    shown = emmclab("simulate", trace, "--device", "emmc51-cache", "--wrap-addresses")
-    assert "complete in the write buffer, durable ones" in " ".join(shown.stdout.split())
+    run = emmclab("simulate", trace, "--device", "emmc51-cache", "--wrap-addresses")
+    assert "complete in the write buffer, durable ones" in " ".join(run.stdout.split())
     plain = emmclab("simulate", trace, "--device", "iiswc15-4ps", env={"COLUMNS": "150"})
     assert "writes complete when" in " ".join(plain.stdout.split())
 
 
 def test_the_verdict_of_power_cuts_names_the_layers_above_the_device() -> None:
     facts = {"lies": "none", "device": "emmc51-cache", "layers": ["journal:aware"]}
-    kept: Any = SimpleNamespace(facts=facts)
-    assert _device(kept) == "emmc51-cache below journal:aware"
+    stored: Any = SimpleNamespace(facts=facts)
+    assert _device(stored) == "emmc51-cache below journal:aware"
     summary = {
         "states": 3,
         "cuts": 2,
@@ -85,9 +85,9 @@ def test_the_verdict_of_power_cuts_names_the_layers_above_the_device() -> None:
 def test_the_time_of_a_collection_is_said_to_be_assumed(trace: Path) -> None:
     (profile,) = emmclab_json("profile", trace)
     assert json.dumps(profile["idle_gc"])
-    said = " ".join(emmclab("profile", trace).stdout.split())
-    assert "each, assumed) fit into single gaps" in said
-    assert "The assumed device is the 4PS of the paper, not the one of the trace: 512 of 1,024 pages of 4 KB" in said
+    stdout = " ".join(emmclab("profile", trace).stdout.split())
+    assert "each, assumed) fit into single gaps" in stdout
+    assert "The assumed device is the 4PS of the paper, not the one of the trace: 512 of 1,024 pages of 4 KB" in stdout
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +118,8 @@ def test_bins_are_in_the_unit_that_fits(tmp_path: Path) -> None:
     path.write_text("\n".join(["arrival_ns,sector,sectors,op", *rows, ""]))
     figures = package.profile(path)["figures"]
     bins = [row["bin"] for rows in figures.values() for row in rows if "bin" in row]
-    assert any("min" in one for one in bins)
-    assert [one for one in bins if re.search(r"\d{4,}|\.\d{3,}\d", one)] == []
+    assert any("min" in item for item in bins)
+    assert [item for item in bins if re.search(r"\d{4,}|\.\d{3,}\d", item)] == []
 
 
 @pytest.mark.parametrize("columns", [80, 100])
@@ -240,11 +240,11 @@ def test_a_table_that_is_too_wide_has_all_its_numbers_and_names(width: int) -> N
         table.add_row(Text(name), *cells)
     text = _printed(table, width)
     assert max(map(len, map(str.rstrip, text.splitlines()))) <= width
-    found = text.split()
-    assert [number for cells in numbers for number in cells if found.count(number) != 1] == []
+    result = text.split()
+    assert [number for cells in numbers for number in cells if result.count(number) != 1] == []
     first = "".join(line.split(" ", 1)[0] for line in text.splitlines())
     assert all(name in first for name in names)
-    assert found.count("Heading") == 8
+    assert result.count("Heading") == 8
 
 
 def test_parts_of_a_table_are_alike_in_width_and_have_the_names_of_the_rows() -> None:
