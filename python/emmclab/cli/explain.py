@@ -76,7 +76,7 @@ _CLOCKS = {
 )
 def explain(
     *,
-    what: Annotated[
+    subject: Annotated[
         Path | None,
         argument(
             _METAVAR,
@@ -104,13 +104,13 @@ def explain(
     if whole_glossary:
         _explain_terms(glossary(), as_json)
         return
-    if what is None:
+    if subject is None:
         raise ConfigError(
             "the trace, device or word to explain is missing",
             field=_METAVAR,
             hint="give a trace, a device, a word, or --glossary",
         )
-    for text in (str(what), other or ""):
+    for text in (str(subject), other or ""):
         if text.startswith("--") and not find_meanings(text):
             rows = option_meanings(text) if other is None else []
             if not rows:
@@ -119,32 +119,32 @@ def explain(
                 )
             explain_option(rows, as_json)
             return
-    trace = what
+    trace = subject
     if other is not None:
         if changed:
             message = "`--changed` is for one device; for two, only the differences are printed"
             raise ConfigError(message, field="--changed", hint="leave out --changed")
-        explain_pair(str(what), other, capacity, pair, reading, as_json)
+        explain_pair(str(subject), other, capacity, pair, reading, as_json)
         return
     pair.refuse()
     is_preset = not trace.exists() and str(trace) in _core.device_presets()
     if is_preset or trace.suffix == ".toml":
-        reading.refuse(str(what))
+        reading.refuse(str(subject))
         _explain_device(configured(str(trace), [], capacity), as_json, changed=changed)
         return
     for name, verb, is_given in (("--changed", "is for", changed), ("--capacity", "scales", capacity is not None)):
         if is_given:
             raise ConfigError(
-                f"`{name}` {verb} devices, and `{what}` is not a device",
+                f"`{name}` {verb} devices, and `{subject}` is not a device",
                 field=name,
                 hint="give it with the name of a device",
             )
     if reading.format is None and holds_registers(trace):
-        reading.refuse(str(what))
+        reading.refuse(str(subject))
         explain_registers(registers(trace), as_json)
         return
     if holds_results(trace):
-        reading.refuse(str(what))
+        reading.refuse(str(subject))
         explain_results(read_results(trace), as_json)
         return
     if not trace.exists():
@@ -153,11 +153,11 @@ def explain(
             return
         is_path = "/" in str(trace) or str(trace) == "-"
         if define(str(trace)) is None and not is_path and (meanings := find_meanings(str(trace))):
-            reading.refuse(str(what))
+            reading.refuse(str(subject))
             print_meanings(meanings, as_json)
             return
         if str(trace) not in bundled_by_name() and _is_word(str(trace)):
-            reading.refuse(str(what))
+            reading.refuse(str(subject))
             _explain_word(str(trace), as_json)
             return
         trace = or_bundled(trace)

@@ -163,7 +163,7 @@ def _at_most(hits: int, trials: int, probability: float) -> float:
 
 
 def fisher_exact(hits: tuple[int, int], trials: tuple[int, int]) -> float:
-    """Return the two-sided p-value of Fisher's exact test: the probability of all tables that are not more likely.
+    """Return the two-sided p-value of Fisher's exact test: the probability of tables at most as likely as this one.
 
     >>> round(fisher_exact((0, 5), (5, 5)), 6)
     0.007937

@@ -44,7 +44,7 @@ class TomlTable:
         return key in self._table
 
     def names(self) -> list[str]:
-        """Return the keys of a table whose keys are names."""
+        """Return all keys; used for a table in which users choose the keys."""
         return list(self._table)
 
     def text(self, key: str, default: str | None = None) -> str:

@@ -44,7 +44,7 @@ Application = Annotated[
 Devices = Annotated[
     str,
     option(
-        "The devices, with commas: presets (`emmclab devices`) or TOML files.",
+        "The devices, separated by commas: presets (`emmclab devices`) or TOML files.",
         "Device",
         *DEVICE_OPTION,
         metavar="DEVICE,...",
@@ -57,7 +57,7 @@ Network = Annotated[
 Networks = Annotated[
     str,
     option(
-        "Networks of the host, with commas.",
+        "Networks of the host, separated by commas.",
         RUN,
         *_NETWORK_OPTION,
         metavar="NAME,...",

@@ -31,7 +31,7 @@ def solutions(
             show_default=False,
         ),
     ] = None,
-    wanted: Annotated[
+    selected: Annotated[
         list[str],
         option(
             "Run only this solution (nvm-buffer, raid0, lfs, advil, selective-sync, no-sync); may be repeated.",
@@ -64,7 +64,7 @@ def solutions(
     host_name = host or host_for(chosen)
     runs: list[tuple[Solution, AppResult]] = []
     impossible: list[dict[str, str]] = []
-    for (name, device, network), solution in itertools.product(settings_of_runs, find_solutions(wanted)):
+    for (name, device, network), solution in itertools.product(settings_of_runs, find_solutions(selected)):
         try:
             runs.append((solution, running.run(name, device, network, solution=solution, host=host_name)))
         except ConfigError as error:
