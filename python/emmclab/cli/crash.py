@@ -126,7 +126,6 @@ def _end(tried: Sequence[ExploredRecording], options: Options, as_json: bool, ht
 
 
 def _status(tried: Sequence[ExploredRecording], options: Options) -> int:
-    """Return the exit status for recordings."""
     from emmclab.crash.summary import BROKEN, NOT_TESTED, worst
 
     return {BROKEN: FOUND, NOT_TESTED: UNTESTED}.get(worst(tried, options)[0].word, 0)

@@ -261,7 +261,6 @@ def _quiet(_line: str) -> None:
 
 
 def _load_log(session: Session, options: Options, log: Path, base: Path | None, repeat: int) -> StoredLog:
-    """Load a log of an earlier recording."""
     from emmclab.crash.explore import require_recoverable
     from emmclab.crash.stored_log import open_log
 

@@ -105,7 +105,6 @@ def durability(
 
 
 def _write(target: str, log: Path, yes: bool, span_mb: int | None) -> None:
-    """Write to the target until its power is cut."""
     from emmclab.real_devices.durability import Closing, open_target
 
     with Closing(open_target(target, write=True)) as disk:
@@ -142,7 +141,6 @@ def _print_end(target: str, log: Path, end: "RunEnd") -> None:
 
 
 def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> NoReturn:
-    """Check the last run, and summarise all cuts."""
     from emmclab.cli.show_durability import show_report, show_verdict
     from emmclab.real_devices.durability import read_log, report_of
 

@@ -165,7 +165,6 @@ def _table(
 
 
 def _fail(runs: "list[tuple[Table, Counts]]") -> None:
-    """Fail if a file could not be read."""
     refused, files = sum(run.refused for _, run in runs), sum(run.recordings for _, run in runs)
     if not refused:
         return

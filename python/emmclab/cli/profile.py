@@ -213,7 +213,6 @@ def _other(name: str, seed: int, jobs: int, reading: Reading, **measures: Any) -
 
 
 def _write(profiled: list[_Profiled], html: Path | None, figures: Path | None) -> None:
-    """Write the page and the figures, if requested."""
     if html is not None:
         from emmclab.pages.profiles import write_report
 

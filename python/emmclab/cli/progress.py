@@ -427,7 +427,6 @@ def cell_counts(progress: Progress) -> str:
 
 
 def _parts(progress: Progress) -> list[Part]:
-    """Return the numbers of cells, and the remaining time."""
     return [*_counts(progress), Part(remaining(progress.left_s), 3)]
 
 

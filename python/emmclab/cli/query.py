@@ -200,7 +200,6 @@ def _csv(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
 
 
 def _json(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
-    """Yield rows as a JSON list, in pieces."""
     separator = "[\n"
     for record in _each_record(names, rows):
         text = json.dumps([record], indent=2, ensure_ascii=False, allow_nan=False)

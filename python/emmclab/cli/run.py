@@ -118,7 +118,6 @@ def run(
 
 
 def _run_cell(study: Study, place: Place, begin: str, limit: int, as_json: bool) -> None:
-    """Run one cell in this process."""
     from emmclab.studies import Serial
     from emmclab.studies.run import run_part
 
@@ -138,7 +137,6 @@ def _run_cell(study: Study, place: Place, begin: str, limit: int, as_json: bool)
 
 
 def _run_shard(study: Study, place: Place, engine: Any, text: str, limit: int, as_json: bool, rerun: str) -> None:
-    """Run one shard."""
     import contextlib
 
     from emmclab.studies.run import Shard, run_part

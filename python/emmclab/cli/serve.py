@@ -140,7 +140,6 @@ def serve(
 
 
 def _check_recovery(options: ServeOptions, command: list[str] | None) -> None:
-    """Reject options that a recovery does not support."""
     problem = None
     image = options["image"]
     if image is None or not Path(image).exists():

@@ -259,7 +259,6 @@ def _sparks(console: Console, profiles: Sequence[Profile]) -> None:
 
 
 def _rows_of_all(profile: Profile, figure: str) -> list[Row]:
-    """Return the rows for reads and writes together."""
     return [row for row in profile.figure(figure) if row.get("op", "all") == "all"]
 
 

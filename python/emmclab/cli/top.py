@@ -156,7 +156,6 @@ def view(recorder: _core.Recorder, every_s: float, stop: Ending) -> Interval:
 
 
 def _line(text: str) -> None:
-    """Print a line of data and flush it."""
     try:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
@@ -165,7 +164,6 @@ def _line(text: str) -> None:
 
 
 def _summary(stats: Interval) -> str:
-    """Return the summary line of an interval."""
     requests = stats["requests"]
     parts = [f"{stats['requests_per_s']:,.0f} requests/s", f"{stats['bytes_per_s'] / 1024:,.0f} KB/s"]
     if requests:
@@ -180,7 +178,6 @@ def _summary(stats: Interval) -> str:
 
 
 def _waits(stats: Interval, rows: int) -> list[str]:
-    """Format the waits for durability by process."""
     return [
         f"{one_line(row['process'])} waited for {row['file_system']} {row['calls']:,} times, "
         f"mean {row['time_ns'] / row['calls'] / 1e6:,.2f} ms, longest {row['longest_ns'] / 1e6:,.2f} ms"
@@ -189,7 +186,6 @@ def _waits(stats: Interval, rows: int) -> list[str]:
 
 
 def _cells(row: ProcessRates) -> list[str]:
-    """Return the table cells of one process and operation."""
     mean = row["bytes"] / row["requests"] / 1024
     return [
         f"{row['requests_per_s']:,.1f}",
@@ -206,7 +202,6 @@ _HEADS = ("requests/s", "KB/s", "mean KB", "max KB", "p50 ms", "p99 ms", "no-wai
 
 
 def _table(stats: Interval, disks: str, rows: int) -> Group:
-    """Return the view for a terminal."""
     table = framed("", "process", "op", words=2)
     for head in _HEADS:
         table.add_column(head, justify="right")
@@ -222,7 +217,6 @@ def _table(stats: Interval, disks: str, rows: int) -> Group:
 
 
 def _lines(stats: Interval) -> list[str]:
-    """Return the view as plain lines."""
     lines = [_summary(stats)]
     for row in stats["processes"][:_ROWS]:
         cells = ", ".join(f"{cell} {head}" for cell, head in zip(_cells(row), _HEADS, strict=True))

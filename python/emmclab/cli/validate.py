@@ -105,7 +105,6 @@ class _Refusals:
 
 
 def _validate_recording(trace: Trace, devices: Sequence[Device], **options: Any) -> Validation:
-    """Validate one recording."""
     from emmclab.calibration.validation import validate as validate_recording
 
     with _Steps() as steps:
@@ -136,7 +135,6 @@ def _print_findings(
     *,
     as_json: bool,
 ) -> None:
-    """Write the page, and print the findings."""
     from emmclab.simulation.provenance import Provenance
 
     provenance = Provenance(devices, traces).to_dict()

@@ -236,7 +236,6 @@ def summarise(table: Table, by: Names = ()) -> Summary:
 
 
 def _overlap(low: Group, high: Group, figure: str) -> bool:
-    """Return whether the interquartile ranges of two groups overlap."""
     return percentile(low.values[figure], 75) >= percentile(high.values[figure], 25)
 
 

@@ -36,7 +36,6 @@ _CHECK = ', "check": "'
 
 
 def _with_checksum(line: str) -> str:
-    """Return a line with its checksum."""
     return f'{line}{_CHECK}{hashlib.sha256(line.encode()).hexdigest()[:16]}"}}\n'
 
 

@@ -32,7 +32,6 @@ def _shares(rows: Rows) -> Chart:
     optional=True,
 )
 def _changed(rows: Rows) -> Chart:
-    """Draw logged blocks by their number of changed sectors."""
     return (
         chart_of(rows)
         .mark_bar()

@@ -28,7 +28,6 @@ _COLOURED = 8
 
 
 def _by_range(name: str, title: str, about: str, value: str, axis: str, legend: str, **how: Any) -> Figure:
-    """Return the figure of a distribution over ranges."""
     return Figure(name, title, about, functools.partial(over_ranges, value=value, axis=axis, legend=legend), **how)
 
 

@@ -211,7 +211,6 @@ def _clock(jumps: Sequence[ClockJumpRow]) -> str:
 
 
 def _tiles(profile: Profile) -> list[Tile]:
-    """Return tiles of the most important figures."""
     names = ("requests", "data_size_kb", "write_requests_pct", "mean_size_kb", "no_wait_pct", "mean_response_ms")
     tiles = [tile_of(TABLE_FIELDS[name], profile[name]) for name in names if profile[name] is not None]
     for row in profile["by_operation"]:
@@ -221,7 +220,6 @@ def _tiles(profile: Profile) -> list[Tile]:
 
 
 def _findings(profiles: Sequence[Profile]) -> list[_FindingOnAll]:
-    """Return each finding with its verdict on every trace."""
     findings: list[_FindingOnAll] = []
     for number, finding in enumerate(profiles[0].findings):
         verdicts: list[_Verdict] = [{"trace": profile.name, **profile.findings[number]} for profile in profiles]

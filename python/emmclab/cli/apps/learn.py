@@ -87,7 +87,6 @@ def learn(
 
 
 def _folders(partitions: list[str]) -> dict[str, str]:
-    """Return the folder by the name of the partition."""
     folders = {}
     for word in partitions:
         name, _, folder = word.partition("=")

@@ -39,5 +39,4 @@ def list_papers(as_json: AsJson = False) -> None:
 
 
 def _describe_paper(paper: "Paper") -> dict[str, object]:
-    """Return the description of a paper, without its studies."""
     return {name: value for name, value in asdict(paper).items() if name != "takes_traces"}
