@@ -110,7 +110,7 @@ def test_bug_is_one_line_and_shows_its_traceback_only_when_asked(trace: Path) ->
         (("simulate", "chat", "--precondition", "steady:0"), "0 capacities is impossible", "more than 0"),
         (("profile", "chat", "--bin", "1s"), "--bin has no effect without", "--over-time"),
         (("profile", "bare.csv"), "field `heading` (column 1): `arrival`", "arrival_us"),
-        (("profile", "shelf"), "shelf is read as one trace in parts: ", "emmclab fleet"),
+        (("profile", "shelf"), "shelf: a folder is read as one trace in parts: ", "emmclab fleet"),
         (("simulate", "own.csv", "--device", "zufs"), "own.csv: ", "--layer lfs"),
         (("compare", "own.csv", "--devices", "ufs31,zufs"), "zone 20 is written in order", "--layer lfs"),
         (("fleet", "nowhere"), "nowhere: folder not found", "check the path"),

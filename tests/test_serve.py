@@ -582,7 +582,7 @@ def test_a_start_that_fails_leaves_recording_image_and_state_as_they_were(tmp_pa
         assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "r.parquet"]
     # A complete run without requests also leaves the earlier recording unchanged, and prints a warning.
     done = emmclab_ok(*words, "--nbd", socket, "--", "true")
-    assert f"warning: no request arrived, so {recording} is left as it was" in done.stderr
+    assert f"warning: no request arrived, so {recording} is not written" in done.stderr
     assert recording.read_bytes() == before
     state = tmp_path / "disk.img.state"
     contents = (image.read_bytes(), state.read_bytes())
