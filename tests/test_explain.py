@@ -305,7 +305,7 @@ def test_numbers_that_differ_look_different_and_rounding_is_no_difference() -> N
     first = {"run": {"simulated_s": 1.0}, "waits": {"queue_ms": 100.00001}}
     second = {"run": {"simulated_s": 1.0 + 1e-15}, "waits": {"queue_ms": 100.00002}}
     (result,) = figure_differences(first, second)
-    assert result.path == "waits.queue_ms"
+    assert result["path"] == "waits.queue_ms"
     out = StringIO()
     _show_figures(Console(file=out, width=120), [result])
     assert "100.00001" in out.getvalue() and "100.00002" in out.getvalue() and "< 0.01 %" in out.getvalue()

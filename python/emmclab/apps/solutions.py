@@ -103,7 +103,7 @@ def find_solutions(names: Names) -> list[Solution]:
     return [one for one in SOLUTIONS if not wanted or one.name in wanted or one.name == "plain"]
 
 
-class Comparison(FieldMapping):
+class SolutionComparison(FieldMapping):
     """Runs of applications with each solution; a mapping of what `emmclab apps solutions --json` prints."""
 
     def __repr__(self) -> str:
@@ -112,7 +112,7 @@ class Comparison(FieldMapping):
 
 def compare_solutions(
     runs: Sequence[tuple[Solution, AppResult]], impossible: Sequence[Mapping[str, str]] = ()
-) -> Comparison:
+) -> SolutionComparison:
     """Compare runs with the plain run of the same application, device and network.
 
     The gain is the plain runtime divided by the runtime with the solution. Pages programmed and blocks erased
@@ -147,7 +147,7 @@ def compare_solutions(
         )
     used = {solution.name: solution for solution, _ in runs}
     known = risks()
-    return Comparison(
+    return SolutionComparison(
         {
             "runs": rows,
             "impossible": [dict(one) for one in impossible],

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypedDict
 
 from emmclab.calibration.calibrate import calibrate
 from emmclab.calibration.fit_sources import Fitted
-from emmclab.calibration.validation_groups import Judgement, JudgementFields, Recording, Spread
+from emmclab.calibration.validation_groups import Judgement, JudgementFields, Recording, TimeSpread
 from emmclab.core_types import Calibration
 from emmclab.errors import EmmclabError, UnsupportedError
 from emmclab.runtime.files import folder_aside, written_files
@@ -71,7 +71,7 @@ class ModelFields(JudgementFields):
 
 
 class HalvesFields(TypedDict):
-    """Recorded response times of each half, with the fields of `Spread`."""
+    """Recorded response times of each half, with the fields of `TimeSpread`."""
 
     first_half: dict[str, object]
     second_half: dict[str, object]
@@ -136,8 +136,8 @@ class Validation:
     trace: str
     ledger: Ledger
     cut: Cut
-    first: Spread
-    second: Spread
+    first: TimeSpread
+    second: TimeSpread
     calibration: Calibration | None
     models: Sequence[Model]
     refused: Mapping[str, str]

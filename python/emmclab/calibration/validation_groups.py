@@ -110,7 +110,7 @@ class Recording:
         row, after_ns, is_idle = found
         return int(row), int(after_ns), bool(is_idle)
 
-    def spread(self, *, since: int = 0, before: int | None = None) -> Spread:
+    def spread(self, *, since: int = 0, before: int | None = None) -> TimeSpread:
         """Return the recorded response times of a range of rows."""
         end = self.facts.requests if before is None else before
         row = self._one(
@@ -118,7 +118,7 @@ class Recording:
             where is_judged and row >= ? and row < ?""",  # noqa: S608
             [since, end],
         )
-        return Spread(*row)
+        return TimeSpread(*row)
 
     def kinds(self, *, since: int = 0, before: int | None = None) -> dict[str, int]:
         """Return the number of judged requests of each operation in a range of rows, most frequent first."""
@@ -205,7 +205,7 @@ class Recording:
             values, (count, *figures) = row[: len(keys)], row[len(keys) :]
             if not count:
                 continue
-            spreads = Spread(count, *figures[:4]), Spread(count, *figures[4:8])
+            spreads = TimeSpread(count, *figures[:4]), TimeSpread(count, *figures[4:8])
             shares = tuple(figures[8 : 8 + len(WITHIN_PCT)])
             name = label(dict(zip(names, values, strict=True)))
             groups.append(Group(name, *spreads, shares, figures[-1] or 0.0))
@@ -243,7 +243,7 @@ _AFTER = ("that find the device busy", *(f"after idle {text.replace('<=', 'up to
 _AFTER += ("after idle > 1 s",)
 
 
-class Spread(NamedTuple):
+class TimeSpread(NamedTuple):
     """Times of a set of requests, ms; None if there are none."""
 
     requests: int
@@ -253,7 +253,7 @@ class Spread(NamedTuple):
     p99_ms: float | None
 
 
-class Error(NamedTuple):
+class PredictionError(NamedTuple):
     """Predicted against recorded, in percent; None if nothing was recorded."""
 
     mean_pct: float | None
@@ -275,8 +275,8 @@ class Group:
     """
 
     label: str
-    recorded: Spread
-    predicted: Spread
+    recorded: TimeSpread
+    predicted: TimeSpread
     within_pct: tuple[float, ...]
     share_of_error_pct: float
 
@@ -286,9 +286,9 @@ class Group:
         return self.recorded.requests < ENOUGH
 
     @property
-    def error(self) -> Error:
+    def error(self) -> PredictionError:
         """Error of the predicted against the recorded times."""
-        return Error(*map(change_pct, self.recorded[1:], self.predicted[1:]))
+        return PredictionError(*map(change_pct, self.recorded[1:], self.predicted[1:]))
 
     @property
     def ratio(self) -> float | None:
@@ -436,5 +436,5 @@ def _doubling_of_whole(key: int) -> str:
 
 def nothing(label: str) -> Group:
     """Return a group without requests."""
-    none = Spread(0, None, None, None, None)
+    none = TimeSpread(0, None, None, None, None)
     return Group(label, none, none, (0.0,) * len(WITHIN_PCT), 0.0)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from emmclab.calibration.validation import Model, Validation
-from emmclab.calibration.validation_groups import ENOUGH, WITHIN_PCT, Group, Judgement, Spread, several
+from emmclab.calibration.validation_groups import ENOUGH, WITHIN_PCT, Group, Judgement, TimeSpread, several
 from emmclab.runtime.document import TextTable
 from emmclab.runtime.number_format import change_pct, duration, percent_text, signed
 
@@ -131,7 +131,7 @@ def times(found: Validation) -> TextTable:
     return TextTable(f"Response and service times of {found.trace}", headings, rows, 1)
 
 
-def _times(spread: Spread) -> list[str]:
+def _times(spread: TimeSpread) -> list[str]:
     return [f"{spread.requests:,}", *map(_ms, spread[1:])]
 
 

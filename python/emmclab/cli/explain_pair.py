@@ -16,16 +16,16 @@ from emmclab.cli.explain_texts import explain_difference
 from emmclab.cli.options import Reading
 from emmclab.cli.simulation_options import Images, Replay, configured
 from emmclab.cli.tables import framed, show_explained
-from emmclab.comparison.one_at_a_time import MAIN, Moved, OneAtATime, one_at_a_time
+from emmclab.comparison.one_at_a_time import MAIN, ChangeEffect, OneAtATime, one_at_a_time
 from emmclab.comparison.result_difference import (
-    Difference,
-    FigureDifference,
+    ResultDifference,
+    RunDifference,
     differences,
     figure_differences,
     value_text,
 )
 from emmclab.errors import ConfigError
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.number_format import difference_text, signed
 from emmclab.simulation.stored_result import StoredResult, read_result
 
 #: Smallest change that is printed as a number, percent; smaller changes are printed as "< 0.01 %".
@@ -130,7 +130,7 @@ def _explain_results(first: StoredResult, second: StoredResult, pair: Pair, as_j
                 "first": {"place": first.place, "name": first.name},
                 "second": {"place": second.place, "name": second.name},
                 "differences": [difference._asdict() for difference in differing],
-                "figures": [figure._asdict() for figure in figures],
+                "figures": figures,
                 **({} if single_changes is None else {"one_at_a_time": single_changes.to_dict()}),
             }
         )
@@ -151,7 +151,7 @@ def _print_run(number: int, total: int, words: str) -> None:
     print_stderr(f"run {number} of {total}: {words}")
 
 
-def _show_differences(console: Console, rows: Sequence[Difference]) -> None:
+def _show_differences(console: Console, rows: Sequence[RunDifference]) -> None:
     if not rows:
         console.print(Text("Inputs and settings are the same, as far as recorded"))
         return
@@ -163,17 +163,17 @@ def _show_differences(console: Console, rows: Sequence[Difference]) -> None:
     console.print()
 
 
-def _show_figures(console: Console, figures: Sequence[FigureDifference]) -> None:
+def _show_figures(console: Console, figures: Sequence[ResultDifference]) -> None:
     if not figures:
         console.print(Text("All figures are the same"))
         return
     table = framed(f"Figures that differ: {len(figures)}", "Figure", "A", "B", "Unit", "Change", text=["Unit"])
     for figure in figures:
-        change = "–" if figure.difference_pct is None else _percent(figure.difference_pct)
-        if figure.difference_points is not None:
-            change = f"{signed(figure.difference_points, 2)} points"
-        table.add_row(figure.path, *_distinguishable(figure.first, figure.second), figure.unit, change)
-    show_explained(console, table, [Text(figure.label, "dim") for figure in figures])
+        is_small = abs(figure["difference_pct"] or _LEAST_PCT) < _LEAST_PCT
+        change = f"< {_LEAST_PCT} %" if is_small else difference_text(figure, 2)
+        values = _distinguishable(figure["first"], figure["second"])
+        table.add_row(figure["path"], *values, figure["unit"], change)
+    show_explained(console, table, [Text(figure["label"], "dim") for figure in figures])
 
 
 def _show_single_changes(console: Console, changes: OneAtATime) -> None:
@@ -202,18 +202,13 @@ def _show_single_changes(console: Console, changes: OneAtATime) -> None:
             console.print(Text(text, "yellow"), soft_wrap=True)
 
 
-def _has_effect(change: Moved) -> bool:
+def _has_effect(change: ChangeEffect) -> bool:
     """Return whether a change alone affects any main figure that differs."""
     return any(share for share in change.share_pct.values())
 
 
 def _value_and_share(value: float | None, share: float | None) -> str:
     return _number(value) if share is None else f"{_number(value)} ({signed(share)} %)"
-
-
-def _percent(change: float) -> str:
-    """Format a change in percent; a small change as `< 0.01 %`."""
-    return f"{signed(change, 2)} %" if abs(change) >= _LEAST_PCT else f"< {_LEAST_PCT} %"
 
 
 def _distinguishable(first: float | None, second: float | None) -> tuple[str, str]:

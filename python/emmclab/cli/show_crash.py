@@ -15,9 +15,9 @@ from emmclab.crash.summary import (
     ALPHA,
     BROKEN,
     KEPT,
-    Difference,
     ExploredRecording,
     Kind,
+    LossDifference,
     Verdict,
     after_syncs,
     kinds,
@@ -61,7 +61,7 @@ def show_crash(
         _show_limits(console, tried[0].log, options)
 
 
-def show_against(console: Console, differs: Difference) -> None:
+def show_against(console: Console, differs: LossDifference) -> None:
     """Print which of two runs loses data at more cuts, and whether the difference may be chance."""
     losing, cuts = differs.losing, differs.cuts
     print_line(

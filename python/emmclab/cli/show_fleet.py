@@ -6,7 +6,7 @@ from rich.text import Text
 from emmclab.cli.tables import show_table
 from emmclab.fleet.summary import (
     TEST_RULE,
-    Comparison,
+    FleetComparison,
     Summary,
     differences_table,
     figures_table,
@@ -27,7 +27,7 @@ def show_summary(console: Console, summary: Summary, most: int) -> None:
     _show_refused(console, summary, most)
 
 
-def show_comparison(console: Console, comparison: Comparison, most: int) -> None:
+def show_comparison(console: Console, comparison: FleetComparison, most: int) -> None:
     """Print the answer, each figure of both fleets, the test, and the first `most` refused files."""
     console.print(Text(comparison.headline(), "bold"), soft_wrap=True)
     for text in comparison.cautions:

@@ -14,6 +14,7 @@ from emmclab.cli.tables import framed, show_table
 from emmclab.cli.unicode_bars import bar, spark
 from emmclab.core_types import Finding
 from emmclab.runtime.document import Row
+from emmclab.runtime.number_format import difference_text
 from emmclab.traces.activity import Activity, activity_tables
 from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.journal import Journal
@@ -22,7 +23,6 @@ from emmclab.traces.profile_fields import SIZE_FIELDS, TABLES, Field, ledger_lin
 from emmclab.traces.profile_notes import clock_tables, devices_table, doubts, notes, recording_note, reissues_table
 from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.published import published_row
-from emmclab.traces.workload import difference_text
 
 #: Distributions that are printed: field of the profile, and title.
 _DISTRIBUTIONS = (
@@ -315,7 +315,7 @@ def show_differences(console: Console, profiles: Sequence[Profile], rows: Sequen
     table = framed("Profiles compared", "", *(Text(profile.name) for profile in profiles), "Difference")
     for row in rows:
         field = fields[row["field"]]
-        table.add_row(field.heading, field.text(row["first"]), field.text(row["second"]), difference_text(row))
+        table.add_row(field.heading, field.text(row["first"]), field.text(row["second"]), difference_text(row, 2))
     console.print(table)
 
 

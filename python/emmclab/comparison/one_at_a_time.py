@@ -6,7 +6,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, NamedTuple
 
-from emmclab.comparison.result_difference import Difference, figure, value_text
+from emmclab.comparison.result_difference import RunDifference, figure, value_text
 from emmclab.errors import ConfigError
 from emmclab.simulation.rerun import Recipe, recipe_of, with_settings
 from emmclab.simulation.result_fields import shown_fields
@@ -35,7 +35,7 @@ _GROUP = re.compile(r"`([a-z_]+)\.[a-z_.0-9]+`")
 RunProgress = Callable[[int, int, str], None]
 
 
-class Change(NamedTuple):
+class RecipeChange(NamedTuple):
     """A difference, and how to apply it to the first configuration."""
 
     kind: str
@@ -47,7 +47,7 @@ class Change(NamedTuple):
     values: Mapping[str, Any] = {}
 
 
-class Moved(NamedTuple):
+class ChangeEffect(NamedTuple):
     """Effect of one change alone."""
 
     kind: str
@@ -67,7 +67,7 @@ class OneAtATime(NamedTuple):
 
     first: dict[str, float | None]
     second: dict[str, float | None]
-    moved: list[Moved]
+    moved: list[ChangeEffect]
     #: By path: the part of the difference, in percent, that the sum of the single changes does not explain.
     together_pct: dict[str, float | None]
     #: Figures in which a stored result differs from its new run.
@@ -81,7 +81,7 @@ class OneAtATime(NamedTuple):
 def one_at_a_time(
     first: StoredResult,
     second: StoredResult,
-    found: Sequence[Difference],
+    found: Sequence[RunDifference],
     *,
     images: str | PathLike[str] | None = None,
     progress: RunProgress | None = None,
@@ -104,7 +104,7 @@ def one_at_a_time(
 
     ends = run(1, first.name, recipes[0]), run(2, second.name, recipes[1])
 
-    def move(number: int, change: Change) -> Moved:
+    def move(number: int, change: RecipeChange) -> ChangeEffect:
         figures: dict[str, float | None] = {}
         reason = ""
         try:
@@ -112,7 +112,7 @@ def one_at_a_time(
         except ConfigError as error:
             reason = str(error)
         shares = {path: _share(ends[0][path], ends[1][path], value) for path, value in figures.items()}
-        return Moved(*change[:4], figures, shares, reason)
+        return ChangeEffect(*change[:4], figures, shares, reason)
 
     moved = [move(number, change) for number, change in enumerate(changes, 3)]
     moved = _with_groups(changes, moved, lambda change: move(total, change))
@@ -127,7 +127,9 @@ def one_at_a_time(
     return OneAtATime(*ends, moved, together, _not_repeated((first, second), ends))
 
 
-def _with_groups(changes: Sequence[Change], moved: list[Moved], move: Callable[[Change], Moved]) -> list[Moved]:
+def _with_groups(
+    changes: Sequence[RecipeChange], moved: list[ChangeEffect], move: Callable[[RecipeChange], ChangeEffect]
+) -> list[ChangeEffect]:
     """Apply settings together if some of them are impossible alone.
 
     First the settings of one group (such as `cache`) are combined. If that is impossible, those of all
@@ -142,7 +144,7 @@ def _with_groups(changes: Sequence[Change], moved: list[Moved], move: Callable[[
         named = [group for one in rows for group in _GROUP.findall(one.reason)] if with_named else []
         return list(dict.fromkeys([*(group_of(one.label) for one in rows), *named]))
 
-    def attempt(groups: Sequence[str], moved: list[Moved]) -> list[Moved]:
+    def attempt(groups: Sequence[str], moved: list[ChangeEffect]) -> list[ChangeEffect]:
         members = [one for one in changes if one.kind == "setting" and group_of(one.label) in groups]
         if len(members) < 2:
             return moved
@@ -162,7 +164,7 @@ def _with_groups(changes: Sequence[Change], moved: list[Moved], move: Callable[[
     return moved
 
 
-def _together(changes: Sequence[Change]) -> Change:
+def _together(changes: Sequence[RecipeChange]) -> RecipeChange:
     """Combine several settings into one change."""
 
     def apply(recipe: Recipe) -> Recipe:
@@ -170,7 +172,7 @@ def _together(changes: Sequence[Change]) -> Change:
         return replace(recipe, device=with_settings(recipe.device, values))
 
     groups = dict.fromkeys(f"{change.label.partition('.')[0]}.*" for change in changes)
-    return Change("setting", f"{', '.join(groups)} ({len(changes)} settings)", "A", "B", apply)
+    return RecipeChange("setting", f"{', '.join(groups)} ({len(changes)} settings)", "A", "B", apply)
 
 
 def _main(fields: Mapping[str, Any], path: str) -> float | None:
@@ -211,14 +213,14 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:,.6g}"
 
 
-def _changes(found: Sequence[Difference], first: Recipe, second: Recipe) -> Iterator[Change]:
+def _changes(found: Sequence[RunDifference], first: Recipe, second: Recipe) -> Iterator[RecipeChange]:
     """Yield the changes that can be made alone; settings that only exist under a policy change with it."""
     kinds = {one.kind for one in found}
     if "input" in kinds or "reading" in kinds:
         (one, *_) = [one for one in found if one.kind in ("input", "reading")]
         rest = [one.key for one in found if one.kind == "reading"]
         label = "traces" if one.kind == "input" else f"reading: {', '.join(rest)}"
-        yield Change(
+        yield RecipeChange(
             one.kind,
             label,
             value_text(one.first),
@@ -231,27 +233,27 @@ def _changes(found: Sequence[Difference], first: Recipe, second: Recipe) -> Iter
     yield from _layers([one for one in found if one.kind == "layers"], second)
     if any(one.kind == "second device" for one in found):
         names = [recipe.second.name if recipe.second else "none" for recipe in (first, second)]
-        yield Change(
+        yield RecipeChange(
             "second device", "second device", names[0], names[1], lambda recipe: replace(recipe, second=second.second)
         )
     yield from _settings([one for one in found if one.kind == "setting"])
 
 
-def _option(one: Difference, second: Recipe) -> Change:
+def _option(one: RunDifference, second: Recipe) -> RecipeChange:
     def apply(recipe: Recipe) -> Recipe:
         aged_by = second.aged_by if one.key == "precondition" else recipe.aged_by
         return replace(recipe, options={**recipe.options, one.key: one.second}, aged_by=aged_by)
 
-    return Change("option", one.key, value_text(one.first), value_text(one.second), apply)
+    return RecipeChange("option", one.key, value_text(one.first), value_text(one.second), apply)
 
 
-def _layers(found: Sequence[Difference], second: Recipe) -> Iterator[Change]:
+def _layers(found: Sequence[RunDifference], second: Recipe) -> Iterator[RecipeChange]:
     """Yield the change to another stack of layers, or one change for each setting of the same stack."""
     stack = next((one for one in found if one.key == "layers"), None)
     if stack is not None:
         options = {name: second.options.get(name) for name in ("layers", "layer_settings")}
         names = ["+".join(one or ["none"]) for one in (stack.first, stack.second)]
-        yield Change(
+        yield RecipeChange(
             "layers",
             "layers",
             names[0],
@@ -263,15 +265,15 @@ def _layers(found: Sequence[Difference], second: Recipe) -> Iterator[Change]:
         return
     for one in found:
 
-        def apply(recipe: Recipe, one: Difference = one) -> Recipe:
+        def apply(recipe: Recipe, one: RunDifference = one) -> Recipe:
             settings = {**(recipe.options.get("layer_settings") or {}), one.key: one.second}
             kept = {key: value for key, value in settings.items() if value is not None}
             return replace(recipe, options={**recipe.options, "layer_settings": kept})
 
-        yield Change("layers", one.key, value_text(one.first), value_text(one.second), apply)
+        yield RecipeChange("layers", one.key, value_text(one.first), value_text(one.second), apply)
 
 
-def _settings(found: Sequence[Difference]) -> Iterator[Change]:
+def _settings(found: Sequence[RunDifference]) -> Iterator[RecipeChange]:
     for one in found:
         group, _, name = one.key.rpartition(".")
         decided = any(other.key in {f"{group}.{word}" for word in _DECIDES} for other in found)
@@ -283,9 +285,9 @@ def _settings(found: Sequence[Difference]) -> Iterator[Change]:
                 other.key: other.second for other in found if other.key.startswith(f"{group}.") and other.first is None
             }
 
-        def apply(recipe: Recipe, one: Difference = one, values: Mapping[str, Any] = values) -> Recipe:
+        def apply(recipe: Recipe, one: RunDifference = one, values: Mapping[str, Any] = values) -> Recipe:
             if not values:
                 raise ConfigError(f"`{one.key}` exists only with another setting of the first result")
             return replace(recipe, device=with_settings(recipe.device, values))
 
-        yield Change("setting", one.key, value_text(one.first), value_text(one.second), apply, values)
+        yield RecipeChange("setting", one.key, value_text(one.first), value_text(one.second), apply, values)

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypedDict
 
 from emmclab.calibration.fit_sources import fitted_note
 from emmclab.comparison.seed_statistics import spread
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.number_format import figure_difference, signed
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import ResultField, result_field
 
@@ -41,9 +41,10 @@ class ComparedFigure(NamedTuple):
         kind, error = ("pct", "error_points") if self.is_share else ("ms", "error_pct")
         return values[f"recorded_{kind}"], values[f"simulated_{kind}"], values[error]
 
-    def error_of(self, simulated: float, recorded: float) -> float:
+    def error_of(self, simulated: float, recorded: float) -> float | None:
         """Return the error of a simulated value: in percent, or in percentage points for a share."""
-        return simulated - recorded if self.is_share else 100 * (simulated / recorded - 1)
+        difference = figure_difference(recorded, simulated, is_share=self.is_share)
+        return difference["difference_points" if self.is_share else "difference_pct"]
 
 
 def _compared_figures() -> Iterator[ComparedFigure]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-from emmclab.runtime.number_format import change_of
+from emmclab.runtime.number_format import FigureDifference, figure_difference
 from emmclab.simulation.device import Device, presets
 from emmclab.simulation.rerun import toml_text
 from emmclab.simulation.result import WALL_GROUP, at
@@ -18,7 +18,7 @@ OF_LAYERS = ("layers", "layer_settings")
 _ROUNDING = 1e-12
 
 
-class Difference(NamedTuple):
+class RunDifference(NamedTuple):
     """A difference in how two results were made; a value is None if the result does not have it."""
 
     #: `version`, `input`, `reading`, `option`, `layers`, `setting` or `second device`.
@@ -30,21 +30,15 @@ class Difference(NamedTuple):
     meaning: str = ""
 
 
-class FigureDifference(NamedTuple):
+class ResultDifference(FigureDifference):
     """A figure in which two results differ."""
 
     path: str
     label: str
     unit: str
-    first: float | None
-    second: float | None
-    #: Of the second relative to the first; None if the first is 0 or missing, and for shares.
-    difference_pct: float | None
-    #: The difference of shares, in percentage points.
-    difference_points: float | None
 
 
-def differences(first: StoredResult, second: StoredResult) -> list[Difference]:
+def differences(first: StoredResult, second: StoredResult) -> list[RunDifference]:
     """Return every difference in how two results were made, as far as both results record it."""
     pair = (first, second)
     found = list(_plain("version", "emmclab", [one.provenance.get("version") for one in pair]))
@@ -71,7 +65,7 @@ def differences(first: StoredResult, second: StoredResult) -> list[Difference]:
     return found
 
 
-def setting_differences(kind: str, first: DeviceSettings, second: DeviceSettings) -> Iterator[Difference]:
+def setting_differences(kind: str, first: DeviceSettings, second: DeviceSettings) -> Iterator[RunDifference]:
     """Yield the settings in which two devices differ.
 
     A list of tables, such as the block groups, counts as one setting if its length differs.
@@ -87,9 +81,9 @@ def setting_differences(kind: str, first: DeviceSettings, second: DeviceSettings
             yield from _plain(kind, key, [part.get(key) for part in flat], unit, meaning)
 
 
-def figure_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[FigureDifference]:
+def figure_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[ResultDifference]:
     """Return the figures in which two results differ, in the order of the JSON output."""
-    found = []
+    found: list[ResultDifference] = []
     for field in result_fields():
         group = field.path.partition(".")[0]
         if group in (WALL_GROUP, "provenance", "options", "configuration"):
@@ -98,8 +92,8 @@ def figure_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> l
         before, after = pair
         if before == after or (before and after and math.isclose(before, after, rel_tol=_ROUNDING)):
             continue
-        change = change_of(before, after, is_share=field.unit == "%")
-        found.append(FigureDifference(field.path, field.about, field.unit, before, after, *change))
+        difference = figure_difference(before, after, is_share=field.unit == "%")
+        found.append({"path": field.path, "label": field.about, "unit": field.unit, **difference})
     return found
 
 
@@ -131,12 +125,12 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) else toml_text(value)
 
 
-def _plain(kind: str, key: str, pair: Sequence[Any], unit: str = "", meaning: str = "") -> Iterator[Difference]:
+def _plain(kind: str, key: str, pair: Sequence[Any], unit: str = "", meaning: str = "") -> Iterator[RunDifference]:
     if pair[0] != pair[1]:
-        yield Difference(kind, key, pair[0], pair[1], unit, meaning)
+        yield RunDifference(kind, key, pair[0], pair[1], unit, meaning)
 
 
-def _inputs(group: str, pair: Sequence[StoredResult]) -> Iterator[Difference]:
+def _inputs(group: str, pair: Sequence[StoredResult]) -> Iterator[RunDifference]:
     """Yield the traces whose bytes differ, and the options of reading that differ."""
     inputs = [one.provenance.get(group) or [] for one in pair]
     digests = [[one.get("sha256") for one in part] for part in inputs]

@@ -192,7 +192,7 @@ _MOST_CUTS = 10_000
 
 
 @dataclass(frozen=True)
-class Difference:
+class LossDifference:
     """Comparison of the losses of two runs.
 
     Attributes:
@@ -214,11 +214,11 @@ class Difference:
         return {**asdict(self), "alpha": ALPHA}
 
 
-def difference(one: Sequence[Exploration], other: Sequence[Exploration]) -> Difference:
+def difference(one: Sequence[Exploration], other: Sequence[Exploration]) -> LossDifference:
     """Compare the recordings of two runs, cut by cut."""
     cuts = _cuts(one), _cuts(other)
     losing = _losing(one), _losing(other)
-    return Difference(cuts, losing, fisher_exact(losing, cuts), _enough(losing, cuts))
+    return LossDifference(cuts, losing, fisher_exact(losing, cuts), _enough(losing, cuts))
 
 
 def _cuts(runs: Sequence[Exploration]) -> int:

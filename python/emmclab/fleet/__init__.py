@@ -4,7 +4,7 @@ The table has a row for each recording, with every number of its profile.
 """
 
 from emmclab.fleet.run import Counts, profile_fleet
-from emmclab.fleet.summary import Comparison, Summary, compare, summarise
+from emmclab.fleet.summary import FleetComparison, Summary, compare, summarise
 from emmclab.fleet.table import Table
 
-__all__ = ["Comparison", "Counts", "Summary", "Table", "compare", "profile_fleet", "summarise"]
+__all__ = ["Counts", "FleetComparison", "Summary", "Table", "compare", "profile_fleet", "summarise"]

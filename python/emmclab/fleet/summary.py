@@ -10,7 +10,7 @@ from emmclab.errors import ConfigError
 from emmclab.fleet.table import COMPARED, FIGURES, TOTALS, Table
 from emmclab.runtime.document import TextTable
 from emmclab.runtime.lists import Names, listed_names
-from emmclab.runtime.number_format import change_of, duration, signed
+from emmclab.runtime.number_format import difference_text, duration, figure_difference, signed
 from emmclab.runtime.statistics import (
     cliffs_delta,
     effect,
@@ -299,7 +299,7 @@ ALPHA = 0.05
 
 
 @dataclass(frozen=True)
-class Difference:
+class FleetDifference:
     """Comparison of one figure of two fleets."""
 
     field: Field
@@ -323,7 +323,8 @@ class Difference:
     @property
     def change(self) -> str:
         """The change of the median: in percent, or in percentage points for a share."""
-        return change_of(self.before_median, self.after_median, is_share=not is_amount(self.field)).text()
+        is_share = not is_amount(self.field)
+        return difference_text(figure_difference(self.before_median, self.after_median, is_share=is_share))
 
     @property
     def effect(self) -> str:
@@ -338,9 +339,9 @@ class ComparedFleet(SummaryFields):
 
 
 class ComparisonFields(TypedDict):
-    """A `Comparison` as `emmclab fleet --against --json` prints it.
+    """A `FleetComparison` as `emmclab fleet --against --json` prints it.
 
-    `differences` have the fields of `Difference`.
+    `differences` have the fields of `FleetDifference`.
     """
 
     headline: str
@@ -353,13 +354,13 @@ class ComparisonFields(TypedDict):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class FleetComparison:
     """Comparison of two fleets; `names` are their names."""
 
     names: tuple[str, str]
     before: Summary
     after: Summary
-    differences: tuple[Difference, ...]
+    differences: tuple[FleetDifference, ...]
     #: Sentences on differences in how the fleets were recorded or profiled.
     cautions: tuple[str, ...]
 
@@ -415,7 +416,7 @@ class Comparison:
         }
 
 
-def compare(before: Table, after: Table, names: tuple[str, str]) -> Comparison:
+def compare(before: Table, after: Table, names: tuple[str, str]) -> FleetComparison:
     """Compare two fleets by each figure of `COMPARED`; each recording counts equally."""
     first, second = summarise(before), summarise(after)
     cautions = []
@@ -431,10 +432,10 @@ def compare(before: Table, after: Table, names: tuple[str, str]) -> Comparison:
             f"The recordings differ in length (medians {duration(lengths[0])} and "
             f"{duration(lengths[1])}): totals ({labels}) depend on it."
         )
-    return Comparison(names, first, second, tuple(_differences(first.whole, second.whole)), tuple(cautions))
+    return FleetComparison(names, first, second, tuple(_differences(first.whole, second.whole)), tuple(cautions))
 
 
-def _differences(before: Group, after: Group) -> Sequence[Difference]:
+def _differences(before: Group, after: Group) -> Sequence[FleetDifference]:
     pairs = [(field, before.values[field.name], after.values[field.name]) for field in COMPARED]
     common = [(field.name, first, second) for field, first, second in pairs if first and second]
     p_values = {name: mann_whitney(first, second) for name, first, second in common}
@@ -462,7 +463,7 @@ def _differences(before: Group, after: Group) -> Sequence[Difference]:
         elif verdict == "no difference shown" and delta:
             needed = max(recordings_to_show(delta, len(common), ALPHA) or 0, least)
         differences.append(
-            Difference(
+            FleetDifference(
                 field,
                 len(first),
                 len(second),
@@ -546,7 +547,7 @@ def refused_table(refusals: Sequence[tuple[str, str]], most: int) -> TextTable:
     return TextTable("Refused", ["File", "Reason"], [list(refusal) for refusal in refusals[:most]], 2)
 
 
-def differences_table(comparison: Comparison) -> TextTable:
+def differences_table(comparison: FleetComparison) -> TextTable:
     """Return the table that compares each figure of two fleets."""
     first, second = comparison.names
     headings = ["Figure", "Verdict", first, second, "Change", "Cliff's delta", "p", "Corrected p", "Needed"]

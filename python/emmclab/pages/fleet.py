@@ -11,7 +11,7 @@ from emmclab.fleet.summary import (
     ALL,
     NONE,
     TEST_RULE,
-    Comparison,
+    FleetComparison,
     Group,
     Summary,
     differences_table,
@@ -49,9 +49,9 @@ _HISTOGRAMS = {
 }
 
 
-def render(tables: Sequence[Table], result: Summary | Comparison) -> str:
+def render(tables: Sequence[Table], result: Summary | FleetComparison) -> str:
     """Return the page of a fleet (table and summary) or of two; the same tables produce the same bytes."""
-    if isinstance(result, Comparison):
+    if isinstance(result, FleetComparison):
         return _compared(tables, result)
     groups = result.groups[:_MOST_LINES]
     parts = [(group.name, group) for group in groups]
@@ -74,7 +74,7 @@ def render(tables: Sequence[Table], result: Summary | Comparison) -> str:
     )
 
 
-def _compared(tables: Sequence[Table], result: Comparison) -> str:
+def _compared(tables: Sequence[Table], result: FleetComparison) -> str:
     parts = [(name, summary.whole) for name, summary in zip(result.names, (result.before, result.after), strict=True)]
     sums: dict[str, dict[str, list[int]]] = {}
     for table, name in zip(tables, result.names, strict=True):
@@ -119,7 +119,7 @@ def _compared(tables: Sequence[Table], result: Comparison) -> str:
 def _page(
     tables: Sequence[Table],
     drawn: Sequence[tuple[Figure, Rows]],
-    comparison: Comparison | None,
+    comparison: FleetComparison | None,
     summaries: Sequence[tuple[str, Summary]],
     remark: str,
     **content: Any,
@@ -138,7 +138,7 @@ def _page(
 
 
 def _sections(
-    comparison: Comparison | None, summaries: Sequence[tuple[str, Summary]], remark: str
+    comparison: FleetComparison | None, summaries: Sequence[tuple[str, Summary]], remark: str
 ) -> Iterator[Section]:
     if comparison is not None:
         rule = (
@@ -202,7 +202,7 @@ def _provenance(tables: Sequence[Table]) -> Provenance:
     return Provenance("; ".join(name for name, _ in lines), lines)
 
 
-def _differences(result: Comparison) -> list[Tile]:
+def _differences(result: FleetComparison) -> list[Tile]:
     """Return tiles with the largest significant differences, by Cliff's delta; if none, with what was compared."""
     rows = [row for row in result.differences if row.delta is not None]
     ordered = sorted((row for row in rows if row.verdict in ("higher", "lower")), key=lambda row: -abs(row.delta or 0))

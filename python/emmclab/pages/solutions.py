@@ -4,7 +4,7 @@ from statistics import median
 
 import altair as alt
 
-from emmclab.apps.solutions import Comparison
+from emmclab.apps.solutions import SolutionComparison
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, tile
 from emmclab.pages.plots import Chart, Rows, chart_of, figure, in_order, tooltip
@@ -15,7 +15,7 @@ from emmclab.traces.inputs import ProvenanceFields
 _MOST_TILES = 5
 
 
-def render(result: Comparison, provenance: ProvenanceFields | None = None) -> str:
+def render(result: SolutionComparison, provenance: ProvenanceFields | None = None) -> str:
     """Return the page; the same comparison produces the same bytes.
 
     `provenance` is the group of this name in a command-line comparison.
@@ -44,7 +44,7 @@ def render(result: Comparison, provenance: ProvenanceFields | None = None) -> st
     )
 
 
-def _results(result: Comparison) -> list[Part]:
+def _results(result: SolutionComparison) -> list[Part]:
     hardware = {solution["name"]: solution["hardware"] or "nothing" for solution in result["solutions"]}
     names = [Column(label, is_text=True) for label in ("Device", "Network", "Solution")]
     table = TextTable(
@@ -89,7 +89,7 @@ def _results(result: Comparison) -> list[Part]:
     return parts
 
 
-def _cuts(result: Comparison) -> list[Part]:
+def _cuts(result: SolutionComparison) -> list[Part]:
     risks, names_of_page = result["risks"], {solution["name"] for solution in result["solutions"]}
     names = ("cuts", "states", "lost_states", "documented_states")
     table = TextTable(
@@ -112,7 +112,7 @@ def _cuts(result: Comparison) -> list[Part]:
     return [table, Note(about, "quiet")]
 
 
-def _head(result: Comparison, programs: list[str]) -> Head:
+def _head(result: SolutionComparison, programs: list[str]) -> Head:
     answers = [_overall(result)] * (len(programs) > 1) + [_headline(result, name) for name in programs]
     tiles = []
     for solution in result["solutions"]:
@@ -125,7 +125,7 @@ def _head(result: Comparison, programs: list[str]) -> Head:
     return Head(answer=answers[0], lead=answers[1:], tiles=[*tiles, runs], picture="gains")
 
 
-def _gains(result: Comparison) -> Rows:
+def _gains(result: SolutionComparison) -> Rows:
     """Return a row for each run with a solution; the page treats each application as a trace."""
     return [
         {
@@ -142,7 +142,7 @@ def _gains(result: Comparison) -> Rows:
     ]
 
 
-def _overall(result: Comparison) -> str:
+def _overall(result: SolutionComparison) -> str:
     """Return a sentence on the solution with the largest median gain, except solutions that lose data."""
     gains = {
         solution["name"]: [run["gain"] for run in result["runs"] if run["solution"] == solution["name"] and run["gain"]]
@@ -156,7 +156,7 @@ def _overall(result: Comparison) -> str:
     return f"{best} gains {medians[best]:.2f} x in the median of {len(gains[best])} runs"
 
 
-def _headline(result: Comparison, application: str) -> str:
+def _headline(result: SolutionComparison, application: str) -> str:
     """Return a sentence on the solution with the largest gain, except solutions that lose data."""
     lossy = {solution["name"] for solution in result["solutions"] if solution["loses"]}
     runs = [

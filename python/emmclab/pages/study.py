@@ -27,7 +27,7 @@ from emmclab.runtime.document import (
     Section,
     TextTable,
 )
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.number_format import difference_text, figure_difference, signed
 from emmclab.runtime.statistics import CONFIDENCE_TEXT, Interval, mean_interval, positive_interval
 from emmclab.simulation.layers import Setting
 from emmclab.simulation.result_text import durability_unknown, is_buffered, mode_name
@@ -393,20 +393,18 @@ def _answers(summary: Summary) -> TextTable:
     """Return the best and the worst setting by each metric."""
     rows: list[Cells] = []
     for ranked in summary.ranked:
-        metric, change = ranked.metric, ranked.change_pct
-        best, worst = (metric.text(value.mean) for value in (ranked.best_value, ranked.worst_value))
+        metric, means = ranked.metric, (ranked.best_value.mean, ranked.worst_value.mean)
+        best, worst = map(metric.text, means)
         if ranked.is_equal:
             rows.append([metric.label, "every setting", best, "", "", ""])
             continue
-        difference = ranked.worst_value.mean - ranked.best_value.mean
-        percent = "–" if change is None else f"{signed(change)} %"
         if ranked.seeds < 2:
             note = "one seed" if ranked.is_distinguishable else "one seed, not told apart"
         else:
             note = _interval(ranked) if ranked.is_distinguishable else f"not told apart; {_interval(ranked)}"
         if of_inputs := _of_inputs(ranked):
             note = f"{note};{of_inputs}" if note else of_inputs.lstrip()
-        against = f"{signed(difference, 2)} points" if metric.unit == "%" else percent
+        against = difference_text(figure_difference(*means, is_share=metric.unit == "%"))
         worst_setting = setting_text(ranked.worst)
         rows.append([metric.label, _with_indistinguishable(ranked), best, worst_setting, worst, Cell(against, note)])
     title, headings = f"Best and worst of {summary.grid}", _ranking_columns(summary)

@@ -1,7 +1,7 @@
 """Formats numbers for people: durations and sizes with three significant digits, and changes with a sign."""
 
 from math import floor, log10
-from typing import NamedTuple
+from typing import TypedDict
 
 #: Units of time with their length in seconds, and the minimum value, in that unit, for which each is used.
 _TIMES = (("d", 86_400.0, 2.0), ("h", 3_600.0, 2.0), ("min", 60.0, 2.0), ("s", 1.0, 1.0))
@@ -79,25 +79,37 @@ def percent_text(change: float | None, digits: int = 1) -> str:
     return "–" if change is None else signed(change, digits)
 
 
-class FigureChange(NamedTuple):
-    """A difference in percent (`pct`) or, for shares, in percentage points (`points`); the other field is None."""
+class FigureDifference(TypedDict):
+    """A figure of two runs, traces or fleets, and the difference from the first to the second.
 
-    pct: float | None
-    points: float | None
+    The difference is in percent of the first or, of shares, in percentage points; the other one is None.
+    """
 
-    def text(self, digits: int = 1) -> str:
-        """Format the difference with its unit; a dash if it is not known.
-
-        >>> change_of(2.0, 3.0, is_share=False).text(), change_of(20.0, 30.0, is_share=True).text()
-        ('+50.0 %', '+10.00 points')
-        """
-        if self.points is not None:
-            return f"{signed(self.points, 2)} points"
-        return "–" if self.pct is None else f"{signed(self.pct, digits)} %"
+    first: float | None
+    second: float | None
+    difference_pct: float | None
+    difference_points: float | None
 
 
-def change_of(before: float | None, after: float | None, *, is_share: bool) -> FigureChange:
-    """Return the difference of a figure: for a share in percentage points, for others in percent."""
-    if not is_share:
-        return FigureChange(change_pct(before, after), None)
-    return FigureChange(None, after - before if before is not None and after is not None else None)
+def figure_difference(first: float | None, second: float | None, *, is_share: bool) -> FigureDifference:
+    """Return the difference of a figure by the rule for all comparisons; figures that are both 0 do not differ.
+
+    >>> [figure_difference(0, value, is_share=False)["difference_pct"] for value in (0, 1)]
+    [0.0, None]
+    """
+    points = second - first if is_share and first is not None and second is not None else None
+    pct = None if is_share else 0.0 if first == second == 0 else change_pct(first, second)
+    return {"first": first, "second": second, "difference_pct": pct, "difference_points": points}
+
+
+def difference_text(difference: FigureDifference, digits: int = 1) -> str:
+    """Format a difference with its unit; a dash if it is not known.
+
+    >>> pair = [figure_difference(20.0, 30.0, is_share=is_share) for is_share in (False, True)]
+    >>> [difference_text(difference) for difference in pair]
+    ['+50.0 %', '+10.00 points']
+    """
+    pct, points = difference["difference_pct"], difference["difference_points"]
+    if points is not None:
+        return f"{signed(points, 2)} points"
+    return "–" if pct is None else f"{signed(pct, digits)} %"

@@ -7,7 +7,7 @@ from emmclab.core_types import ClockJumpRow, Finding, ReissueSummary
 from emmclab.runtime.document import Row
 from emmclab.runtime.field_mapping import FieldMapping
 from emmclab.runtime.html_pages import write_page
-from emmclab.runtime.number_format import size
+from emmclab.runtime.number_format import FigureDifference, size
 from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.journal import Journal
 from emmclab.traces.notebook import profile_html
@@ -22,15 +22,11 @@ class Estimate(TypedDict):
     error_pct: float | None
 
 
-class FieldDifference(TypedDict):
-    """Difference of a field of two profiles: in percentage points for shares, else in percent of the first."""
+class FieldDifference(FigureDifference):
+    """A field of two profiles, and its difference."""
 
     table: str
     field: str
-    first: float | None
-    second: float | None
-    difference_pct: float | None
-    difference_points: float | None
 
 
 class Text(str):

@@ -10,7 +10,7 @@ from typing import Any, cast
 from emmclab import _core
 from emmclab.core_types import ClockJumpRow
 from emmclab.errors import ConfigError
-from emmclab.runtime.number_format import FigureChange, duration
+from emmclab.runtime.number_format import duration, figure_difference
 from emmclab.traces.profile import FieldDifference, Profile
 from emmclab.traces.profile_fields import TABLES, jumps_text
 from emmclab.traces.trace import Progress, Trace, refuse_coarse_clock
@@ -232,8 +232,6 @@ def fit(trace: Trace, progress: Progress | None = None, *, name: str = FITTED) -
 def differences(first: Profile, second: Profile) -> list[FieldDifference]:
     """Return every field of Tables III and IV of two profiles with the difference, second minus first.
 
-    `difference_points` is the difference of a share, in percentage points; `difference_pct` is that of another field,
-    in percent of the first. Both are None if a value is missing, or the first is 0 and the second is not.
     Fields that a clock jump distorts are compared without the jumps, if these values are known.
 
     >>> twins = [Workload.preset("Email").trace(seed).profile() for seed in (1, 2)]
@@ -245,21 +243,8 @@ def differences(first: Profile, second: Profile) -> list[FieldDifference]:
     for title, fields in TABLES:
         for field in fields:
             a, b = (_without_jumps(profile, field.name) for profile in (first, second))
-            are_known = a is not None and b is not None
-            points = b - a if are_known and field.unit == "%" else None
-            gap = None
-            if are_known and field.unit != "%" and (a or not b):
-                gap = 100 * (b - a) / a if a else 0.0
-            rows.append(
-                {
-                    "table": title.partition(":")[0],
-                    "field": field.name,
-                    "first": a,
-                    "second": b,
-                    "difference_pct": gap,
-                    "difference_points": points,
-                }
-            )
+            difference = figure_difference(a, b, is_share=field.unit == "%")
+            rows.append({"table": title.partition(":")[0], "field": field.name, **difference})
     return rows
 
 
@@ -267,16 +252,6 @@ def _without_jumps(profile: Profile, field: str) -> Any:
     """Return a field of a profile; without the effect of clock jumps, if that value is known."""
     figures = profile["key_figures_without_jumps"] if profile.clock_jumps else None
     return figures[field] if figures and field in figures else profile[field]
-
-
-def difference_text(row: FieldDifference) -> str:
-    """Format the difference of a row of `differences` with its unit.
-
-    >>> twins = [Workload.preset("Email").trace(seed).profile() for seed in (1, 2)]
-    >>> [difference_text(row) for row in differences(*twins)][1]
-    '+0.00 %'
-    """
-    return FigureChange(row["difference_pct"], row["difference_points"]).text(2)
 
 
 def jump_notes(profiles: Sequence[Profile]) -> list[str]:

@@ -5,14 +5,14 @@ from statistics import median
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.apps.solutions import Comparison
+from emmclab.apps.solutions import SolutionComparison
 from emmclab.cli.tables import framed
 
 #: Runs with at most this gain count as equally fast as that of the plain device.
 _NO_CHANGE = 1.01
 
 
-def show_comparison(console: Console, comparison: Comparison) -> None:
+def show_comparison(console: Console, comparison: SolutionComparison) -> None:
     """Print gain, cost and risk of each solution."""
     settings = dict.fromkeys((run["application"], run["device"], run["network"]) for run in comparison["runs"])
     if len(settings) > 1:
@@ -53,7 +53,7 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
     )
 
 
-def _show_spread(console: Console, comparison: Comparison) -> None:
+def _show_spread(console: Console, comparison: SolutionComparison) -> None:
     """Print each solution over all applications, devices and networks."""
     table = framed(
         "Over all applications, devices and networks",

@@ -23,11 +23,10 @@ from emmclab.runtime.document import (
     TextTable,
     number_cell,
 )
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.number_format import difference_text, signed
 from emmclab.studies.results import Results, in_place, stand_ins, with_substitutes
 from emmclab.traces.profile_fields import TABLES, Field
 from emmclab.traces.published import published, published_cells
-from emmclab.traces.workload import difference_text
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] | None = None) -> str:
@@ -147,7 +146,7 @@ def _twin(twin: Twin) -> list[Part]:
         [
             fields[row["field"]].heading,
             *(fields[row["field"]].text(row[key]) for key in ("first", "second")),
-            difference_text(row),
+            difference_text(row, 2),
         ]
         for row in twin.profile
     ]
