@@ -137,7 +137,7 @@ DOCUMENTED = {
     **{key: value for key, value in SUMMARY["findings"][0].items() if key != "minimal"},
     "promise": "commit",
     "level": "application",
-    "detail": "row 1 was committed, the last one found is 0",
+    "detail": "row 1 was committed, but the last row is 0",
     "documented": "without synchronous=EXTRA the folder is not synced",
     "states": 1_738,
 }

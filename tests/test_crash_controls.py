@@ -179,7 +179,7 @@ def test_a_check_passes_on_the_whole_disk_and_fails_on_none(notes: StoredLog, ch
         (f"{LINES} false", "without a power cut: exit status 1", "correct the check"),
         (f"{LINES} exit 77", "without a power cut: exit status 77", "correct the check"),
         ("test -e note1", "with nothing acknowledged", "EMMCLAB_ACKNOWLEDGED"),
-        ("./no-such-check.sh", "cannot run", "whole path"),
+        ("./no-such-check.sh", "cannot run", "absolute path"),
         ("cd /; exec /etc/passwd", "cannot run", "executable"),
         ("kill -9 $$", "was killed by SIGKILL", "|| exit 1"),
         ("sh -c 'kill -SEGV $$'; exit $?", "was killed by SIGSEGV", "|| exit 1"),
@@ -530,7 +530,7 @@ def test_what_changes_while_states_are_judged_is_named(tmp_path: Path, monkeypat
     kept = Session(tmp_path / "results").take(tmp_path / "marks.log", ext4_with(tmp_path, "disk", {"log": record(1)}))
     versions = iter("12")
     monkeypatch.setattr("emmclab.crash.verdict_inputs.build", lambda: next(versions))
-    with pytest.raises(EmmclabError, match="build changed while states were judged"):
+    with pytest.raises(EmmclabError, match="changed while states were judged: build"):
         kept.explore(Options(states="boundary", check="append-log"), 1, lambda _found: None)
 
 

@@ -106,7 +106,7 @@ def test_what_is_no_kernel_is_refused(tmp_path: Path) -> None:
 def test_a_kernel_without_its_modules_is_refused(tmp_path: Path) -> None:
     file = made_kernel(tmp_path, {})
     (tmp_path / "lib/modules" / VERSION).rename(tmp_path / "moved")
-    with pytest.raises(ConfigError, match=f"modules of this kernel \\({VERSION}\\) are not there"):
+    with pytest.raises(ConfigError, match=f"modules of this kernel \\({VERSION}\\) are in none"):
         Kernel.of(str(file))
 
 

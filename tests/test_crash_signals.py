@@ -124,7 +124,7 @@ def test_a_program_beside_the_user_is_to_be_named_by_its_whole_path(crash: Runs,
     own.write_text("#!/bin/sh\n")
     own.chmod(0o755)
     done = crash.run(*DEVICE, *words)
-    assert done.returncode == 2 and f"give the whole path, as {own}" in done.stderr, done.stderr
+    assert done.returncode == 2 and f"give the absolute path, {own}" in done.stderr, done.stderr
     own.unlink()
     nothing_left(crash.folder)
 

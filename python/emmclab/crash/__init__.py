@@ -1,4 +1,4 @@
-"""Power cuts: record a run, explore what a cut may leave, and find who broke which promise.
+"""Power cuts: record a run, explore the states that a cut may leave, and find which level broke which promise.
 
 A run on a served device is recorded as a log; each state that a power cut may leave is recovered and judged
 from the device up to the application. Studies of power cuts are in `studies`.

@@ -41,14 +41,14 @@ _PRAGMA = "sqlite.org/pragma.html#pragma_synchronous"
 _PSOW, _ATOMIC = "sqlite.org/psow.html", "sqlite.org/atomiccommit.html, 7.6"
 #: Suffixes of the files of a database.
 _SUFFIXES = ("", "-journal", "-wal")
-#: Lines on a file: its name stays below the folder of the disk, its contents are a size and a SHA-256.
+#: Lines on a file: its name is a path below the mount point; its contents are given by size and SHA-256.
 _OF_FILE = re.compile(
     r"(?:safe|makes|grows|turns) (?!/)(?!(?:\S*/)?\.\.?(?:/|\s))\S+ (?:gone|[0-9]{1,18} [0-9a-f]{64})"
 )
 
 
 def _numbered(name: str) -> Callable[[str], bool]:
-    """Return whether a line is `safe NAME N`."""
+    """Return a function that tests whether a line is `safe NAME N`."""
     line = re.compile(rf"safe {re.escape(name)} [0-9]{{1,18}}")
     return lambda text: line.fullmatch(text) is not None
 
@@ -61,7 +61,7 @@ def _last_safe(lines: Sequence[str], name: str) -> int:
 class CheckFiles(Check):
     """Checks that each file has its last acknowledged contents, or contents that were started since."""
 
-    form = "`makes|grows|turns|safe NAME SIZE SHA256`, or `gone` for the last two words"
+    form = "`makes|grows|turns|safe NAME SIZE SHA256`, or `gone` instead of size and SHA-256"
 
     def reader(self) -> Callable[[str], bool]:
         """Return a function that recognises lines on files."""
@@ -69,17 +69,17 @@ class CheckFiles(Check):
 
     def file_names(self, lines: Sequence[str]) -> list[str]:
         """Return the name of every file in the lines."""
-        safe, begun = _states(lines)
-        return [f"/{name}" for name in sorted(safe.keys() | begun.keys())]
+        safe, started = _states(lines)
+        return [f"/{name}" for name in sorted(safe.keys() | started.keys())]
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
         """Judge a state."""
-        safe, begun = _states(lines)
-        for name in sorted(safe.keys() | begun.keys()):
+        safe, started = _states(lines)
+        for name in sorted(safe.keys() | started.keys()):
             data, before = files.read(f"/{name}"), safe.get(name, "gone")
-            if _described(data) == before or _is_begun(data, before, *begun.get(name, ("", ""))):
+            if _described(data) == before or _is_begun(data, before, *started.get(name, ("", ""))):
                 continue
-            detail = f"{name}: found {_short(_described(data))}, safe is {_short(before)}"
+            detail = f"{name}: is {_short(_described(data))}, acknowledged was {_short(before)}"
             return Lost("fsync", "filesystem", detail)
         return None
 
@@ -87,35 +87,35 @@ class CheckFiles(Check):
 def _states(lines: Sequence[str]) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
     """Return the acknowledged contents of each file, and the contents that were started since."""
     safe: dict[str, str] = {}
-    begun: dict[str, tuple[str, str]] = {}
+    started: dict[str, tuple[str, str]] = {}
     for line in lines:
-        verb, name, what = line.split(maxsplit=2)
+        verb, name, contents = line.split(maxsplit=2)
         if verb == "safe":
-            safe[name] = what
-            begun.pop(name, None)
+            safe[name] = contents
+            started.pop(name, None)
         else:
-            begun[name] = (verb, what)
-    return safe, begun
+            started[name] = (verb, contents)
+    return safe, started
 
 
 def _described(data: bytes | None) -> str:
     return "gone" if data is None else f"{len(data)} {hashlib.sha256(data).hexdigest()}"
 
 
-def _is_begun(data: bytes | None, before: str, verb: str, what: str) -> bool:
+def _is_begun(data: bytes | None, before: str, verb: str, after: str) -> bool:
     """Return whether the contents of a file are between its old and its new contents."""
-    if _described(data) == what:
+    if _described(data) == after:
         return True
     if data is None or verb not in ("makes", "grows"):
         return False
-    old_size, new_size = (0 if state == "gone" else int(state.split()[0]) for state in (before, what))
-    kept = verb == "makes" or _described(data[:old_size]) == before
-    return kept and old_size <= len(data) <= new_size
+    old_size, new_size = (0 if state == "gone" else int(state.split()[0]) for state in (before, after))
+    is_prefix = verb == "makes" or _described(data[:old_size]) == before
+    return is_prefix and old_size <= len(data) <= new_size
 
 
-def _short(what: str) -> str:
-    size, _, digest = what.partition(" ")
-    return f"{size} bytes ({digest[:8]})" if digest else what
+def _short(description: str) -> str:
+    size, _, digest = description.partition(" ")
+    return f"{size} bytes ({digest[:8]})" if digest else description
 
 
 class CheckLog(Check):
@@ -136,8 +136,8 @@ class CheckLog(Check):
         safe = _last_safe(lines, workloads.LOG)
         data = files.read(f"/{workloads.LOG}") or b""
         for number in range(1, safe + 1):
-            found = data[(number - 1) * workloads.RECORD : number * workloads.RECORD]
-            if found != _record(number):
+            read = data[(number - 1) * workloads.RECORD : number * workloads.RECORD]
+            if read != _record(number):
                 return Lost("fdatasync", "filesystem", f"record {number} of {safe} is damaged or missing")
         return None
 
@@ -189,7 +189,7 @@ class CheckSqlite(Check):
         if fault is not None:
             return Lost("integrity", "application", fault, self._documented(None))
         if last < safe:
-            detail = f"row {safe} was committed, the last one found is {last}"
+            detail = f"row {safe} was committed, but the last row is {last}"
             return Lost("commit", "application", detail, self._documented(safe - last))
         return None
 

@@ -1,7 +1,7 @@
-"""Controls of an exploration: the check has to pass on the whole disk, and to fail where all data is missing.
+"""Controls of an exploration: the check has to pass on the complete disk, and to fail where all data is missing.
 
 A check that fails on the disk with everything written, or passes on the disk from before the workload with
-all acknowledgements, tells nothing about power cuts.
+all acknowledgements, proves nothing about power cuts.
 """
 
 import json
@@ -22,8 +22,8 @@ from emmclab.crash.recording import WRITTEN_BACK
 from emmclab.crash.verdict_inputs import command_of
 from emmclab.errors import ConfigError
 
-#: The empty disk is judged with the first acknowledgements alone, for at most this many numbers of them,
-#: because a workload may remove at its end what it wrote.
+#: Maximum number of prefixes of the acknowledgements with which the empty disk is judged. All of them do not
+#: suffice, because a workload may remove at its end what it wrote.
 _MOST_BEGINNINGS = 8
 #: Maximum length of a check's output in the line about the controls.
 _LONGEST = 120
@@ -34,7 +34,7 @@ class Control:
     """The outcome of a control.
 
     Attributes:
-        held: whether it had the outcome that it must have; `None` if it could not be tried.
+        held: whether the control had the required outcome; `None` if it could not be tried.
         detail: what the check printed, or the reason why it could not be tried.
     """
 
@@ -48,10 +48,10 @@ class Controls:
 
     Attributes:
         lines: number of lines that the workload printed.
-        understood: number of them that the check understands; `None` if it is a command.
-        foreign: the first line that it does not understand.
-        whole: the check passes on the disk with everything written.
-        before: it fails on the disk from before the workload.
+        understood: number of these lines that the check understands; `None` if the check is a command.
+        foreign: first line that the check does not understand.
+        whole: control that the check passes on the disk with everything written.
+        before: control that the check fails on the disk from before the workload.
     """
 
     lines: int
@@ -84,7 +84,7 @@ class Controls:
         return doubts
 
     def sentence(self) -> str:
-        """Return what the controls showed, as a sentence."""
+        """Return the outcome of the controls as a sentence."""
         whole = {True: "passes", False: "fails", None: "was not tried"}[self.whole.held]
         before = {True: "fails", False: "passes", None: "was not tried"}[self.before.held]
         detail = self.before.detail if self.before.held else ""
@@ -103,7 +103,7 @@ class Controls:
 def judge_controls(run: _core.CrashRun, options: Options, *, is_included: bool) -> Controls | None:
     """Judge the disk before the workload, and the controls; `None` without a check.
 
-    `is_included`: the workload comes with emmclab, or is not known, so that what it acknowledges is right.
+    `is_included`: the workload comes with emmclab, or is not known, so its acknowledgements are assumed right.
 
     Raises:
         ConfigError: the disk is damaged before the workload; the check cannot run, understands no line of the
@@ -111,21 +111,21 @@ def judge_controls(run: _core.CrashRun, options: Options, *, is_included: bool) 
     """
     begin = workload_begin(run)
     end = json.loads(run.facts())["moments"] - 1
-    alone = replace(options, states="boundary", share=(0, 1), prune=False, recovery_cuts=0)
-    with guest_of(options.guest, _core.Explorer(run, alone.core()).host_bytes()) as guest:
-        with _at(begin, run, replace(alone, check=None), guest) as base:
+    single = replace(options, states="boundary", share=(0, 1), prune=False, recovery_cuts=0)
+    with guest_of(options.guest, _core.Explorer(run, single.core()).host_bytes()) as guest:
+        with _at(begin, run, replace(single, check=None), guest) as base:
             has_files = _has_files(base, begin)
         if options.check is None:
             return None
         lines, understood, foreign = _understood(run, options.check)
-        with _at(end, run, alone, guest) as last:
+        with _at(end, run, single, guest) as final_state:
             may_blame = not is_included or command_of(options.check) is not None
-            whole = _whole(last, may_blame=may_blame, is_written_back=run.after_mark(WRITTEN_BACK) > 0)
+            whole = _whole(final_state, may_blame=may_blame, is_written_back=run.after_mark(WRITTEN_BACK) > 0)
         if not has_files:
-            why = "the log begins before its file system is made: the check was not tried without the data"
-            return Controls(lines, understood, foreign, whole, Control(None, why))
-        with _at(begin, run, alone, guest) as first:
-            before = _before(first, len(run.acknowledgements()))
+            reason = "the log begins before its file system is made: the check was not tried without the data"
+            return Controls(lines, understood, foreign, whole, Control(None, reason))
+        with _at(begin, run, single, guest) as initial_state:
+            before = _before(initial_state, len(run.acknowledgements()))
     return Controls(lines, understood, foreign, whole, before)
 
 
@@ -137,7 +137,7 @@ class _State:
     state: State
 
     def lost(self, lines: int | None = None) -> Lost | None:
-        """Judge it, with all lines of the workload until then or with the first ones."""
+        """Judge the state with all lines of the workload before the cut, or with only the first `lines`."""
         return self.judge.judged(self.state if lines is None else {**self.state, "acknowledged": lines})
 
 
@@ -159,7 +159,7 @@ def _has_files(base: _State, begin: int) -> bool:
     raise ConfigError(
         f"the disk is damaged before the workload begins: {lost.detail}",
         field="base",
-        hint="give an image whose file system is whole (`e2fsck -fy IMAGE` mends an ext4)"
+        hint="give an image with an intact file system (`e2fsck -fy IMAGE` repairs an ext4)"
         if begin == 0
         else "use other options of mkfs or mount, or another --recovery",
     )
@@ -169,8 +169,8 @@ def _not_recovered(disk: str, lost: Lost) -> Control:
     return Control(None, f"the disk {disk} is not recovered: {lost.level}: {lost.detail}")
 
 
-def _whole(last: _State, *, may_blame: bool, is_written_back: bool) -> Control:
-    lost = last.lost()
+def _whole(final_state: _State, *, may_blame: bool, is_written_back: bool) -> Control:
+    lost = final_state.lost()
     if lost is None:
         return Control(held=True)
     if not lost.by_check:
@@ -181,23 +181,23 @@ def _whole(last: _State, *, may_blame: bool, is_written_back: bool) -> Control:
         raise check_error(
             f"the check fails on the disk that the workload left, without a power cut: {lost.detail}",
             "correct the check, or the workload if it acknowledges what it has not written; the check "
-            "runs in the folder of the disk, and EMMCLAB_ACKNOWLEDGED names the file with the lines",
+            "runs in the folder of the disk, and EMMCLAB_ACKNOWLEDGED is the path of the file with the lines",
         )
     return Control(held=False, detail=lost.detail)
 
 
-def _before(first: _State, lines: int) -> Control:
-    lost = first.lost(0)
+def _before(initial_state: _State, lines: int) -> Control:
+    lost = initial_state.lost(0)
     if lost is not None and not lost.by_check:
         return _not_recovered("before the workload", lost)
     if lost is not None:
         raise check_error(
             f"the check fails on the disk from before the workload, with nothing acknowledged: {lost.detail}",
-            'let it pass as long as nothing is acknowledged: `[ -s "$EMMCLAB_ACKNOWLEDGED" ] || exit 0`',
+            'make it pass as long as nothing is acknowledged: `[ -s "$EMMCLAB_ACKNOWLEDGED" ] || exit 0`',
         )
     beginnings = [lines * part // _MOST_BEGINNINGS for part in range(_MOST_BEGINNINGS, 0, -1)]
     for count in dict.fromkeys(beginnings):
-        lost = first.lost(count)
+        lost = initial_state.lost(count)
         if lost is not None and lost.by_check:
             return Control(held=True, detail=lost.detail)
     return Control(held=False)
@@ -215,7 +215,6 @@ def _understood(run: _core.CrashRun, check: str) -> tuple[int, int | None, str]:
         raise check_error(
             f"the check `{check}` understands {count} of the {lines:,} lines that the workload printed; the "
             f"first {'other one' if understood else 'one'} is `{workload.foreign}`",
-            f"it reads {workload.form}; let the workload print these lines, or give a check of your own: a "
-            "shell command",
+            f"it reads {workload.form}; let the workload print these lines, or give a shell command as the check",
         )
     return lines, understood, workload.foreign

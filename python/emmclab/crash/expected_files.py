@@ -1,4 +1,4 @@
-"""Checks of generated programs: what a cut may leave of files and folders, depending on the syncs before.
+"""Checks of generated programs: which files and folders a cut may leave, depending on the preceding syncs.
 
 Files are compared with a model of the program (`file_tree`). Synced data and names have to be
 present; each part of the rest may be old or new. Each byte must be that of a version of the file, or zero
@@ -16,7 +16,7 @@ from emmclab.crash.promises import Files, Lost, Promises, promises_of
 
 #: Operations that make all earlier operations durable.
 _ALL = ("sync", "syncfs")
-#: Operations that make a file durable; the first one also its names, if the file system promises that.
+#: Operations that make a file durable; fsync also its names, if the file system promises that.
 _ONE = ("fsync", "fdatasync", "msync")
 #: Number of bytes of contents that are compared at once.
 _PIECE = 512
@@ -27,13 +27,13 @@ class History:
     """A program and its model up to a moment.
 
     Attributes:
-        number: number of the program, and so of its folder.
-        name: its name.
+        number: number of the program and of its folder.
+        name: name of the program.
         states: targets of its paths before the first operation and after each; the last may be in progress.
         tree: the last state, with all versions of all files.
         operations: executed operations, for messages.
-        ends: for each state, the operation that it follows.
-        is_known: whether the model knows the effect of all operations.
+        ends: for each state, the index of the operation that it follows; -1 for the first state.
+        is_known: whether the model covers all operations so far.
         least: index in `states` of the first state that a cut may leave.
         durable: by inode, the operation after which its contents are durable.
         named: by inode, the index in `states` from which its own name and attributes are durable.
@@ -73,11 +73,11 @@ class CheckPrograms:
 
     def __init__(self) -> None:
         """Start before the first program."""
-        self._told = _ParsedLines()
+        self._parsed = _ParsedLines()
         self._running: tuple[int, History | None] = (-1, None)
 
     def reader(self) -> Callable[[str], bool]:
-        """Return a function that recognises the lines of the runner, each only where it may follow."""
+        """Return a function that recognises the lines of the runner, each only where the protocol allows it."""
         return _Grammar()
 
     def file_names(self, _lines: Sequence[str]) -> list[str]:
@@ -101,7 +101,7 @@ class CheckPrograms:
 
     def _after(self, lines: Sequence[str]) -> History | None:
         if self._running[0] != len(lines):
-            self._running = len(lines), self._told.running(lines)
+            self._running = len(lines), self._parsed.running(lines)
         return self._running[1]
 
 
@@ -109,18 +109,18 @@ class _Grammar:
     """Recognises the output of the runner: `mount`, and programs of operations, each with its result."""
 
     def __init__(self) -> None:
-        #: What the last understood line was: the end of `mount` or of a program, its middle, an operation.
+        #: State after the last recognised line: `between` programs, `inside` a program, or `doing` an operation.
         self._after = ""
 
     def __call__(self, line: str) -> bool:
-        verb, _, rest = line.partition(" ")
-        if (self._after, verb) in _FOLLOWS and _FORMS[verb](rest):
+        verb, _, arguments = line.partition(" ")
+        if (self._after, verb) in _FOLLOWS and _FORMS[verb](arguments):
             self._after = _FOLLOWS[self._after, verb]
             return True
         return False
 
 
-#: The state of the runner after a line, by that before it and the first word of the line.
+#: State of the runner after a line, by the state before the line and its first word.
 _FOLLOWS = {
     ("", "mount"): "between",
     ("between", "begin"): "inside",
@@ -139,7 +139,7 @@ def _is_operation(text: str) -> bool:
     return True
 
 
-#: Whether the rest of a line is as the runner prints it, by the first word.
+#: Tests of the rest of a line, by its first word.
 _FORMS: dict[str, Callable[[str], bool]] = {
     "mount": lambda rest: len(rest.split()) == 2,
     "begin": lambda rest: re.fullmatch(r"[0-9]{1,9} \S+", rest) is not None,
@@ -156,7 +156,7 @@ def _promises(line: str) -> Promises:
 
 
 class _ParsedLines:
-    """Parses the output of the runner; lines that were parsed before are not parsed again."""
+    """Parses the output of the runner incrementally."""
 
     def __init__(self) -> None:
         self._start = -1
@@ -166,57 +166,57 @@ class _ParsedLines:
 
     def running(self, lines: Sequence[str]) -> History | None:
         """Return the program that is running after these lines; `None` before, between and after programs."""
-        marks = (at for at in reversed(range(len(lines))) if lines[at].startswith(("begin ", "end ")))
+        marks = (index for index in reversed(range(len(lines))) if lines[index].startswith(("begin ", "end ")))
         start = next(marks, None)
         if start is None or lines[start].startswith("end "):
             return None
-        own = tuple(lines[start + 1 :])
-        if start != self._start or own[: len(self._done)] != self._done:
+        following = tuple(lines[start + 1 :])
+        if start != self._start or following[: len(self._done)] != self._done:
             _, number, name = lines[start].split(maxsplit=2)
             self._start, self._done, self._index = start, (), 0
             self._history = History(int(number), name, [{}], Tree())
         promises = _promises(lines[0])
-        ended = len(own) - len(own) % 2
-        for at in range(len(self._done), ended, 2):
-            if own[at + 1] == "did":
-                one = operation(own[at].removeprefix("does "))
-                _do(self._history, self._index, one, promises, is_done=True)
+        complete = len(following) - len(following) % 2
+        for index in range(len(self._done), complete, 2):
+            if following[index + 1] == "did":
+                step = operation(following[index].removeprefix("does "))
+                _do(self._history, self._index, step, promises, is_done=True)
             self._index += 1
-        self._done = own[:ended]
-        if ended == len(own):
+        self._done = following[:complete]
+        if complete == len(following):
             return self._history
         # The last operation is in progress: it may be complete, and later lines state its result.
         history = self._history.copy()
-        _do(history, self._index, operation(own[-1].removeprefix("does ")), promises, is_done=False)
+        _do(history, self._index, operation(following[-1].removeprefix("does ")), promises, is_done=False)
         return history
 
 
-def _do(history: History, index: int, one: Operation, promises: Promises, *, is_done: bool) -> None:
+def _do(history: History, index: int, step: Operation, promises: Promises, *, is_done: bool) -> None:
     tree, number = history.tree, history.number
     try:
-        tree.apply(index, one, written_bytes(number, index, one))
+        tree.apply(index, step, written_bytes(number, index, step))
     except RefusedError:
-        # An operation in progress will fail; a completed one followed a link, which the model does not.
+        # An operation in progress will fail. A completed one followed a symbolic link; the model follows none.
         history.is_known &= not is_done
         return
-    history.operations.append(one)
+    history.operations.append(step)
     history.ends.append(index)
     history.states.append(tree.names())
     if not is_done:
         return
-    last = len(history.states) - 1
-    if one.verb in _ALL:
-        history.least = last
+    newest = len(history.states) - 1
+    if step.verb in _ALL:
+        history.least = newest
         history.durable = dict.fromkeys(tree.inodes, index)
-        history.named = dict.fromkeys(tree.inodes, last)
-    elif one.verb in _ONE:
-        inode = TOP if one.arguments[0] == HERE else tree.find(str(one.arguments[0]))
+        history.named = dict.fromkeys(tree.inodes, newest)
+    elif step.verb in _ONE:
+        inode = TOP if step.arguments[0] == HERE else tree.find(str(step.arguments[0]))
         if inode is None:
             return
         history.durable[inode] = index
         if tree.inodes[inode].kind == "folder":
-            history.entries[inode] = last
-        if one.verb == "fsync" and promises.fsync_commits:
+            history.entries[inode] = newest
+        if step.verb == "fsync" and promises.fsync_commits:
             changed = history.ends.index(tree.inodes[inode].changed)
             history.named[inode] = max(history.named.get(inode, 0), changed)
             if promises.names == "in_order":
@@ -226,14 +226,14 @@ def _do(history: History, index: int, one: Operation, promises: Promises, *, is_
 def _judge_state(history: History, nodes: Mapping[str, Node], promises: Promises) -> Lost | None:
     if promises.names != "in_order":
         return _judge_by_name(history, nodes, promises)
-    allowed = [at for at in _from(history) if next(_differences(history, nodes, at), None) is None]
+    allowed = [index for index in _from(history) if next(_differences(history, nodes, index), None) is None]
     if not allowed:
-        every = [[*_differences(history, nodes, at)] for at in _from(history)]
-        return _lost(history, "fsync", min(reversed(every), key=_distance)[0].text)
-    problems = [[*_contents(history, nodes, history.states[at], promises)] for at in allowed]
+        differences = [[*_differences(history, nodes, index)] for index in _from(history)]
+        return _lost(history, "fsync", min(reversed(differences), key=_distance)[0].text)
+    problems = [[*_contents(history, nodes, history.states[index], promises)] for index in allowed]
     if not all(problems):
         return None
-    nearest = min(reversed(problems), key=lambda found: (sum(map(_is_defect, found)), len(found)))
+    nearest = min(reversed(problems), key=lambda losses: (sum(map(_is_defect, losses)), len(losses)))
     return next(filter(_is_defect, nearest), nearest[0])
 
 
@@ -243,15 +243,15 @@ def _is_defect(lost: Lost) -> bool:
 
 @dataclass(frozen=True)
 class _Difference:
-    """A difference of a path from a state of the model; `is_name`: it is missing, or should not exist."""
+    """A difference of a path from a state of the model; `is_name`: the path is missing, or should not exist."""
 
     text: str
     is_name: bool = False
 
 
 def _distance(differences: Sequence[_Difference]) -> tuple[int, int]:
-    """Return how far from a state something is: first by paths that are missing or too many."""
-    return sum(one.is_name for one in differences), len(differences)
+    """Return a sort key for the distance from a state: missing and superfluous paths, then all differences."""
+    return sum(difference.is_name for difference in differences), len(differences)
 
 
 def _judge_by_name(history: History, nodes: Mapping[str, Node], promises: Promises) -> Lost | None:
@@ -262,10 +262,10 @@ def _judge_by_name(history: History, nodes: Mapping[str, Node], promises: Promis
     if promises.rename_is_whole and (reason := _torn_rename(history, nodes)) is not None:
         return _lost(history, "rename", reason)
     for path in sorted(nodes):
-        may_be = [named for at in _from(history, path) if (named := history.states[at].get(path)) is not None]
+        may_be = [target for index in _from(history, path) if (target := history.states[index].get(path)) is not None]
         problems = [
-            next(_contents(history, nodes, {path: named}, promises), None)
-            for named in may_be or _entries(history, path)
+            next(_contents(history, nodes, {path: target}, promises), None)
+            for target in may_be or _entries(history, path)
         ]
         if problems and all(problem is not None for problem in problems):
             return problems[-1]
@@ -273,78 +273,80 @@ def _judge_by_name(history: History, nodes: Mapping[str, Node], promises: Promis
 
 
 def _from(history: History, path: str | None = None) -> range:
-    """Return the indices of the states that a cut may leave, in all or for one path."""
+    """Return the indices of the states that a cut may leave, for the whole folder or for one path."""
     least = history.least
     if path is not None:
         folder = path.rpartition("/")[0]
-        inside = TOP if not folder else _only(history, folder)
-        for at in range(least, len(history.states)):
-            named = history.states[at].get(path)
-            if (named is not None and history.named.get(named.inode, 0) >= at) or (
-                inside is not None and history.entries.get(inside, -1) >= at
+        inside = TOP if not folder else _inode_of_folder(history, folder)
+        for index in range(least, len(history.states)):
+            target = history.states[index].get(path)
+            if (target is not None and history.named.get(target.inode, 0) >= index) or (
+                inside is not None and history.entries.get(inside, -1) >= index
             ):
-                least = at
+                least = index
     return range(least, len(history.states))
 
 
-def _only(history: History, folder: str) -> int | None:
-    """Return the inode of the folder at a path after any allowed cut; `None` if it may be different ones."""
-    found = {named.inode if named else None for named in _states_of(history, folder)}
-    return found.pop() if len(found) == 1 else None
+def _inode_of_folder(history: History, folder: str) -> int | None:
+    """Return the inode of a folder in all states that a cut may leave; `None` if they differ in it."""
+    inodes = {target.inode if target else None for target in _states_of(history, folder)}
+    return inodes.pop() if len(inodes) == 1 else None
 
 
 def _states_of(history: History, path: str) -> list[PathTarget | None]:
-    return [history.states[at].get(path) for at in _from(history, path)]
+    return [history.states[index].get(path) for index in _from(history, path)]
 
 
-def _differences(history: History, nodes: Mapping[str, Node], at: int) -> Iterator[_Difference]:
-    """Yield how the found names differ from those of a state."""
-    state = history.states[at]
+def _differences(history: History, nodes: Mapping[str, Node], index: int) -> Iterator[_Difference]:
+    """Yield the differences between the names on the disk and those of a state."""
+    state = history.states[index]
     for path in sorted({*nodes, *state}):
         if (difference := _unlike(path, nodes.get(path), state.get(path))) is not None:
             yield difference
     # Two names of one file must have one inode, and those of two files different ones.
-    found: dict[int, int] = {}
+    inodes: dict[int, int] = {}
     for path in (path for path in state if path in nodes):
         inode = nodes[path].inode
-        if found.setdefault(state[path].inode, inode) != inode:
+        if inodes.setdefault(state[path].inode, inode) != inode:
             yield _Difference(f"{path}: no longer the same file as its other name")
-    if len({*found.values()}) != len(found):
+    if len({*inodes.values()}) != len(inodes):
         yield _Difference("two files have one inode")
 
 
 def _differs_alone(history: History, nodes: Mapping[str, Node], path: str) -> _Difference | None:
-    """Return how a path differs from the nearest that it led to since it was durable; `None` if from none."""
-    every = [_unlike(path, nodes.get(path), history.states[at].get(path), links=False) for at in _from(history, path)]
-    differences = [one for one in every if one is not None]
-    if len(differences) < len(every) or _is_entry(history, nodes, path):
+    """Return the smallest difference of a path from its allowed states; `None` if the path is allowed."""
+    possible = [
+        _unlike(path, nodes.get(path), history.states[index].get(path), links=False) for index in _from(history, path)
+    ]
+    differences = [difference for difference in possible if difference is not None]
+    if len(differences) < len(possible) or _is_entry(history, nodes, path):
         return None
-    return min(reversed(differences), key=lambda one: _distance([one]))
+    return min(reversed(differences), key=lambda difference: _distance([difference]))
 
 
 def _torn_rename(history: History, nodes: Mapping[str, Node]) -> str | None:
-    """Return a durable file that is missing under all its names, or has two although it always had one."""
-    for inode, one in history.tree.inodes.items():
-        if one.kind == "folder" or inode not in history.named:
+    """Describe a durable file that is missing under all its names, or has two although it always had one."""
+    for inode, model_inode in history.tree.inodes.items():
+        if model_inode.kind == "folder" or inode not in history.named:
             continue
         least = history.least
-        names = [[path for path, named in state.items() if named.inode == inode] for state in history.states]
+        names = [[path for path, target in state.items() if target.inode == inode] for state in history.states]
         since = names[max(least, history.named[inode]) :]
         if not all(since):
             continue
         may = {path for some in since for path in some if _may_be(history, path, inode)}
         if not may & nodes.keys():
-            return f"{max(since[-1])}: gone, by its old name and by its new one"
-        old = {path for some in names[least:] for path in some if _may_be(history, path, inode)}
-        there = sorted((may | old) & nodes.keys())
-        is_one = max(map(len, names)) == 1 and len({nodes[path].inode for path in there}) == 1
-        if is_one and len(there) > 1:
-            return f"{there[0]}: also named {there[1]}, though it had one name at all times"
+            return f"{max(since[-1])}: gone, under its old name and its new name"
+        former = {path for some in names[least:] for path in some if _may_be(history, path, inode)}
+        present = sorted((may | former) & nodes.keys())
+        is_one = max(map(len, names)) == 1 and len({nodes[path].inode for path in present}) == 1
+        if is_one and len(present) > 1:
+            return f"{present[0]}: also named {present[1]}, though it had one name at all times"
     return None
 
 
 def _may_be(history: History, path: str, inode: int) -> bool:
-    return any(named is not None and named.inode == inode for named in _states_of(history, path))
+    return any(target is not None and target.inode == inode for target in _states_of(history, path))
 
 
 def _is_entry(history: History, nodes: Mapping[str, Node], path: str) -> bool:
@@ -359,65 +361,65 @@ def _entries(history: History, path: str) -> list[PathTarget]:
     """Return the possible targets of a path, if each entry of each folder may be old or new independently."""
     folder, _, name = path.rpartition("/")
     inodes = {entry.inode for entry in _entries(history, folder)} if folder else {TOP}
-    found = []
+    targets = []
     for state in history.states[history.least :]:
-        paths = [other for other, named in state.items() if named.inode in inodes] if folder else [""]
-        entries = [state.get(f"{other}/{name}" if other else name) for other in paths]
-        found += [entry for entry in entries if entry is not None]
-    return found
+        paths = [parent for parent, target in state.items() if target.inode in inodes] if folder else [""]
+        entries = [state.get(f"{parent}/{name}" if parent else name) for parent in paths]
+        targets += [entry for entry in entries if entry is not None]
+    return targets
 
 
-def _unlike(path: str, node: Node | None, named: PathTarget | None, *, links: bool = True) -> _Difference | None:
-    if node is None or named is None:
-        if node is None and named is None:
+def _unlike(path: str, node: Node | None, expected: PathTarget | None, *, links: bool = True) -> _Difference | None:
+    if node is None or expected is None:
+        if node is None and expected is None:
             return None
-        what = "gone" if node is None else f"there again, a {node.kind}"
-        return _Difference(f"{path}: {what}", is_name=True)
-    if node.kind != named.kind:
-        return _Difference(f"{path}: a {node.kind}, not a {named.kind}", is_name=True)
-    target = node.data.decode(errors="replace") if named.kind == "link" else ""
-    if target != named.target:
-        return _Difference(f"{path}: leads to {target!r}, not to {named.target!r}")
-    given = {name: value for name, value in node.attributes.items() if name.startswith("user.")}
-    synced = {f"user.{name}": value for name, value in named.attributes.items()}
-    if given != synced:
-        return _Difference(f"{path}: {_attributes(given, synced)}")
-    if links and named.kind == "file" and node.links != named.links:
-        return _Difference(f"{path}: {node.links} names, not {named.links}")
+        problem = "gone" if node is None else f"exists again, as a {node.kind}"
+        return _Difference(f"{path}: {problem}", is_name=True)
+    if node.kind != expected.kind:
+        return _Difference(f"{path}: a {node.kind}, not a {expected.kind}", is_name=True)
+    target = node.data.decode(errors="replace") if expected.kind == "link" else ""
+    if target != expected.target:
+        return _Difference(f"{path}: leads to {target!r}, not to {expected.target!r}")
+    attributes = {name: value for name, value in node.attributes.items() if name.startswith("user.")}
+    synced = {f"user.{name}": value for name, value in expected.attributes.items()}
+    if attributes != synced:
+        return _Difference(f"{path}: {_attributes(attributes, synced)}")
+    if links and expected.kind == "file" and node.links != expected.links:
+        return _Difference(f"{path}: {node.links} names, not {expected.links}")
     return None
 
 
-def _attributes(given: Mapping[str, bytes], synced: Mapping[str, bytes]) -> str:
+def _attributes(actual: Mapping[str, bytes], synced: Mapping[str, bytes]) -> str:
     """Return how extended attributes differ."""
-    if given.keys() != synced.keys():
-        return f"has the attributes {sorted(given)}, not {sorted(synced)}"
-    wrong = next(name for name in sorted(given) if given[name] != synced[name])
+    if actual.keys() != synced.keys():
+        return f"has the attributes {sorted(actual)}, not {sorted(synced)}"
+    wrong = next(name for name in sorted(actual) if actual[name] != synced[name])
     return f"has another value of the attribute {wrong}"
 
 
 def _contents(
     history: History, nodes: Mapping[str, Node], state: Mapping[str, PathTarget], promises: Promises
 ) -> Iterator[Lost]:
-    """Yield what is wrong with the contents of each file."""
-    for path, named in state.items():
+    """Yield the promises that the contents of files break."""
+    for path, target in state.items():
         node = nodes.get(path)
-        if named.kind != "file" or node is None:
+        if target.kind != "file" or node is None:
             continue
-        inode = history.tree.inodes[named.inode]
+        inode = history.tree.inodes[target.inode]
         versions = inode.versions
-        durable = history.durable.get(named.inode, -1)
-        before = [version for version in versions if version.index <= durable]
-        since = [before[-1] if before else versions[0]]
-        since += [version for version in versions if version.index > durable]
-        since += [version for shift in inode.shifts if shift.index > durable for version in shift.versions]
-        broken = _unlike_all(node.data, [version.data for version in since])
+        durable = history.durable.get(target.inode, -1)
+        older = [version for version in versions if version.index <= durable]
+        allowed = [older[-1] if older else versions[0]]
+        allowed += [version for version in versions if version.index > durable]
+        allowed += [version for shift in inode.shifts if shift.index > durable for version in shift.versions]
+        broken = _unlike_all(node.data, [version.data for version in allowed])
         if broken is not None:
             promise, reason = broken
             lost = _lost(history, promise, f"{path}: {reason}")
             yield replace(lost, documented=promises.stale_data or None) if promise == "garbage" else lost
-        elif promises.replace_by_rename and named.replaced >= 0 and not node.data:
-            had = [version for version in versions if version.index <= named.replaced]
-            if had and had[-1].data and all(version.data for version in versions[versions.index(had[-1]) :]):
+        elif promises.replace_by_rename and target.replaced >= 0 and not node.data:
+            old = [version for version in versions if version.index <= target.replaced]
+            if old and old[-1].data and all(version.data for version in versions[versions.index(old[-1]) :]):
                 yield _lost(history, "replace_by_rename", f"{path}: empty, though it replaced a file with data")
 
 
@@ -434,21 +436,22 @@ def _unlike_all(data: bytes, versions: Sequence[bytes]) -> tuple[str, str] | Non
     for start in range(0, len(data), _PIECE):
         piece = data[start : start + _PIECE]
         if not any(version[start : start + _PIECE] == piece for version in versions):
-            for at, byte in enumerate(piece, start):
-                if not _is_of(versions, at, byte):
-                    return "garbage", f"byte {at:,} is of no version of the file"
+            for offset, byte in enumerate(piece, start):
+                if not _is_of(versions, offset, byte):
+                    return "garbage", f"byte {offset:,} belongs to no version of the file"
     return None
 
 
-def _is_of(versions: Sequence[bytes], at: int, byte: int) -> bool:
+def _is_of(versions: Sequence[bytes], offset: int, byte: int) -> bool:
     """Return whether any version has this byte here; allocated but unwritten bytes read as zero."""
-    return any(version[at] == byte if at < len(version) else byte == 0 for version in versions)
+    return any(version[offset] == byte if offset < len(version) else byte == 0 for version in versions)
 
 
-def _first_difference(one: bytes, other: bytes) -> int:
-    return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
+def _first_difference(data: bytes, other: bytes) -> int:
+    pairs = enumerate(zip(data, other, strict=False))
+    return next((offset for offset, pair in pairs if pair[0] != pair[1]), len(data))
 
 
 def _lost(history: History, promise: str, detail: str) -> Lost:
-    done = "; ".join(map(str, history.operations))
-    return Lost(promise, "filesystem", f"{detail} (program {history.name}: {done})")
+    operations = "; ".join(map(str, history.operations))
+    return Lost(promise, "filesystem", f"{detail} (program {history.name}: {operations})")

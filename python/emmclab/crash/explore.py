@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from emmclab.crash.controls import Controls
 
 
-#: Operations after whose success their effect is promised.
+#: Operations whose effect is durable after they have succeeded.
 _SYNCS = ("fsync", "fdatasync", "msync", "syncfs", "sync")
 
 
 class CutLines(TypedDict):
     """Lines of a workload, by their index.
 
-    After each line of `first`, and right before it, power is cut before any other moment is chosen; its
-    groups are in order of importance. Between a line of `idle` and the next line nothing is judged.
+    The cuts directly before and after each line of `first` are chosen before all other cuts; its groups are in
+    order of importance. No cut between a line of `idle` and the next line is judged.
     """
 
     first: list[list[int]]
@@ -39,7 +39,7 @@ class CutLines(TypedDict):
 
 
 def cut_lines(lines: Sequence[str]) -> CutLines:
-    """Return the lines that acknowledge syncs, the last one of each program first, and those in between.
+    """Return the lines that acknowledge syncs, with the last sync of each program first, and the idle lines.
 
     >>> cut_lines(["mount ext4 rw", "begin 0 a", "does sync", "did", "does fsync .", "did", "end 0"])
     {'first': [[5], [3]], 'idle': [0, 6]}
@@ -47,18 +47,18 @@ def cut_lines(lines: Sequence[str]) -> CutLines:
     last: list[int] = []
     others: list[int] = []
     idle: list[int] = []
-    own: list[int] = []
+    syncs: list[int] = []
     for index, line in enumerate(lines):
         word = line.partition(" ")[0]
         if word in ("begin", "end", "mount"):
-            last += own[-1:]
-            others += own[:-1]
-            own = []
+            last += syncs[-1:]
+            others += syncs[:-1]
+            syncs = []
             if word != "begin":
                 idle.append(index)
         elif word == "did" and lines[index - 1].removeprefix("does ").partition(" ")[0] in _SYNCS:
-            own.append(index)
-    return {"first": [last + own[-1:], others + own[:-1]], "idle": idle}
+            syncs.append(index)
+    return {"first": [last + syncs[-1:], others + syncs[:-1]], "idle": idle}
 
 
 #: Interval of progress reports, seconds.
@@ -81,7 +81,7 @@ class CoreOptions(TypedDict):
     from_mark: str | None
     only: tuple[int, int | None] | None
     share: tuple[int, int]
-    #: The meaning of the workload's lines; without it, up to half of the cuts are those right after a line.
+    #: Lines at which cuts are chosen first; without it, up to half of the cuts directly follow a line.
     lines: NotRequired[CutLines]
 
 
@@ -121,7 +121,7 @@ class Options:
         str,
         _states(
             "How the file system recovers: process (in emmclab, fast), e2fsck, or mount (by the kernel). For "
-            "a check by a command, the kernel mounts what any of them leaves.",
+            "a check by a command, the kernel mounts the recovered disk.",
             command_default=None,
             words=RECOVERIES,
             shown_default="process; mount with --guest, or if the check is a command",
@@ -236,13 +236,13 @@ class Exploration:
     def add(self, finding: Finding) -> None:
         """Count a finding; the first state of its kind is kept."""
         key = (finding.kind, finding.way == COMMANDS)
-        known = self.kinds.get(key)
-        if known is None:
+        earlier = self.kinds.get(key)
+        if earlier is None:
             self.kinds[key] = finding
-        elif finding.index < known.index:
-            self.kinds[key] = replace(finding, count=known.count + finding.count)
+        elif finding.index < earlier.index:
+            self.kinds[key] = replace(finding, count=earlier.count + finding.count)
         else:
-            known.count += finding.count
+            earlier.count += finding.count
 
     def merge(self, other: Exploration) -> None:
         """Add another share."""
@@ -261,25 +261,25 @@ class Exploration:
 
     def findings(self, *, documented: bool = False) -> list[Finding]:
         """Return the findings, the lowest level first; with `documented`, documented losses instead."""
-        chosen = [one for one in self.kinds.values() if (one.documented is not None) == documented]
-        return sorted(chosen, key=lambda one: (LEVELS.index(one.level), one.index))
+        chosen = [finding for finding in self.kinds.values() if (finding.documented is not None) == documented]
+        return sorted(chosen, key=lambda finding: (LEVELS.index(finding.level), finding.index))
 
 
 def open_run(log: str, *, base: str | None = None) -> tuple[_core.CrashRun, Facts]:
-    """Open a crash log, or one of dm-log-writes for a device that held `base`; return it with its facts."""
+    """Open a crash log, or a log of dm-log-writes and the initial contents of its device (`base`)."""
     run = _core.CrashRun(log, base=base)
     facts: Facts = json.loads(run.facts())
     return run, facts
 
 
 def require_recoverable(run: _core.CrashRun, options: Options) -> None:
-    """Reject a log whose file system cannot be recovered in the requested way."""
+    """Reject a log whose file system the chosen kind of recovery does not support."""
     if options.recovery == "mount":
         return
     facts: Facts = json.loads(run.facts())
     end = max(facts["moments"] - 1, 0)
-    last = replace(options, states="boundary", only=(end, None), share=(0, 1), tear="none")
-    explorer = _core.Explorer(run, last.core())
+    final_options = replace(options, states="boundary", only=(end, None), share=(0, 1), tear="none")
+    explorer = _core.Explorer(run, final_options.core())
     while explorer.next_state() is not None:
         try:
             problem, *_ = explorer.recover([])
@@ -290,7 +290,7 @@ def require_recoverable(run: _core.CrashRun, options: Options) -> None:
         # A state with missing writes may lack the superblock; the state with all writes has it, if the disk is ext4.
         if problem is None or "is not 0xef53" not in json.loads(problem)["detail"]:
             return
-    short = "; the log is cut short" if facts["truncated"] else ""
+    short = "; the log is truncated" if facts["truncated"] else ""
     raise no_ext4(options.recovery, f"the disk of the log holds no ext4{short}")
 
 
@@ -299,28 +299,28 @@ def no_ext4(recovery: str, problem: str) -> ConfigError:
     return ConfigError(
         f"{problem}, and recovery by {'emmclab' if recovery == 'process' else recovery} supports only ext4",
         field="recovery",
-        hint="have this kernel recover it with --recovery mount, or, if it does not know the file system "
-        "(/proc/filesystems; often f2fs), another one with --guest KERNEL",
+        hint="let this kernel recover it with --recovery mount, or, if it lacks the file system "
+        "(/proc/filesystems; often f2fs), another kernel with --guest KERNEL",
     )
 
 
 def not_in_process(error: EmmclabError) -> UnsupportedError:
     """Add a hint to the error that recovery in process does not support a feature."""
     return UnsupportedError(
-        str(error), kind=error.kind, hint="have the kernel recover it: --recovery mount; or --recovery e2fsck"
+        str(error), kind=error.kind, hint="let the kernel recover it: --recovery mount; or use --recovery e2fsck"
     )
 
 
 def explorer_of(run: _core.CrashRun, options: Options) -> _core.Explorer:
-    """Return the explorer of a run, which cuts power after the acknowledgements of its workload first."""
-    given = options.core()
+    """Return the explorer of a run; in generated programs it cuts power around their syncs first."""
+    core_options = options.core()
     if options.check == generated_programs.CHECK:
-        given["lines"] = cut_lines(run.acknowledgements())
-    return _core.Explorer(run, given)
+        core_options["lines"] = cut_lines(run.acknowledgements())
+    return _core.Explorer(run, core_options)
 
 
 def judge_of(explorer: _core.Explorer, run: _core.CrashRun, options: Options, guest: GuestMounts | None) -> Judge:
-    """Make the judge for states of a run with these options; `guest` is from `guest_of`."""
+    """Return a judge of the states of a run with these options; `guest` is from `guest_of`."""
     lies = json.loads(run.facts())["lies"]
     tear = "sector" if options.tear == "none" and lies == "tear" else options.tear
     return Judge(
@@ -351,33 +351,33 @@ def explore(
         before: results of an interrupted exploration with these options.
     """
     explorer = explorer_of(run, options)
-    found, begun = before or Exploration(), time.monotonic() - (before.took_s if before else 0.0)
-    done, pruned = found.last, found.pruned
-    reported = begun
+    result, begin = before or Exploration(), time.monotonic() - (before.took_s if before else 0.0)
+    last, pruned = result.last, result.pruned
+    reported = begin
     with guest_of(options.guest, explorer.host_bytes()) as guest, judge_of(explorer, run, options, guest) as judge:
         while (text := explorer.next_state()) is not None:
             state = json.loads(text)
-            if state["index"] <= done:
+            if state["index"] <= last:
                 continue
-            found.states += 1
-            found.last = state["index"]
+            result.states += 1
+            result.last = state["index"]
             lost = judge.verdict(state)
-            found.pruned = pruned + judge.pruned
-            tally = found.verdicts.setdefault(state["cut"], CutTally(state["at_ns"]))
+            result.pruned = pruned + judge.pruned
+            tally = result.verdicts.setdefault(state["cut"], CutTally(state["at_ns"]))
             tally.states += 1
             if lost is not None:
                 tally.broken += lost.documented is None
                 tally.documented += lost.documented is not None
-                found.add(_finding(state, lost))
+                result.add(_finding(state, lost))
             if (now := time.monotonic()) - reported > _REPORT_S:
                 reported = now
-                found.took_s = now - begun
-                found.covered = _covered(explorer)
-                on_results(found)
+                result.took_s = now - begin
+                result.covered = _covered(explorer)
+                on_results(result)
         for finding in judge.rules_broken() if options.share[0] == 0 and options.only is None else ():
-            found.add(finding)
-    found.took_s, found.covered, found.finished = time.monotonic() - begun, _covered(explorer), True
-    return found
+            result.add(finding)
+    result.took_s, result.covered, result.finished = time.monotonic() - begin, _covered(explorer), True
+    return result
 
 
 def _covered(explorer: _core.Explorer) -> Covered:

@@ -30,14 +30,14 @@ class Version:
 
 @dataclass
 class Shift:
-    """A move of bytes within a file, and the contents on the disk until it is durable.
+    """A move of bytes within a file, and the contents on the disk until the move is durable.
 
     A file system that overwrites in place may write data to moved blocks before it commits the move
     (ext4(5), `data=ordered`: data is written before the metadata is committed). If the power is cut between
     them, the file contains this data at the old place of the blocks.
 
     Attributes:
-        index: the operation that moved them.
+        index: index of the operation that moved them.
         offset: offset of the first moved byte, before the operation.
         by: distance in bytes; negative towards the beginning.
         versions: contents of the file without the move.
@@ -49,16 +49,16 @@ class Shift:
     versions: list[Version]
 
     def write(self, index: int, pieces: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-        """Write pieces, given by offset, at their places before the move; return them with these offsets."""
+        """Write pieces (offset, data) at their offsets before the move; return the pieces with these offsets."""
         stays, first = self.offset + min(self.by, 0), self.offset + self.by
-        stay = [(at, data[: max(0, stays - at)]) for at, data in pieces]
-        moved = [(max(at, first) - self.by, data[max(0, first - at) :]) for at, data in pieces]
-        before = [(at, data) for at, data in stay + moved if data]
+        stay = [(offset, data[: max(0, stays - offset)]) for offset, data in pieces]
+        moved = [(max(offset, first) - self.by, data[max(0, first - offset) :]) for offset, data in pieces]
+        unmoved = [(offset, data) for offset, data in stay + moved if data]
         contents = self.versions[-1].data
-        for at, data in before:
-            contents = contents[:at] + data[: max(0, len(contents) - at)] + contents[at + len(data) :]
+        for offset, data in unmoved:
+            contents = contents[:offset] + data[: max(0, len(contents) - offset)] + contents[offset + len(data) :]
         self.versions.append(Version(index, contents))
-        return before
+        return unmoved
 
 
 @dataclass
@@ -110,81 +110,83 @@ class Tree:
 
     def find(self, path: str) -> int | None:
         """Return the inode at a path; `None` if there is none."""
-        at = TOP
+        inode = TOP
         for name in path.split("/"):
             if name in ("", HERE):
                 continue
-            inside = self.inodes[at]
-            if inside.kind != "folder" or name not in inside.names:
+            folder = self.inodes[inode]
+            if folder.kind != "folder" or name not in folder.names:
                 return None
-            at = inside.names[name]
-        return at
+            inode = folder.names[name]
+        return inode
 
     def names(self) -> dict[str, PathTarget]:
         """Return every path with its target."""
         links: dict[int, int] = {}
-        found: list[tuple[str, int]] = []
-        left = [("", TOP)]
-        while left:
-            path, number = left.pop()
+        paths: list[tuple[str, int]] = []
+        pending = [("", TOP)]
+        while pending:
+            path, number = pending.pop()
             for name, inner in self.inodes[number].names.items():
                 inside = f"{path}/{name}" if path else name
-                found.append((inside, inner))
+                paths.append((inside, inner))
                 links[inner] = links.get(inner, 0) + 1
                 if self.inodes[inner].kind == "folder":
-                    left.append((inside, inner))
-        named: dict[str, PathTarget] = {}
-        for path, number in found:
-            one = self.inodes[number]
-            named[path] = PathTarget(number, one.kind, one.target, dict(one.attributes), links[number], one.replaced)
-        return named
+                    pending.append((inside, inner))
+        targets: dict[str, PathTarget] = {}
+        for path, number in paths:
+            node = self.inodes[number]
+            targets[path] = PathTarget(
+                number, node.kind, node.target, dict(node.attributes), links[number], node.replaced
+            )
+        return targets
 
-    def apply(self, index: int, one: Operation, data: bytes) -> None:
-        """Execute an operation; `data` is what it writes."""
-        given = [str(value) for value in one.arguments]
-        numbers = [value for value in one.arguments if isinstance(value, int)]
-        match one.verb:
+    def apply(self, index: int, step: Operation, data: bytes) -> None:
+        """Execute an operation; `data` are the bytes that it writes."""
+        words = [str(value) for value in step.arguments]
+        numbers = [value for value in step.arguments if isinstance(value, int)]
+        match step.verb:
             case "create":
-                self._add(index, given[0], Inode("file", versions=[Version(index, b"")]))
+                self._add(index, words[0], Inode("file", versions=[Version(index, b"")]))
             case "mkdir":
-                self._add(index, given[0], Inode("folder"))
+                self._add(index, words[0], Inode("folder"))
             case "symlink":
-                self._add(index, given[1], Inode("link", target=given[0]))
+                self._add(index, words[1], Inode("link", target=words[0]))
             case "link":
-                self._link(index, given[0], given[1])
+                self._link(index, words[0], words[1])
             case "rename":
-                self._rename(index, given[0], given[1])
+                self._rename(index, words[0], words[1])
             case "exchange":
-                self._exchange(index, given[0], given[1])
+                self._exchange(index, words[0], words[1])
             case "unlink" | "rmdir":
-                self._remove(index, given[0], folder=one.verb == "rmdir")
+                self._remove(index, words[0], folder=step.verb == "rmdir")
             case "setxattr" | "removexattr":
-                self._attribute(index, given, data if one.verb == "setxattr" else None)
+                self._attribute(index, words, data if step.verb == "setxattr" else None)
             case "write" | "dwrite" | "mmapwrite":
-                self._write(index, given[0], numbers[0], data, grows=one.verb != "mmapwrite")
+                self._write(index, words[0], numbers[0], data, grows=step.verb != "mmapwrite")
             case "append":
-                self._write(index, given[0], None, data, grows=True)
+                self._write(index, words[0], None, data, grows=True)
             case "truncate":
-                self._change(index, given[0], lambda old: old[: numbers[0]].ljust(numbers[0], b"\0"))
+                self._change(index, words[0], lambda old: old[: numbers[0]].ljust(numbers[0], b"\0"))
             case "fallocate":
-                self._allocate(index, given[0], given[1], *numbers)
+                self._allocate(index, words[0], words[1], *numbers)
             case "fsync" | "fdatasync" | "msync":
                 # For a link, the kernel syncs its target, which the model does not follow.
-                if self.inodes[self._existing(given[0])].kind == "link":
+                if self.inodes[self._existing(words[0])].kind == "link":
                     raise RefusedError
 
     def _existing(self, path: str) -> int:
-        found = self.find(path)
-        if found is None:
+        inode = self.find(path)
+        if inode is None:
             raise RefusedError(path)
-        return found
+        return inode
 
     def _parent(self, path: str) -> tuple[Inode, str]:
         folder, _, name = path.rpartition("/")
-        found = self._existing(folder) if folder else TOP
-        if self.inodes[found].kind != "folder" or name in ("", HERE):
+        inode = self._existing(folder) if folder else TOP
+        if self.inodes[inode].kind != "folder" or name in ("", HERE):
             raise RefusedError
-        return self.inodes[found], name
+        return self.inodes[inode], name
 
     def _file(self, path: str) -> Inode:
         inode = self.inodes[self._existing(path)]
@@ -202,60 +204,60 @@ class Tree:
         self._next += 1
 
     def _link(self, index: int, path: str, new: str) -> None:
-        found = self._existing(path)
+        inode = self._existing(path)
         folder, name = self._parent(new)
-        if self.inodes[found].kind == "folder" or name in folder.names:
+        if self.inodes[inode].kind == "folder" or name in folder.names:
             raise RefusedError
-        folder.names[name] = found
-        self.inodes[found].changed = folder.changed = index
+        folder.names[name] = inode
+        self.inodes[inode].changed = folder.changed = index
 
     def _rename(self, index: int, path: str, new: str) -> None:
         moved = self._existing(path)
         (old_folder, old_name), (folder, name) = self._parent(path), self._parent(new)
-        there = folder.names.get(name)
-        one = self.inodes[moved]
-        if one.kind == "folder" and (f"{new}/").startswith(f"{path}/") and new != path:
+        replaced = folder.names.get(name)
+        moved_inode = self.inodes[moved]
+        if moved_inode.kind == "folder" and (f"{new}/").startswith(f"{path}/") and new != path:
             raise RefusedError
-        if there is not None:
-            if there == moved:
+        if replaced is not None:
+            if replaced == moved:
                 return
-            other = self.inodes[there]
-            if (other.kind == "folder") != (one.kind == "folder") or other.names:
+            replaced_inode = self.inodes[replaced]
+            if (replaced_inode.kind == "folder") != (moved_inode.kind == "folder") or replaced_inode.names:
                 raise RefusedError
-            other.changed = index
-            if one.kind == "file":
-                one.replaced = index
+            replaced_inode.changed = index
+            if moved_inode.kind == "file":
+                moved_inode.replaced = index
         del old_folder.names[old_name]
         folder.names[name] = moved
-        one.changed = old_folder.changed = folder.changed = index
+        moved_inode.changed = old_folder.changed = folder.changed = index
 
     def _exchange(self, index: int, path: str, other: str) -> None:
-        one, two = self._existing(path), self._existing(other)
+        first, second = self._existing(path), self._existing(other)
         if path == other:
             return
         if f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/"):
             raise RefusedError
         (folder, name), (other_folder, other_name) = self._parent(path), self._parent(other)
-        folder.names[name], other_folder.names[other_name] = two, one
-        for inode in (folder, other_folder, self.inodes[one], self.inodes[two]):
+        folder.names[name], other_folder.names[other_name] = second, first
+        for inode in (folder, other_folder, self.inodes[first], self.inodes[second]):
             inode.changed = index
 
     def _remove(self, index: int, path: str, *, folder: bool) -> None:
-        found = self._existing(path)
-        inside, name = self._parent(path)
-        one = self.inodes[found]
-        if (one.kind == "folder") != folder or one.names:
+        inode = self._existing(path)
+        parent, name = self._parent(path)
+        removed = self.inodes[inode]
+        if (removed.kind == "folder") != folder or removed.names:
             raise RefusedError
-        del inside.names[name]
-        one.changed = inside.changed = index
+        del parent.names[name]
+        removed.changed = parent.changed = index
 
-    def _attribute(self, index: int, given: list[str], value: bytes | None) -> None:
-        inode = self.inodes[self._existing(given[0])]
-        if inode.kind == "link" or (value is None and given[1] not in inode.attributes):
+    def _attribute(self, index: int, arguments: list[str], value: bytes | None) -> None:
+        inode = self.inodes[self._existing(arguments[0])]
+        if inode.kind == "link" or (value is None and arguments[1] not in inode.attributes):
             raise RefusedError
-        inode.attributes = {name: old for name, old in inode.attributes.items() if name != given[1]}
+        inode.attributes = {name: old for name, old in inode.attributes.items() if name != arguments[1]}
         if value is not None:
-            inode.attributes[given[1]] = value
+            inode.attributes[arguments[1]] = value
         inode.changed = index
 
     def _change(self, index: int, path: str, change: Change) -> None:
@@ -264,11 +266,11 @@ class Tree:
 
     def _write(self, index: int, path: str, offset: int | None, data: bytes, *, grows: bool) -> None:
         old = self._file(path).versions[-1].data
-        at = len(old) if offset is None else offset
-        if not grows and at + len(data) > len(old):
+        begin = len(old) if offset is None else offset
+        if not grows and begin + len(data) > len(old):
             raise RefusedError
-        self._change(index, path, lambda old: old[:at].ljust(at, b"\0") + data + old[at + len(data) :])
-        pieces = [(at, data)]
+        self._change(index, path, lambda old: old[:begin].ljust(begin, b"\0") + data + old[begin + len(data) :])
+        pieces = [(begin, data)]
         for shift in reversed(self._file(path).shifts):
             pieces = shift.write(index, pieces)
 
@@ -280,7 +282,7 @@ class Tree:
         ):
             raise RefusedError
         zeros = bytes(max(0, min(end, len(old)) - offset))
-        made = {
+        changed = {
             "extend": old.ljust(end, b"\0"),
             "keep_size": old,
             "punch_hole": old[:offset] + zeros + old[offset + len(zeros) :],
@@ -289,10 +291,10 @@ class Tree:
             "collapse_range": old[:offset] + old[end:],
             "insert_range": old[:offset] + bytes(length) + old[offset:],
         }[mode]
-        self._change(index, path, lambda _old: made)
+        self._change(index, path, lambda _old: changed)
         if mode in ("collapse_range", "insert_range"):
-            at, by = (end, -length) if mode == "collapse_range" else (offset, length)
-            self._file(path).shifts.append(Shift(index, at, by, [Version(index, old)]))
+            begin, distance = (end, -length) if mode == "collapse_range" else (offset, length)
+            self._file(path).shifts.append(Shift(index, begin, distance, [Version(index, old)]))
 
     def copy(self) -> "Tree":
         """Return an independent copy."""
@@ -300,11 +302,11 @@ class Tree:
         other._next = self._next
         other.inodes = {
             number: replace(
-                one,
-                names=dict(one.names),
-                versions=list(one.versions),
-                shifts=[replace(shift, versions=list(shift.versions)) for shift in one.shifts],
+                inode,
+                names=dict(inode.names),
+                versions=list(inode.versions),
+                shifts=[replace(shift, versions=list(shift.versions)) for shift in inode.shifts],
             )
-            for number, one in self.inodes.items()
+            for number, inode in self.inodes.items()
         }
         return other

@@ -1,7 +1,7 @@
-"""Generated programs: all short sequences of operations on a few files, long random ones, and those that found bugs.
+"""Generated programs: all short sequences of operations on a few files, long random ones, and published bugs.
 
 The bounds are those of ACE (Mohan et al., OSDI 2018): few operations, a small set of nested files and
-folders, and a sync after an operation. Files and folders that an operation needs are made first and synced.
+folders, and a sync after an operation. Files and folders that an operation needs are created first and synced.
 """
 
 import functools
@@ -17,13 +17,13 @@ from emmclab.crash.file_tree import RefusedError, Tree
 from emmclab.crash.programs import HERE, Operation, Program, ProgramError, operation, parse, written_bytes
 from emmclab.errors import ConfigError
 
-#: The name of the workload with all programs, and the prefix of the name of each.
+#: Name of the workload with all published programs, and prefix of the names of workloads with a single one.
 ALL_KNOWN, KNOWN = "known", "known:"
 
 
 @functools.cache
 def known_bugs() -> dict[str, dict[str, str]]:
-    """Return the declarations of all bugs, by name.
+    """Return the declarations of all known bugs, by name.
 
     >>> known_bugs()["generic-322"]["file_system"], known_bugs()["generic-322"]["kernel"]
     ('btrfs', '3.12')
@@ -42,25 +42,25 @@ def known_bug_names() -> list[str]:
 
 
 def known_programs(workload: str) -> list[Program]:
-    """Return the programs of a workload; empty for other workloads.
+    """Return the programs of a workload of known bugs; empty for other workloads.
 
     >>> [len(known_programs(name)) for name in ("known:new-7", "known:none")]
     [1, 0]
     """
-    wanted = [workload.removeprefix(KNOWN)] if workload != ALL_KNOWN else list(known_bugs())
+    names = [workload.removeprefix(KNOWN)] if workload != ALL_KNOWN else list(known_bugs())
     return [
         Program(name, tuple(operation(text) for text in known_bugs()[name]["program"].split(";")))
-        for name in wanted
+        for name in names
         if name in known_bugs()
     ]
 
 
 #: Names of generated workloads, with a description of each.
 ABOUT = {
-    "ace:LENGTH[:PROGRAMS]": "every sequence of 1 or 2 file-system operations with every sync, or a "
-    "sample of this many programs; of 3 operations always a sample",
-    "random:OPERATIONS": "one random program of this many operations",
-    "known[:BUG]": "programs that found bugs in file systems, or one of them",
+    "ace:LENGTH[:PROGRAMS]": "all sequences of LENGTH file-system operations, each with every possible sync, or "
+    "a random sample of PROGRAMS of them; LENGTH is 1, 2, or 3 (always sampled)",
+    "random:OPERATIONS": "one random program of OPERATIONS operations",
+    "known[:BUG]": "programs that revealed bugs in file systems, or one of them",
     "FILE.prog": "the programs of a file",
 }
 #: Name of the check of programs, and the extension of a file of them.
@@ -103,17 +103,17 @@ def programs(name: str, seed: int) -> list[Program]:
     """
     if published := known_programs(name):
         return published
-    found = _NAME.fullmatch(name)
-    if found is None:
-        raise ConfigError(f"`{name}` names no generated programs", field="workload", hint=", ".join(ABOUT))
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise ConfigError(f"there are no generated programs `{name}`", field="workload", hint=", ".join(ABOUT))
     dice = random.Random(f"{name}:{seed}")  # noqa: S311 - the same seed, the same programs.
-    if found[4]:
-        return [Program(f"random-{seed}", tuple(_at_random(int(found[5]), dice)))]
-    length = int(found[2])
-    if length < 3 and found[3] is None:
+    if match[4]:
+        return [Program(f"random-{seed}", tuple(_at_random(int(match[5]), dice)))]
+    length = int(match[2])
+    if length < 3 and match[3] is None:
         return list(_all(length))
-    wanted = int(found[3] or _SAMPLE)
-    return list(_sample(length, wanted, dice))
+    count = int(match[3] or _SAMPLE)
+    return list(_sample(length, count, dice))
 
 
 def is_programs(name: str) -> bool:
@@ -127,7 +127,7 @@ def load(name: str, seed: int) -> list[Program]:
         return programs(name, seed)
     path = Path(name)
     try:
-        found = parse(path.read_text(encoding="utf-8"))
+        loaded = parse(path.read_text(encoding="utf-8"))
     except ProgramError as error:
         raise ConfigError(
             f"{name}:{error.line}: {error.problem}",
@@ -138,9 +138,9 @@ def load(name: str, seed: int) -> list[Program]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigError(f"{name}: cannot be read: {reason}", file=name, hint="check the path") from None
-    if not any(one.operations for one in found):
-        raise ConfigError(f"{name}: it contains no operation", file=name, hint="write one on each line")
-    return found
+    if not any(program.operations for program in loaded):
+        raise ConfigError(f"{name}: it contains no operation", file=name, hint="write one operation on each line")
+    return loaded
 
 
 def _sequences(length: int) -> Iterator[tuple[str, ...]]:
@@ -155,10 +155,10 @@ def _all(length: int) -> Iterator[Program]:
             number += 1
 
 
-def _sample(length: int, wanted: int, dice: random.Random) -> Iterator[Program]:
+def _sample(length: int, count: int, dice: random.Random) -> Iterator[Program]:
     seen: set[tuple[Operation, ...]] = set()
-    for _ in range(100 * wanted):
-        if len(seen) == wanted:
+    for _ in range(100 * count):
+        if len(seen) == count:
             return
         sequence = tuple(dice.choice(_OPERATIONS) for _ in range(length))
         possible = list(_synced(sequence))
@@ -170,10 +170,10 @@ def _sample(length: int, wanted: int, dice: random.Random) -> Iterator[Program]:
 def _synced(sequence: tuple[str, ...]) -> Iterator[tuple[Operation, ...]]:
     """Yield the programs of a sequence: with its preparation, and each possible sync after an operation."""
     steps = [operation(text) for text in sequence]
-    before = _needed(steps)
-    if before is None:
+    preparation = _needed(steps)
+    if preparation is None:
         return
-    begin = (*before, operation("sync")) if before else ()
+    begin = (*preparation, operation("sync")) if preparation else ()
     middle = [[None, *_syncs(step)[:1]] for step in steps[:-1]]
     for syncs in itertools.product(*middle, [None, *_syncs(steps[-1])]):
         program = list(begin)
@@ -185,42 +185,42 @@ def _synced(sequence: tuple[str, ...]) -> Iterator[tuple[Operation, ...]]:
             yield tuple(program)
 
 
-def _syncs(one: Operation) -> list[Operation]:
+def _syncs(step: Operation) -> list[Operation]:
     """Return the syncs that may follow an operation: of the file, of its parent folder, and of everything."""
-    path = one.paths()[-1]
+    path = step.paths()[-1]
     folder = path.rpartition("/")[0] or HERE
-    found = [f"fsync {path}", f"fdatasync {path}", f"fsync {folder}", "syncfs", "sync"]
-    if one.verb in ("unlink", "rmdir"):
-        found = found[2:]
-    elif one.verb in ("symlink", "mkdir"):
-        found = found[2:] if one.verb == "symlink" else found[:1] + found[2:]
-    elif one.verb == "mmapwrite":
-        found.insert(0, f"msync {path}")
-    return [operation(text) for text in found]
+    texts = [f"fsync {path}", f"fdatasync {path}", f"fsync {folder}", "syncfs", "sync"]
+    if step.verb in ("unlink", "rmdir"):
+        texts = texts[2:]
+    elif step.verb in ("symlink", "mkdir"):
+        texts = texts[2:] if step.verb == "symlink" else texts[:1] + texts[2:]
+    elif step.verb == "mmapwrite":
+        texts.insert(0, f"msync {path}")
+    return [operation(text) for text in texts]
 
 
 def _needed(steps: list[Operation]) -> list[Operation] | None:
-    """Return the operations that must precede these; `None` if nothing makes them possible."""
-    made: list[str] = []
+    """Return the operations that must precede `steps`; `None` if no preparation makes them possible."""
+    created: list[str] = []
     for _ in range(12):
-        before = [operation(text) for path in _in_order(made) for text in _making(path)]
+        preparation = [operation(text) for path in _in_order(created) for text in _creation(path)]
         tree = Tree()
         try:
-            for index, one in enumerate([*before, *steps]):
-                tree.apply(index, one, written_bytes(0, index, one))
+            for index, step in enumerate([*preparation, *steps]):
+                tree.apply(index, step, written_bytes(0, index, step))
         except RefusedError as error:
-            if error.missing in made or error.missing not in (*_FILES, *_FOLDERS):
+            if error.missing in created or error.missing not in (*_FILES, *_FOLDERS):
                 return None
-            made.append(error.missing)
+            created.append(error.missing)
         else:
-            return before
+            return preparation
     return None
 
 
 def _in_order(paths: list[str]) -> list[str]:
-    """Return paths with their parent folders, in an order in which they can be made."""
-    every = {path for one in paths for path in (*_above(one), one)}
-    return sorted(every, key=lambda path: (path not in _FOLDERS, path))
+    """Return paths with their parent folders, in an order in which they can be created."""
+    with_parents = {path for named in paths for path in (*_above(named), named)}
+    return sorted(with_parents, key=lambda path: (path not in _FOLDERS, path))
 
 
 def _above(path: str) -> list[str]:
@@ -228,7 +228,7 @@ def _above(path: str) -> list[str]:
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
-def _making(path: str) -> list[str]:
+def _creation(path: str) -> list[str]:
     if path in _FOLDERS:
         return [f"mkdir {path}"]
     return [f"create {path}", f"write {path} 0 {_BYTES}", f"setxattr {path} {_ATTRIBUTE} 20"]
@@ -237,8 +237,8 @@ def _making(path: str) -> list[str]:
 def _is_possible(program: list[Operation]) -> bool:
     tree = Tree()
     try:
-        for index, one in enumerate(program):
-            tree.apply(index, one, written_bytes(0, index, one))
+        for index, step in enumerate(program):
+            tree.apply(index, step, written_bytes(0, index, step))
     except RefusedError:
         return False
     return True
@@ -249,20 +249,20 @@ def _at_random(length: int, dice: random.Random) -> Iterator[Operation]:
     tree = Tree()
     for index in range(length):
         while True:
-            one = _draw_operation(tree, dice)
+            step = _draw_operation(tree, dice)
             try:
-                tree.apply(index, one, written_bytes(0, index, one))
+                tree.apply(index, step, written_bytes(0, index, step))
             except RefusedError:
                 continue
             break
-        yield one
+        yield step
 
 
 def _draw_operation(tree: Tree, dice: random.Random) -> Operation:
-    named = tree.names()
-    files = [path for path, one in named.items() if one.kind == "file"] or ["f0"]
-    folders = [HERE, *(path for path, one in named.items() if one.kind == "folder" and path.count("/") < 2)]
-    some, other = dice.choice(files), dice.choice(files)
+    targets = tree.names()
+    files = [path for path, target in targets.items() if target.kind == "file"] or ["f0"]
+    folders = [HERE, *(path for path, target in targets.items() if target.kind == "folder" and path.count("/") < 2)]
+    file, other_file = dice.choice(files), dice.choice(files)
     folder = dice.choice(folders)
     new = f"f{dice.randrange(40)}" if folder == HERE else f"{folder}/f{dice.randrange(40)}"
     offset, length = 512 * dice.randrange(64), dice.choice((100, 4096, 5000, 20_000))
@@ -271,15 +271,15 @@ def _draw_operation(tree: Tree, dice: random.Random) -> Operation:
     return operation(
         dice.choice(
             (
-                *(f"create {new}", f"create {new}", f"mkdir {new}", f"write {some} {offset} {length}"),
-                *(f"write {some} {offset} {length}", f"append {some} {length}", f"truncate {some} {offset}"),
-                *(f"fallocate {some} {mode} {block} {blocks}" for mode in ("keep_size", "punch_hole")),
-                *(f"fallocate {some} zero_range {block} {blocks}", f"fallocate {some} extend {block} {blocks}"),
-                *(f"link {some} {new}", f"symlink {some} {new}", f"rename {some} {new}", f"rename {some} {other}"),
-                *(f"exchange {some} {other}", f"unlink {some}", f"rmdir {dice.choice(folders)}"),
-                *(f"setxattr {some} {_ATTRIBUTE} 40", f"removexattr {some} {_ATTRIBUTE}"),
-                *(f"mmapwrite {some} {offset} {length}", f"dwrite {some} {block} {blocks}"),
-                *(f"fsync {path}", f"fsync {some}", f"fdatasync {some}", "syncfs", "sync"),
+                *(f"create {new}", f"create {new}", f"mkdir {new}", f"write {file} {offset} {length}"),
+                *(f"write {file} {offset} {length}", f"append {file} {length}", f"truncate {file} {offset}"),
+                *(f"fallocate {file} {mode} {block} {blocks}" for mode in ("keep_size", "punch_hole")),
+                *(f"fallocate {file} zero_range {block} {blocks}", f"fallocate {file} extend {block} {blocks}"),
+                *(f"link {file} {new}", f"symlink {file} {new}", f"rename {file} {new}", f"rename {file} {other_file}"),
+                *(f"exchange {file} {other_file}", f"unlink {file}", f"rmdir {dice.choice(folders)}"),
+                *(f"setxattr {file} {_ATTRIBUTE} 40", f"removexattr {file} {_ATTRIBUTE}"),
+                *(f"mmapwrite {file} {offset} {length}", f"dwrite {file} {block} {blocks}"),
+                *(f"fsync {path}", f"fsync {file}", f"fdatasync {file}", "syncfs", "sync"),
             )
         )
     )

@@ -42,7 +42,7 @@ _NOT_RUN = (126, 127)
 _BY_SIGNAL = 128
 #: Index, among the states of `boundary`, of the state with everything that was sent before the cut.
 EVERYTHING = 1
-#: Bits of the exit status of e2fsck: it mended everything (the second one asks for a reboot), or did not.
+#: Bits of the exit status of e2fsck: all errors corrected (the second bit: reboot needed), or errors left.
 _MENDED, _UNMENDED = 1 | 2, 4
 
 
@@ -188,7 +188,7 @@ class Judge:
             lost = lost if torn is None else replace(lost, documented=torn)
         if lost is None or lost.documented or lost.level not in ("filesystem", "application"):
             return lost
-        broken = next((one for one in rules_of(self._run) if one[0] <= state["cut"]), None)
+        broken = next((rule_break for rule_break in rules_of(self._run) if rule_break[0] <= state["cut"]), None)
         if broken is None:
             return lost
         _, rule, transaction, detail = broken
@@ -203,9 +203,9 @@ class Judge:
         if state["problem"] is not None:
             return Lost(**state["problem"])
         # The states of a cut share these lines, because a recording may have hundreds of thousands.
-        understood = self._workload_lines.understood[state["acknowledged"]]
-        if len(self._acknowledged) != understood:
-            self._acknowledged = self._workload_lines.lines[:understood]
+        count = self._workload_lines.understood[state["acknowledged"]]
+        if len(self._acknowledged) != count:
+            self._acknowledged = self._workload_lines.lines[:count]
         lines = self._acknowledged
         lost = self._in_process(lines) if self._recovery == "process" else None
         if lost is None and (self._recovery != "process" or self._command is not None):
@@ -231,33 +231,33 @@ class Judge:
         """Return the first violation of each rule of the journal, independent of the states."""
         first: dict[str, Finding] = {}
         for moment, rule, transaction, detail in rules_of(self._run):
-            known = first.get(rule)
-            if known is not None:
-                known.count += 1
+            earlier = first.get(rule)
+            if earlier is not None:
+                earlier.count += 1
                 continue
             detail = f"transaction {transaction}: {detail}"
             first[rule] = Finding(rule, "journal", moment, 0, 1 << 62, detail, COMMANDS, 0, acknowledged=0)
         return list(first.values())
 
     def _in_process(self, lines: Sequence[str]) -> Lost | None:
-        wanted = [] if self._check is None else self._check.file_names(lines)
+        names = [] if self._check is None else self._check.file_names(lines)
         folder = None if self._check is None else self._check.folder(lines)
-        problem, files, tree, writes = self._explorer.recover(wanted, tree=folder)
+        problem, files, tree, writes = self._explorer.recover(names, tree=folder)
         if problem is not None:
             return Lost(**json.loads(problem))
-        lost = self._checked(ReadFiles.in_process(wanted, files, tree), lines)
+        lost = self._checked(ReadFiles.in_process(names, files, tree), lines)
         if lost is not None or not writes:
             return lost
         # Cut the power again while the layers recover.
         step = max(1, writes // max(1, self._recovery_cuts))
         for cut_after in range(0, writes, step) if self._recovery_cuts else ():
-            problem, files, tree, _ = self._explorer.recover(wanted, tree=folder, cut_after=cut_after)
+            problem, files, tree, _ = self._explorer.recover(names, tree=folder, cut_after=cut_after)
             if problem is not None:
                 return Lost(**json.loads(problem))
-            lost = self._checked(ReadFiles.in_process(wanted, files, tree), lines)
+            lost = self._checked(ReadFiles.in_process(names, files, tree), lines)
             if lost is not None:
-                again = f"{lost.detail} (cut again after {cut_after} writes of recovery)"
-                return replace(lost, detail=again, documented=None)
+                detail = f"{lost.detail} (cut again after {cut_after} writes of recovery)"
+                return replace(lost, detail=detail, documented=None)
         return None
 
     def _checked(self, files: Files, lines: Sequence[str]) -> Lost | None:
@@ -270,7 +270,7 @@ class Judge:
         The result of a recovery in process is written to the copy, so that the kernel finds nothing to recover.
         """
         if self._recovery == "mount":
-            outcome = self._mounts.outcome(self._asked(lines), lambda files: self._look(files, lines))
+            outcome = self._mounts.outcome(self._key(lines), lambda files: self._look(files, lines))
             return self._checked(outcome, lines) if isinstance(outcome, ReadFiles) else outcome
         lost = self._of_image(lines, replayed=self._recovery == "process")
         if lost is None or self._recovery != "e2fsck":
@@ -282,7 +282,7 @@ class Judge:
         return replace(lost, documented=_fault_of_e2fsck()) if is_whole else lost
 
     def _of_image(self, lines: Sequence[str], *, replayed: bool) -> Lost | None:
-        """Judge the image of the state, whose journal emmclab has replayed if `replayed`."""
+        """Judge the image of the state; with `replayed`, emmclab has replayed its journal."""
         image = self._mounts.image
         problem = self._explorer.write_image(str(image), replayed=replayed)
         if problem is not None:
@@ -296,8 +296,8 @@ class Judge:
         outcome = self._mounts.of_image(lambda files: self._look(files, lines))
         return outcome if isinstance(outcome, Lost) else None
 
-    def _asked(self, lines: Sequence[str]) -> str:
-        """Return what `_look` also depends on: the lines for a command, or the files of a check."""
+    def _key(self, lines: Sequence[str]) -> str:
+        """Return a key for what `_look` depends on besides the files: number of lines, or file names of a check."""
         if self._command is not None:
             return str(len(lines))
         return "" if self._check is None else json.dumps([self._check.file_names(lines), self._check.folder(lines)])
@@ -315,33 +315,33 @@ class Judge:
         acknowledged = self._mounts.image.with_name("acknowledged")
         acknowledged.write_text("".join(f"{line}\n" for line in lines))
         try:
-            done = run_tool(
-                self._command or [], _PATIENCE_S, cwd=folder, more={"EMMCLAB_ACKNOWLEDGED": str(acknowledged)}
+            process = run_tool(
+                self._command or [], _PATIENCE_S, cwd=folder, environment={"EMMCLAB_ACKNOWLEDGED": str(acknowledged)}
             )
         except subprocess.TimeoutExpired:
             detail = f"the check did not end within {_PATIENCE_S:g} s"
             return Lost(CHECK, "application", detail, by_check=True)
-        if done.returncode == 0:
+        if process.returncode == 0:
             return None
-        _require_run(self._command[-1] if self._command else "", done)
-        detail = _last_line(done.stdout) or _last_line(done.stderr) or f"exit status {done.returncode}"
+        _require_run(self._command[-1] if self._command else "", process)
+        detail = _last_line(process.stdout) or _last_line(process.stderr) or f"exit status {process.returncode}"
         return Lost(CHECK, "application", detail, by_check=True)
 
 
-def _require_run(command: str, done: subprocess.CompletedProcess[str]) -> None:
+def _require_run(command: str, process: subprocess.CompletedProcess[str]) -> None:
     """Reject a check that did not run to its end."""
-    number = -done.returncode if done.returncode < 0 else done.returncode - _BY_SIGNAL
-    if done.returncode in _NOT_RUN:
-        reason = _last_line(done.stderr) or f"exit status {done.returncode}"
+    number = -process.returncode if process.returncode < 0 else process.returncode - _BY_SIGNAL
+    if process.returncode in _NOT_RUN:
+        reason = _last_line(process.stderr) or f"exit status {process.returncode}"
         raise check_error(
             f"the check `{command}` cannot run: {reason}",
             full_path_hint(next(iter(command.split()), ""))
-            or "it runs in the folder of the disk: name each program by its whole path, and make it executable",
+            or "it runs in the folder of the disk: give the absolute path of each program, and make it executable",
         )
     if number in {*signal.Signals}:
         raise check_error(
             f"the check `{command}` was killed by {signal.Signals(number).name}",
-            "a check tells a loss by its exit status; if a program in it ends so on damaged data, write "
+            "a check reports a loss by its exit status; if damaged data kills one of its programs, write "
             f"--check {shlex.quote(f'({command}) || exit 1')}",
         )
 
@@ -351,10 +351,10 @@ class WorkloadLines:
     """The lines of a workload that a check understands; all of them if it is a command.
 
     Attributes:
-        lines: these lines.
-        printed: the number of all lines, without the marks of emmclab in a log of dm-log-writes.
-        understood: the number of them among the first lines of the workload, by the number of those.
-        foreign: the first other line; empty if there is none.
+        lines: lines that the check understands.
+        printed: number of all lines, without the marks of emmclab in a log of dm-log-writes.
+        understood: for each N, the number of understood lines among the first N lines of the workload.
+        foreign: first line that the check does not understand; empty if there is none.
         form: the lines that the check understands, for messages.
     """
 
@@ -368,20 +368,20 @@ class WorkloadLines:
 @lru_cache(maxsize=2)
 def lines_of(run: _core.CrashRun, check: str | None) -> WorkloadLines:
     """Return the lines that a run acknowledged and a check understands; all judges of a run share them."""
-    every = run.acknowledgements()
-    printed = sum(line not in MARKS for line in every)
+    printed_lines = run.acknowledgements()
+    printed = sum(line not in MARKS for line in printed_lines)
     if check is None or command_of(check) is not None:
-        return WorkloadLines(every, printed, range(len(every) + 1))
-    known = check_for(check)
-    reads = known.reader()
-    is_read = [reads(line) for line in every]
-    lines = [line for line, read in zip(every, is_read, strict=True) if read]
-    foreign = (line for line, read in zip(every, is_read, strict=True) if not read and line not in MARKS)
-    return WorkloadLines(lines, printed, [0, *accumulate(is_read)], next(foreign, ""), known.form)
+        return WorkloadLines(printed_lines, printed, range(len(printed_lines) + 1))
+    checker = check_for(check)
+    understands = checker.reader()
+    is_read = [understands(line) for line in printed_lines]
+    lines = [line for line, read in zip(printed_lines, is_read, strict=True) if read]
+    foreign = (line for line, read in zip(printed_lines, is_read, strict=True) if not read and line not in MARKS)
+    return WorkloadLines(lines, printed, [0, *accumulate(is_read)], next(foreign, ""), checker.form)
 
 
 def workload_begin(run: _core.CrashRun) -> int:
-    """Return the last moment before the workload, at which its file system is made and mounted."""
+    """Return the last moment before the workload, at which its file system is created and mounted."""
     return max(0, run.after_mark(MOUNTED) - 1)
 
 
@@ -408,12 +408,12 @@ def rules_of(run: _core.CrashRun) -> list[RuleBreak]:
 
 
 def _fsck(image: Path) -> Lost | None:
-    """Recover an image and mend it as at boot, by `e2fsck -p`; what that does not mend is a loss."""
-    done = run_tool(["e2fsck", "-fp", str(image)], _PATIENCE_S, more={"LC_ALL": "C"})
-    if done.returncode & ~_MENDED == 0:
+    """Recover and repair an image as at boot, by `e2fsck -p`; an error that it leaves is a loss."""
+    process = run_tool(["e2fsck", "-fp", str(image)], _PATIENCE_S, environment={"LC_ALL": "C"})
+    if process.returncode & ~_MENDED == 0:
         return None
-    promise = "consistent" if done.returncode & _UNMENDED else "mountable"
-    fault = fault_of(done.stdout + done.stderr).replace(str(image), "the disk").removeprefix("e2fsck: ")
+    promise = "consistent" if process.returncode & _UNMENDED else "mountable"
+    fault = fault_of(process.stdout + process.stderr).replace(str(image), "the disk").removeprefix("e2fsck: ")
     return Lost(promise, "filesystem", f"e2fsck: {fault}")
 
 
@@ -430,8 +430,8 @@ def fault_of(output: str) -> str:
 @cache
 def _fault_of_e2fsck() -> str:
     """Return why a loss is the fault of e2fsck, with its version."""
-    done = run_tool(["e2fsck", "-V"], _PATIENCE_S)
-    version = " ".join((done.stdout + done.stderr).split()[:2])
+    process = run_tool(["e2fsck", "-V"], _PATIENCE_S)
+    version = " ".join((process.stdout + process.stderr).split()[:2])
     return (
         f"{version} recovers the journal of this state wrongly, the file system is not at fault: with the "
         "journal replayed by emmclab, as by Linux, e2fsck and the check find nothing"

@@ -53,21 +53,21 @@ def complaints_about(device: str, records: list[str]) -> str:
     >>> complaints_about("loop1", ["4,9,5,-;XFS (loop1): has duplicate UUID", "4,10,6,-;XFS (loop10): other"])
     'XFS (device): has duplicate UUID'
     """
-    named = re.compile(rf"\b{re.escape(device)}\b")
-    found: list[tuple[int, str]] = []
+    device_name = re.compile(rf"\b{re.escape(device)}\b")
+    messages: list[tuple[int, str]] = []
     for record in records:
-        about, _, text = record.partition(";")
+        header, _, text = record.partition(";")
         text = text.split("\n")[0].strip()
-        urgency = about.split(",")[0]
-        if named.search(text) and urgency.isdecimal():
-            found.append((int(urgency) & 7, named.sub("device", text)))
-    loud = [text for urgency, text in found if urgency <= _WARNING] or [text for _, text in found][-1:]
+        urgency = header.split(",")[0]
+        if device_name.search(text) and urgency.isdecimal():
+            messages.append((int(urgency) & 7, device_name.sub("device", text)))
+    loud = [text for urgency, text in messages if urgency <= _WARNING] or [text for _, text in messages][-1:]
     return "; ".join(list(dict.fromkeys(loud))[-_MOST_QUOTED:])
 
 
 #: Usual mount point of tracefs.
 _TRACEFS = Path("/sys/kernel/tracing")
-#: Prefix of our instances of the kernel's trace; their names end with the process ID and a number.
+#: Prefix of emmclab's trace instances of the kernel; their names end with the process ID and a number.
 _PREFIX = "emmclab-crash-"
 #: Trace buffer per processor, KB: a mount of a small file system needs a tenth of it.
 _BUFFER_KB = 1024
@@ -122,10 +122,10 @@ class BlockReads:
     def _tracefs(self) -> Path:
         if (_TRACEFS / "instances").is_dir():
             return _TRACEFS
-        own = self._folder / "tracefs"
-        own.mkdir(exist_ok=True)
-        run_tool(["mount", "-t", "tracefs", "tracefs", str(own)], _PATIENCE_S)
-        return own
+        mount_point = self._folder / "tracefs"
+        mount_point.mkdir(exist_ok=True)
+        run_tool(["mount", "-t", "tracefs", "tracefs", str(mount_point)], _PATIENCE_S)
+        return mount_point
 
     @contextmanager
     def watching(self, read: set[int]) -> Iterator[Callable[[str], None]]:
@@ -163,19 +163,19 @@ def _blocks_of(events: bytes, major: int, minor: int) -> set[int] | None:
         return None
     device = (str(major).encode(), str(minor).encode())
     blocks: set[int] = set()
-    for found in _EVENT.finditer(events):
-        if found.group(1, 2) == device and found.group(3) == b"R":
-            first, sectors = int(found.group(4)), int(found.group(5))
+    for event in _EVENT.finditer(events):
+        if event.group(1, 2) == device and event.group(3) == b"R":
+            first, sectors = int(event.group(4)), int(event.group(5))
             blocks.update(range(first // _SECTORS, -(-(first + sectors) // _SECTORS)))
     return blocks
 
 
 def _remove_stale(tracefs: Path) -> None:
     """Remove the trace instances of killed processes."""
-    for left in (tracefs / "instances").glob(f"{_PREFIX}*"):
-        process = left.name.removeprefix(_PREFIX).partition("-")[0]
+    for instance in (tracefs / "instances").glob(f"{_PREFIX}*"):
+        process = instance.name.removeprefix(_PREFIX).partition("-")[0]
         if not Path("/proc", process).exists():
-            _remove(left)
+            _remove(instance)
 
 
 def _remove(instance: Path) -> None:

@@ -1,4 +1,4 @@
-"""Minimises a finding: searches the earliest cut, the fewest missing writes, and the fewest operations."""
+"""Minimises a finding: searches for the earliest cut, the fewest missing writes, and the fewest operations."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -48,11 +48,11 @@ class Search:
         kind = kind_of(lost.level, lost.promise, lost.documented, lost.detail)
         return lost.detail if kind == self._finding.kind else None
 
-    def first(self, explorer: _core.Explorer, most: int) -> tuple[tuple[State, str] | None, int]:
+    def first(self, explorer: _core.Explorer, limit: int) -> tuple[tuple[State, str] | None, int]:
         """Return the first state that shows the finding, and how; and the number of judged states."""
         judged = 0
         with self.judge(explorer) as judge:
-            while judged < most and (text := explorer.next_state()) is not None:
+            while judged < limit and (text := explorer.next_state()) is not None:
                 judged += 1
                 state: State = json.loads(text)
                 if (detail := self.shows(judge, state)) is not None:
@@ -61,7 +61,7 @@ class Search:
 
 
 def minimize(run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None) -> MinimalState | None:
-    """Minimise a finding; return `None` if it is one of commands, not of a state."""
+    """Minimise a finding of a state; return `None` if the recorded commands show it, independent of states."""
     if finding.way == COMMANDS:
         return None
     search = Search(run, options, finding, guest)
@@ -71,12 +71,12 @@ def minimize(run: _core.CrashRun, options: Options, finding: Finding, guest: Gue
     # A broken promise usually remains broken for some time, so bisection finds its first moment.
     while low < cut and tries < _MOST_TRIES:
         middle = (low + cut) // 2
-        shown, judged = search.first(search.explorer(middle, None), _MOST_TRIES - tries)
+        match, judged = search.first(search.explorer(middle, None), _MOST_TRIES - tries)
         tries += judged
-        if shown is None:
+        if match is None:
             low = middle + 1
         else:
-            state, detail = shown
+            state, detail = match
             cut, number = middle, state["number"]
     return _fewest(search, replace(finding, cut=cut, state=number, detail=detail), tries)
 
@@ -88,24 +88,24 @@ def _fewest(search: Search, finding: Finding, tries: int) -> MinimalState:
     if text is None:
         return _minimal(finding, [], 0, tries)
     state = json.loads(text)
-    every = explorer.omitted()
+    writes = explorer.omitted()
     with search.judge(explorer) as judge:
 
-        def still(places: list[int]) -> bool:
+        def shows(places: list[int]) -> bool:
             nonlocal tries
             tries += 1
             explorer.keep_omitted(places)
             return search.shows(judge, state) is not None
 
-        places = fewest(list(range(len(every))), still, lambda: tries < _MOST_TRIES) if every else []
-    return _minimal(finding, [every[place] for place in places], len(every), tries)
+        places = fewest(list(range(len(writes))), shows, lambda: tries < _MOST_TRIES) if writes else []
+    return _minimal(finding, [writes[place] for place in places], len(writes), tries)
 
 
 def _minimal(
     finding: Finding, missing: Sequence[tuple[int, int, int, int, bool]], before: int, tries: int
 ) -> MinimalState:
     names = ("command", "at_ns", "sector", "sectors", "garbled")
-    writes = [cast("MissingWrite", dict(zip(names, one, strict=True))) for one in missing]
+    writes = [cast("MissingWrite", dict(zip(names, write, strict=True))) for write in missing]
     return {
         "cut": finding.cut,
         "state": finding.state,
@@ -117,18 +117,18 @@ def _minimal(
     }
 
 
-def fewest(places: list[int], still: Callable[[list[int]], bool], may: Callable[[], bool]) -> list[int]:
-    """Return a minimal subset that still shows a finding; stop early if `may` is false.
+def fewest(places: list[int], shows: Callable[[list[int]], bool], may_continue: Callable[[], bool]) -> list[int]:
+    """Return a minimal subset for which `shows` is true; stop early when `may_continue` returns false.
 
     >>> fewest(list(range(20)), lambda some: {3, 11} <= set(some), lambda: True)
     [3, 11]
     """
     parts = 2
-    while len(places) >= 2 and may():
+    while len(places) >= 2 and may_continue():
         size = max(1, len(places) // parts)
         for begin in range(0, len(places), size):
             rest = places[:begin] + places[begin + size :]
-            if rest and may() and still(rest):
+            if rest and may_continue() and shows(rest):
                 places, parts = rest, max(parts - 1, 2)
                 break
         else:
@@ -144,21 +144,21 @@ _MOST_RECORDINGS = 40
 _CUTS, _STATES = 200, 2_000
 
 
-def program_of(kept: StoredLog, finding: Finding) -> Program | None:
+def program_of(log: StoredLog, finding: Finding) -> Program | None:
     """Return the generated program of a finding; `None` without one, or if a lower level is at fault.
 
     A broken promise of a device, layer or journal does not depend on the operations.
     """
-    workload = kept.made.get("workload")
+    workload = log.made.get("workload")
     if not workload or finding.level != "filesystem" or finding.way == COMMANDS:
         return None
     if not generated_programs.is_programs(workload["name"]):
         return None
-    run, _ = open_run(str(kept.log), base=kept.base)
-    begun = [line for line in run.acknowledgements()[: finding.acknowledged] if line.startswith("begin ")]
-    if not begun:
+    run, _ = open_run(str(log.log), base=log.base)
+    begins = [line for line in run.acknowledgements()[: finding.acknowledged] if line.startswith("begin ")]
+    if not begins:
         return None
-    return generated_programs.load(workload["name"], workload["seed"])[int(begun[-1].split()[1])]
+    return generated_programs.load(workload["name"], workload["seed"])[int(begins[-1].split()[1])]
 
 
 def minimize_program(
@@ -173,36 +173,36 @@ def minimize_program(
 
     Args:
         program: the program of the finding.
-        finding: what has to be shown: its level and promise count.
-        options: of the exploration that made the finding.
-        record: records a workload as the one of the finding was recorded.
-        folder: for the programs.
+        finding: the finding; a smaller program must show its promise and level.
+        options: options of the exploration with the finding.
+        record: records a workload with the options of the original recording.
+        folder: folder for the files of smaller programs.
         guest: mounts the states; `None` for this machine.
     """
     options = replace(options, cuts=min(options.cuts, _CUTS), share=(0, 1), only=None)
     tries = 0
 
-    def still(places: list[int]) -> bool:
+    def shows(places: list[int]) -> bool:
         nonlocal tries
         tries += 1
-        one = Program(program.name, tuple(program.operations[place] for place in places))
+        reduced = Program(program.name, tuple(program.operations[place] for place in places))
         path = folder / f"reduced{generated_programs.ENDING}"
-        path.write_text(f"{one}\n", encoding="utf-8")
+        path.write_text(f"{reduced}\n", encoding="utf-8")
         try:
             return _shows(record(Workload(str(path))), options, finding, guest)
         except EmmclabError:
             # A run that cannot be recorded or judged does not show the finding.
             return False
 
-    every = list(range(len(program.operations)))
-    if not still(every):
+    places_of_all = list(range(len(program.operations)))
+    if not shows(places_of_all):
         return None
-    places = fewest(every, still, lambda: tries < _MOST_RECORDINGS)
+    places = fewest(places_of_all, shows, lambda: tries < _MOST_RECORDINGS)
     return Program(program.name, tuple(program.operations[place] for place in places))
 
 
-def _shows(kept: StoredLog, options: Options, finding: Finding, guest: GuestMounts | None) -> bool:
-    """Whether a state of a recording shows the finding."""
-    run, _ = open_run(str(kept.log), base=kept.base)
-    shown, _ = Search(run, options, finding, guest).first(explorer_of(run, options), _STATES)
-    return shown is not None
+def _shows(log: StoredLog, options: Options, finding: Finding, guest: GuestMounts | None) -> bool:
+    """Return whether a state of a recording shows the finding."""
+    run, _ = open_run(str(log.log), base=log.base)
+    match, _ = Search(run, options, finding, guest).first(explorer_of(run, options), _STATES)
+    return match is not None

@@ -30,7 +30,7 @@ class ByMount:
     """Recovers the states of an explorer by mounting them; a context manager that removes its files."""
 
     def __init__(self, explorer: _core.Explorer, *, prune: bool, guest: GuestMounts | None = None) -> None:
-        """Set the explorer, and the guest that mounts, if it is not this machine.
+        """Set the explorer, and the guest that mounts; without a guest, this machine mounts.
 
         With `prune`, outcomes that follow from earlier ones are reused.
         """
@@ -58,25 +58,25 @@ class ByMount:
         """Path of the image of the current state."""
         return self._folder / "state.img" if self._guest is None else self._guest.disk
 
-    def outcome(self, asked: str, look: Callable[[Files], Outcome]) -> Outcome:
+    def outcome(self, key: str, look: Callable[[Files], Outcome]) -> Outcome:
         """Mount the current state and return the result of `look`.
 
         Args:
-            asked: identifies everything that `look` depends on besides the files: equal texts mean equal findings.
-            look: is called with the files; must not keep them.
+            key: identifies everything that `look` depends on besides the files: equal keys mean equal outcomes.
+            look: called with the files, which are accessible only during the call.
         """
-        known = self._explorer.known_outcome(asked) if self._tells_reads() else None
-        if known is not None:
+        index = self._explorer.known_outcome(key) if self._reports_reads() else None
+        if index is not None:
             self.pruned += 1
-            return self._outcomes[known]
+            return self._outcomes[index]
         problem = self._explorer.write_image(str(self.image))
         if problem is not None:
             return Lost(**json.loads(problem))
         read: set[int] = set()
-        found = self.of_image(look, read)
-        if read and self._tells_reads():
-            self._learn(asked, read, found)
-        return found
+        outcome = self.of_image(look, read)
+        if read and self._reports_reads():
+            self._remember(key, read, outcome)
+        return outcome
 
     def of_image(self, look: Callable[[Files], Outcome], read: set[int] | None = None) -> Outcome:
         """Mount the image and return the result of `look`; add the blocks that were read to `read`."""
@@ -98,16 +98,16 @@ class ByMount:
         with self._reads.watching(read) as attached, mounted(self.image, self._mount, _PATIENCE_S, attached):
             yield Mounted(self._mount)
 
-    def _tells_reads(self) -> bool:
+    def _reports_reads(self) -> bool:
         """Return whether the blocks that a mount reads are known and used for pruning."""
         return self._prune if self._guest is not None else self._reads.works
 
-    def _learn(self, asked: str, read: set[int], found: Outcome) -> None:
-        size = found.size if isinstance(found, ReadFiles) else 0
+    def _remember(self, key: str, read: set[int], outcome: Outcome) -> None:
+        size = outcome.size if isinstance(outcome, ReadFiles) else 0
         if self._bytes + size > _MOST_KEPT:
             self._explorer.forget_reads()
             self._outcomes, self._bytes = [], 0
         # These blocks are read to recognise the file system, before the kernel is asked to mount it.
-        self._explorer.learn_reads(asked, [*read, *KIND_BLOCKS], len(self._outcomes))
-        self._outcomes.append(found)
+        self._explorer.learn_reads(key, [*read, *KIND_BLOCKS], len(self._outcomes))
+        self._outcomes.append(outcome)
         self._bytes += size

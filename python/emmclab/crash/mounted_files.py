@@ -56,24 +56,24 @@ class Mounted:
             return None
         except OSError as error:
             raise UnreadableError(f"{folder}: {error.strerror}") from error
-        found: dict[str, Node] = {}
-        self._walk(top, top, found)
-        return found
+        nodes: dict[str, Node] = {}
+        self._walk(top, top, nodes)
+        return nodes
 
-    def _walk(self, top: Path, folder: Path, found: dict[str, Node]) -> None:
+    def _walk(self, top: Path, folder: Path, nodes: dict[str, Node]) -> None:
         path = folder
         try:
             for path in sorted(folder.iterdir()):
                 node = _node(path)
-                found[str(path.relative_to(top))] = node
+                nodes[str(path.relative_to(top))] = node
                 if node.kind == "folder":
-                    self._walk(top, path, found)
+                    self._walk(top, path, nodes)
         except OSError as error:
             raise UnreadableError(f"/{path.relative_to(self.folder)}: {error.strerror}") from error
 
 
 def _node(path: Path) -> Node:
-    about = path.lstat()
+    status = path.lstat()
     kind, data = "other", b""
     if path.is_symlink():
         kind, data = "link", os.fsencode(path.readlink())
@@ -83,4 +83,4 @@ def _node(path: Path) -> Node:
         kind, data = "file", path.read_bytes()
     names = os.listxattr(path, follow_symlinks=False)
     attributes = {name: os.getxattr(path, name, follow_symlinks=False) for name in names}
-    return Node(kind, about.st_ino, about.st_nlink, data, attributes)
+    return Node(kind, status.st_ino, status.st_nlink, data, attributes)

@@ -25,7 +25,7 @@ _MOST_TRIES = 64
 #: ioctl request of <linux/btrfs.h>: the kernel forgets a device that is not mounted.
 _FORGET_DEVICE = 0x50009405
 #: First kernel version that mounts several btrfs with the same UUID at once (temporary UUIDs).
-_SAME_BTRFS_BESIDE = (6, 7)
+_SAME_UUID_BTRFS = (6, 7)
 #: Magic numbers by which a file system is recognised: offset, bytes, name.
 _MAGIC = (
     *((0, b"XFSB", "xfs"), (0x10040, b"_BHRfS_M", "btrfs"), (0x400, b"\x10\x20\xf5\xf2", "f2fs")),
@@ -45,7 +45,7 @@ class NotMountedError(Exception):
 def mounted(
     image: Path, folder: Path, patience_s: float, attached: Callable[[str], object] = lambda _device: None
 ) -> Iterator[None]:
-    """Mount an image in a folder; `attached` is called before that with the path of its loop device.
+    """Mount an image in a folder; `attached` is called with the path of its loop device before the mount.
 
     All images of one disk contain a file system with the same UUID. xfs refuses to mount a UUID twice, unless
     it is mounted with `nouuid`. btrfs mistakes a second image for the first, so its images are mounted one
@@ -56,9 +56,9 @@ def mounted(
         attached(device)
         complaints = KernelLog()
         problem = _mount(kind, device, folder) if kind else _mount_by_tool(device, folder, patience_s)
-        said = complaints.about(Path(device).name)
+        message = complaints.about(Path(device).name)
         if problem:
-            raise NotMountedError(said or problem)
+            raise NotMountedError(message or problem)
         try:
             _require_this(device, folder)
             yield
@@ -75,19 +75,19 @@ def _libc() -> ctypes.CDLL:
 def _mount(kind: str, device: str, folder: Path) -> str:
     """Mount a device by a system call, and return the problem, if any; `mount` would take 7 ms more."""
     options = b"nouuid" if kind == "xfs" else None
-    given = (os.fsencode(device), os.fsencode(folder), kind.encode(), ctypes.c_ulong(0), options)
-    return "" if _libc().mount(*given) == 0 else os.strerror(ctypes.get_errno())
+    arguments = (os.fsencode(device), os.fsencode(folder), kind.encode(), ctypes.c_ulong(0), options)
+    return "" if _libc().mount(*arguments) == 0 else os.strerror(ctypes.get_errno())
 
 
 def _mount_by_tool(device: str, folder: Path, patience_s: float) -> str:
     """Mount a device with an unrecognised file system by `mount`, and return the problem, if any."""
-    done = run_tool(["mount", device, str(folder)], patience_s)
-    return _of_mount(done.stderr, device, folder) if done.returncode else ""
+    process = run_tool(["mount", device, str(folder)], patience_s)
+    return _mount_message(process.stderr, device, folder) if process.returncode else ""
 
 
 def _unmount(folder: Path) -> None:
-    for how in (0, _DETACH):
-        if _libc().umount2(os.fsencode(folder), how) == 0:
+    for flags in (0, _DETACH):
+        if _libc().umount2(os.fsencode(folder), flags) == 0:
             break
 
 
@@ -105,7 +105,7 @@ def kind_of(image: Path) -> str:
 def _after_others(kind: str) -> Iterator[None]:
     """Wait until no other process of emmclab has a btrfs mounted, if the kernel needs that."""
     numbers = re.findall(r"\d+", platform.release())[:2]
-    if kind != "btrfs" or tuple(int(number) for number in numbers) >= _SAME_BTRFS_BESIDE:
+    if kind != "btrfs" or tuple(int(number) for number in numbers) >= _SAME_UUID_BTRFS:
         yield
         return
     handle = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
@@ -129,7 +129,7 @@ def _loop_device(image: Path) -> Iterator[str]:
 
 def _attached(file: int, image: Path) -> tuple[str, int]:
     name = os.fsencode(image)[-63:]
-    about = struct.pack("=5Q4I64s64s32s2Q", *[0] * 5, 0, 0, 0, _AUTOCLEAR, name, b"", b"", 0, 0)
+    loop_info = struct.pack("=5Q4I64s64s32s2Q", *[0] * 5, 0, 0, 0, _AUTOCLEAR, name, b"", b"", 0, 0)
     for _ in range(_MOST_TRIES):
         control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -138,7 +138,7 @@ def _attached(file: int, image: Path) -> tuple[str, int]:
             os.close(control)
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            _give(handle, file, about)
+            _attach_file(handle, file, loop_info)
         except OSError as error:
             os.close(handle)
             if error.errno != errno.EBUSY:
@@ -148,27 +148,27 @@ def _attached(file: int, image: Path) -> tuple[str, int]:
     raise EmmclabError(
         "no loop device was free",
         kind="failed",
-        hint="end what uses them (`losetup -a`), or use fewer processes (--jobs)",
+        hint="detach unused ones (`losetup -a` lists all), or use fewer processes (--jobs)",
     )
 
 
-def _give(handle: int, file: int, about: bytes) -> None:
+def _attach_file(handle: int, file: int, loop_info: bytes) -> None:
     """Attach a file to a loop device; kernels before 5.8 need two requests for that."""
     try:
-        fcntl.ioctl(handle, _CONFIGURE, struct.pack("=2I", file, 0) + about + bytes(64))
+        fcntl.ioctl(handle, _CONFIGURE, struct.pack("=2I", file, 0) + loop_info + bytes(64))
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTTY):
             raise
         fcntl.ioctl(handle, _SET_FD, file)
-        fcntl.ioctl(handle, _SET_STATUS, about)
+        fcntl.ioctl(handle, _SET_STATUS, loop_info)
 
 
 def _require_this(device: str, folder: Path) -> None:
     """Reject a mount for which the kernel used another device with the same UUID."""
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-        place, _, about = line.partition(" - ")
+        place, _, source_fields = line.partition(" - ")
         if place.split()[4].replace("\\040", " ") == str(folder.resolve()):
-            source = about.split()[1]
+            source = source_fields.split()[1]
             if source != device:
                 raise NotMountedError(f"the kernel mounted {source} instead, which has the same UUID")
 
@@ -184,8 +184,8 @@ def _forget(device: str) -> None:
             os.close(control)
 
 
-def _of_mount(said: str, device: str, folder: Path) -> str:
+def _mount_message(output: str, device: str, folder: Path) -> str:
     """Return the first line of the output of `mount`, without names that differ between states."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    first = lines[0] if lines else "mount failed"
-    return first.replace(f"{folder}: ", "").replace(device, "the device")
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    message = lines[0] if lines else "mount failed"
+    return message.replace(f"{folder}: ", "").replace(device, "the device")

@@ -84,8 +84,8 @@ class Operation:
 
     def paths(self) -> list[str]:
         """Return the paths of files or folders on which it acts, without the target of a symbolic link."""
-        named = zip(OPERATIONS[self.verb], self.arguments, strict=True)
-        return [str(value) for name, value in named if name in ("path", "new", "other")]
+        pairs = zip(OPERATIONS[self.verb], self.arguments, strict=True)
+        return [str(value) for name, value in pairs if name in ("path", "new", "other")]
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def operation(text: str, line: int = 1) -> Operation:
     """Parse an operation."""
     verb, *words = text.split()
     if verb not in OPERATIONS:
-        raise ProgramError(line, f"`{verb}` is no operation; there are {', '.join(OPERATIONS)}")
+        raise ProgramError(line, f"`{verb}` is not an operation; use {', '.join(OPERATIONS)}")
     names = OPERATIONS[verb]
     if len(words) != len(names):
         raise ProgramError(line, f"`{verb}` takes {' '.join(names) or 'nothing'}, not `{' '.join(words)}`")
@@ -115,7 +115,7 @@ def operation(text: str, line: int = 1) -> Operation:
                 raise ProgramError(line, f"{name.lower()} `{word}` is not a number up to {_MOST:,}")
             values.append(int(word))
         elif name == "mode" and word not in MODES:
-            raise ProgramError(line, f"`{word}` is no mode of fallocate; there are {', '.join(MODES)}")
+            raise ProgramError(line, f"`{word}` is not a mode of fallocate; use {', '.join(MODES)}")
         elif name in ("path", "new", "other") and (word.startswith("/") or ".." in word.split("/")):
             raise ProgramError(line, f"`{word}` leaves the folder of the program")
         else:
@@ -131,7 +131,7 @@ def parse(text: str) -> list[Program]:
     >>> [str(one) for one in parse("program a\nmkdir A\ncreate A/foo # new\nfsync A/foo")[0].operations]
     ['mkdir A', 'create A/foo', 'fsync A/foo']
     """
-    found: list[tuple[str, list[Operation]]] = []
+    parsed: list[tuple[str, list[Operation]]] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split("#")[0].split()
         if not words:
@@ -139,12 +139,12 @@ def parse(text: str) -> list[Program]:
         if words[0] == "program":
             if len(words) != 2:
                 raise ProgramError(number, "`program` takes one name")
-            found.append((words[1], []))
+            parsed.append((words[1], []))
             continue
-        if not found:
-            found.append(("p0", []))
-        found[-1][1].append(operation(" ".join(words), number))
-    return [Program(name, tuple(operations)) for name, operations in found]
+        if not parsed:
+            parsed.append(("p0", []))
+        parsed[-1][1].append(operation(" ".join(words), number))
+    return [Program(name, tuple(operations)) for name, operations in parsed]
 
 
 def filling(program: int, index: int, length: int) -> bytes:
@@ -169,8 +169,8 @@ def _opened(path: str, flags: int, act: Callable[[int], object]) -> None:
 
 def _write_all(file: int, data: bytes, offset: int) -> None:
     while data:
-        done = os.pwrite(file, data, offset)
-        data, offset = data[done:], offset + done
+        written = os.pwrite(file, data, offset)
+        data, offset = data[written:], offset + written
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -209,15 +209,15 @@ def _direct_write(file: int, offset: int, data: bytes) -> None:
                 raise OSError(errno.EIO, "a direct write was short")
 
 
-def perform(one: Operation, data: bytes) -> None:
-    """Execute an operation in the current folder; `data` is what it writes.
+def perform(step: Operation, data: bytes) -> None:
+    """Execute an operation in the current folder; `data` are the bytes that it writes.
 
     Raises:
         OSError: it failed.
     """
-    verb, given = one.verb, one.arguments
-    path = str(given[0]) if given else HERE
-    numbers = [value for value in given if isinstance(value, int)]
+    verb, arguments = step.verb, step.arguments
+    path = str(arguments[0]) if arguments else HERE
+    numbers = [value for value in arguments if isinstance(value, int)]
     match verb:
         case "create":
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
@@ -230,25 +230,25 @@ def perform(one: Operation, data: bytes) -> None:
         case "truncate":
             os.truncate(path, numbers[0])
         case "fallocate":
-            mode, offset, length = MODES[str(given[1])], *map(ctypes.c_longlong, numbers)
+            mode, offset, length = MODES[str(arguments[1])], *map(ctypes.c_longlong, numbers)
             _opened(path, os.O_RDWR, lambda file: _checked(_LIBC.fallocate(file, mode, offset, length)))
         case "link":
-            os.link(path, str(given[1]), follow_symlinks=False)
+            os.link(path, str(arguments[1]), follow_symlinks=False)
         case "symlink":
-            Path(str(given[1])).symlink_to(path)
+            Path(str(arguments[1])).symlink_to(path)
         case "rename":
-            Path(path).rename(str(given[1]))
+            Path(path).rename(str(arguments[1]))
         case "exchange":
-            names = path.encode(), str(given[1]).encode()
+            names = path.encode(), str(arguments[1]).encode()
             _checked(_LIBC.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _EXCHANGE))
         case "unlink":
             Path(path).unlink()
         case "rmdir":
             Path(path).rmdir()
         case "setxattr":
-            os.setxattr(path, f"user.{given[1]}", data, follow_symlinks=False)
+            os.setxattr(path, f"user.{arguments[1]}", data, follow_symlinks=False)
         case "removexattr":
-            os.removexattr(path, f"user.{given[1]}", follow_symlinks=False)
+            os.removexattr(path, f"user.{arguments[1]}", follow_symlinks=False)
         case "mmapwrite":
             write = partial(_mapped_write, offset=numbers[0], data=data)
             _opened(path, os.O_RDWR, lambda file: _map(file, write))
@@ -266,15 +266,15 @@ def perform(one: Operation, data: bytes) -> None:
             os.sync()
 
 
-def _length(one: Operation) -> int:
-    names = OPERATIONS[one.verb]
-    found = [value for name, value in zip(names, one.arguments, strict=True) if name == "LENGTH"]
-    return int(found[0]) if found else 0
+def _length(step: Operation) -> int:
+    names = OPERATIONS[step.verb]
+    lengths = [value for name, value in zip(names, step.arguments, strict=True) if name == "LENGTH"]
+    return int(lengths[0]) if lengths else 0
 
 
-def written_bytes(program: int, index: int, one: Operation) -> bytes:
+def written_bytes(program: int, index: int, step: Operation) -> bytes:
     """Return the bytes that an operation of a program writes; empty if it writes no data."""
-    return filling(program, index, _length(one)) if one.verb != "fallocate" else b""
+    return filling(program, index, _length(step)) if step.verb != "fallocate" else b""
 
 
 def run(number: int, program: Program) -> None:
@@ -284,10 +284,10 @@ def run(number: int, program: Program) -> None:
     _opened(HERE, os.O_RDONLY | os.O_DIRECTORY, lambda file: _checked(_LIBC.syncfs(file)))
     _say(f"begin {number} {program.name}")
     os.chdir(folder)
-    for index, one in enumerate(program.operations):
-        _say(f"does {one}")
+    for index, step in enumerate(program.operations):
+        _say(f"does {step}")
         try:
-            perform(one, written_bytes(number, index, one))
+            perform(step, written_bytes(number, index, step))
         except OSError as error:
             _say(f"failed {errno.errorcode.get(error.errno or 0, error.errno)}")
         else:

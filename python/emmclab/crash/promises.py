@@ -1,4 +1,4 @@
-"""Promises of a file system after a power cut, recovered files, and the promises that they break."""
+"""Promises of file systems after a power cut, access to recovered files, and findings of broken promises."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from emmclab.crash.mounted_files import Node
 
 @dataclass(frozen=True)
 class Promises:
-    """What a file system guarantees after a cut; `data/file-systems.toml` explains the keys."""
+    """What a file system guarantees after a cut; `data/file-systems.toml` explains the fields."""
 
     names: str = "each"
     fsync_commits: bool = False
@@ -41,13 +41,13 @@ def promises_of(kind: str, options: str) -> Promises:
     ('in_order', 'each')
     """
     declared = _declared().get(kind, {})
-    known = {field.name for field in fields(Promises)}
-    found = Promises(**{key: value for key, value in declared.items() if key in known})
-    given = options.split(",")
+    names = {field.name for field in fields(Promises)}
+    promises = Promises(**{key: value for key, value in declared.items() if key in names})
+    enabled = options.split(",")
     for change in declared.get("options", ()):
-        if change["option"] in given:
-            found = replace(found, **{key: value for key, value in change.items() if key in known})
-    return found
+        if change["option"] in enabled:
+            promises = replace(promises, **{key: value for key, value in change.items() if key in names})
+    return promises
 
 
 def least_mb(kind: str) -> int:
@@ -68,7 +68,7 @@ class Lost:
     detail: str
     #: Documentation that permits the loss, so that it is not a defect.
     documented: str | None = None
-    #: Whether a check of the files found it, not the recovery.
+    #: Whether a check of the files detected it, rather than the recovery.
     by_check: bool = False
 
 
@@ -95,20 +95,20 @@ class ReadFiles:
     below: dict[str, Node] | None
 
     @classmethod
-    def of(cls, files: Files, wanted: Sequence[str], folder: str | None) -> Self:
-        """Read these files, and this folder if one is given.
+    def of(cls, files: Files, paths: Sequence[str], folder: str | None) -> Self:
+        """Read the files at these paths, and a folder unless it is `None`.
 
         Raises:
-            UnreadableError: one of them cannot be read.
+            UnreadableError: a file or the folder cannot be read.
         """
-        return cls({path: files.read(path) for path in wanted}, None if folder is None else files.tree(folder))
+        return cls({path: files.read(path) for path in paths}, None if folder is None else files.tree(folder))
 
     @classmethod
     def in_process(
-        cls, wanted: Sequence[str], files: Sequence[bytes | None], nodes: Sequence[_core.Node] | None
+        cls, paths: Sequence[str], files: Sequence[bytes | None], nodes: Sequence[_core.Node] | None
     ) -> Self:
-        """Convert what the core read: these files, and a folder if one is given."""
-        return cls(dict(zip(wanted, files, strict=True)), _nodes(nodes))
+        """Convert files, and the nodes of a folder unless they are `None`, as the core returns them."""
+        return cls(dict(zip(paths, files, strict=True)), _nodes(nodes))
 
     @property
     def size(self) -> int:
@@ -145,22 +145,22 @@ def _nodes(read: Sequence[_core.Node] | None) -> dict[str, Node] | None:
     if read is None:
         return None
     return {
-        os.fsdecode(path): Node(kind, inode, links, data, {os.fsdecode(name): value for name, value in given})
-        for path, kind, inode, links, data, given in read
+        os.fsdecode(path): Node(kind, inode, links, data, {os.fsdecode(name): value for name, value in attributes})
+        for path, kind, inode, links, data, attributes in read
     }
 
 
-#: Value of `way` for findings that commands show, independent of any state.
+#: Value of `Finding.way` if the recorded commands break a rule of the journal, independent of any state.
 COMMANDS = "commands"
 #: Levels from the device up, by which findings are sorted.
 LEVELS = ("device", "layer", "journal", "filesystem", "application")
 
 
-#: The promise that a command checks; only the output of the command has the reason of a failure.
+#: The promise that a check by a command tests; the output of the command has the reason of a failure.
 CHECK = "check"
 #: A word with a digit: a number, or an identifier that differs from state to state.
 _COUNTED = re.compile(r"\w*\d\w*")
-#: Level, promise, whether the loss is documented, and for a command the text without numbers.
+#: Level, promise, whether the loss is documented, and for a check by a command its output without numbers.
 Kind = tuple[str, str, bool, str]
 
 

@@ -35,15 +35,15 @@ from emmclab.simulation.device import Device, lie_of
 from emmclab.simulation.layers import Setting
 from emmclab.simulation.run_options import RUN_OPTIONS
 
-#: The capacity that is tried first, in MB, because a small device is explored faster.
+#: The capacity that is tried first, in MB; small devices are explored faster.
 LEAST_MB = 256
 
 
 def scaled_down(device: Device, file_system: str = "ext4") -> Device:
     """Scale a device to 256 MB, or to the smallest doubling that it and the file system support.
 
-    Mapping schemes need blocks for logs independent of the capacity. A device without such
-    a capacity is returned unchanged.
+    Some mapping schemes need log blocks independent of the capacity. A device without such a smaller capacity
+    is returned unchanged.
 
     >>> scaled_down(Device.preset("nexus5")).name, scaled_down(Device.preset("nexus5"), "xfs").name
     ('nexus5-256MB', 'nexus5-512MB')
@@ -82,31 +82,33 @@ class Recorded:
 def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Workload) -> Recorded:
     """Run the workload; every line of its output is an acknowledgement."""
     # Programs write line by line to a terminal, but in blocks to a pipe.
-    ours, theirs = pty.openpty()
-    settings = termios.tcgetattr(theirs)
+    lines_fd, terminal = pty.openpty()
+    settings = termios.tcgetattr(terminal)
     settings[1] &= ~termios.OPOST
     settings[3] &= ~termios.ECHO
-    termios.tcsetattr(theirs, termios.TCSANOW, settings)
+    termios.tcsetattr(terminal, termios.TCSANOW, settings)
     try:
         process = subprocess.Popen(
-            arguments, cwd=folder, stdin=subprocess.DEVNULL, stdout=theirs, start_new_session=True
+            arguments, cwd=folder, stdin=subprocess.DEVNULL, stdout=terminal, start_new_session=True
         )
     except OSError as error:
-        os.close(ours)
+        os.close(lines_fd)
         raise ConfigError(
             f"`{arguments[0]}` cannot be run: {error.strerror}",
             field="command",
             hint=full_path_hint(arguments[0]) or "check the command after `--`",
         ) from None
     finally:
-        os.close(theirs)
+        os.close(terminal)
     thinking = Thinking(process.pid, folder, workload.thinks)
     failed: Counter[str] = Counter()
     try:
         with thinking:
-            lines, late = _acknowledge(disk, ours, None, lambda: process.poll() is not None, workload.timeout_s, failed)
+            lines, late = _acknowledge(
+                disk, lines_fd, None, lambda: process.poll() is not None, workload.timeout_s, failed
+            )
     finally:
-        os.close(ours)
+        os.close(lines_fd)
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         status = process.wait()
@@ -116,13 +118,13 @@ def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload:
 
 def run_in_guest(guest: Guest, disk: LiveDevice, workload: Workload) -> Recorded:
     """Run a workload that comes with emmclab in a guest, which has mounted the disk."""
-    given = [workload.operations, workload.seed]
+    arguments = [workload.operations, workload.seed]
     text = None
     if generated_programs.is_programs(workload.name):
-        text = "".join(f"{one}\n" for one in generated_programs.load(workload.name, workload.seed))
-    guest.tell("run", name=workload.name, given=given, text=text, thinks=workload.thinks)
-    ours, failed = guest.lines.fileno(), Counter[str]()
-    lines, late = _acknowledge(disk, ours, ours, guest.is_answered, workload.timeout_s, failed)
+        text = "".join(f"{program}\n" for program in generated_programs.load(workload.name, workload.seed))
+    guest.tell("run", name=workload.name, arguments=arguments, text=text, thinks=workload.thinks)
+    lines_fd, failed = guest.lines.fileno(), Counter[str]()
+    lines, late = _acknowledge(disk, lines_fd, lines_fd, guest.is_answered, workload.timeout_s, failed)
     if late:
         return replace(_recorded_end(None, lines, failed, 0, workload), is_written_back=False)
     try:
@@ -144,15 +146,15 @@ def failure_text(status: int) -> str:
 
 
 def _recorded_end(status: int | None, lines: int, failed: Counter[str], pauses: int, workload: Workload) -> Recorded:
-    """Return how a workload ended; the status is `None` if it was ended by the time limit."""
+    """Return how a workload ended; the status is `None` if it exceeded the time limit."""
     notes = []
     if status is None:
-        notes.append(f"the workload was ended after {workload.timeout_s:g} s; what it did until then counts")
+        notes.append(f"the workload was ended after {workload.timeout_s:g} s; its operations until then are judged")
     elif status != 0:
-        notes.append(f"the workload failed ({failure_text(status)}); what it did until then counts")
+        notes.append(f"the workload failed ({failure_text(status)}); its operations until then are judged")
     if failed and generated_programs.is_programs(workload.name):
-        said = ", ".join(f"{count:,} with {why}" for why, count in failed.most_common())
-        notes.append(f"{failed.total():,} operations failed ({said}): they are judged as not done")
+        reasons = ", ".join(f"{count:,} with {why}" for why, count in failed.most_common())
+        notes.append(f"{failed.total():,} operations failed ({reasons}): they are judged as not done")
     if lines == 0:
         notes.append("the workload printed no line: only device, layers and file system are judged")
     return Recorded(status, lines, tuple(notes), pauses)
@@ -160,7 +162,7 @@ def _recorded_end(status: int | None, lines: int, failed: Counter[str], pauses: 
 
 def _acknowledge(
     disk: LiveDevice,
-    ours: int,
+    lines_fd: int,
     answers: int | None,
     is_over: Callable[[], bool],
     timeout_s: float,
@@ -172,30 +174,30 @@ def _acknowledge(
 
     Args:
         disk: disk whose log is written.
-        ours: file descriptor from which lines are read.
+        lines_fd: file descriptor from which lines are read.
         answers: file descriptor to which a byte is written after each line, or `None`.
         is_over: returns whether the workload has ended.
         timeout_s: time limit of the workload.
         failed: counts the operations of programs that failed, by their reason.
     """
     lines, end = 0, time.monotonic() + timeout_s
-    disk.follow(ours, answers)
+    disk.follow(lines_fd, answers)
     while True:
         over = is_over()
         new = disk.new_lines()
         lines += len(new)
         failed.update(line.removeprefix(_FAILED) for line in new if line.startswith(_FAILED))
-        left = end - time.monotonic()
-        if over or left <= 0:
+        remaining = end - time.monotonic()
+        if over or remaining <= 0:
             return lines, not over
-        ready, _, _ = select.select([ours], [], [], min(left, 0.1))
+        ready, _, _ = select.select([lines_fd], [], [], min(remaining, 0.1))
         if ready and not new:  # The other end of the terminal is closed.
             time.sleep(0.01)
 
 
-#: The mark in a log after which power may be cut: the file system is made and mounted.
+#: The mark in a log after which power may be cut: the file system is created and mounted.
 MOUNTED = "mounted"
-#: The mark in a log at which everything is written back that the workload left.
+#: The mark in a log after which all data of the workload is written back.
 WRITTEN_BACK = "written back"
 #: The mark in a log of an ext4 that writes data before the transaction that makes it readable.
 ORDERED = "data=ordered"
@@ -272,13 +274,13 @@ class Workload:
         if self.name.endswith(generated_programs.ENDING):
             generated_programs.load(self.name, self.seed)
         elif not (generated_programs.is_known(self.name) or workloads.is_known(self.name)):
-            named = [*workloads.ABOUT, *generated_programs.ABOUT]
+            names = [*workloads.ABOUT, *generated_programs.ABOUT]
             if self.name.startswith(generated_programs.KNOWN):
-                named = generated_programs.known_bug_names()
+                names = generated_programs.known_bug_names()
             raise ConfigError(
                 f"there is no workload `{self.name}`" if self.name else "no workload is given",
                 field="workload",
-                hint=f"these come with emmclab: {', '.join(named)}; or give a command after --",
+                hint=f"these come with emmclab: {', '.join(names)}; or give a command after --",
             )
 
     def arguments(self, folder: Path) -> list[str]:
@@ -295,16 +297,16 @@ class Workload:
         if self.command:
             return list(self.command)
         if generated_programs.is_programs(self.name):
-            written = folder / "workload.prog"
+            path = folder / "workload.prog"
             text = "\n".join(map(str, generated_programs.load(self.name, self.seed)))
-            written.write_text(f"{text}\n", encoding="utf-8")
-            return [sys.executable, "-I", str(Path(programs.__file__)), str(written)]
+            path.write_text(f"{text}\n", encoding="utf-8")
+            return [sys.executable, "-I", str(Path(programs.__file__)), str(path)]
         program = str(Path(workloads.__file__))
         return [sys.executable, "-I", program, self.name, str(self.operations), str(self.seed)]
 
 
 class RecordingOptions(TypedDict, total=False):
-    """The options of a recording; those that are not given have their defaults."""
+    """The options of a recording; omitted options have their defaults."""
 
     layers: Annotated[Names, RUN_OPTIONS["layers"]]
     layer_settings: Annotated[Mapping[str, Setting] | None, RUN_OPTIONS["layer_settings"]]
@@ -364,15 +366,15 @@ def record_run(
 
     The log includes the data. Each line that the workload prints is an acknowledgement, logged after the last
     completion that was sent before the line was read. After the workload everything is written back, so that
-    the log ends with the disk that the workload left.
+    the log ends with the complete disk.
 
     Args:
         device: the device, or the name of a preset or TOML file.
         workload: the workload.
         log: the crash log to write.
         on_message: called with progress messages.
-        ready: called with the path of the disk once its file system is made and mounted, before the workload
-            runs; may reject it by an exception.
+        ready: called with the path of the disk after its file system is created and mounted, before the workload
+            runs; may reject the disk by an exception.
         options: see `RecordingOptions`.
 
     Raises:
@@ -385,9 +387,9 @@ def record_run(
     ...
     emmclab.errors.ConfigError: there is no workload `no-such`
     """
-    given = complete(RECORDING_OPTIONS, options, "a recording")
-    layers, guest = given["layers"], given["guest"]
-    file_system, mount_options = given["file_system"], given["mount_options"]
+    values = complete(RECORDING_OPTIONS, options, "a recording")
+    layers, guest = values["layers"], values["guest"]
+    file_system, mount_options = values["file_system"], values["mount_options"]
     with scratch() as folder:
         arguments = workload.arguments(folder)
         mount = folder / "mount"
@@ -396,11 +398,11 @@ def record_run(
         with serve(
             device,
             layers=layers,
-            layer_settings=given["layer_settings"],
-            second=given["second"],
+            layer_settings=values["layer_settings"],
+            second=values["second"],
             loop=True,
             mkfs=file_system,
-            mkfs_options=[*_MKFS.get(file_system, ()), *given["mkfs_options"]],
+            mkfs_options=[*_MKFS.get(file_system, ()), *values["mkfs_options"]],
             overwrite=True,
             mount=None if guest is not None else mount,
             mount_options=mount_options,
@@ -411,7 +413,7 @@ def record_run(
             if _is_ordered(file_system, mount_options):
                 disk.mark(ORDERED)
             ready(disk.path)
-            with _place(guest, disk, file_system, mount_options, folder) as running:
+            with _booted(guest, disk, file_system, mount_options, folder) as running:
                 disk.mark(MOUNTED)
                 on_message(f"running {' '.join(workload.command) or workload.name}")
                 if running is None:
@@ -426,7 +428,7 @@ def record_run(
 
 
 @contextmanager
-def _place(
+def _booted(
     guest: str | None, disk: LiveDevice, file_system: str, options: str | None, folder: Path
 ) -> Iterator[Guest | None]:
     """Boot a guest that mounts the disk, if a guest is requested."""
@@ -452,5 +454,5 @@ def lies_without_effect(lie: str, layers: Sequence[str]) -> list[str]:
 
 
 def _is_ordered(file_system: str, mount_options: str | None) -> bool:
-    modes = [one for one in (mount_options or "").split(",") if one.startswith("data=")]
+    modes = [option for option in (mount_options or "").split(",") if option.startswith("data=")]
     return file_system == "ext4" and modes in ([], [ORDERED])

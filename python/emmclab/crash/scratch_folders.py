@@ -15,7 +15,7 @@ from emmclab.runtime.files import folder_aside, lock, stale_folders, sweep
 
 #: The list of mounts of this system.
 _MOUNTS = Path("/proc/self/mounts")
-#: A folder in memory, and the share of its free memory that one use may take.
+#: A folder in memory (tmpfs); the files of one use may take at most an eighth of the free memory.
 _MEMORY, _SHARE_OF_MEMORY = Path("/dev/shm"), 8  # noqa: S108 - only as a parent of private folders.
 #: Signals that request the end of a process.
 _ENDS = {signal.SIGTERM, signal.SIGHUP}
@@ -66,10 +66,10 @@ def in_memory(size: int = 0) -> Path | None:
 def remove_stale(parent: Path | None = None) -> None:
     """Remove folders and mounts of killed processes in `parent`; by default where `scratch` makes them."""
     parents = [Path(tempfile.gettempdir()), in_memory()] if parent is None else [parent]
-    for each in filter(None, parents):
-        for left in stale_folders(each):
-            _unmount_stale(left)
-        sweep(each)
+    for folder in filter(None, parents):
+        for stale in stale_folders(folder):
+            _unmount_stale(stale)
+        sweep(folder)
 
 
 def _unmount_stale(folder: Path) -> None:
@@ -95,8 +95,8 @@ def unmount_below(folder: Path) -> None:
     begin = str(folder.resolve()).replace(" ", "\\040") + "/"
     for place in reversed([line.split()[1] for line in lines if line.split()[1].startswith(begin)]):
         path = place.replace("\\040", " ")
-        for how in ([], ["-l"]):
-            if subprocess.run(["umount", *how, path], capture_output=True, check=False).returncode == 0:
+        for flags in ([], ["-l"]):
+            if subprocess.run(["umount", *flags, path], capture_output=True, check=False).returncode == 0:
                 break
 
 
@@ -104,22 +104,22 @@ def unmount_below(folder: Path) -> None:
 def exit_on_sigterm() -> Iterator[None]:
     """Make SIGTERM end a worker process cleanly, so that its folders and mounts are removed.
 
-    Does nothing in the process that was started by the user, which ends in order anyway, outside of the main
-    thread, and within another use.
+    Does nothing in the process that the user started, which cleans up anyway, outside the main thread, and
+    within another use of this context manager.
     """
     is_worker = multiprocessing.parent_process() is not None
     is_main = threading.current_thread() is threading.main_thread()
     if not is_worker or not is_main or signal.getsignal(signal.SIGTERM) is _end:
         yield
         return
-    before = signal.signal(signal.SIGTERM, _end)
+    previous = signal.signal(signal.SIGTERM, _end)
     try:
         yield
     except SystemExit:
         # A worker of a pool would otherwise start its next task.
         os._exit(128 + signal.SIGTERM)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:

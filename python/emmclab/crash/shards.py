@@ -44,35 +44,35 @@ class ControlsTask:
     is_included: bool
 
 
-#: The fields of an exploration that its JSON has as they are.
+#: Fields of an exploration that its JSON contains unchanged.
 _PLAIN = ("states", "last", "took_s", "covered", "finished", "pruned")
 
 
-def as_json(found: Exploration) -> dict[str, Any]:
-    """Return an exploration as JSON, which `from_json` reads: with the findings by kind and the verdicts by cut."""
+def as_json(exploration: Exploration) -> dict[str, Any]:
+    """Return an exploration as JSON for `from_json`, with the findings by kind and the verdicts by cut."""
     return {
-        **{name: getattr(found, name) for name in _PLAIN},
-        "kinds": [asdict(one) for one in found.kinds.values()],
-        "verdicts": [(cut, astuple(tally)) for cut, tally in sorted(found.verdicts.items())],
+        **{name: getattr(exploration, name) for name in _PLAIN},
+        "kinds": [asdict(finding) for finding in exploration.kinds.values()],
+        "verdicts": [(cut, astuple(tally)) for cut, tally in sorted(exploration.verdicts.items())],
     }
 
 
 def from_json(data: Mapping[str, Any]) -> Exploration:
-    """Make an exploration from its JSON."""
+    """Return the exploration that `as_json` encoded."""
     verdicts = {cut: CutTally(*tally) for cut, tally in data["verdicts"]}
-    found = Exploration(**{name: data[name] for name in _PLAIN}, verdicts=verdicts)
-    for one in data["kinds"]:
-        found.add(Finding(**one))
-    return found
+    exploration = Exploration(**{name: data[name] for name in _PLAIN}, verdicts=verdicts)
+    for finding in data["kinds"]:
+        exploration.add(Finding(**finding))
+    return exploration
 
 
 def _stored_share(path: Path) -> Exploration | None:
     """Return the stored results of a share; `None` if there are none, or if they are damaged."""
     try:
-        found = from_checked_json(path.read_bytes())
+        data = from_checked_json(path.read_bytes())
     except OSError:
         return None
-    return None if found is None else from_json(found)
+    return None if data is None else from_json(data)
 
 
 def run_share(share: Share) -> Exploration:
@@ -82,36 +82,36 @@ def run_share(share: Share) -> Exploration:
 
 
 def _run_share(share: Share) -> Exploration:
-    kept = None if share.path is None else Path(share.path)
-    before = None
-    if kept is not None:
-        before = _stored_share(kept)
-        if before is not None:
-            before.reused = before.states
-            if before.finished:
-                return before
+    path = None if share.path is None else Path(share.path)
+    previous = None
+    if path is not None:
+        previous = _stored_share(path)
+        if previous is not None:
+            previous.reused = previous.states
+            if previous.finished:
+                return previous
     run, _ = open_run(share.log, base=share.base)
-    latest = before or Exploration()
+    latest = previous or Exploration()
     next_keep = time.monotonic() + _KEEP_S
 
-    def on_results(found: Exploration) -> None:
+    def on_results(result: Exploration) -> None:
         nonlocal latest, next_keep
-        latest = found
+        latest = result
         if time.monotonic() > next_keep:
             next_keep = time.monotonic() + _KEEP_S
-            keep(replace(found, finished=False))
+            keep(replace(result, finished=False))
 
-    def keep(found: Exploration) -> None:
-        if kept is not None:
-            _core.write_whole(kept, to_checked_json(as_json(found)))
+    def keep(result: Exploration) -> None:
+        if path is not None:
+            _core.write_whole(path, to_checked_json(as_json(result)))
 
     try:
-        found = explore(run, share.options, on_results=on_results, before=before)
+        result = explore(run, share.options, on_results=on_results, before=previous)
     except (KeyboardInterrupt, SystemExit):
         keep(replace(latest, finished=False))
         raise
-    keep(found)
-    return found
+    keep(result)
+    return result
 
 
 def executor_for(options: Options, jobs: int) -> Executor:
@@ -125,7 +125,7 @@ def executor_for(options: Options, jobs: int) -> Executor:
 
 
 def run_controls(task: ControlsTask) -> Controls | None:
-    """Judge controls, in a process that unmounts what it has mounted when it is ended."""
+    """Judge controls; if a signal ends the process, it removes its mounts."""
     with exit_on_sigterm():
         run, _ = open_run(task.log, base=task.base)
         return judge_controls(run, task.options, is_included=task.is_included)
@@ -176,44 +176,44 @@ def explore_in_parallel(
         jobs: number of processes.
         folder: folder for the results of each process, so that an interrupted exploration can continue.
         grounds: digest of everything that a verdict depends on besides log and options, from
-            `emmclab.crash.verdict_inputs`; results on other grounds are not reused.
-        fresh: reuse no stored results.
-        on_results: called with the results at the end, and if there is a folder, at the start and every two seconds.
+            `emmclab.crash.verdict_inputs`; results with another digest are not reused.
+        fresh: do not reuse stored results.
+        on_results: called with the results at the end, and with a folder also at the start and every two seconds.
     """
-    # Known results are not explored again, but files of a killed exploration are removed in any case.
+    # Files of a killed exploration are removed even if all results are stored, so that nothing is explored.
     remove_stale()
     share, shares = options.share
     tasks = []
     for number in range(jobs):
         part = replace(options, share=(share + shares * number, shares * jobs))
-        kept = None
+        results_path = None
         if folder is not None:
-            named = json.dumps([grounds, asdict(part)], sort_keys=True)
-            key = hashlib.sha256(named.encode()).hexdigest()[:16]
+            grounds_text = json.dumps([grounds, asdict(part)], sort_keys=True)
+            key = hashlib.sha256(grounds_text.encode()).hexdigest()[:16]
             path = folder / f"share-{key}.json"
             if fresh:
                 path.unlink(missing_ok=True)
-            kept = str(path)
-        tasks.append(Share(log, base, part, kept))
+            results_path = str(path)
+        tasks.append(Share(log, base, part, results_path))
     executor = executor_for(options, jobs)
-    every = Exploration(finished=True)
+    total = Exploration(finished=True)
     _report(tasks, on_results)
     with repeated(_KEEP_S, lambda: _report(tasks, on_results)):
-        for _, found in executor.run(run_share, each(tasks)):
-            if isinstance(found, Crash):
-                raise _crashed("explored the log", found)
-            every.merge(found)
-    on_results(every)
-    return every
+        for _, result in executor.run(run_share, each(tasks)):
+            if isinstance(result, Crash):
+                raise _crashed("explored the log", result)
+            total.merge(result)
+    on_results(total)
+    return total
 
 
 def _report(tasks: Sequence[Share], on_results: Callable[[Exploration], None]) -> None:
     """Report the results that the shares have stored so far."""
-    kept = [task.path for task in tasks if task.path]
-    if not kept:
+    paths = [task.path for task in tasks if task.path]
+    if not paths:
         return
     so_far = Exploration()
-    for path in kept:
-        if (found := _stored_share(Path(path))) is not None:
-            so_far.merge(found)
+    for path in paths:
+        if (stored := _stored_share(Path(path))) is not None:
+            so_far.merge(stored)
     on_results(so_far)

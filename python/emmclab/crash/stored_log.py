@@ -1,4 +1,4 @@
-"""Stored logs: each in a folder with its identity, its provenance and its findings; when lines were printed."""
+"""Stored crash logs: each has a folder with the log, its provenance and the results of its explorations."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from emmclab.runtime.files import folder_aside, refuse_link
 from emmclab.runtime.option import complete
 from emmclab.simulation.device import Device
 
-#: The `writer` of logs whose times only count entries, and the nanoseconds assigned to each entry.
+#: The `writer` of logs of dm-log-writes, which record no times, and the nanoseconds assigned to each entry.
 DM_WRITER, DM_ENTRY_NS = "dm-log-writes", 2_000
 
 
@@ -44,7 +44,7 @@ def acknowledged_at(run: _core.CrashRun) -> list[int]:
     if not run.acknowledgements():
         return times
     explorer = _core.Explorer(run, _options(1 << 62, None))
-    # The explorer skips a moment with the same contents and lines as an earlier one, but none with a new line.
+    # The explorer skips moments with the contents and lines of an earlier moment, but no moment with a new line.
     while (text := explorer.next_state()) is not None:
         state = json.loads(text)
         times += [state["at_ns"]] * (state["acknowledged"] - len(times))
@@ -52,13 +52,13 @@ def acknowledged_at(run: _core.CrashRun) -> list[int]:
 
 
 def time_of(run: _core.CrashRun, cut: int) -> int:
-    """Return the time of a moment in nanoseconds."""
+    """Return the time of a cut in nanoseconds; 0 if the log has no state at it."""
     text = _core.Explorer(run, _options(1, (cut, 0))).next_state()
     return 0 if text is None else int(json.loads(text)["at_ns"])
 
 
 def commands_before(run: _core.CrashRun, cut: int) -> list[LoggedCommand]:
-    """Return the commands that had arrived when power was cut at a moment, in order."""
+    """Return the commands that arrived before a cut, in order."""
     return [
         LoggedCommand(number, op, sector, sectors, tuple(flags), arrival, complete)
         for number, op, sector, sectors, flags, arrival, complete in run.commands(0, cut + 1)
@@ -73,7 +73,7 @@ def _options(cuts: int, only: tuple[int, int] | None) -> CoreOptions:
 _SHORT = 8
 
 
-#: Files of a log: the log itself, how it was made, and the options of explorations.
+#: File names in the folder of a log: the log, its description, and the prefix for options of explorations.
 _LOG, _RUN = "run.log", "run.json"
 _OPTIONS = "options-"
 
@@ -101,7 +101,7 @@ class StoredLog:
     base: str | None
     identity: str
     facts: Facts
-    #: How the run was made; empty for a log from elsewhere.
+    #: Device, workload and outcome of the recorded run; empty for a log from elsewhere.
     made: Made
 
     @property
@@ -110,7 +110,7 @@ class StoredLog:
         return self.identity[:_SHORT]
 
     def keep(self, options: Options) -> None:
-        """Store the options, which determine the numbers of states; those of other explorations are kept."""
+        """Store the options of an exploration; they determine the numbers of states. Other options are kept."""
         about = {"made": self.made, "base": self.base, "log": str(self.log)}
         _core.write_whole(refuse_link(self.folder / _RUN), to_checked_json(about))
         named = self.folder / f"{_OPTIONS}{digest_of(options)}.json"
@@ -123,14 +123,14 @@ class StoredLog:
     def explore(
         self, options: Options, jobs: int, on_results: Callable[[Exploration], None], *, reuse: bool | None = None
     ) -> Exploration:
-        """Explore the log, or continue an interrupted exploration on the same grounds.
+        """Explore the log, or continue an interrupted exploration whose verdicts are still valid.
 
         Args:
             options: options of the exploration.
             jobs: number of processes.
             on_results: called with the results so far.
-            reuse: whether stored results are reused; by default, if the check is not a command, whose files
-                may have changed since.
+            reuse: whether to reuse stored results; default: unless the check is a command, whose files may
+                have changed since.
 
         Raises:
             ConfigError: as `controls`, or the check cannot run.
@@ -140,11 +140,11 @@ class StoredLog:
         reuse = command_of(options.check) is None if reuse is None else reuse
         controls = self.controls(options)
 
-        def now() -> Grounds:
+        def current_grounds() -> Grounds:
             return grounds(options.check, options.recovery, identity=self.identity, guest=options.guest)
 
-        before = now()
-        found = explore_in_parallel(
+        before = current_grounds()
+        result = explore_in_parallel(
             str(self.log),
             options,
             base=self.base,
@@ -154,16 +154,16 @@ class StoredLog:
             fresh=not reuse,
             on_results=on_results,
         )
-        found.controls = controls
-        after = now()
+        result.controls = controls
+        after = current_grounds()
         changed = ", ".join(name for name, value in before.items() if value != after.get(name))
         if changed:
             raise EmmclabError(
-                f"{changed} changed while states were judged with it",
+                f"changed while states were judged: {changed}",
                 kind="failed",
                 hint="run the same command again with --fresh",
             )
-        return found
+        return result
 
     def controls(self, options: Options) -> Controls | None:
         """Judge the controls of an exploration of the log; `None` without a check.
@@ -182,22 +182,22 @@ def open_log(log: Path, base: str | None) -> tuple[_core.CrashRun, Facts]:
         return run, facts
     if facts["writer"] != DM_WRITER:
         raise ConfigError(
-            "a log of emmclab holds all that was written since the device was new, and has no base image",
+            "a log of emmclab contains all writes since the device was new, so it has no base image",
             field="base",
             hint="leave out --base",
         )
     try:
-        both = f"{facts['identity']} {contents_of(Path(base))}"
+        identities = f"{facts['identity']} {contents_of(Path(base))}"
     except OSError as error:
         raise InputError.of(error, base) from error
-    return run, {**facts, "identity": hashlib.sha256(both.encode()).hexdigest()[:16]}
+    return run, {**facts, "identity": hashlib.sha256(identities.encode()).hexdigest()[:16]}
 
 
 class Session:
     """A folder of stored logs."""
 
     def __init__(self, folder: Path) -> None:
-        """Set the folder, which is made on first use."""
+        """Set the folder, which is created on first use."""
         self._folder = folder
 
     def record(
@@ -214,22 +214,22 @@ class Session:
         Raises:
             ConfigError: as `record_run`.
         """
-        given = complete(RECORDING_OPTIONS, options, "a recording")
-        second = given["second"]
+        values = complete(RECORDING_OPTIONS, options, "a recording")
+        second = values["second"]
         self._folder.mkdir(parents=True, exist_ok=True)
-        with folder_aside(self._folder) as aside:
-            log = aside / _LOG
+        with folder_aside(self._folder) as temporary:
+            log = temporary / _LOG
             recorded = record_run(device, workload, log, on_message=on_message, ready=ready, **options)
             for note in recorded.notes:
                 on_message(f"note: {note}")
-            made: Made = {
+            description: Made = {
                 "device": device if isinstance(device, str) else device.name,
-                "layers": given["layers"],
+                "layers": values["layers"],
                 "second": second.name if isinstance(second, Device) else second,
-                "file_system": given["file_system"],
-                "mkfs_options": given["mkfs_options"],
-                "mount_options": given["mount_options"],
-                "guest": given["guest"],
+                "file_system": values["file_system"],
+                "mkfs_options": values["mkfs_options"],
+                "mount_options": values["mount_options"],
+                "guest": values["guest"],
                 "workload": workload.as_json(),
                 "status": recorded.status,
                 "pauses": recorded.pauses,
@@ -239,7 +239,7 @@ class Session:
             folder = refuse_link(self._folder / facts["identity"][:_SHORT])
             folder.mkdir(exist_ok=True)
             log.replace(folder / _LOG)
-        return StoredLog(folder, folder / _LOG, None, facts["identity"], facts, made)
+        return StoredLog(folder, folder / _LOG, None, facts["identity"], facts, description)
 
     def take(self, log: Path, base: Path | None) -> StoredLog:
         """Add a log from elsewhere, or find a stored one; the log file is not moved.
@@ -247,49 +247,50 @@ class Session:
         Raises:
             EmmclabError: it cannot be read.
         """
-        named = None if base is None else str(base.absolute())
-        _, facts = open_log(log, named)
+        base_path = None if base is None else str(base.absolute())
+        _, facts = open_log(log, base_path)
         folder = refuse_link(self._folder / facts["identity"][:_SHORT])
         folder.mkdir(parents=True, exist_ok=True)
-        made: Made = {}
+        description: Made = {}
         if (folder / _RUN).exists() and (folder / _LOG).exists():
             # Without this file, the log is treated as one from elsewhere.
-            made = (_read_description(folder / _RUN) or {"made": made})["made"]
-        return StoredLog(folder, log.absolute(), named, facts["identity"], facts, made)
+            description = (_read_description(folder / _RUN) or {"made": description})["made"]
+        return StoredLog(folder, log.absolute(), base_path, facts["identity"], facts, description)
 
     def find_state(self, state: str) -> tuple[StoredLog, Options]:
         """Find the log and the options of a state by its name, such as `c3f2:8812:17:5f0a31`."""
         parts = state.split(":")
         if len(parts) not in (3, 4) or not all(parts) or not all(part.isdecimal() for part in parts[1:3]):
-            raise _no_state(f"`{state}` is not the name of a state", "write it as a finding does: c3f2:8812:17:5f0a31")
-        found = sorted(self._folder.glob(f"{parts[0]}*/{_RUN}"))
-        if len(found) != 1:
-            count = len(found)
+            raise _no_state(f"`{state}` is not the name of a state", "copy it from a finding: c3f2:8812:17:5f0a31")
+        matches = sorted(self._folder.glob(f"{parts[0]}*/{_RUN}"))
+        if len(matches) != 1:
+            count = len(matches)
             raise _no_state(
                 f"{count} logs in {self._folder} have a name that begins with {parts[0]}; one is needed",
-                "name the folder with --results, or more of the log's name",
+                "give the folder with --results, or more characters of the name",
             )
-        about = _read_description(found[0])
-        if about is None:
+        description = _read_description(matches[0])
+        if description is None:
             raise InputError(
-                f"{found[0]}: this file is damaged, or of an earlier version",
-                file=str(found[0]),
-                hint=f"explore the log again: `emmclab crash --log {found[0].with_name(_LOG)}`",
+                f"{matches[0]}: this file is damaged, or of an earlier version",
+                file=str(matches[0]),
+                hint=f"explore the log again: `emmclab crash --log {matches[0].with_name(_LOG)}`",
             )
         options = replace(
-            _options_of(found[0].parent, parts[:3], "".join(parts[3:])), only=(int(parts[1]), int(parts[2]))
+            _options_of(matches[0].parent, parts[:3], "".join(parts[3:])), only=(int(parts[1]), int(parts[2]))
         )
-        _, facts = open_log(Path(about["log"]), about["base"])
+        _, facts = open_log(Path(description["log"]), description["base"])
         if not facts["identity"].startswith(parts[0]):
-            both = "" if about["base"] is None else f", or its base image {about['base']},"
+            base_text = "" if description["base"] is None else f", or its base image {description['base']},"
             raise EmmclabError(
-                f"{about['log']}: the log{both} is not the one that was explored",
+                f"{description['log']}: the log{base_text} is not the one that was explored",
                 kind="value",
-                file=about["log"],
-                hint="explore it again, with --log" + ("" if about["base"] is None else " and --base"),
+                file=description["log"],
+                hint="explore it again, with --log" + ("" if description["base"] is None else " and --base"),
             )
-        log = Path(about["log"])
-        return StoredLog(found[0].parent, log, about["base"], facts["identity"], facts, about["made"]), options
+        log = Path(description["log"])
+        base, made = description["base"], description["made"]
+        return StoredLog(matches[0].parent, log, base, facts["identity"], facts, made), options
 
 
 def _read_description(path: Path) -> dict[str, Any] | None:
@@ -300,20 +301,20 @@ def _read_description(path: Path) -> dict[str, Any] | None:
         raise InputError.of(error, path) from error
 
 
-def _options_of(folder: Path, state: Sequence[str], named: str) -> Options:
-    """Return the options of the exploration that a name selects; without a digest, those of the only one."""
+def _options_of(folder: Path, state: Sequence[str], prefix: str) -> Options:
+    """Return the only stored options whose digest begins with a prefix, for the exploration of a state."""
     files = sorted(folder.glob(f"{_OPTIONS}*.json"))
     read = {path.stem.removeprefix(_OPTIONS): _read_description(path) for path in files}
-    kept = {name: options for name, options in read.items() if options is not None}
-    fitting = [digest for digest in kept if digest.startswith(named)]
+    stored = {name: options for name, options in read.items() if options is not None}
+    fitting = [digest for digest in stored if digest.startswith(prefix)]
     if len(fitting) == 1:
-        return Options(**kept[fitting[0]])
+        return Options(**stored[fitting[0]])
     ways = ", or ".join(
         f"{':'.join([*state, digest])} ({', '.join(f'{key} {value}' for key, value in options.items())})"
-        for digest, options in kept.items()
+        for digest, options in stored.items()
     )
     if not fitting:
-        raise _no_state(f"the log was not explored with the options {named}", ways or "explore it with --log")
+        raise _no_state(f"the log was not explored with the options {prefix}", ways or "explore it with --log")
     raise _no_state(
         f"the log was explored with {len(fitting)} sets of options, each with another state of this name", ways
     )

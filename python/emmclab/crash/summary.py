@@ -1,8 +1,8 @@
-"""The outcome of an exploration as text and JSON; of several recordings of one workload; of two that are compared."""
+"""The outcome of one or several explorations as text and JSON, and the comparison of two runs."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from emmclab.crash import generated_programs
 from emmclab.crash.explore import Exploration, Options
@@ -12,8 +12,8 @@ from emmclab.crash.recording import failure_text
 from emmclab.crash.stored_log import StoredLog
 from emmclab.runtime.statistics import fisher_exact
 
-#: Verdicts, the worst first: a promise was broken; check or workload prove nothing, or not all; there was no
-#: check; only documented losses; nothing was lost.
+#: Verdicts, worst first: a promise was broken; check or workload prove nothing, or not everything; there was
+#: no check; only documented losses; nothing was lost.
 BROKEN, NOT_TESTED, NOT_CHECKED, DOCUMENTED, KEPT = VERDICTS = (
     *("broken", "not tested", "not checked"),
     *("documented", "kept"),
@@ -29,87 +29,90 @@ class Verdict:
     doubts: tuple[str, ...] = ()
 
 
-def verdict(kept: StoredLog, options: Options, found: Exploration) -> Verdict:
+def verdict(log: StoredLog, options: Options, result: Exploration) -> Verdict:
     """Return the outcome of an exploration of a log."""
-    doubts = (*_doubts(kept, options, found),)
-    if findings := found.findings():
-        levels = ", ".join(dict.fromkeys(one.level for one in findings))
+    doubts = (*_doubts(log, options, result),)
+    if findings := result.findings():
+        levels = ", ".join(dict.fromkeys(finding.level for finding in findings))
         return Verdict(BROKEN, f"promises were broken by: {levels}", doubts)
     if doubts:
         return Verdict(NOT_TESTED, f"not tested: {'; '.join(doubts)}", doubts)
     if options.check is None:
         unchecked = "device and file system kept their promises; nothing checked the data of the workload"
         return Verdict(NOT_CHECKED, unchecked)
-    if documented := found.findings(documented=True):
-        states = sum(one.count for one in documented)
+    if documented := result.findings(documented=True):
+        states = sum(finding.count for finding in documented)
         return Verdict(DOCUMENTED, f"no promise was broken; {states:,} states show a documented loss")
     return Verdict(KEPT, "no acknowledged data was lost")
 
 
-def _doubts(kept: StoredLog, options: Options, found: Exploration) -> Iterator[str]:
-    if kept.facts["truncated"]:
-        yield f"the log is cut short: nothing after its {kept.facts['moments']:,} events was tried"
+def _doubts(log: StoredLog, options: Options, result: Exploration) -> Iterator[str]:
+    if log.facts["truncated"]:
+        yield f"the log is truncated: only its first {log.facts['moments']:,} events were tried"
     # A log from elsewhere has no status; that of a workload is None if it was ended.
-    if (status := kept.made.get("status", 0)) is None:
-        yield f"the workload was ended after {kept.made['workload']['timeout_s']:g} s (--timeout)"
+    if (status := log.made.get("status", 0)) is None:
+        yield f"the workload was ended after {log.made['workload']['timeout_s']:g} s (--timeout)"
     elif status != 0:
         yield f"the workload failed ({failure_text(status)})"
-    if found.controls is not None:
-        yield from found.controls.doubts()
+    if result.controls is not None:
+        yield from result.controls.doubts()
     elif options.check is not None:
         yield "no control of the check was tried"
 
 
-def after_syncs(found: Exploration, options: Options) -> str | None:
-    """Return how many generated programs were cut after their last sync; None for another workload."""
-    if options.check != generated_programs.CHECK or not found.covered.get("lines"):
+def after_syncs(result: Exploration, options: Options) -> str | None:
+    """Return the number of generated programs that were cut after their last sync; None for other workloads."""
+    if options.check != generated_programs.CHECK or not result.covered.get("lines"):
         return None
-    cut, programs = found.covered["lines_cut"], found.covered["lines"]
+    cut, programs = result.covered["lines_cut"], result.covered["lines"]
     return f"{cut:,} of {programs:,} programs were cut after their last sync"
 
 
-def finding_fields(kept: StoredLog, options: Options, one: Finding, small: MinimalState | None = None) -> FindingFields:
+def finding_fields(
+    log: StoredLog, options: Options, finding: Finding, least: MinimalState | None = None
+) -> FindingFields:
     """Return a finding as JSON, with the smallest state that shows it."""
-    said: FindingFields = {
-        "promise": one.promise,
-        "level": one.level,
-        "cut": one.cut,
-        "state": one.state,
+    fields: FindingFields = {
+        "promise": finding.promise,
+        "level": finding.level,
+        "cut": finding.cut,
+        "state": finding.state,
         # Commands break a rule of the journal independent of any state.
-        "again": None if one.way == COMMANDS else kept.name_of(options, one.cut, one.state),
-        "states": one.count,
-        "detail": one.detail,
-        "chosen_by": one.way,
-        "at_ns": one.at_ns,
-        "acknowledged": one.acknowledged,
+        "again": None if finding.way == COMMANDS else log.name_of(options, finding.cut, finding.state),
+        "states": finding.count,
+        "detail": finding.detail,
+        "chosen_by": finding.way,
+        "at_ns": finding.at_ns,
+        "acknowledged": finding.acknowledged,
     }
-    if one.documented:
-        said["documented"] = one.documented
-    if small is not None:
-        said["minimal"] = small
-    return said
+    if finding.documented:
+        fields["documented"] = finding.documented
+    if least is not None:
+        fields["minimal"] = least
+    return fields
 
 
-def summary(kept: StoredLog, options: Options, found: Exploration, minimal: Mapping[int, MinimalState]) -> CrashSummary:
+def summary(log: StoredLog, options: Options, result: Exploration, minimal: Mapping[int, MinimalState]) -> CrashSummary:
     """Return the verdict, its evidence and all findings as JSON."""
-    outcome = verdict(kept, options, found)
+    outcome = verdict(log, options, result)
     return {
         "verdict": outcome.word,
         "doubts": list(outcome.doubts),
-        "controls": None if found.controls is None else found.controls.as_json(),
-        "cuts": found.covered.get("cuts", 0),
-        "states": found.states,
-        "reused_states": found.reused,
-        "pruned_states": found.pruned,
-        "states_per_s": round(found.states / found.took_s, 1) if found.took_s else None,
+        "controls": None if result.controls is None else result.controls.as_json(),
+        "cuts": result.covered.get("cuts", 0),
+        "states": result.states,
+        "reused_states": result.reused,
+        "pruned_states": result.pruned,
+        "states_per_s": round(result.states / result.took_s, 1) if result.took_s else None,
         "findings": [
-            finding_fields(kept, options, one, minimal.get(number)) for number, one in enumerate(found.findings())
+            finding_fields(log, options, finding, minimal.get(number))
+            for number, finding in enumerate(result.findings())
         ],
-        "documented": [finding_fields(kept, options, one) for one in found.findings(documented=True)],
-        "covered": found.covered,
+        "documented": [finding_fields(log, options, finding) for finding in result.findings(documented=True)],
+        "covered": result.covered,
         "seed": options.seed,
-        "log": {**kept.facts, "path": str(kept.log)},
-        "run": {**kept.made},
+        "log": {**log.facts, "path": str(log.log)},
+        "run": {**log.made},
         "options": asdict(options),
     }
 
@@ -135,54 +138,56 @@ class Kind:
     count: int
 
 
-def kinds(tried: Sequence[ExploredRecording], *, documented: bool = False) -> list[Kind]:
+def kinds(recordings: Sequence[ExploredRecording], *, documented: bool = False) -> list[Kind]:
     """Return each kind of finding once, lowest level first; with `documented`, documented losses instead."""
-    found: dict[object, Kind] = {}
-    for one in tried:
-        for number, finding in enumerate(one.exploration.findings(documented=documented)):
+    kinds_by_key: dict[object, Kind] = {}
+    for recording in recordings:
+        for number, finding in enumerate(recording.exploration.findings(documented=documented)):
             key = (finding.kind, finding.way == COMMANDS)
-            minimal = None if documented else one.minimal.get(number)
-            known = found.get(key, Kind(finding, one.log, minimal, 0, 0))
-            found[key] = Kind(known.first, known.kept, known.minimal, known.recordings + 1, known.count + finding.count)
-    return sorted(found.values(), key=lambda kind: LEVELS.index(kind.first.level))
+            minimal = None if documented else recording.minimal.get(number)
+            counted = kinds_by_key.get(key, Kind(finding, recording.log, minimal, 0, 0))
+            kinds_by_key[key] = replace(counted, recordings=counted.recordings + 1, count=counted.count + finding.count)
+    return sorted(kinds_by_key.values(), key=lambda kind: LEVELS.index(kind.first.level))
 
 
-def worst(tried: Sequence[ExploredRecording], options: Options) -> tuple[Verdict, int]:
+def worst(recordings: Sequence[ExploredRecording], options: Options) -> tuple[Verdict, int]:
     """Return the verdict of the worst recording, and the number of recordings that have it."""
-    verdicts = [verdict(one.log, options, one.exploration) for one in tried]
-    first = min(verdicts, key=lambda one: VERDICTS.index(one.word))
-    return first, sum(one.word == first.word for one in verdicts)
+    verdicts = [verdict(outcome.log, options, outcome.exploration) for outcome in recordings]
+    first = min(verdicts, key=lambda outcome: VERDICTS.index(outcome.word))
+    return first, sum(outcome.word == first.word for outcome in verdicts)
 
 
-def pauses_of(kept: StoredLog) -> int:
+def pauses_of(log: StoredLog) -> int:
     """Return the number of think pauses in the recording of a workload."""
-    return kept.made.get("pauses", 0)
+    return log.made.get("pauses", 0)
 
 
-def together(tried: Sequence[ExploredRecording], options: Options) -> AllRecordings:
-    """Return all findings as JSON: in total, and of each recording."""
+def together(recordings: Sequence[ExploredRecording], options: Options) -> AllRecordings:
+    """Return the findings of all recordings together, and of each recording, as JSON."""
 
-    def one_of_all(kind: Kind) -> FindingFields:
-        said = finding_fields(kind.kept, options, kind.first, kind.minimal)
-        said["states"], said["recordings"] = kind.count, kind.recordings
-        return said
+    def total(kind: Kind) -> FindingFields:
+        fields = finding_fields(kind.kept, options, kind.first, kind.minimal)
+        fields["states"], fields["recordings"] = kind.count, kind.recordings
+        return fields
 
     return {
-        "verdict": worst(tried, options)[0].word,
-        "cuts": sum(one.exploration.covered.get("cuts", 0) for one in tried),
-        "states": sum(one.exploration.states for one in tried),
-        "findings": [one_of_all(kind) for kind in kinds(tried)],
-        "documented": [one_of_all(kind) for kind in kinds(tried, documented=True)],
+        "verdict": worst(recordings, options)[0].word,
+        "cuts": sum(recording.exploration.covered.get("cuts", 0) for recording in recordings),
+        "states": sum(recording.exploration.states for recording in recordings),
+        "findings": [total(kind) for kind in kinds(recordings)],
+        "documented": [total(kind) for kind in kinds(recordings, documented=True)],
         "seed": options.seed,
-        "recordings": [summary(one.log, options, one.exploration, one.minimal) for one in tried],
+        "recordings": [
+            summary(recording.log, options, recording.exploration, recording.minimal) for recording in recordings
+        ],
     }
 
 
-def as_json_of(tried: Sequence[ExploredRecording], options: Options) -> CrashSummary | AllRecordings:
+def as_json_of(recordings: Sequence[ExploredRecording], options: Options) -> CrashSummary | AllRecordings:
     """Return the findings as JSON: of one recording, or of all."""
-    if len(tried) == 1:
-        return summary(tried[0].log, options, tried[0].exploration, tried[0].minimal)
-    return together(tried, options)
+    if len(recordings) == 1:
+        return summary(recordings[0].log, options, recordings[0].exploration, recordings[0].minimal)
+    return together(recordings, options)
 
 
 #: Significance level: p-values below it count as a difference.
@@ -200,8 +205,8 @@ class LossDifference:
         losing: number of cuts with a state that breaks a promise, for each run.
         p: probability of a difference as large as this one if both lose the same share (Fisher's exact test,
             two-sided).
-        enough: least number of cuts of each run that shows a difference of these shares with `p` below
-            `ALPHA`; `None` if the shares are equal, or more than 10,000 cuts would be needed.
+        enough: smallest number of cuts of each run with which these shares differ with a `p` below `ALPHA`;
+            `None` if the shares are equal, or more than 10,000 cuts would be needed.
     """
 
     cuts: tuple[int, int]
@@ -214,10 +219,10 @@ class LossDifference:
         return {**asdict(self), "alpha": ALPHA}
 
 
-def difference(one: Sequence[Exploration], other: Sequence[Exploration]) -> LossDifference:
+def difference(first: Sequence[Exploration], second: Sequence[Exploration]) -> LossDifference:
     """Compare the recordings of two runs, cut by cut."""
-    cuts = _cuts(one), _cuts(other)
-    losing = _losing(one), _losing(other)
+    cuts = _cuts(first), _cuts(second)
+    losing = _losing(first), _losing(second)
     return LossDifference(cuts, losing, fisher_exact(losing, cuts), _enough(losing, cuts))
 
 
@@ -234,12 +239,12 @@ def _enough(losing: tuple[int, int], cuts: tuple[int, int]) -> int | None:
         return None
     shares = losing[0] / cuts[0], losing[1] / cuts[1]
 
-    def shows(each: int) -> bool:
-        return fisher_exact((round(shares[0] * each), round(shares[1] * each)), (each, each)) < ALPHA
+    def shows(number: int) -> bool:
+        return fisher_exact((round(shares[0] * number), round(shares[1] * number)), (number, number)) < ALPHA
 
-    most = 2
-    while not shows(most):
-        most *= 2
-        if most > _MOST_CUTS:
+    upper = 2
+    while not shows(upper):
+        upper *= 2
+        if upper > _MOST_CUTS:
             return None
-    return bisect_left(range(most + 1), True, lo=most // 2, key=shows)
+    return bisect_left(range(upper + 1), True, lo=upper // 2, key=shows)

@@ -1,4 +1,4 @@
-"""System programs that judge a disk: their search path, and how they are run."""
+"""Runs system programs that recover or judge a disk."""
 
 import os
 import signal
@@ -11,17 +11,17 @@ TOOLS_PATH = {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
 
 
 def run_tool(
-    command: Sequence[str], patience_s: float, *, cwd: Path | None = None, more: Mapping[str, str] | None = None
+    command: Sequence[str], patience_s: float, *, cwd: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program without input, with `more` in its environment, and return what it printed.
+    """Run a program without input, with additional environment variables, and return its status and output.
 
-    If it does not end, or this process is to end, it is killed together with the programs that it started,
-    because the disk in whose folder they run would stay mounted.
+    After the timeout, or if this process is interrupted, the program and its children are killed, because
+    the disk in whose folder they run would stay mounted.
     """
     with subprocess.Popen(
         command,
         cwd=cwd,
-        env=os.environ | TOOLS_PATH | dict(more or {}),
+        env=os.environ | TOOLS_PATH | dict(environment or {}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -38,7 +38,7 @@ def run_tool(
 
 
 def full_path_hint(program: str) -> str:
-    """Hint at the full path of a program that is searched in the folder of the disk; empty if not needed.
+    """Return a hint to use the absolute path of a program; empty unless its relative path is a file here.
 
     >>> full_path_hint("/bin/sh"), full_path_hint("no-such-program")
     ('', '')
@@ -46,4 +46,4 @@ def full_path_hint(program: str) -> str:
     path = Path(program)
     if path.is_absolute() or not path.is_file():
         return ""
-    return f"it runs in the folder of the disk: give the whole path, as {path.absolute()}"
+    return f"it runs in the folder of the disk: give the absolute path, {path.absolute()}"

@@ -1,7 +1,7 @@
 """Everything that a verdict depends on: log, base image, this build, tools and kernel.
 
-Findings are stored under a digest of these grounds, so that they are reused only if all of them are the same.
-What the command of a check reads and runs is not known: its verdicts are reused only on request.
+Findings are stored under a digest of these grounds, so that they are reused only if none of the grounds has changed.
+The files and programs that the command of a check uses are not known: its verdicts are reused only on request.
 """
 
 import errno
@@ -37,7 +37,7 @@ def command_of(check: str | None) -> str | None:
 
 
 def contents_of(image: Path) -> str:
-    """SHA-256 of the contents of a disk; a hole counts as zeros.
+    """Return the SHA-256 of the contents of a disk; a hole counts as zeros.
 
     Raises:
         OSError: it cannot be read.
@@ -46,35 +46,35 @@ def contents_of(image: Path) -> str:
     with image.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         digest.update(size.to_bytes(8, "little"))
-        at = _data_from(file.fileno(), 0)
-        while at < size:
-            at -= at % _PIECE
-            file.seek(at)
+        offset = _data_from(file.fileno(), 0)
+        while offset < size:
+            offset -= offset % _PIECE
+            file.seek(offset)
             piece = file.read(_PIECE)
             if not piece:
                 break
             if piece.count(0) != len(piece):
-                digest.update(at.to_bytes(8, "little") + piece)
-            at = _data_from(file.fileno(), at + len(piece))
+                digest.update(offset.to_bytes(8, "little") + piece)
+            offset = _data_from(file.fileno(), offset + len(piece))
     return digest.hexdigest()
 
 
-def _data_from(file: int, at: int) -> int:
-    """Return the offset of the next data in a sparse file; the given one if the system finds no holes."""
+def _data_from(file: int, start: int) -> int:
+    """Return the offset of the next data in a sparse file; `start` if the system cannot find holes."""
     try:
-        return os.lseek(file, at, os.SEEK_DATA)
+        return os.lseek(file, start, os.SEEK_DATA)
     except OSError as error:
-        return 1 << 62 if error.errno == errno.ENXIO else at
+        return 1 << 62 if error.errno == errno.ENXIO else start
 
 
 def digest_of_file(path: Path) -> str:
-    """SHA-256 of a file; it is read again only if its size or times have changed.
+    """Return the SHA-256 of a file; it is read again only if its size or times have changed.
 
     Raises:
         OSError: it cannot be read.
     """
-    about = path.stat()
-    return _digest(path, about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
+    status = path.stat()
+    return _digest(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
 @functools.lru_cache(maxsize=256)
@@ -85,7 +85,7 @@ def _digest(path: Path, *_about: int) -> str:
 
 @functools.cache
 def build() -> str:
-    """Digest of the judging code: the core, and the Python code of power cuts."""
+    """Return a digest of the judging code: the core, and the Python code of power cuts."""
     files = [Path(str(_core.__file__)), *sorted(Path(__file__).parent.rglob("*.py"))]
     return hashlib.sha256("".join(digest_of_file(path) for path in files).encode()).hexdigest()
 
@@ -114,24 +114,24 @@ def grounds(check: str | None, recovery: str, *, identity: str, guest: str | Non
         guest: kernel file of the guest that mounts.
     """
     command = command_of(check)
-    found: Grounds = {"log": identity, "build": build(), "python": platform.python_version()}
+    result: Grounds = {"log": identity, "build": build(), "python": platform.python_version()}
     if command is None and check is not None:
-        found["sqlite"] = sqlite3.sqlite_version
+        result["sqlite"] = sqlite3.sqlite_version
     if recovery == "e2fsck":
-        found["e2fsck"] = _tool("e2fsck", "-V") + _digest_if_there(Path("/etc/e2fsck.conf"))
+        result["e2fsck"] = _tool("e2fsck", "-V") + _digest_if_there(Path("/etc/e2fsck.conf"))
     if guest is not None:
-        found["guest"] = [Kernel.of(guest).version, digest_of_file(Path(guest)), *_tool(QEMU, "--version")]
+        result["guest"] = [Kernel.of(guest).version, digest_of_file(Path(guest)), *_tool(QEMU, "--version")]
     elif recovery == "mount" or command is not None:
-        found["kernel"] = list(platform.uname())
-        found["mount"] = _tool("mount", "--version")
+        result["kernel"] = list(platform.uname())
+        result["mount"] = _tool("mount", "--version")
     if command is not None:
-        found["command"] = command
-    return found
+        result["command"] = command
+    return result
 
 
-def digest(found: Grounds) -> str:
+def digest(values: Grounds) -> str:
     """Return a short digest of grounds."""
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _tool(name: str, version: str) -> list[str]:
@@ -139,8 +139,8 @@ def _tool(name: str, version: str) -> list[str]:
     path = shutil.which(name, path=TOOLS_PATH["PATH"])
     if path is None:
         return []
-    done = subprocess.run([path, version], capture_output=True, text=True, errors="replace", check=False)
-    return [path, digest_of_file(Path(path)), done.stdout + done.stderr]
+    process = subprocess.run([path, version], capture_output=True, text=True, errors="replace", check=False)
+    return [path, digest_of_file(Path(path)), process.stdout + process.stderr]
 
 
 def _digest_if_there(path: Path) -> list[str]:

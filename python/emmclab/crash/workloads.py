@@ -1,11 +1,11 @@
 """Workloads for power cuts: each prints its next operation, acknowledges it when it is durable, and pauses at times.
 
-A program of its own, which needs the standard library alone: `python workloads.py NAME OPERATIONS SEED`, in
-the folder to work in. Each line is answered by a byte on the standard input, or by its end.
+This module is also a script that uses only the standard library: `python workloads.py NAME OPERATIONS SEED`, run in
+the working folder. After each line it waits for a byte on the standard input, or for its end.
 
-Lines: `safe NAME WHAT` once the system said that it is durable; before that, for a file, `makes NAME WHAT` (it may be
-there in part), `grows NAME WHAT` (it may have any length in between) or `turns NAME WHAT` (it is the old one or the new
-one). For a file, `WHAT` is its size and SHA-256, or `gone`; for a log and a database, the number of the last record.
+Lines: `safe NAME WHAT` after the system has confirmed durability; before that, for a file, `makes NAME WHAT` (it may
+exist in part), `grows NAME WHAT` (it may have any length up to the new one) or `turns NAME WHAT` (it has the old or the
+new contents). For a file, `WHAT` is its size and SHA-256, or `gone`; for a log or database, the last record's number.
 
 A workload without pauses ends before any timer of the kernel expires (ext4 commits every 5 s, dirty pages are
 written after 30 s). Then nothing reaches the device between two calls of a program, and cuts miss the states
@@ -32,8 +32,8 @@ from pathlib import Path
 MODES = ("delete", "truncate", "persist", "wal")
 LEVELS = ("off", "normal", "full", "extra")
 #: Suffix of the name of a workload whose syncs return at once, as on hosts that ignore the syncs of some
-#: files. Everything is written back after this number of operations, because a short run ends before the
-#: kernel's timer writes it back.
+#: files. Everything is written back each time after this number of operations, because a short run ends
+#: before the kernel's timer writes it back.
 UNSYNCED, WRITE_BACK_EVERY = "-unsynced", 16
 #: Workloads that come with emmclab, with one line on each; SQLite's are `sqlite-MODE[-LEVEL]`.
 ABOUT = {
@@ -50,7 +50,7 @@ RECORD = 256
 
 
 def sqlite_setting(name: str) -> tuple[str, str] | None:
-    """Return journal mode and level of a workload of SQLite; `None` if the name is no such workload's."""
+    """Return journal mode and level of a workload of SQLite; `None` for other workloads."""
     base = name.removesuffix(UNSYNCED)
     parts = base.split("-")
     if parts[0] != "sqlite" or not 2 <= len(parts) <= 3:
@@ -62,7 +62,7 @@ def sqlite_setting(name: str) -> tuple[str, str] | None:
 
 
 def is_known(name: str) -> bool:
-    """Whether there is a workload of this name."""
+    """Return whether there is a workload of this name."""
     return name.removesuffix(UNSYNCED) in ("files", "append-log") or sqlite_setting(name) is not None
 
 
@@ -81,17 +81,17 @@ def _say(line: str) -> None:
 
 
 def _done() -> None:
-    """An operation is done."""
+    """Hook after each durable operation; replaced by `_leave_out_syncs`."""
 
 
 def _leave_out_syncs() -> None:
-    """Let syncs return at once, and write all data back after this number of operations."""
+    """Make syncs return at once, and write all data back every `WRITE_BACK_EVERY` operations."""
     global _done
-    done = itertools.count(1)
+    numbers = itertools.count(1)
     syncfs = ctypes.CDLL(None).syncfs
 
     def counted() -> None:
-        if next(done) % WRITE_BACK_EVERY == 0:
+        if next(numbers) % WRITE_BACK_EVERY == 0:
             folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
             syncfs(folder)
             os.close(folder)
@@ -121,30 +121,30 @@ def _described(data: bytes) -> str:
 
 def files(operations: int, dice: random.Random) -> None:
     """Change small files, one at a time."""
-    held: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for number in range(operations):
         choice = dice.random()
         fresh = dice.randbytes(dice.choice((0, 100, 4096, 5000, 20_000)))
-        name = dice.choice(sorted(held)) if held and choice > 0.4 else f"f{number}"
-        if choice <= 0.4 or not held:
+        name = dice.choice(sorted(contents)) if contents and choice > 0.4 else f"f{number}"
+        if choice <= 0.4 or not contents:
             _say(f"makes {name} {_described(fresh)}")
             _write(name, fresh, os.O_CREAT | os.O_EXCL)
-            held[name] = fresh
+            contents[name] = fresh
         elif choice <= 0.6:
-            held[name] += fresh
-            _say(f"grows {name} {_described(held[name])}")
+            contents[name] += fresh
+            _say(f"grows {name} {_described(contents[name])}")
             _write(name, fresh, os.O_APPEND)
         elif choice <= 0.85:
-            held[name] = fresh
+            contents[name] = fresh
             _say(f"turns {name} {_described(fresh)}")
             _write("new", fresh, os.O_CREAT | os.O_TRUNC)
             Path("new").rename(name)
         else:
-            del held[name]
+            del contents[name]
             _say(f"turns {name} gone")
             Path(name).unlink()
         _sync_folder()
-        _say(f"safe {name} {_described(held[name]) if name in held else 'gone'}")
+        _say(f"safe {name} {_described(contents[name]) if name in contents else 'gone'}")
 
 
 def append_log(operations: int, _dice: random.Random) -> None:
@@ -161,9 +161,9 @@ def append_log(operations: int, _dice: random.Random) -> None:
 def sqlite(mode: str, level: str, operations: int, dice: random.Random) -> None:
     """Insert rows, each in a transaction of its own."""
     database = sqlite3.connect(DATABASE, isolation_level=None)
-    found = database.execute(f"PRAGMA journal_mode={mode}").fetchone()[0]
-    if found != mode:
-        raise RuntimeError(f"SQLite has journal mode {found}, not {mode}")
+    actual = database.execute(f"PRAGMA journal_mode={mode}").fetchone()[0]
+    if actual != mode:
+        raise RuntimeError(f"SQLite has journal mode {actual}, not {mode}")
     database.execute(f"PRAGMA synchronous={level}")
     database.execute("PRAGMA wal_autocheckpoint=50")
     database.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, data BLOB)")
@@ -178,7 +178,7 @@ def sqlite(mode: str, level: str, operations: int, dice: random.Random) -> None:
 
 
 def main(name: str, operations: int, seed: int) -> None:
-    """Run a workload here."""
+    """Run a workload in the current folder."""
     plain: dict[str, Callable[[int, random.Random], None]] = {"files": files, "append-log": append_log}
     dice = random.Random(seed)  # noqa: S311 - the same seed, the same operations.
     base = name.removesuffix(UNSYNCED)
@@ -196,7 +196,7 @@ if __name__ == "__main__":
     main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
 
 
-#: Minimum and maximum of the mean time between two pauses; each seed draws its own mean.
+#: Minimum and maximum of the mean time between two pauses, seconds; each seed draws its own mean.
 _MEAN_S = (0.0005, 0.02)
 
 
@@ -210,7 +210,7 @@ def sync_file_system(folder: Path) -> None:
 
 
 class Thinking:
-    """Pauses a workload's process group while this context is active; never with the seed 0."""
+    """Pauses the process group of a workload at random times while the context is active; never with seed 0."""
 
     def __init__(self, group: int, folder: Path, seed: int) -> None:
         """Set the process group, the mount point of its file system, and the seed."""

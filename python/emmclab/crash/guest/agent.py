@@ -1,7 +1,7 @@
 """The only process of a guest: mounts its disk, reads files, and runs workloads on request of the host.
 
-Runs as `/init` of an initial RAM disk, with the modules of this package that need nothing but the standard
-library. Each request is a line of JSON with one key, the kind of request; each answer is a line of JSON. The
+Runs as `/init` of an initial RAM disk, with the modules of this package that need only the standard library.
+Each request is a line of JSON with one key, the kind of request; each answer is a line of JSON. The
 guest ends when the host does.
 """
 
@@ -31,7 +31,7 @@ _FLAGS = {
     **{"ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8, "sync": 16, "dirsync": 128, "noatime": 1024},
     **{"nodiratime": 2048, "relatime": 1 << 21, "strictatime": 1 << 24, "lazytime": 1 << 25},
 }
-#: Options that are defaults, and need no flag.
+#: Mount options that are defaults, and need no flag.
 _ANYWAY = ("rw", "defaults")
 #: Flag of umount2(): lazy unmount, even if files are open.
 _DETACH = 2
@@ -49,8 +49,8 @@ def _mount(source: str, target: Path, kind: str, options: str = "") -> None:
     flags = sum(_FLAGS.get(word, 0) for word in words)
     data = ",".join(word for word in words if word not in _FLAGS)
     target.mkdir(exist_ok=True)
-    given = source.encode(), str(target).encode(), kind.encode(), ctypes.c_ulong(flags), data.encode()
-    _check_result(_LIBC.mount(*given))
+    arguments = source.encode(), str(target).encode(), kind.encode(), ctypes.c_ulong(flags), data.encode()
+    _check_result(_LIBC.mount(*arguments))
 
 
 def _load(module: str) -> None:
@@ -64,14 +64,14 @@ def _load(module: str) -> None:
 
 def _channels() -> dict[str, int]:
     """Open the channels to the host, by their names."""
-    found: dict[str, int] = {}
-    while len(found) < len((wire.CONTROL, wire.LINES)):
+    channels: dict[str, int] = {}
+    while len(channels) < len((wire.CONTROL, wire.LINES)):
         for port in Path("/sys/class/virtio-ports").glob("*"):
             name = (port / "name").read_text().strip() if (port / "name").exists() else ""
-            if name and name not in found and Path("/dev", port.name).exists():
-                found[name] = os.open(f"/dev/{port.name}", os.O_RDWR)
+            if name and name not in channels and Path("/dev", port.name).exists():
+                channels[name] = os.open(f"/dev/{port.name}", os.O_RDWR)
         time.sleep(0.01)
-    return found
+    return channels
 
 
 class Agent:
@@ -81,20 +81,20 @@ class Agent:
         """Set the channels."""
         self._control, self._lines = control, lines
         self._files = Mounted(_FOLDER)
-        self._reads = BlockReads(Path("/tmp"))  # noqa: S108 - nobody else is in the guest.
+        self._reads = BlockReads(Path("/tmp"))  # noqa: S108 - the guest has no other users.
         self._watch = ExitStack()
         self._read: set[int] = set()
 
     def serve(self) -> None:
-        """Handle requests until the host is gone."""
+        """Handle requests until the host closes the channel."""
         with self._reads:
             wire.send(self._write, {"kernel": platform.release()})
             pending = b""
             while data := os.read(self._control, 1 << 16):
-                *whole, pending = (pending + data).split(b"\n")
-                for line in whole:
-                    [(asked, given)] = json.loads(line).items()
-                    wire.send(self._write, getattr(self, f"_do_{asked}")(**given))
+                *lines, pending = (pending + data).split(b"\n")
+                for line in lines:
+                    [(kind, arguments)] = json.loads(line).items()
+                    wire.send(self._write, getattr(self, f"_do_{kind}")(**arguments))
 
     def _write(self, data: bytes) -> int:
         return os.write(self._control, data)
@@ -133,18 +133,18 @@ class Agent:
             return {"unreadable": str(error)}
         return {"nodes": None if nodes is None else wire.nodes_packed(nodes)}
 
-    def _do_run(self, name: str, given: list[Any], text: str | None, thinks: int) -> wire.Answer:
+    def _do_run(self, name: str, arguments: list[Any], text: str | None, thinks: int) -> wire.Answer:
         """Run a workload in the mounted folder; its lines are sent on a separate channel."""
         process = os.fork()
         if process == 0:
-            self._work(name, given, text)
+            self._work(name, arguments, text)
         thinking = Thinking(process, _FOLDER, thinks)
         with thinking:
             _, status = os.waitpid(process, 0)
         sync_file_system(_FOLDER)
         return {"status": os.waitstatus_to_exitcode(status), "pauses": thinking.pauses}
 
-    def _work(self, name: str, given: list[Any], text: str | None) -> None:
+    def _work(self, name: str, arguments: list[Any], text: str | None) -> None:
         status = 1
         try:
             os.setsid()
@@ -154,7 +154,7 @@ class Agent:
                 Path("/workload.prog").write_text(text, encoding="utf-8")
             os.chdir(_FOLDER)
             if text is None:
-                workloads.main(name, *given)
+                workloads.main(name, *arguments)
             else:
                 programs.main("/workload.prog")
             status = 0

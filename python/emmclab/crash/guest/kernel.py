@@ -46,53 +46,54 @@ class Kernel:
 
     @classmethod
     def of(cls, path: str) -> Kernel:
-        """Find the modules of a kernel file: in the folder of its package, else at their installed place."""
+        """Find the modules of a kernel file: in the folder of its package, else in `/lib/modules`."""
         file = Path(path)
         version = _version(file)
         top = file.absolute().parent.parent
-        sought = [top / "lib/modules" / version, top / "usr/lib/modules" / version]
-        sought.append(Path("/lib/modules") / version)
-        found = next((folder for folder in sought if (folder / "kernel").is_dir()), None)
-        if found is None:
+        folders = [top / "lib/modules" / version, top / "usr/lib/modules" / version]
+        folders.append(Path("/lib/modules") / version)
+        modules = next((folder for folder in folders if (folder / "kernel").is_dir()), None)
+        if modules is None:
             raise _wrong(
-                f"{path}: the modules of this kernel ({version}) are not there: "
-                f"{', '.join(map(str, dict.fromkeys(sought)))}",
+                f"{path}: the modules of this kernel ({version}) are in none of these folders: "
+                f"{', '.join(map(str, dict.fromkeys(folders)))}",
                 f"keep kernel and modules in the folders of their package, {_GET}",
             )
-        return cls(file, version, found)
+        return cls(file, version, modules)
 
     def files_of(self, file_system: str) -> list[Path]:
         """Return the modules that a guest with this file system loads, each after its dependencies."""
-        named = {_plain(path.name): path for path in sorted(self.modules.rglob("*.ko*"))}
+        by_name = {_plain(path.name): path for path in sorted(self.modules.rglob("*.ko*"))}
         built_in = {_plain(Path(line).name) for line in self._lines("modules.builtin")}
-        found: dict[Path, None] = {}
+        files: dict[Path, None] = {}
         for name in (*_ALWAYS, *_OF_FILE_SYSTEM.get(file_system, (file_system,))):
-            if name not in named and name not in built_in and name in (*_ALWAYS, file_system):
+            if name not in by_name and name not in built_in and name in (*_ALWAYS, file_system):
                 raise _wrong(
                     f"{self.file}: this kernel ({self.version}) has no module {name}",
-                    "use a kernel that has it, as Debian's linux-image-amd64; the cloud kernels lack some",
+                    "use a kernel that has it, such as Debian's linux-image-amd64; the cloud kernels lack some",
                 )
-            found |= dict.fromkeys(self._with_needed(name, named))
-        return list(found)
+            files |= dict.fromkeys(self._with_dependencies(name, by_name))
+        return list(files)
 
-    def _with_needed(self, name: str, named: dict[str, Path]) -> Iterator[Path]:
-        path = named.get(name)
+    def _with_dependencies(self, name: str, by_name: dict[str, Path]) -> Iterator[Path]:
+        path = by_name.get(name)
         if path is None:
             return
-        about = _about(contents(path))
-        for softly in about.get("softdep", ()):
-            for wish in softly.partition("pre:")[2].partition("post:")[0].split():
-                other = wish.replace("-", "_") if wish.replace("-", "_") in named else self._algorithm(wish)
-                yield from self._with_needed(other, named)
-        for needed in ",".join(about.get("depends", ())).split(","):
-            yield from self._with_needed(needed.replace("-", "_"), named)
+        info = _module_info(contents(path))
+        for softdep in info.get("softdep", ()):
+            for module in softdep.partition("pre:")[2].partition("post:")[0].split():
+                plain = module.replace("-", "_")
+                dependency = plain if plain in by_name else self._algorithm(module)
+                yield from self._with_dependencies(dependency, by_name)
+        for needed in ",".join(info.get("depends", ())).split(","):
+            yield from self._with_dependencies(needed.replace("-", "_"), by_name)
         yield path
 
     def _algorithm(self, name: str) -> str:
         """Return the name of a module that provides an algorithm; `""` if there is none."""
         for folder in _ALGORITHMS:
             for path in sorted((self.modules / folder).rglob("*.ko*")):
-                if {name, f"crypto-{name}"} & {*_about(contents(path)).get("alias", ())}:
+                if {name, f"crypto-{name}"} & {*_module_info(contents(path)).get("alias", ())}:
                     return _plain(path.name)
         return ""
 
@@ -113,21 +114,21 @@ def contents(path: Path) -> bytes:
     return data
 
 
-def _about(module: bytes) -> dict[str, list[str]]:
+def _module_info(module: bytes) -> dict[str, list[str]]:
     """Return the metadata of a module (section .modinfo): `key=value` strings, each terminated by a zero."""
-    found: dict[str, list[str]] = {}
+    info: dict[str, list[str]] = {}
     for key in ("depends", "softdep", "alias"):
-        for part in _after(module, b"\0" + key.encode() + b"="):
-            found.setdefault(key, []).append(part)
-    return found
+        for value in _values(module, b"\0" + key.encode() + b"="):
+            info.setdefault(key, []).append(value)
+    return info
 
 
-def _after(data: bytes, begin: bytes) -> Iterable[str]:
-    at = data.find(begin)
-    while at >= 0:
-        end = data.index(b"\0", at + len(begin))
-        yield data[at + len(begin) : end].decode(errors="replace")
-        at = data.find(begin, end)
+def _values(data: bytes, begin: bytes) -> Iterable[str]:
+    position = data.find(begin)
+    while position >= 0:
+        end = data.index(b"\0", position + len(begin))
+        yield data[position + len(begin) : end].decode(errors="replace")
+        position = data.find(begin, end)
 
 
 def _plain(name: str) -> str:
@@ -138,11 +139,11 @@ def _version(file: Path) -> str:
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise InputError.of(error, file, hint=f"name the file of a kernel, {_GET}") from error
-    at = int.from_bytes(data[_VERSION_AT : _VERSION_AT + 2], "little") + _SETUP
-    words = data[at : at + 256].partition(b"\0")[0].decode(errors="replace").split()
+        raise InputError.of(error, file, hint=f"give the file of a kernel, {_GET}") from error
+    position = int.from_bytes(data[_VERSION_AT : _VERSION_AT + 2], "little") + _SETUP
+    words = data[position : position + 256].partition(b"\0")[0].decode(errors="replace").split()
     if data[_MAGIC_AT : _MAGIC_AT + 4] != _MAGIC or not words:
-        raise _wrong(f"{file}: not a kernel for x86-64 (bzImage)", f"name a file vmlinuz, {_GET}")
+        raise _wrong(f"{file}: not a kernel for x86-64 (bzImage)", f"give a file vmlinuz, {_GET}")
     return words[0]
 
 
@@ -181,47 +182,47 @@ _LIBRARY = re.compile(r"(/\S+) \(0x")
 def _python() -> tuple[tuple[str, bytes, int], ...]:
     """Return path, contents and mode of all files that Python needs to run the agent."""
     interpreter = os.path.realpath(sys.executable)
-    ours = Path(wire.__file__).parents[2]
-    done = run_tool([interpreter, "-IS", "-c", _STUBS + _ASK, str(ours.parent)], _PATIENCE_S)
-    if done.returncode != 0:
+    package = Path(wire.__file__).parents[2]
+    process = run_tool([interpreter, "-IS", "-c", _STUBS + _ASK, str(package.parent)], _PATIENCE_S)
+    if process.returncode != 0:
         raise UnsupportedError(
-            f"the Python of this machine ({interpreter}) cannot run in a guest: {_last(done.stderr)}",
-            hint="use a Python with its standard library, as Debian's python3",
+            f"the Python of this machine ({interpreter}) cannot run in a guest: {_last(process.stderr)}",
+            hint="use a Python with its standard library, such as Debian's python3",
         )
-    files = [Path(line) for line in done.stdout.splitlines()]
-    found = [(interpreter, Path(interpreter).read_bytes(), 0o755)]
+    files = [Path(line) for line in process.stdout.splitlines()]
+    contents_of_files = [(interpreter, Path(interpreter).read_bytes(), 0o755)]
     objects = [Path(interpreter)]
     for file in files:
         name = str(file)
-        if file.is_relative_to(ours):
-            name = f"{_PACKAGE}/emmclab/{file.relative_to(ours)}"
+        if file.is_relative_to(package):
+            name = f"{_PACKAGE}/emmclab/{file.relative_to(package)}"
         if file.suffix == ".py":
-            found.append((f"{name}c", _compiled(file), 0o644))
+            contents_of_files.append((f"{name}c", _compiled(file), 0o644))
         else:
-            found.append((name, file.read_bytes(), 0o755))
+            contents_of_files.append((name, file.read_bytes(), 0o755))
             objects.append(file)
     for library in _libraries(objects):
-        found.append((library, Path(library).read_bytes(), 0o755))
-    return tuple(found)
+        contents_of_files.append((library, Path(library).read_bytes(), 0o755))
+    return tuple(contents_of_files)
 
 
 def _compiled(file: Path) -> bytes:
     """Return the compiled form of a module, which works without its source."""
-    with tempfile.NamedTemporaryFile(suffix=".pyc") as made:
+    with tempfile.NamedTemporaryFile(suffix=".pyc") as compiled:
         py_compile.compile(
             str(file),
-            made.name,
+            compiled.name,
             doraise=True,
             optimize=0,
             invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
         )
-        return Path(made.name).read_bytes()
+        return Path(compiled.name).read_bytes()
 
 
 def _libraries(objects: Iterable[Path]) -> list[str]:
     """Return the paths of the shared libraries that these files need, including the loader."""
-    done = run_tool(["ldd", *map(str, objects)], _PATIENCE_S)
-    return sorted(set(_LIBRARY.findall(done.stdout)))
+    process = run_tool(["ldd", *map(str, objects)], _PATIENCE_S)
+    return sorted(set(_LIBRARY.findall(process.stdout)))
 
 
 def _last(text: str) -> str:

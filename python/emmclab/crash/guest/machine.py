@@ -51,9 +51,9 @@ def require(kernel: str, file_system: str | None = None) -> None:
     for tool, package in ((QEMU, "qemu-system-x86"), ("setpriv", "util-linux"), ("ldd", "libc-bin")):
         if shutil.which(tool, path=TOOLS_PATH["PATH"]) is None:
             raise UnsupportedError(f"a guest needs {tool}, which is not installed", hint=f"apt-get install {package}")
-    found = Kernel.of(kernel)
+    kernel_files = Kernel.of(kernel)
     if file_system is not None:
-        found.files_of(file_system)
+        kernel_files.files_of(file_system)
 
 
 def accelerator() -> str:
@@ -67,7 +67,7 @@ def accelerator() -> str:
 
 
 def image(path: Path) -> dict[str, Any]:
-    """Return QEMU's description of a disk in a file, which ignores flushes: nobody needs it afterwards."""
+    """Return QEMU's options for a disk in a file; flushes are ignored, because the file is temporary."""
     return {
         "driver": "raw",
         "file": {"driver": "file", "filename": str(path), "locking": "off"},
@@ -77,7 +77,7 @@ def image(path: Path) -> dict[str, Any]:
 
 
 def nbd(socket_path: str) -> dict[str, Any]:
-    """Return QEMU's description of a disk that is served by NBD."""
+    """Return QEMU's options for a disk that is served by NBD."""
     server = {"type": "unix", "path": socket_path}
     return {"driver": "raw", "file": {"driver": "nbd", "server": server}, "discard": "unmap"}
 
@@ -86,18 +86,18 @@ class Guest:
     """A running guest with one disk; a context manager that ends it. QEMU dies with this process."""
 
     def __init__(self, kernel: Kernel, file_system: str, disk: Mapping[str, Any], folder: Path) -> None:
-        """Set what is started, and a private folder for the guest's files."""
+        """Set kernel, file system and disk of the guest, and a private folder for its files."""
         self._kernel, self.file_system, self._disk, self._folder = kernel, file_system, disk, folder
         self._end = ExitStack()
         self._pending = b""
 
     def __enter__(self) -> "Guest":
-        # On a busy machine a boot may fail for no other reason.
+        # A boot may fail only because the machine is busy.
         for _ in range(_BOOTS):
-            with ExitStack() as begun:
-                problem = self._start(begun)
+            with ExitStack() as cleanup:
+                problem = self._start(cleanup)
                 if problem is None:
-                    self._end = begun.pop_all()
+                    self._end = cleanup.pop_all()
                     return self
         raise EmmclabError(
             f"{self._kernel.file}: the guest did not start: {problem}", kind="failed", hint="try another kernel"
@@ -106,28 +106,28 @@ class Guest:
     def __exit__(self, *_ended: object) -> None:
         self._end.close()
 
-    def _start(self, begun: ExitStack) -> GuestEndedError | None:
-        """Start the guest, which `begun` ends; return the error if it did not start."""
+    def _start(self, cleanup: ExitStack) -> GuestEndedError | None:
+        """Start the guest; `cleanup` will end it. Return the error if it did not start."""
         initial = self._folder / "initrd"
         write_initramfs(self._kernel, self.file_system, initial)
         pairs = {name: socket.socketpair() for name in (wire.CONTROL, wire.LINES)}
-        for ours, theirs in pairs.values():
-            begun.enter_context(ours)
-            begun.callback(theirs.close)
-        passed = {name: theirs.fileno() for name, (_, theirs) in pairs.items()}
-        with (self._folder / "qemu").open("wb") as said:
+        for host_end, guest_end in pairs.values():
+            cleanup.enter_context(host_end)
+            cleanup.callback(guest_end.close)
+        passed = {name: guest_end.fileno() for name, (_, guest_end) in pairs.items()}
+        with (self._folder / "qemu").open("wb") as output:
             process = subprocess.Popen(
                 self._command(initial, passed),
                 env=os.environ | TOOLS_PATH,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 pass_fds=tuple(passed.values()),
                 start_new_session=True,
             )
-        begun.callback(_kill, process)
-        for _, theirs in pairs.values():
-            theirs.close()
+        cleanup.callback(_kill, process)
+        for _, guest_end in pairs.values():
+            guest_end.close()
         self._control, self.lines = pairs[wire.CONTROL][0], pairs[wire.LINES][0]
         self._pending = b""
         try:
@@ -137,9 +137,9 @@ class Guest:
         return None
 
     def _command(self, initial: Path, passed: Mapping[str, int]) -> list[str]:
-        how = accelerator()
-        command = ["setpriv", "--pdeathsig", "KILL", QEMU, "-accel", how, "-nodefaults", "-no-reboot"]
-        command += ["-cpu", "host" if how == "kvm" else "max", "-m", str(_MEMORY_MB), "-display", "none"]
+        accel = accelerator()
+        command = ["setpriv", "--pdeathsig", "KILL", QEMU, "-accel", accel, "-nodefaults", "-no-reboot"]
+        command += ["-cpu", "host" if accel == "kvm" else "max", "-m", str(_MEMORY_MB), "-display", "none"]
         command += ["-kernel", str(self._kernel.file), "-initrd", str(initial), "-append", _COMMAND_LINE]
         command += ["-serial", f"file:{self._folder / 'console'}", "-device", "virtio-serial-pci"]
         for name, number in passed.items():
@@ -148,19 +148,19 @@ class Guest:
         command += ["-blockdev", json.dumps({"node-name": "disk", **self._disk})]
         return [*command, "-device", "virtio-blk-pci,drive=disk"]
 
-    def ask(self, asked: str, patience_s: float = _PATIENCE_S, **given: Any) -> wire.Answer:
+    def ask(self, request: str, patience_s: float = _PATIENCE_S, **arguments: Any) -> wire.Answer:
         """Send a request and return the answer.
 
         Raises:
             GuestEndedError: the guest ended, or does not answer.
         """
-        self.tell(asked, **given)
+        self.tell(request, **arguments)
         return self._answer(patience_s)
 
-    def tell(self, asked: str, **given: Any) -> None:
+    def tell(self, request: str, **arguments: Any) -> None:
         """Send a request; `answered` returns the answer."""
         with contextlib.suppress(BrokenPipeError):  # The next read fails with the reason.
-            wire.send(self._control.send, {asked: given})
+            wire.send(self._control.send, {request: arguments})
 
     def is_answered(self) -> bool:
         """Return whether an answer has arrived, or the guest has ended."""
@@ -184,24 +184,24 @@ class Guest:
             with contextlib.suppress(ConnectionResetError):
                 data = self._control.recv(1 << 20)
             if not data:
-                raise GuestEndedError(self._why())
+                raise GuestEndedError(self._end_reason())
             self._pending += data
         line, _, self._pending = self._pending.partition(b"\n")
         answer: wire.Answer = json.loads(line)
         return answer
 
-    def _why(self) -> str:
-        """Return why the guest ended: from its console, else from QEMU."""
+    def _end_reason(self) -> str:
+        """Return the reason why the guest ended, from its console, else from QEMU."""
         texts = []
         for name in ("console", "qemu"):
             with contextlib.suppress(OSError):
                 texts.append((self._folder / name).read_text(encoding="utf-8", errors="replace"))
         crash = _CRASH.search("".join(texts))
-        last = [line for text in texts for line in text.strip().splitlines()[-1:]]
-        return crash[0] if crash is not None else "; ".join(last) or "it ended"
+        last_lines = [line for text in texts for line in text.strip().splitlines()[-1:]]
+        return crash[0] if crash is not None else "; ".join(last_lines) or "it ended"
 
     def mount(self, options: str, read: set[int]) -> None:
-        """Mount the disk until the guest ends; if that is refused, add the blocks read (4 KiB) to `read`."""
+        """Mount the disk until the guest ends; if the mount fails, add the blocks read (4 KiB) to `read`."""
         answer = self.ask("mount", kind=self.file_system, options=options)
         if "refused" in answer:
             read |= {*answer["blocks"]}
@@ -235,7 +235,7 @@ class GuestFiles:
         Raises:
             UnreadableError: the kernel cannot read it.
         """
-        data = self._asked("read", path=path)["data"]
+        data = self._ask("read", path=path)["data"]
         return None if data is None else wire.unpacked(data)
 
     def tree(self, folder: str) -> dict[str, Node] | None:
@@ -244,11 +244,11 @@ class GuestFiles:
         Raises:
             UnreadableError: the kernel cannot read a part of it.
         """
-        nodes = self._asked("tree", folder=folder)["nodes"]
+        nodes = self._ask("tree", folder=folder)["nodes"]
         return None if nodes is None else wire.nodes_unpacked(nodes)
 
-    def _asked(self, asked: str, **given: Any) -> wire.Answer:
-        answer = self._guest.ask(asked, **given)
+    def _ask(self, request: str, **arguments: Any) -> wire.Answer:
+        answer = self._guest.ask(request, **arguments)
         if "unreadable" in answer:
             raise UnreadableError(answer["unreadable"])
         return answer
@@ -265,7 +265,7 @@ def mounted_in_guest(kernel: str, uri: str, file_system: str, options: str | Non
 
     Args:
         kernel: the kernel file.
-        uri: as `nbd+unix:///?socket=PATH`.
+        uri: URI of the NBD server, `nbd+unix:///?socket=PATH`.
         file_system: file system of the disk.
         options: mount options.
         folder: private folder for files of the guest.
@@ -284,7 +284,7 @@ def mounted_in_guest(kernel: str, uri: str, file_system: str, options: str | Non
 
 
 class GuestMounts:
-    """Mounts an image, which changes between two mounts; a context manager that ends the guest."""
+    """Mounts an image that may change between mounts; a context manager that ends the guest."""
 
     def __init__(self, kernel: str, disk: Path) -> None:
         """Set the paths of the kernel and the image; files of the guest are stored in the image's folder."""

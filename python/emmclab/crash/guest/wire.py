@@ -10,7 +10,7 @@ from emmclab.crash.mounted_files import Node
 
 #: Names of the two channels: requests and answers; lines of the workload and the bytes that confirm them.
 CONTROL, LINES = "control", "lines"
-#: Paths of the agent's modules and of its orders in the guest.
+#: Path of the agent's configuration in the guest.
 ORDERS = "/orders.json"
 
 
@@ -47,9 +47,9 @@ def nodes_unpacked(values: list[Any]) -> dict[str, Node]:
             inode,
             links,
             unpacked(data),
-            {os.fsdecode(unpacked(name)): unpacked(value) for name, value in given.items()},
+            {os.fsdecode(unpacked(name)): unpacked(value) for name, value in attributes.items()},
         )
-        for path, kind, inode, links, data, given in values
+        for path, kind, inode, links, data, attributes in values
     }
 
 
@@ -58,7 +58,7 @@ class Answer(TypedDict, total=False):
 
     #: At the start: the release of the kernel.
     kernel: str
-    #: To `mount`: the reason if it was refused. To it and to `unmount`: the blocks of 4 KiB that were read.
+    #: To `mount`: the reason if it was refused. To `mount` and `unmount`: the blocks of 4 KiB that were read.
     refused: str
     blocks: list[int]
     #: To `read` and `tree`: the reason if the kernel cannot read, else the packed contents; None if there are none.
