@@ -408,7 +408,7 @@ def test_a_socket_that_exists_or_lies_open_is_refused(serve: Any, folder: Path) 
     shared.chmod(0o777)
     for place in (("--nbd", shared / "x.sock"), ("--nbd", folder / "y.sock", "--control", shared / "x.sock")):
         assert_fails(emmclab("serve", *TINY, *place), str(shared))
-    assert_fails(emmclab("control", folder / "nothing", "status"), "nothing answers")
+    assert_fails(emmclab("control", folder / "nothing", "status"), "no served device answers")
 
 
 def test_a_device_is_served_from_python() -> None:
@@ -661,7 +661,7 @@ def test_an_answer_of_another_program_is_refused(path: Path, answer: bytes) -> N
 
         thread = threading.Thread(target=tell)
         thread.start()
-        with pytest.raises(EmmclabError, match="nothing answers there"):
+        with pytest.raises(EmmclabError, match="no served device answers"):
             ask(path, "status")
         thread.join()
 
@@ -677,15 +677,15 @@ def test_a_socket_whose_process_was_killed_is_made_anew(path: Path) -> None:
 
 
 def test_a_socket_at_which_another_process_listens_stays_its_own(served: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be made") as caught:
+    with pytest.raises(ConfigError, match="cannot be created") as caught:
         Control(Live(), served, lambda: None)
-    assert "name another" in str(caught.value.hint)
+    assert "use another path" in str(caught.value.hint)
     assert ask(served, "status")["ok"] is True
 
 
 def test_what_is_no_socket_is_not_removed_for_one(path: Path) -> None:
     path.write_text("kept")
-    with pytest.raises(ConfigError, match="cannot be made"):
+    with pytest.raises(ConfigError, match="cannot be created"):
         Control(Live(), path, lambda: None)
     assert path.read_text() == "kept"
 

@@ -70,9 +70,9 @@ class AppOptions:
     layers: tuple[str, ...] = ()
     layer_settings: Mapping[str, Setting] = field(default_factory=dict)
     second: str | None = None
-    #: File systems that replace those of the host; then the classes of files whose syncs are carried out,
-    #: None for the setting of the host.
+    #: File systems that replace those of the host.
     filesystems: tuple[str, ...] = ()
+    #: Classes of files whose syncs are carried out; None for the setting of the host.
     synced: tuple[str, ...] | None = None
     #: Applications that ran at the same time.
     beside: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class AppOptions:
 
     def to_dict(self) -> AppOptionFields:
         """Return the group `options` as it is in JSON."""
-        said: AppOptionFields = {
+        fields: AppOptionFields = {
             "precondition": self.precondition,
             "layers": list(self.layers),
             "layer_settings": dict(self.layer_settings),
@@ -91,8 +91,8 @@ class AppOptions:
             "beside": list(self.beside),
         }
         if self.clock is not None:
-            said["clock"] = self.clock
-        return said
+            fields["clock"] = self.clock
+        return fields
 
 
 class AppResult(FieldMapping):
@@ -114,16 +114,16 @@ class AppResult(FieldMapping):
     @property
     def options(self) -> AppOptions:
         """The options with which the application was run."""
-        said = self["options"]
-        lists = {name: tuple(said[name]) for name in ("layers", "filesystems", "beside")}
-        synced = None if said["synced"] is None else tuple(said["synced"])
-        return AppOptions(**{**said, **lists, "synced": synced})
+        fields = self["options"]
+        lists = {name: tuple(fields[name]) for name in ("layers", "filesystems", "beside")}
+        synced = None if fields["synced"] is None else tuple(fields["synced"])
+        return AppOptions(**{**fields, **lists, "synced": synced})
 
     @property
     def warnings(self) -> list[str]:
-        """The reasons not to trust the run."""
-        said: list[str] = self._fields.get("warnings", [])
-        return said
+        """Reasons not to trust the run; empty without one."""
+        reasons: list[str] = self._fields.get("warnings", [])
+        return reasons
 
     @property
     def runtime_s(self) -> float:
@@ -163,7 +163,7 @@ def applications() -> list[dict[str, str]]:
     ['webbench', 'facebook']
     """
     programs = [_core.Program.preset(name) for name in _core.app_presets()]
-    return [{"name": one.name, "about": one.about, "source": one.source} for one in programs]
+    return [{"name": program.name, "about": program.about, "source": program.source} for program in programs]
 
 
 def activities() -> list[str]:
@@ -244,8 +244,8 @@ def never_flushed(host: _core.HostSetup, device: Device) -> list[str]:
     if host.sends_flushes() or not device.capabilities["values"]["cache_kb"]:
         return []
     return [
-        f"this host never flushes the cache of {device.name}: its kernel knows no flush, so that syncs take "
-        f"less time than durability does; --host {HOST} flushes it"
+        f"this host never flushes the cache of {device.name}: its kernel has no flush command, so that syncs "
+        f"are too fast and not durable; --host {HOST} flushes the cache"
     ]
 
 
@@ -263,9 +263,9 @@ class LearnedProgram:
     known: dict[str, int]
     #: Times of the thread that the user waits for.
     user: LearnedTime
-    #: The kinds of calls in the recording, if it is of these only.
+    #: The recorded kinds of calls, if the recording was limited to some kinds; else empty.
     only_calls: list[str]
-    #: Calls that the program leaves out, and lines that are no calls, by their kind.
+    #: Numbers of calls that the program omits, and of lines that are not calls, by kind.
     dropped: dict[str, int]
 
 
@@ -300,10 +300,10 @@ def learn_application(
     Raises:
         InputError: the file cannot be read, or is not a recording.
         ConfigError: there is no such thread, or the CPU factor is impossible.
-        EmmclabError: the thread mostly sleeps or waits for causes that are not in the recording; or no thread
-            was named, and the first one ends before most of the work.
+        EmmclabError: the thread mostly sleeps or waits for causes that are not in the recording; or
+            `user_waits_for` is None, and the first thread ends before most of the work.
     """
-    found = _core.learn_app(
+    learned = _core.learn_app(
         fspath(path),
         Path(path).stem if name is None else name,
         list(partitions.items()),
@@ -311,7 +311,7 @@ def learn_application(
         keep_pauses,
         cpu_factor,
     )
-    return LearnedProgram(**json.loads(found))
+    return LearnedProgram(**json.loads(learned))
 
 
 def _classes(text: str | None) -> list[str] | None:
@@ -338,7 +338,7 @@ class SoftwareOptions(TypedDict, total=False):
         Option(
             (),
             "Another application that starts at the same time and shares cores, page cache, memory and "
-            "device; it ends with the first. May be repeated.",
+            "device; it ends with the main application. May be repeated.",
             metavar="NAME|FILE",
             panel=_PANEL,
             completes="application_names",
@@ -396,7 +396,7 @@ class RunningOptions(SoftwareOptions, total=False):
 
 
 class ApplicationOptions(RunningOptions, FileOptions, total=False):
-    """The options of `run_application`; those that are not given have their defaults."""
+    """The options of `run_application`; omitted options have their defaults."""
 
     what_if: Annotated[
         Names,
@@ -441,46 +441,46 @@ def run_application(name: str, device: Device | str, **options: Unpack[Applicati
 
     Raises:
         ConfigError: the file is wrong (with its line), the partitions do not fit the device, the program is
-            in a deadlock (the message names the threads and what each waits for), or exceeds `limit_s`.
+            in a deadlock (the message lists the threads and what each waits for), or exceeds `limit_s`.
 
     >>> run_application("email", "nexus5").runtime_s > 0
     True
     """
-    given = complete(APPLICATION_OPTIONS, options, "an application")
-    given["sync"] = given["sync"] and listed_names(given["sync"], "sync")
+    values = complete(APPLICATION_OPTIONS, options, "an application")
+    values["sync"] = values["sync"] and listed_names(values["sync"], "sync")
     device = Device.named(device) if isinstance(device, str) else device
-    second, settings, seed = given["second"], given["layer_settings"] or {}, given["seed"]
-    other = Device.named(second) if isinstance(second, str) else second
-    aging = no_trace(given["precondition"], "a device under an application").text
-    program, setup = program_of(name, given["beside"]), setup_of(given["host"] or host_for([device]))
-    said = AppOptions(
+    second, settings, seed = values["second"], values["layer_settings"] or {}, values["seed"]
+    second_device = Device.named(second) if isinstance(second, str) else second
+    aging = no_trace(values["precondition"], "a device under an application").text
+    program, setup = program_of(name, values["beside"]), setup_of(values["host"] or host_for([device]))
+    fields = AppOptions(
         precondition=aging,
-        layers=tuple(given["layers"]),
+        layers=tuple(values["layers"]),
         layer_settings=settings,
-        second=None if other is None else other.name,
-        filesystems=tuple(given["filesystems"]),
-        synced=None if given["sync"] is None else tuple(given["sync"]),
-        beside=tuple(given["beside"]),
+        second=None if second_device is None else second_device.name,
+        filesystems=tuple(values["filesystems"]),
+        synced=None if values["sync"] is None else tuple(values["sync"]),
+        beside=tuple(values["beside"]),
     ).to_dict()
-    asked = {name: given[name] for name in ("network", "seed", "limit_s", "what_if")}
-    asked |= {name: said[name] for name in ("filesystems", "synced")}
-    files = {name: given[name] and fspath(given[name]) for name in ("images", "perfetto", "events")}
-    with note_written_files(given["events"], given["perfetto"]):
-        found = json.loads(
+    request = {name: values[name] for name in ("network", "seed", "limit_s", "what_if")}
+    request |= {name: fields[name] for name in ("filesystems", "synced")}
+    files = {name: values[name] and fspath(values[name]) for name in ("images", "perfetto", "events")}
+    with note_written_files(values["events"], values["perfetto"]):
+        result = json.loads(
             _core.run_app(
                 program,
                 setup,
                 device.seeded(seed).core,
-                asked,
-                {"precondition": aging, "seed": seed, "check": given["check"]},
-                images_limit=given["images_limit"],
-                layers=stack(given["layers"], settings),
-                second=None if other is None else other.seeded(seed).core,
-                about=json.dumps({"application": name, "device": device.name, **asked, "options": said}),
+                request,
+                {"precondition": aging, "seed": seed, "check": values["check"]},
+                images_limit=values["images_limit"],
+                layers=stack(values["layers"], settings),
+                second=None if second_device is None else second_device.seeded(seed).core,
+                about=json.dumps({"application": name, "device": device.name, **request, "options": fields}),
                 **files,
             )
         )
-    return AppResult({**found, "options": said, "warnings": never_flushed(setup, device)})
+    return AppResult({**result, "options": fields, "warnings": never_flushed(setup, device)})
 
 
 def parts_of(result: AppResult) -> list[str]:
@@ -519,7 +519,7 @@ def durability_line(result: AppResult) -> str:
     """Return a line on the cost of durability: file syncs, then flushes and synchronous writes."""
     counts, device = result.app["requests"], Result(result["device"])
     points = device.shown("durable.requests") if counts is None else counts["sync_points"]
-    # Running software has no unknown flushes.
+    # A live run, which has no such counts, records all requests besides reads and writes.
     flushes = device.fields["requests"]["other"] or 0 if counts is None else counts["flushes"]
     mean, p99 = (device.shown(f"durable.{name}") for name in ("mean_ms", "p99_ms"))
     return (
@@ -529,12 +529,12 @@ def durability_line(result: AppResult) -> str:
     )
 
 
-def order_note_of(results: Sequence[AppResult], made: ProvenanceFields) -> str:
-    """Return `runs_note` for these runs; `made` is their common group `provenance`, with their devices."""
-    known = {device["name"]: device for device in made.get("devices", ())}
-    found = [run.device for run in results]
+def order_note_of(results: Sequence[AppResult], provenance: ProvenanceFields) -> str:
+    """Return `runs_note` for runs; `provenance` is their common group of this name, with their devices."""
+    devices = {device["name"]: device for device in provenance.get("devices", ())}
+    fields = [run.device for run in results]
     return runs_note(
-        [{**one, "provenance": {"devices": [known[one["device"]]]}} for one in found if one["device"] in known]
+        [{**run, "provenance": {"devices": [devices[run["device"]]]}} for run in fields if run["device"] in devices]
     )
 
 
@@ -547,13 +547,14 @@ def requests_line(result: AppResult) -> str:
     counts = result.app["requests"]
     if counts is None:
         # A live run only has the counts of the device.
-        found = result.device["requests"]
-        sizes = (("reads", found["read"], found["bytes_read"]), ("writes", found["write"], found["bytes_written"]))
+        counted = result.device["requests"]
+        reads, writes = counted["bytes_read"], counted["bytes_written"]
+        sizes = (("reads", counted["read"], reads), ("writes", counted["write"], writes))
         return "; ".join(f"{count:,} {ops}, {size / 2**20:,.1f} MB" for ops, count, size in sizes)
-    parts = []
+    lines = []
     for op, group in (("read", counts["all"]["read"]), ("write", counts["all"]["write"])):
         line = f"{group['requests']:,} {op}s, {group['bytes'] / 2**20:,.1f} MB"
         if group["requests"]:
             line += f", {100 * group['sequential'] / group['requests']:.0f} % sequential"
-        parts.append(line)
-    return "; ".join(parts)
+        lines.append(line)
+    return "; ".join(lines)

@@ -59,20 +59,20 @@ def run_live(
     """
     require_loop()
     require_tools(_TOOLS)
-    given = complete(APPLICATION_OPTIONS, {"host": LIVE_HOST, **options}, "an application")
-    network, host, seed, precondition = (given[name] for name in ("network", "host", "seed", "precondition"))
-    layer_settings, second = given["layer_settings"], given["second"]
+    values = complete(APPLICATION_OPTIONS, {"host": LIVE_HOST, **options}, "an application")
+    network, host, seed, precondition = (values[name] for name in ("network", "host", "seed", "precondition"))
+    layer_settings, second = values["layer_settings"], values["second"]
     chosen = Device.named(device) if isinstance(device, str) else device
-    beside, layers = given["beside"], given["layers"]
-    program, setup = program_of(name, beside), setup_of(host)
+    others, layers = values["beside"], values["layers"]
+    program, setup = program_of(name, others), setup_of(host)
     setup.check_network(network)
-    other = Device.named(second) if isinstance(second, str) else second
-    said = AppOptions(
+    second_device = Device.named(second) if isinstance(second, str) else second
+    fields = AppOptions(
         precondition=precondition,
         layers=tuple(layers),
         layer_settings=layer_settings or {},
-        second=None if other is None else other.name,
-        beside=tuple(beside),
+        second=None if second_device is None else second_device.name,
+        beside=tuple(others),
         clock=clock,
     ).to_dict()
     with (
@@ -84,12 +84,12 @@ def run_live(
             clock="free",
             precondition=precondition,
             seed=seed,
-            images=given["images"],
+            images=values["images"],
             record=record,
             dirty_bytes=setup.dirty_bytes(),
             layers=layers,
             layer_settings=layer_settings,
-            second=other,
+            second=second_device,
         ) as disk,
     ):
         places = _places(setup, disk, host)
@@ -103,16 +103,16 @@ def run_live(
         disk.drain()
         disk.set("clock", clock)
         _mount(disk, places, folders)
-        # Background work on the files that were written before is not part of the run.
+        # Background work for the files written above is not part of the run.
         disk.settle()
-        asked = {"network": network, "seed": seed, "limit_s": given["limit_s"], "what_if": []}
-        asked |= {name: said[name] for name in ("filesystems", "synced")}
-        app = json.loads(_core.run_app_live(program, setup, disk.capacity_bytes, folders, asked))
-        found = disk.result()
+        request = {"network": network, "seed": seed, "limit_s": values["limit_s"], "what_if": []}
+        request |= {name: fields[name] for name in ("filesystems", "synced")}
+        app = json.loads(_core.run_app_live(program, setup, disk.capacity_bytes, folders, request))
+        result = disk.result()
         # Unmounting writes back the page cache. The run is over, so this need not take simulated time.
         with suppress(ConfigError):
             disk.set("clock", "free")
-    return AppResult({"app": app, "device": found.to_dict(), "options": said})
+    return AppResult({"app": app, "device": result.to_dict(), "options": fields})
 
 
 def agreement(live: AppResult, model: AppResult) -> list[Agreement]:
@@ -146,17 +146,17 @@ class Place(TypedDict):
 
 
 def _places(setup: _core.HostSetup, disk: LiveDevice, host: str) -> list[Place]:
-    """Return the mounted partitions of a host; the kernel has to support their file systems."""
+    """Return the mounted partitions of a host; reject file systems that the kernel does not support."""
     places: list[Place] = json.loads(setup.places(disk.capacity_bytes))
-    known = Path("/proc/filesystems").read_text(encoding="utf-8").split()
+    supported = Path("/proc/filesystems").read_text(encoding="utf-8").split()
     for place in places:
         kind = _MKFS.get(place["filesystem"], ("", ()))[0]
-        if kind not in known:
+        if kind not in supported:
             raise ConfigError(
                 f"partition `{place['partition']}` of the host `{host}` has {place['filesystem']}, which "
                 "this kernel does not mount",
                 field="--host",
-                hint=f"take a host whose partitions have ext4, as {LIVE_HOST}",
+                hint=f"use a host whose partitions have ext4, such as {LIVE_HOST}",
             )
     return places
 

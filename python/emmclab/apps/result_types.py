@@ -1,4 +1,4 @@
-"""Types of the result of an application that the package makes of those of the core."""
+"""Types of the results of applications, built from types of the core."""
 
 from typing import NotRequired, TypedDict
 
@@ -8,8 +8,8 @@ from emmclab.core_types import AppResult, SimulationResult
 class LearnedTime(TypedDict):
     """The time of the thread that the user waits for in a learned program, in ns.
 
-    `asleep_ns` and `unexplained_ns` are waits of this thread, and of threads that it waited for; they are as
-    long on every device. `behind_ns` is the work of other threads after its end; the program lacks it.
+    `asleep_ns` and `unexplained_ns` are waits of this thread, and of threads that it waited for; they do not
+    depend on the device. `behind_ns` is the work of other threads after its end; the program omits it.
     """
 
     thread: str

@@ -13,7 +13,7 @@ from emmclab.runtime.lists import Names, several
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting
 
-#: The value of `second` for another device like the first.
+#: The value of `Solution.second` for a second device of the same kind.
 SAME = "same"
 #: Promises that, if broken, mean a loss of acknowledged data; any other broken promise is an inconsistency.
 _LOSSES = ("fsync", "fdatasync", "commit")
@@ -24,12 +24,12 @@ class Solution:
     """A way to make storage faster without another main device.
 
     Attributes:
-        name: its name.
-        about: what it is, in a line.
-        hardware: hardware that it needs in addition; empty if none.
+        name: name of the solution.
+        about: description in one line.
+        hardware: additional hardware that it needs; empty if none.
         layers: layers above the device.
         layer_settings: their settings.
-        second: the second device; `same` for another one like the first, None if there is none.
+        second: the second device; `same` for one of the same kind, None if there is none.
         filesystems: file systems in place of the host's, as for `run_application`.
         sync: classes of files whose syncs are carried out; None for all.
     """
@@ -84,7 +84,7 @@ SOLUTIONS = (
         layer_settings={"advil.recovery": True},
     ),
     Solution("selective-sync", "only databases and their journals are synced", sync=("database", "database_journal")),
-    Solution("no-sync", "nothing is synced: what selective sync can gain at most", sync=("none",)),
+    Solution("no-sync", "nothing is synced: the upper bound of the gain of selective sync", sync=("none",)),
 )
 
 
@@ -94,13 +94,13 @@ def find_solutions(names: Names) -> list[Solution]:
     >>> [one.name for one in find_solutions(["raid0"])]
     ['plain', 'raid0']
     """
-    wanted = several(names)
-    known = [one.name for one in SOLUTIONS]
-    for name in wanted:
-        if name not in known:
-            hint = f"choose one of: {', '.join(known)}"
+    chosen = several(names)
+    known_names = [solution.name for solution in SOLUTIONS]
+    for name in chosen:
+        if name not in known_names:
+            hint = f"choose one of: {', '.join(known_names)}"
             raise ConfigError(f"there is no solution `{name}`", field="solution", hint=hint)
-    return [one for one in SOLUTIONS if not wanted or one.name in wanted or one.name == "plain"]
+    return [solution for solution in SOLUTIONS if not chosen or solution.name in chosen or solution.name == "plain"]
 
 
 class SolutionComparison(FieldMapping):
@@ -121,12 +121,12 @@ def compare_solutions(
     that a device does not allow: application, device, network, solution and the reason.
     """
     plain: dict[tuple[str, ...], AppResult] = {
-        _place(result): result for solution, result in runs if solution.name == "plain"
+        _run_key(result): result for solution, result in runs if solution.name == "plain"
     }
     rows = []
     for solution, result in runs:
-        beside = plain.get(_place(result))
-        if beside is None:
+        plain_run = plain.get(_run_key(result))
+        if plain_run is None:
             raise ConfigError(
                 "there is no plain run to compare this one with",
                 field="solution",
@@ -140,28 +140,28 @@ def compare_solutions(
                 "solution": solution.name,
                 "runtime_s": result.runtime_s,
                 "storage_s": result.storage_s,
-                "gain": beside.runtime_s / result.runtime_s if result.runtime_s else None,
+                "gain": plain_run.runtime_s / result.runtime_s if result.runtime_s else None,
                 **_wear(solution, result),
-                "plain_page_programs": beside.device["flash"]["page_programs"]["total"],
+                "plain_page_programs": plain_run.device["flash"]["page_programs"]["total"],
             }
         )
     used = {solution.name: solution for solution, _ in runs}
-    known = risks()
+    measured = risks()
     return SolutionComparison(
         {
             "runs": rows,
-            "impossible": [dict(one) for one in impossible],
+            "impossible": [dict(run) for run in impossible],
             "solutions": [
                 {
-                    "name": one.name,
-                    "about": one.about,
-                    "hardware": one.hardware,
-                    "loses": loses(known, one.name),
-                    "risk": risk_of(known, one.name),
+                    "name": solution.name,
+                    "about": solution.about,
+                    "hardware": solution.hardware,
+                    "loses": loses(measured, solution.name),
+                    "risk": risk_of(measured, solution.name),
                 }
-                for one in sorted(used.values(), key=_order)
+                for solution in sorted(used.values(), key=_order)
             ],
-            "risks": known,
+            "risks": measured,
         }
     )
 
@@ -171,7 +171,7 @@ def _order(solution: Solution) -> int:
     return SOLUTIONS.index(solution) if solution in SOLUTIONS else len(SOLUTIONS)
 
 
-def _place(result: AppResult) -> tuple[str, ...]:
+def _run_key(result: AppResult) -> tuple[str, ...]:
     return (result.app["program"], result.device["device"], result.app["network"])
 
 
@@ -215,34 +215,34 @@ def risks() -> Risks:
     'advil'
     """
     text = resources.files("emmclab").joinpath("data/pilot-risks.json").read_text(encoding="utf-8")
-    found: Risks = json.loads(text)
-    return found
+    measured: Risks = json.loads(text)
+    return measured
 
 
-def loses(known: Risks, name: str) -> bool | None:
-    """Whether any explored state lost acknowledged data; None if none was explored."""
-    explored = known["solutions"].get(name)
-    return any(one["lost_states"] for one in explored) if explored else None
+def loses(measured: Risks, name: str) -> bool | None:
+    """Return whether any explored state lost acknowledged data; None if no state was explored."""
+    explored = measured["solutions"].get(name)
+    return any(workload["lost_states"] for workload in explored) if explored else None
 
 
-def risk_of(known: Risks, name: str) -> str:
+def risk_of(measured: Risks, name: str) -> str:
     """Describe in a sentence or two what a power cut may lose with a solution, from the measured states."""
-    explored = known["solutions"].get(name)
+    explored = measured["solutions"].get(name)
     if not explored:
         return "not explored"
-    states = sum(one["states"] for one in explored)
-    cuts = sum(one["cuts"] for one in explored)
-    lost = [one for one in explored if one["lost_states"]]
+    states = sum(workload["states"] for workload in explored)
+    cuts = sum(workload["cuts"] for workload in explored)
+    lost = [workload for workload in explored if workload["lost_states"]]
     tried = f"{states:,} states of {cuts:,} cuts tried"
     if not lost:
-        excused = sum(one["documented_states"] for one in explored)
-        more = f", {excused:,} with a loss that SQLite documents" if excused else ""
-        return f"nothing that was acknowledged is lost, and all is consistent: {tried}{more}"
-    parts = [f"{one['workload']}: {one['first']}" for one in lost]
-    broken = sorted({promise for one in lost for promise in one["promises"] if promise not in _LOSSES})
+        excused = sum(workload["documented_states"] for workload in explored)
+        excuse = f", {excused:,} with a loss that SQLite documents" if excused else ""
+        return f"nothing that was acknowledged is lost, and all is consistent: {tried}{excuse}"
+    losses = [f"{workload['workload']}: {workload['first']}" for workload in lost]
+    broken = sorted({promise for workload in lost for promise in workload["promises"] if promise not in _LOSSES})
     sound = f"remaining data may be inconsistent ({', '.join(broken)})" if broken else "remaining data is consistent"
-    bad = sum(one["lost_states"] for one in lost)
+    bad = sum(workload["lost_states"] for workload in lost)
     return (
         f"acknowledged syncs are lost in {bad:,} of {tried}; {sound}; what survives may be as old as "
-        f"write-back allows (dirty_expire_ms + writeback_interval_ms of the host); {'; '.join(parts)}"
+        f"write-back allows (dirty_expire_ms + writeback_interval_ms of the host); {'; '.join(losses)}"
     )

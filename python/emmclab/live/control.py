@@ -1,4 +1,4 @@
-"""The control socket of a served device: a line of JSON in, a line of JSON out."""
+"""The control socket of a served device: each request and each reply is a line of JSON."""
 
 import contextlib
 import errno
@@ -21,9 +21,9 @@ from emmclab.runtime.files import lock
 _MOST = 4096
 #: Time limit for a client to send its line, and interval between checks for it, seconds.
 _PATIENCE_S, _LOOK_S = 5.0, 0.1
-#: Number of clients that are waited for; a further one takes the place of the oldest.
+#: Maximum number of connected clients; a further client replaces the oldest one.
 _MOST_CLIENTS = 64
-#: Time limit of a client for its answer, seconds; long, because layers may have to recover first.
+#: Time for which a client waits for the answer, seconds; long, because layers may have to recover first.
 _ANSWER_S = 60.0
 
 COMMANDS = ("status", "cut", "restore", "set", "stop")
@@ -59,8 +59,8 @@ class Control:
         self._path.unlink(missing_ok=True)
 
     def _serve(self) -> None:
-        """Answer each client as soon as it has sent its line; silent ones are dropped after a while."""
-        with selectors.DefaultSelector() as waiting, contextlib.ExitStack() as left:
+        """Answer each client when it has sent its line; disconnect clients that send none in time."""
+        with selectors.DefaultSelector() as waiting, contextlib.ExitStack() as cleanup:
             waiting.register(self._socket, selectors.EVENT_READ)
             # The bytes of each client so far, and the time until which it may send the rest; oldest first.
             clients: dict[socket.socket, tuple[bytes, float]] = {}
@@ -74,7 +74,7 @@ class Control:
                 for client in list(clients):
                     drop(client)
 
-            left.callback(drop_all)
+            cleanup.callback(drop_all)
             while not self._over:
                 for key, _ in waiting.select(_LOOK_S):
                     if key.fileobj is self._socket:
@@ -87,23 +87,23 @@ class Control:
                     client = cast("socket.socket", key.fileobj)
                     if client not in clients:
                         continue
-                    begun, until = clients[client]
-                    with contextlib.suppress(OSError):  # The client has gone; others are not affected.
-                        part = client.recv(_MOST - len(begun))
-                        begun += part
-                        if part and b"\n" not in begun and len(begun) < _MOST:
-                            clients[client] = begun, until
+                    received, deadline = clients[client]
+                    with contextlib.suppress(OSError):  # The client has disconnected; others are not affected.
+                        data = client.recv(_MOST - len(received))
+                        received += data
+                        if data and b"\n" not in received and len(received) < _MOST:
+                            clients[client] = received, deadline
                             continue
                         # The answer fits into the buffer of the socket.
-                        client.sendall(json.dumps(self._answer(begun.split(b"\n")[0])).encode() + b"\n")
+                        client.sendall(json.dumps(self._answer(received.split(b"\n")[0])).encode() + b"\n")
                     drop(client)
                 now = time.monotonic()
-                for client in [client for client, (_, until) in clients.items() if until < now]:
+                for client in [client for client, (_, deadline) in clients.items() if deadline < now]:
                     drop(client)
 
     def _accepted(self) -> Iterator[socket.socket]:
-        """Yield every client that waits."""
-        with contextlib.suppress(OSError):  # No other one waits, or it has gone.
+        """Yield each client that waits for a connection."""
+        with contextlib.suppress(OSError):  # No further client waits, or it has disconnected.
             while True:
                 client, _ = self._socket.accept()
                 client.setblocking(False)
@@ -111,10 +111,10 @@ class Control:
 
     def _answer(self, line: bytes) -> Reply:
         try:
-            asked = json.loads(line)
-            if not isinstance(asked, dict) or asked.get("command") not in COMMANDS:
+            request = json.loads(line)
+            if not isinstance(request, dict) or request.get("command") not in COMMANDS:
                 raise ConfigError("this is not a command", field="command", hint=f"use {', '.join(COMMANDS)}")
-            match asked["command"]:
+            match request["command"]:
                 case "status":
                     return {"ok": True, "status": self._live.stats()}
                 case "cut":
@@ -122,7 +122,7 @@ class Control:
                 case "restore":
                     self._live.restore()
                 case "set":
-                    self._live.set(str(asked.get("key")), str(asked.get("value")))
+                    self._live.set(str(request.get("key")), str(request.get("value")))
                 case _:
                     self._stop()
         except EmmclabError as error:
@@ -137,31 +137,31 @@ class Control:
 def _bound(path: Path) -> socket.socket:
     folder = path.absolute().parent
     try:
-        found = folder.stat()
+        status = folder.stat()
     except FileNotFoundError:
-        raise ConfigError(f"{path}: its folder does not exist", file=str(path), hint="make it first") from None
-    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
+        raise ConfigError(f"{path}: its folder does not exist", file=str(path), hint="create it first") from None
+    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
         raise ConfigError(
             f"{path}: other users can write to the folder of the socket",
             file=str(path),
-            hint="name a socket in a folder of your own, as one below $XDG_RUNTIME_DIR",
+            hint="use a folder to which only you can write, such as $XDG_RUNTIME_DIR",
         )
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # Set before `bind` makes its name, so that no other user can connect in the meantime.
+    # Set before `bind` creates the file, so that no other user can connect in the meantime.
     os.fchmod(listening.fileno(), 0o600)
     try:
-        with _alone(folder):
+        with _locked(folder):
             _remove_stale(path)
             listening.bind(str(path))
     except OSError as error:
         listening.close()
-        taken = error.errno == errno.EADDRINUSE
+        in_use = error.errno == errno.EADDRINUSE
         raise ConfigError(
-            f"{path}: the socket cannot be made: {error.strerror or error}",
+            f"{path}: the socket cannot be created: {error.strerror or error}",
             file=str(path),
-            hint="another process listens there, or it is no socket: name another one"
-            if taken
-            else "name a socket in a folder of your own, by a path of at most 107 bytes",
+            hint="another process listens on it, or the file is not a socket: use another path"
+            if in_use
+            else "use a folder to which only you can write, and a path of at most 107 bytes",
         ) from None
     listening.listen()
     listening.setblocking(False)
@@ -169,8 +169,8 @@ def _bound(path: Path) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold a lock on a folder, so that no other process makes a control socket there at the same time."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock a folder, so that no other process creates a control socket in it at the same time."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         lock(handle, wait=True)
@@ -180,12 +180,12 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove a socket of this user on which no process listens any longer, as after a kill."""
+    """Remove a socket of this user on which no process listens any more, such as after a kill."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return
-    if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid():
+    if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.geteuid():
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(_PATIENCE_S)
@@ -198,39 +198,39 @@ def _remove_stale(path: Path) -> None:
 
 
 def _connect(client: socket.socket, path: Path) -> None:
-    """Connect to a socket; wait for a moment if many other clients do so."""
+    """Connect to a socket; retry for some seconds while its queue of clients is full."""
     client.setblocking(False)
-    until = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
             client.connect(str(path))
         except BlockingIOError:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise
             time.sleep(_LOOK_S)
         else:
             return
 
 
-def ask(path: Path, command: str, **more: str) -> Reply:
+def ask(path: Path, command: str, **fields: str) -> Reply:
     """Send a command to a control socket; return the answer."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
             _connect(client, path)
             client.settimeout(_ANSWER_S)
-            client.sendall(json.dumps({"command": command, **more}).encode() + b"\n")
+            client.sendall(json.dumps({"command": command, **fields}).encode() + b"\n")
             line = client.makefile("rb").readline()
         answer = json.loads(line) if line else {"ok": False, "error": "no answer arrived"}
         if not isinstance(answer, dict) or "ok" not in answer:
             raise ValueError("the answer is not from emmclab")
     except (OSError, ValueError, RecursionError) as error:
-        said = getattr(error, "strerror", None)
+        reason = getattr(error, "strerror", None)
         if isinstance(error, TimeoutError):
-            said = f"no answer arrived within {_ANSWER_S:.0f} s"
+            reason = f"no answer arrived within {_ANSWER_S:.0f} s"
         raise InputError(
-            f"{path}: nothing answers there: {said or error}",
+            f"{path}: no served device answers: {reason or error}",
             file=str(path),
-            hint="name the socket of `emmclab serve --control`",
+            hint="give the socket of `emmclab serve --control`",
         ) from None
     if not answer["ok"]:
         raise ConfigError(str(answer.get("error")), hint=answer.get("hint"))

@@ -13,7 +13,7 @@ from emmclab.simulation.device import Device
 from emmclab.simulation.layers import refuse_lines
 from emmclab.simulation.result import Result
 
-#: The clock on which a device finishes its background work.
+#: The clock setting with which a device finishes its background work: 10,000 times as fast.
 _FAST = "x0.0001"
 #: Background work of the device is polled every 0.25 s, since the core continues it every 0.2 s. It counts
 #: as finished after 3 polls without a change; after 40 polls the wait ends in any case.
@@ -28,11 +28,11 @@ class LiveDevice:
     `path` is what a client opens: the loop or ublk device, the file, or the URI of the NBD server.
     """
 
-    def __init__(self, live: _core.Live, device: Device, said: dict[str, Any], temporary: str | None) -> None:
+    def __init__(self, live: _core.Live, device: Device, options: dict[str, Any], temporary: str | None) -> None:
         """Wrap a served device of the core; called by `serve`."""
         self._live = live
         self._device = device
-        self._said = said
+        self._options = options
         self._temporary = temporary
         self._result: Result | None = None
         #: What clients open (paths and URIs), in the order in which the exports were requested.
@@ -41,10 +41,10 @@ class LiveDevice:
         self.qemu: str | None = None
         #: Folder at which the file system is mounted; None if it is not mounted.
         self.mounted: str | None = None
-        #: Figures of making and mounting a file system, which the result leaves out; None if not done.
+        #: Figures of creating and mounting a file system, which the result excludes; None without a file system.
         self.prepared: Result | None = None
-        #: Figures of the background work after that, until the device was idle (`settle`); the result leaves
-        #: them out, too.
+        #: Figures of the background work after the mount, until the device was idle (`settle`); the result
+        #: excludes them, too.
         self.settled: Result | None = None
 
     @property
@@ -60,7 +60,7 @@ class LiveDevice:
 
     @property
     def device(self) -> Device:
-        """The settings.
+        """The simulated device with its settings.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -96,7 +96,7 @@ class LiveDevice:
         """Return figures: totals, and those of the time since the last call (`interval_*`, `response_*`).
 
         Raises:
-            EmmclabError: the service has failed, as by a broken invariant under `check`.
+            EmmclabError: the service has failed, for example by a broken invariant under `check`.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -118,7 +118,7 @@ class LiveDevice:
         return self._result or self._sum(self._live.result())
 
     def _sum(self, text: str) -> Result:
-        return Result({"trace": "live", **json.loads(text), "options": self._said})
+        return Result({"trace": "live", **json.loads(text), "options": self._options})
 
     def clear_counters(self) -> None:
         """Start the result and the recorded trace anew; earlier requests are in neither.
@@ -145,22 +145,22 @@ class LiveDevice:
         """
         self.clear_counters()
         clock = self.stats()["clock"]
-        if clock != "free" or self._said["think"]:
+        if clock != "free" or self._options["think"]:
             self.set("clock", _FAST)
-            before, same = None, 0
+            previous, unchanged = None, 0
             for _ in range(_MOST_LOOKS):
                 time.sleep(_LOOK_S)
-                now = self.result()["flash"]
-                before, same = now, same + 1 if now == before else 0
-                if same == _SAME_LOOKS:
+                flash = self.result()["flash"]
+                previous, unchanged = flash, unchanged + 1 if flash == previous else 0
+                if unchanged == _SAME_LOOKS:
                     break
             self.set("clock", clock)
-        found = self.result()
+        result = self.result()
         self.clear_counters()
-        return found
+        return result
 
     def drain(self) -> Result:
-        """Let the layers move all buffered data to its place; the result has the time as `run.drain_s`.
+        """Let the layers move all buffered data to its final place; the result has the time as `run.drain_s`.
 
         A later `result` has that time only if no request arrived since, such as one of a mounted file system.
 
@@ -175,7 +175,7 @@ class LiveDevice:
         return self._sum(self._live.drain())
 
     def make_plain(self) -> None:
-        """Let the layers move all data to its place, so that the image can be served without layers.
+        """Let the layers move all data to its final place, so that the image can be served without layers.
 
         No request may be sent afterwards; call `stop` next.
 
@@ -199,7 +199,7 @@ class LiveDevice:
         return self._live.news()
 
     def cut(self) -> None:
-        """Cut the power: what was not programmed is lost; requests fail until `restore`.
+        """Cut the power: data that was not programmed is lost; requests fail until `restore`.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -222,7 +222,7 @@ class LiveDevice:
         """Write each line that a program prints into the crash log, before the next request of the device.
 
         Args:
-            lines: file descriptor from which the lines are read; others must not read it any more.
+            lines: file descriptor from which the lines are read; nothing else may read from it.
             answers: file descriptor to which a byte is written for each line.
 
         >>> import emmclab, os
@@ -275,7 +275,7 @@ class LiveDevice:
     def set(self, key: str, value: str) -> None:
         """Change a setting of the running device: the `clock`, or one of `CHANGING`, such as a time or limit.
 
-        The result names each change with its time, in `setting_changes`.
+        The result lists each change with its time in `setting_changes`.
 
         Raises:
             ConfigError: the setting cannot change while the device is served, or not to this value.
@@ -297,7 +297,7 @@ class LiveDevice:
 
         Raises:
             ConfigError: there is no loop device.
-            EmmclabError: it has no file system that the kernel supports.
+            EmmclabError: the device has no file system that the kernel supports.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -334,7 +334,7 @@ class LiveDevice:
         """Unmount all file systems; their data is on the device when this returns.
 
         Raises:
-            EmmclabError: processes keep it busy; the message names them.
+            EmmclabError: processes use a file system; the message lists them.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -347,9 +347,9 @@ class LiveDevice:
         self.mounted = None
 
     def run(self, command: Names) -> int:
-        """Run a command on the loop or ublk device, which `EMMCLAB_DEVICE` and `EMMCLAB_MOUNT` name for it.
+        """Run a command with the paths of device and mount point in `EMMCLAB_DEVICE` and `EMMCLAB_MOUNT`.
 
-        Returns its exit status, or 128 and the signal that ended it.
+        Returns its exit status, or 128 plus the number of the signal that ended it.
 
         Raises:
             ConfigError: there is no loop or ublk device.
@@ -378,9 +378,9 @@ class LiveDevice:
         return self._result
 
     def abort(self) -> None:
-        """End a device whose start failed: an existing trace and existing images are as they were before it.
+        """Stop a device whose start failed; an existing trace and existing images remain unchanged.
 
-        An image that requests have changed, as those of `mkfs`, is saved. New images are removed.
+        But an image that requests have changed, such as those of `mkfs`, is saved. New images are removed.
 
         >>> import emmclab
         >>> emmclab.serve("small-1gb", clock="free", nbd="auto").abort()

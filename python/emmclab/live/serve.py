@@ -44,9 +44,9 @@ def qemu_command(socket: str | PathLike[str]) -> str:
 
 
 #: The panels of the options in the help of commands.
-WHERE, TIME, RUN = "Where clients find it", "Time", "The run"
-_where, _time, _run = (partial(Option, panel=panel) for panel in (WHERE, TIME, RUN))
-#: The name of a file, if it is given.
+WHERE, TIME, RUN = "Access for clients", "Time", "The run"
+_client, _time, _run = (partial(Option, panel=panel) for panel in (WHERE, TIME, RUN))
+#: Path of a file; None for no file.
 _Path = str | PathLike[str] | None
 #: File systems that can be made on a loop or ublk device.
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "f2fs", "vfat")
@@ -68,18 +68,18 @@ def _cleaner() -> list[str]:
 
 
 class ServeOptions(TypedDict, total=False):
-    """The options of `serve`; those that are not given have their defaults."""
+    """The options of `serve`; omitted options have their defaults."""
 
     layers: Annotated[Names, RUN_OPTIONS["layers"]]
     layer_settings: Annotated[Mapping[str, Setting] | None, RUN_OPTIONS["layer_settings"]]
     second: Annotated[Device | str | None, RUN_OPTIONS["second"]]
-    nbd: Annotated[_Path, _where(None, "Unix socket of an NBD server.", metavar="SOCKET")]
+    nbd: Annotated[_Path, _client(None, "Unix socket of an NBD server.", metavar="SOCKET")]
     tcp: Annotated[
-        str | None, _where(None, "Loopback address of an NBD server.", metavar="127.0.0.1:PORT", advanced=True)
+        str | None, _client(None, "Loopback address of an NBD server.", metavar="127.0.0.1:PORT", advanced=True)
     ]
     sdhci: Annotated[
         _Path,
-        _where(
+        _client(
             None,
             "vfio-user socket: an eMMC card with an SD host controller, for QEMU 10.1 or later.",
             metavar="SOCKET",
@@ -87,12 +87,12 @@ class ServeOptions(TypedDict, total=False):
         ),
     ]
     loop: Annotated[
-        bool | None, _where(None, "A loop device, /dev/loopN (root); the default for root.", command_default=False)
+        bool | None, _client(None, "A loop device, /dev/loopN (root); the default for root.", command_default=False)
     ]
     ublk: Annotated[
-        bool, _where(False, "A ublk device, /dev/ublkbN (root; Linux 6.0 or later, ublk_drv).", advanced=True)
+        bool, _client(False, "A ublk device, /dev/ublkbN (root; Linux 6.0 or later, ublk_drv).", advanced=True)
     ]
-    file: Annotated[bool, _where(False, "A file of a FUSE file system.", advanced=True)]
+    file: Annotated[bool, _client(False, "A file of a FUSE file system.", advanced=True)]
     partitions: Annotated[
         bool,
         Option(
@@ -103,12 +103,14 @@ class ServeOptions(TypedDict, total=False):
     ]
     mkfs: Annotated[
         str | None,
-        _where(None, "Make a file system: ext4, xfs, btrfs, f2fs, vfat.", metavar="NAME", completes="filesystem_names"),
+        _client(
+            None, "Make a file system: ext4, xfs, btrfs, f2fs, vfat.", metavar="NAME", completes="filesystem_names"
+        ),
     ]
     mkfs_options: Annotated[
-        Names, _where((), "Option for mkfs; may be repeated.", option="--mkfs-option", metavar="OPTION", advanced=True)
+        Names, _client((), "Option for mkfs; may be repeated.", option="--mkfs-option", metavar="OPTION", advanced=True)
     ]
-    overwrite: Annotated[bool, _where(False, "Let --mkfs overwrite a file system that is there.", advanced=True)]
+    overwrite: Annotated[bool, _client(False, "Let --mkfs overwrite an existing file system.", advanced=True)]
     dirty_bytes: Annotated[
         int | None,
         Option(
@@ -118,9 +120,9 @@ class ServeOptions(TypedDict, total=False):
             option=None,
         ),
     ]
-    mount: Annotated[_Path, _where(None, "Mount the file system at this folder.", metavar="DIR")]
+    mount: Annotated[_Path, _client(None, "Mount the file system at this folder.", metavar="DIR")]
     mount_options: Annotated[
-        str | None, _where(None, "Mount options, in the form of `mount -o`.", metavar="LIST", advanced=True)
+        str | None, _client(None, "Mount options, in the form of `mount -o`.", metavar="LIST", advanced=True)
     ]
     clock: Annotated[
         str,
@@ -147,9 +149,7 @@ class ServeOptions(TypedDict, total=False):
     log: Annotated[
         _Path,
         Option(
-            None,
-            "Crash log to write, for `emmclab crash`: every command with its data; not an existing one.",
-            option=None,
+            None, "Crash log to write, for `emmclab crash`: every command with its data; must not exist.", option=None
         ),
     ]
 
@@ -165,14 +165,14 @@ def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
     Without `nbd`, `tcp`, `sdhci`, `file`, `loop` or `ublk` it is a loop device for root, else a file. `nbd`
     may be `auto`: a socket in a temporary folder. Without `image`, contents and state are discarded at the
     end; with `image` and `second`, `second_image` is required. `record` has the requests that the result
-    counts, so not those of making and mounting a file system.
+    counts; both exclude creating and mounting a file system.
 
     Args:
         device: the device, or the name of a preset or TOML file.
         options: see `ServeOptions`.
 
     Raises:
-        ConfigError: a setting or option is impossible, or the image is of another device or in use.
+        ConfigError: a setting or option is impossible, or the image belongs to another device or is in use.
         InputError: the log exists.
         UnsupportedError: this machine has no FUSE, loop device, ublk or tool that is needed.
 
@@ -181,14 +181,14 @@ def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
     ...     disk.path.startswith("nbd+unix://")
     True
     """
-    given = complete(SERVE_OPTIONS, options, "a served device")
-    nbd, tcp, sdhci, file = (given[name] for name in ("nbd", "tcp", "sdhci", "file"))
-    mkfs, mount, loop, ublk = (given[name] for name in ("mkfs", "mount", "loop", "ublk"))
-    require_servable(clock=given["clock"], tcp=tcp, mkfs=mkfs, mount=mount)
+    values = complete(SERVE_OPTIONS, options, "a served device")
+    nbd, tcp, sdhci, file = (values[name] for name in ("nbd", "tcp", "sdhci", "file"))
+    mkfs, mount, loop, ublk = (values[name] for name in ("mkfs", "mount", "loop", "ublk"))
+    require_servable(clock=values["clock"], tcp=tcp, mkfs=mkfs, mount=mount)
     config = Device.named(device) if isinstance(device, str) else device
-    second, layers, settings = given["second"], given["layers"], given["layer_settings"] or {}
-    aging = no_trace(given["precondition"], "a served device").text
-    beside = Device.named(second) if isinstance(second, str) else second
+    second, layers, settings = values["second"], values["layers"], values["layer_settings"] or {}
+    aging = no_trace(values["precondition"], "a served device").text
+    second_device = Device.named(second) if isinstance(second, str) else second
     needs_disk = mkfs is not None or mount is not None
     if loop is None:
         loop = not ublk and (needs_disk or (not (nbd or tcp or sdhci or file) and os.geteuid() == 0))
@@ -201,30 +201,30 @@ def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
             "a file system needs a loop or ublk device", field="loop", hint="give --loop or --ublk, as root"
         )
     file = file or not (nbd or tcp or sdhci or loop or ublk)
-    log = given["log"]
+    log = values["log"]
     if log is not None:
         _require_new(log)
     files = {
-        name: None if given[name] is None else fspath(given[name])
+        name: None if values[name] is None else fspath(values[name])
         for name in ("image", "second_image", "record", "log", "images")
     }
     live = _core.Live(
         config._config,
-        {"precondition": aging, "seed": given["seed"]},
+        {"precondition": aging, "seed": values["seed"]},
         layers=stack(layers, settings),
-        second=None if beside is None else beside._config,
-        images_limit=given["images_limit"],
-        clock=given["clock"],
-        think=given["think"],
-        check=given["check"],
+        second=None if second_device is None else second_device._config,
+        images_limit=values["images_limit"],
+        clock=values["clock"],
+        think=values["think"],
+        check=values["check"],
         **files,
     )
-    said: dict[str, Any] = {
-        "clock": given["clock"],
-        "think": given["think"],
+    run_options: dict[str, Any] = {
+        "clock": values["clock"],
+        "think": values["think"],
         "precondition": aging,
-        "seed": given["seed"],
-        "check": given["check"],
+        "seed": values["seed"],
+        "check": values["check"],
         "image": files["image"],
         # Options of a replay, which have fixed values in a live run.
         "rate": 1.0,
@@ -233,26 +233,26 @@ def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
         "drain": False,
     }
     if layers:
-        said["layers"] = layers
-        said["layer_settings"] = dict(settings)
-        said["second"] = None if beside is None else beside.name
+        run_options["layers"] = layers
+        run_options["layer_settings"] = dict(settings)
+        run_options["second"] = None if second_device is None else second_device.name
     temporary = None
     if nbd == "auto":
         import tempfile  # Imported here: only this option needs it.
 
         temporary = tempfile.mkdtemp(prefix="emmclab-")
-    served = LiveDevice(live, config, said, temporary)
+    served = LiveDevice(live, config, run_options, temporary)
     try:
         if loop or ublk:
             if ublk:
                 path = live.serve_ublk(cleaner=_cleaner())
             else:
-                path = live.serve_loop(partitions=given["partitions"], dirty_bytes=given["dirty_bytes"])
+                path = live.serve_loop(partitions=values["partitions"], dirty_bytes=values["dirty_bytes"])
             served.paths.append(fspath(path))
             if mkfs is not None:
-                live.mkfs(mkfs, options=given["mkfs_options"], overwrite=given["overwrite"])
+                live.mkfs(mkfs, options=values["mkfs_options"], overwrite=values["overwrite"])
             if mount is not None:
-                served.mount(mount, options=given["mount_options"])
+                served.mount(mount, options=values["mount_options"])
             if needs_disk:
                 served.prepared = served.result()
                 served.settled = served.settle()
@@ -291,15 +291,15 @@ def require_servable(*, clock: str, tcp: str | None, mkfs: str | None, mount: st
     _core.Live.require(clock=clock, tcp=tcp)
     if mkfs is not None and mkfs not in FILE_SYSTEMS:
         raise ConfigError(f"there is no file system `{mkfs}`", field="mkfs", hint=f"use {', '.join(FILE_SYSTEMS)}")
-    # The folder itself is made if it is missing.
+    # The folder itself is created if it is missing.
     if mount is not None and not Path(mount).absolute().parent.is_dir():
         raise InputError(
-            f"{fspath(mount)}: the parent folder was not found", file=fspath(mount), hint="make it, or check the path"
+            f"{fspath(mount)}: the parent folder was not found", file=fspath(mount), hint="create it, or check the path"
         )
 
 
 def _require_new(log: str | PathLike[str]) -> None:
-    """Reject a log that exists and is not empty: it would be lost, even if the start fails."""
+    """Reject a log that exists and is not empty: it would be overwritten, even if the start fails."""
     path = Path(log)
     if path.exists() and not (path.is_file() and path.stat().st_size == 0):
         raise InputError.of(FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)), log)
