@@ -484,10 +484,10 @@ def test_another_serial_number_is_refused_and_the_same_one_is_known(tmp_path: Pa
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        ("", "the log holds no run: it is empty"),
-        ("\n", "the log holds no run: it is empty"),
-        ("hello\n", "the log holds no run in 1 lines"),
-        (line("ack", 1, 0, 0), "the log holds no run in 1 lines"),
+        ("", "the log contains no run: it is empty"),
+        ("\n", "the log contains no run: it is empty"),
+        ("hello\n", "the log contains no run in 1 lines"),
+        (line("ack", 1, 0, 0), "the log contains no run in 1 lines"),
         (line("begin", 1, {"version": 99}), "of version 99"),
         (line("begin", 1, {"version": 1, "plan": {"blocks": 0}, "target": {}, "boot": None}), "no run"),
     ],

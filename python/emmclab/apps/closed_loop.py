@@ -319,7 +319,7 @@ def _classes(text: str | None) -> list[str] | None:
 
 
 class SoftwareOptions(TypedDict, total=False):
-    """The options of an application for its host, layers above the device, and applications beside it."""
+    """The options of an application for its host, other applications at the same time, and layers."""
 
     host: Annotated[
         str | None,

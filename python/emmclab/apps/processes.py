@@ -54,8 +54,8 @@ def run_live(
         options: see `ApplicationOptions`; of the kernel settings of the host only the limit of dirty data is used.
 
     Raises:
-        ConfigError: as `run_application`; or this kernel does not support a file system of the host.
-        UnsupportedError: no root, FUSE or loop devices, or a tool is missing.
+        ConfigError: as in `run_application`; or this kernel does not support a file system of the host.
+        UnsupportedError: root, FUSE, loop devices or a tool are missing.
     """
     require_loop()
     require_tools(_TOOLS)

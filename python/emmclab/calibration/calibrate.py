@@ -54,7 +54,7 @@ def calibrate(
         if path.is_file() and is_fio(path):
             if skip_packed:
                 raise ConfigError(
-                    f"{path}: results of fio hold no packed commands to skip",
+                    f"{path}: results of fio contain no packed commands to skip",
                     field="skip_packed",
                     file=str(path),
                     hint="leave out --skip-packed",
@@ -65,12 +65,12 @@ def calibrate(
         source = read(path)
     if source.is_synthetic:
         raise UnsupportedError("a synthesised trace has no measured service times", hint="give a recorded trace")
-    described = source.header["source"] or source.name
+    source_name = source.header["source"] or source.name
     if not source.is_pipe:
-        first = source.stored()
-        first.next()
-        refuse_coarse_clock(source.name, first.header(), "its service times, and which requests overlapped")
-    return _result(_core.calibrate_trace(source.stored(), name, described, capacity_gb, seed, skip_packed))
+        stored = source.stored()
+        stored.next()
+        refuse_coarse_clock(source.name, stored.header(), "its service times, and which requests overlapped")
+    return _result(_core.calibrate_trace(source.stored(), name, source_name, capacity_gb, seed, skip_packed))
 
 
 def is_fio(path: Path) -> bool:
@@ -102,5 +102,5 @@ def _begins_with(path: Path, mark: bytes) -> bool:
 
 
 def _result(text: str) -> Calibration:
-    found: Calibration = json.loads(text)
-    return found
+    result: Calibration = json.loads(text)
+    return result

@@ -22,13 +22,13 @@ class Fitted(NamedTuple):
 
     @staticmethod
     def of(settings: Mapping[str, Any]) -> "Fitted":
-        """Read it from the settings of a device, given as nested tables."""
+        """Return the sources and costs from the settings of a device, as nested tables."""
         costs = [(settings.get(group) or {}).get(key) or 0.0 for group, key in _COSTS]
         return Fitted(list(settings.get("fitted_to") or ()), costs)
 
     @staticmethod
     def device(device: Device) -> "Fitted":
-        """Read it from a device.
+        """Return the sources and costs of a device.
 
         >>> Fitted.device(Device.preset("ufs31"))
         Fitted(sources=['samsung20_eufs', 'ufs_fua_times'], costs_us=[535.0, 0.0, 610.0])
@@ -43,13 +43,13 @@ def fitted_note(result: Result) -> str:
     >>> fitted_note(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     ''
     """
-    made = result.fields.get("provenance")
-    devices = made.get("devices", ()) if made else ()
+    provenance = result.fields.get("provenance")
+    devices = provenance.get("devices", ()) if provenance else ()
     if not any(result.fields["trace"] in Fitted.of(device["settings"]).sources for device in devices[:1]):
         return ""
     return (
         f"{result.fields['device']} was fitted to this trace, so an "
-        "agreement of the means says nothing about the accuracy of the preset"
+        "agreement of the means proves nothing about the accuracy of the preset"
     )
 
 
@@ -57,44 +57,45 @@ def order_note(devices: Mapping[str, Fitted]) -> str:
     """Return a note that devices must not be ranked by flushes and durable writes; empty if they may be.
 
     Two devices without a common source were fitted to figures of two test benches. No note is needed if both
-    were fitted to nothing, or if neither has such a cost, as in the designs of a paper.
+    were not fitted, or if neither has such a cost, as in the designs of a paper.
 
-    >>> one, other = Fitted(["x", "y"], [28.0]), Fitted(["z"], [535.0])
-    >>> order_note({"a": one, "b": one}), order_note({"a": Fitted([], [1.0]), "b": Fitted([], [2.0])})
+    >>> first, second = Fitted(["x", "y"], [28.0]), Fitted(["z"], [535.0])
+    >>> order_note({"a": first, "b": first}), order_note({"a": Fitted([], [1.0]), "b": Fitted([], [2.0])})
     ('', '')
-    >>> order_note({"a": one, "b": other}).partition("; ")[0]
+    >>> order_note({"a": first, "b": second}).partition("; ")[0]
     'a is fitted to x and y, b to z, and no source measured both'
     """
-    if not any(itertools.starmap(_apart, itertools.combinations(devices.values(), 2))):
+    if not any(itertools.starmap(_have_no_common_source, itertools.combinations(devices.values(), 2))):
         return ""
-    parts = [f"{name} to {' and '.join(one.sources) or 'no measurement'}" for name, one in devices.items()]
+    parts = [f"{name} to {' and '.join(fitted.sources) or 'no measurement'}" for name, fitted in devices.items()]
     first = parts[0].replace(" to ", " is fitted to ", 1)
-    every = "both" if len(devices) == 2 else "all of them"
+    measured = "both" if len(devices) == 2 else "all of them"
     return (
-        f"{', '.join([first, *parts[1:]])}, and no source measured {every}; their order in flushes and "
+        f"{', '.join([first, *parts[1:]])}, and no source measured {measured}; their order in flushes and "
         "durable writes is therefore not known to be that of the real devices "
-        "(`emmclab devices --check NAME` measures a device that was fitted to published figures beside them)"
+        "(`emmclab devices --check NAME` compares a device that was fitted to published figures with them)"
     )
 
 
-def _apart(one: Fitted, other: Fitted) -> bool:
+def _have_no_common_source(first: Fitted, second: Fitted) -> bool:
     """Return whether two devices were fitted without a common source, and have costs of durable writes."""
-    fitted, priced = one.sources or other.sources, any((*one.costs_us, *other.costs_us))
-    return bool(fitted) and priced and not {*one.sources} & {*other.sources}
+    fitted, priced = first.sources or second.sources, any((*first.costs_us, *second.costs_us))
+    return bool(fitted) and priced and not {*first.sources} & {*second.sources}
 
 
 def runs_note(results: Sequence[Mapping[str, Any]]) -> str:
     """Return `order_note` of the devices of runs whose workload has flushes or durable writes."""
-    made = [one.get("provenance") or {} for one in results if is_durable(one)]
+    provenances = [result.get("provenance") or {} for result in results if is_durable(result)]
     # The simulated device comes first; a second device only serves a layer.
-    devices = [whence["devices"][0] for whence in made if whence.get("devices")]
+    devices = [provenance["devices"][0] for provenance in provenances if provenance.get("devices")]
     return order_note({device["name"]: Fitted.of(device["settings"]) for device in devices})
 
 
 def pair_note(first: Device, second: Device) -> str:
     """Return `order_note` for two devices whose costs of flushes or durable writes differ."""
-    one, other = Fitted.device(first), Fitted.device(second)
-    return "" if one.costs_us == other.costs_us else order_note({first.name: one, second.name: other})
+    fits = {device.name: Fitted.device(device) for device in (first, second)}
+    costs = [fitted.costs_us for fitted in fits.values()]
+    return "" if costs[0] == costs[-1] else order_note(fits)
 
 
 def is_durable(result: Mapping[str, Any]) -> bool:

@@ -27,7 +27,7 @@ _MOST_BYTES_UNPACKED = 256 << 20
 #: Number of bytes at the start of a file in which registers are recognised.
 _HEAD_BYTES = 1 << 16
 _HINT = (
-    "name the file ext_csd of debugfs, the output of `mmc extcsd read`, or the folder of a UFS in sysfs "
+    "give the file ext_csd of debugfs, the output of `mmc extcsd read`, or the folder of a UFS in sysfs "
     "(/sys/devices/platform/*/*.ufshc)"
 )
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
@@ -54,8 +54,8 @@ def register_files(source: Path) -> list[RegisterFile]:
     """
     if str(source) == "-":
         return [("-", _bounded(sys.stdin.buffer.read(_MOST_BYTES + 1), source))]
-    held = _files_in(source)
-    if held is None:
+    contained = _files_in(source)
+    if contained is None:
         try:
             with source.open("rb") as file:
                 content = file.read(_MOST_BYTES + 1)
@@ -64,10 +64,10 @@ def register_files(source: Path) -> list[RegisterFile]:
         if content.startswith(_PARQUET):
             return _of_recording(source)
         return [(str(source), _bounded(content, source))]
-    files = list(held)
+    files = list(contained)
     if not files:
         raise FormatError(
-            f"{source}: it holds no EXT_CSD register and no descriptor of a UFS",
+            f"{source}: it contains no EXT_CSD register and no descriptor of a UFS",
             kind="unknownformat",
             file=str(source),
             hint=_HINT,
@@ -80,8 +80,8 @@ def holds_registers(source: Path) -> bool:
     try:
         if not (source.is_dir() or source.is_file()):
             return False
-        if (held := _files_in(source)) is not None:
-            return next(held, None) is not None
+        if (contained := _files_in(source)) is not None:
+            return next(contained, None) is not None
         with source.open("rb") as file:
             return _core.are_registers(file.read(_HEAD_BYTES))
     except (OSError, FormatError, ConfigError):
@@ -94,10 +94,10 @@ def _of_recording(source: Path) -> list[RegisterFile]:
     if not devices:
         raise FormatError(
             f"{source}: the trace has no registers of a device: `emmclab record` did not record it, its "
-            "disk is no eMMC or UFS, or its version did not store registers",
+            "disk is not an eMMC or UFS, or its version did not store registers",
             kind="unknownformat",
             file=str(source),
-            hint="record the device again, or name its registers with --ext-csd or --ufs",
+            hint="record the device again, or give its registers with --ext-csd or --ufs",
         )
     if len(devices) > 1:
         names = "; ".join(device.name for device in devices)
@@ -120,7 +120,7 @@ def _of_recording(source: Path) -> list[RegisterFile]:
 def _bounded(content: bytes, source: Path) -> bytes:
     if len(content) > _MOST_BYTES:
         raise InputError(
-            f"{source}: it is larger than {_MOST_BYTES >> 20} MB, so it is no dump of a register",
+            f"{source}: it is larger than {_MOST_BYTES >> 20} MB, so it is not a dump of a register",
             file=str(source),
             hint=_HINT,
         )
@@ -138,12 +138,12 @@ def _of_folder(folder: Path) -> Iterator[RegisterFile]:
     """Yield the register files of a folder in order, except files that the kernel refuses to read."""
     # A path without a final name, such as `.`, may be a folder of descriptors.
     root = folder.resolve() if folder.name in ("", "..") else folder
-    looked_at = 0
+    count = 0
     for parent, folders, names in os.walk(root):
         folders.sort()
         for name in sorted(names):
-            looked_at += 1
-            if looked_at > _MOST_FILES:
+            count += 1
+            if count > _MOST_FILES:
                 raise _too_many(folder)
             path = Path(parent) / name
             if not _core.is_register_file(path) or not path.is_file():
@@ -170,10 +170,10 @@ class _Content(io.RawIOBase):
         self._left -= len(view)
         if self._left < 0:
             raise InputError(
-                f"{self._source}: it unpacks to more than {_MOST_BYTES_UNPACKED >> 20} MB, which no folder "
-                "of registers has",
+                f"{self._source}: it unpacks to more than {_MOST_BYTES_UNPACKED >> 20} MB, more than any "
+                "folder of registers has",
                 file=str(self._source),
-                hint="unpack it yourself, and name the folder with the registers in it",
+                hint="unpack it yourself, and give the folder with the registers in it",
             )
         content = self._unpacked.read(len(view))
         view[: len(content)] = content
@@ -183,8 +183,8 @@ class _Content(io.RawIOBase):
 def _of_archive(source: Path) -> Iterator[RegisterFile]:
     try:
         with tarfile.open(fileobj=_Content(source), mode="r|") as archive:
-            for looked_at, member in enumerate(archive):
-                if looked_at > _MOST_FILES:
+            for count, member in enumerate(archive):
+                if count > _MOST_FILES:
                     raise _too_many(source)
                 if not member.isfile() or not _core.is_register_file(member.name):
                     continue
@@ -205,4 +205,4 @@ def _damaged(source: Path, error: Exception) -> FormatError:
 
 
 def _too_many(source: Path) -> ConfigError:
-    return ConfigError(f"{source}: it holds more than {_MOST_FILES:,} files", file=str(source), hint=_HINT)
+    return ConfigError(f"{source}: it contains more than {_MOST_FILES:,} files", file=str(source), hint=_HINT)

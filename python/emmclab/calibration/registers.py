@@ -31,11 +31,11 @@ class RegisterPreset:
 
     Attributes:
         device: the device.
-        toml: its file, with a comment on each value.
+        toml: its TOML file, with a comment on each value.
         like: the base preset.
         settings: the settings that registers determine: `key`, `value`, `from`.
-        notes: what was not adopted, with the reason.
-        assumed_capacity: that no register states the capacity, and whose it is; None if one does.
+        notes: contents of registers that were not adopted, with the reason.
+        assumed_capacity: note that the capacity is that of the base preset; None if a register states it.
     """
 
     device: Device
@@ -48,33 +48,33 @@ class RegisterPreset:
 
 @dataclass
 class _Draft:
-    """The settings of a preset while it is made."""
+    """The settings of a preset under construction."""
 
     base: dict[str, Any]
     values: dict[str, str] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def set(self, key: str, value: object, whence: str) -> None:
-        """Set a value; a string is TOML."""
+    def set(self, key: str, value: object, origin: str) -> None:
+        """Set a value, with its origin; a string is TOML source."""
         self.values[key] = value if isinstance(value, str) else json.dumps(value)
-        self.sources[key] = whence
+        self.sources[key] = origin
 
     def value(self, key: str) -> Any:
         """Return the value that a setting will have."""
         if key in self.values:
             return tomllib.loads(f"value = {self.values[key]}")["value"]
-        found: Any = self.base
+        value: Any = self.base
         for part in key.split("."):
-            found = found[int(part)] if part.isdigit() else found[part]
-        return found
+            value = value[int(part)] if part.isdigit() else value[part]
+        return value
 
 
 def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> RegisterPreset:
-    """Make the preset of a report of registers; `base` provides everything that no register states.
+    """Return the preset for a register report; `base` provides all settings that no register states.
 
     Raises:
-        ConfigError: the base is of the other kind, or the model does not support what the registers state.
+        ConfigError: the base is of the other kind (eMMC or UFS), or the model does not support register values.
     """
     draft = _Draft(tomllib.loads(base.to_toml()), notes=list(report["notes"]))
     _refuse_other_kind(report, base, draft)
@@ -83,15 +83,15 @@ def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> R
     _fit_cache(draft)
     _fit_queue(draft)
     _fit_packing(draft)
-    whole = _fit_slc(draft, report)
-    shown = Path(source).name or source
-    capacity, slc = report["capacity"], None if whole else report["slc"]
+    all_slc = _fit_slc(draft, report)
+    file_name = Path(source).name or source
+    capacity, slc = report["capacity"], None if all_slc else report["slc"]
     stated = f"of {size(capacity['bytes'])}" if capacity else "of unknown capacity"
     about = f"{report['standard']} {stated}"
-    what = "EXT_CSD register" if report["kind"] == "emmc" else "descriptors"
+    registers_name = "EXT_CSD register" if report["kind"] == "emmc" else "descriptors"
     naming = {
         "name": json.dumps(name, ensure_ascii=False),
-        "about": json.dumps(f"{about}, made of its {what} ({shown})", ensure_ascii=False),
+        "about": json.dumps(f"{about}, from its {registers_name} ({file_name})", ensure_ascii=False),
     }
     sizes = {_PRESERVES} if capacity is not None else set()
     try:
@@ -104,15 +104,15 @@ def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> R
             f"{source}: `{base.name}` cannot have the values of the registers: {error}",
             file=source,
             field=error.field,
-            hint="name another base preset with --like",
+            hint="choose another base preset with --like",
         ) from error
     read: list[DerivedSetting] = [
-        {"key": key, "value": draft.values[key], "from": whence} for key, whence in draft.sources.items()
+        {"key": key, "value": draft.values[key], "from": origin} for key, origin in draft.sources.items()
     ]
     assumed = None
     if capacity is None:
         assumed = f"no register states the capacity: {size(device.capacity_bytes)} is that of {base.name}"
-    text = _toml(device, base, report, draft, shown, assumed)
+    text = _toml(device, base, report, draft, file_name, assumed)
     return RegisterPreset(device, text, base.name, read, draft.notes, assumed)
 
 
@@ -130,16 +130,16 @@ def _fit_cache(draft: _Draft) -> None:
     """Limit the cache size to the range of the model; without a cache, clear the settings of the cache."""
     if "cache.size_kb" not in draft.values:
         return
-    whence, kb = draft.sources["cache.size_kb"], draft.value("cache.size_kb")
+    origin, kb = draft.sources["cache.size_kb"], draft.value("cache.size_kb")
     if kb == 0:
         for key in ("cache.flush_us", "cache.idle_after_us"):
-            draft.set(key, 0.0, whence)
+            draft.set(key, 0.0, origin)
         return
     page_kb = max(group["page_kb"] for group in draft.base["geometry"]["block_groups"])
     fitted = min(max(kb, page_kb), _MOST_CACHE_KB)
     if fitted != kb:
-        draft.notes.append(f"{whence}: {kb} KB; the model supports {page_kb} KB to {_MOST_CACHE_KB >> 10:,} MB")
-        draft.set("cache.size_kb", fitted, whence)
+        draft.notes.append(f"{origin}: {kb} KB; the model supports {page_kb} KB to {_MOST_CACHE_KB >> 10:,} MB")
+        draft.set("cache.size_kb", fitted, origin)
 
 
 def _fit_queue(draft: _Draft) -> None:
@@ -148,9 +148,9 @@ def _fit_queue(draft: _Draft) -> None:
     if key in draft.values and draft.base["interface"]["kind"] == "ufs":
         depth = draft.value(key)
         if draft.base["interface"]["queues"] == 0 and depth > _TAGS_OF_A_LIST:
-            whence = draft.sources[key]
-            draft.notes.append(f"{whence}: a host without interface.queues uses {_TAGS_OF_A_LIST} of {depth} tags")
-            draft.set(key, _TAGS_OF_A_LIST, whence)
+            origin = draft.sources[key]
+            draft.notes.append(f"{origin}: a host without interface.queues uses {_TAGS_OF_A_LIST} of {depth} tags")
+            draft.set(key, _TAGS_OF_A_LIST, origin)
 
 
 def _fit_packing(draft: _Draft) -> None:
@@ -159,10 +159,10 @@ def _fit_packing(draft: _Draft) -> None:
         return
     queued = draft.value("controller.queue_depth") > 1
     for name in ("packed_writes", "packed_reads"):
-        asked, taken = draft.base["host"][name], 0 if queued else draft.value(f"features.{name}")
-        if asked > taken:
+        requested, supported = draft.base["host"][name], 0 if queued else draft.value(f"features.{name}")
+        if requested > supported:
             key = "controller.queue_depth" if queued else f"features.{name}"
-            draft.set(f"host.{name}", taken, draft.sources.get(key, "the base preset"))
+            draft.set(f"host.{name}", supported, draft.sources.get(key, "the base preset"))
 
 
 def _fit_slc(draft: _Draft, report: RegisterReport) -> bool:
@@ -172,23 +172,23 @@ def _fit_slc(draft: _Draft, report: RegisterReport) -> bool:
         if mode != "off" and draft.base["slc"]["mode"] == "off":
             _first_slc_blocks(draft, draft.sources["slc.mode"])
         return False
-    whence = report["slc"]["from"]
+    origin = report["slc"]["from"]
     if report["capacity"] and report["slc"]["bytes"] >= report["capacity"]["bytes"]:
-        draft.set("slc.mode", '"off"', whence)
-        draft.set("slc.blocks", 0, whence)
+        draft.set("slc.mode", '"off"', origin)
+        draft.set("slc.blocks", 0, origin)
         for number, _ in enumerate(draft.base["geometry"]["block_groups"]):
-            draft.set(f"geometry.block_groups.{number}.cell_mode", '"slc"', whence)
+            draft.set(f"geometry.block_groups.{number}.cell_mode", '"slc"', origin)
             for time in ("read_us", "program_us", "erase_us"):
                 draft.values[f"geometry.block_groups.{number}.{time}"] = json.dumps(draft.base["slc"][time])
         return True
-    _first_slc_blocks(draft, whence)
+    _first_slc_blocks(draft, origin)
     return False
 
 
-def _first_slc_blocks(draft: _Draft, whence: str) -> None:
+def _first_slc_blocks(draft: _Draft, origin: str) -> None:
     """Set the minimum number of blocks in SLC mode, until their size is known."""
     if draft.base["slc"]["mode"] == "off":
-        draft.set("slc.blocks", draft.base["gc"]["low_watermark"] + 3, whence)
+        draft.set("slc.blocks", draft.base["gc"]["low_watermark"] + 3, origin)
 
 
 def _toml(device: Device, base: Device, report: RegisterReport, draft: _Draft, source: str, assumed: str | None) -> str:
@@ -229,8 +229,8 @@ def _comment(key: str, value: str, of_base: dict[str, str], report: RegisterRepo
     """Return the comment on the origin of a value."""
     if key in ("name", "about"):
         return ""
-    last = key.rpartition(".")[2]
-    if last in _SIZES and of_base.get(key) != value:
+    setting = key.rpartition(".")[2]
+    if setting in _SIZES and of_base.get(key) != value:
         stated = report["slc"] if key == "slc.blocks" and report["slc"] else report["capacity"]
         return f" # sized: {_one_line(stated['from'])}" if stated else f" # assumed: {like}"
     if key in draft.sources:
@@ -250,11 +250,11 @@ class Registers:
     Attributes:
         source: the file or folder from which they were read.
         kind: `emmc` or `ufs`.
-        standard: the standard that the device follows, as `eMMC 5.1`.
+        standard: the standard that the device follows, such as `eMMC 5.1`.
         like: the preset of the same class.
-        facts: what the device is and can do: `topic`, `text` (None if it is not known), `from` (fields).
+        facts: properties and capabilities of the device: `topic`, `text` (None if it is not known), `from` (fields).
         fields: every field: `name`, `register`, `place`, `value` (None if it is not known), `meaning`.
-        notes: what is known but has no setting, or was not adopted, with the reason.
+        notes: contents of registers that have no setting or were not adopted, with the reason.
     """
 
     source: str
@@ -282,18 +282,18 @@ class Registers:
 
     @property
     def notes(self) -> list[str]:
-        """What is known but was not adopted, with the reason."""
+        """Contents of registers that have no setting or were not adopted, with the reason."""
         return list(self.report["notes"])
 
     def preset(self, *, like: str | None = None, name: str | None = None) -> RegisterPreset:
-        """Make a device preset of the registers, with the other settings of a preset of the same class.
+        """Make a device preset from the registers, with the other settings of a preset of the same class.
 
         Args:
             like: the other preset, or a device file; by default it is chosen by kind and version.
             name: the name of the device.
 
         Raises:
-            ConfigError: the base is of the other kind, or the model does not support what the registers state.
+            ConfigError: `like` is of the other kind (eMMC or UFS), or the model does not support register values.
         """
         base = Device.named(like or self.report["like"])
         return preset_of(self.report, base, self.source, printable(name or "own-device"))

@@ -30,7 +30,7 @@ LEAST_REQUESTS = 100
 #: Minimum number of completed requests of the second half, if the cut is moved as far as possible.
 _LEAST_JUDGED = 40
 #: Name of the temporary copy of a recording, of which each half is read separately.
-_WHOLE = "whole.parquet"
+_COPY = "whole.parquet"
 #: Minimum capacity of the calibrated device, and the maximum that `calibrate` allows, in GB.
 _USUAL_GB, _MOST_GB = 32, 1024
 #: Name of the model that is calibrated on the first half.
@@ -58,7 +58,7 @@ class Cut(NamedTuple):
     first_by_operation: dict[str, int]
     """Requests with completions of each operation before the cut, the most frequent one first."""
     second_by_operation: dict[str, int]
-    """The same from the cut on."""
+    """Requests with completions of each operation from the cut on, the most frequent one first."""
 
 
 class ModelFields(JudgementFields):
@@ -124,8 +124,8 @@ class Validation:
 
     Attributes:
         trace: name of the recording.
-        ledger: what was kept and changed when it was read.
-        cut: where it is cut in two.
+        ledger: counts of the records that were kept, changed and lost when it was read.
+        cut: the point at which it is cut in two.
         first: recorded response times of the first half.
         second: recorded response times of the second half.
         calibration: what `calibrate` returned for the first half; None if it does not determine a device.
@@ -179,7 +179,7 @@ def validate(
     precondition: str = "none",
     wrap_addresses: bool = False,
     seed: int = 1,
-    step: Steps = lambda _what: None,
+    step: Steps = lambda _description: None,
     progress: SimulationProgress | None = None,
 ) -> Validation:
     """Calibrate a device on the first half of a recording, replay the second half, and compare the times.
@@ -188,8 +188,8 @@ def validate(
         trace: a recording with completions.
         devices: further devices that are judged without calibration.
         mode: mode of the replay of the second half, as for `Device.simulate`.
-        precondition: data on the devices before, as for `Device.simulate`.
-        wrap_addresses: as for `Device.simulate`; the calibrated device is made large enough.
+        precondition: data on the devices before the replay, as for `Device.simulate`.
+        wrap_addresses: as for `Device.simulate`; the calibrated device is large enough if possible.
         seed: seed of the calibration and of the replay.
         step: called before each step with its description.
         progress: called after each batch of a replay.
@@ -205,23 +205,23 @@ def validate(
     """
     if trace.is_synthetic:
         raise UnsupportedError(f"{_trace_name(trace)}: a synthesised trace has no measured times", hint=_RECORD)
-    with folder_aside(Path(tempfile.gettempdir())) as aside, database(aside) as asked:
+    with folder_aside(Path(tempfile.gettempdir())) as folder, database(folder) as connection:
         step(f"read {trace.name}")
-        trace.write(aside / _WHOLE)
+        trace.write(folder / _COPY)
         written_files.pop()  # A temporary file is not an output of the command.
-        recording = Recording(asked, aside / _WHOLE)
+        recording = Recording(connection, folder / _COPY)
         _refuse(trace, recording)
         cut = _cut(trace, recording)
-        replay = _Replay(recording, trace, cut, aside, step)
+        replay = _Replay(recording, trace, cut, folder, step)
         calibration = replay.calibrated(seed)
-        usual: RunOptions = {"mode": mode, "precondition": precondition, "seed": seed, "progress": progress}
-        usual["wrap_addresses"] = wrap_addresses
+        options: RunOptions = {"mode": mode, "precondition": precondition, "seed": seed, "progress": progress}
+        options["wrap_addresses"] = wrap_addresses
         if calibration is not None:
             device = Device.from_toml(calibration["toml"])
             # The device is as large as the addresses of the recording, up to the maximum of a calibration.
-            replay.run(device, "calibrated", {**usual, "wrap_addresses": True})
+            replay.run(device, "calibrated", {**options, "wrap_addresses": True})
         for device in devices:
-            replay.run(device, "device", usual)
+            replay.run(device, "device", options)
         if not replay.models:
             raise _no_model(trace, replay.refused)
         table = Model(LOOKUP, "table", "", "", recording.judged_by_table(cut.first))
@@ -240,11 +240,11 @@ def validate(
 class _Replay:
     """The second half of a recording, replayed on devices one by one."""
 
-    def __init__(self, recording: Recording, trace: Trace, cut: Cut, aside: Path, step: Steps) -> None:
-        at = f"{round(cut.after_s * 1e9)}ns"
-        self._first, self._second = (read(aside / _WHOLE, only={side: at}) for side in ("to", "from"))
+    def __init__(self, recording: Recording, trace: Trace, cut: Cut, folder: Path, step: Steps) -> None:
+        cut_time = f"{round(cut.after_s * 1e9)}ns"
+        self._first, self._second = (read(folder / _COPY, only={side: cut_time}) for side in ("to", "from"))
         self._recording, self._trace, self._cut = recording, trace, cut
-        self._rows, self._step = aside / "run.parquet", step
+        self._rows, self._step = folder / "run.parquet", step
         self.models: list[Model] = []
         self.refused: dict[str, str] = {}
 
@@ -252,8 +252,8 @@ class _Replay:
         """Return the calibration on the first half; None if the first half does not determine a device."""
         self._step(f"calibrate on the first half of {self._trace.name}")
         capacity = min(_MOST_GB, max(_USUAL_GB, self._recording.facts.span_gb))
-        whole = self._trace.header["source"] or self._trace.name
-        self._first.header["source"] = f"the first half of {whole}"
+        source = self._trace.header["source"] or self._trace.name
+        self._first.header["source"] = f"the first half of {source}"
         try:
             return calibrate(self._first, name=CALIBRATED, capacity_gb=capacity, seed=seed)
         except EmmclabError as error:
@@ -262,11 +262,11 @@ class _Replay:
 
     def run(self, device: Device, kind: str, options: RunOptions) -> None:
         """Replay on a device and judge it; if that is not possible, record the reason."""
-        name = CALIBRATED if kind == "calibrated" else self._apart(device.name)
+        name = CALIBRATED if kind == "calibrated" else self._unique_name(device.name)
         self._step(f"replay the second half of {self._trace.name} on {name}")
         try:
-            given: RunOptions = {**options, "events": self._rows, "provenance": False}
-            result = device.simulate(self._second, **given)
+            run_options: RunOptions = {**options, "events": self._rows, "provenance": False}
+            result = device.simulate(self._second, **run_options)
         except EmmclabError as error:
             self._refuse(name, error)
             return
@@ -282,11 +282,11 @@ class _Replay:
         reason = _under_its_name(error, self._recording, self._trace)
         self.refused[name] = f"{reason} ({error.hint})" if error.hint else reason
 
-    def _apart(self, name: str) -> str:
+    def _unique_name(self, name: str) -> str:
         """Append a number to the name of a device if another model has it, such as `calibrated`."""
-        taken = {CALIBRATED, LOOKUP, *self.refused, *(model.name for model in self.models)}
+        names = {CALIBRATED, LOOKUP, *self.refused, *(model.name for model in self.models)}
         numbered = (f"{name} ({number})" for number in itertools.count(2))
-        return name if name not in taken else next(one for one in numbered if one not in taken)
+        return name if name not in names else next(candidate for candidate in numbered if candidate not in names)
 
 
 _RECORD = "give a recording of a device, with completions; `emmclab record` makes one"
@@ -319,7 +319,7 @@ def _refuse(trace: Trace, recording: Recording) -> None:
     if facts.completed < LEAST_REQUESTS:
         raise UnsupportedError(
             f"{name}: too few requests have a completion: {facts.completed:,}, and at least {LEAST_REQUESTS} "
-            "are needed, because one half is calibrated on and the other judged",
+            "are needed, because one half is for calibration, the other for comparison",
             hint="give a longer recording",
         )
 
@@ -333,10 +333,10 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
             hint="give a recording with arrival times",
         )
     row, after_ns, is_idle = cut
-    if (judged := recording.spread(since=row).requests) < _LEAST_JUDGED:
+    if (count := recording.spread(since=row).requests) < _LEAST_JUDGED:
         raise UnsupportedError(
             f"{_trace_name(trace)}: too few requests of the second half have a completion and ended without "
-            f"an error: {judged:,}, and at least {_LEAST_JUDGED} are needed",
+            f"an error: {count:,}, and at least {_LEAST_JUDGED} are needed",
             hint="give a recording with completions to its end, or cut it with `--only to=TIME`",
         )
     return Cut(
@@ -358,7 +358,7 @@ def _no_model(trace: Trace, refused: Mapping[str, str]) -> UnsupportedError:
     reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
     return UnsupportedError(
         f"{_trace_name(trace)}: no device could be tried: {reasons}",
-        hint="if the first half does not determine a device, name one with `--device`",
+        hint="if the first half does not determine a device, give one with `--device`",
     )
 
 

@@ -14,14 +14,14 @@ from emmclab.runtime.number_format import change_pct
 from emmclab.runtime.parquet import quoted
 from emmclab.traces.reading import read
 
-#: A cut is moved to the next moment at which the device is idle, by at most one part in this many of the requests.
+#: A cut is moved to the next moment at which the device is idle, by at most this fraction (1/10) of the requests.
 _PUT_OFF = 10
 #: Bits of the flags field of a trace.
 _DURABLE, _FAILED, _APPEND = 1 << 1 | 1 << 2, 1 << 10, 1 << 11
 #: Percentiles of the curves.
 _CURVE = (*(part / 2 for part in range(1, 199)), *(99 + part / 10 for part in range(1, 11)))
 
-#: Keys by which requests are grouped: SQL of a number that sorts the groups; NULL means no group.
+#: Keys of the groups of requests: SQL expressions of numbers that sort the groups; NULL means no group.
 _KEYS = {
     "operation": "kind",
     "size": "case when sectors > 0 then greatest(0, ceil(round(log2(sectors / 8.0), 9)))::int end",
@@ -48,18 +48,18 @@ class Facts(NamedTuple):
 class Recording:
     """A recording in a database, with the state of the device at each arrival."""
 
-    def __init__(self, asked: duckdb.DuckDBPyConnection, path: Path) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         """Read a Parquet file of a trace; requests that ended with an error are not judged."""
-        self._asked, self.path = asked, path
+        self._connection, self.path = connection, path
         # Service times are defined as in profiles: from the driver's events if recorded, else from the start.
-        asked.execute(
+        connection.execute(
             f"""create table raw as select file_row_number as row, arrival_ns, sector, sectors, op, flags,
             case when complete_ns > arrival_ns then complete_ns end as complete_ns,
             greatest(complete_ns, arrival_ns) as end_ns,
             coalesce(served_ns - issue_ns, complete_ns - start_ns) as service_ns
             from read_parquet('{quoted(path)}', file_row_number = true)"""  # noqa: S608
         )
-        asked.execute(
+        connection.execute(
             f"""create table recorded as
             with ended as (select end_ns as at_ns, sum(count(*)) over (order by end_ns) as count
                            from raw group by end_ns)
@@ -80,7 +80,7 @@ class Recording:
 
     def _one(self, sql: str, values: Sequence[int] = ()) -> tuple[Any, ...]:
         """Return the only row of a query's result."""
-        (row,) = self._asked.execute(sql, list(values)).fetchall()
+        (row,) = self._connection.execute(sql, list(values)).fetchall()
         return row
 
     def refuse_several_devices(self) -> None:
@@ -96,7 +96,7 @@ class Recording:
         middle = self.facts.requests // 2
         last = middle + self.facts.requests // _PUT_OFF
         # Requests with the same arrival stay together, because a cut is a point in time.
-        found = self._asked.execute(
+        row_of_cut = self._connection.execute(
             """with begins as (select row, arrival_ns, depth, idle_ns,
                    arrival_ns - min(arrival_ns) over () as after_ns,
                    arrival_ns > lag(arrival_ns) over (order by row) as is_later from recorded)
@@ -105,9 +105,9 @@ class Recording:
                order by row > $last, not is_idle, row limit 1""",
             {"middle": middle, "last": last},
         ).fetchone()
-        if found is None:
+        if row_of_cut is None:
             return None
-        row, after_ns, is_idle = found
+        row, after_ns, is_idle = row_of_cut
         return int(row), int(after_ns), bool(is_idle)
 
     def spread(self, *, since: int = 0, before: int | None = None) -> TimeSpread:
@@ -123,7 +123,7 @@ class Recording:
     def kinds(self, *, since: int = 0, before: int | None = None) -> dict[str, int]:
         """Return the number of judged requests of each operation in a range of rows, most frequent first."""
         end = self.facts.requests if before is None else before
-        rows = self._asked.execute(
+        rows = self._connection.execute(
             """select kind, count(*) as count from recorded where is_judged and row >= ? and row < ?
             group by kind order by count desc, kind""",
             [since, end],
@@ -132,19 +132,19 @@ class Recording:
 
     def judged_by_run(self, since: int, rows: Path) -> Judgement:
         """Judge the requests from `since` on by the rows of a simulated run, which are in the same order."""
-        self._asked.execute(
+        self._connection.execute(
             f"""create or replace table run as select *, file_row_number + ? as row
             from read_parquet('{quoted(rows)}', file_row_number = true)""",  # noqa: S608
             [since],
         )
-        (others,) = self._one(
+        (mismatches,) = self._one(
             """select count(*) from recorded join run using (row)
             where recorded.op <> run.op::varchar
             or recorded.op in ('read', 'write') and recorded.sectors <> run.sectors"""
         )
-        if others:
+        if mismatches:
             raise RuntimeError("the rows of a run are not in the order of its trace")
-        self._asked.execute(
+        self._connection.execute(
             """create or replace table judged as
             select recorded.*, run.complete_ns - run.arrival_ns as predicted_response_ns,
             run.complete_ns - run.start_ns as predicted_service_ns
@@ -158,7 +158,7 @@ class Recording:
         If a size did not occur before, the prediction is the median of its kind; if a kind did not, that of
         all requests.
         """
-        self._asked.execute(
+        self._connection.execute(
             """create or replace table judged as
             with known as (select * from recorded where is_judged and row < $since),
             by_size as (select kind, sectors, quantile_disc(response_ns, 0.5) as ns
@@ -174,7 +174,7 @@ class Recording:
 
     def _judged(self, *, with_service: bool) -> Judgement:
         keys = {name: f"{sql} as {name}_key" for name, sql in _KEYS.items()}
-        self._asked.execute(
+        self._connection.execute(
             f"create or replace view grouped as select *, {', '.join(keys.values())} from judged"  # noqa: S608
         )
         groups = {name: self._groups([name]) for name in _KEYS}
@@ -187,21 +187,21 @@ class Recording:
         """Return the groups by some keys, in order; without keys, one group of all requests."""
         keys = [f"{name}_key" for name in names]
         recorded, predicted = f"{measure}_ns", f"predicted_{measure}_ns"
-        off = f"abs({predicted} - {recorded})"
+        error = f"abs({predicted} - {recorded})"
         within = ", ".join(
-            f"100.0 * count(*) filter (where {off} <= {limit / 100} * {recorded}) / count(*)" for limit in WITHIN_PCT
+            f"100.0 * count(*) filter (where {error} <= {limit / 100} * {recorded}) / count(*)" for limit in WITHIN_PCT
         )
         # Flushes have no size; a NULL in another key means that the property is not known.
-        wanted = [f"{key} is not null" for key in keys if names == [key.removesuffix("_key")]]
-        found = self._asked.execute(
+        conditions = [f"{key} is not null" for key in keys if names == [key.removesuffix("_key")]]
+        rows = self._connection.execute(
             f"""select {"".join(f"{key}, " for key in keys)} count(*), {_spread(recorded)},
             {_spread(predicted)}, {within},
-            100.0 * sum({off}) / nullif((select sum({off}) from judged), 0)
-            from grouped where {" and ".join([f"{recorded} is not null", *wanted])}
+            100.0 * sum({error}) / nullif((select sum({error}) from judged), 0)
+            from grouped where {" and ".join([f"{recorded} is not null", *conditions])}
             {"group by " + ", ".join(keys) if keys else ""}"""  # noqa: S608
         ).fetchall()
         groups = []
-        for row in sorted(found, key=lambda row: place(row[: len(keys)])):
+        for row in sorted(rows, key=lambda row: place(row[: len(keys)])):
             values, (count, *figures) = row[: len(keys)], row[len(keys) :]
             if not count:
                 continue
@@ -213,13 +213,14 @@ class Recording:
 
     def _curve(self) -> list[tuple[float, float, float]]:
         shares = [percentile / 100 for percentile in _CURVE]
-        found = self._one(
+        quantiles = self._one(
             f"""select quantile_disc(response_ns, {shares}), quantile_disc(predicted_response_ns, {shares})
             from judged"""  # noqa: S608
         )
-        if found[0] is None:
+        if quantiles[0] is None:
             return []
-        return [(share, one / 1e6, other / 1e6) for share, one, other in zip(_CURVE, *found, strict=True)]
+        rows = zip(_CURVE, *quantiles, strict=True)
+        return [(share, recorded / 1e6, predicted / 1e6) for share, recorded, predicted in rows]
 
 
 def _spread(column: str) -> str:
@@ -238,7 +239,7 @@ _UNITS = (("GB", 1 << 20), ("MB", 1 << 10), ("KB", 1))
 _KINDS = ("read", "write", "durable write", "flush", "discard", "secure_erase")
 #: Names of ranges of time for which the device was idle before a request.
 _IDLE = ("busy", "<= 1 ms", "1 - 10 ms", "10 - 100 ms", "0.1 - 1 s", "> 1 s")
-#: The same names as they follow an operation in a sentence.
+#: Phrases for these ranges after an operation in a sentence.
 _AFTER = ("that find the device busy", *(f"after idle {text.replace('<=', 'up to')}" for text in _IDLE[1:-1]))
 _AFTER += ("after idle > 1 s",)
 
@@ -267,7 +268,7 @@ class Group:
     """Recorded and predicted times of some requests.
 
     Attributes:
-        label: what they have in common.
+        label: the property that they share.
         recorded: their recorded times.
         predicted: their predicted times.
         within_pct: for each error of `WITHIN_PCT`, the share of requests within it, in percent.
@@ -292,13 +293,13 @@ class Group:
 
     @property
     def ratio(self) -> float | None:
-        """Predicted over recorded median; None if one of them is 0, as for operations a model ignores."""
+        """Predicted divided by recorded median; None if one is 0, such as for operations that a model ignores."""
         times = (self.predicted.median_ms, self.recorded.median_ms)
         return times[0] / times[1] if times[0] and times[1] else None
 
     @property
     def factor(self) -> float:
-        """Distance of the medians: 0 if they are equal, and the same for half as for twice."""
+        """Absolute logarithm of the ratio: 0 for equal medians, equal for half and twice, infinite without a ratio."""
         return inf if self.ratio is None else abs(log(self.ratio))
 
     def to_dict(self) -> dict[str, object]:
@@ -341,8 +342,8 @@ class Judgement:
     """Comparison of predicted with recorded times.
 
     Attributes:
-        response: from arrival to completion, over all requests.
-        service: of the device; None if the recording has no service times that differ from the response times.
+        response: response times (arrival to completion) of all requests.
+        service: service times of the device; None if they do not differ from the response times, or are not recorded.
         groups: response times by operation, size, idle time before, and requests unfinished at arrival.
         together: response times by operation, size and idle time at once.
         curve: percentile, recorded and predicted response time in ms.
@@ -373,7 +374,7 @@ class Judgement:
             "service": None if self.service is None else self.service.to_dict(),
             "worst": None if self.worst is None else self.worst.to_dict(),
             "largest_share": None if self.heaviest is None else self.heaviest.to_dict(),
-            "by": {name: [one.to_dict() for one in groups] for name, groups in self.groups.items()},
+            "by": {name: [group.to_dict() for group in groups] for name, groups in self.groups.items()},
             "together": [group.to_dict() for group in self.together],
             "curve": [
                 {"percentile": percentile, "recorded_ms": recorded, "predicted_ms": predicted}
@@ -399,9 +400,9 @@ def label(keys: Mapping[str, Any]) -> str:
     if not keys:
         return "all"
     kind, size = several(keys["operation"]), keys["size"]
-    of = "" if size is None else f" of {_sizes(int(size))}"
-    after = "" if keys["idle"] is None else f" {_AFTER[keys['idle']]}"
-    return kind + of + after
+    of_size = "" if size is None else f" of {_sizes(int(size))}"
+    after_idle = "" if keys["idle"] is None else f" {_AFTER[keys['idle']]}"
+    return kind + of_size + after_idle
 
 
 def several(kind: str, count: int = 2) -> str:

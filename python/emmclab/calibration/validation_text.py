@@ -25,21 +25,21 @@ GROUPS = {
 _SHOWN = 10
 
 
-def headline(found: Validation) -> str:
+def headline(validation: Validation) -> str:
     """Return the result in one sentence: the share of requests predicted well, and the largest error."""
-    model, answer = found.main, found.main.judgement.response
-    who = "the calibrated model" if model.kind == "calibrated" else model.name
+    model, answer = validation.main, validation.main.judgement.response
+    model_name = "the calibrated model" if model.kind == "calibrated" else model.name
     share = answer.within_pct[WITHIN_PCT.index(SAID_PCT)]
     worst = model.judgement.worst
-    off = "" if worst is None else f"; {_off(worst)}"
+    worst_text = "" if worst is None else f"; {_worst(worst)}"
     return (
-        f"{found.trace}: {who} is within {SAID_PCT} % of the recorded response time for {share:.0f} % of "
-        f"{answer.recorded.requests:,} requests{off}"
+        f"{validation.trace}: {model_name} is within {SAID_PCT} % of the recorded response time for {share:.0f} % of "
+        f"{answer.recorded.requests:,} requests{worst_text}"
     )
 
 
-def _off(group: Group) -> str:
-    """Name the group with the largest error, or state that no group has a large one."""
+def _worst(group: Group) -> str:
+    """Describe the group with the largest error, or state that no group has a large one."""
     error = group.error.median_pct or 0.0
     if abs(error) < _CLOSE_PCT:
         return f"no group of {ENOUGH} requests or more is off by over {max(abs(error), 0.1):.1f} % in the median"
@@ -49,60 +49,61 @@ def _off(group: Group) -> str:
     return f"worst: {group.label}, {signed(error, digits)} % in the median ({requests})"
 
 
-def method(found: Validation) -> str:
+def method(validation: Validation) -> str:
     """Return a description of the comparison."""
-    cut = found.cut
-    where = "" if cut.is_idle else ", while the device was at work"
+    cut = validation.cut
+    busy = "" if cut.is_idle else ", while the device was at work"
     kinds = ", ".join(f"{count:,} {several(kind, count)}" for kind, count in cut.first_by_operation.items())
-    if found.calibration is None:
-        done = f"not calibrated; the first {cut.first:,} requests left out"
+    if validation.calibration is None:
+        calibrated = f"not calibrated; the first {cut.first:,} requests left out"
     else:
-        done = f"calibrated on the first {cut.first:,} requests ({kinds})"
-    modes = ", ".join(dict.fromkeys(model.mode for model in found.simulated))
+        calibrated = f"calibrated on the first {cut.first:,} requests ({kinds})"
+    modes = ", ".join(dict.fromkeys(model.mode for model in validation.simulated))
     return (
-        f"{done}, judged on the {cut.second:,} after {duration(cut.after_s)}{where}; "
+        f"{calibrated}, judged on the {cut.second:,} after {duration(cut.after_s)}{busy}; "
         f"response is from arrival to completion; replayed in {modes}"
     )
 
 
-def notes(found: Validation) -> list[str]:
-    """Return the limits of the judgement."""
-    said = [f"{model.name}: {model.note}" for model in found.models if model.note]
-    if found.calibration is not None:
-        said += [f"calibrated: {warning}" for warning in found.calibration["warnings"]]
+def notes(validation: Validation) -> list[str]:
+    """Return the notes on the limits of the comparison."""
+    texts = [f"{model.name}: {model.note}" for model in validation.models if model.note]
+    if validation.calibration is not None:
+        texts += [f"calibrated: {warning}" for warning in validation.calibration["warnings"]]
         unknown = {
             kind: count
-            for kind, count in found.cut.second_by_operation.items()
-            if kind not in found.cut.first_by_operation
+            for kind, count in validation.cut.second_by_operation.items()
+            if kind not in validation.cut.first_by_operation
         }
-        said += [
+        texts += [
             f"calibrated: the first half has no {several(kind)}; the times of the {count:,} of the second "
             "half are not fitted"
             for kind, count in unknown.items()
         ]
-    said += [f"not tried: {name}: {reason}" for name, reason in found.refused.items()]
-    if (judged := found.main.judgement.response.recorded.requests) < _FEW_FOR_P99:
-        said.append(f"p99: fewer than 10 of {judged:,} requests lie above it")
-    return said
+    texts += [f"not tried: {name}: {reason}" for name, reason in validation.refused.items()]
+    if (requests := validation.main.judgement.response.recorded.requests) < _FEW_FOR_P99:
+        texts.append(f"p99: fewer than 10 of {requests:,} requests lie above it")
+    return texts
 
 
-def overview(every: Sequence[Validation]) -> TextTable:
+def overview(validations: Sequence[Validation]) -> TextTable:
     """Return the table of recordings by models: errors of the figures, and the share of good predictions."""
     headings = ["Recording: model", "Requests", "Mean %", "Median %", "p90 %", "p99 %"]
     headings += [f"Within\n{limit} %" for limit in WITHIN_PCT]
     rows = []
-    for found in every:
-        for model in found.models:
+    for validation in validations:
+        for model in validation.models:
             response = model.judgement.response
             rows.append(
                 [
-                    f"{found.trace}: {model.name}",
+                    f"{validation.trace}: {model.name}",
                     f"{response.recorded.requests:,}",
                     *map(percent_text, response.error),
                     *(f"{share:.1f}" for share in response.within_pct),
                 ]
             )
-        rows.append([f"{found.trace}: {FIRST_HALF}", f"{found.first.requests:,}", *drift(found), *[_NONE] * 3])
+        name, count = f"{validation.trace}: {FIRST_HALF}", f"{validation.first.requests:,}"
+        rows.append([name, count, *drift(validation), *[_NONE] * 3])
     return TextTable("Error of the response time, second half of each recording", headings, rows, 1)
 
 
@@ -110,25 +111,25 @@ def overview(every: Sequence[Validation]) -> TextTable:
 FIRST_HALF = "recorded first half"
 
 
-def drift(found: Validation) -> list[str]:
+def drift(validation: Validation) -> list[str]:
     """Return the difference between the recorded halves, which no model fitted to the first can predict."""
-    pairs = zip(found.second[1:], found.first[1:], strict=True)
+    pairs = zip(validation.second[1:], validation.first[1:], strict=True)
     return [percent_text(change_pct(*pair)) for pair in pairs]
 
 
-def times(found: Validation) -> TextTable:
+def times(validation: Validation) -> TextTable:
     """Return the figures of recorded and predicted times."""
-    rows = [["recorded response", *_times(found.second)], [FIRST_HALF, *_times(found.first)]]
-    for model in found.models:
+    rows = [["recorded response", *_times(validation.second)], [FIRST_HALF, *_times(validation.first)]]
+    for model in validation.models:
         rows.append([f"{model.name}, response", *_times(model.judgement.response.predicted)])
-    for number, model in enumerate(found.simulated):
+    for number, model in enumerate(validation.simulated):
         service = model.judgement.service
         if service is not None and not number:
             rows.append(["recorded service", *_times(service.recorded)])
         if service is not None:
             rows.append([f"{model.name}, service", *_times(service.predicted)])
     headings = ["Times", "Requests", "Mean ms", "Median ms", "p90 ms", "p99 ms"]
-    return TextTable(f"Response and service times of {found.trace}", headings, rows, 1)
+    return TextTable(f"Response and service times of {validation.trace}", headings, rows, 1)
 
 
 def _times(spread: TimeSpread) -> list[str]:
@@ -143,21 +144,21 @@ def groups(model: Model) -> list[TextTable]:
         for name, (title, heading) in GROUPS.items()
     ]
     heaviest = sorted(judgement.together, key=lambda group: -group.share_of_error_pct)
-    most = [group for group in heaviest if not group.is_few][:_SHOWN]
-    return [*tables, _table(f"Largest shares of the error: {model.name}, ms", "Operation, size and idle time", most)]
+    largest = [group for group in heaviest if not group.is_few][:_SHOWN]
+    return [*tables, _table(f"Largest shares of the error: {model.name}, ms", "Operation, size and idle time", largest)]
 
 
 def few_note(judgement: Judgement) -> str:
     """Return a note that explains the mark of small groups; empty if none is small."""
-    few = [group for every in judgement.groups.values() for group in every if group.is_few]
+    few = [group for of_kind in judgement.groups.values() for group in of_kind if group.is_few]
     return f"* fewer than {ENOUGH} requests, which are too few for a judgement" if few else ""
 
 
-def _table(title: str, heading: str, found: Sequence[Group]) -> TextTable:
+def _table(title: str, heading: str, rows_of_groups: Sequence[Group]) -> TextTable:
     headings = [heading, "Requests", "Median\nrecorded", "Median\npredicted", "Error\n%"]
     headings += ["p90\nrecorded", "p90\npredicted", "Error\n%", f"Within\n{SAID_PCT} %", "Share of\nerror, %"]
     rows = []
-    for group in found:
+    for group in rows_of_groups:
         recorded, predicted, error = group.recorded, group.predicted, group.error
         rows.append(
             [

@@ -234,7 +234,7 @@ class Exploration:
     controls: Controls | None = None
 
     def add(self, finding: Finding) -> None:
-        """Count a finding; the first state of its kind is kept."""
+        """Count a finding; store only the first state of each kind."""
         key = (finding.kind, finding.way == COMMANDS)
         earlier = self.kinds.get(key)
         if earlier is None:

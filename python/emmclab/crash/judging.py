@@ -146,7 +146,7 @@ class Judge:
         this machine.
 
         Raises:
-            ConfigError: as `require`.
+            ConfigError: as in `require`.
         """
         require(check, recovery, None if guest is None else guest.kernel)
         self._explorer, self._recovery, self._recovery_cuts = explorer, recovery, recovery_cuts
@@ -198,7 +198,7 @@ class Judge:
         """Return what a state breaks, before it is attributed to a rule of the journal or to a torn block.
 
         Raises:
-            ConfigError: as `verdict`.
+            ConfigError: as in `verdict`.
         """
         if state["problem"] is not None:
             return Lost(**state["problem"])

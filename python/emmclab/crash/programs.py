@@ -213,7 +213,7 @@ def perform(step: Operation, data: bytes) -> None:
     """Execute an operation in the current folder; `data` are the bytes that it writes.
 
     Raises:
-        OSError: it failed.
+        OSError: the operation failed.
     """
     verb, arguments = step.verb, step.arguments
     path = str(arguments[0]) if arguments else HERE

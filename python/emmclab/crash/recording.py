@@ -287,7 +287,7 @@ class Workload:
         """Return the command line; a file that it needs is written to `folder`.
 
         Raises:
-            ConfigError: as `require`.
+            ConfigError: as in `require`.
 
         >>> from emmclab.crash import Workload
         >>> Workload(command=("sync",)).arguments(Path("."))

@@ -133,7 +133,7 @@ class StoredLog:
                 have changed since.
 
         Raises:
-            ConfigError: as `controls`, or the check cannot run.
+            ConfigError: as in `controls`, or the check cannot run.
             EmmclabError: a tool changed during the exploration.
         """
         self.keep(options)
@@ -212,7 +212,7 @@ class Session:
         """Run a workload and store its log; `ready` is as in `record_run`.
 
         Raises:
-            ConfigError: as `record_run`.
+            ConfigError: as in `record_run`.
         """
         values = complete(RECORDING_OPTIONS, options, "a recording")
         second = values["second"]
@@ -245,7 +245,7 @@ class Session:
         """Add a log from elsewhere, or find a stored one; the log file is not moved.
 
         Raises:
-            EmmclabError: it cannot be read.
+            EmmclabError: the log cannot be read.
         """
         base_path = None if base is None else str(base.absolute())
         _, facts = open_log(log, base_path)

@@ -309,7 +309,7 @@ def require_loop() -> None:
     """Raise an error if this machine or user cannot serve loop devices.
 
     Raises:
-        UnsupportedError: no root, FUSE or loop devices.
+        UnsupportedError: root, FUSE or loop devices are missing.
     """
     devices = [path for path in ("/dev/fuse", "/dev/loop-control") if not Path(path).exists()]
     if os.geteuid() != 0 or devices:
@@ -324,7 +324,7 @@ def require_tools(needs: Mapping[str, str]) -> None:
     """Raise an error if a tool is missing; `needs` has each tool with its Debian package.
 
     Raises:
-        UnsupportedError: one is missing.
+        UnsupportedError: a tool is missing.
     """
     for tool, package in needs.items():
         if _find_tool(tool) is None:

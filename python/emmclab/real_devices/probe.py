@@ -1,9 +1,9 @@
-"""Measures from outside how a flash device is built: clustered page and clustered block, from bandwidths.
+"""Measures the organisation of a flash device from outside: clustered page and clustered block.
 
 After J. Kim, D. Jung, J. Kim and J. Huh, "A methodology for extracting performance parameters in solid state disks
-(SSDs)", MASCOTS 2009: a small request that crosses the border of a clustered page costs two page operations, one that
-does not costs one. So the period of the slow offsets is the clustered page. Random writes become as fast as sequential
-ones at the size at which they replace whole clustered blocks, because no data has to be copied.
+(SSDs)", MASCOTS 2009: a small request costs two page operations if it crosses the border of a clustered page, else one.
+The period of the slow offsets is therefore the clustered page. Random writes become as fast as sequential ones at the
+size at which they replace whole clustered blocks, because no data has to be copied.
 """
 
 import mmap
@@ -29,7 +29,7 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """Return a name for people."""
+        """Return a readable name."""
 
     @property
     def size_kb(self) -> int:
@@ -43,15 +43,15 @@ class Simulated:
     """A new simulated device, accessed by synchronous direct I/O."""
 
     def __init__(self, device: Device) -> None:
-        """Make the device."""
+        """Create the device."""
         self._io = _core.DirectIo(device.core)
         self.name = device.name
         self.size_kb = self._io.sectors // 2
 
     def transfer(self, write: bool, offsets_kb: Sequence[int], length_kb: int) -> list[float]:
         """Return simulated times in ms."""
-        took = self._io.transfer(write, [2 * offset for offset in offsets_kb], 2 * length_kb)
-        return [ns / 1e6 for ns in took]
+        times_ns = self._io.transfer(write, [2 * offset for offset in offsets_kb], 2 * length_kb)
+        return [ns / 1e6 for ns in times_ns]
 
 
 def open_direct(path: Path, *, write: bool, flags: int = 0) -> int:
@@ -78,7 +78,7 @@ class Disk:
         """Open the target; for writing, a block device must not be in use.
 
         Raises:
-            InputError: it cannot be opened, or its file system does not support direct I/O.
+            InputError: the target cannot be opened, or its file system does not support direct I/O.
         """
         self._file = open_direct(path, write=write, flags=os.O_DSYNC if write else 0)
         self.name = str(path)
@@ -86,8 +86,8 @@ class Disk:
         # Direct I/O needs page-aligned memory, hence the mapping; random bytes do not compress.
         self._memory = mmap.mmap(-1, LONGEST_KB * 1024)
         block = os.urandom(1 << 20)
-        for at in range(0, LONGEST_KB * 1024, len(block)):
-            self._memory[at : at + len(block)] = block
+        for offset in range(0, LONGEST_KB * 1024, len(block)):
+            self._memory[offset : offset + len(block)] = block
 
     def __enter__(self) -> Self:
         return self
@@ -97,8 +97,8 @@ class Disk:
 
     def transfer(self, write: bool, offsets_kb: Sequence[int], length_kb: int) -> list[float]:
         """Return measured times in ms."""
-        took = []
-        with memoryview(self._memory) as whole, whole[: length_kb * 1024] as part:
+        times_ms = []
+        with memoryview(self._memory) as view, view[: length_kb * 1024] as part:
             move = os.pwritev if write else os.preadv
             for offset in offsets_kb:
                 begin = time.perf_counter_ns()
@@ -111,14 +111,14 @@ class Disk:
                         errno=error.errno,
                         hint="check the device (`dmesg`), or use a smaller part of it (--span-mb)",
                     ) from error
-                took.append((time.perf_counter_ns() - begin) / 1e6)
+                times_ms.append((time.perf_counter_ns() - begin) / 1e6)
                 if moved != length_kb * 1024:
                     raise InputError(
                         f"{self.name}: direct I/O moves {moved} of {length_kb * 1024} bytes",
                         file=self.name,
                         hint="use a smaller part of the target (--span-mb)",
                     )
-        return took
+        return times_ms
 
 
 def check_size(target: Target, span_kb: int) -> None:
@@ -151,7 +151,7 @@ _AS_FAST = 0.97
 #: Sizes of the bandwidth curves, KB; from the last of the small sizes on, the whole span is written.
 _SIZES_KB = tuple(4 << power for power in range(13))
 _WHOLE_FROM_KB = 128
-#: Requests of a point that does not write the whole span, and the maximum KB that it transfers.
+#: Minimum and maximum number of requests of a point without the whole span, and maximum KB of these requests.
 _FEWEST, _MOST, _MOST_KB = 4, 512, 8 * 1024
 #: Requests between two checks of progress and Ctrl-C.
 _SLICE = 64
@@ -212,29 +212,29 @@ def probe(target: Target, *, write: bool, span_kb: int, seed: int = 1, progress:
     check_size(target, span_kb)
     span_kb -= span_kb % LONGEST_KB
     run = _Run(target, span_kb, random.Random(seed), progress, write)  # noqa: S311 (places, not secrets)
-    found = Probe(target=target.name, wrote=write, span_mb=span_kb // 1024)
+    result = Probe(target=target.name, wrote=write, span_mb=span_kb // 1024)
     if write:
         # This comes first, while all earlier writes were as large as possible: small writes leave blocks half filled.
         run.whole("sequential", LONGEST_KB)
-        found.points += _write_curves(run)
-        found.clustered_block_kb = block_size(found.points)
+        result.points += _write_curves(run)
+        result.clustered_block_kb = block_size(result.points)
     for op in ("write", "read") if write else ("read",):
-        found.places += run.places(op)
-        page_kb = page_size([place.time_ms for place in found.places if place.op == op])
-        if page_kb is not None and found.clustered_page_kb is None:
-            found.clustered_page_kb, found.clustered_page_by = page_kb, op
+        result.places += run.places(op)
+        page_kb = page_size([place.time_ms for place in result.places if place.op == op])
+        if page_kb is not None and result.clustered_page_kb is None:
+            result.clustered_page_kb, result.clustered_page_by = page_kb, op
     for size_kb in _SIZES_KB:
         for order in ("sequential", "random"):
-            found.points.append(Point("read", order, size_kb, run.some("read", order, size_kb)))
-    found.findings = _findings(found)
-    return found
+            result.points.append(Point("read", order, size_kb, run.some("read", order, size_kb)))
+    result.findings = _findings(result)
+    return result
 
 
 def _write_curves(run: "_Run") -> list[Point]:
     """Measure writes; sequential and large ones first, because fragments of a size slow the next one."""
-    whole = [size for size in _SIZES_KB if size >= _WHOLE_FROM_KB]
-    speeds = {("sequential", size_kb): run.whole("sequential", size_kb) for size_kb in reversed(whole)}
-    speeds |= {("random", size_kb): run.whole("random", size_kb) for size_kb in reversed(whole)}
+    large = [size for size in _SIZES_KB if size >= _WHOLE_FROM_KB]
+    speeds = {("sequential", size_kb): run.whole("sequential", size_kb) for size_kb in reversed(large)}
+    speeds |= {("random", size_kb): run.whole("random", size_kb) for size_kb in reversed(large)}
     run.whole("sequential", LONGEST_KB)
     for order in ("sequential", "random"):
         small = [size for size in _SIZES_KB if size < _WHOLE_FROM_KB]
@@ -274,20 +274,20 @@ def block_size(points: Sequence[Point]) -> int | None:
     return sizes[len(as_fast) - as_fast[::-1].index(False)]
 
 
-def _findings(found: Probe) -> list[str]:
+def _findings(result: Probe) -> list[str]:
     """Describe the result in words."""
     words = []
-    if found.clustered_page_kb is None:
+    if result.clustered_page_kb is None:
         words.append("clustered page: the time of a small request does not depend on its position")
     else:
-        borders = f"requests that cross a multiple of {found.clustered_page_kb} KB take longer"
-        words.append(f"clustered page: {found.clustered_page_kb} KB; {found.clustered_page_by} {borders}")
-    if found.clustered_block_kb is not None:
+        borders = f"requests that cross a multiple of {result.clustered_page_kb} KB take longer"
+        words.append(f"clustered page: {result.clustered_page_kb} KB; {result.clustered_page_by} {borders}")
+    if result.clustered_block_kb is not None:
         words.append(
-            f"clustered block: {found.clustered_block_kb / 1024:g} MB; from there on random writes are as "
-            "fast as sequential ones"
+            f"clustered block: {result.clustered_block_kb / 1024:g} MB; random writes of this size or larger are "
+            "as fast as sequential ones"
         )
-    elif found.wrote:
+    elif result.wrote:
         words.append("clustered block: not found; random writes are as fast as sequential ones at all sizes or at none")
     else:
         words.append("clustered block: only writes can show it")
@@ -314,17 +314,17 @@ class _Run:
         reads = 2 * small + places
         if not write:
             return reads
-        few = sum(self._count(size) * size for size in _SIZES_KB if size < _WHOLE_FROM_KB)
-        whole = sum(1 for size in _SIZES_KB if size >= _WHOLE_FROM_KB)
-        return reads + places + 2 * few + self._span_kb * (2 + 2 * whole)
+        small_kb = sum(self._count(size) * size for size in _SIZES_KB if size < _WHOLE_FROM_KB)
+        sizes = sum(1 for size in _SIZES_KB if size >= _WHOLE_FROM_KB)
+        return reads + places + 2 * small_kb + self._span_kb * (2 + 2 * sizes)
 
     def _count(self, size_kb: int) -> int:
         return min(max(_FEWEST, min(_MOST, _MOST_KB // size_kb)), self._span_kb // size_kb)
 
     def _times(self, write: bool, offsets_kb: Sequence[int], length_kb: int) -> Iterator[float]:
         step = max(1, min(_SLICE, LONGEST_KB // length_kb))
-        for at in range(0, len(offsets_kb), step):
-            part = offsets_kb[at : at + step]
+        for start in range(0, len(offsets_kb), step):
+            part = offsets_kb[start : start + step]
             yield from self._target.transfer(write, part, length_kb)
             self._moved_kb += len(part) * length_kb
             self._requests += len(part)

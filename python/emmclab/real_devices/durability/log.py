@@ -1,6 +1,6 @@
-"""The log of a durability test: what was acknowledged in each run, the verdict on each cut, and a summary of all.
+"""The log of a durability test: the acknowledged syncs of each run, the verdict on each cut, and a summary.
 
-A line is a checksum and a list in JSON. Each is independent: if a log lost its end, or lines in the middle,
+Each line is a checksum and a JSON list. Lines are independent: if a log lost its end, or lines in the middle,
 the others remain valid.
 
     begin, run, {..}        a run with its plan and its target
@@ -49,14 +49,14 @@ class Verdict:
         promised: blocks that a sync after the first pass had made durable.
         lost: promised by a flush, but missing.
         lost_through: promised by a write-through write, but missing.
-        order: of both, those where data written after the promise is present.
+        order: of `lost` and `lost_through`, blocks whose writer has newer data on the target.
         corrupt: durable before the cut, but with neither old nor new content.
         torn: not promised: a block with sectors of old and of new data.
-        garbled: not promised: a block with sectors of neither.
+        garbled: not promised: a block with sectors of neither old nor new data.
         unflushed: writes of blocks that were not promised.
-        unflushed_lost: of these, the missing ones: this is allowed.
+        unflushed_lost: of `unflushed`, the missing writes: this is allowed.
         trimmed: blocks whose trim was followed by an acknowledged flush.
-        trimmed_old: of these, blocks that return their data from before the trim: this is allowed.
+        trimmed_old: of `trimmed`, blocks that return their data from before the trim: this is allowed.
         examples: descriptions of the first findings.
     """
 
@@ -100,7 +100,7 @@ class Verdict:
 
 #: Version of the format of the lines, and of the steps derived from a plan; logs of other versions are rejected.
 VERSION = 1
-#: The name that means stdout or stdin.
+#: The path that stands for stdout or stdin.
 STREAM = Path("-")
 #: Largest log that is read, in bytes: about 10 million syncs.
 _MOST_BYTES = 1 << 30
@@ -153,11 +153,11 @@ class Run:
 
     Attributes:
         plan: the parameters that determine its steps.
-        target: what was known of the target: `name`, `bytes`, `identity`.
+        target: properties of the target: `name`, `bytes`, `identity`.
         boot: the boot ID of the machine that wrote, if it has one.
         acknowledged: for each writer, the steps whose sync has returned; 0 is the first pass over all blocks.
         end: why it ended; None if the log does not contain it.
-        verdict: what a check found.
+        verdict: result of the check; None before it.
         damaged: number of damaged lines between its first line and that of the next run.
     """
 
@@ -207,12 +207,12 @@ def read_log(path: Path, text: bytes | None = None) -> Session:
             with path.open("rb") as file:
                 text = file.read(_MOST_BYTES)
         except OSError as error:
-            raise InputError.of(error, path, "name the log that `--write --log FILE` has written") from error
-    lines = [one for one in text.split(b"\n") if one]
+            raise InputError.of(error, path, "give the log that `--write --log FILE` has written") from error
+    lines = [text_line for text_line in text.split(b"\n") if text_line]
     session, runs = Session(), dict[int, Run]()
-    for one in lines:
-        parts = parts_of(one)
-        if parts is None or not _take(parts, runs):
+    for text_line in lines:
+        parts = parts_of(text_line)
+        if parts is None or not _add_line(parts, runs):
             session.damaged += 1
             if runs:
                 runs[next(reversed(runs))].damaged += 1
@@ -224,15 +224,15 @@ def read_log(path: Path, text: bytes | None = None) -> Session:
 
 def _no_run(path: Path, lines: int) -> FormatError:
     return FormatError(
-        f"{path}: the log holds no run" + (f" in {lines:,} lines" if lines else ": it is empty"),
+        f"{path}: the log contains no run" + (f" in {lines:,} lines" if lines else ": it is empty"),
         kind="syntax",
         file=str(path),
-        hint="name the log that `--write --log FILE` has written; if this is it, the power was cut before "
+        hint="give the log that `--write --log FILE` has written; if this is it, the power was cut before "
         "the first line was durable: start `--write` again",
     )
 
 
-def _take(parts: list[Any], runs: dict[int, Run]) -> bool:
+def _add_line(parts: list[Any], runs: dict[int, Run]) -> bool:
     """Add a line to its run; return whether it is valid."""
     try:
         match parts:
@@ -241,15 +241,15 @@ def _take(parts: list[Any], runs: dict[int, Run]) -> bool:
                 int(number),
                 {"version": 1, "plan": dict(plan), "target": dict(target), "boot": str() | None as boot},
             ]:
-                made = Plan(number, **plan)
-                known = convert(target, TargetIdentity)
+                run_plan = Plan(number, **plan)
+                identity = convert(target, TargetIdentity)
                 if (
-                    [type(value) for value in made] != [int, int, int, bool, bool]
-                    or not 0 < made.writers <= made.blocks <= _MOST_BLOCKS
-                    or known["bytes"] < made.blocks * BLOCK
+                    [type(value) for value in run_plan] != [int, int, int, bool, bool]
+                    or not 0 < run_plan.writers <= run_plan.blocks <= _MOST_BLOCKS
+                    or identity["bytes"] < run_plan.blocks * BLOCK
                 ):
                     return False
-                runs[number] = Run(made, known, boot, [[] for _ in range(made.writers)])
+                runs[number] = Run(run_plan, identity, boot, [[] for _ in range(run_plan.writers)])
             case ["begin", _, {"version": int(version)}] if version != VERSION:
                 raise FormatError(
                     f"the log is of version {version}, and this emmclab reads version {VERSION}",
@@ -258,7 +258,7 @@ def _take(parts: list[Any], runs: dict[int, Run]) -> bool:
                 )
             case ["ack", int(number), int(writer), int(step)]:
                 run = runs[number]
-                # A negative writer would be counted from the last one.
+                # A negative index would count from the last writer.
                 if writer < 0 or not 0 <= step <= run.most_steps(writer):
                     return False
                 run.acknowledged[writer].append(step)
@@ -284,9 +284,9 @@ class Log:
     def __init__(self, path: Path) -> None:
         """Open a log for appending; `-` is stdout."""
         self.name = "the standard output" if path == STREAM else str(path)
-        self._of_a_file = path != STREAM
+        self._is_file = path != STREAM
         try:
-            self._file = _appended(path) if self._of_a_file else os.dup(1)
+            self._file = _appended(path) if self._is_file else os.dup(1)
         except OSError as error:
             raise InputError.of(error, path) from error
         # An earlier log may have lost the end of its last line.
@@ -294,7 +294,7 @@ class Log:
         self._changed = threading.Condition()
         self._is_over = False
         self._fault: InputError | None = None
-        self._thread = threading.Thread(target=self._keep, name="emmclab-log", daemon=True)
+        self._thread = threading.Thread(target=self._write_lines, name="emmclab-log", daemon=True)
         self._thread.start()
 
     def __enter__(self) -> Self:
@@ -312,7 +312,7 @@ class Log:
         return self._file
 
     def add(self, *parts: Any, wait: bool = True) -> None:
-        """Append a line; with `wait`, return when it is durable, as far as its disk keeps its guarantees."""
+        """Append a line; with `wait`, return when the line is durable, if the disk of the log is reliable."""
         with self._changed:
             self._lines.append(line(*parts))
             self._changed.notify_all()
@@ -322,7 +322,7 @@ class Log:
             if self._fault is not None:
                 raise self._fault
 
-    def _keep(self) -> None:
+    def _write_lines(self) -> None:
         """Write lines as they arrive, until the log is closed."""
         while True:
             with self._changed:
@@ -331,7 +331,7 @@ class Log:
             if not ready:
                 return
             try:
-                self._put("".join(ready).encode())
+                self._write("".join(ready).encode())
             except OSError as error:
                 hint = "keep the log on another disk, or read it elsewhere"
                 self._fault = InputError.of(error, self.name, hint)
@@ -341,10 +341,10 @@ class Log:
             if self._fault is not None:
                 return
 
-    def _put(self, text: bytes) -> None:
+    def _write(self, text: bytes) -> None:
         while text:
             text = text[os.write(self._file, text) :]
-        if self._of_a_file:
+        if self._is_file:
             os.fdatasync(self._file)
 
 
@@ -386,9 +386,9 @@ class Share:
 
     Attributes:
         finding: a name of `FINDINGS`, or `broken` for any finding that breaks a promise.
-        cuts: cuts that show it.
+        cuts: number of cuts that show it.
         low: lower bound of its probability per cut.
-        high: upper bound.
+        high: upper bound of its probability per cut.
     """
 
     finding: str
@@ -409,8 +409,8 @@ class Report:
         harmless: cuts that lost nothing, not even unflushed data: the cache may have been empty.
         shares: how many cuts show each finding, with the bounds of its probability.
         trims_old: cuts after which trimmed blocks returned old data; this is allowed.
-        confidence: of the bounds.
-        goals: probabilities, each with the number of clean cuts that prove a lower one.
+        confidence: confidence level of the bounds.
+        goals: for each probability, the number of clean cuts that prove a lower probability of a loss.
     """
 
     cuts: int
@@ -439,12 +439,12 @@ def report_of(session: Session) -> Report:
     >>> report_of(Session()).goals
     {'10 %': 44, '1 %': 459, '0.1 %': 4603}
     """
-    judged = [run.verdict for run in session.runs if run.verdict is not None]
-    cuts = [verdict for verdict in judged if verdict.is_cut]
+    verdicts = [run.verdict for run in session.runs if run.verdict is not None]
+    cuts = [verdict for verdict in verdicts if verdict.is_cut]
     return Report(
         cuts=len(cuts),
-        uncut=len(judged) - len(cuts),
-        unchecked=len(session.runs) - len(judged),
+        uncut=len(verdicts) - len(cuts),
+        unchecked=len(session.runs) - len(verdicts),
         damaged=session.damaged,
         harmless=sum(not (verdict.found or verdict.unflushed_lost) for verdict in cuts),
         shares=_shares(cuts),
@@ -463,7 +463,7 @@ def _shares(cuts: Sequence[Verdict]) -> list[Share]:
 def clean_cuts_needed(probability: float, confidence: float = CONFIDENCE) -> int:
     """Return how many cuts without a loss show that the probability of a loss is below `probability`.
 
-    With a probability of `p` the chance of `n` clean cuts is `(1 - p)^n`; `n` is the least number for which
+    With a probability of `p` the chance of `n` clean cuts is `(1 - p)^n`; `n` is the smallest number for which
     it is at most `1 - confidence`. At a confidence of 95 % this is the "rule of three", `n = 3 / p`.
 
     >>> [clean_cuts_needed(p) for p in (0.1, 0.01, 0.001)]

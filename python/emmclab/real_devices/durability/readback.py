@@ -38,9 +38,9 @@ class Version(NamedTuple):
     kind: Kind
 
 
-#: The content that the first pass left.
+#: The version that the first pass wrote.
 _FIRST = Version(0, Kind.WRITE)
-#: Possible contents of a sector other than one of the possible versions.
+#: Labels of sectors without a possible version: older data of the block, or data from elsewhere.
 _OLDER, _FOREIGN = "older", "foreign"
 
 
@@ -53,7 +53,7 @@ class _Writer:
     through: set[int] = field(default_factory=set)
     #: The newest step found on the target, and the newest step known to have begun.
     newest: int = 0
-    known: int = 0
+    newest_begun: int = 0
     #: For each block written after the first pass: the promised version, then all later ones.
     versions: dict[int, list[Version]] = field(default_factory=dict)
 
@@ -69,13 +69,13 @@ class _Writer:
 
     def take(self, step: Step) -> None:
         """Record the version that a step may have left."""
-        made = Version(step.number, step.kind)
+        version = Version(step.number, step.kind)
         is_promised = step.number <= self.flushes[-1] or step.number in self.through
         for block in range(step.first, step.first + step.blocks):
             if is_promised:
-                self.versions[block] = [made]
+                self.versions[block] = [version]
             else:
-                self.versions.setdefault(block, [_FIRST]).append(made)
+                self.versions.setdefault(block, [_FIRST]).append(version)
 
 
 def judge(run: Run, target: Target, *, same_device: bool = False) -> Verdict:
@@ -85,64 +85,64 @@ def judge(run: Run, target: Target, *, same_device: bool = False) -> Verdict:
 
     Raises:
         ConfigError: the target is not the one of the run.
-        InputError: it cannot be read.
+        InputError: the target cannot be read.
     """
     _check_identity(run, target, same_device)
     if not run.was_filled:
         return Verdict(is_cut=False)
     readable = min(run.plan.blocks, target.size // BLOCK)
-    held = dict(_read(target, readable))
-    # Blocks that are missing on a device that returned with a smaller capacity.
-    held |= {block: [GARBAGE] * SECTORS for block in range(readable, run.plan.blocks)}
-    _check_content(run, target, held, same_device)
-    judging = _VerdictBuilder(run, held)
-    for block, content in held.items():
+    content_of = dict(_read(target, readable))
+    # Blocks that are missing because the device returned with a smaller capacity.
+    content_of |= {block: [GARBAGE] * SECTORS for block in range(readable, run.plan.blocks)}
+    _check_content(run, target, content_of, same_device)
+    judging = _VerdictBuilder(run, content_of)
+    for block, content in content_of.items():
         judging.judge(block, content)
     return judging.verdict
 
 
 def _read(target: Target, blocks: int) -> Iterator[tuple[int, list[Content]]]:
-    each = LONGEST // BLOCK
-    for first in range(0, blocks, each):
-        length = min(each, blocks - first) * BLOCK
+    count = LONGEST // BLOCK
+    for first in range(0, blocks, count):
+        length = min(count, blocks - first) * BLOCK
         try:
             data = target.read(first * BLOCK, length)
         except OSError as error:
             raise lost_io(target.name, error) from error
-        for at in range(0, length, BLOCK):
-            yield first + at // BLOCK, contents(data[at : at + BLOCK])
+        for offset in range(0, length, BLOCK):
+            yield first + offset // BLOCK, contents(data[offset : offset + BLOCK])
 
 
 def _check_identity(run: Run, target: Target, same_device: bool) -> None:
     """Reject another device, and one that is smaller than before unless it is known to be the same."""
-    before, now = run.target.get("identity", {}), target.identity()["identity"]
+    logged, current = run.target.get("identity", {}), target.identity()["identity"]
     for name in _NAMES:
-        if name in before and name in now and before[name] != now[name]:
-            raise _another(target, f"its {name} is {now[name]}, that of the log {before[name]}", vouch=False)
-    is_known = any(name in before and before.get(name) == now.get(name) for name in _NAMES)
+        if name in logged and name in current and logged[name] != current[name]:
+            raise _wrong_device(target, f"its {name} is {current[name]}, that of the log {logged[name]}", vouch=False)
+    is_known = any(name in logged and logged.get(name) == current.get(name) for name in _NAMES)
     if target.size < run.target["bytes"] and not (is_known or same_device):
-        raise _another(target, f"it has {target.size:,} bytes, that of the log {run.target['bytes']:,}")
+        raise _wrong_device(target, f"it has {target.size:,} bytes, that of the log {run.target['bytes']:,}")
 
 
-def _check_content(run: Run, target: Target, held: dict[int, list[Content]], same_device: bool) -> None:
+def _check_content(run: Run, target: Target, content_of: dict[int, list[Content]], same_device: bool) -> None:
     """Reject a target without any record of the run, unless it is known to be the same."""
     if same_device:
         return
-    for content in held.values():
+    for content in content_of.values():
         if any(isinstance(sector, Stamp) and sector.run == run.plan.run for sector in content):
             return
-    others = {sector.run for content in held.values() for sector in content if isinstance(sector, Stamp)}
-    said = "only records of other runs" if others else "no record of any run"
-    raise _another(target, f"it holds {said}")
+    other_runs = {sector.run for content in content_of.values() for sector in content if isinstance(sector, Stamp)}
+    records = "only records of other runs" if other_runs else "no record of any run"
+    raise _wrong_device(target, f"it contains {records}")
 
 
-def _another(target: Target, said: str, *, vouch: bool = True) -> ConfigError:
-    more = "; if it is the same device and has lost everything, add --same-device" if vouch else ""
+def _wrong_device(target: Target, reason: str, *, vouch: bool = True) -> ConfigError:
+    advice = "; if it is the same device and has lost everything, add --same-device" if vouch else ""
     return ConfigError(
-        f"{target.name}: this is not the device of the log's last run: {said}",
+        f"{target.name}: this is not the device of the log's last run: {reason}",
         file=target.name,
         field="TARGET",
-        hint=f"name that device and that log; a run can be judged until the next one begins{more}",
+        hint=f"give that device and its log; a run can be judged until the next one begins{advice}",
     )
 
 
@@ -150,73 +150,73 @@ def is_cut(run: Run) -> bool:
     """Return whether there is evidence of a power cut: the target failed, or the machine was rebooted."""
     if run.end is not None:
         return run.end.get("reason") in ("gone", "hung")
-    now = boot()
-    return now is None or now != run.boot
+    current_boot = boot()
+    return current_boot is None or current_boot != run.boot
 
 
 class _VerdictBuilder:
     """Builds the verdict on a run, block by block."""
 
-    def __init__(self, run: Run, held: dict[int, list[Content]]) -> None:
+    def __init__(self, run: Run, content_of: dict[int, list[Content]]) -> None:
         self.plan = run.plan
-        self.writers = [self._writer(number, run, held) for number in range(run.plan.writers)]
+        self.writers = [self._writer(number, run, content_of) for number in range(run.plan.writers)]
         self.verdict = Verdict(
             is_cut=is_cut(run), syncs=sum(step > 0 for acknowledged in run.acknowledged for step in acknowledged)
         )
 
-    def _writer(self, number: int, run: Run, held: dict[int, list[Content]]) -> _Writer:
+    def _writer(self, number: int, run: Run, content_of: dict[int, list[Content]]) -> _Writer:
         """Replay the steps of a writer that may have begun; keep the possible versions of each block."""
-        own = range(number * self.plan.share, (number + 1) * self.plan.share)
-        most = run.most_steps(number)
+        blocks = range(number * self.plan.share, (number + 1) * self.plan.share)
+        limit = run.most_steps(number)
         newest = max(
             (
                 sector.number
-                for block in own
-                for sector in held[block]
+                for block in blocks
+                for sector in content_of[block]
                 if isinstance(sector, Stamp)
                 and (sector.run, sector.block) == (self.plan.run, block)
-                and sector.number <= most
+                and sector.number <= limit
             ),
             default=0,
         )
         acknowledged = set(run.acknowledged[number])
-        known = max([newest, *acknowledged])
-        begun = list(_possible_steps(run, number, known))
-        writer = _Writer(newest=newest, known=known)
-        for step in begun:
+        newest_begun = max([newest, *acknowledged])
+        possible = list(_possible_steps(run, number, newest_begun))
+        writer = _Writer(newest=newest, newest_begun=newest_begun)
+        for step in possible:
             if step.number in acknowledged and step.kind.is_flush:
                 writer.flushes.append(step.number)
             elif step.number in acknowledged:
                 writer.through.add(step.number)
-        for step in begun:
+        for step in possible:
             writer.take(step)
         return writer
 
     def judge(self, block: int, content: list[Content]) -> None:
         """Judge one block."""
-        writer, found = self.writers[self.plan.writer_of(block)], self.verdict
+        writer, verdict = self.writers[self.plan.writer_of(block)], self.verdict
         versions = writer.versions.get(block, [_FIRST])
-        found.promised += versions[0] is not _FIRST
+        verdict.promised += versions[0] is not _FIRST
         if any(version.kind is Kind.TRIM for version in versions):
             # A trim guarantees nothing about later reads.
             if len(versions) == 1:
-                found.trimmed += 1
-                found.trimmed_old += all(isinstance(sector, Stamp) for sector in content)
+                verdict.trimmed += 1
+                verdict.trimmed_old += all(isinstance(sector, Stamp) for sector in content)
             return
         labels = {self._label(block, sector, versions) for sector in content}
-        there = [label for label in labels if isinstance(label, int)]
-        pending = [at for at, version in enumerate(versions) if at and version.number <= writer.known]
-        found.unflushed += len(pending)
-        found.unflushed_lost += sum(at > max(there, default=0) for at in pending)
+        present = [label for label in labels if isinstance(label, int)]
+        pending = [index for index, version in enumerate(versions) if index and version.number <= writer.newest_begun]
+        verdict.unflushed += len(pending)
+        verdict.unflushed_lost += sum(index > max(present, default=0) for index in pending)
         if _FOREIGN in labels:
             self._note("corrupt", block, content, versions)
         elif _OLDER in labels:
             self._note("lost_through" if writer.promised_through(versions[0]) else "lost", block, content, versions)
             if writer.newest > writer.promise_of(versions[0]):
-                found.order += 1
+                verdict.order += 1
         elif GARBAGE in labels:
             self._note("garbled" if len(versions) > 1 else "corrupt", block, content, versions)
-        elif len(there) > 1:
+        elif len(present) > 1:
             self._note("torn", block, content, versions)
 
     def _label(self, block: int, sector: Content, versions: list[Version]) -> int | str:
@@ -224,22 +224,22 @@ class _VerdictBuilder:
         if not isinstance(sector, Stamp):
             if sector != ZERO:
                 return GARBAGE
-            zeroed = (at for at, version in reversed(list(enumerate(versions))) if version.kind is Kind.ZEROES)
+            zeroed = (index for index, version in reversed(list(enumerate(versions))) if version.kind is Kind.ZEROES)
             return next(zeroed, _OLDER)
         if sector.block != block:
             return _FOREIGN
         if sector.run != self.plan.run or sector.number < versions[0].number:
             return _OLDER
-        own = (at for at, version in enumerate(versions) if version.number == sector.number)
-        return next(own, _FOREIGN)
+        matching = (index for index, version in enumerate(versions) if version.number == sector.number)
+        return next(matching, _FOREIGN)
 
     def _note(self, finding: str, block: int, content: list[Content], versions: list[Version]) -> None:
         setattr(self.verdict, finding, getattr(self.verdict, finding) + 1)
         if len(self.verdict.examples) < _EXAMPLES:
-            held = ", ".join(dict.fromkeys(self._words(block, sector) for sector in content))
+            present = ", ".join(dict.fromkeys(self._words(block, sector) for sector in content))
             promised = versions[0]
             due = self._words(block, Stamp(self.plan.run, block, promised.number))
-            self.verdict.examples.append(f"{finding}: block {block:,} holds {held}; {due} was promised")
+            self.verdict.examples.append(f"{finding}: block {block:,} contains {present}; {due} was promised")
 
     def _words(self, block: int, sector: Content) -> str:
         if not isinstance(sector, Stamp):
@@ -251,14 +251,14 @@ class _VerdictBuilder:
         return f"data of step {sector.number:,}" if sector.number else "data of the first pass"
 
 
-def _possible_steps(run: Run, writer: int, known: int) -> Iterator[Step]:
+def _possible_steps(run: Run, writer: int, newest_begun: int) -> Iterator[Step]:
     """Yield the steps of a writer that may have begun: the known steps, and all up to the syncs in progress.
 
     Steps that are missing in the log matter if they wrote zeros: a sector of zeros does not identify its step.
     """
-    left = _SYNCS_OF_A_WHOLE_LOG if run.is_whole else _SYNCS_OF_A_TORN_LOG
+    remaining = _SYNCS_OF_A_WHOLE_LOG if run.is_whole else _SYNCS_OF_A_TORN_LOG
     for step in steps(run.plan, writer):
         yield step
-        left -= step.number > known and step.kind.is_sync
-        if not left:
+        remaining -= step.number > newest_begun and step.kind.is_sync
+        if not remaining:
             return

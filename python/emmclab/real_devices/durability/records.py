@@ -1,8 +1,8 @@
-"""Records of 4 KB, each sector with run, write and checksum, and the steps in which a writer writes them.
+"""Records of 4 KB, whose sectors contain run, block, step and checksum, and the steps of each writer.
 
-Each writer has blocks of its own. Its steps come in episodes, each of which leaves something that a device
-may lose in a different way: writes with a flush after them, writes through the cache without a flush, writes
-without any promise, and blocks that are trimmed or zeroed.
+Each writer has its own blocks. Its steps form episodes, and a device may lose the data of each kind of episode
+in a different way: writes with a flush after them, writes through the cache without a flush, writes without
+any promise, and blocks that are trimmed or zeroed.
 """
 
 import hashlib
@@ -67,15 +67,15 @@ def contents(block: bytes) -> list[Content]:
     >>> set(contents(bytes(4096))), set(contents(b"?" * 4096))
     ({'zero'}, {'garbage'})
     """
-    return [_content(block[at : at + SECTOR], at // SECTOR) for at in range(0, BLOCK, SECTOR)]
+    return [_content(block[offset : offset + SECTOR], offset // SECTOR) for offset in range(0, BLOCK, SECTOR)]
 
 
 def _content(sector: bytes, place: int) -> Content:
     if sector == _ZEROS:
         return ZERO
-    magic, run, block, number, own = _HEADER.unpack_from(sector)
+    magic, run, block, number, index = _HEADER.unpack_from(sector)
     (checksum,) = _CHECKSUM.unpack_from(sector, SECTOR - _CHECKSUM.size)
-    if magic != _MAGIC or own != place or checksum != zlib.crc32(sector[: -_CHECKSUM.size]):
+    if magic != _MAGIC or index != place or checksum != zlib.crc32(sector[: -_CHECKSUM.size]):
         return GARBAGE
     return Stamp(run, block, number)
 
@@ -99,7 +99,7 @@ class Kind(StrEnum):
 
     @property
     def is_sync(self) -> bool:
-        """Whether the return of the step is a promise, so that it is logged."""
+        """Whether data is durable when the step returns, so that the return is logged."""
         return self.is_flush or self is Kind.THROUGH
 
 
@@ -123,7 +123,7 @@ class Plan(NamedTuple):
     """The parameters that determine the steps of a run.
 
     Attributes:
-        run: its random number.
+        run: random number that identifies the run.
         blocks: number of blocks of all writers, of 4 KB.
         writers: number of writers, which work at the same time.
         trims: whether the target supports trim.
@@ -161,8 +161,8 @@ def steps(plan: Plan, writer: int) -> Iterator[Step]:
     """Yield the steps of a writer, endlessly; the same plan results in the same steps.
 
     >>> plan = Plan(run=1, blocks=400, writers=4, trims=False, zeroes=False)
-    >>> one, again = steps(plan, 2), steps(plan, 2)
-    >>> all(next(one) == next(again) for _ in range(1000))
+    >>> first, second = steps(plan, 2), steps(plan, 2)
+    >>> all(next(first) == next(second) for _ in range(1000))
     True
     >>> all(200 <= step.first < 300 for step, _ in zip(steps(plan, 2), range(1000)))
     True
@@ -171,16 +171,16 @@ def steps(plan: Plan, writer: int) -> Iterator[Step]:
     dice = random.Random(f"{plan.run}/{writer}").random  # noqa: S311 - not for secrets
     kinds = [Kind.WRITE, Kind.FSYNC, Kind.FDATASYNC, Kind.THROUGH]
     kinds += [Kind.TRIM] * plan.trims + [Kind.ZEROES] * plan.zeroes
-    number, at = 0, 0
+    number, position = 0, 0
     while True:
         episode = kinds[_below(dice, len(kinds))]
-        each = Kind.WRITE if episode.is_flush else episode
+        kind = Kind.WRITE if episode.is_flush else episode
         for _ in range(1 + _below(dice, _EPISODE)):
             number += 1
             count = min(1 + _below(dice, _LARGEST), plan.share)
-            at = _place(dice, at, count, plan.share)
-            yield Step(number, each, writer * plan.share + at, count)
-            at += count
+            position = _place(dice, position, count, plan.share)
+            yield Step(number, kind, writer * plan.share + position, count)
+            position += count
         if episode not in (Kind.WRITE, Kind.THROUGH):
             number += 1
             yield Step(number, episode if episode.is_flush else Kind.FDATASYNC, writer * plan.share, 0)
@@ -190,10 +190,10 @@ def _below(dice: Callable[[], float], end: int) -> int:
     return int(end * dice())
 
 
-def _place(dice: Callable[[], float], at: int, count: int, share: int) -> int:
-    """Choose the place of a write: after the previous one, in the frequently written blocks, or anywhere."""
+def _place(dice: Callable[[], float], position: int, count: int, share: int) -> int:
+    """Choose the block of a write: after the previous write, in the frequently written blocks, or anywhere."""
     chance = dice()
-    if chance < 0.25 and at + count <= share:
-        return at
+    if chance < 0.25 and position + count <= share:
+        return position
     span = share if chance < 0.75 else min(share, max(_HOT, count))
     return _below(dice, span - count + 1)

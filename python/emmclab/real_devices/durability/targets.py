@@ -1,4 +1,4 @@
-"""Targets of the durability test: a block device, a file, or a disk over NBD, as QEMU and `emmclab serve` offer it."""
+"""Targets of the durability test: a block device, a file, or a disk over NBD (QEMU, `emmclab serve`)."""
 
 import contextlib
 import errno
@@ -64,10 +64,10 @@ class Nbd:
             self._connection()
         except (OSError, ValueError, struct.error) as error:
             raise InputError(
-                f"{address}: no NBD server answers there: {getattr(error, 'strerror', None) or error}",
+                f"{address}: no NBD server answers: {getattr(error, 'strerror', None) or error}",
                 file=address,
                 errno=getattr(error, "errno", None),
-                hint="name one as nbd+unix:///?socket=PATH or nbd://HOST:PORT; TLS is not supported",
+                hint="give its address as nbd+unix:///?socket=PATH or nbd://HOST:PORT; TLS is not supported",
             ) from error
         if not self._flags & _CAN_FLUSH or self._flags & _READ_ONLY:
             raise ConfigError(
@@ -78,17 +78,17 @@ class Nbd:
 
     def _connection(self) -> socket.socket:
         if not hasattr(self._own, "connection"):
-            made = _connected(self.name)
-            made.settimeout(_PATIENCE_S)
-            self._connections.append(made)
-            self.size, self._flags = _negotiated(made, unquote(urlsplit(self.name).path.lstrip("/")))
-            self._own.connection = made
+            opened = _connected(self.name)
+            opened.settimeout(_PATIENCE_S)
+            self._connections.append(opened)
+            self.size, self._flags = _negotiated(opened, unquote(urlsplit(self.name).path.lstrip("/")))
+            self._own.connection = opened
         connection: socket.socket = self._own.connection
         return connection
 
-    def _ask(self, command: int, at: int, length: int, data: bytes = b"", flags: int = 0) -> bytes:
+    def _ask(self, command: int, offset: int, length: int, data: bytes = b"", flags: int = 0) -> bytes:
         connection = self._connection()
-        connection.sendall(_REQUEST.pack(_REQUEST_MAGIC, flags, command, 0, at, length) + data)
+        connection.sendall(_REQUEST.pack(_REQUEST_MAGIC, flags, command, 0, offset, length) + data)
         magic, failed, _ = _REPLY.unpack(_received(connection, _REPLY.size))
         if magic != _REPLY_MAGIC:
             raise OSError(errno.EPROTO, "the NBD server does not send a simple reply")
@@ -96,28 +96,28 @@ class Nbd:
             raise OSError(failed, "the NBD server reports an error")
         return _received(connection, length) if command == _READ else b""
 
-    def write(self, at: int, data: bytes, *, through: bool) -> None:
+    def write(self, offset: int, data: bytes, *, through: bool) -> None:
         """Write at a byte offset; `through` uses FUA, or a flush if the server does not support FUA."""
         has_fua = bool(self._flags & _CAN_FUA)
-        self._ask(_WRITE, at, len(data), data, _FUA if through and has_fua else 0)
+        self._ask(_WRITE, offset, len(data), data, _FUA if through and has_fua else 0)
         if through and not has_fua:
             self.flush(Kind.FDATASYNC)
 
-    def clear(self, kind: Kind, at: int, length: int) -> None:
+    def clear(self, kind: Kind, offset: int, length: int) -> None:
         """Trim a range, or make the server write zeros to it."""
-        self._ask(_TRIM if kind is Kind.TRIM else _WRITE_ZEROES, at, length)
+        self._ask(_TRIM if kind is Kind.TRIM else _WRITE_ZEROES, offset, length)
 
     def flush(self, kind: Kind) -> None:
         """Make all earlier writes durable."""
-        del kind  # NBD has one flush.
+        del kind  # NBD has only one flush command.
         self._ask(_FLUSH, 0, 0)
 
-    def read(self, at: int, length: int) -> bytes:
+    def read(self, offset: int, length: int) -> bytes:
         """Read from the server."""
-        return self._ask(_READ, at, length)
+        return self._ask(_READ, offset, length)
 
     def can(self, kind: Kind) -> bool:
-        """Whether the server supports trim, or write zeroes."""
+        """Return whether the server supports trim, or write zeroes."""
         return bool(self._flags & (_CAN_TRIM if kind is Kind.TRIM else _CAN_ZERO))
 
     def identity(self) -> TargetIdentity:
@@ -135,48 +135,48 @@ def _connected(address: str) -> socket.socket:
     if parts.scheme == "nbd":
         return socket.create_connection((parts.hostname or "localhost", parts.port or _PORT), _PATIENCE_S)
     (path,) = parse_qs(parts.query).get("socket", [""])
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    unix_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        made.connect(path)
+        unix_socket.connect(path)
     except OSError:
-        made.close()
+        unix_socket.close()
         raise
-    return made
+    return unix_socket
 
 
 def _negotiated(connection: socket.socket, export: str) -> tuple[int, int]:
     """Negotiate the use of an export; return its size in bytes and its transmission flags."""
     magic, option_magic, offered = _GREETING.unpack(_received(connection, _GREETING.size))
     if magic != _NBD_MAGIC or option_magic != _OPTION_MAGIC:
-        raise OSError(errno.EPROTO, "this is no NBD server with options")
+        raise OSError(errno.EPROTO, "the server does not use the newstyle protocol of NBD")
     name = export.encode()
     body = struct.pack(">I", len(name)) + name + struct.pack(">H", 0)
     # The client accepts the two handshake flags of the server that it knows: fixed newstyle, and no zeroes.
     connection.sendall(struct.pack(">I", offered & 3) + _OPTION.pack(_OPTION_MAGIC, _GO, len(body)) + body)
-    found = None
+    size_and_flags = None
     while True:
         reply_magic, _, kind, length = _OPTION_REPLY.unpack(_received(connection, _OPTION_REPLY.size))
-        said = _received(connection, length)
+        payload = _received(connection, length)
         if reply_magic != _OPTION_REPLY_MAGIC or kind & _ERROR:
-            raise OSError(errno.EPROTO, f"it refuses the disk `{export}`: {said.decode(errors='replace')}")
-        if kind == _INFO and length == _EXPORT.size and said[:2] == b"\0\0":
-            _, size, flags = _EXPORT.unpack(said)
-            found = size, flags
+            raise OSError(errno.EPROTO, f"it refuses the disk `{export}`: {payload.decode(errors='replace')}")
+        if kind == _INFO and length == _EXPORT.size and payload[:2] == b"\0\0":
+            _, size, flags = _EXPORT.unpack(payload)
+            size_and_flags = size, flags
         if kind == _ACK:
             break
-    if found is None:
-        raise OSError(errno.EPROTO, "it does not tell the size of the disk")
-    return found
+    if size_and_flags is None:
+        raise OSError(errno.EPROTO, "it does not report the size of the disk")
+    return size_and_flags
 
 
 def _received(connection: socket.socket, length: int) -> bytes:
-    parts, left = [], length
-    while left:
-        part = connection.recv(min(left, 1 << 20))
+    parts, missing = [], length
+    while missing:
+        part = connection.recv(min(missing, 1 << 20))
         if not part:
             raise OSError(errno.ECONNRESET, "the NBD server has closed the connection")
         parts.append(part)
-        left -= len(part)
+        missing -= len(part)
     return b"".join(parts)
 
 
@@ -197,16 +197,16 @@ class Target(Protocol):
     name: str
     size: int
 
-    def write(self, at: int, data: bytes, *, through: bool) -> None:
+    def write(self, offset: int, data: bytes, *, through: bool) -> None:
         """Write at a byte offset; with `through` (FUA) the data is durable when this returns."""
 
-    def clear(self, kind: Kind, at: int, length: int) -> None:
+    def clear(self, kind: Kind, offset: int, length: int) -> None:
         """Trim a range, or make the device write zeros to it."""
 
     def flush(self, kind: Kind) -> None:
         """Flush: make all earlier writes durable."""
 
-    def read(self, at: int, length: int) -> bytes:
+    def read(self, offset: int, length: int) -> bytes:
         """Read from the device, not from the page cache."""
 
     def can(self, kind: Kind) -> bool:
@@ -227,7 +227,7 @@ def open_target(target: str, *, write: bool) -> Target:
         raise ConfigError(
             f"there is no file or block device {target}",
             field="TARGET",
-            hint="name one, as /dev/sdX; `emmclab crash` cuts the power of simulated devices",
+            hint="give one, such as /dev/sdX; `emmclab crash` cuts the power of simulated devices",
         )
     return Direct(Path(target), write=write)
 
@@ -251,35 +251,35 @@ class Direct:
         memory: mmap.mmap = self._own.memory
         return memory
 
-    def write(self, at: int, data: bytes, *, through: bool) -> None:
+    def write(self, offset: int, data: bytes, *, through: bool) -> None:
         """Write at a byte offset."""
         memory = self._memory()
         memory[: len(data)] = data
-        with memoryview(memory) as whole, whole[: len(data)] as part:
-            moved = os.pwritev(self._file, [part], at, os.RWF_DSYNC if through else 0)
+        with memoryview(memory) as view, view[: len(data)] as part:
+            moved = os.pwritev(self._file, [part], offset, os.RWF_DSYNC if through else 0)
         if moved != len(data):
             raise OSError(errno.EIO, f"{moved} of {len(data)} bytes were written")
 
-    def clear(self, kind: Kind, at: int, length: int) -> None:
+    def clear(self, kind: Kind, offset: int, length: int) -> None:
         """Trim a range of a block device, or make it write zeros."""
         request = _BLKDISCARD if kind is Kind.TRIM else _BLKZEROOUT
-        fcntl.ioctl(self._file, request, struct.pack("=QQ", at, length))
+        fcntl.ioctl(self._file, request, struct.pack("=QQ", offset, length))
 
     def flush(self, kind: Kind) -> None:
         """Make all earlier writes durable."""
         (os.fsync if kind is Kind.FSYNC else os.fdatasync)(self._file)
 
-    def read(self, at: int, length: int) -> bytes:
+    def read(self, offset: int, length: int) -> bytes:
         """Read with direct I/O."""
         memory = self._memory()
-        with memoryview(memory) as whole, whole[:length] as part:
-            moved = os.preadv(self._file, [part], at)
+        with memoryview(memory) as view, view[:length] as part:
+            moved = os.preadv(self._file, [part], offset)
         if moved != length:
             raise OSError(errno.EIO, f"{moved} of {length} bytes were read")
         return memory[:length]
 
     def can(self, kind: Kind) -> bool:
-        """Try it on the first block; False for a file, where the file system would answer, not the device."""
+        """Try a command on the first block; False for a file, whose file system would answer, not the device."""
         if not self._is_block:
             return False
         try:
@@ -295,22 +295,22 @@ class Direct:
         return {"name": self.name, "bytes": self.size, "identity": self._identity()}
 
     def _identity(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        identity: dict[str, str] = {}
         if self._is_block:
-            here = Path(f"/sys/dev/block/{os.major(self._number)}:{os.minor(self._number)}").resolve()
+            device = Path(f"/sys/dev/block/{os.major(self._number)}:{os.minor(self._number)}").resolve()
             # A partition has the identity of its disk.
-            for folder in (here / "device", here, here.parent / "device", here.parent):
+            for folder in (device / "device", device, device.parent / "device", device.parent):
                 for name in ("cid", "serial", "wwid", "model", "name"):
                     with contextlib.suppress(OSError):
-                        found.setdefault(name, (folder / name).read_text().strip())
-        return {name: value for name, value in found.items() if value}
+                        identity.setdefault(name, (folder / name).read_text().strip())
+        return {name: value for name, value in identity.items() if value}
 
     def disk(self) -> int | None:
         """Return the device number (`st_dev`) of the disk whose power is cut; for a file, of its disk."""
         return self._number if self._is_block else os.fstat(self._file).st_dev
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file descriptor."""
         os.close(self._file)
 
 
@@ -332,27 +332,27 @@ class Closing:
 def refuse_same_disk(target: Target, log: int) -> None:
     """Reject a log on the device whose power is cut: syncs of the log would make the test data durable."""
     disk = target.disk() if isinstance(target, Direct) else None
-    about = os.fstat(log)
-    if disk is not None and stat.S_ISREG(about.st_mode) and about.st_dev in _parts_of(disk):
+    status = os.fstat(log)
+    if disk is not None and stat.S_ISREG(status.st_mode) and status.st_dev in _parts_of(disk):
         raise ConfigError(
             f"the log is on the device that is tested, {target.name}",
             field="--log",
-            hint="name a file on another disk, or give `--log -` and store the output on another machine",
+            hint="use a file on another disk, or give `--log -` and store the output on another machine",
         )
 
 
 def _parts_of(disk: int) -> set[int]:
     """Return the device numbers of a disk and all its partitions, given the disk or one of its partitions."""
-    here = Path(f"/sys/dev/block/{os.major(disk)}:{os.minor(disk)}")
-    found = {disk}
-    if here.exists():
-        here = here.resolve()
-        whole = here.parent if (here / "partition").exists() else here
-        for number in (whole / "dev", *whole.glob("*/dev")):
+    device = Path(f"/sys/dev/block/{os.major(disk)}:{os.minor(disk)}")
+    numbers = {disk}
+    if device.exists():
+        device = device.resolve()
+        disk_folder = device.parent if (device / "partition").exists() else device
+        for number in (disk_folder / "dev", *disk_folder.glob("*/dev")):
             with contextlib.suppress(OSError, ValueError):
                 major, minor = number.read_text().split(":")
-                found.add(os.makedev(int(major), int(minor)))
-    return found
+                numbers.add(os.makedev(int(major), int(minor)))
+    return numbers
 
 
 def lost_io(name: str, error: OSError) -> InputError:

@@ -1,4 +1,4 @@
-"""Writes records until the power is cut, and logs what was acknowledged."""
+"""Writes records until the power is cut, and logs the acknowledged syncs."""
 
 import contextlib
 import errno
@@ -29,7 +29,7 @@ class RunEnd:
 
     Attributes:
         reason: `gone` if the target failed, `hung` if it no longer answered, `stopped` if the user ended it.
-        syncs: syncs that were acknowledged.
+        syncs: number of acknowledged syncs.
         said: the message of the operating system if the target failed.
     """
 
@@ -47,7 +47,7 @@ class _Work:
     plan: Plan
     over: threading.Event = field(default_factory=threading.Event)
     syncs: list[int] = field(default_factory=lambda: [0] * WRITERS)
-    gone: list[OSError] = field(default_factory=list)
+    failures: list[OSError] = field(default_factory=list)
     faults: list[BaseException] = field(default_factory=list)
 
     def do(self, writer: int) -> None:
@@ -63,21 +63,21 @@ class _Work:
         except InputError as error:  # Raised by the log.
             self.faults.append(error)
         except OSError as error:
-            self.gone.append(error)
+            self.failures.append(error)
         except Exception as error:  # A bug, which the waiting thread reports.
             self.faults.append(error)
         finally:
             self.over.set()
 
     def _take(self, step: Step) -> None:
-        at, length = step.first * BLOCK, step.blocks * BLOCK
+        offset, length = step.first * BLOCK, step.blocks * BLOCK
         if step.kind.is_flush:
             self.target.flush(step.kind)
         elif step.kind in (Kind.TRIM, Kind.ZEROES):
-            self.target.clear(step.kind, at, length)
+            self.target.clear(step.kind, offset, length)
         else:
             data = records(self.plan, step.first, step.blocks, step.number)
-            self.target.write(at, data, through=step.kind is Kind.THROUGH)
+            self.target.write(offset, data, through=step.kind is Kind.THROUGH)
 
 
 def records(plan: Plan, first: int, count: int, number: int) -> bytes:
@@ -99,21 +99,21 @@ def write(
     except InputError:
         raise
     except OSError as error:
-        work.gone.append(error)
+        work.failures.append(error)
     hung = False
-    if not work.gone:
+    if not work.failures:
         ready()
         hung = _run(work, asked_to_end)
     if work.faults:
         raise work.faults[0]
-    for lost in work.gone:
+    for lost in work.failures:
         if lost.errno in _NO_ROOM:
             raise InputError.of(lost, target.name) from lost
-    reason = "gone" if work.gone else "hung" if hung else "stopped"
-    said = (work.gone[0].strerror or str(work.gone[0])) if work.gone else None
+    reason = "gone" if work.failures else "hung" if hung else "stopped"
+    message = (work.failures[0].strerror or str(work.failures[0])) if work.failures else None
     with contextlib.suppress(InputError):  # The device of the log may have lost its power, too.
-        log.add("end", work.plan.run, {"reason": reason, "said": said})
-    return RunEnd(reason, sum(work.syncs), said)
+        log.add("end", work.plan.run, {"reason": reason, "said": message})
+    return RunEnd(reason, sum(work.syncs), message)
 
 
 def _planned(target: Target, span: int) -> Plan:
@@ -128,16 +128,16 @@ def _planned(target: Target, span: int) -> Plan:
         target.flush(Kind.FSYNC)
         trims, zeroes = target.can(Kind.TRIM), target.can(Kind.ZEROES)
     except OSError as error:
-        raise InputError.of(error, target.name, "see `dmesg` for what the device says") from error
+        raise InputError.of(error, target.name, "see `dmesg` for messages of the device") from error
     blocks = span // BLOCK // WRITERS * WRITERS
     return Plan(secrets.randbits(63), blocks, WRITERS, trims=trims, zeroes=zeroes)
 
 
 def _fill(work: _Work) -> None:
     """Write every block once, as step 0, and flush."""
-    plan, each = work.plan, LONGEST // BLOCK
-    for first in range(0, plan.blocks, each):
-        data = records(plan, first, min(each, plan.blocks - first), 0)
+    plan, count = work.plan, LONGEST // BLOCK
+    for first in range(0, plan.blocks, count):
+        data = records(plan, first, min(count, plan.blocks - first), 0)
         work.target.write(first * BLOCK, data, through=False)
     work.target.flush(Kind.FSYNC)
     for writer in range(plan.writers):
