@@ -94,8 +94,7 @@ def runs_note(results: Sequence[Mapping[str, Any]]) -> str:
 def pair_note(first: Device, second: Device) -> str:
     """Return `order_note` for two devices whose costs of flushes or durable writes differ."""
     fits = {device.name: Fitted.device(device) for device in (first, second)}
-    costs = [fitted.costs_us for fitted in fits.values()]
-    return "" if costs[0] == costs[-1] else order_note(fits)
+    return order_note(fits) if len({tuple(fitted.costs_us) for fitted in fits.values()}) > 1 else ""
 
 
 def is_durable(result: Mapping[str, Any]) -> bool:

@@ -89,7 +89,6 @@ def holds_registers(source: Path) -> bool:
 
 
 def _of_recording(source: Path) -> list[RegisterFile]:
-    """Return the register files of the device of a recording."""
     devices = recorded_devices(read(source).header, str(source))
     if not devices:
         raise FormatError(

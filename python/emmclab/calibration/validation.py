@@ -298,7 +298,6 @@ def _trace_name(trace: Trace) -> str:
 
 
 def _refuse(trace: Trace, recording: Recording) -> None:
-    """Reject a recording that cannot be judged."""
     name, facts = _trace_name(trace), recording.facts
     if len(trace.devices) > 1:
         try:

@@ -91,19 +91,18 @@ def overview(validations: Sequence[Validation]) -> TextTable:
     headings = ["Recording: model", "Requests", "Mean %", "Median %", "p90 %", "p99 %"]
     headings += [f"Within\n{limit} %" for limit in WITHIN_PCT]
     rows = []
-    for validation in validations:
-        for model in validation.models:
+    for result in validations:
+        for model in result.models:
             response = model.judgement.response
             rows.append(
                 [
-                    f"{validation.trace}: {model.name}",
+                    f"{result.trace}: {model.name}",
                     f"{response.recorded.requests:,}",
                     *map(percent_text, response.error),
                     *(f"{share:.1f}" for share in response.within_pct),
                 ]
             )
-        name, count = f"{validation.trace}: {FIRST_HALF}", f"{validation.first.requests:,}"
-        rows.append([name, count, *drift(validation), *[_NONE] * 3])
+        rows.append([f"{result.trace}: {FIRST_HALF}", f"{result.first.requests:,}", *drift(result), *[_NONE] * 3])
     return TextTable("Error of the response time, second half of each recording", headings, rows, 1)
 
 

@@ -315,9 +315,7 @@ def _differences(history: History, nodes: Mapping[str, Node], index: int) -> Ite
 
 def _differs_alone(history: History, nodes: Mapping[str, Node], path: str) -> _Difference | None:
     """Return the smallest difference of a path from its allowed states; `None` if the path is allowed."""
-    possible = [
-        _unlike(path, nodes.get(path), history.states[index].get(path), links=False) for index in _from(history, path)
-    ]
+    possible = [_unlike(path, nodes.get(path), target, links=False) for target in _states_of(history, path)]
     differences = [difference for difference in possible if difference is not None]
     if len(differences) < len(possible) or _is_entry(history, nodes, path):
         return None
@@ -390,7 +388,6 @@ def _unlike(path: str, node: Node | None, expected: PathTarget | None, *, links:
 
 
 def _attributes(actual: Mapping[str, bytes], synced: Mapping[str, bytes]) -> str:
-    """Return how extended attributes differ."""
     if actual.keys() != synced.keys():
         return f"has the attributes {sorted(actual)}, not {sorted(synced)}"
     wrong = next(name for name in sorted(actual) if actual[name] != synced[name])

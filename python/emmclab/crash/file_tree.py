@@ -133,13 +133,13 @@ class Tree:
                 links[inner] = links.get(inner, 0) + 1
                 if self.inodes[inner].kind == "folder":
                     pending.append((inside, inner))
-        targets: dict[str, PathTarget] = {}
+        result: dict[str, PathTarget] = {}
         for path, number in paths:
             node = self.inodes[number]
-            targets[path] = PathTarget(
+            result[path] = PathTarget(
                 number, node.kind, node.target, dict(node.attributes), links[number], node.replaced
             )
-        return targets
+        return result
 
     def apply(self, index: int, step: Operation, data: bytes) -> None:
         """Execute an operation; `data` are the bytes that it writes."""

@@ -202,7 +202,6 @@ def minimize_program(
 
 
 def _shows(log: StoredLog, options: Options, finding: Finding, guest: GuestMounts | None) -> bool:
-    """Return whether a state of a recording shows the finding."""
     run, _ = open_run(str(log.log), base=log.base)
     match, _ = Search(run, options, finding, guest).first(explorer_of(run, options), _STATES)
     return match is not None

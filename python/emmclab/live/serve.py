@@ -45,7 +45,7 @@ def qemu_command(socket: str | PathLike[str]) -> str:
 
 #: The panels of the options in the help of commands.
 WHERE, TIME, RUN = "Access for clients", "Time", "The run"
-_client, _time, _run = (partial(Option, panel=panel) for panel in (WHERE, TIME, RUN))
+_port, _time, _run = (partial(Option, panel=panel) for panel in (WHERE, TIME, RUN))
 #: Path of a file; None for no file.
 _Path = str | PathLike[str] | None
 #: File systems that can be made on a loop or ublk device.
@@ -73,13 +73,13 @@ class ServeOptions(TypedDict, total=False):
     layers: Annotated[Names, RUN_OPTIONS["layers"]]
     layer_settings: Annotated[Mapping[str, Setting] | None, RUN_OPTIONS["layer_settings"]]
     second: Annotated[Device | str | None, RUN_OPTIONS["second"]]
-    nbd: Annotated[_Path, _client(None, "Unix socket of an NBD server.", metavar="SOCKET")]
+    nbd: Annotated[_Path, _port(None, "Unix socket of an NBD server.", metavar="SOCKET")]
     tcp: Annotated[
-        str | None, _client(None, "Loopback address of an NBD server.", metavar="127.0.0.1:PORT", advanced=True)
+        str | None, _port(None, "Loopback address of an NBD server.", metavar="127.0.0.1:PORT", advanced=True)
     ]
     sdhci: Annotated[
         _Path,
-        _client(
+        _port(
             None,
             "vfio-user socket: an eMMC card with an SD host controller, for QEMU 10.1 or later.",
             metavar="SOCKET",
@@ -87,12 +87,12 @@ class ServeOptions(TypedDict, total=False):
         ),
     ]
     loop: Annotated[
-        bool | None, _client(None, "A loop device, /dev/loopN (root); the default for root.", command_default=False)
+        bool | None, _port(None, "A loop device, /dev/loopN (root); the default for root.", command_default=False)
     ]
     ublk: Annotated[
-        bool, _client(False, "A ublk device, /dev/ublkbN (root; Linux 6.0 or later, ublk_drv).", advanced=True)
+        bool, _port(False, "A ublk device, /dev/ublkbN (root; Linux 6.0 or later, ublk_drv).", advanced=True)
     ]
-    file: Annotated[bool, _client(False, "A file of a FUSE file system.", advanced=True)]
+    file: Annotated[bool, _port(False, "A file of a FUSE file system.", advanced=True)]
     partitions: Annotated[
         bool,
         Option(
@@ -103,14 +103,12 @@ class ServeOptions(TypedDict, total=False):
     ]
     mkfs: Annotated[
         str | None,
-        _client(
-            None, "Make a file system: ext4, xfs, btrfs, f2fs, vfat.", metavar="NAME", completes="filesystem_names"
-        ),
+        _port(None, "Make a file system: ext4, xfs, btrfs, f2fs, vfat.", metavar="NAME", completes="filesystem_names"),
     ]
     mkfs_options: Annotated[
-        Names, _client((), "Option for mkfs; may be repeated.", option="--mkfs-option", metavar="OPTION", advanced=True)
+        Names, _port((), "Option for mkfs; may be repeated.", option="--mkfs-option", metavar="OPTION", advanced=True)
     ]
-    overwrite: Annotated[bool, _client(False, "Let --mkfs overwrite an existing file system.", advanced=True)]
+    overwrite: Annotated[bool, _port(False, "Let --mkfs overwrite an existing file system.", advanced=True)]
     dirty_bytes: Annotated[
         int | None,
         Option(
@@ -120,9 +118,9 @@ class ServeOptions(TypedDict, total=False):
             option=None,
         ),
     ]
-    mount: Annotated[_Path, _client(None, "Mount the file system at this folder.", metavar="DIR")]
+    mount: Annotated[_Path, _port(None, "Mount the file system at this folder.", metavar="DIR")]
     mount_options: Annotated[
-        str | None, _client(None, "Mount options, in the form of `mount -o`.", metavar="LIST", advanced=True)
+        str | None, _port(None, "Mount options, in the form of `mount -o`.", metavar="LIST", advanced=True)
     ]
     clock: Annotated[
         str,

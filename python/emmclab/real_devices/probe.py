@@ -275,7 +275,6 @@ def block_size(points: Sequence[Point]) -> int | None:
 
 
 def _findings(result: Probe) -> list[str]:
-    """Describe the result in words."""
     words = []
     if result.clustered_page_kb is None:
         words.append("clustered page: the time of a small request does not depend on its position")
