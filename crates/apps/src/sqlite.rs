@@ -276,7 +276,7 @@ mod tests {
         SqliteState::new(&program.databases[0], FileId(0), FileId(1), (MountId(0), FolderId(0)))
     }
 
-    /// A transaction in words: reads are omitted, writes to a file are counted.
+    /// Describes the operations of a transaction as text. Reads are omitted, and writes to a file are counted.
     fn words(database: &mut SqliteState, pages: u64, new_pages: u64) -> String {
         let mut out = Vec::new();
         database.transaction(pages, new_pages, &mut ThreadDraws::of_thread(1, 0), &mut out);

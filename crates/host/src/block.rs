@@ -654,7 +654,7 @@ struct Bio {
 mod tests {
     use super::*;
 
-    /// An elevator with `others` asynchronous requests, numbered from 0.
+    /// An elevator that contains `others` asynchronous requests, numbered from 0.
     fn elevator(kind: ElevatorKind, others: u32) -> ElevatorQueue {
         let mut elevator = ElevatorQueue::new(kind);
         (0..others).for_each(|request| elevator.insert(waiting(request, false)));

@@ -352,7 +352,7 @@ mod tests {
         let mut reuse = ReuseDistances::default();
         let rounds = 3 * POSITIONS as u64 / 1_000;
         (0..rounds).for_each(|_| reuse.add(0, 0..1_000));
-        // Each page is touched again after the 999 others.
+        // Each page is touched again after the other 999 pages.
         assert_eq!(reuse.distances[10], (rounds - 1) * 1_000);
         assert_eq!((reuse.first_touches, reuse.sampling()), (1_000, 1));
     }

@@ -51,7 +51,7 @@ fn accesses_of_one_size_are_one_step_and_time_between_calls_is_work() {
             _ => 0.0,
         })
         .sum();
-    // From 100.00184 to 100.01, and from 100.02204 to the end; between the others some 10 us.
+    // From 100.00184 to 100.01, and from 100.02204 to the end; about 10 us between the other calls.
     assert!((work - (8.16 + 7.96 + 0.035)).abs() < 0.02, "{work}");
 }
 
@@ -98,7 +98,7 @@ fn threads_start_where_they_were_cloned_and_wait_for_files_that_others_make() {
     assert!(wait < read, "{first:?}");
     let signal = second.iter().position(|step| step.contains("signal")).unwrap();
     assert!(second[signal - 1].contains("create"), "{second:?}");
-    // The file is deleted when the last descriptor is closed; that thread waits for the writes of the other one.
+    // The file is deleted when the last descriptor is closed. That thread waits for the writes of the other thread.
     assert!(first.last().unwrap().contains("delete"), "{first:?}");
     assert!(!second.iter().any(|step| step.contains("delete")));
 }
@@ -162,7 +162,7 @@ fn relative_paths_are_below_the_folder_of_the_process() {
     assert_eq!(program.files[0].partition, program.files[1].partition);
 }
 
-/// The same work with and without a shell; compares the file operations, and the time in pauses.
+/// The same work with and without a shell: compares the file operations, and the total time of pauses.
 #[test]
 fn a_shell_waits_for_its_child_and_not_for_as_long_as_the_child_took() {
     let shell = r#"10 1.000000 vfork( <unfinished ...>
@@ -316,7 +316,7 @@ fn calls_without_durations_are_read_and_counted() {
          7 1.500000 getpid() = 7\n7 1.600000 nanosleep({tv_sec=1}, NULL) = 0\n7 1.700000 close(3) = 0\n",
     );
     assert_eq!(found.known.untimed_calls, 5);
-    // From the sync to the next call, and from the sleep to the next call; the work is after `getpid`.
+    // The sync lasts until the next call, and so does the sleep. Work follows `getpid`.
     assert!((found.known.storage_ns - 500_000_000).abs() < 1_000_000, "{:?}", found.known);
     let known = &found.known;
     assert_eq!((known.asleep_ns, known.pause_ns, known.work_ns), (100_000_000, 0, 100_000_000));
@@ -382,18 +382,18 @@ fn time_asleep_is_neither_work_nor_storage_however_the_sleep_begins_and_ends() {
 "#;
     let sleeps = [
         "10 1.000000 nanosleep({tv_sec=2}, NULL) = 0 <2.0>\n10 3.000000 +++ exited with 0 +++\n",
-        // Killed while it sleeps.
+        // The thread is killed while it sleeps.
         "10 1.000000 nanosleep({tv_sec=9},  <unfinished ...>) = ?\n10 3.000000 +++ killed by SIGKILL +++\n",
         "10 1.000000 nanosleep({tv_sec=9},  <unfinished ...>\n10 3.000000 <... nanosleep resumed>) = ?\n\
          10 3.000000 +++ killed by SIGKILL +++\n",
-        // A child ends meanwhile: the sleep continues after the signal.
+        // A child ends during the sleep, which continues after the signal.
         "11 1.000000 exit_group(0) = ?\n10 1.000000 clock_nanosleep(CLOCK_REALTIME, 0, {tv_sec=2}, NULL) = ? \
          ERESTART_RESTARTBLOCK (Interrupted by signal) <1.0>\n10 2.000000 --- SIGCHLD {si_signo=SIGCHLD} ---\n\
          10 2.000000 restart_syscall(<... resuming interrupted clock_nanosleep ...>) = 0 <1.0>\n",
-        // Stopped by a signal between calls.
+        // A signal stops the thread between calls.
         "10 1.000000 --- SIGSTOP {si_signo=SIGSTOP} ---\n10 1.000000 --- stopped by SIGSTOP ---\n\
          10 3.000000 --- SIGCONT {si_signo=SIGCONT} ---\n10 3.000000 +++ exited with 0 +++\n",
-        // Without durations (no `strace -T`).
+        // Durations are not recorded (no `strace -T`).
         "10 1.000000 nanosleep({tv_sec=2}, NULL) = 0\n10 3.000000 +++ exited with 0 +++\n",
         "10 1.000000 select(0, NULL, NULL, NULL, {tv_sec=2}) = 0 (Timeout) <2.0>\n",
         "10 1.000000 read(4<anon_inode:[timerfd]>, \"\\1\", 8) = 8 <2.0>\n",
@@ -442,7 +442,7 @@ fn a_shell_that_ends_before_its_children_have_worked_is_refused_unless_it_is_nam
     let named = LearnOptions { user_waits_for: Some("10".to_owned()), ..options() };
     let found = learn(text("fsync(3)").as_bytes(), &named).unwrap();
     assert_eq!(found.user.behind_ns, 2_002_500_000);
-    // Time that is only slept after the end is not work that the program lacks.
+    // Sleep of another thread after the end is not work that the program omits.
     let (found, _) = learned(&text("nanosleep({tv_sec=2}, NULL)"));
     assert_eq!(found.user.behind_ns, 2_500_000);
 }
@@ -473,7 +473,7 @@ fn a_recording_of_some_calls_is_named_and_without_writes_its_syncs_are_refused()
     let (found, program) = learned(&format!("{opened}{written}{synced}"));
     assert_eq!(found.only_calls, ["fsync", "openat", "write"]);
     assert!(program.about.contains("only of fsync, openat, write"), "{}", program.about);
-    // What the hint asks to record.
+    // A recording of all calls, as the hint recommends.
     let whole = format!("1 9.9 brk(NULL) = 0x1000 <0.0001>\n{opened}{written}{synced}");
     assert!(learned(&whole).0.only_calls.is_empty());
 }

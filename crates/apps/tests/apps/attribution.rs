@@ -1,4 +1,4 @@
-//! Where the time of a run goes: exact to the nanosecond, whatever the program.
+//! The time of a run is attributed to states exactly to the nanosecond, for any program.
 
 use crate::support::{FixedDevice, host, outcome, program};
 use emmclab_apps::{AppResult, ProgramRunOptions, ThreadState, run};
@@ -9,7 +9,7 @@ const FILES: &str = "[[file]]\nname = \"f\"\npartition = \"data\"\ncount = 3\nsi
                      [[file]]\nname = \"new\"\nclass = \"cache\"\npartition = \"data\"\ncount = 4\n\
                      [[database]]\nname = \"d\"\npartition = \"data\"\nsize = \"256KB\"\n";
 
-/// A step by two numbers.
+/// A step of a random program, determined by two numbers.
 fn step(kind: u8, value: u8) -> String {
     let value = u64::from(value);
     match kind % 14 {
@@ -32,7 +32,7 @@ fn step(kind: u8, value: u8) -> String {
     }
 }
 
-/// A program of three threads; the user's one waits at its end for the signals that a worker gives for sure.
+/// A program of three threads. At its end, the user's thread waits for signals that a worker certainly sends.
 fn random_program(steps: &[Vec<(u8, u8)>; 3]) -> String {
     let list = |steps: &[(u8, u8)]| steps.iter().map(|(kind, value)| step(*kind, *value)).collect::<Vec<_>>().join(", ");
     let [ui, worker, third] = steps;
@@ -124,7 +124,7 @@ fn an_infinitely_fast_part_takes_its_share_of_the_time() {
     assert_eq!(none.runtime_ns, 5_000_000, "the processor alone is left");
     assert_eq!(none.requests.unwrap().all.write.device_ns, 0);
     let fsync = with(&["op=fsync"]);
-    // What is left of it reads bitmaps.
+    // The remaining time in syncs is due to reads of bitmaps.
     assert!(fsync.states.get(ThreadState::Fsync) < base.states.get(ThreadState::Fsync) / 10, "{:?}", fsync.spent);
     assert_eq!(with(&["op=fsync", "op=read"]).states.get(ThreadState::Fsync), 0);
     assert_eq!(with(&["op=fsync", "op=read", "op=write_back"]).runtime_ns, 5_000_000);

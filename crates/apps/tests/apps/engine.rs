@@ -1,4 +1,4 @@
-//! Threads, cores, network and waits: times that can be worked out by hand.
+//! Threads, cores, network and waits, with times that can be calculated by hand.
 
 use crate::support::{FixedDevice, failure, host, outcome, program};
 use emmclab_apps::ThreadState::{self, Core, Network, Running, Think, Thread};
@@ -6,7 +6,7 @@ use emmclab_apps::{PeriodicWork, ProgramRunOptions};
 
 const MS: i64 = 1_000_000;
 
-/// The runtime and the states of the critical path that occur, in ms.
+/// The runtime in ms, and the states on the critical path with their times in ms.
 fn times(rest: &str, cores: u32) -> (i64, Vec<(ThreadState, i64)>) {
     let result = outcome(rest, cores);
     let states = ThreadState::ALL.into_iter().map(|state| (state, result.states.get(state) / MS));
@@ -17,7 +17,7 @@ fn times(rest: &str, cores: u32) -> (i64, Vec<(ThreadState, i64)>) {
 fn steps_of_a_thread_come_one_after_the_other() {
     let steps = "[[thread]]\nname = \"ui\"\nsteps = [{ cpu = { ms = 5 } }, { think = { ms = 7 } }, \
                  { network = { size = 4000, round_trips = 2 } }, { cpu = { ms = 1 } }]";
-    // 4,000 bytes at a byte a microsecond, and two round trips of 10 ms.
+    // 4,000 bytes at one byte per microsecond, and two round trips of 10 ms.
     assert_eq!(times(steps, 1), (37, vec![(Running, 6), (Network, 24), (Think, 7)]));
 }
 
@@ -25,7 +25,7 @@ fn steps_of_a_thread_come_one_after_the_other() {
 fn threads_share_a_core_by_turns_and_two_cores_do_not_make_them_wait() {
     let steps = "[[thread]]\nname = \"ui\"\nsteps = [{ cpu = { ms = 5 } }]\n\
                  [[thread]]\nname = \"other\"\nsteps = [{ cpu = { ms = 20 } }]";
-    // Quanta of 2 ms: ui 0-2, 4-6, 8-9.
+    // With quanta of 2 ms, `ui` runs in 0-2, 4-6 and 8-9 ms.
     assert_eq!(times(steps, 1), (9, vec![(Running, 5), (Core, 4)]));
     assert_eq!(times(steps, 2), (5, vec![(Running, 5)]));
 }
@@ -60,7 +60,7 @@ fn a_lock_is_handed_on_in_the_order_of_asking() {
         )
     };
     let steps = [thread("ui", 2), thread("a", 1), thread("b", 0)].concat();
-    // b has it until 10, a until 20, ui until 30.
+    // `b` has the lock until 10 ms, `a` until 20, `ui` until 30.
     assert_eq!(times(&steps, 1), (30, vec![(Think, 30)]));
 }
 
@@ -72,7 +72,7 @@ fn a_started_thread_runs_beside_and_its_end_can_be_waited_for() {
     let result = outcome(steps, 2);
     assert_eq!(result.runtime_ns, 8 * MS);
     assert_eq!(result.threads[1].alive_ns, 8 * MS);
-    // While the user's thread works, the time is its own; then it waits for what the other one does.
+    // While the user's thread works, its own state counts; then it waits, and the state of the other thread counts.
     assert_eq!((result.states.get(Running), result.states.get(Think)), (2 * MS, 6 * MS));
 }
 
@@ -134,7 +134,7 @@ fn a_driver_that_asks_whether_a_write_is_done_works_as_long_as_the_device_has_on
     assert_eq!(cpu_ns(0, 1_000).0, 0, "an interrupt");
     for write_us in [1_000, 7_000] {
         let (spent, writes) = cpu_ns(20_000, write_us);
-        // One question in 100 us; the last write may still be there when the program ends.
+        // One query in 100 us. The last write may not be complete when the program ends.
         let most = writes * write_us as u64 * 1_000 / 100_000 * 20_000;
         assert!(writes >= 2 && spent <= most && 2 * spent >= most, "{spent} of {most}");
     }

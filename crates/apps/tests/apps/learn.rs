@@ -1,4 +1,4 @@
-//! Programs that are learned from recordings run.
+//! Programs that are learned from recordings can be run.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The tests of this crate through its public interface: one program, so that they are linked once.
+//! The tests of this crate's public interface, in one program so that they are linked only once.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod attribution;

@@ -1,4 +1,4 @@
-//! Program and host files: what is refused, and how the fault is named.
+//! Program and host files: which faults are refused, and how the error describes them.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 const HEAD: &str = "name = \"p\"\nabout = \"a\"\nsource = \"s\"\nuser_waits_for = \"ui\"\n";
 
-/// The error of a program with these lines behind the head, which has four, and a thread with these steps.
+/// Returns the error of a program that has a head of four lines, then `rest`, and a thread with these steps.
 fn refused(rest: &str, steps: &str) -> (String, Option<u64>) {
     let text = format!("{HEAD}{rest}[[thread]]\nname = \"ui\"\nsteps = [\n{steps}\n]\n");
     let error = AppProgram::from_toml(&text).unwrap_err();
@@ -144,7 +144,7 @@ fn impossible_hosts_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(300), ..ProptestConfig::default() })]
 
-    /// Lines that are missing, doubled or moved, and digits that are others.
+    /// Files with lines that are removed, duplicated or moved, and with changed digits.
     #[test]
     fn a_damaged_program_is_refused_or_runs(
         preset in 0_usize..10,
@@ -188,7 +188,7 @@ fn programs_at_once_share_cores_memory_and_device_and_the_first_keeps_its_draws(
     assert!(found.runtime_ns > alone.runtime_ns, "{} {}", found.runtime_ns, alone.runtime_ns);
     let names: Vec<&str> = found.threads.iter().map(|thread| thread.name.as_str()).collect();
     assert!(names.contains(&"browser") && names.contains(&"webbench 2: browser"), "{names:?}");
-    // Each has files of its own, and all of them are on the partitions of one host.
+    // Each program has its own files, all on the partitions of one host.
     assert!(both.databases.iter().any(|database| database.name == "webbench 2: browser.db"));
     assert_eq!(both.combined_with(&[]).unwrap().user_waits_for, "browser");
 }

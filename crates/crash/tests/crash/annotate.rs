@@ -1,4 +1,4 @@
-//! The writes of a log are named by what they are to the file system that was there when it began.
+//! The writes of a log have roles in the file system that was on the disk when the log began.
 
 use crate::support::{Toy, header};
 use emmclab_base::{BlockRole, Op, SectorSet};
@@ -7,7 +7,7 @@ use emmclab_crash::log::{CommandPort, CrashLogRecord};
 use emmclab_device::CommandFlags;
 use emmclab_ext4::{AnnotatorStatus, JournalRecovery};
 
-/// An image of ext4 whose log is not empty.
+/// An image of an ext4 file system whose log is not empty.
 const IMAGE: &[u8] = include_bytes!("../../../../fuzz/images/plain.zst");
 
 #[test]
@@ -37,7 +37,7 @@ fn the_home_blocks_of_a_replay_are_named_with_their_transactions() {
     }
     toy.comes(Op::Discard, homes[0].0, (homes[0].1.len() / 512) as u32, CommandFlags::empty(), &[]);
     let run = toy.run(&path);
-    // Without layers, both ports are one.
+    // Without layers, both ports are the same.
     for port in [CommandPort::Device, CommandPort::Host] {
         let mut seen = 0;
         let status = annotate(&run, port, |logged, notes| {

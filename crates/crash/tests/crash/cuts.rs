@@ -1,4 +1,4 @@
-//! Where power is cut: right after and right before what the workload was promised, before any other moment.
+//! Power is cut directly after and directly before the lines that report promises, before any other moment is chosen.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use emmclab_crash::log::{CommandPort, CrashLogRecord, CrashLogWriter};
 use emmclab_crash::{CrashLogIndex, CutLines, ExploreOptions, Explorer, RunEvent};
 use emmclab_device::CommandFlags;
 
-/// A run in which five writes come before each of the lines.
+/// A run with five writes before each line.
 fn run(lines: usize, path: &std::path::Path) -> Arc<CrashLogIndex> {
     let mut toy = Toy::new(path, &header(1 << 12));
     for line in 0..lines {
@@ -21,7 +21,7 @@ fn run(lines: usize, path: &std::path::Path) -> Arc<CrashLogIndex> {
     toy.run(path)
 }
 
-/// The moments at which power is cut, and the number of lines after which it is.
+/// The moments at which power is cut, and the number of lines directly after which it is cut.
 fn cuts(run: &Arc<CrashLogIndex>, cuts: usize, lines: Option<CutLines>, seed: u64) -> (Vec<usize>, u64) {
     let options = ExploreOptions { cuts, lines, seed, ..ExploreOptions::default() };
     let mut explorer = Explorer::new(run, &options).unwrap();

@@ -1,4 +1,4 @@
-//! The log: what is written is read, whole after any end, and in the form of dm-log-writes too.
+//! Logs: what was written can be read, up to any truncation, also in the format of dm-log-writes.
 
 use std::fs;
 use std::ops::Range;
@@ -73,7 +73,7 @@ fn with_record<T>(number: u64, entry: &Entry, use_it: impl FnOnce(&CrashLogRecor
     }
 }
 
-/// The records of a log, and whether it was cut short.
+/// The records of a log, and whether it was truncated.
 fn texts(bytes: &[u8]) -> Result<(Vec<String>, bool)> {
     let mut reader = CrashLogReader::new(Box::new(std::io::Cursor::new(bytes.to_vec())), "a log".as_ref())?;
     let mut all = Vec::new();
@@ -85,7 +85,7 @@ fn texts(bytes: &[u8]) -> Result<(Vec<String>, bool)> {
     Ok((all, reader.truncated()))
 }
 
-/// The bytes of a log with a block for every eight entries, and its records.
+/// The bytes of a log with a block for every eight entries, and the records of that log.
 fn written(entries: &[Entry]) -> (Vec<u8>, Vec<String>) {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut log = CrashLogWriter::create(file.path(), &header(1 << 20)).unwrap();
@@ -103,7 +103,7 @@ fn written(entries: &[Entry]) -> (Vec<u8>, Vec<String>) {
     (fs::read(file.path()).unwrap(), records)
 }
 
-/// The range of each block in a log; the last one is its end.
+/// The byte range of each block in a log; the last range is the end of the log.
 fn blocks(bytes: &[u8]) -> Vec<Range<usize>> {
     let mut at = 12;
     let mut found = Vec::new();

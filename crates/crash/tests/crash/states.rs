@@ -1,4 +1,4 @@
-//! The states of a cut are those that the contract allows, and the device's own is among them if it keeps the contract.
+//! The states of a cut are those that the contract allows. If the device keeps the contract, its own state is among them.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use proptest::prelude::*;
 
 const BLOCKS: u64 = 6;
 
-/// What the toy's host does next.
+/// A step of the host of the toy device.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Write(u64),
     Durable(u64),
     Flush,
     Discard(u64),
-    /// The cells take a block out of the cache.
+    /// The device writes a block from the cache to the cells.
     WriteBack(u64),
     Complete,
 }
@@ -35,7 +35,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Runs the steps on a toy device with a cache, which forgets its flushes where it lies.
+/// Runs the steps on a toy device with a cache. If `lies` is set, the device ignores flushes.
 fn run_of(steps: &[Step], lies: bool, path: &std::path::Path) -> Arc<CrashLogIndex> {
     run_on(&header(BLOCKS * 8), steps, lies, path)
 }
@@ -79,19 +79,19 @@ fn run_on(header: &CrashLogHeader, steps: &[Step], lies: bool, path: &std::path:
     toy.run(path)
 }
 
-/// A header of a log without what the cells hold, so that steps may write back in any order.
+/// The header of a log without the contents of the cells, so that steps may write back in any order.
 fn without_cells(fifo: bool) -> CrashLogHeader {
     let header = header(BLOCKS * 8);
     let device = emmclab_crash::log::DeviceFacts { fifo, ..header.device };
     CrashLogHeader { cells: false, device, ..header }
 }
 
-/// Where a moment stands in a run.
+/// The index of an event in the moments of a run.
 fn position(run: &CrashLogIndex, wanted: RunEvent) -> Option<usize> {
     run.moments().iter().position(|moment| moment.event == wanted)
 }
 
-/// For each block, the bytes that it may hold after a cut at a moment: by a plain reading of the contract.
+/// For each block, the bytes that it may contain after a cut at a moment, according to a simple implementation of the contract.
 fn allowed(run: &CrashLogIndex, cut: usize) -> Vec<Vec<u8>> {
     let commands = run.commands(CommandPort::Device);
     let byte = |place: u32| {
@@ -121,7 +121,7 @@ fn allowed(run: &CrashLogIndex, cut: usize) -> Vec<Vec<u8>> {
                     may.clear();
                 }
                 if discards {
-                    // Any older version may come back.
+                    // Any older version may reappear.
                     may.extend(&ever);
                 } else {
                     ever.push(byte(place));
@@ -133,7 +133,7 @@ fn allowed(run: &CrashLogIndex, cut: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// An exploration of all cuts, with states that are chosen in every way.
+/// An exploration of all cuts with all methods of choosing states.
 fn all_ways(run: &Arc<CrashLogIndex>) -> Explorer {
     let ways = "device,boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
     Explorer::new(run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap()
@@ -179,7 +179,7 @@ proptest! {
         while let Some(state) = explorer.next_state() {
             let below = run.header().below();
             let host = HostView::recover(explorer.view(&state), (&[], &below), BLOCKS * 8, None).unwrap().unwrap();
-            // A recovery that goes from block to block as their contents lead it.
+            // A recovery whose next block depends on the contents of the previous one.
             let mut buffer = filled(0, 8);
             let (mut reads, mut outcome, mut at) = (Vec::new(), Vec::new(), 0);
             for _ in 0..most_reads {
@@ -210,7 +210,7 @@ proptest! {
         let ways = "boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
         let mut explorer = Explorer::new(&run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap();
         let commands = run.commands(CommandPort::Device);
-        // Each write has its own byte, which grows.
+        // Each write has a byte of its own, in ascending order.
         let writes: Vec<(u32, usize, u8)> = (0..).zip(commands).filter(|(_, logged)| logged.command.op == Op::Write)
             .map(|(place, logged)| {
                 let mut data = [0; SECTOR_BYTES as usize];

@@ -1,4 +1,4 @@
-//! Of a zone a cut leaves what a beginning of its writes and resets makes of it.
+//! A cut leaves the result of a prefix of the writes and resets of each zone.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,17 +13,17 @@ use emmclab_layers::DiskZones;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Blocks of eight sectors: one that may be written anywhere, then two zones.
+/// Blocks of a zone, each of eight sectors. The disk has a block that may be written anywhere, then two zones.
 const ZONE_BLOCKS: u64 = 3;
 const BLOCKS: u64 = 1 + 2 * ZONE_BLOCKS;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A write at a zone's write pointer, or a reset where the zone is full; reliable or not.
+    /// A write at the write pointer of a zone, or a reset if the zone is full; reliable if true.
     Append(u64, bool),
     Reset(u64),
     Flush,
-    /// The cells take a block out of the cache.
+    /// The device writes a block from the cache to the cells.
     WriteBack(u64),
     Complete,
 }
@@ -50,7 +50,7 @@ fn zoned(zones: DiskZones) -> CrashLogHeader {
     CrashLogHeader { device, ..header }
 }
 
-/// Runs the steps on a toy device, whose cells take blocks of the cache in any order.
+/// Runs the steps on a toy device that writes back blocks of the cache in any order.
 fn run_of(steps: &[Step], path: &Path) -> Arc<CrashLogIndex> {
     let mut toy = Toy::new(path, &zoned(ZONES));
     let mut filled_blocks = [0; 2];
@@ -64,7 +64,7 @@ fn run_of(steps: &[Step], path: &Path) -> Arc<CrashLogIndex> {
                 let number = toy.write(block * 8, byte, flags);
                 toy.cache.insert(block, number);
                 if reliable {
-                    // What stands before it in the zone goes first.
+                    // Blocks before it in the zone are written back first.
                     (start(zone)..=block).for_each(|block| toy.write_back(block));
                 }
                 toy.open.push_back(number);
@@ -90,7 +90,7 @@ fn run_of(steps: &[Step], path: &Path) -> Arc<CrashLogIndex> {
     toy.run(path)
 }
 
-/// What a zone may hold after a cut: the first byte of each block, by how many of its commands have happened.
+/// What a zone may contain after a cut: the first byte of each block, by the number of commands that took effect.
 fn allowed(run: &CrashLogIndex, cut: usize, zone: u64) -> Vec<Vec<u8>> {
     let commands = run.commands(CommandPort::Device);
     let happened = |what| run.moments()[..=cut].iter().any(|moment| moment.event == what);

@@ -1,5 +1,5 @@
-//! Notes of random journals, written in pieces and out of order, held against a model that knows what each block is; and of bytes of
-//! any kind.
+//! Notes on random journals, which are written in pieces and out of order, compared with a model that knows the role of each block; and
+//! notes on arbitrary bytes.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use emmclab_ext4::{Annotator, AnnotatorStatus};
 use proptest::prelude::*;
 
 const SECTOR: usize = 512;
-/// Fewer home blocks than the image has, so that blocks are often logged again.
+/// The number of home blocks is smaller than in the image, so that blocks are logged repeatedly.
 const HOMES: u64 = 24;
 
-/// What is expected of a sector.
+/// The expected note for a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Expected {
     role: BlockRole,
@@ -23,7 +23,7 @@ struct Expected {
 }
 
 impl Expected {
-    /// That of a sector of a note.
+    /// The note for one sector of a note's range.
     fn of(note: &BlockNote, ahead: u32) -> Self {
         Self {
             role: note.role,
@@ -35,7 +35,7 @@ impl Expected {
 }
 
 struct Copied {
-    /// As it lies in the journal.
+    /// The bytes as they are stored in the journal.
     bytes: Vec<u8>,
     escaped: bool,
     transaction: u32,
@@ -50,7 +50,7 @@ struct Model {
 }
 
 impl Model {
-    /// Writes sectors, and gives each with what was said of it.
+    /// Writes sectors, and returns each part with the notes for it.
     fn write(&mut self, sector: u64, bytes: &[u8]) -> Vec<Expected> {
         self.annotator.write(sector, bytes, &mut self.notes);
         let all = self.notes.iter().flat_map(|note| (0..note.sectors).map(|ahead| Expected::of(note, ahead)));
@@ -63,7 +63,7 @@ impl Model {
         (self.block_size / SECTOR) as u64
     }
 
-    /// What each sector of a block of the journal has to be called where blocks come in order.
+    /// The expected notes for the sectors of a journal block, if blocks are written in order.
     fn of_journal(&self, wrote: &Wrote) -> Vec<Expected> {
         let (role, home) = match wrote.part {
             Part::Descriptor => (BlockRole::Descriptor, None),
@@ -99,7 +99,7 @@ impl Model {
         }
     }
 
-    /// Cuts a run of bytes into requests, at blocks or sectors.
+    /// Divides a run of bytes into requests, at boundaries of blocks or sectors.
     fn cut(&mut self, sector: u64, bytes: &[u8], unit: usize) -> Vec<(u64, Vec<u8>)> {
         let mut out: Vec<(u64, Vec<u8>)> = Vec::new();
         for (at, part) in bytes.chunks(unit).enumerate() {
@@ -122,7 +122,7 @@ impl Model {
             }
             self.written(wrote, revokes);
         }
-        // Blocks that follow each other on the disk become requests of any length.
+        // Consecutive blocks on the disk are combined into requests of random length.
         let mut requests = Vec::new();
         let mut at = 0;
         while at < writes.len() {
@@ -151,7 +151,7 @@ impl Model {
         }
     }
 
-    /// Writes a home block and checks what is said of it.
+    /// Writes a home block and checks its notes.
     fn home(&mut self, home: u64, bytes: &[u8], unit: usize) {
         let sectors = self.sectors();
         let escaped = bytes[..4] == MAGIC.to_be_bytes();
@@ -185,7 +185,7 @@ fn fill() -> impl Strategy<Value = Fill> {
     ]
 }
 
-/// A transaction, and home blocks that are written after it.
+/// A transaction, and the home blocks that are written after it.
 type Round = (Transaction, Vec<(u64, Option<Fill>)>);
 
 fn round() -> impl Strategy<Value = Round> {
@@ -234,7 +234,7 @@ fn check(number: usize, form: Form, start: usize, sequence: u32, rounds: &[Round
         model.transaction(std::slice::from_ref(commit), &[], unit, false);
         for (home, fill) in homes {
             let home = base.home(*home);
-            // What was logged last, or something else.
+            // The contents that were logged last, or different contents.
             let bytes = match (fill, model.copies.get(&home)) {
                 (None, Some(copy)) => {
                     let mut bytes = copy.bytes.clone();
@@ -247,7 +247,7 @@ fn check(number: usize, form: Form, start: usize, sequence: u32, rounds: &[Round
             };
             model.home(home, &bytes, unit);
         }
-        // A checkpoint, now and then.
+        // A checkpoint occurs from time to time.
         if writer.used() > base.map.len() / 4 {
             writer.move_tail();
         }
@@ -272,7 +272,7 @@ proptest! {
     }
 }
 
-/// A write of the fuzzer: where, how many sectors, and from what they are made.
+/// A write of the fuzzer: location, number of sectors, and how its contents are generated.
 fn any_write() -> impl Strategy<Value = (u64, usize, u8, Vec<u8>)> {
     let sector = prop_oneof![4 => 0_u64..2200, 2 => 0_u64..40_000, 1 => any::<u64>()];
     (sector, 0_usize..40, any::<u8>(), prop::collection::vec(any::<u8>(), 0..24))
@@ -294,7 +294,7 @@ proptest! {
         let mut notes = Vec::new();
         let place = |sector: u64| (sector as usize % (base.bytes.len() / SECTOR)) * SECTOR;
         for (sector, sectors, way, patch) in writes {
-            // Bytes of the image, from there or elsewhere, with a patch; or a block of the journal of any kind.
+            // Bytes of the image, from the same location or another one, with a patch; or a journal block of any kind.
             let from = if way & 1 == 0 { place(sector) } else { place(u64::from(way) * 31) };
             let mut data: Vec<u8> = base.bytes.iter().skip(from).take(sectors * SECTOR).copied().collect();
             data.resize(sectors * SECTOR, way);

@@ -1,4 +1,4 @@
-//! Notes of what mkfs and the kernel really write, held against what debugfs and dumpe2fs find on the disk.
+//! Notes on real writes of mkfs and the kernel, compared with the output of debugfs and dumpe2fs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const BYTES: usize = 64 << 20;
 /// Requests to all disks of a test, in order, each with the number of its disk.
 type Requests = Arc<Mutex<Vec<(usize, ServedRequest)>>>;
 
-/// A device that keeps every request that changes it.
+/// A device that records all requests that change it.
 struct Recorder {
     number: usize,
     memory: MemoryDevice,
@@ -41,14 +41,14 @@ impl BlockDevice for Recorder {
     }
 }
 
-/// A block, or sectors of data, as they were written.
+/// A block, or sectors of data, that were written.
 struct Written {
     sector: u64,
     bytes: Vec<u8>,
     note: BlockNote,
 }
 
-/// Disks that record, and what an annotator says of the requests to them so far.
+/// Disks that record requests, and the notes of an annotator on these requests.
 struct Session {
     images: Images,
     requests: Requests,
@@ -60,7 +60,7 @@ struct Session {
 }
 
 impl Session {
-    /// A session on disks of these contents, the first for the file system; `None` skips the test, as for [`Images::if_possible`].
+    /// A session on disks with these contents; the first disk is for the file system. `None` skips the test, as in [`Images::if_possible`].
     fn on(contents: Vec<Vec<u8>>, tools: &[&str]) -> Option<Self> {
         let images = Images::if_possible(true, tools)?;
         let requests = Requests::default();
@@ -94,7 +94,7 @@ impl Session {
         text(self.disks[disk].path())
     }
 
-    /// Names the requests that came since the last call; the first write among them.
+    /// Annotates the requests since the last call. Returns the index of the first write among them.
     fn play(&mut self) -> usize {
         let from = self.written.len();
         let mut notes = Vec::new();
@@ -154,20 +154,20 @@ impl CompletionReceiver for Ignored {
     }
 }
 
-/// The number behind some words of a line.
+/// The number that follows some words in a line.
 fn number(line: &str, before: &str) -> Option<u64> {
     let rest = line.split_once(before)?.1;
     rest.split(|at: char| !at.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// What debugfs finds in the log: by journal block the home block and transaction of logged blocks, and how many blocks of
-/// each other role there are.
+/// The contents of the log according to debugfs: by journal block, the home block and transaction of logged blocks; and the number of
+/// blocks of each other role.
 fn logdump(image: &Path, journal: Option<&Path>) -> (BTreeMap<u64, (u64, u32)>, BTreeMap<BlockRole, usize>) {
     let command = match journal {
         Some(journal) => format!("logdump -a -f {}", text(journal)),
         None => "logdump -a".to_owned(),
     };
-    // Without bitmaps: those of a mounted file system need not match their checksums before the log is replayed.
+    // Bitmaps are not used: the checksums of a mounted file system's bitmaps may be wrong until the log is replayed.
     let said = run("debugfs", &["-c", "-R", &command, text(image)]);
     let (mut logged, mut others) = (BTreeMap::new(), BTreeMap::new());
     let mut transaction = 0;
@@ -188,7 +188,7 @@ fn logdump(image: &Path, journal: Option<&Path>) -> (BTreeMap<u64, (u64, u32)>, 
     (logged, others)
 }
 
-/// The roles of blocks that have fixed places, by dumpe2fs, and of directories by debugfs.
+/// The roles of blocks at fixed locations by dumpe2fs, and of directories by debugfs.
 fn homes(image: &Path, directories: &[&str]) -> HashMap<u64, BlockRole> {
     let said = run("dumpe2fs", &[text(image)]);
     let mut out = HashMap::new();
@@ -219,7 +219,7 @@ fn homes(image: &Path, directories: &[&str]) -> HashMap<u64, BlockRole> {
     out
 }
 
-/// The bytes of each logged block that lies in the journal last, and the checks of `changed` on the way.
+/// Checks the field `changed` of notes. Returns the number of logged blocks, and of home blocks that equal their last logged copy.
 fn check_changes(written: &[Written], sectors: u64) -> (usize, usize) {
     let mut copies: HashMap<u64, (Vec<u8>, u32, usize)> = HashMap::new();
     let (mut logged, mut home_blocks, mut revokes) = (0, 0, 0);
@@ -247,7 +247,7 @@ fn check_changes(written: &[Written], sectors: u64) -> (usize, usize) {
         };
         match (copies.get(&home), note.changed) {
             (Some((copy, transaction, _)), Some(changed)) => {
-                // Escaped blocks are not to be expected here.
+                // Escaped blocks are not expected here.
                 assert_eq!(changed, differ(copy, bytes), "{note:?}");
                 assert!(note.role == BlockRole::Logged || note.transaction == Some(*transaction), "{note:?}");
             }
@@ -264,7 +264,7 @@ fn check_changes(written: &[Written], sectors: u64) -> (usize, usize) {
     (logged, home_blocks)
 }
 
-/// Holds the notes against the log that lies on the disk now.
+/// Compares the notes with the log that is now on the disk.
 fn check_log(session: &Session, from: usize, block: usize, external: bool) -> usize {
     let sectors = (block / SECTOR) as u64;
     let image = session.image(0);
@@ -276,7 +276,7 @@ fn check_log(session: &Session, from: usize, block: usize, external: bool) -> us
     } else {
         JournalLocation::inside(&filesystem).unwrap().unwrap()
     };
-    // Only the last write of a block is on the disk. Sectors of two disks do not meet: one has roles of the journal only.
+    // Only the last write of a block is on the disk. Both disks may have the same sector numbers, but only one has journal roles.
     let in_journal = session.written[from..].iter().filter(|written| written.note.role.in_journal());
     let last: HashMap<u64, &BlockNote> = in_journal.map(|written| (written.sector, &written.note)).collect();
     let mut found: BTreeMap<BlockRole, usize> = BTreeMap::new();
@@ -296,7 +296,7 @@ fn check_log(session: &Session, from: usize, block: usize, external: bool) -> us
     logged.len()
 }
 
-/// Holds the roles of home blocks against those that the disk has now.
+/// Compares the roles of home blocks with the roles that they have on the disk now.
 fn check_homes(session: &Session, from: usize, block: usize, directories: &[&str]) {
     let sectors = (block / SECTOR) as u64;
     let wanted = homes(&session.image(0), directories);
@@ -304,7 +304,7 @@ fn check_homes(session: &Session, from: usize, block: usize, directories: &[&str
     for Written { sector, note, .. } in &session.written[from..] {
         for block in sector / sectors..(sector + u64::from(note.sectors)).div_ceil(sectors) {
             if let Some(role) = wanted.get(&block).filter(|_| !note.role.in_journal()) {
-                // A block may have been data before it was a directory's.
+                // A block may have been data before it became part of a directory.
                 if *role != BlockRole::Directory || note.role != BlockRole::Data {
                     assert_eq!(note.role, *role, "block {block}");
                 }
@@ -319,7 +319,7 @@ fn check_homes(session: &Session, from: usize, block: usize, directories: &[&str
 
 const DIRECTORIES: [&str; 5] = ["/", "/gone", "/round-0", "/round-1", "/round-2"];
 
-/// Makes a file system, works in it, and checks everything; what was checked of the log, and how many home blocks were as logged.
+/// Creates a file system, works in it, and checks everything. Returns the number of checked log blocks, and of home blocks as logged.
 fn round(session: &mut Session, block: usize, options: &[&str], mount: &str) -> (usize, usize) {
     let about = format!("{block} {options:?} {mount}");
     let size = block.to_string();
@@ -334,7 +334,7 @@ fn round(session: &mut Session, block: usize, options: &[&str], mount: &str) -> 
         tree::work(&point, number);
     }
     session.play();
-    // A checkpoint may just have emptied the log; then the next commit is in it.
+    // A checkpoint may have emptied the log; then the next commit is in it.
     let mut in_log = 0;
     for number in 0..50 {
         std::fs::File::create(point.join(format!("last-{number}"))).unwrap().sync_all().unwrap();
@@ -351,7 +351,7 @@ fn round(session: &mut Session, block: usize, options: &[&str], mount: &str) -> 
     let (logged, home_blocks) = check_changes(&session.written[from..], (block / SECTOR) as u64);
     assert!(logged >= in_log, "{about}");
     if !mount.contains("data=journal") {
-        // The blocks of the file are data, whatever they were before.
+        // The blocks of the file are data, whatever their earlier role.
         let files = Ext4Filesystem::open(session.contents[0].as_slice()).unwrap();
         let log = files.lookup("/log").unwrap().unwrap();
         let sectors = (block / SECTOR) as u64;
@@ -380,7 +380,7 @@ fn notes_of_a_mounted_file_system_agree_with_debugfs() {
         (4096, &["-O", "^flex_bg,sparse_super2"], "data=ordered"),
     ];
     let mut home_blocks = 0;
-    // One session: mkfs over the file system before, with another block size or the same.
+    // One session: mkfs replaces the previous file system, with the same block size or another one.
     let Some(mut session) = Session::on(vec![vec![0; BYTES]], &["losetup", "dumpe2fs"]) else { return };
     for (block, options, mount) in sets {
         let (in_log, home) = round(&mut session, *block, options, mount);
@@ -405,7 +405,7 @@ fn the_tail_of_a_fast_commit_names_its_transaction() {
     let fast: Vec<&Written> = session.written.iter().filter(|written| written.note.role == BlockRole::FastCommit).collect();
     let sum = |role| session.written.iter().filter(|written| written.note.role == role).count();
     assert!(fast.len() >= 30, "{} fast commits, {} commits", fast.len(), sum(BlockRole::Commit));
-    // Each of these fits into a block, which so holds the tail; it goes on top of the last commit.
+    // Each of these fits into a block, which therefore contains the tail; it applies on top of the last commit.
     let mut last = None;
     for Written { note, .. } in &session.written {
         match note.role {
@@ -470,24 +470,24 @@ fn groups_that_come_by_resizing_are_named() {
         let Some(mut session) = Session::on(vec![vec![0; BYTES]], tools) else { return };
         session.mkfs(0, options);
         session.play();
-        // This moves the journal; its superblock is written when the kernel uses it.
+        // This moves the journal. Its superblock is written when the kernel uses it.
         run("resize2fs", &[session.path(0), "20M"]);
         let point = session.mount("");
         tree::work(&point, 0);
         let from = session.play();
         assert_eq!(session.annotator.status(), AnnotatorStatus::Following);
         assert!(check_log(&session, from, 1024, false) > 20);
-        // The kernel grows it where the host lets it; else resize2fs does, while it is not mounted.
+        // The kernel grows the file system if the host supports this; otherwise resize2fs grows it while it is unmounted.
         if !try_run("resize2fs", &[session.path(0)]).status.success() {
             session.disks[0].unmount().unwrap();
             run("e2fsck", &["-fp", session.path(0)]);
             run("resize2fs", &[session.path(0)]);
             session.mount("");
         }
-        // What resize2fs wrote before the superblock could not be named.
+        // The writes of resize2fs before that of the superblock cannot be classified.
         session.play();
         let from = session.written.len();
-        // What is written from now on lies in new groups, too.
+        // Later writes are also in new groups.
         for number in 1..4 {
             tree::work(&point, number);
             std::fs::write(point.join(format!("big-{number}")), vec![1; 10 << 20]).unwrap();
@@ -508,7 +508,7 @@ fn home_blocks_of_a_replay_are_those_of_the_log() {
     let point = session.mount("");
     tree::work(&point, 0);
     session.play();
-    // As after a cut of power.
+    // The image as a power cut would leave it.
     let image = session.contents[0].clone();
     drop(session);
     let mut session = Session::on(vec![image], &["losetup"]).unwrap();

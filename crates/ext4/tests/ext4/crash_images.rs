@@ -1,5 +1,5 @@
-//! Images copied while the kernel has them mounted and writes: what the kernel shows after its own replay, what e2fsck repairs,
-//! and what another reader finds, this crate shows, too.
+//! Images are copied while the kernel has them mounted and writes. This crate shows the same files as the kernel after its own replay, as
+//! e2fsck after its repair, and as another implementation.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::support::{Images, repair, run, text, try_run};
 use emmclab_ext4::{DiskReader, Ext4Filesystem, JournalRecovery};
 use fs_ext4::block_io::FileDevice;
 
-/// A mounted image, which is unmounted at the end.
+/// A mounted image, which is unmounted when it is dropped.
 pub struct Mounted {
     pub point: PathBuf,
     loops: Vec<String>,
@@ -27,7 +27,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // A process that another test starts may hold it for a moment.
+        // A process that another test starts may keep the mount busy for a moment.
         try_run("umount", &["-l", text(&self.point)]);
         for device in &self.loops {
             try_run("losetup", &["-d", device]);
@@ -50,8 +50,8 @@ fn ours(image: &Path) -> (Tree, u32, u64) {
     (tree::of_filesystem(&files), replayed.replay().end - replayed.replay().first, replayed.replay().revokes)
 }
 
-/// The names and contents of regular files by rust-fs-ext4, which replays the image that it is given; `None` for a journal
-/// whose features it refuses.
+/// The names and contents of regular files according to rust-fs-ext4, which replays the image; `None` for a journal whose features it does
+/// not support.
 fn by_another(image: &Path) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let device = Arc::new(FileDevice::open_path_rw(image).unwrap());
     let files = match fs_ext4::fs::Filesystem::mount(device) {
@@ -123,7 +123,7 @@ fn images_copied_under_a_mounted_kernel_replay_as_by_kernel_and_e2fsck() {
             fs::copy(&copy, &repaired).unwrap();
             repair(&["-fy"], &repaired);
             tree::assert_same(&tree, &ours(&repaired).0, &format!("{about}, e2fsck"));
-            // It reads no directory without extents.
+            // rust-fs-ext4 reads only directories with extents.
             let found = if options.contains(&"^extent,^64bit") { None } else { by_another(&copy) };
             let Some(found) = found else { continue };
             others += 1;
@@ -132,9 +132,9 @@ fn images_copied_under_a_mounted_kernel_replay_as_by_kernel_and_e2fsck() {
             }
         }
     }
-    // It refuses journals with `ASYNC_COMMIT`, too.
+    // rust-fs-ext4 also refuses journals with `ASYNC_COMMIT`.
     assert_eq!(others, 3 * (sets.len() - 2));
-    // Something was compared: the copies were not clean, and had revokes.
+    // The comparison is meaningful: the copies were not clean, and had revokes.
     assert!(transactions > 40 && revokes > 20, "{transactions} transactions, {revokes} revokes");
 }
 

@@ -1,5 +1,5 @@
-//! Fast commits of a mounted kernel, and damaged ones: what Linux mounts after its own replay, and refuses, is what this crate
-//! shows, and refuses.
+//! Fast commits of a mounted kernel, and damaged ones: this crate shows what Linux mounts after its own replay, and refuses what Linux
+//! refuses.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, symlink};
@@ -25,7 +25,7 @@ fn sync(path: &Path) {
     }
 }
 
-/// One random change; what cannot be done is left.
+/// Makes a random change. Changes that are not possible are skipped.
 fn change(numbers: &mut Numbers, folder: &Path) {
     let (one, other) = (name(numbers, folder), name(numbers, folder));
     let block = numbers.below(24) * 4096;
@@ -56,7 +56,7 @@ fn change(numbers: &mut Numbers, folder: &Path) {
     }
 }
 
-/// The tree without the times of directories, which the replay of the kernel sets to its own.
+/// The tree without times of directories, which the replay of the kernel changes.
 fn ours(image: &Path) -> Result<(Tree, u64), String> {
     let file = File::open(image).unwrap();
     let mut recovery = JournalRecovery::new();
@@ -66,27 +66,27 @@ fn ours(image: &Path) -> Result<(Tree, u64), String> {
     }
     let files = Ext4Filesystem::open(&replayed).unwrap();
     let faults = files.walk(10).faults;
-    // Linux counts no links of directories in fast commits.
+    // Linux does not count links of directories in fast commits.
     let others: Vec<_> = faults.iter().map(ToString::to_string).filter(|fault| !fault.contains(" links, and ")).collect();
     assert!(others.is_empty(), "{}: {others:?}", image.display());
     Ok((tree::without_folder_times(tree::of_filesystem(&files)), replayed.replay().fast_commits))
 }
 
-/// What Linux mounts, if it does; the image is changed by it.
+/// The tree that Linux mounts, which changes the image; `None` if Linux refuses.
 fn by_linux(image: &Path, point: &Path) -> Option<Tree> {
     fs::create_dir_all(point).unwrap();
     let device = attach(image);
     let mounted = try_run("mount", &["-t", "ext4", &device, text(point)]).status.success();
     let found = mounted.then(|| tree::without_folder_times(tree::of_folder(point)));
     if mounted {
-        // A process that another test starts may hold it for a moment.
+        // A process that another test starts may keep the mount busy for a moment.
         try_run("umount", &["-l", text(point)]);
     }
     try_run("losetup", &["-d", &device]);
     found
 }
 
-/// Replayed in this crate and written out, the image is one that e2fsck does not find damaged beyond counts.
+/// Writes the replay of this crate to the image, and checks that e2fsck reports no damage except counts.
 fn written_out(image: &Path) {
     let file = OpenOptions::new().read(true).write(true).open(image).unwrap();
     let (mut recovery, mut blocks) = (JournalRecovery::new(), Vec::new());
@@ -120,7 +120,7 @@ fn fast_commits_whole_and_damaged_replay_or_are_refused_as_by_linux() {
             let mut numbers = Numbers(round * 31 + set as u64);
             let all = [&["-O", "fast_commit"], *options].concat();
             let image = images.make("image", 48 << 20, &all);
-            // A copy of a mounted image may be one of a moment in which debugfs does not read it.
+            // An image that is copied while it is mounted may be in a state that debugfs cannot read.
             let map = journal_blocks(&image);
             let mounted = Mounted::new(&image, images.path("mounted"), "data=ordered");
             fs::create_dir(mounted.point.join("many")).unwrap();
@@ -143,7 +143,7 @@ fn fast_commits_whole_and_damaged_replay_or_are_refused_as_by_linux() {
                     let mut fast = [0; 4];
                     disk.read_exact_at(&mut fast, map[0] as u64 * size + 0x54).unwrap();
                     let first = map.len() - u32::from_be_bytes(fast) as usize + 1;
-                    // Behind the head of the first, or the beginning of another.
+                    // After the head of the first block, or the beginning of another block.
                     let block = if damage == 0 { map[first] } else { map[first + 1 + numbers.below(2) as usize] };
                     let from = if damage == 0 { 16 } else { 0 };
                     disk.write_all_at(&[0; 400], block as u64 * size + from).unwrap();
@@ -172,20 +172,20 @@ fn fast_commits_whole_and_damaged_replay_or_are_refused_as_by_linux() {
         }
     }
     let counts = format!("{mounted_states} mounted, {refused_states} refused, {commits} fast commits");
-    // Of 24 steps more than 40 states were mounted, and more than 20 fast commits replayed; of fewer steps the same share.
+    // In 24 rounds, more than 40 states were mounted and more than 20 fast commits replayed; fewer rounds require the same share.
     eprintln!("{counts}");
     let enough = mounted_states * 24 > 40 * steps && commits * 24 > 20 * u64::from(steps);
     assert!(enough && refused_states > 0, "{counts}");
 }
 
-/// An image with files in inodes 12 and on, whose journal has fast commits of transaction 7 on top of an empty log.
+/// An image with files in inodes from 12 on, whose journal has fast commits of transaction 7 on top of an empty log.
 struct Written {
     image: Vec<u8>,
     map: Vec<usize>,
 }
 
 impl Written {
-    /// `None` skips the test, as for [`Images::if_possible`].
+    /// `None` skips the test, as in [`Images::if_possible`].
     fn new() -> Option<Self> {
         let images = Images::if_possible(false, &[])?;
         let folder = images.path("files");
@@ -196,7 +196,7 @@ impl Written {
         Some(Self { image: fs::read(&path).unwrap(), map: journal_blocks(&path) })
     }
 
-    /// With one commit of these records, each a tag and its value.
+    /// The image with one fast commit that has these records, each a tag and its value.
     fn with(&self, records: &[(u16, Vec<u8>)]) -> Vec<u8> {
         let mut image = self.image.clone();
         let journal = self.map[0] * 1024;
@@ -215,7 +215,7 @@ impl Written {
                 last.extend(&pad);
                 blocks.push(Vec::new());
             }
-            // The tail's own checksum is not part of it.
+            // The checksum does not cover itself in the tail.
             sum = crc32c(sum, &record[..if tag == 8 { 8 } else { record.len() }]);
             let record = if tag == 8 { [&record[..8], &sum.to_le_bytes()].concat() } else { record };
             blocks.last_mut().unwrap().extend(record);

@@ -1,4 +1,4 @@
-//! Files on images of many feature sets, made by mke2fs and debugfs, are what was put there.
+//! The files on images that mke2fs and debugfs create with many sets of features are read with their original contents.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use emmclab_base::ErrorClass;
 use emmclab_ext4::{Ext4FileKind, Ext4Filesystem, JournalRecovery, ROOT};
 use tempfile::TempDir;
 
-/// The folder that every image is made of, and what is in it.
+/// The folder from which each image is created, and its contents.
 fn planted() -> (&'static Path, &'static Tree) {
     static FOLDER: OnceLock<(TempDir, Tree)> = OnceLock::new();
     let (folder, tree) = FOLDER.get_or_init(|| {
@@ -30,7 +30,7 @@ fn check(image: &Path, about: &str) {
     tree::assert_same(&tree::of_filesystem(&files), planted().1, about);
     let walk = files.walk(10);
     assert!(walk.faults.is_empty(), "{about}: {}", walk.faults[0]);
-    // The folder itself and `lost+found` come on top.
+    // The folder itself and `lost+found` are counted in addition.
     assert!(walk.inodes > 700 && walk.directories >= 6, "{about}: {walk:?}");
 }
 
@@ -39,8 +39,8 @@ fn make(images: &Images, size: u64, options: &[&str]) -> PathBuf {
     images.make("image", size, &[options, &["-d", folder]].concat())
 }
 
-/// Makes an image with each of these sets of options, and reads its files twice: as it was made, and after e2fsck has given its
-/// directories hash trees.
+/// Creates an image with each of these sets of options, and reads its files twice: in the new image, and after e2fsck has added hash trees
+/// to its directories.
 fn read_files_of(sets: &[&[&str]]) {
     for options in sets {
         let Some(images) = Images::if_possible(false, &[]) else { return };
@@ -108,7 +108,7 @@ fn an_unwritten_extent_and_a_hole_read_as_zeros() {
     let mut expected = vec![7; 20_000];
     expected.resize(65536, 0);
     assert!(files.contents(&inode, 1 << 20).unwrap() == expected);
-    // Reads that start and end anywhere.
+    // Reads with random starts and ends.
     let mut part = vec![1; 30_000];
     assert_eq!(files.read(&inode, 19_990, &mut part).unwrap(), 30_000);
     assert!(part[..10] == [7; 10] && part[10..].iter().all(|byte| *byte == 0));
@@ -156,7 +156,7 @@ fn a_changed_byte_of_checksummed_metadata_is_named_with_its_structure() {
     };
     let extent_block = |path: &str| {
         let said = run("debugfs", &["-R", &format!("dump_extents -n {path}"), text(&image)]);
-        // The root: level, entries, logical blocks, physical block, length.
+        // The root of the extent tree: level, entries, logical blocks, physical block, length.
         let root = said.lines().find(|line| line.trim_start().starts_with("0/")).unwrap();
         root.split_whitespace().rev().nth(1).unwrap().parse::<usize>().unwrap() * 1024
     };

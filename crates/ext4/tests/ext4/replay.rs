@@ -1,4 +1,4 @@
-//! The replay of random journals, held against e2fsck: what it leaves in home blocks, this crate shows.
+//! The replay of random journals leaves the same home blocks as that of e2fsck.
 
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
@@ -9,7 +9,7 @@ use crate::support::{Images, run, text, try_run};
 use emmclab_ext4::{DiskReader, JournalRecovery};
 use proptest::prelude::*;
 
-/// The home blocks that e2fsck leaves.
+/// The home blocks after a replay by e2fsck.
 fn by_e2fsck(base: &Base, image: &[u8]) -> Vec<u8> {
     let images = Images::new();
     let path = images.path("image");
@@ -22,7 +22,7 @@ fn homes(base: &Base, image: &[u8]) -> Vec<u8> {
     image[image.len() - HOMES as usize * base.block_size..].to_vec()
 }
 
-/// The home blocks that this crate shows; those of the disk where it refuses. And what refused.
+/// The home blocks after a replay by this crate, or those on the disk if it refuses; and the reason of a refusal.
 fn by_this_crate(base: &Base, image: &[u8]) -> (Vec<u8>, Option<String>) {
     let mut recovery = JournalRecovery::new();
     let mut out = homes(base, image);
@@ -30,7 +30,7 @@ fn by_this_crate(base: &Base, image: &[u8]) -> (Vec<u8>, Option<String>) {
         Ok(replayed) => {
             let from = image.len() - out.len();
             replayed.read_at(from as u64, &mut out).unwrap();
-            // Written out, it is the same.
+            // Writing the replay to the image gives the same home blocks.
             let mut written = image.to_vec();
             let mut write = |at: u64, bytes: &[u8]| {
                 written[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
@@ -45,7 +45,7 @@ fn by_this_crate(base: &Base, image: &[u8]) -> (Vec<u8>, Option<String>) {
     (out, refused)
 }
 
-/// A disk that names its blocks by their contents.
+/// A disk that identifies the contents of its blocks.
 struct Named<'a> {
     image: &'a [u8],
     block_size: usize,
@@ -72,7 +72,7 @@ thread_local! {
     static KEPT: RefCell<JournalRecovery> = RefCell::new(JournalRecovery::new());
 }
 
-/// The home blocks by a recovery that saw all the disks before this one, and knows the checksums of blocks of theirs.
+/// The home blocks after a replay by a recovery that was used for all previous disks, and knows checksums of their blocks.
 fn by_kept_recovery(base: &Base, image: &[u8]) -> Vec<u8> {
     KEPT.with_borrow_mut(|recovery| {
         let disk = Named { image, block_size: base.block_size };
@@ -94,7 +94,7 @@ fn transaction() -> impl Strategy<Value = Transaction> {
         1 => Just(Fault::Revoke),
         2 => (0_usize..6).prop_map(Fault::Block),
     ];
-    // Now and then so many blocks that one descriptor does not hold them.
+    // Sometimes more blocks than a descriptor can list.
     let blocks = prop_oneof![9 => 0_usize..8, 1 => 60_usize..150];
     let blocks = blocks.prop_flat_map(move |count| prop::collection::vec((0..HOMES, fill.clone()), count));
     let seconds = prop_oneof![9 => 5_u64..6, 1 => 0_u64..10];
@@ -102,12 +102,12 @@ fn transaction() -> impl Strategy<Value = Transaction> {
         .prop_map(|(blocks, revokes, seconds, fault, uuids)| Transaction { blocks, revokes, seconds, fault, uuids })
 }
 
-/// Sequence numbers near their end, where 0 follows, and elsewhere.
+/// Sequence numbers close to the wrap-around to 0, and others.
 fn sequence() -> impl Strategy<Value = u32> {
     prop_oneof![1_u32..1000, any::<u32>(), (u32::MAX - 3)..u32::MAX]
 }
 
-/// A random journal in an image.
+/// An image with a random journal.
 fn image(base: &Base, form: Form, (start, sequence): (usize, u32), mut transactions: Vec<Transaction>) -> Vec<u8> {
     let mut writer = base.writer(form, start, sequence);
     for (number, transaction) in transactions.iter_mut().enumerate() {
@@ -163,7 +163,7 @@ proptest! {
     }
 }
 
-/// The home blocks that Linux leaves; `None` where it does not mount.
+/// The home blocks after a replay by Linux; `None` if Linux refuses to mount.
 fn by_linux(base: &Base, images: &Images, image: &[u8]) -> Option<Vec<u8>> {
     let path = images.path("image");
     std::fs::write(&path, image).unwrap();
@@ -203,7 +203,7 @@ fn a_log_that_fills_the_journal_and_wraps_is_replayed_to_its_end() {
 
 #[test]
 fn a_log_with_fast_commits_wraps_before_them() {
-    // e2fsck 1.47 wraps behind the fast commits here, so Linux is the reference: the block is that of the second transaction.
+    // e2fsck 1.47 wraps after the fast commits here, so Linux is the reference: the block is that of the second transaction.
     let Some(base) = base(3) else { return };
     let form = Form { fast_commit: true, ..V3 };
     let end = base.map.len() - 256;
@@ -293,7 +293,7 @@ fn a_log_without_end_is_an_error() {
     let Some(base) = base(0) else { return };
     let form = Form { checksums: 0, ..V3 };
     let mut writer = base.writer(form, 0, 5);
-    // Revoke blocks of one transaction all around the log.
+    // The revoke blocks of one transaction fill the whole log.
     for _ in 1..base.map.len() {
         writer.raw(5);
     }
@@ -308,7 +308,7 @@ fn a_revoke_holds_for_its_own_transaction_and_those_before() {
     let mut writer = base.writer(V3, 0, u32::MAX - 1);
     writer.transaction(&plain(base, &[1, 2], 0x11));
     writer.transaction(&Transaction { revokes: vec![base.home(1), base.home(3)], ..plain(base, &[1, 3], 0x22) });
-    // The sequence number starts again at 0 here.
+    // The sequence number wraps around to 0 here.
     writer.transaction(&plain(base, &[3], 0x33));
     let image = writer.finish();
     let mut recovery = JournalRecovery::new();

@@ -1,4 +1,4 @@
-//! Random operations of several callers, on a device that completes requests in any order: rules that hold always.
+//! Random operations of several callers, on a device that completes requests in random order: rules that always hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +63,7 @@ fn config() -> impl Strategy<Value = HostConfig> {
     )
 }
 
-/// Two partitions, so that addresses are not those of the device.
+/// Two partitions, so that addresses on a mount differ from those on the device.
 fn mounts(kind: FilesystemKind) -> Vec<Mount> {
     let options = match kind {
         FilesystemKind::Ext4 => MountOptions { journal_mb: Some(4), discard: true, ..MountOptions::default() },
@@ -74,12 +74,12 @@ fn mounts(kind: FilesystemKind) -> Vec<Mount> {
     vec![mount(8), mount(100 << 11)]
 }
 
-/// What is known of a file from outside.
+/// What the test knows about a file.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// By page: when its last write that has ended began, and when it ended.
+    /// For each page, when its last completed write began and when it ended.
     written: BTreeMap<u64, (u64, u64)>,
-    /// By page: where it was seen.
+    /// For each page, the locations at which it was seen.
     places: BTreeMap<u64, BTreeSet<u64>>,
 }
 
@@ -90,7 +90,7 @@ struct Model {
     seen: usize,
     /// Whether the file system never writes in place.
     moves: bool,
-    /// Files of which it is not known what is written where, until nothing is under way.
+    /// Files for which the order of writes is unknown until no operation is in progress.
     unclear: BTreeSet<FileId>,
 }
 
@@ -118,7 +118,7 @@ impl Model {
             FileOp::Write { offset, .. } => offset,
             _ => 0,
         };
-        // What an operation does is known only if nothing else under way changes what its file is, or where an append goes.
+        // The effect of an operation is known only if no concurrent operation changes the file at its path, or the position of its append.
         let one = Self::files_of(&operation);
         for (other, ..) in self.under_way.values() {
             let (two, changes) = (Self::files_of(other), |operation: &FileOp| {
@@ -136,7 +136,7 @@ impl Model {
         self.look();
     }
 
-    /// Where an append begins: behind writes under way.
+    /// The position at which an append begins: after writes in progress.
     fn end(&self, file: FileId) -> u64 {
         let ends = self.under_way.values().filter_map(|(operation, from, _)| match *operation {
             FileOp::Write { file: one, bytes, .. } | FileOp::Append { file: one, bytes } if one == file => Some(from + bytes),
@@ -161,7 +161,7 @@ impl Model {
         operation.file().into_iter().chain(replaced).collect()
     }
 
-    /// Looks at the operations that ended.
+    /// Checks the operations that have ended.
     fn look(&mut self) {
         let ended = self.bench.device.events;
         for (file, known) in self.files.iter_mut().filter(|_| self.moves) {
@@ -215,7 +215,7 @@ impl Model {
         }
     }
 
-    /// What was written to a file before a sync of it began is durable when that has ended.
+    /// Data that was written to a file before a sync of it began is durable when the sync has ended.
     fn check_durable(&self, file: FileId, begun: u64) {
         let Some(known) = self.files.get(&file) else { return };
         if self.under_way.values().any(|(other, ..)| Self::touches(other, file)) {
@@ -226,12 +226,12 @@ impl Model {
             places.extend((0..extent.pages).map(|step| (extent.page + step, extent.sector + 8 * step)));
         }
         for (page, (event, _)) in known.written.iter().filter(|(_, (_, ended))| *ended <= begun) {
-            // A write under way may have moved the page, or made it wait for another sync.
+            // A write in progress may have moved the page, or made it wait for another sync.
             if self.is_being_written(file, *page) {
                 continue;
             }
             let place = places.get(page);
-            // A log writes a page that changed once more elsewhere; until that is durable, an older place counts.
+            // A log-structured file system writes a changed page to a new location. Until that is durable, an older location also counts.
             let older = known.places.get(page).filter(|_| self.moves).into_iter().flatten();
             let durable = place.into_iter().chain(older).any(|sector| self.bench.device.is_durable_since(*sector, *event));
             assert!(durable, "page {page} of {file:?} is not durable at {place:?}");
@@ -247,7 +247,7 @@ impl Model {
         })
     }
 
-    /// No two files share a page of the device.
+    /// Checks that no two files share a page of the device.
     fn check_places(&self) {
         let mut taken = BTreeSet::new();
         for file in 0..FILES {
@@ -271,7 +271,7 @@ impl Model {
         self.check_places();
         self.bench.drain();
         self.look();
-        // One sync in the end, alone: then all is durable.
+        // After a final sync without concurrent operations, everything is durable.
         self.begin(CallerId(99), FileOp::Sync);
         self.bench.drain();
         self.look();
@@ -280,7 +280,7 @@ impl Model {
 }
 
 fn check(kind: FilesystemKind, config: &HostConfig, actions: &[Action]) {
-    // A device without flushes keeps what is complete.
+    // A device without flushes keeps all completed writes.
     let plain = config.barrier == emmclab_host::BarrierMode::Drain;
     let mut logs = Vec::new();
     for _ in 0..2 {

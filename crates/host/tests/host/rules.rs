@@ -1,4 +1,4 @@
-//! What single operations send, and what they wait for.
+//! The requests that single operations send, and the requests for which they wait.
 
 use emmclab_base::{BlockRole, Nanos, Op, RequestFlags};
 use emmclab_host::{
@@ -34,7 +34,7 @@ fn create(file: FileId) -> FileOp {
     FileOp::Open { file, create: true }
 }
 
-/// Creates a file of so many bytes.
+/// Creates a file of this number of bytes.
 fn make(bench: &mut Bench, file: FileId, bytes: u64) {
     bench.perform(&create(file));
     bench.perform(&FileOp::Append { file, bytes });
@@ -48,7 +48,7 @@ fn fdatasync(file: FileId) -> FileOp {
     FileOp::Fsync { file, data_only: true }
 }
 
-/// The requests of an operation: what and how many sectors, with `f` for FUA and `p` for preflush.
+/// The requests of an operation: operation and number of sectors, with `f` for FUA and `p` for preflush.
 fn sent(bench: &mut Bench, operation: &FileOp) -> Vec<String> {
     let from = bench.device.log.len();
     bench.perform(operation);
@@ -65,8 +65,8 @@ fn sent(bench: &mut Bench, operation: &FileOp) -> Vec<String> {
 fn a_sync_of_a_new_file_on_ext4_writes_data_then_the_blocks_then_the_commit() {
     let mut bench = bench(FilesystemKind::Ext4);
     make(&mut bench, FILE, 4096);
-    // The first commit after a mount writes the journal's superblock. Six blocks: inode bitmap and table, descriptor, folder, block bitmap,
-    // superblock.
+    // The first commit after a mount writes the journal's superblock. It logs six blocks: inode bitmap and table, descriptor, folder, block
+    // bitmap, superblock.
     let found = sent(&mut bench, &fsync(FILE));
     assert_eq!(found, ["write 8", "write 8", "write 56", "write 8pf"]);
     make(&mut bench, OTHER, 10_000);
@@ -83,7 +83,7 @@ fn what_changes_no_length_needs_no_commit_for_its_data() {
     assert_eq!(sent(&mut bench, &fdatasync(FILE)), ["write 8", "flush 0"]);
     bench.wait(Nanos::from_millis(20));
     bench.perform(&FileOp::Write { file: FILE, offset: 0, bytes: 4096 });
-    // The times are in the inode's block.
+    // The times are in the block of the inode.
     assert_eq!(sent(&mut bench, &fsync(FILE)), ["write 8", "write 16", "write 8pf"]);
 }
 
@@ -184,7 +184,7 @@ fn a_part_of_a_page_is_read_before_it_is_written() {
         let mut bench = bench(kind);
         bench.host.preload(FILE, 40_000).unwrap();
         bench.perform(&FileOp::Open { file: FILE, create: false });
-        // Whatever else a first write reads is in memory then.
+        // After this write, everything else that a first write reads is in memory.
         bench.perform(&FileOp::Write { file: FILE, offset: 0, bytes: 4096 });
         let found = sent(&mut bench, &FileOp::Write { file: FILE, offset: 12_300, bytes: 100 });
         assert!(found.contains(&"read 8".to_owned()), "{kind:?}: {found:?}");
@@ -203,7 +203,7 @@ fn a_barrier_of_old_goes_alone_and_without_a_flush() {
     bench.begin(CallerId(1), &fsync(FILE)).unwrap();
     let mut alone = 0;
     while bench.is_busy(CallerId(1)) {
-        // Others read all the time.
+        // Other callers read all the time.
         if !bench.is_busy(CallerId(2)) {
             bench.begin(CallerId(2), &create(FileId(2 + alone as u32))).unwrap();
         }
@@ -390,7 +390,7 @@ fn what_changes_on_its_way_to_the_device_is_written_once_more_by_a_sync() {
         let mut bench = bench_with(config, mount(kind, 256, MountOptions::default()));
         make(&mut bench, FILE, 20 * 4096);
         bench.perform(&fsync(FILE));
-        // Background write-back begins; the second write comes while the first one is under way.
+        // Background write-back begins. The second write arrives while the first one is in progress.
         let pages = |bench: &Bench| bench.device.log.iter().filter(|(_, op, ..)| *op == Op::Write).count();
         bench.begin(CallerId(1), &FileOp::Write { file: FILE, offset: 0, bytes: 40 * 4096 }).unwrap();
         while bench.is_busy(CallerId(1)) || !bench.device.under_way.iter().any(|one| one.request.class == FileClass::Database) {

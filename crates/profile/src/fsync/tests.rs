@@ -1,4 +1,4 @@
-//! Recordings whose parts are known exactly, and random ones against the definition, moment by moment.
+//! Recordings whose parts are known exactly, and random recordings compared with the definition at each moment.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn wait(pid: i32, start: i64, end: i64) -> SyncWait {
     }
 }
 
-/// A write of a task: arrival, issue and completion.
+/// A write of a task with the times of arrival, issue and completion.
 fn write(pid: i32, times: [i64; 3]) -> Request {
     let [arrival, issue, complete] = times.map(Nanos);
     Request {
@@ -93,7 +93,7 @@ fn divided(activity: RecordedActivity, requests: &[Request]) -> FsyncProfile {
         devices.intern(name);
     }
     let devices = Arc::new(devices);
-    // Small batches, because waits continue over their boundaries.
+    // Small batches, because waits continue across their boundaries.
     for some in requests.chunks(3) {
         let mut builder = BatchBuilder::default();
         for request in some {
@@ -118,7 +118,7 @@ fn report(activity: RecordedActivity, requests: &[Request], ledger: &Ledger) -> 
 #[test]
 fn a_wait_is_for_its_data_then_for_the_commit_then_for_the_flush() {
     let requests = [write(APP, [10, 15, 40]), write(JBD2, [50, 50, 70]), durable(write(JBD2, [70, 72, 95]))];
-    // Without events of commits, the time in which the journal's thread runs without a request is unexplained.
+    // Without recorded commits, the time in which the journal's thread runs without a request is unexplained.
     for (commits, commit, unexplained) in [(&[(45, 96)][..], 26, 19), (&[], 20, 25)] {
         assert_eq!(parts(vec![wait(APP, 0, 100)], commits, &requests), [[30, commit, 25, 0, unexplained]]);
     }
@@ -128,7 +128,7 @@ fn a_wait_is_for_its_data_then_for_the_commit_then_for_the_flush() {
 fn a_request_waits_in_the_queue_while_the_device_works_for_others() {
     let requests = [write(APP, [10, 60, 80]), write(OTHER, [5, 20, 50])];
     assert_eq!(parts(vec![wait(APP, 0, 100)], &[], &requests), [[40, 0, 0, 30, 30]]);
-    // Another device does not delay it, and what is at the device itself is not in the queue.
+    // Requests on another device cause no delay, and requests that are at the device are not queued.
     let elsewhere = Request { device: Some(NameId(1)), ..requests[1] };
     assert_eq!(parts(vec![wait(APP, 0, 100)], &[], &[requests[0], elsewhere]), [[70, 0, 0, 0, 30]]);
     let fsync = divided(activity(vec![wait(APP, 0, 100)], &[]), &[write(APP, [10, 10, 80]), write(OTHER, [5, 20, 50])]);
@@ -151,7 +151,7 @@ fn a_wait_without_a_request_is_not_explained() {
 
 #[test]
 fn what_ends_after_the_wait_was_not_waited_for() {
-    // The task's own later request, the next commit without its end, and a commit that ends later.
+    // A later request of the same task, the next commit without its end, and a commit that ends later.
     let requests = [
         write(APP, [10, 10, 130]),
         durable(write(JBD2, [20, 20, 40])),
@@ -202,7 +202,7 @@ fn parts_are_unknown_and_not_0_where_the_recording_has_gaps() {
         assert_eq!((row.calls, row.max_ms, row.split, row.parts), (1, 1e-4, 0, FsyncParts::default()));
         assert_eq!(report.longest[0].parts, FsyncParts::default());
     }
-    // The time at which the device got a request may be unknown alone.
+    // Only the time at which the device received a request may be unknown.
     let queued = [Request { start: None, issue: None, ..requests[0] }];
     let row = report(all(), &queued, &none).by_process[0].parts;
     assert_eq!((row.data_ms, row.queue_ms, row.unexplained_ms), (Some(3e-5), None, Some(7e-5)));
@@ -224,7 +224,7 @@ fn only_waits_near_a_gap_are_unknown_if_the_times_of_all_gaps_are_known() {
     let waits = vec![wait(APP, 0, 100), wait(APP, 200, 300), wait(APP, 400, 500), wait(APP, 600, 700)];
     let gaps = vec![LostEventsGap { from: Nanos(250), to: Nanos(260), events: 7 }];
     let all = RecordedActivity { gaps, ..activity(waits, &[]) };
-    // The end of the third request may be that of another one.
+    // The end of the third request may belong to another request.
     let requests = [write(APP, [10, 10, 40]), write(APP, [240, 240, 420]), write(APP, [610, 610, 640])];
     let split = |lost| {
         let report = report(all.clone(), &requests, &Ledger { lost, ..Ledger::default() });
@@ -259,12 +259,12 @@ fn the_three_longest_are_explained_and_unfinished_ones_named() {
     let report = report(all, &requests, &Ledger::default());
     assert_eq!(report.longest.iter().map(|wait| wait.start_s).collect::<Vec<_>>(), [4e-6, 3e-6, 2e-6]);
     let rows: Vec<_> = report.longest[0].requests.iter().map(|row| (row.at_ms, row.part, &*row.what)).collect();
-    // The other process's request during the wait's own one is no explanation.
+    // Requests of other processes during the wait's own request explain nothing.
     assert_eq!(rows, [(1e-5, "flush", "write fua preflush"), (4e-5, "other", "write")]);
     assert_eq!((report.calls, report.unfinished[0].start_s), (5, 9.0));
 }
 
-/// The parts by the definition: for each moment, the first step with a request in progress.
+/// The parts according to the definition: at each moment, the first step that has a request in progress.
 fn by_moments(wait: &SyncWait, commits: &[(i64, i64)], requests: &[Request]) -> [i64; 5] {
     let (start, end) = (wait.start.0, wait.start.0 + wait.time.0);
     let is_flush = |request: &Request| request.op == Op::Flush || !request.flags.is_empty();

@@ -1,4 +1,4 @@
-//! A profile says where the clock jumps, gives its key figures without the jumps, and rests no verdict on a few gaps.
+//! A profile lists clock jumps, reports its key figures without them, and has no verdict that depends on a few gaps.
 
 use crate::common::{batch, profile_of, report_of, request};
 use emmclab_profile::report::{Finding, FindingVerdict};
@@ -8,12 +8,12 @@ use emmclab_trace::{ClockJump, ClockJumps, JumpDirection, Ledger, Nanos, Op, Req
 const S: i64 = 1_000_000;
 const DAY: i64 = 86_400 * S;
 
-/// So many writes of 4 KB, one each `gap_us` from `start_us` on, each served in 1 ms.
+/// Writes of 4 KB, one every `gap_us` from `start_us` on, each served in 1 ms.
 fn steady(start_us: i64, count: i64, gap_us: i64) -> impl Iterator<Item = Request> {
     (0..count).map(move |i| request(Op::Write, start_us + i * gap_us, [10, 20, 1_000], i as u64 % 50 * 64, 8))
 }
 
-/// Two minutes of requests, one each 60 ms, with a jump of five days between them.
+/// Two minutes of requests, one every 60 ms, with a jump of five days in the middle.
 fn jumping() -> Vec<Request> {
     steady(0, 1_000, 60_000).chain(steady(60 * S + 5 * DAY, 1_000, 60_000)).collect()
 }
@@ -153,7 +153,7 @@ fn a_sleep_that_ten_requests_show_is_unknown() {
     assert_ne!(found.shown, FindingVerdict::Yes, "{}", found.meaning);
 }
 
-/// A header as the reader writes it for a clock set back by 500 s in the middle, unmended or mended.
+/// A header that the reader writes for a clock that was set back by 500 s in the middle, with the jump in the trace or removed.
 fn header(mended: bool) -> TraceHeader {
     let jump = ClockJump {
         direction: JumpDirection::Backward,
@@ -186,7 +186,7 @@ fn a_jump_that_was_taken_out_is_listed_and_changes_no_figure() {
     assert!(report.clock_jumps[0].mended && report.key_figures_without_jumps.is_none());
 }
 
-/// Jumps, their length in seconds, mean gaps in ms with and without them, and the verdict of characteristic 6.
+/// Number of jumps, their length in seconds, mean gaps in ms with and without them, and the verdict of characteristic 6.
 type Phone = (&'static str, usize, f64, f64, f64, FindingVerdict);
 
 #[test]

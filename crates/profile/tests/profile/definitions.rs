@@ -1,4 +1,4 @@
-//! Definitions, each on a trace small enough to count by hand, and against a second implementation.
+//! Definitions, each tested on a trace that is small enough to count by hand, and compared with a second implementation.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 fn a_request_that_arrives_when_the_last_one_completes_does_not_wait() {
     let at = |arrival, done| request(Op::Read, arrival, [0, 0, done], 0, 8);
     let report = report_of(&[at(0, 100), at(100, 100), at(150, 10), at(201, 9)]);
-    // The second finds the first just over, the third finds the second, the fourth finds nothing.
+    // The second request arrives when the first completes, the third while the second is unfinished, the fourth on an idle device.
     assert_eq!(report.tables.no_wait_pct, Some(75.0));
     assert_eq!(report.queue.unwrap().max_at_arrival, 1);
 }
@@ -90,7 +90,7 @@ fn one_request_says_nothing_about_localities() {
     for id in ["characteristic-5", "implication-3", "implication-4"] {
         assert_eq!(shown(&[one], id).unwrap().0, FindingVerdict::Unknown, "{id}");
     }
-    // Neither sequences nor returns: weak localities, but not the spatial one more so.
+    // Neither sequences nor returns: both localities are weak, but the spatial one is not weaker.
     let scattered = (0..9).map(|i| Request::new(Nanos(i), Op::Read, Sector(i as u64 * 800), 8));
     let (verdict, meaning) = shown(&scattered.collect::<Vec<_>>(), "characteristic-5").unwrap();
     assert_eq!(verdict, FindingVerdict::No);
@@ -186,7 +186,7 @@ fn response_times_by_size_name_the_range_of_a_median_and_their_correlation_is_of
     assert_eq!(report_of(&[of(4, 1_000), of(4, 2_000)]).tables.size_response_correlation, None, "one size");
 }
 
-/// The mean of the ranks that equal values share.
+/// Ranks of the values; equal values have the mean of their ranks.
 fn ranks(values: &[u64]) -> Vec<f64> {
     let rank = |value: &u64| {
         let below = values.iter().filter(|other| *other < value).count();
@@ -205,7 +205,7 @@ fn correlation(first: &[f64], second: &[f64]) -> f64 {
 }
 
 proptest! {
-    /// Sizes at the edges of octaves and times at the edges of their ranges, so that counting in ranges keeps every difference.
+    /// Sizes at the edges of octaves and times at the edges of their ranges, so that counting by ranges keeps all differences.
     #[test]
     fn the_correlation_of_sizes_and_times_is_spearmans(
         rows in prop::collection::vec((0_u32..8, 0_u32..12), 2..60)
@@ -223,7 +223,7 @@ proptest! {
         }
     }
 
-    /// Tables III and IV and the page figures, written down a second time as plainly as they are defined.
+    /// Tables III and IV and the page figures, implemented a second time directly from their definitions.
     #[test]
     fn figures_agree_with_a_plain_second_implementation(requests in requests()) {
         let report = report_of(&requests);

@@ -1,4 +1,4 @@
-//! The real Messaging trace gives the paper's own row of Tables III and IV.
+//! The real Messaging trace results in the row that the paper prints for it in Tables III and IV.
 
 use emmclab_profile::report::{FindingVerdict, Quantiles};
 use emmclab_profile::{Profile, ProfileOptions, ProfileReport, published};
@@ -53,7 +53,7 @@ fn messaging_keeps_its_ledger() {
     assert_eq!((report.ledger.headers_stripped, report.ledger.reordered, report.ledger.kept), (1_155, 44, 5_702));
 }
 
-/// Nearest-rank percentiles in ms of the sorted times, computed apart from this crate.
+/// Compares with nearest-rank percentiles of the sorted times in ms, which were computed without this crate.
 #[test]
 fn messaging_percentiles_agree_with_sorted_times() {
     let Some(report) = messaging() else { return };
@@ -107,11 +107,11 @@ fn messaging_is_judged_like_in_the_paper() {
         ("characteristic-3", FindingVerdict::Yes),
         ("characteristic-4", FindingVerdict::Yes),
         ("characteristic-5", FindingVerdict::Yes),
-        // 103 ms: one of the five traces that the paper leaves out of this one.
+        // The mean is 103 ms. This is one of the five traces to which the characteristic does not apply in the paper.
         ("characteristic-6", FindingVerdict::No),
         ("implication-1", FindingVerdict::Yes),
         ("implication-2", FindingVerdict::Yes),
-        // Temporal locality is above 40 %, here and in the paper's own Table IV.
+        // Temporal locality is above 40 %, here and in Table IV of the paper.
         ("implication-3", FindingVerdict::No),
         ("implication-4", FindingVerdict::No),
         ("implication-5", FindingVerdict::Yes),
@@ -131,7 +131,7 @@ fn a_trace_combined_with_itself_doubles_the_data_and_halves_no_time() {
     let report = profile.finish(&combined.ledger(), &combined.header());
     assert_eq!((report.tables.requests, report.tables.data_size_kb), (2 * 5_702, 2.0 * 63_668.0));
     assert!((report.tables.duration_s - 589.131_035).abs() < 1e-9);
-    // Each request has a twin that arrives with it.
+    // Another request arrives at the same time as each request.
     assert!(report.tables.no_wait_pct.unwrap() < 50.0);
     assert_eq!(report.ledger.headers_stripped, 2 * 1_155);
 }

@@ -1,4 +1,4 @@
-//! What journaling costs, against counts that are made by hand and by a second way.
+//! The cost of journaling, compared with counts made by hand and with a second implementation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn report(rows: &[Noted], header: &TraceHeader) -> JournalReport {
     profile.finish(header)
 }
 
-/// A request that is served in so many milliseconds.
+/// A request with a service time of `service_ms`.
 fn request(at_ms: i64, op: Op, sector: u64, sectors: u32, flags: RequestFlags, service_ms: i64) -> Request {
     let at = Nanos::from_millis(at_ms);
     Request {
@@ -44,7 +44,7 @@ fn note(role: BlockRole, sectors: u32, transaction: u32, changed: Option<u32>) -
     BlockNote { transaction: Some(transaction), changed, ..BlockNote::new(role, sectors) }
 }
 
-/// Two transactions: of one logged block and of three, of which the last has no copy before.
+/// Two transactions with one and three logged blocks; the last block has no earlier copy.
 fn two_commits() -> Vec<Noted> {
     let (sync, forced) = (RequestFlags::SYNC, RequestFlags::SYNC.union(RequestFlags::FUA));
     vec![
@@ -113,7 +113,7 @@ fn flushes_and_fua_have_their_share_in_the_time_of_synchronous_writes() {
         rows,
         [("flush", 1, Some(0.5), 3.0), ("fua", 2, Some(1.0), 6.0), ("other synchronous write", 4, Some(2.0), 11.0),]
     );
-    // The home write is not synchronous.
+    // The write to the home location is not synchronous.
     assert_eq!(found.flush_fua_time_pct, Some(100.0 * 9.0 / 20.0));
     let all = &found.synchronous_writes;
     assert_eq!((all.requests, all.timed, all.service_ms), (7, 7, 20.0));
@@ -193,7 +193,7 @@ prop_compose! {
         -> (u32, bool, i64, bool) { (logged, descriptor, gap_ms, split) }
 }
 
-/// Transactions one after the other; of `split` ones the commit block is a request of its own.
+/// Consecutive transactions. If `split` is set, the commit block is a separate request.
 fn journal(commits: &[(u32, bool, i64, bool)]) -> Vec<Noted> {
     let (mut rows, mut now, mut head) = (Vec::new(), 0, 0);
     for (number, (logged, descriptor, gap_ms, split)) in (1..).zip(commits) {
@@ -239,7 +239,7 @@ proptest! {
         let merged = merged.finish(&Ledger::default(), &header).journal;
         prop_assert_eq!(&merged, &piece(&rows).finish(&Ledger::default(), &header).journal);
 
-        // A second way: blocks by transaction.
+        // The second implementation: blocks by transaction.
         let mut blocks: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         for note in rows.iter().flat_map(|(_, notes)| notes) {
             let entry = blocks.entry(note.transaction.unwrap()).or_default();

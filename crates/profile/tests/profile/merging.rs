@@ -1,4 +1,4 @@
-//! Merging the profiles of pieces gives the profile of the whole.
+//! Merging the profiles of pieces results in the profile of the whole trace.
 
 use crate::common::{batch, profile_of, request};
 use emmclab_profile::{MergeRelation, Profile, ProfileOptions};
@@ -6,7 +6,7 @@ use emmclab_trace::{ErrorClass, Ledger, NameId, Nanos, Op, Request, RequestFlags
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// Requests in order of arrival that overlap at times, on few addresses so that they meet again.
+/// Requests in order of arrival, which may overlap, on so few addresses that they recur.
 fn requests() -> impl Strategy<Value = Vec<Request>> {
     let one = (
         0_i64..2_000_000,
@@ -23,7 +23,7 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
         rows.into_iter()
             .map(|(gap, op, sector, sectors, [start, issue, done], flags, name)| {
                 now += gap;
-                // Some go on where the one before ended.
+                // Some requests start where the previous one ended.
                 let sector = if flags % 3 == 0 { end } else { sector };
                 end = sector + u64::from(sectors);
                 let times = [start, start + issue, start + issue + done];
@@ -38,7 +38,7 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
     })
 }
 
-/// Puts the second piece after everything of the first has completed, and returns both.
+/// Moves the second piece after the completion of the first one, and returns both.
 fn pieces(mut first: Vec<Request>, second: Vec<Request>, pause_us: i64) -> [Vec<Request>; 2] {
     let end = first.iter().filter_map(|request| request.complete).max().unwrap();
     let by = end.0 + pause_us * 1_000 - second[0].arrival.0;
@@ -60,7 +60,7 @@ fn json(profile: &Profile) -> Value {
     serde_json::to_value(profile.finish(&Ledger::default(), &TraceHeader::default())).unwrap()
 }
 
-/// Takes out the figures that begin anew in each piece, as [`Profile::merge`] says.
+/// Removes the figures that start again in each piece, according to [`Profile::merge`].
 fn without_what_begins_anew(mut report: Value) -> Value {
     for figure in ["reuse_distance", "update_interval"] {
         report["figures"][figure].take();
@@ -91,7 +91,7 @@ proptest! {
         let (a, b) = all.split_at(cut.min(all.len()));
         let mut merged = profile_of(a);
         merged.merge(profile_of(b), MergeRelation::Consecutive).unwrap();
-        // Requests may be unfinished at the cut: idle gaps and reuse distances are those of the pieces.
+        // Requests may be unfinished at the boundary; then idle gaps and reuse distances are computed for each piece.
         let exact = |profile: &Profile| {
             let mut all = profile.histograms();
             all.retain(|one| !["idle_gap", "reuse_distance"].contains(&one.name));
@@ -140,7 +140,7 @@ proptest! {
         ] {
             prop_assert_eq!(&merged["figures"][figure], &whole["figures"][figure], "{}", figure);
         }
-        // A page that was touched in an earlier piece counts as a first touch: all others are exact.
+        // A page that was touched in an earlier piece counts as a first touch. All other figures are exact.
         let first = |report: &Value| report["figures"]["reuse_distance"].as_array().unwrap().last().cloned();
         if let (Some(merged), Some(whole)) = (first(&merged), first(&whole)) {
             prop_assert!(merged["accesses"].as_u64() >= whole["accesses"].as_u64());
@@ -203,7 +203,7 @@ proptest! {
                 all.merge(profile_of(recording), MergeRelation::Separate).unwrap();
             }
             let mut report = json(&all);
-            // Figures over time are drawn from the first recording's start, which lies anywhere in its first bin.
+            // Figures over time start with the first recording, whose start may be anywhere in the first bin.
             for figure in ["working_set", "queue_depth_over_time", "io_over_time", "address_time"] {
                 report["figures"][figure].take();
             }

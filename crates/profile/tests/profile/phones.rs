@@ -1,8 +1,8 @@
-//! The eight Pixel traces, which have arrival times only, against figures counted apart from this crate.
+//! The eight Pixel traces, which have only arrival times, compared with figures that were counted without this crate.
 
 use emmclab_profile::report::FindingVerdict;
 
-/// Counts of each trace.
+/// The counts of each trace.
 const EXPECTED: &str = "
 trace                  requests  data_kb max_kb writes written_kb sequential   hits unique written page_writes duration_s
 cod_exec                 223998  9984116  43008  22363     881100      96830  83391 1339175 165090  220275 575913.903

@@ -1,4 +1,4 @@
-//! The published tables, checked against themselves.
+//! The published tables, checked for consistency.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ fn other_rows_that_are_off_are_named() {
         ("Amazon", "data_size_kb", "access_rate x duration"),
         ("Amazon", "requests", "arrival_rate x duration"),
         ("GoogleMaps", "data_size_kb", "access_rate x duration"),
-        // 20,816 and 22,144 KB, where the text has 16 MB as the largest request of all.
+        // 20,816 and 22,144 KB, although the text states 16 MB as the largest request of all traces.
         ("Booting", "max_size_kb", "section III-A"),
         ("Installing", "max_size_kb", "section III-A"),
     ];

@@ -1,11 +1,11 @@
-//! Suspected re-issues in a profile: the share by idle time, and the figures without.
+//! Suspected re-issues in a profile: percentages by idle time, and the figures without re-issues.
 
 use crate::common::{batch, profile_of, request};
 use emmclab_profile::report::ReissueSummary;
 use emmclab_profile::{MergeRelation, Profile, ProfileOptions, ProfileReport};
 use emmclab_trace::{Ledger, Op, Request, RequestFlags, TraceHeader};
 
-/// Pairs of writes: one 2 ms after the last and one 20 ms after that, which is issued again after 1 ms.
+/// Pairs of writes: one 2 ms after the previous write, and one 20 ms later, which is issued again after 1 ms.
 fn reissued(pairs: i64) -> Vec<Request> {
     let write = |at_us, sector| request(Op::Write, at_us, [10, 20, 100], sector, 8);
     (0..pairs)
@@ -26,7 +26,7 @@ fn judged(profile: &Profile, dropped: u64) -> ProfileReport {
 fn the_share_by_idle_time_shows_when_the_link_sleeps() {
     let report = judged(&profile_of(&reissued(100)), 0);
     let rows: Vec<_> = report.figures.reissue_by_idle.iter().map(|row| (&*row.bin, row.requests, row.pct)).collect();
-    // The first request of all has no time before it.
+    // The first request of the trace has no idle time before it.
     assert_eq!(rows, [("1 - 2 ms", 99, 0.0), ("15 - 30 ms", 100, 100.0)]);
     let found = report.reissues.unwrap();
     assert_eq!((found.reissued, found.reissued_pct), (100, Some(100.0 / 3.0)));
@@ -64,7 +64,7 @@ fn pieces_of_a_recording_and_separate_recordings_add_up() {
         judged(&profile, 0).reissues.unwrap()
     };
     let of_whole = whole.reissues.unwrap();
-    // A cut between pairs loses the time before one request.
+    // A boundary between pairs loses the idle time before one request.
     let found: ReissueSummary = merged(MergeRelation::Consecutive, 60);
     assert_eq!((found.reissued, found.figures_without), (of_whole.reissued, of_whole.figures_without));
     let found = merged(MergeRelation::Separate, 60);

@@ -308,8 +308,8 @@ mod tests {
         }
     }
 
-    /// Chi-square of the counts of the first 50 ranks and of all others, with bounds for 50 degrees of freedom that chance exceeds once in
-    /// 10,000 (89.6).
+    /// Chi-square of the counts of the first 50 ranks and of all others. By chance, the bound is exceeded once in 10,000 tests (89.6 for 50
+    /// degrees of freedom).
     #[test]
     fn ranks_have_the_weights_of_a_zipf_distribution() {
         const DRAWS: u32 = 400_000;
@@ -357,7 +357,7 @@ mod tests {
             assert!((pareto - 0.8).abs() < 0.03, "{pareto}");
         }
         assert!((hottest(&OffsetDistribution::Even, 205) - 0.2).abs() < 0.05);
-        // Two deviations of a bell of n / 12: a third of the blocks have 95 % of the draws.
+        // Two standard deviations of a bell curve of n / 12: a third of the blocks get 95 % of the draws.
         assert!((hottest(&OffsetDistribution::Normal(0.0), 341) - 0.95).abs() < 0.03);
         let zones = vec![DistributionZone { accesses: 90, blocks: 10 }, DistributionZone { accesses: 10, blocks: 90 }];
         assert!((share(&counts(&OffsetDistribution::Zoned(zones))[..102]) - 0.9).abs() < 0.01);

@@ -1,4 +1,4 @@
-//! Benchmarks issue the requests that their descriptions state, and the same ones every time.
+//! Benchmarks issue the requests that their descriptions state, and the same requests each time.
 
 use std::collections::BTreeSet;
 
@@ -43,8 +43,8 @@ fn postmark_writes_its_files_and_journals_them() {
     };
     let journal = (48 * 128) << 11;
     let in_journal = |request: &Request| (journal..journal + (128 << 11)).contains(&request.sector.0);
-    // 160,000 files and half of 60,000 more, of 4 to 8 KB: nearly all of two blocks; also appended data, and metadata that is written to
-    // its place.
+    // 160,000 files and half of 60,000 more, of 4 to 8 KB: nearly all have two blocks. In addition, appended data, and metadata that is
+    // written to its home location.
     let data = written(&|request| !in_journal(request)) >> 20;
     assert!((1500..3200).contains(&data), "{data} MB");
     let journalled = written(&in_journal) >> 20;
@@ -56,7 +56,7 @@ fn postmark_writes_its_files_and_journals_them() {
 
 #[test]
 fn phone_and_browsing_write_the_published_mixture() {
-    // By the rule of Kim & Kim's router: smaller than 8 KB, and not starting where the previous request ended.
+    // The rule of the router of Kim & Kim: smaller than 8 KB, and not starting where the previous request ended.
     let mixture = |name: &str, count: &dyn Fn(&Request) -> u64| {
         let (mut small, mut others, mut end) = (0, 0, None);
         for request in all(name, 1) {
@@ -70,7 +70,7 @@ fn phone_and_browsing_write_the_published_mixture() {
         }
         others as f64 / small as f64
     };
-    // 2,266 writes go to the original area while 22,938 of 4 KB fill a section (V-E).
+    // 2,266 writes go to the original area while 22,938 writes of 4 KB fill a section (V-E).
     let phone = mixture("Phone_6H", &|_| 1);
     assert!((phone / (2_266.0 / 22_938.0) - 1.0).abs() < 0.02, "{phone}");
     // About twice as many sequential as random writes (FAST 2012, slide 21), in bytes.

@@ -116,7 +116,7 @@ fn a_rate_and_think_times_pace_a_job() {
     assert_eq!(gaps, [1_000, 5_001_000, 1_000]);
     let all = made("[r]\nrw=read\nbs=4k\nsize=1m\ntime_based\nruntime=10\nrate=40k\n");
     assert_eq!(all.len(), 100);
-    // If a job has rates of reads and writes, these determine the shares, not rwmixread.
+    // If a job has rates for reads and writes, these determine the shares, and rwmixread does not.
     let all = made("[m]\nrw=rw\nrwmixread=50\nbs=4k\nsize=64m\nrate=400k,100k\n");
     let reads = all.iter().filter(|one| one.op == Op::Read).count() as f64;
     assert!((reads / all.len() as f64 - 0.8).abs() < 0.01, "{reads}");

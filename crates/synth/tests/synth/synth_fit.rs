@@ -1,4 +1,4 @@
-//! A trace and the synthetic trace of its model (its twin): the properties that `fit` keeps, and those that it must not keep.
+//! A trace and the synthetic trace of its model (its twin): which properties `fit` keeps, and which it must not keep.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ fn table(report: &ProfileReport) -> Vec<(String, Option<f64>)> {
     .into()
 }
 
-/// Prints the figures of both side by side; returns the largest difference in percent of the first.
+/// Prints the figures of both traces. Returns the largest difference in percent of the first trace's figure.
 fn compare(title: &str, real: &[(String, Option<f64>)], synthetic: &[(String, Option<f64>)]) -> f64 {
     let mut worst = 0.0_f64;
     println!("\n{title:<34} {:>14} {:>14} {:>9}", "trace", "synthetic", "off, %");
@@ -116,7 +116,7 @@ fn compare(title: &str, real: &[(String, Option<f64>)], synthetic: &[(String, Op
     worst
 }
 
-/// Tables III and IV of a trace and of its twin agree within `limit_pct`; further figures are only printed.
+/// Checks that Tables III and IV of a trace and of its twin agree within `limit_pct`. Other figures are only printed.
 fn twin_holds(name: &str, batches: &[Batch], limit_pct: f64) {
     let model = fit(batches);
     let text = model.to_toml().unwrap();
@@ -161,7 +161,7 @@ fn messaging_from_published_rows_alone_beside_the_real_one() {
     let (real, other) = (report(&read(&path).0), report(&twin(&presets::model("Messaging").unwrap())));
     let worst = compare("Messaging from published rows", &table(&real), &table(&other));
     compare("Messaging from published rows", &beyond(&real), &beyond(&other));
-    // The trace itself gives 50.81 % of temporal and 28.87 % of spatial locality, a little off its own row.
+    // The trace itself has 50.81 % temporal and 28.87 % spatial locality, which differs slightly from the published row.
     assert!(worst < 2.0, "{worst}");
 }
 
@@ -182,13 +182,13 @@ fn a_preset_comes_back_from_its_own_trace() {
             (first.spatial_pct, second.spatial_pct),
             (first.temporal_pct, second.temporal_pct),
         ] {
-            // Fits to traces without completions have no times: 0 on both sides.
+            // Models of traces without completions have no service times: both values are 0.
             assert!((one - other).abs() <= 0.02 * other, "{name}: {first:?} {second:?}");
         }
     }
 }
 
-/// The trace with every address and time moved, and processes and devices renamed.
+/// The trace with changed addresses and times, and with other names of processes and devices.
 fn disguised(batches: &[Batch], sectors: u64, time: Nanos) -> Vec<Batch> {
     batches
         .iter()
@@ -238,7 +238,7 @@ fn a_model_does_not_depend_on_addresses_names_or_the_clock() {
 fn no_address_and_no_name_of_the_original_stands_in_the_model() {
     let path = bundled("messages-wal.parquet");
     let (batches, ..) = read(&path);
-    // Far from any count that a model could hold.
+    // The offsets are far above any count in a model.
     let moved = disguised(&batches, 3_000_000_000, Nanos::from_secs(1_600_000_000));
     let text = fit(&moved).to_toml().unwrap();
     let numbers: Vec<&str> = text.split(|c: char| !c.is_ascii_digit()).collect();

@@ -1,4 +1,4 @@
-//! Every published statistic of the 25 workloads comes out of its preset.
+//! Each preset reproduces all published statistics of its workload.
 
 use crate::support::{Measured, gaps_pct, measure, published, response_ms, share_pct, synthesize};
 use emmclab_profile::published::{PublishedRow, rows};
@@ -21,11 +21,11 @@ fn workloads(seed: u64) -> Vec<(PublishedRow, Vec<Request>)> {
         .collect()
 }
 
-/// Name, published, measured, and how far above the printed value it may be for rounding alone (below, if the table
-/// rounds to the nearest). Nothing else is tolerated beyond 2 %.
+/// Name, published value, measured value, and how far the true value may be above and below the printed one because of rounding. No other
+/// deviation of more than 2 % is tolerated.
 fn statistics(row: &PublishedRow, got: &Measured) -> Vec<(&'static str, f64, f64, f64, f64)> {
     let (cents, half, ones) = (0.005, 0.5, 0.5);
-    // The counts printed for the combos belong to other rows (see the notes in the presets); rate and duration give the right ones.
+    // The counts printed for the combos belong to other rows (see the notes in the presets); rate and duration determine the right counts.
     let requests = if row.kind == "combo" { row.arrival_rate_per_s * row.duration_s } else { row.requests as f64 };
     vec![
         ("requests", requests, got.requests as f64, 0.0, 0.0),
@@ -47,7 +47,7 @@ fn statistics(row: &PublishedRow, got: &Measured) -> Vec<(&'static str, f64, f64
     ]
 }
 
-/// Percent beyond the printed rounding.
+/// The deviation in percent that exceeds the rounding of the printed value.
 fn deviation(published: f64, measured: f64, above: f64, below: f64) -> f64 {
     let beyond = (measured - published - above).max(published - below - measured).max(0.0);
     100.0 * beyond / published
@@ -64,7 +64,7 @@ fn every_statistic_of_tables_3_and_4_is_within_2_percent_or_rounding() {
                 if off > worst.1 {
                     worst = (name, off);
                 }
-                // Amazon's rates contradict its own count, size and duration by 2.4 %.
+                // The rates of Amazon contradict its count, size and duration by 2.4 %.
                 let contradicted = row.name == "Amazon" && ["arrival_rate_per_s", "access_rate_kb_per_s"].contains(&name);
                 if off > if contradicted { 2.5 } else { 2.0 } {
                     wrong.push(format!("seed {seed}, {}: {name} {got} for {published}", row.name));
@@ -195,7 +195,7 @@ fn characteristics_3_and_6_hold_over_the_18_applications() {
         counts[3] += u32::from(long > 20.0);
         long_gaps.push((row.name.clone(), long));
     }
-    // Table IV itself has 13 applications of at most 5 requests per second.
+    // Table IV itself has 13 applications with at most 5 requests per second.
     assert_eq!(counts, [15, 10, 13, 10], "{long_gaps:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Rules that hold for every synthesis with any model.
+//! Rules that all synthetic traces fulfil, for any model.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
     assert_ne!(synthesize(&model, &options(7)), synthesize(&model, &options(8)));
 }
 
-/// FNV-1a over every field, so that a change of the generator is noticed.
+/// FNV-1a hash of all fields, which detects changes of the generator.
 fn fingerprint(requests: &[Request]) -> u64 {
     let fields = requests.iter().flat_map(|request| {
         [
@@ -36,7 +36,7 @@ fn fingerprint(requests: &[Request]) -> u64 {
     fields.fold(0xcbf2_9ce4_8422_2325, |hash, field| (hash ^ field).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Update it only after an intended change of the generator or of the preset.
+/// The fingerprint of Messaging with seed 1. Update it only after an intended change of the generator or of the preset.
 const MESSAGING_SEED_1: u64 = 14_837_355_650_390_654_750;
 
 #[test]
@@ -144,7 +144,7 @@ fn bursts_are_reads_or_writes_and_end_in_commits_right_behind_the_journal() {
     assert!(f64::from(commits) > bursts / 4.0, "{commits} commits in {bursts} bursts");
 }
 
-/// Messaging with all its writes in two rushes and all its reads in the hour between.
+/// Messaging with all writes in two busy periods, and all reads in the hour between them.
 fn rushes() -> WorkloadModel {
     let mut model = messaging();
     model.service = None;
@@ -189,7 +189,7 @@ fn a_curve_is_repeated_in_longer_traces_and_keeps_its_totals() {
         let trace = synthesize(&model, &options);
         assert_eq!(trace.len() as u64, requests);
         assert!(trace.is_sorted_by_key(|request| request.arrival));
-        // The end of one pass and the beginning of the next are one rush.
+        // The end of one pass and the beginning of the next form one busy period.
         let changes = trace.windows(2).filter(|pair| pair[0].op != pair[1].op).count();
         assert_eq!(changes, rushes, "{requests}");
         let kb = trace.iter().map(|request| f64::from(request.sectors)).sum::<f64>() / 2.0;
@@ -342,7 +342,7 @@ proptest! {
         duration_s in 1.0..100_000.0, seed: u64, requests in prop::option::of(1_u64..3_000),
     ) {
         let load = rows.map(|mut curve| {
-            // The counts of the model, dealt to the rows at random.
+            // The counts of the model, distributed to the rows at random.
             for (column, of) in [(3, reads.requests()), (5, writes.requests())] {
                 let mut left = of;
                 for row in &mut curve {

@@ -1,11 +1,11 @@
-//! A device of fixed times, and programs from a few lines.
+//! A device with fixed service times, and programs that are built from a few lines.
 
 use std::collections::VecDeque;
 
 use emmclab_apps::{AppProgram, AppResult, HostSetup, ProgramRunOptions, SimulatedBlockDevice, run};
 use emmclab_base::{BlockNote, Nanos, Op, Request, Result};
 
-/// One request after the other, each in a fixed time.
+/// A device that serves one request after another, each in a fixed time.
 pub struct FixedDevice {
     pub read: Nanos,
     pub write: Nanos,
@@ -59,13 +59,13 @@ impl SimulatedBlockDevice for FixedDevice {
     }
 }
 
-/// A program of these threads, of which the user waits for `ui`; files and databases as in a file.
+/// A program with these threads, of which the user waits for `ui`. Files and databases are in the format of a program file.
 pub fn program(rest: &str) -> AppProgram {
     let head = "name = \"p\"\nabout = \"a\"\nsource = \"s\"\nuser_waits_for = \"ui\"\n";
     AppProgram::from_toml(&format!("{head}{rest}")).unwrap()
 }
 
-/// A host with so many cores, a partition `data` and a network of 8 Mbit/s with round trips of 10 ms; file operations take no
+/// A host with this number of cores, a partition `data`, and a network of 8 Mbit/s with round trips of 10 ms. Its file operations take no
 /// processor time.
 pub fn host(cores: u32) -> HostSetup {
     HostSetup::from_toml(&format!(
@@ -77,13 +77,13 @@ pub fn host(cores: u32) -> HostSetup {
     .unwrap()
 }
 
-/// A run on a device of 1 ms for everything.
+/// Runs a program on a device that takes 1 ms for each request.
 pub fn outcome(rest: &str, cores: u32) -> AppResult {
     let mut device = FixedDevice::new(1000, 1000, 1000);
     run(&program(rest), &host(cores), &mut device, &ProgramRunOptions::default()).unwrap()
 }
 
-/// The error of a run.
+/// Returns the error of a run.
 pub fn failure(rest: &str) -> String {
     let mut device = FixedDevice::new(1000, 1000, 1000);
     let options = ProgramRunOptions { limit: Nanos::from_secs(60), ..ProgramRunOptions::default() };

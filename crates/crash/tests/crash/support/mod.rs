@@ -1,4 +1,4 @@
-//! Logs of a toy device, made by hand.
+//! Logs of a toy device, which are written by hand.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -11,7 +11,7 @@ use emmclab_device::CommandFlags;
 
 pub const SECTOR: usize = 512;
 
-/// Sectors of a block, all with the same byte.
+/// Sectors of a block that are all filled with the same byte.
 pub fn filled(byte: u8, sectors: u32) -> Vec<u8> {
     vec![byte; sectors as usize * SECTOR]
 }
@@ -22,12 +22,12 @@ pub fn header(sectors: u64) -> CrashLogHeader {
     CrashLogHeader { device, sectors, cells: true, writer: "a test".to_owned(), ..CrashLogHeader::default() }
 }
 
-/// Writes a log of a device, a call for each thing that happens.
+/// Writes the log of a device, by one call for each event.
 pub struct Toy {
     pub log: CrashLogWriter,
     pub now: i64,
     pub next: u64,
-    /// By block: the command whose data is in the cache.
+    /// For each block in the cache, the command whose data it contains.
     pub cache: BTreeMap<u64, u64>,
     /// Commands that are not complete, the oldest first.
     pub open: VecDeque<u64>,
@@ -49,7 +49,7 @@ impl Toy {
         Nanos(self.now)
     }
 
-    /// A command comes; returns its number.
+    /// Logs the arrival of a command; returns its number.
     pub fn comes(&mut self, op: Op, sector: u64, sectors: u32, flags: CommandFlags, data: &[u8]) -> u64 {
         let (number, at) = (self.next, self.at());
         self.next += 1;
@@ -78,7 +78,7 @@ impl Toy {
         self.log.add(&CrashLogRecord::Programmed { number, sector, sectors, begin, end }).unwrap();
     }
 
-    /// The cells take a block out of the cache.
+    /// Logs that a block is written from the cache to the cells.
     pub fn write_back(&mut self, block: u64) {
         if let Some(number) = self.cache.remove(&block) {
             self.programmed(number, block * 8, 8);
@@ -91,7 +91,7 @@ impl Toy {
         }
     }
 
-    /// The oldest command is complete.
+    /// Logs the completion of the oldest command.
     pub fn complete_next(&mut self) {
         if let Some(number) = self.open.pop_front() {
             self.complete(number);

@@ -1,4 +1,4 @@
-//! A writer of journals, after Linux `fs/jbd2/commit.c` and `revoke.c`: it shares no code with the reader.
+//! A writer of journals, based on Linux `fs/jbd2/commit.c` and `revoke.c`. It shares no code with the reader.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -6,20 +6,20 @@ use std::sync::OnceLock;
 use super::Images;
 use proptest::prelude::*;
 
-/// Home blocks of the tests: the last of the image, which are free.
+/// Number of home blocks in the tests: the last blocks of the image, which are free.
 pub const HOMES: u64 = 48;
 pub const MAGIC: u32 = 0xC03B_3998;
 const UUID: [u8; 16] = *b"journal of tests";
 
-/// An image whose journal is written.
+/// An image into which journals are written.
 pub struct Base {
     pub bytes: Vec<u8>,
     pub block_size: usize,
     pub map: Vec<usize>,
 }
 
-/// An image with a journal of 1,024 blocks of 1,024, 4,096 or 65,536 bytes, or of 2,048 blocks (number 3), which has room for fast
-/// commits; made once. `None` skips the test, as for [`Images::if_possible`].
+/// An image with a journal of 1,024 blocks of 1,024, 4,096 or 65,536 bytes, or of 2,048 blocks (number 3), which has space for fast
+/// commits. Each image is created once. `None` skips the test, as in [`Images::if_possible`].
 pub fn base(number: usize) -> Option<&'static Base> {
     static BASES: [OnceLock<Base>; 4] = [const { OnceLock::new() }; 4];
     let images = Images::if_possible(false, &[])?;
@@ -42,10 +42,10 @@ impl Base {
     }
 }
 
-/// Which form of journal is written.
+/// The format of the journal that is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
-    /// 0 for none.
+    /// Version of the checksums; 0 for none.
     pub checksums: u8,
     pub wide: bool,
     pub is_async: bool,
@@ -58,7 +58,7 @@ impl Form {
     }
 }
 
-/// Forms without fast commits.
+/// Formats without fast commits.
 pub fn form() -> impl Strategy<Value = Form> {
     (0_u8..4, any::<bool>(), any::<bool>()).prop_map(|(checksums, wide, is_async)| Form {
         checksums,
@@ -68,42 +68,42 @@ pub fn form() -> impl Strategy<Value = Form> {
     })
 }
 
-/// What goes wrong with a transaction on its way to the disk.
+/// What is wrong with a transaction on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     None,
-    /// No commit block.
+    /// The commit block is missing.
     Torn,
     Commit,
     Descriptor,
     Revoke,
-    /// A logged block.
+    /// A logged block is damaged.
     Block(usize),
 }
 
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    /// Home blocks, and the byte that fills each.
+    /// Home blocks, and the byte with which each is filled.
     pub blocks: Vec<(u64, Fill)>,
     pub revokes: Vec<u64>,
     pub seconds: u64,
     pub fault: Fault,
-    /// A UUID behind every tag, not only behind the first.
+    /// Whether a UUID follows every tag rather than only the first one.
     pub uuids: bool,
 }
 
-/// What fills a logged block.
+/// The contents of a logged block.
 #[derive(Clone, Copy, Debug)]
 pub enum Fill {
     Byte(u8),
-    /// It starts with the journal's magic number, so that it has to be escaped.
+    /// The block starts with the journal's magic number, so that it must be escaped.
     Escaped(u8),
-    /// Sectors whose bit of the second byte is set hold another byte.
+    /// The sectors whose bit in the second byte is set contain a different byte.
     Sectors(u8, u8),
 }
 
 impl Fill {
-    /// The block as it belongs home.
+    /// The block as it is written to its home.
     pub fn block(self, size: usize) -> Vec<u8> {
         match self {
             Self::Byte(byte) => vec![byte; size],
@@ -116,20 +116,20 @@ impl Fill {
     }
 }
 
-/// What a block of the journal is.
+/// The role of a block of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Descriptor,
     Revoke,
     Commit,
-    /// A logged block: its home, and whether it is escaped.
+    /// A logged block: its home block, and whether it is escaped.
     Logged(u64, bool),
 }
 
-/// A block of the journal as it was written.
+/// A block that was written to the journal.
 #[derive(Clone, Debug)]
 pub struct Wrote {
-    /// Where, as a block of the image.
+    /// The location as a block of the image.
     pub block: usize,
     pub bytes: Vec<u8>,
     pub part: Part,
@@ -140,25 +140,25 @@ pub struct Writer {
     pub image: Vec<u8>,
     form: Form,
     block_size: usize,
-    /// Where each block of the journal lies, in blocks of the image.
+    /// The location of each journal block, as a block of the image.
     map: Vec<usize>,
     end: usize,
     at: usize,
     sequence: u32,
     start: usize,
     first_sequence: u32,
-    /// What was written since it was last taken.
+    /// The blocks written since this list was last taken.
     pub writes: Vec<Wrote>,
 }
 
-/// CRC-32C bit by bit, as the kernel seeds it.
+/// CRC-32C computed bit by bit, with the seed of the kernel.
 pub fn crc32c(state: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(state, |state, byte| {
         (0..8).fold(state ^ u32::from(*byte), |state, _| (state >> 1) ^ (0x82F6_3B78 & (state & 1).wrapping_neg()))
     })
 }
 
-/// CRC-32 bit by bit, high bit first.
+/// CRC-32 computed bit by bit, beginning with the high bit.
 fn crc32_be(state: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(state, |state, byte| {
         (0..8).fold(state ^ (u32::from(*byte) << 24), |state, _| (state << 1) ^ (0x04C1_1DB7 & (state >> 31).wrapping_neg()))
@@ -169,21 +169,21 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
-/// The blocks of the journal's inode, by debugfs.
+/// The blocks of the journal's inode, according to debugfs.
 pub fn journal_blocks(image: &Path) -> Vec<usize> {
     let said = super::run("debugfs", &["-R", "blocks <8>", super::text(image)]);
     said.split_whitespace().map(|block| block.parse().unwrap()).collect()
 }
 
 impl Writer {
-    /// A journal in an image of mke2fs, whose first transaction starts at a block of the log.
+    /// A journal in an image of mke2fs. The first transaction starts at block `start` of the log.
     pub fn new(image: Vec<u8>, block_size: usize, map: Vec<usize>, form: Form, start: usize, sequence: u32) -> Self {
         let end = map.len() - if form.fast_commit { 256 } else { 0 };
         let start = 1 + start % (end - 1);
         Self { image, form, block_size, map, end, at: start, sequence, start, first_sequence: sequence, writes: Vec::new() }
     }
 
-    /// Blocks of the log that are written.
+    /// Number of blocks of the log that have been written.
     pub fn used(&self) -> usize {
         (self.at + self.end - 1 - self.start) % (self.end - 1)
     }
@@ -226,7 +226,7 @@ impl Writer {
         self.block(block)[byte] ^= 0x10;
     }
 
-    /// A block of this transaction that is no part of it, as a fuzzer would leave.
+    /// Writes a block with the number of this transaction that does not belong to it, as a fuzzer would.
     pub fn raw(&mut self, kind: u32) {
         let block = self.header(kind);
         self.next(&block, Part::Revoke);
@@ -296,7 +296,8 @@ impl Writer {
             self.seal_tail(&mut descriptor);
             v1 = crc32_be(v1, &descriptor);
             let place = self.next(&descriptor, Part::Descriptor);
-            // Without a checksum it would name other home blocks, some outside of the disk: there e2fsck goes on and Linux stops.
+            // Without a checksum the descriptor would refer to other home blocks, some outside of the disk, where e2fsck continues but
+            // Linux stops.
             if transaction.fault == Fault::Descriptor && self.form.per_block() {
                 self.spoil(place, self.block_size - 1);
             }
@@ -328,12 +329,12 @@ impl Writer {
         self.sequence = self.sequence.wrapping_add(1);
     }
 
-    /// The log begins behind what was written, as after a checkpoint.
+    /// Moves the tail after all written blocks, as after a checkpoint.
     pub fn move_tail(&mut self) {
         (self.start, self.first_sequence) = (self.at, self.sequence);
     }
 
-    /// Writes the journal superblock, and that recovery is needed; the image.
+    /// Writes the journal superblock and the flag that requests recovery. Returns the image.
     pub fn finish(mut self) -> Vec<u8> {
         let form = self.form;
         let (start, sequence) = (self.start as u32, self.first_sequence);
@@ -360,7 +361,7 @@ impl Writer {
     }
 }
 
-/// Marks a file system as one whose journal has to be replayed.
+/// Sets the flag by which a file system requests a replay of its journal.
 pub fn set_recovery(image: &mut [u8]) {
     let superblock = &mut image[1024..2048];
     superblock[0x60] |= 4;

@@ -1,4 +1,4 @@
-//! What the tests share: images made by mke2fs, the tools that check them, and a small writer of journals.
+//! Shared by the tests: images created by mke2fs, the tools that check them, and a small writer of journals.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod journal;
@@ -9,13 +9,13 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// Runs a program to its end, whatever it ends with.
+/// Runs a program until it ends, with any exit status.
 pub fn try_run(program: &str, arguments: &[&str]) -> Output {
     let path = emmclab_testing::find_tool(program).unwrap_or_else(|| panic!("{program} is not installed"));
     Command::new(path).args(arguments).env("LC_ALL", "C").output().unwrap()
 }
 
-/// Runs a program that has to succeed; what it printed.
+/// Runs a program that must succeed. Returns its output.
 pub fn run(program: &str, arguments: &[&str]) -> String {
     let output = try_run(program, arguments);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -23,13 +23,13 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Repairs an image with these options of e2fsck, which has to say that nothing is left to repair.
+/// Checks with these options of e2fsck that an image needs no further repair.
 pub fn repair(options: &[&str], image: &Path) {
     let output = try_run("e2fsck", &[options, &[text(image)]].concat());
     assert!(matches!(output.status.code(), Some(0..=3)), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// A small generator of numbers, always the same.
+/// A small random number generator with a fixed sequence.
 pub struct Numbers(pub u64);
 
 impl Numbers {
@@ -39,12 +39,12 @@ impl Numbers {
     }
 }
 
-/// A path as text.
+/// Returns a path as text.
 pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Images in a folder that goes with it.
+/// Images in a temporary folder.
 pub struct Images {
     folder: TempDir,
 }
@@ -54,7 +54,7 @@ impl Images {
         Self { folder: TempDir::new().unwrap() }
     }
 
-    /// Images for a test that needs e2fsprogs and these tools, and root where asked for; `None` skips it.
+    /// Images for a test that needs e2fsprogs, these tools and, if `root`, root rights; `None` skips the test.
     pub fn if_possible(root: bool, tools: &[&str]) -> Option<Self> {
         let e2fsprogs = emmclab_testing::has_tools(&["mkfs.ext4", "e2fsck", "debugfs", "tune2fs"]);
         let possible = e2fsprogs && emmclab_testing::has_tools(tools) && (!root || emmclab_testing::has_root());
@@ -65,14 +65,14 @@ impl Images {
         self.folder.path().join(name)
     }
 
-    /// An empty file of so many bytes.
+    /// An empty file of this number of bytes.
     pub fn blank(&self, name: &str, bytes: u64) -> PathBuf {
         let path = self.path(name);
         std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
         path
     }
 
-    /// An image that mke2fs makes, always the same.
+    /// An image that mke2fs creates, which is the same each time.
     pub fn make(&self, name: &str, bytes: u64, options: &[&str]) -> PathBuf {
         let path = self.blank(name, bytes);
         let fixed = ["-q", "-F", "-U", "01234567-89ab-cdef-0123-456789abcdef"];

@@ -1,4 +1,4 @@
-//! A folder of files of every kind, and the comparison of a folder with a file system.
+//! A folder with files of all kinds, and the comparison of a folder with a file system.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use emmclab_ext4::{DiskReader, Ext4FileKind, Ext4Filesystem, Inode};
 
-/// What a name leads to: mode, links of files, seconds of the last change, extended attributes of users, and contents or target.
+/// What a name refers to: mode, links of files, seconds of the last change, extended attributes of users, and contents or link target.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Seen {
     mode: u16,
@@ -30,7 +30,7 @@ impl Seen {
 
 pub type Tree = BTreeMap<Vec<u8>, Seen>;
 
-/// Writes, renames, truncates and deletes; each step that is synced is in the journal when it returns.
+/// Writes, renames, truncates and deletes files. Each step that is synced is in the journal when it returns.
 pub fn work(point: &Path, round: u8) {
     let folder = point.join(format!("round-{round}"));
     fs::create_dir(&folder).unwrap();
@@ -41,7 +41,7 @@ pub fn work(point: &Path, round: u8) {
             File::open(&path).unwrap().sync_all().unwrap();
         }
     }
-    // Freed directories and files of many extents: their blocks are revoked, and used again for data.
+    // Freed directories and files with many extents: their blocks are revoked, and reused for data.
     let gone = point.join("gone");
     fs::create_dir_all(&gone).unwrap();
     for number in 0..60_u8 {
@@ -59,7 +59,7 @@ pub fn work(point: &Path, round: u8) {
     short.sync_all().unwrap();
 }
 
-/// Makes the folder: nested folders, long names, many names, links, holes, and maps of several levels.
+/// Creates the folder, with nested folders, long names, many names, links, holes, and block maps of several levels.
 pub fn plant(folder: &Path) {
     fs::create_dir_all(folder.join("a/b/c")).unwrap();
     fs::write(folder.join("empty"), "").unwrap();
@@ -75,17 +75,17 @@ pub fn plant(folder: &Path) {
     for number in 0..700 {
         fs::write(folder.join(format!("many/file-{number:03}-{}", "y".repeat(number % 60))), format!("{number}")).unwrap();
     }
-    // Every other block of 4 KB is a hole: more extents than an inode holds, and indirect blocks of two levels.
+    // Every second block of 4 KB is a hole: more extents than fit into an inode, and indirect blocks of two levels.
     let holes = File::create(folder.join("holes")).unwrap();
     for block in 0..420 {
         holes.write_all_at(&[(block as u8).wrapping_add(1); 4096], 8192 * block).unwrap();
     }
-    // Far behind: three levels of indirect blocks in blocks of 1,024 bytes.
+    // A distant offset requires three levels of indirect blocks with blocks of 1,024 bytes.
     let far = File::create(folder.join("far")).unwrap();
     far.write_all_at(b"far away", 70 << 20).unwrap();
 }
 
-/// What is below a folder, by the kernel.
+/// The tree below a folder, according to the kernel.
 pub fn of_folder(folder: &Path) -> Tree {
     let mut out = Tree::new();
     let mut left = vec![folder.to_owned()];
@@ -122,7 +122,7 @@ pub fn of_folder(folder: &Path) -> Tree {
     out
 }
 
-/// The attributes of users, by the kernel; a symbolic link has none.
+/// The attributes of users, according to the kernel; a symbolic link has none.
 fn attributes_of(path: &Path) -> Attributes {
     let mut names = vec![0; 1 << 16];
     let length = rustix::fs::llistxattr(path, &mut names[..]).unwrap();
@@ -137,7 +137,7 @@ fn attributes_of(path: &Path) -> Attributes {
         .collect()
 }
 
-/// What is in a file system, by this crate.
+/// The tree in a file system, according to this crate.
 pub fn of_filesystem<B: DiskReader>(files: &Ext4Filesystem<B>) -> Tree {
     let mut out = Tree::new();
     let mut left = vec![(Vec::new(), files.lookup("/").unwrap().unwrap())];
@@ -179,7 +179,7 @@ fn seen<B: DiskReader>(files: &Ext4Filesystem<B>, inode: &Inode) -> Seen {
     }
 }
 
-/// Names the first differences, not the contents of whole files.
+/// Reports the first differences rather than the contents of whole files.
 pub fn assert_same(left: &Tree, right: &Tree, about: &str) {
     for name in left.keys().chain(right.keys()) {
         let (one, other) = (left.get(name), right.get(name));
@@ -197,7 +197,7 @@ pub fn assert_same(left: &Tree, right: &Tree, about: &str) {
     assert!(!left.is_empty(), "{about}: nothing was compared");
 }
 
-/// The tree with no time of a change of folders.
+/// The tree without the times of changes of folders.
 pub fn without_folder_times(mut tree: Tree) -> Tree {
     tree.values_mut().filter(|seen| seen.size.is_none()).for_each(|seen| seen.modified = 0);
     tree

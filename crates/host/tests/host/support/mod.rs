@@ -1,4 +1,4 @@
-//! A device that completes what it likes, and what of it would survive a cut of power.
+//! A device that completes requests in any order, with the data that would survive a power cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,42 +13,42 @@ use emmclab_host::{
 pub struct Command {
     pub request: HostBlockRequest,
     pub notes: Vec<BlockNote>,
-    /// When it was submitted to the device, in events.
+    /// Number of the event at which it was submitted to the device.
     pub issued: u64,
-    /// What a flush makes durable: pages, and when the write of each was submitted.
+    /// What a flush makes durable: pages, each with the event at which its write was submitted.
     covers: Vec<(u64, u64)>,
 }
 
-/// What a page of eight sectors holds on the device, as the times of the writes to it.
+/// The contents of a page of eight sectors on the device, as the events of the writes to it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Page {
-    /// When the last write that is complete was issued.
+    /// The event at which the last completed write was issued.
     written: Option<u64>,
-    /// When the last durable write was issued.
+    /// The event at which the last durable write was issued.
     durable: Option<u64>,
 }
 
-/// A transaction of an ext4 journal, as the device saw it.
+/// A transaction of an ext4 journal, as observed at the device.
 #[derive(Clone, Debug, Default)]
 struct Transaction {
-    /// Home sectors of its logged blocks.
+    /// Home sectors of the logged blocks.
     homes: BTreeSet<u64>,
     under_way: u64,
     committed: bool,
 }
 
-/// The device; it checks the rules of the block layer and of journals as it goes.
+/// The device. It checks the rules of the block layer and of journals for each request.
 #[derive(Debug)]
 pub struct Device {
     mounts: Vec<Mount>,
     depth: usize,
-    /// Whether what is complete is durable, as where no flushes are sent.
+    /// Whether all completed writes are durable, which applies if no flushes are sent.
     plain: bool,
     pub under_way: Vec<Command>,
     pages: BTreeMap<u64, Page>,
-    /// By mount.
+    /// Transactions by mount.
     transactions: Vec<BTreeMap<u32, Transaction>>,
-    /// Every command in the order of issue, for comparison.
+    /// All commands in the order of issue, for comparisons.
     pub log: Vec<(Nanos, Op, u64, u32, u16)>,
     pub events: u64,
     /// Numbers of all commands.
@@ -125,7 +125,7 @@ impl Device {
         }
     }
 
-    /// The order that JBD2 asks for.
+    /// Checks the order that JBD2 requires.
     fn check_note(&mut self, mount: usize, note: &BlockNote, sector: u64, flags: RequestFlags) {
         let Some(id) = note.transaction else { return };
         let transactions = &mut self.transactions[mount];
@@ -144,7 +144,7 @@ impl Device {
             }
             BlockRole::JournalSuperblock if flags.contains(RequestFlags::FUA) => {
                 self.tails += 1;
-                // Home blocks of what the journal forgets are durable, unless a later transaction holds them.
+                // Home blocks of transactions that the journal drops are durable, unless a later transaction contains them.
                 for (forgotten, transaction) in transactions.range(..id) {
                     for home in &transaction.homes {
                         let later = transactions.range(forgotten + 1..).any(|(_, one)| one.homes.contains(home));
@@ -162,7 +162,7 @@ impl Device {
         }
     }
 
-    /// Completes one of the requests under way.
+    /// Completes one of the requests in progress.
     pub fn complete(&mut self, host: &mut SimulatedHost, at: usize, now: Nanos) {
         let command = self.under_way.remove(at);
         self.events += 1;
@@ -241,7 +241,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Completes the request at this place of those under way, after some time.
+    /// Completes the request at this index of those in progress, after some time.
     pub fn complete(&mut self, at: usize, time: Nanos) {
         self.wait(time);
         if !self.device.under_way.is_empty() {
@@ -272,7 +272,7 @@ impl Bench {
         }
     }
 
-    /// Completes everything until no caller waits.
+    /// Completes requests until no caller waits.
     pub fn drain(&mut self) {
         while !self.busy.is_empty() {
             if !self.device.under_way.is_empty() {
@@ -286,7 +286,7 @@ impl Bench {
         }
     }
 
-    /// Performs one operation, and all that are under way.
+    /// Performs one operation together with all others in progress.
     pub fn perform(&mut self, operation: &FileOp) -> FinishedOperation {
         self.begin(CallerId(1_000), operation).unwrap();
         self.drain();

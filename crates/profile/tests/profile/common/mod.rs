@@ -1,4 +1,4 @@
-//! Shared by the tests: real traces, and profiles of requests made by hand.
+//! Shared by the tests: real traces, and profiles of hand-written requests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub fn report_of_file(path: &Path) -> ProfileReport {
     profile.finish(&ledger, &header)
 }
 
-/// A request with times in microseconds: arrival, and start, issue and completion after it.
+/// A request with times in microseconds: its arrival, and start, issue and completion relative to it.
 pub fn request(op: Op, arrival_us: i64, times_us: [i64; 3], sector: u64, sectors: u32) -> Request {
     let at = |after| Some(Nanos::from_micros(arrival_us + after));
     Request {

@@ -1,4 +1,4 @@
-//! Helpers of the synthesis tests, with an independent measurement of a trace.
+//! Helpers of the synthesis tests, with an independent implementation of the figures of a trace.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use emmclab_synth::{SynthOptions, Synthesizer, WorkloadModel};
 use emmclab_trace::{Batch, Ledger, Op, ReadOptions, Request, TraceHeader, TraceReader};
 
-/// All requests of a synthesis.
+/// All requests of a synthetic trace.
 pub fn synthesize(model: &WorkloadModel, options: &SynthOptions) -> Vec<Request> {
     let batches: Vec<Batch> = Synthesizer::new(model, options).unwrap().collect();
     requests(&batches)
@@ -26,7 +26,7 @@ pub fn requests(batches: &[Batch]) -> Vec<Request> {
     batches.iter().flat_map(|batch| batch.iter().collect::<Vec<_>>()).collect()
 }
 
-/// The figures of Tables III and IV, computed from their definitions and independently of the crate's own characterisation.
+/// The figures of Tables III and IV, computed from their definitions without the crate that profiles traces.
 #[derive(Debug, Default)]
 pub struct Measured {
     pub requests: u64,
@@ -87,13 +87,13 @@ pub fn measure(requests: &[Request]) -> Measured {
     }
 }
 
-/// Share of the gaps between arrivals for which `rule` holds, percent; `rule` is called with milliseconds.
+/// Percentage of the gaps between arrivals for which `rule` holds; `rule` is called with the gap in milliseconds.
 pub fn gaps_pct(requests: &[Request], rule: impl Fn(f64) -> bool) -> f64 {
     let count = requests.windows(2).filter(|pair| rule((pair[1].arrival - pair[0].arrival).as_millis_f64())).count();
     100.0 * count as f64 / (requests.len() - 1) as f64
 }
 
-/// Share of the requests for which `rule` holds, percent.
+/// Percentage of the requests for which `rule` holds.
 pub fn share_pct(requests: &[Request], rule: impl Fn(&Request) -> bool) -> f64 {
     100.0 * requests.iter().filter(|request| rule(request)).count() as f64 / requests.len() as f64
 }
@@ -103,7 +103,7 @@ pub fn response_ms(request: &Request) -> f64 {
     request.response().unwrap().as_millis_f64()
 }
 
-/// The workloads of IISWC 2015, made from its published figures.
+/// The workloads of IISWC 2015, derived from the published figures.
 pub fn published() -> impl Iterator<Item = &'static str> {
     emmclab_synth::presets::groups().filter(|(group, _)| *group != "phones").flat_map(|(_, names)| names)
 }
