@@ -109,8 +109,7 @@ impl CrashLogIndex {
         Self::read(&mut reader).map_err(|error| error.in_file(path))
     }
 
-    /// Reads a log of `dm-log-writes` for a device of `sectors` sectors, whose contents at the start of the log are in the file
-    /// `base`.
+    /// Reads a log of `dm-log-writes` for a device of `sectors` sectors, whose contents at the start of the log are in the file `base`.
     /// Errors: as [`CrashLogIndex::open`].
     pub fn open_dm(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Self> {
         dm_log_writes::read(path, sectors, base)

@@ -338,8 +338,7 @@ fn reissue_figures(tables: &PaperTables) -> ReissueFigures {
 /// Counts of one quantity in fixed bins with exclusive lower and inclusive upper edges; the last bin has no upper edge.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FixedBinHistogram {
-    /// The quantity: `size_read`, `size_write`, `response_read`, `response_write`, `inter_arrival`, `idle_gap` or
-    /// `reuse_distance`.
+    /// The quantity: `size_read`, `size_write`, `response_read`, `response_write`, `inter_arrival`, `idle_gap` or `reuse_distance`.
     pub name: &'static str,
     /// A description of what is counted.
     pub about: &'static str,

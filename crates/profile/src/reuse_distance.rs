@@ -72,8 +72,7 @@ struct RepeatTouch {
     distance: u64,
 }
 
-/// Hashes a page number to 64 bits (`SplitMix64`, a bijection). Without the addition, page 0 would have hash 0 and be in every
-/// sample.
+/// Hashes a page number to 64 bits (`SplitMix64`, a bijection). Without the addition, page 0 would have hash 0 and be in every sample.
 #[inline]
 fn hash_page(page: u64) -> u64 {
     let page = page.wrapping_add(0x9E37_79B9_7F4A_7C15);

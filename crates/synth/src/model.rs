@@ -58,8 +58,7 @@ pub struct OperationModel {
     /// Mean number of requests in a run in which each request starts where the previous one ended, at least 2; the generator approximates
     /// it.
     pub run_requests: f64,
-    /// Sequential requests that also start where an earlier request started, percent of the sequential ones; the
-    /// generator approximates it.
+    /// Sequential requests that also start where an earlier request started, percent of the sequential ones; the generator approximates it.
     pub sequential_reaccess_pct: f64,
     /// Size in KB, ascending, and weight of requests that return to an earlier start address. If empty, their sizes are those of all
     /// requests.

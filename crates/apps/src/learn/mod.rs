@@ -269,8 +269,7 @@ pub struct UserThreadTime {
 
 /// Selects the thread that the user waits for: the requested thread, otherwise the first one.
 /// Errors: [`ErrorClass::Config`] for an unknown thread. [`ErrorClass::Value`] if the recording has no threads, if the
-/// thread mostly sleeps or waits for something that is not recorded, or if the first thread ends before most of the
-/// work.
+/// thread mostly sleeps or waits for something that is not recorded, or if the first thread ends before most of the work.
 fn judge_user_thread(recording: &CallRecording, options: &LearnOptions) -> Result<UserThreadTime> {
     let named: Vec<_> = recording.threads.iter().map(RecordedThread::name).collect();
     let index = match &options.user_waits_for {
