@@ -13,8 +13,7 @@ pub trait SimulatedBlockDevice {
     /// Size in sectors.
     fn sectors(&self) -> u64;
 
-    /// Submits a request with a unique number. `at` is not before the time of the previous request. `notes` are the roles of the blocks of
-    /// a write.
+    /// Submits a request with a unique number, not before the time of the previous one. `notes` are the roles of written blocks.
     /// Errors: for a request beyond the end of the device, and if the device has stopped.
     fn submit(&mut self, at: Nanos, number: u64, request: &Request, notes: &[BlockNote]) -> Result<()>;
 

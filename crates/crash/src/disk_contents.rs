@@ -418,8 +418,7 @@ pub(crate) fn write_pointers(zones: &DiskZones, base: &DiskContents, changes: &B
     pointers
 }
 
-/// Removes the data after the first gap in each zone: programs on several planes end in any order, and the device recovers only the data
-/// before the gap.
+/// Removes the data after the first gap in each zone: programs end in any order, and the device recovers only data before the gap.
 pub(crate) fn keep_beginnings(zones: &DiskZones, base: &DiskContents, changes: &mut BTreeMap<u64, Block>) {
     let mut blocks: Vec<u64> = base.blocks().map(|(block, _)| block).chain(changes.keys().copied()).collect();
     blocks.retain(|block| zones.zone_of(block * BLOCK).is_some());

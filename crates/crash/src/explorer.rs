@@ -59,8 +59,7 @@ impl Default for ExploreOptions {
 /// After the recovery of layers, all sectors of this number of latest requests are checked. Of the other blocks, one in `HOST_SHARE` is.
 const HOST_RECENT: usize = 64;
 const HOST_SHARE: u64 = 16;
-/// Number of consecutive states that belong to the same share. They differ little, so that the outcome of one can often be derived from the
-/// outcome of another.
+/// Number of consecutive states in the same share: they differ little, so an outcome can often be derived from another one.
 const STATES_TOGETHER: u64 = 8;
 
 /// A state that a cut may leave.
@@ -82,8 +81,7 @@ pub struct CrashState {
     pub broken: Vec<PromiseViolation>,
     base: Arc<DiskContents>,
     changes: Arc<BTreeMap<u64, Block>>,
-    /// For each atom, the number of its unpromised writes that are on the disk; `None` for the state that the device itself would have
-    /// left.
+    /// Number of unpromised writes of each atom that are on the disk; `None` for the state that the device itself would have left.
     levels: Option<Levels>,
 }
 
@@ -132,8 +130,7 @@ pub struct Explorer {
     legal: LegalStates,
     /// The promises of the layers to the host; `None` without layers.
     host: Option<LegalStates>,
-    /// Blocks whose contents are not checked, because a layer that recognises the file system's journal may leave them to the rules of the
-    /// journal.
+    /// Blocks that are not checked, because a layer that recognises the journal may leave them to the rules of the journal.
     metadata_blocks: Arc<FxHashSet<u64>>,
     acknowledged: usize,
     /// Contents and acknowledgements of the states chosen so far.

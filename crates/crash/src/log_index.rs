@@ -96,8 +96,7 @@ pub(crate) struct CrashLogIndexBuilder {
     acknowledgements: Vec<Box<str>>,
     marks: Vec<Box<str>>,
     limits: [u64; 2],
-    /// Whether starts of programs are recorded, which is needed for a device that tears writes: it leaves a part of the programs in
-    /// progress.
+    /// Whether starts of programs are recorded: a device that tears writes leaves a part of the programs in progress.
     tears: bool,
 }
 

@@ -153,8 +153,7 @@ enum HostViewSource {
 }
 
 impl HostView {
-    /// Recovers the layers from a state. With `cut_after`, an earlier recovery was interrupted by a power cut after this number of its
-    /// writes.
+    /// Recovers the layers from a state. With `cut_after`, a power cut interrupted an earlier recovery after this number of writes.
     /// Errors: if the layers cannot be built or cannot recover.
     pub fn recover(
         view: CrashDiskView, (layers, below): (&[LayerConfig], &DisksBelow), sectors: u64, cut_after: Option<usize>,

@@ -454,8 +454,7 @@ impl BlockLayer {
     }
 }
 
-// The elevator: the order in which waiting requests are issued to the device. The number of requests is small (`nr_requests`), so a linear
-// search suffices.
+// The elevator: the order in which waiting requests are issued to the device. It uses linear search, because requests are few.
 
 /// Maximum number of consecutive requests of one kind while requests of the other kind wait.
 const BATCH: u32 = 16;
@@ -533,8 +532,7 @@ impl ElevatorQueue {
         (0..self.waiting.len()).min_by_key(|at| self.waiting[*at].id)
     }
 
-    /// The next request by address, of the kind whose turn it is: the first after the last issued one, otherwise the one with the lowest
-    /// address.
+    /// The next request of the kind whose turn it is: the first after the last issued address, otherwise that with the lowest address.
     fn by_address(&mut self) -> Option<usize> {
         let some = |preferred| self.waiting.iter().any(|waiting| self.is_preferred(waiting) == preferred);
         let (preferred, others) = (some(true), some(false));

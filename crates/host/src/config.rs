@@ -39,8 +39,7 @@ pub struct CpuCosts {
     pub page_ns: u64,
     /// Time for each block request, in ns: block layer, driver, interrupt.
     pub request_ns: u64,
-    /// Time for each poll by which the driver checks whether the device is still busy with a write, in ns; 0 if an interrupt signals the
-    /// end.
+    /// Time for each poll that checks whether the device is still busy with a write, in ns; 0 if an interrupt signals the end.
     pub poll_ns: u64,
     /// Interval between two polls, in ns.
     pub poll_interval_ns: u64,

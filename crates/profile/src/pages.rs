@@ -11,8 +11,7 @@ use crate::report::{HotPagesRow, UpdateIntervalRow, WorkingSet};
 
 /// Sectors in a 4 KB page.
 pub(crate) const PAGE_SECTORS: u64 = 8;
-/// Maximum number of pages of one request that are tracked (1 GB). Longer requests do not occur on storage devices, and would cost time and
-/// memory.
+/// Maximum number of tracked pages per request (1 GB). Longer requests do not occur on devices, and would cost time and memory.
 const MAX_PAGES: u64 = 1 << 18;
 /// Bins of update intervals from 1 ms to 18 hours, in microseconds.
 type IntervalBins = DoublingBins<1_000, 28>;

@@ -9,8 +9,7 @@ use crate::report::{DeviceRow, ProcessRow, SharePercentile, ShareRow};
 
 /// Maximum number of rows in the table; the other names are combined into one row.
 const ROWS: usize = 64;
-/// Number of names that have their own histogram of response times, in the order of their first request; at most 7 MB for times of up to a
-/// second.
+/// Number of names with their own histogram of response times, by first request; at most 7 MB for times of up to a second.
 const TIMED: usize = 1_024;
 
 /// Counts for each name of a process or device.

@@ -18,8 +18,7 @@ type DepthBins = DoublingBins<1, 12>;
 pub(crate) const GAP_BINS: usize = 18;
 pub(crate) type GapBins = DoublingBins<1_000_000, GAP_BINS>;
 
-/// Queue depth, busy time and idle gaps, computed from completion times only. A request without a completion counts as complete at its
-/// arrival.
+/// Queue depth, busy time and idle gaps by completion times. A request without a completion counts as complete at its arrival.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueueStatistics {
     gc: GcCost,

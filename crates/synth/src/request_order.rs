@@ -171,8 +171,7 @@ impl ChapterLayout {
                     if natural { near.push(i) } else { far.push(i) }
                 }
             }
-            // If a share of the candidates is chosen in groups, the mean run length is the group length divided by the share that is not
-            // chosen.
+            // If a share of the candidates is chosen in groups, the mean run length is the group length over the share that is not chosen.
             let left_out = 1.0 - (wanted as f64 / near.len().max(1) as f64).min(1.0);
             let group = (((model.of(op).run_requests - 1.0) * left_out).round() as usize).max(1);
             for (tier, group) in [(near, group), (far, 1)] {

@@ -148,8 +148,7 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
         [later, self.storage.next_event(), self.link.next_event(), self.cores.next_event()].into_iter().flatten().min()
     }
 
-    /// Processes the events that are due now: ends of file operations, transfers and pauses, and threads that finished their work on a
-    /// core.
+    /// Processes the events that are due: ends of file operations, transfers and pauses, and threads that finished their work on a core.
     fn process_events(&mut self) -> Result<()> {
         self.storage.advance(self.now)?;
         self.end_operations()?;

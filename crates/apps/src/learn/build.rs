@@ -17,8 +17,7 @@ const SMALL_NS: i64 = 50_000;
 /// Maximum number of steps of all threads together.
 const MOST_STEPS: usize = 1 << 20;
 
-/// The program of a recording, as TOML. `source` is the program's key of that name; `waited` is the name of the thread that the user waits
-/// for.
+/// The program of a recording, as TOML. `source` is its key of that name, `waited` the thread that the user waits for.
 /// Errors: [`ErrorClass::Value`] if it has too many steps.
 pub(super) fn program(
     recording: &CallRecording, options: &LearnOptions, about: &str, source: &str, waited: &str,
@@ -194,8 +193,7 @@ impl LearnedNames {
     }
 }
 
-/// Appends a step. If the last step is the same kind of access, both are combined; a small amount of work between them is moved before
-/// both.
+/// Appends a step. An access of the same kind as the last step is combined with it; a little work between them moves before both.
 fn merge(steps: &mut Vec<ProgramStep>, step: ProgramStep) {
     let small = |step: &ProgramStep| matches!(step, ProgramStep::Cpu { ms: Amount::Fixed(ms) } if *ms * 1e6 <= SMALL_NS as f64);
     let behind = usize::from(steps.last().is_some_and(small));

@@ -62,8 +62,7 @@ impl CallClock {
     }
 }
 
-/// Parses the timestamp at the beginning of a text; also returns the rest of the text. With `-r` and another form, `(+ 0.000012)` follows
-/// it.
+/// Parses the timestamp at the beginning of a text; also returns the rest. With `-r` and another form, `(+ 0.000012)` follows it.
 pub(super) fn stamp_of(text: &str) -> Option<(CallTimestamp, &str)> {
     let (word, rest) = text.split_once(' ')?;
     let stamp = if word.contains(':') { CallTimestamp::OfDay(of_day(word)?) } else { CallTimestamp::Seconds(since_epoch(word)?) };

@@ -36,8 +36,7 @@ const HOW: &str = "record with `strace -f -ttt -T -y -o FILE COMMAND`, or the sy
 pub struct LearnOptions {
     /// The name of the program.
     pub name: String,
-    /// Partitions, each with the folder of its files. A file is on the partition with the longest matching folder, otherwise on the first
-    /// partition.
+    /// Partitions with the folder of their files. A file is on that with the longest matching folder, otherwise on the first partition.
     pub partitions: Vec<(String, String)>,
     /// The thread that the user waits for; `None` for the first thread.
     pub user_waits_for: Option<String>,

@@ -171,8 +171,7 @@ pub enum CommandPort {
     Device,
 }
 
-/// An entry of a log. Entries are in the order in which they became known. Times are simulated; the end of a program event may be in the
-/// future.
+/// An entry of a log, in the order in which it became known. Times are simulated; the end of a program event may be in the future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields are named for what they hold")]
 pub enum CrashLogRecord<'a> {
@@ -198,8 +197,7 @@ pub enum CrashLogRecord<'a> {
     },
     /// A command is complete, and its sender was notified.
     Complete { port: CommandPort, number: u64, at: Nanos },
-    /// Sectors of the write with number `number` are in programmed pages. The program operation starts at `begin`, and the cells contain
-    /// the data at `end`.
+    /// Sectors of the write with this number are programmed: the operation starts at `begin`, and the cells contain the data at `end`.
     Programmed { number: u64, sector: u64, sectors: u32, begin: Nanos, end: Nanos },
     /// The command with number `number` discarded sectors, which took effect at `at`.
     Discarded { number: u64, sector: u64, sectors: u64, at: Nanos },

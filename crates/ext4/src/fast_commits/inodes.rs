@@ -2,8 +2,7 @@
 //! removed from files; and changes of bitmaps and counters in group descriptors (`ext4_mb_mark_bb`, `ext4_mb_new_blocks_simple`,
 //! `ext4_mark_inode_used`).
 //!
-//! A block map is read as a list of runs, changed, and written as a new extent tree. Linux edits the tree in place; readers see the same
-//! result.
+//! A block map is read as a list of runs, changed, and written as a new extent tree. Linux edits the tree; readers see the same.
 
 use emmclab_base::Result;
 

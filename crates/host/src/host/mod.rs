@@ -114,8 +114,7 @@ impl SimulatedHost {
     }
 
     /// Begins an operation of a caller. It may already have ended when this function returns.
-    /// Errors: if the caller has an operation in progress, a file is undeclared or missing, or the file system is full. In these cases,
-    /// nothing changes.
+    /// Errors: if the caller has an operation in progress, a file is undeclared or missing, or space is lacking; nothing changes then.
     pub fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()> {
         if self.busy.contains(&caller) {
             return Err(Error::new(ErrorClass::Value, "the caller has an operation in progress")

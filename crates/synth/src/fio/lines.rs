@@ -277,8 +277,7 @@ pub(super) fn sequencer(option: &FioOption) -> Result<FioSequencer> {
     }
 }
 
-/// Parses values for reads, writes and trims, separated by commas. Missing values at the end equal the last value; an empty value is
-/// `None`.
+/// Parses values for reads, writes and trims, separated by commas. Missing last values equal the last one; an empty one is `None`.
 fn of_each<T: Clone>(option: &FioOption, read: impl Fn(&str) -> Option<T>, what: &str) -> Result<[Option<T>; 3]> {
     let mut last = None;
     let mut parts = option.text().split(',');

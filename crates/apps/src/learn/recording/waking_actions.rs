@@ -264,8 +264,7 @@ impl CallRecording {
         true
     }
 
-    /// Handles a `stat` call that reports a named pipe: at a path, or at an open descriptor, which an earlier open may have treated as a
-    /// file.
+    /// Handles a `stat` call that reports a named pipe: at a path, or at a descriptor that an open may have treated as a file.
     pub(super) fn is_a_pipe(&mut self, thread: usize, call: &SystemCall, path: Option<String>) {
         if let Some(path) = path {
             self.causes.pipes.insert(path);
