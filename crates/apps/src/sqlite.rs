@@ -85,7 +85,7 @@ impl SqliteState {
         }
     }
 
-    /// Appends the operations of a query that reads this many pages.
+    /// Appends the operations of a query that reads `pages` pages.
     pub(crate) fn query(&mut self, pages: u64, draws: &mut ThreadDraws, out: &mut impl Extend<FileOp>) {
         for _ in 0..pages {
             let page = 1 + draws.below(self.working_set_pages - 1);
@@ -93,7 +93,7 @@ impl SqliteState {
         }
     }
 
-    /// Appends the operations of a transaction that changes this many pages in addition to the first page, and adds new pages.
+    /// Appends the operations of a transaction that changes `pages` pages besides the first one, and adds `new_pages`.
     pub(crate) fn transaction(&mut self, pages: u64, new_pages: u64, draws: &mut ThreadDraws, out: &mut impl Extend<FileOp>) {
         self.choose(pages, draws);
         if self.mode == SqliteJournalMode::Wal {

@@ -28,7 +28,7 @@ pub(crate) trait FileStore {
     /// Errors: if the mount is unknown.
     fn declare(&mut self, file: FileId, spec: FileSpec) -> Result<()>;
 
-    /// Creates a declared file with this many bytes.
+    /// Creates a declared file with a length of `bytes`.
     /// Errors: if the file system is full.
     fn preload(&mut self, file: FileId, bytes: u64) -> Result<()>;
 }
@@ -398,7 +398,7 @@ pub(crate) struct RealStorage {
 
 impl RealStorage {
     /// Starts a thread for each caller. Time begins now.
-    /// Errors: [`ErrorClass::Config`] if the machine cannot run this many threads.
+    /// Errors: [`ErrorClass::Config`] if the machine cannot run that number of threads.
     pub fn start(files: &Arc<RealFiles>, callers: u32) -> Result<Self> {
         let (tell, done) = channel();
         let mut all = Vec::with_capacity(callers as usize);

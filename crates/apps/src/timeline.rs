@@ -146,7 +146,7 @@ impl ThreadTimeline {
     }
 }
 
-/// How the time that the user waited was spent. While a thread waits for another thread, the state of the other thread counts.
+/// The states of the thread that the user waits for. While a thread waits for another thread, the state of the other thread counts.
 pub(crate) struct CriticalPath<'a> {
     threads: &'a [&'a ThreadTimeline],
     emit: &'a mut dyn FnMut(Nanos, Nanos, ThreadActivity),

@@ -197,7 +197,7 @@ impl Explorer {
         &self.run
     }
 
-    /// The moments at which power has not been cut yet, as indexes in [`CrashLogIndex::moments`].
+    /// The moments at which power has not been cut yet, as indices of [`CrashLogIndex::moments`].
     pub fn cuts(&self) -> impl Iterator<Item = usize> {
         self.cuts.iter().copied()
     }
@@ -440,7 +440,7 @@ fn add_log10(first: f64, second: f64) -> f64 {
     most + (10_f64.powf(least - most)).ln_1p() / std::f64::consts::LN_10
 }
 
-/// Lines of a workload that determine where power is cut, as indexes in [`CrashLogIndex::acknowledgements`].
+/// Lines of a workload that determine where power is cut, as indices of [`CrashLogIndex::acknowledgements`].
 ///
 /// A loss of what an application was promised is visible only between the line that reports the promise and the next write to the device.
 /// This is one moment among thousands, so such moments are chosen before all others.
@@ -453,7 +453,7 @@ pub struct CutLines {
     pub idle: Vec<usize>,
 }
 
-/// The chosen moments, as indexes in [`CrashLogIndex::moments`].
+/// The chosen moments, as indices of [`CrashLogIndex::moments`].
 pub(crate) struct CutPlan {
     /// The moments at which power is cut, in order.
     pub cuts: Vec<usize>,

@@ -313,7 +313,7 @@ pub struct StateViolation {
 }
 
 impl StateViolation {
-    /// The violation that an error shows which prevents the recovery of an ext4 file system.
+    /// Converts an error that prevents the recovery of an ext4 file system to a violation.
     pub fn of_file_system(error: &Error) -> Self {
         let text = error.to_string();
         let damaged = BEFORE_REPLAY.iter().find(|(name, _)| text.contains(name));
@@ -420,7 +420,7 @@ struct ReadSet {
 /// recoveries read, it has the same outcome and need not be recovered.
 #[derive(Default)]
 pub struct RecoveryReadCache {
-    /// By what is read from the recovered disk, the sets of blocks; the set that matched last is first.
+    /// Sets of blocks by what is read from the recovered disk; the set that matched last is first.
     sets: FxHashMap<String, Vec<ReadSet>>,
 }
 

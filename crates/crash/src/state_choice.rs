@@ -18,7 +18,7 @@ pub enum ChoiceMethod {
     Boundary,
     /// All writes except one, or except a single block of one; or all writes, of which one is garbled.
     Omit1,
-    /// Of the unpromised writes only one, possibly garbled.
+    /// Only one of the unpromised writes, possibly garbled.
     Only1,
     /// All writes except two.
     Pairs,

@@ -66,7 +66,7 @@ bitflags! {
     /// Features that a reader may ignore, but a writer must support.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RoCompat: u32 {
-        /// Only few groups have backups of the superblock.
+        /// Only some groups have backups of the superblock.
         const SPARSE_SUPER = 1;
         /// Group descriptors have checksums (CRC-16).
         const GDT_CSUM = 0x10;

@@ -62,10 +62,10 @@ pub struct SyncedClasses {
 }
 
 impl SyncedClasses {
-    /// The syncs of all classes are executed.
+    /// Settings with which the syncs of all classes are executed.
     pub const ALL: Self = Self { database: true, database_journal: true, cache: true, other: true };
 
-    /// Only the syncs of these classes are executed.
+    /// Settings with which only the syncs of these classes are executed.
     pub fn only(classes: &[FileClass]) -> Self {
         let has = |class| classes.contains(&class);
         Self {

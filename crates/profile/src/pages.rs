@@ -255,7 +255,7 @@ pub(crate) const LEAF_PAGES: u64 = 128;
 const SLAB_LEAVES: usize = 32;
 const COUNT_BITS: u32 = 24;
 const COUNT_MAX: u32 = (1 << COUNT_BITS) - 1;
-/// This bit is set if a request has started at the page's first sector.
+/// Bit of the page state that is set if a request has started at the page's first sector.
 const STARTED: u32 = 1 << 31;
 
 /// The state of one page in three words. From the low end: the time of the last write (47 bits of microseconds, 4 years), the bit

@@ -28,7 +28,7 @@ const AHEAD: usize = 64;
 
 /// A profile that is being computed, in one pass over the batches of a trace in order of arrival.
 ///
-/// Its size is bounded, except for [`PageStatistics`]; see there. Two profiles are merged as pieces of one recording or as separate
+/// The size of a profile is bounded, except for its [`PageStatistics`]. Two profiles are merged as pieces of one recording or as separate
 /// recordings ([`MergeRelation`]).
 #[derive(Clone, Debug, Default)]
 pub struct Profile {

@@ -254,7 +254,7 @@ impl ReuseDistances {
         *self = merged;
     }
 
-    /// One page in this many was tracked at the end.
+    /// N if one of N pages was tracked at the end.
     pub fn sampling(&self) -> u64 {
         1 << self.coarsest
     }

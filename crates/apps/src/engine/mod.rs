@@ -48,7 +48,7 @@ pub(crate) struct RunConstants<'a> {
 enum ScheduledEvent {
     /// Ends the pause of a thread.
     Think(u32),
-    /// Ends the round trips of a thread and begins its transfer of this many bytes.
+    /// Ends the round trips of a thread and begins its transfer. The second value is the number of bytes.
     Transfer(u32, u64),
 }
 

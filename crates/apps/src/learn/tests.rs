@@ -162,7 +162,7 @@ fn relative_paths_are_below_the_folder_of_the_process() {
     assert_eq!(program.files[0].partition, program.files[1].partition);
 }
 
-/// The same work with and without a shell: compares the file operations, and the total time of pauses.
+/// Compares the file operations and the total time of pauses of the same work with and without a shell.
 #[test]
 fn a_shell_waits_for_its_child_and_not_for_as_long_as_the_child_took() {
     let shell = r#"10 1.000000 vfork( <unfinished ...>

@@ -270,7 +270,7 @@ pub(super) enum SyncWriteScope {
     All,
 }
 
-/// What a descriptor refers to.
+/// The target of a descriptor.
 #[derive(Clone, Debug)]
 pub(super) enum DescriptorTarget {
     File(Rc<OpenFileDescription>),

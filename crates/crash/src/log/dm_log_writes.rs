@@ -24,7 +24,7 @@ const METADATA: u64 = 1 << 4;
 /// Maximum number of sectors in an entry; the kernel's largest requests are far smaller.
 const MOST_SECTORS: u64 = 1 << 20;
 
-/// Whether the bytes are the beginning of such a log.
+/// Whether the bytes are the beginning of a log of dm-log-writes.
 pub(crate) fn recognizes(first: &[u8]) -> bool {
     first.starts_with(&MAGIC.to_le_bytes())
 }
@@ -61,8 +61,8 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// Reads such a log of a device with `sectors` sectors. Marks in the log also count as acknowledgements of the workload.
-/// Errors: if the file cannot be read or is not such a log.
+/// Reads the log of a device with `sectors` sectors. Marks in the log also count as acknowledgements of the workload.
+/// Errors: if the file cannot be read or is not a log of dm-log-writes.
 pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<CrashLogIndex> {
     let file = InputFile::open(path).map_err(|error| Error::io(path, error))?;
     let mut input = DmLogInput { file: BufReader::with_capacity(1 << 20, file), path, offset: 0 };

@@ -260,7 +260,7 @@ pub struct CrashLogRecords<'a> {
 }
 
 impl CrashLogReader {
-    /// Whether the bytes are the beginning of such a log.
+    /// Whether the bytes are the beginning of a crash log.
     pub fn recognizes(first: &[u8]) -> bool {
         first.starts_with(MARK)
     }

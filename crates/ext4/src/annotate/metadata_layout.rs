@@ -22,7 +22,7 @@ pub(super) struct MetadataLayout {
     runs: BlockRunMap,
     /// First blocks of the two bitmaps and of the inode table of each known group.
     groups: FxHashMap<u32, [u64; 3]>,
-    /// The same for groups beyond the size in the superblock, which is written later than their descriptors.
+    /// Bitmaps and inode tables of groups beyond the size in the superblock, which is written later than their descriptors.
     groups_to_come: FxHashMap<u32, [u64; 3]>,
     /// Runs of blocks to which the inode of a directory refers directly, by inode number.
     directories: FxHashMap<u32, Vec<(u64, u64)>>,
@@ -391,7 +391,7 @@ impl BlockRun {
     }
 }
 
-/// What is known about a block.
+/// The result of looking up a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockLookup {
     Place(BlockRun),

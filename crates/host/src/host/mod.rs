@@ -158,7 +158,7 @@ impl SimulatedHost {
     /// Handles the completion of a request.
     ///
     /// # Panics
-    /// For a request that is not at the device.
+    /// If the request is not at the device.
     pub fn completed(&mut self, id: BlockRequestId, now: Nanos) {
         self.set_time(now);
         let completed = self.core.queue.complete(id, &mut self.core.tasks, now);

@@ -182,9 +182,9 @@ pub struct UpdateIntervalRow {
 pub struct ReuseDistanceRow {
     /// Label of the range.
     pub bin: String,
-    /// Distances of at least this many KB.
+    /// Inclusive lower edge of the distances, KB.
     pub low_kb: u64,
-    /// Distances below this many KB. An LRU cache of this size hits them.
+    /// Exclusive upper edge of the distances, KB. An LRU cache of this size hits them.
     pub high_kb: Option<u64>,
     /// Page touches; estimated if pages are sampled.
     pub accesses: u64,
@@ -332,7 +332,7 @@ pub struct WakeUpRow {
     pub low_ms: f64,
     /// Gaps up to this, ms.
     pub high_ms: Option<f64>,
-    /// Requests after such a gap.
+    /// Number of requests after a gap in this range.
     pub requests: u64,
     /// Median delay, ms (upper edge of a bin that is a sixteenth of an octave wide).
     pub median_delay_ms: f64,

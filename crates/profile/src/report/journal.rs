@@ -80,7 +80,7 @@ pub struct BlockRoleRow {
 pub struct SignRow {
     /// The flag or address by which the class is recognised.
     pub sign: &'static str,
-    /// What such writes probably are.
+    /// The probable purpose of these writes.
     pub about: &'static str,
     /// Number of writes.
     pub requests: u64,

@@ -28,7 +28,7 @@ pub struct ProfileReport {
     pub tables: PaperTables,
     /// Counts of the records that the import kept, changed or lost.
     pub ledger: Ledger,
-    /// What the file or its reader states about the trace.
+    /// Properties of the trace that the file states or the reader detected.
     pub header: TraceHeader,
     /// Clock jumps or pauses of the recording, in the order of the requests; the first 64 of each direction.
     pub clock_jumps: Vec<ClockJumpRow>,

@@ -112,7 +112,7 @@ pub struct LocalitySummary {
     pub address_hits: u64,
     /// Mean number of requests in a run of sequential requests.
     pub mean_run_requests: Option<f64>,
-    /// Mean size of such a run, KB.
+    /// Mean size of a run of sequential requests, KB.
     pub mean_run_kb: Option<f64>,
     /// The longest run, in requests.
     pub max_run_requests: u64,
@@ -120,7 +120,7 @@ pub struct LocalitySummary {
     pub overwrite_pct: Option<f64>,
     /// Median time between two writes of a page, seconds; the upper edge of its bin.
     pub median_update_interval_s: Option<f64>,
-    /// Reuse distances track one page in this many; 1 means that all pages are tracked.
+    /// N if one of N pages is tracked for reuse distances; 1 if all pages are tracked.
     pub reuse_sampling: u64,
 }
 
@@ -199,9 +199,9 @@ pub struct Finding {
     pub id: String,
     /// Whether it is a characteristic or an implication.
     pub kind: FindingKind,
-    /// Its number among the characteristics or implications.
+    /// Number of the finding among the characteristics or implications.
     pub number: u32,
-    /// Its subject.
+    /// Title of the finding.
     pub title: &'static str,
     /// The condition under which a trace shows the finding.
     pub rule: &'static str,

@@ -37,7 +37,7 @@ pub(super) struct ModelInode {
 }
 
 impl ModelVolume {
-    /// Creates a volume of this many groups of 128 MB.
+    /// Creates a volume with `groups` groups of 128 MB.
     pub fn new(groups: usize) -> Self {
         let group = ModelBlockGroup { goal: METADATA, used: vec![false; GROUP as usize], next_inode: 0 };
         Self { groups: vec![group; groups], journal: groups as u64 / 2 }

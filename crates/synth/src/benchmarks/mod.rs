@@ -19,7 +19,7 @@ type Stream = Box<dyn Iterator<Item = Request> + Send>;
 
 /// A benchmark in the list of available ones.
 pub struct BenchmarkEntry {
-    /// Its name.
+    /// Name of the benchmark.
     pub name: &'static str,
     /// A short description of its load.
     pub about: &'static str,

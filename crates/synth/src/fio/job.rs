@@ -358,7 +358,7 @@ impl Default for WorkloadPattern {
 }
 
 impl WorkloadPattern {
-    /// The trace of this many reads and writes.
+    /// Generates a trace with `requests` reads and writes.
     /// Errors: if a value is out of range.
     pub fn trace(&self, seed: u64, requests: u64) -> Result<FioJobs> {
         let job = self.job(requests)?;

@@ -24,7 +24,7 @@ use runner::FioRunner;
 
 pub use job::WorkloadPattern;
 
-/// Regions of files begin at multiples of this many sectors.
+/// Alignment of the regions of files, in sectors.
 const REGION_ALIGN: u64 = 1 << 11;
 /// Maximum number of jobs with all their copies (`numjobs`): far more than a machine has threads.
 const MOST_JOBS: u64 = 1 << 12;

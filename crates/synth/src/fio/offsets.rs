@@ -13,7 +13,7 @@ pub(super) enum OffsetDistribution {
     Zipf(f64),
     /// A share `1 - h` of the draws selects a share `h` of the blocks.
     Pareto(f64),
-    /// A bell curve around the middle, broadened by this many percent of the blocks.
+    /// A bell curve around the middle of the blocks, broadened by this percentage of them.
     Normal(f64),
     /// Consecutive parts of the file, each with its share of the accesses.
     Zoned(Vec<DistributionZone>),

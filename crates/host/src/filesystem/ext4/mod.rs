@@ -475,7 +475,7 @@ impl Ext4Folder {
 struct Ext4FolderTable(Vec<Ext4Folder>);
 
 impl Ext4FolderTable {
-    /// The root folder only: inode 2, in the first block after the tables.
+    /// The folders of a new file system: only the root folder, inode 2, in the first block after the tables.
     pub fn new(block: u64) -> Self {
         Self(vec![Ext4Folder { index: 1, leaves: vec![(block, 0)], ..Ext4Folder::default() }])
     }
