@@ -218,9 +218,9 @@ def live(name: str) -> dict[str, tuple[int, int]]:
             perform([*created, *before], mount)
             disk.unmount()
             disk.mount(mount, options=_MOUNT)
-            start = disk.result()["requests.total"]
+            start = disk.result().requests.total
             perform([*created, *after, "sync"], mount)
-            end = disk.result()["requests.total"]
+            end = disk.result().requests.total
             disk.unmount()
         # A loop device has no FUA: flush, commit block and flush replace one write with preflush and FUA.
         requested, _ = _join_commits(parquet.read_table(record).to_pylist()[start:end])

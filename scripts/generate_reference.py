@@ -324,9 +324,9 @@ def result_page() -> str:
     """Describe the fields of a simulation's result."""
     parts = [
         "# Fields of a result\n\n`emmclab simulate TRACE --json` prints one object with these groups, ",
-        '`emmclab compare --json` a list of such objects. In Python `result["response"]["p99_ms"]` and ',
-        '`result["response.p99_ms"]` are the same. In `emmclab query` each field that is not a list is a column of ',
-        "`runs`.\n",
+        "`emmclab compare --json` a list of such objects. In Python `result.response.p99_ms` and ",
+        '`result["response.p99_ms"]` are the same, and a group that a result lacks is None. In `emmclab query` each ',
+        "field that is not a list is a column of `runs`.\n",
     ]
     for group in result_groups():
         rows = [

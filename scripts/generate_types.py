@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import _core
+from emmclab.runtime.field_mapping import attribute_name
 
 PACKAGE = Path(__file__).parents[1] / "python" / "emmclab"
 TYPES = PACKAGE / "core_types.py"
@@ -85,18 +86,20 @@ def is_typed(schema: Schema) -> bool:
     return "properties" in schema and not isinstance(schema.get("additionalProperties"), dict)
 
 
-def typed_dict(name: str, schema: Schema, schemas: Mapping[str, Schema]) -> str:
-    """Return the type of a structure."""
+def record(name: str, schema: Schema, schemas: Mapping[str, Schema]) -> str:
+    """Return the class of a structure."""
     fields = []
     required = schema.get("required", ())
     for field, field_schema in properties(schema).items():
         kind = python_type(field_schema, schemas)
-        # A field that may be absent is never null.
-        field_type = kind if field in required else f"NotRequired[{kind.removesuffix(' | None')}]"
+        # A list that may be absent is read as an empty one, another field as None.
+        always = field in required or kind.startswith("list[")
+        hint = kind if always else f"{kind.removesuffix(' | None')} | None"
         # Lines are broken only between fields.
-        fields.append(f'"{field}": {field_type}'.replace(" ", "\0"))
-    text = f'{name} = TypedDict("{name}", {{{", ".join(fields)}}})'
-    return textwrap.fill(text, 108, subsequent_indent="    ", break_long_words=False).replace("\0", " ") + "\n"
+        fields.append(f"{attribute_name(field)}: {hint}".replace(" ", "\0"))
+    lines = textwrap.wrap("; ".join(fields), 112, break_long_words=False)
+    body = "\n".join(f"    {line.rstrip(';')}" for line in lines).replace("\0", " ")
+    return f"class {name}(FieldMapping):\n{body}\n"
 
 
 def types(schemas: Mapping[str, Schema]) -> str:
@@ -110,7 +113,7 @@ def types(schemas: Mapping[str, Schema]) -> str:
                 if inner not in done:
                     write(inner)
         if is_typed(schema):
-            done[name] = typed_dict(name, schema, schemas)
+            done[name] = record(name, schema, schemas)
 
     for name in sorted(schemas.keys() - {"ReplayOptions"}):
         if name not in done:
@@ -118,9 +121,9 @@ def types(schemas: Mapping[str, Schema]) -> str:
     head = (
         '"""Types of what the core returns, by the names of its structs, which describe them.\n\n'
         'Written by scripts/generate_types.py (`make generate`).\n"""\n\n'
-        "# fmt: off\n# ruff: noqa: E501, UP013\n\nfrom collections.abc import Iterable\n"
-        "from typing import Annotated, Any, NotRequired, TypedDict\n\n"
-        "from emmclab.runtime.option import Option\n\n"
+        "# fmt: off\n# ruff: noqa: D101, E501, E702\n\nfrom collections.abc import Iterable\n"
+        "from typing import Annotated, Any, TypedDict\n\n"
+        "from emmclab.runtime.field_mapping import FieldMapping\nfrom emmclab.runtime.option import Option\n\n\n"
     )
     return head + "".join(done.values()) + "\n\n" + options(schemas)
 

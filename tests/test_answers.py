@@ -287,7 +287,7 @@ def test_one_seed_feeds_preconditioning_wake_up_times_and_choices_of_collection(
     device = api.Device.preset("nexus5").set({"gc.policy": "d_choices", "gc.seed": 7, "power.seed": 5})
 
     def seeds(of: api.Device) -> dict[str, str]:
-        return {row["key"]: row["value"] for row in of.explain() if row["key"].endswith(".seed")}
+        return {row.key: row.value for row in of.explain() if row.key.endswith(".seed")}
 
     assert seeds(device.seeded(1)) == {"power.seed": "5", "gc.seed": "7"}
     assert seeds(device.seeded(4)) == {"power.seed": "8", "gc.seed": "10"}

@@ -45,6 +45,7 @@ from emmclab.papers.registry import papers, studies
 from emmclab.simulation.device import Device
 from emmclab.studies import Results, Study
 from emmclab.studies.store import Store
+from emmclab.studies.stored_types import Run
 from emmclab.traces.reading import read
 
 RULES = [rule for paper in papers().values() for rule in rules(paper)]
@@ -376,7 +377,7 @@ def test_what_a_measure_reads_is_recorded(results: dict[str, Results]) -> None:
 def test_figures_8_and_9_read_one_8_kb_device_and_the_other_is_their_range(results: dict[str, Results]) -> None:
     found = results["iiswc15"]
     other = {"ssdsim-8k": "ssdsim-8k-aligned", "ssdsim-8k-aligned": "ssdsim-8k"}
-    runs = [{**run, "grid": other.get(run["grid"], run["grid"])} for run in found.runs]
+    runs = [Run({**run, "grid": other.get(run.grid, run.grid)}) for run in found.runs]
     turned = Results(found.about, found.profiles, runs, "")
     for name, value in (("hybrid_against_8ps", "mean"), ("utilisation_best", "points"), ("utilisation_mean", "points")):
         measure = find_measure("iiswc15", f"hybrid.{name}")
@@ -401,7 +402,7 @@ def test_the_8_kb_device_of_claims_splits_writes_by_size_alone(results: dict[str
 def test_a_claim_that_turns_false_is_not_reproduced(results: dict[str, Results]) -> None:
     found = results["iiswc15"]
     swapped = {"ssdsim-4k": "ssdsim-hps", "ssdsim-hps": "ssdsim-4k"}
-    runs = [{**run, "grid": swapped.get(run["grid"], run["grid"])} for run in found.runs]
+    runs = [Run({**run, "grid": swapped.get(run.grid, run.grid)}) for run in found.runs]
     turned = judge_study(Results(found.about, found.profiles, runs, ""))
     verdicts = {claim.id: claim.verdict for claim in turned}
     for name in ("iiswc-hps-mrt-mean", "iiswc-hps-mrt-min", "iiswc-hps-mrt-max", "iiswc-hps-all18"):

@@ -581,7 +581,7 @@ def test_a_run_shows_its_flushes_and_the_latency_of_synchronous_writes(synced: P
 
 def test_figures_that_a_run_does_not_measure_are_a_dash(synced: Path) -> None:
     run = Device.preset("iiswc15-4ps").simulate(read(synced))
-    figures = {result_field(path).label: run.shown(path) for path in DURABILITY}
+    figures = {result_field(path).label: run.measured(path) for path in DURABILITY}
     assert figures["Flushes and discards"] == ROWS // 10
     assert figures["Cache flushes with data"] is None, "the device has no cache"
     text = emmclab("simulate", synced, "--device", "iiswc15-4ps").stdout

@@ -21,10 +21,10 @@ from emmclab.traces.profile_fields import LEDGER_MEANINGS
 
 def test_a_setting_is_explained_by_its_name() -> None:
     ((row,),) = [emmclab_json("explain", "gc.policy")]
-    (result,) = [item for item in Device.preset("small-1gb").explain() if item["key"] == "gc.policy"]
-    assert (row["key"], row["meaning"], row["allowed"]) == ("gc.policy", result["doc"], result["allowed"])
+    (result,) = [item for item in Device.preset("small-1gb").explain() if item.key == "gc.policy"]
+    assert (row["key"], row["meaning"], row["allowed"]) == ("gc.policy", result.doc, result.allowed)
     stdout = emmclab("explain", "gc.policy").stdout
-    assert result["doc"][:30] in stdout and "--set gc.policy=VALUE" in stdout
+    assert result.doc[:30] in stdout and "--set gc.policy=VALUE" in stdout
 
 
 def test_each_word_of_a_choice_is_explained_with_its_setting() -> None:
@@ -37,7 +37,7 @@ def test_each_word_of_a_choice_is_explained_with_its_setting() -> None:
 def test_every_setting_of_a_device_and_every_field_of_a_result_has_an_explanation() -> None:
     from emmclab.cli.explain_texts import find_meanings
 
-    settings = [row["key"] for row in Device.preset("pixel6a").explain() if row["key"] != "about"]
+    settings = [row.key for row in Device.preset("pixel6a").explain() if row.key != "about"]
     fields = [field.path for field in result_fields()]
     for key in [item for item in (*settings[::12], *fields[::12]) if item != "name"]:
         assert find_meanings(key), key
@@ -68,7 +68,7 @@ def test_words_that_engineers_ask_are_in_the_glossary(word: str) -> None:
 def test_two_devices_show_only_the_settings_in_which_they_differ() -> None:
     output = emmclab_json("explain", "ufs31", "pixel6a")
     rows = {row["key"]: (row["first"], row["second"]) for row in output["differences"]}
-    settings = [{row["key"]: row["value"] for row in Device.preset(name).explain()} for name in ("ufs31", "pixel6a")]
+    settings = [{row.key: row.value for row in Device.preset(name).explain()} for name in ("ufs31", "pixel6a")]
     for key in {key for key in {*settings[0], *settings[1]} if not key.startswith(("name", "about", "fitted_to"))}:
         pair = (settings[0].get(key), settings[1].get(key))
         assert (key in rows) == (pair[0] != pair[1])

@@ -67,7 +67,7 @@ def test_a_row_holds_every_number_of_the_profile_of_its_recording(folder: Path, 
         assert row["write_response_p99_ms"] == next(
             item["response_ms"]["p99"] for item in profile["by_operation"] if item["op"] == "write"
         )
-        assert row["characteristic_1_measured"] == profile.findings[0]["measured"]
+        assert row["characteristic_1_measured"] == profile.findings[0].measured
         assert row["ledger_kept"] == profile["ledger"]["kept"]
         assert row["digest"] == profile["trace_digest"]
         assert row["bytes"] == (folder / path).stat().st_size

@@ -81,10 +81,10 @@ def test_commands_print_what_the_page_shows(page: Path, tmp_path: Path, request:
 
 
 def test_every_setting_and_field_that_a_page_names_is_there() -> None:
-    settings = {row["key"] for name in ("ufs40", "ssdsim", "emmc51-cache") for row in Device.preset(name).explain()}
+    settings = {row.key for name in ("ufs40", "ssdsim", "emmc51-cache") for row in Device.preset(name).explain()}
     # A setting of a policy is explained at the choice of the policy.
     chosen = {"mapping.scheme": "dftl"}, {"gc.policy": "d_choices"}
-    settings |= {row["key"] for one in chosen for row in Device.preset("small-1gb").set(one).explain()}
+    settings |= {row.key for one in chosen for row in Device.preset("small-1gb").set(one).explain()}
     fields = {field.path for group in result_groups() for field in group.fields}
     groups = {name.partition(".")[0] for name in settings | fields}
     named = re.compile(r"`([a-z]+(?:\.[a-z0-9_]+)+)(?: = [^`]*)?`")

@@ -269,7 +269,7 @@ def test_a_journal_can_change_in_between(mode: str, change: Callable[[lab.LiveDe
         _shell(disk, "e2fsck -fn $DISK")
         disk.mount(mount)
         files.check()
-        assert disk.stats()["failed"] == 0
+        assert disk.stats().failed == 0
 
 
 @pytest.mark.usefixtures("root")

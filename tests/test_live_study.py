@@ -17,6 +17,7 @@ from emmclab.papers.pages import write_page
 from emmclab.studies import Pool, Results, Serial, Study, run_study
 from emmclab.studies import program as programs
 from emmclab.studies.bundled import bundled_text
+from emmclab.studies.stored_types import Run
 
 pytestmark = pytest.mark.slow
 
@@ -208,7 +209,7 @@ def test_the_numbers_are_scaled_in_one_place() -> None:
 
 
 def test_a_run_whose_layers_had_nothing_to_move_has_a_dash_on_the_page(live: Results, tmp_path: Path) -> None:
-    runs = [{**run, "run": {**run["run"], "drain_s": None}} for run in live.runs]
+    runs = [Run({**run, "run": {**run["run"], "drain_s": None}}) for run in live.runs]
     page = tmp_path / "live.html"
     write_page(replace(live, runs=runs), judge_study(live), page, None)
     assert ">–</td></tr>" in page.read_text()

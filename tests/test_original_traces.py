@@ -237,7 +237,7 @@ def test_a_workload_stays_where_its_recording_has_no_run(recorded: dict[str, Any
     whole = Results.load(recorded["folder"] / "results" / "iiswc15")
     left = [run for run in whole.runs if run["grid"] != "phone" or run["input"] not in stand_ins(whole)]
     found = in_place(Results(whole.about, whole.profiles, left, ""))
-    kinds = {(run["grid"], "recorded_as" in run) for run in found.runs}
+    kinds = {(run["grid"], run.recorded_as is not None) for run in found.runs}
     assert ("phone", False) in kinds and ("phone", True) not in kinds
     assert ("hybrid", True) in kinds and ("hybrid", False) not in kinds
     assert list(found.profiles) == list(without(whole).profiles) == list(WORKLOADS)

@@ -213,7 +213,7 @@ def test_the_write_buffer_fills_within_its_size_and_the_slc_cache_is_folded(trac
     out = tmp_path / "run.pftrace"
     result = emmclab_json("simulate", trace, "--device", "emmc51-cache", "--passes", 12, "--perfetto", out)
     shown = picture(out)
-    size = next(row for row in api.Device.preset("emmc51-cache").explain() if row["key"] == "cache.size_kb")
+    size = next(row for row in api.Device.preset("emmc51-cache").explain() if row.key == "cache.size_kb")
     held = [value for _, value in shown.counters["device emmc51-cache", "write buffer"]]
     assert 0 < max(held) <= int(size["value"]) * 1024
     assert held[-1] == 0, "it is written at the orderly end of the run"

@@ -7,7 +7,6 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +15,7 @@ import emmclab as api
 from conftest import COMMAND, assert_refused, emmclab, emmclab_json, emmclab_ok, environment, need
 from emmclab import _core
 from emmclab.core_types import RegisterReport
+from typed_fields import as_typed, plain
 
 #: Fields of an 8 GB eMMC 5.1 as (lowest byte, bytes, value).
 FIELDS = {
@@ -90,7 +90,7 @@ def ufs(folder: Path, **changes: str) -> Path:
 
 def loaded(path: Path) -> dict[str, str]:
     """Return the settings of a device file that emmclab has read, by key."""
-    return {row["key"]: row["value"] for row in api.Device.file(path).explain()}
+    return {row.key: row.value for row in api.Device.file(path).explain()}
 
 
 def test_a_preset_has_what_the_register_says_and_runs(trace: Path, tmp_path: Path) -> None:
@@ -250,8 +250,8 @@ def test_a_report_has_the_typed_fields_and_no_other(tmp_path: Path) -> None:
     dump = tmp_path / "ext_csd"
     dump.write_bytes(register())
     report = api.registers(dump).report
-    assert report["capacity"] and report["facts"] and report["settings"]
-    assert msgspec.convert(msgspec.to_builtins(report), RegisterReport) == report
+    assert report.capacity and report.facts and report.settings
+    assert as_typed(plain(report), RegisterReport) == plain(report)
 
 
 def test_other_commands_name_the_commands_that_read_registers(tmp_path: Path) -> None:

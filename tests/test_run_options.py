@@ -6,7 +6,7 @@ import typing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -32,7 +32,7 @@ from emmclab.pages import run_figures, simulation
 from emmclab.runtime.option import Option
 from emmclab.simulation import result_tables, result_text
 from emmclab.simulation.rerun import recipe_of
-from emmclab.simulation.result import _SECOND, _WAITS, at, second_figures, ufs_figures
+from emmclab.simulation.result import _SECOND, _WAITS, second_figures, ufs_figures
 from emmclab.simulation.result_fields import ResultField, layer_field, result_field, result_fields, shown_fields
 from emmclab.simulation.run_options import DEFAULTS, RUN_OPTIONS, RunOptions, complete_options
 from emmclab.simulation.stored_result import read_result
@@ -365,7 +365,7 @@ def test_settings_are_ranked_in_the_declared_direction() -> None:
 
 def _shown_figures(fields: Sequence[ResultField], result: lab.Result) -> Iterator[tuple[str, str]]:
     for field in fields:
-        yield field.label, field.text(result.shown(field.path))
+        yield field.label, field.text(result.measured(field.path))
 
 
 def test_terminal_and_page_show_a_figure_in_the_same_words_and_digits(recording: Path, tmp_path: Path) -> None:
@@ -377,7 +377,7 @@ def test_terminal_and_page_show_a_figure_in_the_same_words_and_digits(recording:
     for label, text in _shown_figures(TABLES["a run"], result):
         assert [label, text] in [cells[:2] for cells in lines], label
         assert f'<th scope="row">{label}</th>' in html and f">{text}</td>" in html, label
-    for field, value in ufs_figures(result["ufs"]):
+    for field, value in ufs_figures(result.ufs):
         assert [field.label, field.text(value)] in [cells[:2] for cells in lines], field.path
         assert f'<th scope="row">{field.label}</th><td>{field.text(value)}</td>' in html, field.path
 
@@ -389,7 +389,7 @@ def test_a_comparison_and_advice_have_the_digits_of_a_run(recording: Path) -> No
         lines = text[text.index("mean response, change") :].splitlines()
         cells = [line.split() for line in lines if line.startswith(result["device"])]
         for path in ("response.mean_response_ms", "response.p99_ms"):
-            assert result_field(path).text(at(result, path)) in cells[0], path
+            assert result_field(path).text(result[path]) in cells[0], path
         for _, figure in _shown_figures(TABLES["a comparison"], result):
             assert figure in cells[0]
         for _, figure in _shown_figures(TABLES["time and durability"], result):
@@ -404,10 +404,10 @@ def test_layers_and_the_second_device_have_the_words_and_digits_of_a_run(recordi
     command = ("simulate", recording, "--device", "emmc51-cache", *above)
     result = lab.Result(emmclab_json(*command))
     lines = [re.split(r"  +", line.strip()) for line in emmclab(*command).stdout.splitlines()]
-    assert "host" in result["second_device"]
+    assert result.second_device and result.second_device.host
     (layer,) = result["layers"]
     counts = [(layer_field(name), value) for name, value in layer.items() if name not in ("name", "left_out")]
-    for field, value in (*second_figures(result["second_device"]), *counts):
+    for field, value in (*second_figures(result.second_device), *counts):
         assert [field.label, field.text(value)] in [cells[:2] for cells in lines], field.path
     declared = {field.unit: field.display_unit for field in result_fields() if field.label}
     assert all(field.display_unit == declared[field.unit] for field, _ in counts)
@@ -421,7 +421,7 @@ def test_the_live_view_has_the_words_and_digits_of_a_run() -> None:
     live = SimpleNamespace(device=lab.Device.preset("nexus5"), paths=["/dev/loop1"])
     console = Console(width=120)
     with console.capture() as capture:
-        console.print(show_live.live_view(live, cast("LiveStatus", status), 1.0))
+        console.print(show_live.live_view(live, LiveStatus(status), 1.0))
     over, heads, _, row, *_ = capture.get().splitlines()[1:]
     assert over.split() == ["p50", "p99"] and heads.count("ms") == 2
     assert all(field.short in f"{over} {heads}" for field in show_live.FIGURES)

@@ -416,7 +416,7 @@ def test_a_device_is_served_from_python() -> None:
     with lab.serve(config, nbd="auto", clock="free") as disk:
         socket = Path(disk.path.partition("socket=")[2])
         assert socket.is_socket() and socket.stat().st_mode & 0o777 == 0o600
-        assert disk.stats()["requests"] == 0
+        assert disk.stats().requests == 0
         disk.cut()
         disk.restore()
         disk.set("geometry.block_groups.0.program_us", "77")

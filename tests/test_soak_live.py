@@ -47,7 +47,7 @@ def test_files_on_a_served_device_hold_what_was_written(name: str, tmp_path: Pat
             pytest.fail(f"seed {SEED}: {difference}")
         finally:
             rounds.close()
-        assert disk.stats()["failed"] == 0
+        assert disk.stats().failed == 0
     print(f"{name}: {sum(rounds.done.values()):,} operations: {rounds.done}")
     assert all(rounds.done.values())
 

@@ -1,7 +1,6 @@
 """A study reports a best setting only if the seeds distinguish it; charts show intervals over the seeds."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,23 +17,25 @@ from emmclab.simulation.result import Result
 from emmclab.studies import Results, Study
 from emmclab.studies.search import Objective, SearchResult, Trial
 from emmclab.studies.search_space import Space
+from emmclab.studies.stored_types import Run
 from emmclab.studies.summary import effects_of, summaries
 from emmclab.studies.verdicts import rankings
 
 
-def _run(policy: str, seed: int, mean_ms: float) -> dict[str, Any]:
-    return {
+def _run(policy: str, seed: int, mean_ms: float, **settings: object) -> Run:
+    fields = {
         "grid": "policies",
         "input": "chat",
         "device": "small-1gb",
         "seed": seed,
-        "settings": {"gc.policy": policy},
+        "settings": {"gc.policy": policy, **settings},
         "options": {},
-        "run": {"stopped": None, "mode": "open"},
+        "run": {"stopped": None, "mode": "open", "load": {"overloaded": False}},
         "response": {"mean_response_ms": mean_ms, "p99_ms": 2 * mean_ms},
         "write_amplification": {"waf": 1.0},
         "requests": {"no_wait_pct": 50.0},
     }
+    return Run(fields)
 
 
 def _results(**means: list[float]) -> Results:
@@ -82,7 +83,7 @@ def test_a_single_seed_names_the_rule_of_close_values_and_what_tests_their_order
 
 def _swept(times: dict[tuple[str, int], list[float]]) -> Results:
     runs = [
-        _run(policy, seed, mean) | {"settings": {"gc.policy": policy, "op": op}}
+        _run(policy, seed, mean, op=op)
         for (policy, op), means in times.items()
         for seed, mean in enumerate(means, start=1)
     ]

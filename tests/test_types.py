@@ -1,12 +1,14 @@
 """Types of results, of stored data and of the core match the returned data, and generated files are current."""
 
 import ast
+import copy
 import inspect
 import json
+import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 import pytest
@@ -15,7 +17,7 @@ import emmclab as lab
 from conftest import ROOT, emmclab
 from emmclab import _core
 from emmclab.apps.closed_loop import AppOptionFields, run_application
-from emmclab.apps.result_types import AppFields
+from emmclab.apps.result_types import AppRun
 from emmclab.apps.solutions import Risks, risks
 from emmclab.calibration.calibrate import calibrate
 from emmclab.calibration.validation import ValidationFields, validate
@@ -29,12 +31,14 @@ from emmclab.core_types import (
     PreviousRun,
     ReissueSummary,
     SettingExplanation,
+    SimulationResult,
 )
 from emmclab.crash.json_types import CrashSummary
 from emmclab.live.serve import serve
+from emmclab.runtime.field_mapping import FieldMapping, UnknownFieldError
 from emmclab.runtime.result_storage import Folder
 from emmclab.simulation.layers import LayerKind, layers
-from emmclab.simulation.result_fields import ResultFields, result_fields
+from emmclab.simulation.result import Result
 from emmclab.studies.store import Store
 from emmclab.studies.stored_types import Entry, Index
 from emmclab.studies.verdicts import Ranking
@@ -43,6 +47,7 @@ from emmclab.traces.inputs import InputRecord, inputs_of
 from emmclab.traces.published import PublishedTables, published
 from emmclab.traces.trace import RequestRow
 from generate_types import generated
+from typed_fields import as_typed, plain
 
 #: Traces with block notes.
 ANNOTATED = sorted((ROOT / "python" / "emmclab" / "data" / "annotated").glob("*.parquet"))
@@ -60,24 +65,19 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def _typed(value: Any, hint: Any) -> Any:
-    """Convert a value to a type, which drops keys that the type does not have."""
-    return msgspec.json.decode(msgspec.json.encode(msgspec.convert(value, hint)))
-
-
 @pytest.mark.parametrize("name", RUNS)
 def test_a_result_has_the_typed_fields_and_no_other(name: str) -> None:
     preset, settings, options = RUNS[name]
     trace = lab.read(next(path for path in lab.bundled() if path.stem == "messages-wal"))
     result = lab.Device.preset(preset).set(settings).simulate(trace, wrap_addresses=True, **options)
-    assert _typed(result.to_dict(), ResultFields) == msgspec.to_builtins(result.to_dict())
-    assert result.fields["requests"]["total"] == result["requests.total"]
+    assert as_typed(plain(result), Result) == plain(result)
+    assert result.requests.total == result["requests.total"]
 
 
 def test_a_result_of_an_application_has_the_typed_fields_and_no_other() -> None:
-    result = run_application("email", "nexus5").to_dict()
-    del result["options"]
-    assert _typed(result, AppFields) == result
+    result = run_application("email", "nexus5")
+    assert as_typed(plain(result["app"]), AppRun) == plain(result["app"])
+    assert as_typed(plain(result["device"]), SimulationResult) == plain(result["device"])
 
 
 def test_what_the_core_says_of_devices_and_layers_has_the_typed_fields_and_no_other() -> None:
@@ -91,8 +91,7 @@ def test_what_the_core_says_of_devices_and_layers_has_the_typed_fields_and_no_ot
         (calibrate(lab.read(lab.bundled()[2], only="to=10m")), Calibration),
     ):
         assert said
-        # Conversion drops keys that the type lacks, so that the comparison would fail.
-        assert msgspec.convert(msgspec.to_builtins(said), kind) == said
+        assert as_typed(plain(said), kind) == plain(said)
 
 
 def test_parts_of_a_profile_have_the_typed_fields_and_no_other(tmp_path: Path) -> None:
@@ -102,7 +101,7 @@ def test_parts_of_a_profile_have_the_typed_fields_and_no_other(tmp_path: Path) -
     profile = lab.read(paused).profile()
     made = inputs_of([lab.read(paused, only="op=write")])
     for said, kind in (
-        (profile.clock_jumps, list[ClockJumpRow]),
+        (profile["clock_jumps"], list[ClockJumpRow]),
         (profile.findings, list[Finding]),
         (lab.profile(lab.bundled()[0]).reissues, ReissueSummary),
         (made, list[InputRecord]),
@@ -110,13 +109,45 @@ def test_parts_of_a_profile_have_the_typed_fields_and_no_other(tmp_path: Path) -
         *((lab.read(path).rows(3), list[RequestRow]) for path in (lab.bundled()[0], *ANNOTATED[:1])),
     ):
         assert said
-        assert msgspec.convert(msgspec.to_builtins(said), kind) == said
+        assert as_typed(plain(said), kind) == plain(said)
 
 
-def test_the_package_reads_a_result_by_its_typed_fields() -> None:
-    """Only declared paths may be read by path, so that mypy checks all other keys."""
-    paths = {field.path for field in result_fields() if "." in field.path}
-    paths |= {path.rpartition(".")[0] for path in paths if path.count(".") > 1}
+def test_a_field_is_read_as_an_attribute_or_by_its_path() -> None:
+    result = lab.Device.preset("ufs31").simulate(lab.read(lab.bundled()[0]), percentiles=[99.9])
+    assert result.ufs and result.ufs.to_host.busy_pct == result["ufs.to_host.busy_pct"]
+    assert result.percentiles[0].percentile == result["percentiles"][0]["percentile"] == 99.9
+    assert result.wear.erase_counts.from_ == result["wear.erase_counts.from"]
+    assert {"requests", "run_name", "durable"} <= {*dir(result)} and "from_" in dir(result.wear.erase_counts)
+
+
+def test_what_a_result_lacks_is_none_or_an_empty_list() -> None:
+    result = lab.Device.preset("nexus5").simulate(lab.read(lab.bundled()[0]))
+    assert "ufs" not in list(result) and "ufs" not in result.to_dict()
+    assert result.ufs is None and result["ufs"] is None and result["ufs.to_host.busy_pct"] is None
+    assert result.layers == result["layers"] == []
+    assert "ufs.to_host.busy_pct" in result and "ufs.to_host.busi_pct" not in result
+
+
+def test_a_wrong_field_is_an_error_with_the_nearest_name() -> None:
+    result = lab.Device.preset("nexus5").simulate(lab.read(lab.bundled()[0]))
+    for read in (lambda: result.response.p98_ms, lambda: result["response.p98_ms"], lambda: result.responce):  # type: ignore[attr-defined]
+        with pytest.raises(UnknownFieldError, match=r"did you mean `(response.p..*_ms|p.*_ms|response)`"):
+            read()
+    assert not hasattr(result, "responce") and copy.copy(result).device == pickle.loads(pickle.dumps(result)).device
+
+
+def _paths(kind: type[FieldMapping], above: str = "") -> Iterator[str]:
+    """Yield the paths of all fields of groups that every result has."""
+    for name, hint in get_type_hints(kind).items():
+        if above:
+            yield f"{above}{name}"
+        if isinstance(hint, type) and issubclass(hint, FieldMapping):
+            yield from _paths(hint, f"{above}{name}.")
+
+
+def test_the_package_reads_a_result_by_attributes() -> None:
+    """A path must come from the declaration, so that mypy checks every other field."""
+    paths = {*_paths(SimulationResult)}
     found = [
         f"{file.relative_to(ROOT)}:{node.lineno}"
         for file in (ROOT / "python" / "emmclab").rglob("*.py")
@@ -129,7 +160,9 @@ def test_the_package_reads_a_result_by_its_typed_fields() -> None:
 def test_figures_of_a_served_device_have_the_typed_fields_and_no_other() -> None:
     with serve("small-1gb", clock="free", nbd="auto") as disk:
         said = disk.stats(), disk.found
-    assert msgspec.convert(msgspec.to_builtins(said), tuple[LiveStatus, PreviousRun]) == said
+    assert [as_typed(plain(one), kind) for one, kind in zip(said, (LiveStatus, PreviousRun), strict=True)] == plain(
+        said
+    )
 
 
 def test_what_commands_print_has_the_typed_fields_and_no_other() -> None:
@@ -141,7 +174,7 @@ def test_what_commands_print_has_the_typed_fields_and_no_other() -> None:
         (run_application("email", "nexus5").options.to_dict(), AppOptionFields),
     ):
         assert said
-        assert msgspec.convert(msgspec.to_builtins(said), kind) == said
+        assert as_typed(plain(said), kind) == plain(said)
 
 
 def test_index_and_cells_have_the_typed_fields_and_no_other(trace: Path, tmp_path: Path) -> None:

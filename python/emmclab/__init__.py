@@ -6,7 +6,7 @@
 >>> 0 < profile["requests"] <= trace.ledger["kept"]
 True
 >>> result = emmclab.Device.preset("nexus5").simulate(trace)
->>> result["response"]["mean_response_ms"] > 0
+>>> result.response.mean_response_ms > 0
 True
 
 `Profile` and `Result` are mappings: `list(profile)` names the fields, which end in their unit. Every error is

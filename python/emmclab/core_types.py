@@ -4,190 +4,213 @@ Written by scripts/generate_types.py (`make generate`).
 """
 
 # fmt: off
-# ruff: noqa: E501, UP013
+# ruff: noqa: D101, E501, E702
 
 from collections.abc import Iterable
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, TypedDict
 
+from emmclab.runtime.field_mapping import FieldMapping
 from emmclab.runtime.option import Option
 
-ExtCsdField = TypedDict("ExtCsdField", {"name": str, "byte": int, "bytes": int, "value": int})
-DeviceCapabilities = TypedDict("DeviceCapabilities", {"interface": str, "cache_kb": int, "sectors": int,
-    "cache_in_order": bool, "barrier": bool, "reliable_write": bool, "packed_writes": int,
-    "packed_reads": int, "queue_depth": int})
-AnnouncedCapabilities = TypedDict("AnnouncedCapabilities", {"values": DeviceCapabilities,
-    "ext_csd": list[ExtCsdField]})
-ThreadStateLane = TypedDict("ThreadStateLane", {"name": str, "states": dict[str, list[int]]})
-StatesOverTime = TypedDict("StatesOverTime", {"bin_ns": int, "lanes": list[ThreadStateLane]})
-RequestGroup = TypedDict("RequestGroup", {"requests": int, "bytes": int, "sequential": int,
-    "sequential_bytes": int, "device_ns": int, "sequential_device_ns": int})
-ReadWriteCounts = TypedDict("ReadWriteCounts", {"read": RequestGroup, "write": RequestGroup})
-RoleBytes = TypedDict("RoleBytes", {"role": str, "bytes": int})
-RequestCounts = TypedDict("RequestCounts", {"all": ReadWriteCounts, "discards": int, "flushes": int,
-    "sync_points": int, "classes": dict[str, ReadWriteCounts], "causes": dict[str, int],
-    "roles": list[RoleBytes]})
-UserWaitPart = TypedDict("UserWaitPart", {"state": str, "wait": str | None, "class": str | None,
-    "partition": str | None, "ns": int})
-ThreadResult = TypedDict("ThreadResult", {"name": str, "alive_ns": int, "states": dict[str, int]})
-AppResult = TypedDict("AppResult", {"program": str, "host": str, "era": str, "network": str, "seed": int,
-    "what_if": list[str], "runtime_ns": int, "user_waits_for": str, "states": dict[str, int],
-    "spent": list[UserWaitPart], "threads": list[ThreadResult], "cpu_ns": int, "kernel_cpu_ns": int | None,
-    "network_bytes": int, "file_operations": int, "file_syncs": int, "requests": RequestCounts | None,
-    "over_time": StatesOverTime})
-BlockDistribution = TypedDict("BlockDistribution", {"min": int, "max": int, "mean": float,
-    "deviation": float, "from": list[int], "blocks": list[int]})
-TimeComparison = TypedDict("TimeComparison", {"recorded_ms": float | None, "simulated_ms": float | None,
-    "error_pct": float | None})
-ByOperation = TypedDict("ByOperation", {"all": TimeComparison, "read": TimeComparison,
-    "write": TimeComparison})
-ShareComparison = TypedDict("ShareComparison", {"recorded_pct": float | None, "simulated_pct": float | None,
-    "error_points": float | None})
-ByOperation2 = TypedDict("ByOperation2", {"all": ShareComparison, "read": ShareComparison,
-    "write": ShareComparison})
-CacheCounts = TypedDict("CacheCounts", {"units_written": int, "write_hit_pct": float, "units_read": int,
-    "read_hit_pct": float, "flushes": int | None})
-DurabilityRow = TypedDict("DurabilityRow", {"kind": str, "requests": int, "median_us": float,
-    "setting": str | None})
-FittedParameter = TypedDict("FittedParameter", {"name": str, "unit": str, "value": float | None,
-    "low": float | None, "high": float | None})
-CalibrationSizeRow = TypedDict("CalibrationSizeRow", {"op": str, "kb": float, "requests": int,
-    "measured_us": float, "predicted_us": float, "held_out_requests": int,
-    "held_out_measured_us": float | None, "held_out_predicted_us": float | None,
-    "held_out_error_pct": float | None})
-CalibrationStallRow = TypedDict("CalibrationStallRow", {"op": str, "requests": int, "stalls": int,
-    "median_us": float})
-Calibration = TypedDict("Calibration", {"toml": str, "page_kb": list[int], "units": int,
-    "figures": list[FittedParameter], "sizes": list[CalibrationSizeRow],
-    "held_out_request_error_pct": float, "held_out_median_error_pct": float,
-    "held_out_within_10_pct": float, "requests": int, "woken": int, "durability": list[DurabilityRow],
-    "stalls": list[CalibrationStallRow], "queue_depth": int, "overlapping": int, "warnings": list[str],
-    "packed": int})
-ClockJumpRow = TypedDict("ClockJumpRow", {"direction": str, "time_s": float, "request": int,
-    "length_s": float, "mended": bool})
-ComputeCost = TypedDict("ComputeCost", {"wall_s": float, "page_operations_per_s": float})
-ConfigurationSummary = TypedDict("ConfigurationSummary", {"capacity_bytes": int, "ram_kb": int,
-    "write_buffer_kb": int, "parallelism": str, "mapping_scheme": str, "write_complete": str, "lies": str})
-DerivedSetting = TypedDict("DerivedSetting", {"key": str, "value": str, "from": str})
-DriverCounts = TypedDict("DriverCounts", {"kernel": str, "flushes": int, "barriers": int,
-    "reliable_writes": int, "without_command": int})
-DurableTimes = TypedDict("DurableTimes", {"requests": int, "mean_ms": float, "p50_ms": float,
-    "p90_ms": float, "p99_ms": float, "p999_ms": float, "max_ms": float})
-EnergyUse = TypedDict("EnergyUse", {"total_mj": float | None, "flash_mj": float | None,
-    "map_mj": float | None, "active_mj": float | None, "idle_mj": float | None, "asleep_mj": float | None,
-    "waking_mj": float | None})
-FieldRow = TypedDict("FieldRow", {"name": str, "register": str, "place": str, "value": int | str | None,
-    "meaning": str})
-Finding = TypedDict("Finding", {"id": str, "kind": str, "number": int, "title": str, "rule": str,
-    "measured": float | None, "unit": str, "shown": str, "meaning": str})
-FittedFigure = TypedDict("FittedFigure", {"source": str, "figure": str, "unit": str, "published": float,
-    "here": float, "deviation_pct": float, "least": float, "most": float})
-PageOperations = TypedDict("PageOperations", {"total": int, "host": int, "read_modify_write": int,
-    "gc": int, "wear": int, "map": int})
-FlashOperations = TypedDict("FlashOperations", {"page_reads": PageOperations,
-    "page_programs": PageOperations, "block_erases": int})
-GcSummary = TypedDict("GcSummary", {"blocks": int, "idle_blocks": int, "interruptions": int,
-    "busy_s": float, "idle_busy_s": float, "valid_units": BlockDistribution})
-HostCounts = TypedDict("HostCounts", {"commands": int, "merged": int, "packs": int, "packed_requests": int,
-    "packs_by_entries": list[int], "largest_command_bytes": int, "driver": DriverCounts | None})
-LifetimeEstimate = TypedDict("LifetimeEstimate", {"even_host_bytes": float | None,
-    "first_block_host_bytes": float | None, "used_pct": float, "used_slc_pct": float | None})
-LinkDirection = TypedDict("LinkDirection", {"bytes": int, "busy_pct": float, "wait_ms": float})
-RefusedRequests = TypedDict("RefusedRequests", {"requests": int, "first": str})
-SettingChange = TypedDict("SettingChange", {"at_s": float, "key": str, "from": str, "to": str})
-LiveStatus = TypedDict("LiveStatus", {"clock": str, "simulated_s": float, "powered": bool, "cuts": int,
-    "requests": int, "bytes_read": int, "bytes_written": int, "failed": int, "open": int,
-    "interval_s": float, "interval_requests": int, "interval_bytes": int, "response_p50_us": float | None,
-    "response_p99_us": float | None, "volatile_bytes": int, "waf": float | None, "free_blocks": int,
-    "collections": int, "erases": int, "wake_ups": int, "late_p50_us": float | None,
-    "late_p99_us": float | None, "file_system": str | None, "setting_changes": list[SettingChange],
-    "stopped": str | None, "refused": list[RefusedRequests], "image_error": str | None})
-LoadSummary = TypedDict("LoadSummary", {"offered_pct": float | None, "backlog_s": float,
-    "peak_backlog_s": float, "peak_offered_pct": float | None, "overloaded": bool})
-LogBlockMerges = TypedDict("LogBlockMerges", {"switch": int, "partial": int, "full": int})
-MapCounts = TypedDict("MapCounts", {"ram_bytes": int, "cache_hit_pct": float | None, "lookups": int,
-    "requests": int, "missed_requests": int, "request_miss_pct": float | None, "prefetched_entries": int,
-    "double_reads": int, "cached_bytes": int | None, "segments": int | None, "segment_units": int | None,
-    "unwritten_unit_reads": int, "unwritten_read_pct": float | None, "discarded_units": int | None,
-    "log_block_merges": LogBlockMerges})
-PowerStateTimes = TypedDict("PowerStateTimes", {"active_s": float, "idle_s": float, "asleep_s": float,
-    "waking_s": float, "wake_ups": int})
-PreviousRun = TypedDict("PreviousRun", {"image": bool, "clean": bool, "units_entered": int,
-    "setting_changes": list[SettingChange]})
-RecordedComparison = TypedDict("RecordedComparison", {"response": ByOperation, "response_p99": ByOperation,
-    "service": ByOperation, "no_wait": ByOperation2, "dependent_pct": float | None})
-RegisterCapacity = TypedDict("RegisterCapacity", {"bytes": int, "from": str})
-RegisterFact = TypedDict("RegisterFact", {"topic": str, "text": str | None, "from": list[str]})
-RegisterReport = TypedDict("RegisterReport", {"kind": str, "standard": str, "like": str,
-    "facts": list[RegisterFact], "fields": list[FieldRow], "settings": list[DerivedSetting],
-    "capacity": RegisterCapacity | None, "slc": RegisterCapacity | None, "notes": list[str]})
-ReissueFigures = TypedDict("ReissueFigures", {"requests": int, "data_size_kb": float,
-    "mean_size_kb": float | None, "write_requests_pct": float | None, "arrival_rate_per_s": float | None,
-    "spatial_locality_pct": float | None, "temporal_locality_pct": float | None})
-ReissueSummary = TypedDict("ReissueSummary", {"reissued": int, "reissued_pct": float | None, "dropped": int,
-    "awake_up_to_ms": int | None, "asleep_from_ms": int | None, "median_until_again_ms": float | None,
-    "figures": ReissueFigures, "figures_without": ReissueFigures | None})
-ReplaySummary = TypedDict("ReplaySummary", {"mode": str, "mode_reason": str | None,
-    "unrecorded": str | None, "coarse_clock": str | None, "load": LoadSummary, "stopped": str | None,
-    "simulated_s": float, "throughput_mb_per_s": float, "drain_s": float | None})
-RequestTotals = TypedDict("RequestTotals", {"total": int, "read": int, "write": int, "other": int | None,
-    "no_wait_pct": float, "begun_at_once_pct": float, "bytes_read": int, "bytes_written": int,
-    "wrapped_pct": float})
-ResponseHistogramRow = TypedDict("ResponseHistogramRow", {"op": str, "up_to_ms": float, "requests": int,
-    "cumulative_pct": float})
-ResponsePercentileRow = TypedDict("ResponsePercentileRow", {"op": str, "percentile": float,
-    "response_ms": float})
-TimeSummary = TypedDict("TimeSummary", {"mean_ms": float, "p50_ms": float, "p90_ms": float, "p99_ms": float,
-    "p999_ms": float, "max_ms": float})
-ResponseTimeSummary = TypedDict("ResponseTimeSummary", {"mean_response_ms": float, "p50_ms": float,
-    "p90_ms": float, "p99_ms": float, "p999_ms": float, "max_ms": float, "read": TimeSummary,
-    "write": TimeSummary})
-RunTimeRow = TypedDict("RunTimeRow", {"time_s": float, "width_s": float, "reads": int, "writes": int,
-    "read_kb": float, "write_kb": float, "iops": float, "mb_per_s": float, "response_mean_ms": float | None,
-    "response_p99_ms": float | None, "response_max_ms": float | None, "read_mean_ms": float | None,
-    "read_p99_ms": float | None, "write_mean_ms": float | None, "write_p99_ms": float | None,
-    "queue_ms": float | None, "gc_ms": float | None, "wake_up_ms": float | None, "collections": int,
-    "collecting_ms": float, "wake_ups": int})
-SecondDevice = TypedDict("SecondDevice", {"device": str, "host_bytes_read": int, "host_bytes_written": int,
-    "page_programs": int, "block_erases": int, "waf": float, "host": NotRequired[HostCounts]})
-ServiceTimeSummary = TypedDict("ServiceTimeSummary", {"mean_service_ms": float, "p50_ms": float,
-    "p90_ms": float, "p99_ms": float, "p999_ms": float, "max_ms": float, "read": TimeSummary,
-    "write": TimeSummary})
-SettingExplanation = TypedDict("SettingExplanation", {"key": str, "value": str, "unit": str, "origin": str,
-    "default": str | None, "doc": str, "allowed": str})
-SlcCounts = TypedDict("SlcCounts", {"folded_blocks": int})
-SpaceUse = TypedDict("SpaceUse", {"space_utilisation": float, "gain_difference": float,
-    "gain_ratio": NotRequired[float]})
-WriteBoosterUse = TypedDict("WriteBoosterUse", {"size_bytes": int, "bytes_written": int,
-    "bytes_past_it": int, "flushed_blocks": int, "life_used_pct": float | None, "current_size_bytes": int,
-    "bytes_read": int, "read_hit_pct": float, "migrated_bytes": int, "pinned_bytes": int,
-    "flush_needed": int, "pinned_full": int, "grown": int, "shrunk": int})
-ZoneUse = TypedDict("ZoneUse", {"count": int, "size_bytes": int, "resets": int, "opened": int,
-    "closed": int, "filled": int, "most_open": int, "most_active": int, "slc_bytes": int,
-    "buffer_conflicts": int, "premature_flushes": int, "premature_bytes": int})
-UfsUse = TypedDict("UfsUse", {"lanes": int, "gear": str, "link_mb_per_s": float, "to_device": LinkDirection,
-    "to_host": LinkDirection, "tags": int, "most_in_flight": int, "tag_wait_ms": float, "queues": int,
-    "queue_wait_ms": float, "write_booster": WriteBoosterUse | None, "zones": ZoneUse | None,
-    "map_hints": int, "hibernated_pct": float, "hibernate_exits": int, "hibernate_exit_ms": float})
-Utilisation = TypedDict("Utilisation", {"channels_pct": list[float], "dies_pct": list[float],
-    "planes_pct": list[float]})
-WaitTimes = TypedDict("WaitTimes", {"queue_ms": float, "controller_ms": float, "bus_ms": float,
-    "array_ms": float, "gc_ms": float, "wake_up_ms": float})
-WearSummary = TypedDict("WearSummary", {"moved_blocks": int, "bad_blocks": int,
-    "erase_counts": BlockDistribution, "lifetime": LifetimeEstimate | None})
-WriteAmplification = TypedDict("WriteAmplification", {"waf": float, "host": float, "gc": float,
-    "wear": float, "map": float})
-SimulationResult = TypedDict("SimulationResult", {"device": str, "configuration": ConfigurationSummary,
-    "run": ReplaySummary, "requests": RequestTotals, "response": ResponseTimeSummary,
-    "service": ServiceTimeSummary, "waits": WaitTimes, "recorded": RecordedComparison, "space": SpaceUse,
-    "write_amplification": WriteAmplification, "flash": FlashOperations, "utilisation": Utilisation,
-    "map": MapCounts, "gc": GcSummary, "wear": WearSummary, "slc": SlcCounts, "cache": CacheCounts | None,
-    "power": PowerStateTimes, "energy": EnergyUse, "host": HostCounts | None,
-    "ledger": dict[str, int | None], "computing": ComputeCost, "durable": NotRequired[DurableTimes],
-    "first_writes": NotRequired[list[tuple[int, int]]], "layers": NotRequired[list[dict[str, Any]]],
-    "over_time": NotRequired[list[RunTimeRow]], "percentiles": NotRequired[list[ResponsePercentileRow]],
-    "response_distribution": NotRequired[list[ResponseHistogramRow]],
-    "second_device": NotRequired[SecondDevice], "setting_changes": NotRequired[list[SettingChange]],
-    "ufs": NotRequired[UfsUse]})
+
+class ExtCsdField(FieldMapping):
+    name: str; byte: int; bytes: int; value: int
+class DeviceCapabilities(FieldMapping):
+    interface: str; cache_kb: int; sectors: int; cache_in_order: bool; barrier: bool; reliable_write: bool
+    packed_writes: int; packed_reads: int; queue_depth: int
+class AnnouncedCapabilities(FieldMapping):
+    values_: DeviceCapabilities; ext_csd: list[ExtCsdField]
+class ThreadStateLane(FieldMapping):
+    name: str; states: dict[str, list[int]]
+class StatesOverTime(FieldMapping):
+    bin_ns: int; lanes: list[ThreadStateLane]
+class RequestGroup(FieldMapping):
+    requests: int; bytes: int; sequential: int; sequential_bytes: int; device_ns: int; sequential_device_ns: int
+class ReadWriteCounts(FieldMapping):
+    read: RequestGroup; write: RequestGroup
+class RoleBytes(FieldMapping):
+    role: str; bytes: int
+class RequestCounts(FieldMapping):
+    all: ReadWriteCounts; discards: int; flushes: int; sync_points: int; classes: dict[str, ReadWriteCounts]
+    causes: dict[str, int]; roles: list[RoleBytes]
+class UserWaitPart(FieldMapping):
+    state: str; wait: str | None; class_: str | None; partition: str | None; ns: int
+class ThreadResult(FieldMapping):
+    name: str; alive_ns: int; states: dict[str, int]
+class AppResult(FieldMapping):
+    program: str; host: str; era: str; network: str; seed: int; what_if: list[str]; runtime_ns: int
+    user_waits_for: str; states: dict[str, int]; spent: list[UserWaitPart]; threads: list[ThreadResult]
+    cpu_ns: int; kernel_cpu_ns: int | None; network_bytes: int; file_operations: int; file_syncs: int
+    requests: RequestCounts | None; over_time: StatesOverTime
+class BlockDistribution(FieldMapping):
+    min: int; max: int; mean: float; deviation: float; from_: list[int]; blocks: list[int]
+class TimeComparison(FieldMapping):
+    recorded_ms: float | None; simulated_ms: float | None; error_pct: float | None
+class ByOperation(FieldMapping):
+    all: TimeComparison; read: TimeComparison; write: TimeComparison
+class ShareComparison(FieldMapping):
+    recorded_pct: float | None; simulated_pct: float | None; error_points: float | None
+class ByOperation2(FieldMapping):
+    all: ShareComparison; read: ShareComparison; write: ShareComparison
+class CacheCounts(FieldMapping):
+    units_written: int; write_hit_pct: float; units_read: int; read_hit_pct: float; flushes: int | None
+class DurabilityRow(FieldMapping):
+    kind: str; requests: int; median_us: float; setting: str | None
+class FittedParameter(FieldMapping):
+    name: str; unit: str; value: float | None; low: float | None; high: float | None
+class CalibrationSizeRow(FieldMapping):
+    op: str; kb: float; requests: int; measured_us: float; predicted_us: float; held_out_requests: int
+    held_out_measured_us: float | None; held_out_predicted_us: float | None; held_out_error_pct: float | None
+class CalibrationStallRow(FieldMapping):
+    op: str; requests: int; stalls: int; median_us: float
+class Calibration(FieldMapping):
+    toml: str; page_kb: list[int]; units: int; figures: list[FittedParameter]; sizes: list[CalibrationSizeRow]
+    held_out_request_error_pct: float; held_out_median_error_pct: float; held_out_within_10_pct: float
+    requests: int; woken: int; durability: list[DurabilityRow]; stalls: list[CalibrationStallRow]; queue_depth: int
+    overlapping: int; warnings: list[str]; packed: int
+class ClockJumpRow(FieldMapping):
+    direction: str; time_s: float; request: int; length_s: float; mended: bool
+class ComputeCost(FieldMapping):
+    wall_s: float; page_operations_per_s: float
+class ConfigurationSummary(FieldMapping):
+    capacity_bytes: int; ram_kb: int; write_buffer_kb: int; parallelism: str; mapping_scheme: str
+    write_complete: str; lies: str
+class DerivedSetting(FieldMapping):
+    key: str; value: str; from_: str
+class DriverCounts(FieldMapping):
+    kernel: str; flushes: int; barriers: int; reliable_writes: int; without_command: int
+class DurableTimes(FieldMapping):
+    requests: int; mean_ms: float; p50_ms: float; p90_ms: float; p99_ms: float; p999_ms: float; max_ms: float
+class EnergyUse(FieldMapping):
+    total_mj: float | None; flash_mj: float | None; map_mj: float | None; active_mj: float | None
+    idle_mj: float | None; asleep_mj: float | None; waking_mj: float | None
+class FieldRow(FieldMapping):
+    name: str; register: str; place: str; value: int | str | None; meaning: str
+class Finding(FieldMapping):
+    id: str; kind: str; number: int; title: str; rule: str; measured: float | None; unit: str; shown: str
+    meaning: str
+class FittedFigure(FieldMapping):
+    source: str; figure: str; unit: str; published: float; here: float; deviation_pct: float; least: float
+    most: float
+class PageOperations(FieldMapping):
+    total: int; host: int; read_modify_write: int; gc: int; wear: int; map: int
+class FlashOperations(FieldMapping):
+    page_reads: PageOperations; page_programs: PageOperations; block_erases: int
+class GcSummary(FieldMapping):
+    blocks: int; idle_blocks: int; interruptions: int; busy_s: float; idle_busy_s: float
+    valid_units: BlockDistribution
+class HostCounts(FieldMapping):
+    commands: int; merged: int; packs: int; packed_requests: int; packs_by_entries: list[int]
+    largest_command_bytes: int; driver: DriverCounts | None
+class LifetimeEstimate(FieldMapping):
+    even_host_bytes: float | None; first_block_host_bytes: float | None; used_pct: float; used_slc_pct: float | None
+class LinkDirection(FieldMapping):
+    bytes: int; busy_pct: float; wait_ms: float
+class RefusedRequests(FieldMapping):
+    requests: int; first: str
+class SettingChange(FieldMapping):
+    at_s: float; key: str; from_: str; to: str
+class LiveStatus(FieldMapping):
+    clock: str; simulated_s: float; powered: bool; cuts: int; requests: int; bytes_read: int; bytes_written: int
+    failed: int; open: int; interval_s: float; interval_requests: int; interval_bytes: int
+    response_p50_us: float | None; response_p99_us: float | None; volatile_bytes: int; waf: float | None
+    free_blocks: int; collections: int; erases: int; wake_ups: int; late_p50_us: float | None
+    late_p99_us: float | None; file_system: str | None; setting_changes: list[SettingChange]; stopped: str | None
+    refused: list[RefusedRequests]; image_error: str | None
+class LoadSummary(FieldMapping):
+    offered_pct: float | None; backlog_s: float; peak_backlog_s: float; peak_offered_pct: float | None
+    overloaded: bool
+class LogBlockMerges(FieldMapping):
+    switch: int; partial: int; full: int
+class MapCounts(FieldMapping):
+    ram_bytes: int; cache_hit_pct: float | None; lookups: int; requests: int; missed_requests: int
+    request_miss_pct: float | None; prefetched_entries: int; double_reads: int; cached_bytes: int | None
+    segments: int | None; segment_units: int | None; unwritten_unit_reads: int; unwritten_read_pct: float | None
+    discarded_units: int | None; log_block_merges: LogBlockMerges
+class PowerStateTimes(FieldMapping):
+    active_s: float; idle_s: float; asleep_s: float; waking_s: float; wake_ups: int
+class PreviousRun(FieldMapping):
+    image: bool; clean: bool; units_entered: int; setting_changes: list[SettingChange]
+class RecordedComparison(FieldMapping):
+    response: ByOperation; response_p99: ByOperation; service: ByOperation; no_wait: ByOperation2
+    dependent_pct: float | None
+class RegisterCapacity(FieldMapping):
+    bytes: int; from_: str
+class RegisterFact(FieldMapping):
+    topic: str; text: str | None; from_: list[str]
+class RegisterReport(FieldMapping):
+    kind: str; standard: str; like: str; facts: list[RegisterFact]; fields: list[FieldRow]
+    settings: list[DerivedSetting]; capacity: RegisterCapacity | None; slc: RegisterCapacity | None
+    notes: list[str]
+class ReissueFigures(FieldMapping):
+    requests: int; data_size_kb: float; mean_size_kb: float | None; write_requests_pct: float | None
+    arrival_rate_per_s: float | None; spatial_locality_pct: float | None; temporal_locality_pct: float | None
+class ReissueSummary(FieldMapping):
+    reissued: int; reissued_pct: float | None; dropped: int; awake_up_to_ms: int | None; asleep_from_ms: int | None
+    median_until_again_ms: float | None; figures: ReissueFigures; figures_without: ReissueFigures | None
+class ReplaySummary(FieldMapping):
+    mode: str; mode_reason: str | None; unrecorded: str | None; coarse_clock: str | None; load: LoadSummary
+    stopped: str | None; simulated_s: float; throughput_mb_per_s: float; drain_s: float | None
+class RequestTotals(FieldMapping):
+    total: int; read: int; write: int; other: int | None; no_wait_pct: float; begun_at_once_pct: float
+    bytes_read: int; bytes_written: int; wrapped_pct: float
+class ResponseHistogramRow(FieldMapping):
+    op: str; up_to_ms: float; requests: int; cumulative_pct: float
+class ResponsePercentileRow(FieldMapping):
+    op: str; percentile: float; response_ms: float
+class TimeSummary(FieldMapping):
+    mean_ms: float; p50_ms: float; p90_ms: float; p99_ms: float; p999_ms: float; max_ms: float
+class ResponseTimeSummary(FieldMapping):
+    mean_response_ms: float; p50_ms: float; p90_ms: float; p99_ms: float; p999_ms: float; max_ms: float
+    read: TimeSummary; write: TimeSummary
+class RunTimeRow(FieldMapping):
+    time_s: float; width_s: float; reads: int; writes: int; read_kb: float; write_kb: float; iops: float
+    mb_per_s: float; response_mean_ms: float | None; response_p99_ms: float | None; response_max_ms: float | None
+    read_mean_ms: float | None; read_p99_ms: float | None; write_mean_ms: float | None; write_p99_ms: float | None
+    queue_ms: float | None; gc_ms: float | None; wake_up_ms: float | None; collections: int; collecting_ms: float
+    wake_ups: int
+class SecondDevice(FieldMapping):
+    device: str; host_bytes_read: int; host_bytes_written: int; page_programs: int; block_erases: int; waf: float
+    host: HostCounts | None
+class ServiceTimeSummary(FieldMapping):
+    mean_service_ms: float; p50_ms: float; p90_ms: float; p99_ms: float; p999_ms: float; max_ms: float
+    read: TimeSummary; write: TimeSummary
+class SettingExplanation(FieldMapping):
+    key: str; value: str; unit: str; origin: str; default: str | None; doc: str; allowed: str
+class SlcCounts(FieldMapping):
+    folded_blocks: int
+class SpaceUse(FieldMapping):
+    space_utilisation: float; gain_difference: float; gain_ratio: float | None
+class WriteBoosterUse(FieldMapping):
+    size_bytes: int; bytes_written: int; bytes_past_it: int; flushed_blocks: int; life_used_pct: float | None
+    current_size_bytes: int; bytes_read: int; read_hit_pct: float; migrated_bytes: int; pinned_bytes: int
+    flush_needed: int; pinned_full: int; grown: int; shrunk: int
+class ZoneUse(FieldMapping):
+    count: int; size_bytes: int; resets: int; opened: int; closed: int; filled: int; most_open: int
+    most_active: int; slc_bytes: int; buffer_conflicts: int; premature_flushes: int; premature_bytes: int
+class UfsUse(FieldMapping):
+    lanes: int; gear: str; link_mb_per_s: float; to_device: LinkDirection; to_host: LinkDirection; tags: int
+    most_in_flight: int; tag_wait_ms: float; queues: int; queue_wait_ms: float
+    write_booster: WriteBoosterUse | None; zones: ZoneUse | None; map_hints: int; hibernated_pct: float
+    hibernate_exits: int; hibernate_exit_ms: float
+class Utilisation(FieldMapping):
+    channels_pct: list[float]; dies_pct: list[float]; planes_pct: list[float]
+class WaitTimes(FieldMapping):
+    queue_ms: float; controller_ms: float; bus_ms: float; array_ms: float; gc_ms: float; wake_up_ms: float
+class WearSummary(FieldMapping):
+    moved_blocks: int; bad_blocks: int; erase_counts: BlockDistribution; lifetime: LifetimeEstimate | None
+class WriteAmplification(FieldMapping):
+    waf: float; host: float; gc: float; wear: float; map: float
+class SimulationResult(FieldMapping):
+    device: str; configuration: ConfigurationSummary; run: ReplaySummary; requests: RequestTotals
+    response: ResponseTimeSummary; service: ServiceTimeSummary; waits: WaitTimes; recorded: RecordedComparison
+    space: SpaceUse; write_amplification: WriteAmplification; flash: FlashOperations; utilisation: Utilisation
+    map: MapCounts; gc: GcSummary; wear: WearSummary; slc: SlcCounts; cache: CacheCounts | None
+    power: PowerStateTimes; energy: EnergyUse; host: HostCounts | None; ledger: dict[str, int | None]
+    computing: ComputeCost; durable: DurableTimes | None; first_writes: list[tuple[int, int]]
+    layers: list[dict[str, Any]]; over_time: list[RunTimeRow]; percentiles: list[ResponsePercentileRow]
+    response_distribution: list[ResponseHistogramRow]; second_device: SecondDevice | None
+    setting_changes: list[SettingChange]; ufs: UfsUse | None
 
 
 class ReplayOptions(TypedDict, total=False):

@@ -85,7 +85,7 @@ def recorded(name: str, journal: str, folder: Path) -> Recorded:
 
         step("prepare")
         since = 0 if "^has_journal" in journal else superblock(log_of("prepared").read_bytes()).sequence
-        before = disk.result()["requests.total"]
+        before = disk.result().requests.total
         step("run")
         contents = unchanged(log_of("log"), since) if since else {}
     file = pyarrow.parquet.ParquetFile(record)

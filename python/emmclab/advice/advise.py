@@ -136,7 +136,7 @@ class Advised:
     def cautions(self) -> list[str]:
         """Warnings about the ranking: runs that ended early or were overloaded, wrapped addresses."""
         found = [text] if (text := self.state.caution) else []
-        if self.base.fields["run"]["load"]["overloaded"]:
+        if self.base.run.load.overloaded:
             found.append(
                 f"{_overload(self.base)}, so the ranking compares devices that are too slow for the trace; "
                 "use a lower --rate or --mode closed"
@@ -160,7 +160,7 @@ _NOTES = {
 
 def options(device: Device) -> list[Option]:
     """List the options that apply to a device; times and sizes are derived from its settings."""
-    values = {row["key"]: row["value"] for row in device.explain()}
+    values = {row.key: row.value for row in device.explain()}
 
     def number(key: str) -> float:
         return float(values[key])
@@ -213,7 +213,7 @@ def options(device: Device) -> list[Option]:
 
 def _already_there(option: Option, device: Device) -> str | None:
     """Return that a device has what an option adds, if it has."""
-    values = {row["key"]: row["value"].strip('"') for row in device.explain()}
+    values = {row.key: row.value.strip('"') for row in device.explain()}
     if "slc.mode" not in option.settings or values["slc.mode"] == "off":
         return None
     kind = "a WriteBooster" if values["interface.kind"] == "ufs" else "flash in SLC mode"
@@ -434,7 +434,7 @@ def _advice(option: Option, base: Runs, runs: Runs, by: str) -> Advice:
     every = list(runs.by_seed.values())
     doubts = dict.fromkeys(text for run in every for text in (ended_early(run), _overload(run)) if text)
     device = next(iter(base.by_seed.values()))
-    energy = [total for run in every if (total := run.fields["energy"]["total_mj"]) is not None]
+    energy = [total for run in every if (total := run.energy.total_mj) is not None]
     return Advice(
         option=option.name,
         about=option.about,
@@ -447,7 +447,7 @@ def _advice(option: Option, base: Runs, runs: Runs, by: str) -> Advice:
         life=runs.life,
         energy_mj=sum(energy) / len(energy) if len(energy) == len(every) else None,
         capacity_change_pct=change("configuration.capacity_bytes"),
-        ram_kb=every[0].fields["configuration"]["ram_kb"] - device.fields["configuration"]["ram_kb"],
+        ram_kb=every[0].configuration.ram_kb - device.configuration.ram_kb,
         trusted=all(map(trusted, every)),
         note="; ".join([*doubts, *filter(None, [_NOTES.get(name, "")])]),
         by_seed=runs.values(by),
@@ -455,7 +455,7 @@ def _advice(option: Option, base: Runs, runs: Runs, by: str) -> Advice:
 
 
 def _overload(run: Result) -> str:
-    return f"overloaded: {offered(run)} it serves" if run.fields["run"]["load"]["overloaded"] else ""
+    return f"overloaded: {offered(run)} it serves" if run.run.load.overloaded else ""
 
 
 def _order(advice: Advice, by: str) -> float:

@@ -160,13 +160,13 @@ def _nearest(runs: Mapping[str, Result | str], used: Callable[[], Result]) -> tu
 def _state(
     base: Result, chosen: str, reason: str = "", tried: Iterable[StateTrial] = (), alike: tuple[str, ...] = ()
 ) -> State:
-    beside = base.fields["recorded"]["response"]["all"]
+    beside = base.recorded.response.all
     return State(
-        precondition=str(base.fields["options"]["precondition"]),
+        precondition=str(base.options["precondition"]),
         chosen=chosen,
-        simulated_ms=base.fields["response"]["mean_response_ms"],
-        recorded_ms=beside["recorded_ms"],
-        error_pct=beside["error_pct"],
+        simulated_ms=base.response.mean_response_ms,
+        recorded_ms=beside.recorded_ms,
+        error_pct=beside.error_pct,
         reason=reason,
         tried=tuple(tried),
         alike=alike,
@@ -175,15 +175,15 @@ def _state(
 
 def _unlike(new: Result, replay: RunOptions) -> str:
     """Return why the recording cannot determine the state of the device; empty if it can."""
-    beside = new.fields["recorded"]["response"]["all"]
-    if beside["error_pct"] is None:
+    beside = new.recorded.response.all
+    if beside.error_pct is None:
         return "no response times are recorded"
     paced = replay.get("mode") == "back_to_back" or replay.get("rate", 1.0) != 1.0
     if paced or replay.get("layers"):
         return "the requests do not reach the device as recorded"
     if not trusted(new):
         return "a new device does not serve the trace as it was recorded"
-    ratio = 1 + beside["error_pct"] / 100
+    ratio = 1 + beside.error_pct / 100
     if ratio > _OTHER:
         return f"a new device answers {ratio:.1f} times as slowly as the recorded one"
     if ratio * _OTHER_NEW < 1:
@@ -208,7 +208,7 @@ def _sound(runs: Mapping[str, Result | str]) -> dict[str, Result]:
 
 def _error(run: Result) -> float:
     """Return the error of a run in percent; `_unlike` has checked that times are recorded."""
-    error = run.fields["recorded"]["response"]["all"]["error_pct"]
+    error = run.recorded.response.all.error_pct
     if error is None:
         raise ValueError("no response times are recorded")
     return error
@@ -219,7 +219,7 @@ def _described(name: str, run: Result | str) -> StateTrial:
         return StateTrial(name, None, None, run)
     if not trusted(run):
         return StateTrial(name, None, None, "ended early or was overloaded")
-    return StateTrial(name, run.fields["response"]["mean_response_ms"], _error(run))
+    return StateTrial(name, run.response.mean_response_ms, _error(run))
 
 
 def collects(device: Device) -> bool:
@@ -228,7 +228,7 @@ def collects(device: Device) -> bool:
     >>> collects(Device.preset("nexus5")), collects(Device.preset("ssdsim"))
     (True, False)
     """
-    policy: str = next(row["value"] for row in device.explain() if row["key"] == "gc.policy")
+    policy: str = next(row.value for row in device.explain() if row.key == "gc.policy")
     return policy != '"none"'
 
 

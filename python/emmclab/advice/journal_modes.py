@@ -108,7 +108,7 @@ def advise_journal(
                 seed: device.simulate(*traces, layers=layers, **replay | {"wrap_addresses": True, "seed": seed})
                 for seed in base
             }
-            if not any(run.fields["layers"][0]["commits"] for run in runs.values()):
+            if not any(run.layers[0]["commits"] for run in runs.values()):
                 return JournalAdvice(reason="the trace has no commit of a journal")
             found.append(_advice(mode, base, runs, life_gb(layers)))
         except ConfigError as error:
@@ -119,7 +119,7 @@ def advise_journal(
 
 def _wrapped(base: Result, run: Result) -> str:
     """Return a sentence with the share of requests in the area of the layer's log; empty if none."""
-    share = run.fields["requests"]["wrapped_pct"] - base.fields["requests"]["wrapped_pct"]
+    share = run.requests.wrapped_pct - base.requests.wrapped_pct
     return f"{share:.2g} % of the requests lie in the layer's own log and were wrapped" if share else ""
 
 
@@ -143,5 +143,5 @@ def _advice(mode: str, base: Mapping[int, Result], runs: Mapping[int, Result], l
         life_gb=life_gb,
         trusted=all(map(trusted, runs.values())),
         note="; ".join(dict.fromkeys(filter(None, doubts))),
-        by_seed={seed: run.fields["run"]["simulated_s"] for seed, run in runs.items()},
+        by_seed={seed: run.run.simulated_s for seed, run in runs.items()},
     )

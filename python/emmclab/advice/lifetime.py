@@ -59,10 +59,10 @@ def life_under(
     None if the device has no erase limit, stops early, or nothing is written. `base` is the run of the traces
     on the device without layers, and `replay` are the options of the run, with the state of the used device.
     """
-    written = base.fields["requests"]["bytes_written"]
+    written = base.requests.bytes_written
     if not written:
         return None
-    passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base.fields["configuration"]["capacity_bytes"] / written))
+    passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base.configuration.capacity_bytes / written))
     aged: RunOptions = {
         "images": replay.get("images"),
         "images_limit": replay.get("images_limit"),
@@ -73,25 +73,21 @@ def life_under(
         "wrap_addresses": True,
     }
     run = device.simulate(*traces, **aged)
-    lifetime = run.fields["wear"]["lifetime"]
-    host_bytes = lifetime and lifetime["even_host_bytes"]
-    if host_bytes is None or run.fields["run"]["stopped"]:
+    lifetime = run.wear.lifetime
+    host_bytes = lifetime.even_host_bytes if lifetime else None
+    if host_bytes is None or run.run.stopped:
         return None
     # In the mode "as fast as possible" the rate of the replay is not that of the trace.
-    seconds = 0.0 if base.fields["run"]["mode"] == "back_to_back" else base.fields["run"]["simulated_s"]
+    seconds = 0.0 if base.run.mode == "back_to_back" else base.run.simulated_s
     years = host_bytes / (written / seconds) / _YEAR_S if seconds else None
-    waf = run.fields["write_amplification"]["waf"]
-    return Life(waf, host_bytes / GB, years, passes, str(run.fields["options"]["precondition"]))
+    waf = run.write_amplification.waf
+    return Life(waf, host_bytes / GB, years, passes, str(run.options["precondition"]))
 
 
 def measurement_text(life: Life, base: Result) -> str:
     """Return a sentence that explains how a lifetime was measured."""
     times = "once" if life.passes == 1 else f"{life.passes} times"
-    rate = (
-        base.fields["requests"]["bytes_written"] / base.fields["run"]["simulated_s"] * 86400 / GB
-        if base.fields["run"]["simulated_s"]
-        else 0.0
-    )
+    rate = base.requests.bytes_written / base.run.simulated_s * 86400 / GB if base.run.simulated_s else 0.0
     left_out = f"; {text}" if (text := without_slc(base)) else ""
     own = "" if life.years is None else f"; years at the trace's own rate of {rate:,.1f} GB a day"
     return (

@@ -34,7 +34,7 @@ def options_table(advised: Advised) -> TextTable:
 
     figures = [cell for field in (mean, p99) for cell in (field.text(base[field.path]), "")]
     as_it_is = [*life(advised.life), *figures, waf.text(base[waf.path]), "", _RAM.text(base[_RAM.path])]
-    rows: list[Cells] = [[f"{base['device']} as it is", *as_it_is]]
+    rows: list[Cells] = [[f"{base.device} as it is", *as_it_is]]
     for advice in advised.options:
         changes = zip((mean, p99), paths, (advice.mean_change_pct, advice.p99_change_pct), strict=True)
         rows.append(
@@ -62,7 +62,7 @@ def lives_table(advised: Advised) -> TextTable:
             return [name, "–", "–", "–"]
         return [name, waf.text(life.waf), life.text, "–" if life.years is None else f"{life.years:,.2f}"]
 
-    rows = [row(f"{advised.base['device']} as it is", advised.life)]
+    rows = [row(f"{advised.base.device} as it is", advised.life)]
     rows += [row(advice.option, advice.life) for advice in advised.options]
     headings = ["Option", f"{waf.short} in use", LIFETIME.display_unit, "years"]
     return TextTable("Lifetime", headings, rows, style=_STYLE)

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, Unpack
 
 from emmclab import _core
+from emmclab.apps.result_types import AppRun
 from emmclab.calibration.fit_sources import runs_note
+from emmclab.core_types import SimulationResult
 from emmclab.runtime.field_mapping import FieldMapping
 from emmclab.runtime.files import note_written_files
 from emmclab.runtime.lists import Names, listed_names, several, split_names
@@ -24,8 +26,7 @@ from emmclab.simulation.run_options import RUN_OPTIONS
 from emmclab.traces.inputs import ProvenanceFields
 
 if TYPE_CHECKING:
-    from emmclab.apps.result_types import AppFields, AppRun, LearnedTime
-    from emmclab.core_types import SimulationResult
+    from emmclab.apps.result_types import LearnedTime
 
 #: Labels of the states of a thread, by their names in results.
 STATES = dict(_core.app_states())
@@ -96,25 +97,17 @@ class AppOptions:
 
 
 class AppResult(FieldMapping):
-    """Result of a run; a mapping of the groups that `emmclab apps run --json` prints.
+    """Result of a run; the groups that `emmclab apps run --json` prints."""
 
-    `app` shows where the time was spent, `device` is the result of the device as from `emmclab simulate`.
-    """
-
-    @property
-    def app(self) -> AppRun:
-        """The group `app`: times by thread and cause, and requests."""
-        return cast("AppFields", self._fields)["app"]
-
-    @property
-    def device(self) -> SimulationResult:
-        """The group `device`: the result of the device, as from `emmclab simulate`."""
-        return cast("AppFields", self._fields)["device"]
+    #: Times by thread and cause, and requests.
+    app: AppRun
+    #: The result of the device, as from `emmclab simulate`.
+    device: SimulationResult
 
     @property
     def options(self) -> AppOptions:
         """The options with which the application was run."""
-        fields = self["options"]
+        fields = self._fields["options"]
         lists = {name: tuple(fields[name]) for name in ("layers", "filesystems", "beside")}
         synced = None if fields["synced"] is None else tuple(fields["synced"])
         return AppOptions(**{**fields, **lists, "synced": synced})
@@ -128,18 +121,18 @@ class AppResult(FieldMapping):
     @property
     def runtime_s(self) -> float:
         """The time that the user waited, in s."""
-        return self.app["runtime_ns"] / 1e9
+        return self.app.runtime_ns / 1e9
 
     @property
     def storage_s(self) -> float:
         """The part of `runtime_s` spent waiting for storage, in s."""
-        return sum(self.app["states"][state] for state in STORAGE) / 1e9
+        return sum(self.app.states[state] for state in STORAGE) / 1e9
 
     @property
     def sync_mean_ms(self) -> float | None:
         """The mean time of a file sync over all threads, in ms; None without a sync."""
-        syncs = self.app["file_syncs"]
-        waited = sum(thread["states"]["fsync"] for thread in self.app["threads"])
+        syncs = self.app.file_syncs
+        waited = sum(thread.states["fsync"] for thread in self.app.threads)
         return waited / syncs / 1e6 if syncs else None
 
     @property
@@ -149,11 +142,11 @@ class AppResult(FieldMapping):
         under = f" under {'+'.join(options.layers)}" if options.layers else ""
         under += f" with {', '.join(options.filesystems)}" if options.filesystems else ""
         under += f" syncing {', '.join(options.synced)}" if options.synced is not None else ""
-        over = f" over {self.app['network']}" if self.app["network_bytes"] else ""
-        return f"{self.device['device']}{under}{over}"
+        over = f" over {self.app.network}" if self.app.network_bytes else ""
+        return f"{self.device.device}{under}{over}"
 
     def __repr__(self) -> str:
-        return f"<AppResult {self.app['program']!r} on {self.run_name!r}: {self.runtime_s:.2f} s>"
+        return f"<AppResult {self.app.program!r} on {self.run_name!r}: {self.runtime_s:.2f} s>"
 
 
 def applications() -> list[dict[str, str]]:
@@ -229,7 +222,7 @@ def host_for(devices: Iterable[Device]) -> str:
     >>> host_for([Device.preset("sdcard")]), host_for(map(Device.preset, ("sdcard", "ufs31")))
     ('nexusone', 'phone-2020')
     """
-    cached = any(device.capabilities["values"]["cache_kb"] for device in devices)
+    cached = any(device.capabilities.values_.cache_kb for device in devices)
     return HOST if cached else OLD_HOST
 
 
@@ -241,7 +234,7 @@ def never_flushed(host: _core.HostSetup, device: Device) -> list[str]:
     >>> never_flushed(setup_of("phone-2020"), Device.preset("ufs31"))
     []
     """
-    if host.sends_flushes() or not device.capabilities["values"]["cache_kb"]:
+    if host.sends_flushes() or not device.capabilities.values_.cache_kb:
         return []
     return [
         f"this host never flushes the cache of {device.name}: its kernel has no flush command, so that syncs "
@@ -488,9 +481,9 @@ def parts_of(result: AppResult) -> list[str]:
 
     Each can be passed as `what_if` to `run_application`.
     """
-    partitions = {part["partition"] for part in result.app["spent"] if part["partition"]}
-    requests = result.app["requests"]
-    classes = requests["classes"] if requests else ()
+    partitions = {part.partition for part in result.app.spent if part.partition}
+    requests = result.app.requests
+    classes = requests.classes if requests else ()
     return [
         *(f"partition={name}" for name in sorted(partitions)),
         *(f"class={name}" for name in classes),
@@ -504,26 +497,26 @@ def dominating(result: AppResult) -> tuple[str, float]:
     For waits for storage, the label has the class of files and the partition.
     """
     shares: dict[str, int] = {}
-    for part in result.app["spent"]:
-        words = STATES[part["state"]]
-        if part["class"]:
-            words = f"{words} of {part['class'].replace('_', ' ')} files on {part['partition']}"
-        shares[words] = shares.get(words, 0) + part["ns"]
+    for part in result.app.spent:
+        words = STATES[part.state]
+        if part.class_:
+            words = f"{words} of {part.class_.replace('_', ' ')} files on {part.partition}"
+        shares[words] = shares.get(words, 0) + part.ns
     if not shares:
         return "nothing", 0.0
     words = max(shares, key=lambda word: shares[word])
-    return words, 100 * shares[words] / result.app["runtime_ns"]
+    return words, 100 * shares[words] / result.app.runtime_ns
 
 
 def durability_line(result: AppResult) -> str:
     """Return a line on the cost of durability: file syncs, then flushes and synchronous writes."""
-    counts, device = result.app["requests"], Result(result["device"])
-    points = device.shown("durable.requests") if counts is None else counts["sync_points"]
+    counts, device = result.app.requests, Result(result.device)
+    points = device.measured("durable.requests") if counts is None else counts.sync_points
     # A live run, which has no such counts, records all requests besides reads and writes.
-    flushes = device.fields["requests"]["other"] or 0 if counts is None else counts["flushes"]
-    mean, p99 = (device.shown(f"durable.{name}") for name in ("mean_ms", "p99_ms"))
+    flushes = device.requests.other or 0 if counts is None else counts.flushes
+    mean, p99 = (device.measured(f"durable.{name}") for name in ("mean_ms", "p99_ms"))
     return (
-        f"{result.app['file_syncs']:,} syncs of files, mean {_ms(result.sync_mean_ms)}; {flushes:,} "
+        f"{result.app.file_syncs:,} syncs of files, mean {_ms(result.sync_mean_ms)}; {flushes:,} "
         f"{'flushes and discards' if counts is None else 'flushes'}; flushes, FUA and synchronous writes: "
         f"{'–' if points is None else f'{points:,}'}, mean {_ms(mean)}, p99 {_ms(p99)}"
     )
@@ -534,7 +527,7 @@ def order_note_of(results: Sequence[AppResult], provenance: ProvenanceFields) ->
     devices = {device["name"]: device for device in provenance.get("devices", ())}
     fields = [run.device for run in results]
     return runs_note(
-        [{**run, "provenance": {"devices": [devices[run["device"]]]}} for run in fields if run["device"] in devices]
+        [{**run, "provenance": {"devices": [devices[run.device]]}} for run in fields if run.device in devices]
     )
 
 
@@ -544,17 +537,17 @@ def _ms(value: float | None) -> str:
 
 def requests_line(result: AppResult) -> str:
     """Return a line on the requests that reached the device."""
-    counts = result.app["requests"]
+    counts = result.app.requests
     if counts is None:
         # A live run only has the counts of the device.
-        counted = result.device["requests"]
-        reads, writes = counted["bytes_read"], counted["bytes_written"]
-        sizes = (("reads", counted["read"], reads), ("writes", counted["write"], writes))
+        counted = result.device.requests
+        reads, writes = counted.bytes_read, counted.bytes_written
+        sizes = (("reads", counted.read, reads), ("writes", counted.write, writes))
         return "; ".join(f"{count:,} {ops}, {size / 2**20:,.1f} MB" for ops, count, size in sizes)
     lines = []
-    for op, group in (("read", counts["all"]["read"]), ("write", counts["all"]["write"])):
-        line = f"{group['requests']:,} {op}s, {group['bytes'] / 2**20:,.1f} MB"
-        if group["requests"]:
-            line += f", {100 * group['sequential'] / group['requests']:.0f} % sequential"
+    for op, group in (("read", counts.all.read), ("write", counts.all.write)):
+        line = f"{group.requests:,} {op}s, {group.bytes / 2**20:,.1f} MB"
+        if group.requests:
+            line += f", {100 * group.sequential / group.requests:.0f} % sequential"
         lines.append(line)
     return "; ".join(lines)

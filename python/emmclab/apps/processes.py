@@ -122,11 +122,11 @@ def agreement(live: AppResult, model: AppResult) -> list[Agreement]:
     """
     figures: dict[tuple[str, str], Callable[[AppResult], float]] = {
         ("runtime", "s"): lambda run: run.runtime_s,
-        ("reads", ""): lambda run: run.device["requests"]["read"],
-        ("writes", ""): lambda run: run.device["requests"]["write"],
-        ("read", "MB"): lambda run: run.device["requests"]["bytes_read"] / 2**20,
-        ("written", "MB"): lambda run: run.device["requests"]["bytes_written"] / 2**20,
-        ("syncs of files", ""): lambda run: run.app["file_syncs"],
+        ("reads", ""): lambda run: run.device.requests.read,
+        ("writes", ""): lambda run: run.device.requests.write,
+        ("read", "MB"): lambda run: run.device.requests.bytes_read / 2**20,
+        ("written", "MB"): lambda run: run.device.requests.bytes_written / 2**20,
+        ("syncs of files", ""): lambda run: run.app.file_syncs,
     }
     rows: list[Agreement] = []
     for (name, unit), figure in figures.items():

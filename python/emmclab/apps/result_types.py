@@ -1,8 +1,8 @@
 """Types of the results of applications, built from types of the core."""
 
-from typing import NotRequired, TypedDict
+from typing import TypedDict
 
-from emmclab.core_types import AppResult, SimulationResult
+from emmclab.core_types import AppResult
 
 
 class LearnedTime(TypedDict):
@@ -29,15 +29,6 @@ class KeptAppRun(AppResult):
 
     runtime_s: float
     storage_s: float
-
-
-class AppFields(TypedDict):
-    """The groups of the result of an application, without its options."""
-
-    app: AppResult
-    device: SimulationResult
-    #: Reasons not to trust the run.
-    warnings: NotRequired[list[str]]
 
 
 class Agreement(TypedDict):

@@ -106,8 +106,13 @@ def find_solutions(names: Names) -> list[Solution]:
 class SolutionComparison(FieldMapping):
     """Runs of applications with each solution; a mapping of what `emmclab apps solutions --json` prints."""
 
+    runs: list[dict[str, Any]]
+    impossible: list[dict[str, str]]
+    solutions: list[dict[str, Any]]
+    risks: dict[str, Any]
+
     def __repr__(self) -> str:
-        return f"<Comparison of {len(self['solutions'])} solutions in {len(self['runs'])} runs>"
+        return f"<Comparison of {len(self.solutions)} solutions in {len(self.runs)} runs>"
 
 
 def compare_solutions(
@@ -134,15 +139,15 @@ def compare_solutions(
             )
         rows.append(
             {
-                "application": result.app["program"],
-                "device": result.device["device"],
-                "network": result.app["network"],
+                "application": result.app.program,
+                "device": result.device.device,
+                "network": result.app.network,
                 "solution": solution.name,
                 "runtime_s": result.runtime_s,
                 "storage_s": result.storage_s,
                 "gain": plain_run.runtime_s / result.runtime_s if result.runtime_s else None,
                 **_wear(solution, result),
-                "plain_page_programs": plain_run.device["flash"]["page_programs"]["total"],
+                "plain_page_programs": plain_run.device.flash.page_programs.total,
             }
         )
     used = {solution.name: solution for solution, _ in runs}
@@ -172,18 +177,18 @@ def _order(solution: Solution) -> int:
 
 
 def _run_key(result: AppResult) -> tuple[str, ...]:
-    return (result.app["program"], result.device["device"], result.app["network"])
+    return (result.app.program, result.device.device, result.app.network)
 
 
 def _wear(solution: Solution, result: AppResult) -> dict[str, int]:
     """Return programs and erases on the main kind of device, and bytes written to one of another kind."""
     device = result.device
-    flash, second = device["flash"], device.get("second_device")
-    programs, erases, other = flash["page_programs"]["total"], flash["block_erases"], 0
+    flash, second = device.flash, device.second_device
+    programs, erases, other = flash.page_programs.total, flash.block_erases, 0
     if second and solution.second == SAME:
-        programs, erases = programs + second["page_programs"], erases + second["block_erases"]
+        programs, erases = programs + second.page_programs, erases + second.block_erases
     elif second:
-        other = second["host_bytes_written"]
+        other = second.host_bytes_written
     return {"page_programs": programs, "block_erases": erases, "second_bytes": other}
 
 

@@ -46,7 +46,7 @@ def calibrate(
 
     >>> import emmclab
     >>> found = calibrate(emmclab.bundled()[2])
-    >>> found["toml"].startswith("# Written by `emmclab calibrate`")
+    >>> found.toml.startswith("# Written by `emmclab calibrate`")
     True
     """
     if not isinstance(source, Trace):
@@ -102,5 +102,4 @@ def _begins_with(path: Path, mark: bytes) -> bool:
 
 
 def _result(text: str) -> Calibration:
-    result: Calibration = json.loads(text)
-    return result
+    return Calibration(json.loads(text))

@@ -43,12 +43,12 @@ def fitted_note(result: Result) -> str:
     >>> fitted_note(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     ''
     """
-    provenance = result.fields.get("provenance")
+    provenance = result.provenance
     devices = provenance.get("devices", ()) if provenance else ()
-    if not any(result.fields["trace"] in Fitted.of(device["settings"]).sources for device in devices[:1]):
+    if not any(result.trace in Fitted.of(device["settings"]).sources for device in devices[:1]):
         return ""
     return (
-        f"{result.fields['device']} was fitted to this trace, so an "
+        f"{result.device} was fitted to this trace, so an "
         "agreement of the means proves nothing about the accuracy of the preset"
     )
 
@@ -99,4 +99,4 @@ def pair_note(first: Device, second: Device) -> str:
 
 def is_durable(result: Mapping[str, Any]) -> bool:
     """Return whether a run had flushes, or writes with a guarantee of durability or order."""
-    return bool(Result(dict(result)).shown("durable.requests"))
+    return bool(Result(dict(result)).measured("durable.requests"))

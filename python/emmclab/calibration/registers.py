@@ -76,19 +76,19 @@ def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> R
     Raises:
         ConfigError: the base is of the other kind (eMMC or UFS), or the model does not support register values.
     """
-    draft = _Draft(tomllib.loads(base.to_toml()), notes=list(report["notes"]))
+    draft = _Draft(tomllib.loads(base.to_toml()), notes=list(report.notes))
     _refuse_other_kind(report, base, draft)
-    for row in report["settings"]:
-        draft.set(row["key"], row["value"], row["from"])
+    for row in report.settings:
+        draft.set(row.key, row.value, row.from_)
     _fit_cache(draft)
     _fit_queue(draft)
     _fit_packing(draft)
     all_slc = _fit_slc(draft, report)
     file_name = Path(source).name or source
-    capacity, slc = report["capacity"], None if all_slc else report["slc"]
-    stated = f"of {size(capacity['bytes'])}" if capacity else "of unknown capacity"
-    about = f"{report['standard']} {stated}"
-    registers_name = "EXT_CSD register" if report["kind"] == "emmc" else "descriptors"
+    capacity, slc = report.capacity, None if all_slc else report.slc
+    stated = f"of {size(capacity.bytes)}" if capacity else "of unknown capacity"
+    about = f"{report.standard} {stated}"
+    registers_name = "EXT_CSD register" if report.kind == "emmc" else "descriptors"
     naming = {
         "name": json.dumps(name, ensure_ascii=False),
         "about": json.dumps(f"{about}, from its {registers_name} ({file_name})", ensure_ascii=False),
@@ -98,7 +98,7 @@ def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> R
         device = base.set({key: value for key, value in draft.values.items() if key not in sizes} | naming)
         if capacity is not None:
             preserves = draft.value(_PRESERVES)
-            device = Device(device.core.sized(capacity["bytes"], slc["bytes"] if slc else None, preserves))
+            device = Device(device.core.sized(capacity.bytes, slc.bytes if slc else None, preserves))
     except ConfigError as error:
         raise ConfigError(
             f"{source}: `{base.name}` cannot have the values of the registers: {error}",
@@ -107,7 +107,8 @@ def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> R
             hint="choose another base preset with --like",
         ) from error
     read: list[DerivedSetting] = [
-        {"key": key, "value": draft.values[key], "from": origin} for key, origin in draft.sources.items()
+        DerivedSetting({"key": key, "value": draft.values[key], "from": origin})
+        for key, origin in draft.sources.items()
     ]
     assumed = None
     if capacity is None:
@@ -118,11 +119,11 @@ def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> R
 
 def _refuse_other_kind(report: RegisterReport, base: Device, draft: _Draft) -> None:
     kind = draft.base["interface"]["kind"]
-    if kind != report["kind"]:
+    if kind != report.kind:
         raise ConfigError(
-            f"`{base.name}` is a device of kind {kind}, and the registers are those of kind {report['kind']}",
+            f"`{base.name}` is a device of kind {kind}, and the registers are those of kind {report.kind}",
             field="--like",
-            hint=f"use `{report['like']}`, or leave it out",
+            hint=f"use `{report.like}`, or leave it out",
         )
 
 
@@ -168,12 +169,12 @@ def _fit_packing(draft: _Draft) -> None:
 def _fit_slc(draft: _Draft, report: RegisterReport) -> bool:
     """Reserve blocks in SLC mode; return True if all flash is in SLC mode, which needs no such blocks."""
     mode = draft.value("slc.mode")
-    if report["kind"] != "emmc" or mode != "region" or report["slc"] is None:
+    if report.kind != "emmc" or mode != "region" or report.slc is None:
         if mode != "off" and draft.base["slc"]["mode"] == "off":
             _first_slc_blocks(draft, draft.sources["slc.mode"])
         return False
-    origin = report["slc"]["from"]
-    if report["capacity"] and report["slc"]["bytes"] >= report["capacity"]["bytes"]:
+    origin = report.slc.from_
+    if report.capacity and report.slc.bytes >= report.capacity.bytes:
         draft.set("slc.mode", '"off"', origin)
         draft.set("slc.blocks", 0, origin)
         for number, _ in enumerate(draft.base["geometry"]["block_groups"]):
@@ -193,9 +194,9 @@ def _first_slc_blocks(draft: _Draft, origin: str) -> None:
 
 def _toml(device: Device, base: Device, report: RegisterReport, draft: _Draft, source: str, assumed: str | None) -> str:
     """Return the settings that differ from the defaults as TOML, each with its origin."""
-    defaults = {row["key"]: row["value"] == row["default"] for row in device.explain()}
-    of_base = {row["key"]: row["value"] for row in base.explain()}
-    origin = f"{_one_line(source)}, {report['standard']}"
+    defaults = {row.key: row.value == row.default for row in device.explain()}
+    of_base = {row.key: row.value for row in base.explain()}
+    origin = f"{_one_line(source)}, {report.standard}"
     lines = [f"# {assumed[0].upper()}{assumed[1:]}."] if assumed else []
     lines += [
         f"# Written by `emmclab preset` (version {__version__}) from {origin}.",
@@ -231,8 +232,8 @@ def _comment(key: str, value: str, of_base: dict[str, str], report: RegisterRepo
         return ""
     setting = key.rpartition(".")[2]
     if setting in _SIZES and of_base.get(key) != value:
-        stated = report["slc"] if key == "slc.blocks" and report["slc"] else report["capacity"]
-        return f" # sized: {_one_line(stated['from'])}" if stated else f" # assumed: {like}"
+        stated = report.slc if key == "slc.blocks" and report.slc else report.capacity
+        return f" # sized: {_one_line(stated.from_)}" if stated else f" # assumed: {like}"
     if key in draft.sources:
         return f" # read: {_one_line(draft.sources[key])}"
     return f" # assumed: {like}"
@@ -263,27 +264,27 @@ class Registers:
     @property
     def kind(self) -> str:
         """`emmc` or `ufs`."""
-        return self.report["kind"]
+        return self.report.kind
 
     @property
     def standard(self) -> str:
         """The standard that the device follows."""
-        return self.report["standard"]
+        return self.report.standard
 
     @property
     def facts(self) -> list[RegisterFact]:
         """The properties and capabilities of the device."""
-        return list(self.report["facts"])
+        return self.report.facts
 
     @property
     def fields(self) -> list[FieldRow]:
         """Every field, by its name in the standard."""
-        return list(self.report["fields"])
+        return self.report.fields
 
     @property
     def notes(self) -> list[str]:
         """Contents of registers that have no setting or were not adopted, with the reason."""
-        return list(self.report["notes"])
+        return list(self.report.notes)
 
     def preset(self, *, like: str | None = None, name: str | None = None) -> RegisterPreset:
         """Make a device preset from the registers, with the other settings of a preset of the same class.
@@ -295,7 +296,7 @@ class Registers:
         Raises:
             ConfigError: `like` is of the other kind (eMMC or UFS), or the model does not support register values.
         """
-        base = Device.named(like or self.report["like"])
+        base = Device.named(like or self.report.like)
         return preset_of(self.report, base, self.source, printable(name or "own-device"))
 
 
@@ -316,4 +317,4 @@ def registers(source: str | PathLike[str]) -> Registers:
     emmclab.errors.InputError: no-such-dump: file not found
     """
     path = Path(source)
-    return Registers(printable(path), json.loads(_core.read_registers(register_files(path))))
+    return Registers(printable(path), RegisterReport(json.loads(_core.read_registers(register_files(path)))))

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from emmclab.calibration.calibrate import calibrate
 from emmclab.calibration.fit_sources import Fitted
@@ -86,7 +86,8 @@ class ValidationFields(TypedDict):
     recorded: HalvesFields
     models: list[ModelFields]
     refused: dict[str, str]
-    calibration: Calibration | None
+    #: As `Calibration`.
+    calibration: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class Validation:
             "recorded": {"first_half": self.first._asdict(), "second_half": self.second._asdict()},
             "models": [model.to_dict() for model in self.models],
             "refused": dict(self.refused),
-            "calibration": None if self.calibration is None else self.calibration.copy(),
+            "calibration": None if self.calibration is None else self.calibration.to_dict(),
         }
 
 
@@ -217,7 +218,7 @@ def validate(
         options: RunOptions = {"mode": mode, "precondition": precondition, "seed": seed, "progress": progress}
         options["wrap_addresses"] = wrap_addresses
         if calibration is not None:
-            device = Device.from_toml(calibration["toml"])
+            device = Device.from_toml(calibration.toml)
             # The device is as large as the addresses of the recording, up to the maximum of a calibration.
             replay.run(device, "calibrated", {**options, "wrap_addresses": True})
         for device in devices:
@@ -364,11 +365,11 @@ def _no_model(trace: Trace, refused: Mapping[str, str]) -> UnsupportedError:
 def _note(result: Result, device: Device, trace: Trace) -> str:
     """Return the reasons not to trust a comparison with a device; empty if there are none."""
     notes = []
-    if stopped := result.fields["run"]["stopped"]:
+    if stopped := result.run.stopped:
         notes.append(f"stopped before the end: {stopped}")
     if trace.name in Fitted.device(device).sources:
         notes.append("was fitted to all of this recording, including the second half")
-    if wrapped := result.fields["requests"]["wrapped_pct"]:
+    if wrapped := result.requests.wrapped_pct:
         notes.append(f"{wrapped:.1f} % of the requests lie beyond the device and were wrapped")
     if is_buffered(result) and (free := durability_unknown(result, "")):
         notes.append(free)

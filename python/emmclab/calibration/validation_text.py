@@ -69,7 +69,7 @@ def notes(validation: Validation) -> list[str]:
     """Return the notes on the limits of the comparison."""
     texts = [f"{model.name}: {model.note}" for model in validation.models if model.note]
     if validation.calibration is not None:
-        texts += [f"calibrated: {warning}" for warning in validation.calibration["warnings"]]
+        texts += [f"calibrated: {warning}" for warning in validation.calibration.warnings]
         unknown = {
             kind: count
             for kind, count in validation.cut.second_by_operation.items()

@@ -180,9 +180,9 @@ def advise(
             images=state.images,
             **state.replay(),
         )
-    reading.note_changed(advised.base.fields["trace"], advised.base.fields["ledger"])
+    reading.note_changed(advised.base.trace, advised.base.ledger)
     combined = None
-    if together.deep and not advised.base.fields["run"]["stopped"]:
+    if together.deep and not advised.base.run.stopped:
         combined = run_deep(
             device,
             traces,
@@ -194,10 +194,10 @@ def advise(
             settings=dict(pair.split("=", 1) for pair in settings),
             capacity=capacity or "",
             reading=reading.changed_options(),
-            precondition=advised.base.fields["options"]["precondition"],
+            precondition=advised.base.options["precondition"],
             **state.replay(),
         )
-    base_made = advised.base.fields["provenance"]
+    base_made = advised.base.provenance
     if html is not None:
         from emmclab.pages.advice import write_advice
 

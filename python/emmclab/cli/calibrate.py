@@ -57,12 +57,12 @@ def calibrate(
     if trace is not None and reading.changes and not trace.is_pipe:
         reading.note_changed(trace.name, trace.ledger)
     if output is not None:
-        write_atomically(output, fitted["toml"])
+        write_atomically(output, fitted.toml)
     if as_json:
         print_json(fitted)
         return
     if output is None:
-        sys.stdout.write(fitted["toml"])
+        sys.stdout.write(fitted.toml)
         return
     _show(stderr(), fitted)
     line = f"{output}: `emmclab simulate TRACE --device {output}` simulates this device"
@@ -70,39 +70,44 @@ def calibrate(
 
 
 def _show(console: Console, fitted: Calibration) -> None:
-    pages = " + ".join(str(kb) for kb in fitted["page_kb"])
-    title = f"Pages of {pages} KB, {fitted['units']}-way"
+    pages = " + ".join(str(kb) for kb in fitted.page_kb)
+    title = f"Pages of {pages} KB, {fitted.units}-way"
     table = framed(title, "Figure", "Value", "90 % range", "Unit", text=["Unit"])
-    for figure in fitted["figures"]:
-        if figure["value"] is None:
-            table.add_row(figure["name"], "–", "not measured", figure["unit"])
+    for figure in fitted.figures:
+        if figure.value is None:
+            table.add_row(figure.name, "–", "not measured", figure.unit)
             continue
-        span = f"{figure['low']:,.1f} to {figure['high']:,.1f}"
-        table.add_row(figure["name"], f"{figure['value']:,.1f}", span, figure["unit"])
+        span = f"{figure.low:,.1f} to {figure.high:,.1f}"
+        table.add_row(figure.name, f"{figure.value:,.1f}", span, figure.unit)
     console.print(table)
-    for row in fitted["durability"]:
-        price = f"see {row['setting']}" if row["setting"] else "not fitted"
+    for row in fitted.durability:
+        price = f"see {row.setting}" if row.setting else "not fitted"
         console.print(
-            f"{row['kind']}: {row['requests']:,} requests, {row['median_us']:,.0f} us in the median; {price}",
+            f"{row.kind}: {row.requests:,} requests, {row.median_us:,.0f} us in the median; {price}", soft_wrap=True
+        )
+    for stall in fitted.stalls:
+        console.print(
+            f"stalls: {stall.stalls:,} of {stall.requests:,} {stall.op}s took at least twice their time, "
+            f"{stall.median_us:,.0f} us more in the median; see controller.{stall.op}_stalls",
             soft_wrap=True,
         )
-    for stall in fitted["stalls"]:
+    for stall in fitted.stalls:
         console.print(
-            f"stalls: {stall['stalls']:,} of {stall['requests']:,} {stall['op']}s took at least twice their time, "
-            f"{stall['median_us']:,.0f} us more in the median; see controller.{stall['op']}_stalls",
+            f"stalls: {stall.stalls:,} of {stall.requests:,} {stall.op}s took at least twice their time, "
+            f"{stall.median_us:,.0f} us more in the median; see controller.{stall.op}_stalls",
             soft_wrap=True,
         )
-    if fitted["queue_depth"] > 1:
+    if fitted.queue_depth > 1:
         console.print(
-            f"queue of {fitted['queue_depth']}: {fitted['overlapping']:,} requests began while others were "
+            f"queue of {fitted.queue_depth}: {fitted.overlapping:,} requests began while others were "
             "served; see controller.queue_depth",
             soft_wrap=True,
         )
-    for warning in fitted["warnings"]:
+    for warning in fitted.warnings:
         console.print(f"warning: {warning}", soft_wrap=True, markup=False)
     console.print(
-        f"held-out half: median error {fitted['held_out_request_error_pct']:.1f} % by request, "
-        f"{fitted['held_out_median_error_pct']:.1f} % by size; "
-        f"{fitted['held_out_within_10_pct']:.1f} % of its requests are of sizes with at most 10 % error",
+        f"held-out half: median error {fitted.held_out_request_error_pct:.1f} % by request, "
+        f"{fitted.held_out_median_error_pct:.1f} % by size; "
+        f"{fitted.held_out_within_10_pct:.1f} % of its requests are of sizes with at most 10 % error",
         soft_wrap=True,
     )

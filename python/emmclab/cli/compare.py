@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any
 
 from emmclab.calibration.fit_sources import runs_note
 from emmclab.cli.command import command
@@ -31,7 +31,6 @@ from emmclab.runtime.lists import once, split_names
 from emmclab.simulation.layers import settings_of, stack, stacks
 from emmclab.simulation.provenance import Provenance
 from emmclab.simulation.result import Result
-from emmclab.simulation.result_fields import ResultFields
 
 
 @command(
@@ -94,7 +93,7 @@ def compare(
         for device, above, way in itertools.product(configurations, chosen, ways):
             software: AboveDevice = {"layers": above, "layer_settings": settings_of(above, layer_settings)}
             results.append(way.run(device, [source], pictures=pictures, **software))
-        reading.note_changed(results[-1].fields["trace"], results[-1].fields["ledger"])
+        reading.note_changed(results[-1].trace, results[-1].ledger)
     # The traces have already been hashed by the runs.
     made = Provenance(configurations, sources).to_dict()
     if html is not None:
@@ -114,8 +113,8 @@ def compare(
     end(results)
 
 
-def _with_gain(result: Result, gain: float) -> ResultFields:
-    fields = cast("ResultFields", result.to_dict())
+def _with_gain(result: Result, gain: float) -> dict[str, Any]:
+    fields = result.to_dict()
     fields["options"].setdefault("layers", [])
     fields["space"]["gain_ratio"] = gain
     return fields
@@ -125,11 +124,8 @@ def _gains(results: list[Result]) -> list[tuple[Result, float]]:
     """Pair each result with its gain in space utilisation over the first device: the ratio of both - 1."""
     first: dict[str, float] = {}
     for result in results:
-        first.setdefault(result.fields["trace"], result.fields["space"]["space_utilisation"])
+        first.setdefault(result.trace, result.space.space_utilisation)
     return [
-        (
-            result,
-            result.fields["space"]["space_utilisation"] / base - 1 if (base := first[result.fields["trace"]]) else 0.0,
-        )
+        (result, result.space.space_utilisation / base - 1 if (base := first[result.trace]) else 0.0)
         for result in results
     ]

@@ -72,7 +72,7 @@ def print_stdout(text: str) -> None:
 
 def json_text(value: Any) -> str:
     """Return a value as JSON; equal values result in equal bytes."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=dict)  # Records are mappings.
     # `json.dumps` escapes the control characters of ASCII; the others are escaped here, so that none is lost.
     return text.translate({number: f"\\u{number:04x}" for number in CONTROLS if number >= 0x7F})
 

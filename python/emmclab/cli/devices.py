@@ -74,7 +74,7 @@ def _check(name: str, as_json: bool) -> None:
     console = stdout()
     console.print(Text(f"{name}: {_within(rows)}", "bold"), soft_wrap=True)
     console.print()
-    for source in dict.fromkeys(row["source"] for row in rows):
+    for source in dict.fromkeys(row.source for row in rows):
         console.print(_check_table(f"{name} and what it was fitted to: {source}", rows, source))
         console.print()
     console.print(
@@ -85,12 +85,12 @@ def _check(name: str, as_json: bool) -> None:
 
 def _within(rows: Sequence[FittedFigure]) -> str:
     """Return how many figures are within their bounds, and the others with their deviations, the largest first."""
-    outside = [row for row in rows if not row["least"] <= row["here"] <= row["most"]]
+    outside = [row for row in rows if not row.least <= row.here <= row.most]
     line = f"{len(rows) - len(outside)} of {len(rows)} figures are within their bounds"
     if not outside:
         return line
-    outside.sort(key=lambda row: -abs(row["deviation_pct"]))
-    others = (f"{row['figure']} ({signed(row['deviation_pct'])} %)" for row in outside)
+    outside.sort(key=lambda row: -abs(row.deviation_pct))
+    others = (f"{row.figure} ({signed(row.deviation_pct)} %)" for row in outside)
     return f"{line}; not: {', '.join(others)}"
 
 
@@ -98,14 +98,14 @@ def _check_table(title: str, rows: Sequence[FittedFigure], source: str) -> Table
     """Return the table of the checked figures of one source."""
     table = framed(title, "Figure", "Unit", "Published", "Bounds", "Here", "Deviation\n%", words=2)
     for row in rows:
-        if row["source"] == source:
+        if row.source == source:
             table.add_row(
-                Text(row["figure"]),
-                row["unit"],
-                _figure(row["published"]),
-                f"{_figure(row['least'])} – {_figure(row['most'])}",
-                _figure(row["here"]),
-                signed(row["deviation_pct"]),
+                Text(row.figure),
+                row.unit,
+                _figure(row.published),
+                f"{_figure(row.least)} – {_figure(row.most)}",
+                _figure(row.here),
+                signed(row.deviation_pct),
             )
     return table
 
@@ -152,7 +152,7 @@ def _row(name: str, capacity: str | None) -> _Preset:
     return {
         "name": device.name,
         "about": settings["about"],
-        "capabilities": device.capabilities["values"],
+        "capabilities": device.capabilities.values_,
         "planes": planes,
         "page_kb": [group["page_kb"] for group in groups],
         "flash_gb": planes * plane_kb / 2**20 if possible else None,

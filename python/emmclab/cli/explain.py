@@ -269,7 +269,7 @@ def _explain_terms(terms: Sequence[Term], as_json: bool) -> None:
 
 def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
     rows = device.explain()
-    settings = [row for row in rows if not changed or row["value"] != row["default"]]
+    settings = [row for row in rows if not changed or row.value != row.default]
     if as_json:
         print_json(settings)
         return
@@ -278,25 +278,25 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
     table = framed(title, "Setting", "Value", *defaults, "Unit", "From", words=5)
     meanings = []
     for setting in settings:
-        meaning = Text(setting["doc"], "dim")
-        if setting["allowed"]:
-            meaning.append(f" [{setting['allowed']}]")
-        if setting["key"] == "timing.write_complete":
+        meaning = Text(setting.doc, "dim")
+        if setting.allowed:
+            meaning.append(f" [{setting.allowed}]")
+        if setting.key == "timing.write_complete":
             meaning.append(f" Here: writes complete {_completion(rows)}.")
         meanings.append(meaning)
-        default = (setting["default"] or "–",) if changed else ()
-        cells = (setting["key"], setting["value"], *default, setting["unit"], setting["origin"])
+        default = (setting.default or "–",) if changed else ()
+        cells = (setting.key, setting.value, *default, setting.unit, setting.origin)
         table.add_row(*map(Text, cells))
     console = stdout()
     show_explained(console, table, meanings)
     console.print()
-    if changed or not device.capabilities["ext_csd"]:
+    if changed or not device.capabilities.ext_csd:
         return
     register = framed("Capabilities, as its EXT_CSD register reports them", "Field", "Byte", "Value", words=5)
-    for field in device.capabilities["ext_csd"]:
-        last = field["byte"] + field["bytes"] - 1
-        byte_range = f"{last}:{field['byte']}" if field["bytes"] > 1 else str(last)
-        register.add_row(field["name"], byte_range, str(field["value"]))
+    for field in device.capabilities.ext_csd:
+        last = field.byte + field.bytes - 1
+        byte_range = f"{last}:{field.byte}" if field.bytes > 1 else str(last)
+        register.add_row(field.name, byte_range, str(field.value))
     console.print(register)
     print_line(
         console,
@@ -308,7 +308,7 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
 
 def _completion(settings: Sequence[SettingExplanation]) -> str:
     """Return the text for when a write is complete, as in the result of a run."""
-    values = {row["key"]: row["value"] for row in settings}
+    values = {row.key: row.value for row in settings}
     return completion_of(values["timing.write_complete"].strip('"'), values["cache.size_kb"] != "0")
 
 

@@ -44,7 +44,7 @@ def _plain(key: str) -> str:
 
 def keys() -> list[str]:
     """Return the names that `find_meanings` accepts: settings, options of runs, fields of results, ledger counts."""
-    devices = {_plain(row["key"]): None for row in Device.preset("ufs31").explain()}
+    devices = {_plain(row.key): None for row in Device.preset("ufs31").explain()}
     layers = [f"{kind['name']}.{setting['name']}" for kind in layer_kinds() for setting in kind["settings"]]
     fields = [*(field.path for field in result_fields()), *(field.name for field in _profile_fields())]
     return [*devices, *layers, *RUN_OPTIONS, *fields, READING, *(f"ledger.{count}" for count in LEDGER_MEANINGS)]
@@ -68,14 +68,14 @@ def find_meanings(name: str) -> list[Meaning]:
     settings: dict[str, Meaning] = {}
     for preset in presets():
         for row in Device.preset(preset).explain():
-            key = _plain(row["key"])
+            key = _plain(row.key)
             if key not in _NAMES and _belongs(key, name_or_group):
                 meaning = settings.setdefault(key, _setting(key, row))
-                if row["origin"] == "default":
-                    meaning["default"] = row["value"]
+                if row.origin == "default":
+                    meaning["default"] = row.value
                 else:
                     values = meaning["presets"].setdefault(preset, [])
-                    values.append(row["value"])
+                    values.append(row.value)
     rows = list(settings.values())
     for kind in layer_kinds():
         for setting in kind["settings"]:
@@ -109,7 +109,7 @@ def _belongs(key: str, name_or_group: str) -> bool:
 
 
 def _setting(key: str, row: SettingExplanation) -> Meaning:
-    return _meaning(_OF_A_DEVICE, key, row["unit"], row["allowed"], row["doc"])
+    return _meaning(_OF_A_DEVICE, key, row.unit, row.allowed, row.doc)
 
 
 def _meaning(kind: str, key: str, unit: str, allowed: str, meaning: str, default: str | None = None) -> Meaning:
@@ -208,15 +208,15 @@ def print_meanings(rows: Sequence[Meaning], as_json: bool) -> None:
 
 def difference_of(first: Device, second: Device) -> list[dict[str, str | None]]:
     """Return the settings in which two devices differ: key, both values (None: no such setting), unit, meaning."""
-    rows = [{row["key"]: row for row in device.explain()} for device in (first, second)]
+    rows = [{row.key: row for row in device.explain()} for device in (first, second)]
     differing = []
     for key in dict.fromkeys([*rows[0], *rows[1]]):
         pair = [settings.get(key) for settings in rows]
-        values = [None if row is None else row["value"] for row in pair]
+        values = [None if row is None else row.value for row in pair]
         if values[0] != values[1] and key.partition(".")[0] not in NAMING_SETTINGS:
             about = next(row for row in pair if row is not None)
             key_and_values = {"key": key, "first": values[0], "second": values[1]}
-            differing.append({**key_and_values, "unit": about["unit"], "meaning": about["doc"]})
+            differing.append({**key_and_values, "unit": about.unit, "meaning": about.doc})
     return differing
 
 

@@ -73,7 +73,7 @@ def _settings() -> list[str]:
     from emmclab.simulation.layers import layers
 
     rows = (row for name in presets() for row in Device.preset(name).explain())
-    keys = {row["key"]: None for row in rows if "." in row["key"] and ".0" not in row["key"]}
+    keys = {row.key: None for row in rows if "." in row.key and ".0" not in row.key}
     layer_keys = [f"{layer['name']}.{setting['name']}" for layer in layers() for setting in layer["settings"]]
     return [f"{key}=" for key in (*sorted(keys), *layer_keys)]
 

@@ -19,7 +19,7 @@ from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import PresetFile, PresetName
 from emmclab.cli.tables import framed, print_line
-from emmclab.core_types import DerivedSetting, RegisterReport
+from emmclab.core_types import RegisterReport
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.files import write_atomically
 from emmclab.simulation.device import Device
@@ -184,12 +184,12 @@ def show_recorded(console: Console, devices: Sequence[RecordedDevice], recording
 
 def _facts(console: Console, prefix: str, report: RegisterReport) -> None:
     """Print the facts of a report on registers; `prefix` precedes the title."""
-    source = "according to its EXT_CSD register" if report["kind"] == "emmc" else "according to its descriptors"
-    table = framed(f"{prefix}{report['standard']}, {source}", "", "Value", "Field", words=3)
-    for fact in report["facts"]:
-        table.add_row(fact["topic"], Text(fact["text"] or "–"), Text(", ".join(fact["from"]), "dim"))
+    source = "according to its EXT_CSD register" if report.kind == "emmc" else "according to its descriptors"
+    table = framed(f"{prefix}{report.standard}, {source}", "", "Value", "Field", words=3)
+    for fact in report.facts:
+        table.add_row(fact.topic, Text(fact.text or "–"), Text(", ".join(fact.from_), "dim"))
     console.print(table)
-    _notes(console, report["notes"])
+    _notes(console, report.notes)
 
 
 def show_preset(console: Console, device_registers: Registers, derived: RegisterPreset) -> None:
@@ -207,7 +207,7 @@ def _settings(title: str, derived: RegisterPreset) -> Table:
     table = framed(title)
     for heading in ("Setting", "Value", "From"):
         table.add_column(heading, overflow="fold")
-    rows: list[DerivedSetting] = [
+    rows = [
         {
             "key": "capacity",
             "value": f"{derived.device.capacity_bytes:,} B",
@@ -216,7 +216,7 @@ def _settings(title: str, derived: RegisterPreset) -> Table:
         *derived.settings,
     ]
     for row in rows:
-        table.add_row(*map(Text, (row["key"], row["value"], row["from"])))
+        table.add_row(*map(Text, row))
     return table
 
 

@@ -119,7 +119,7 @@ def serve(
         with stop_on_signals() as stop:
             figures, result, status = _served(live, command, control, clock, delayed, stop, as_json)
     if figures is not None:
-        result = Result(result.to_dict() | {"live": figures})
+        result = Result(result.to_dict() | {"live": figures.to_dict()})
     from emmclab.cli.show_live import show_served
 
     provenance, record = Provenance([live.device]).to_dict(), options["record"]
@@ -223,13 +223,13 @@ def _run_client(command: list[str], path: str, stop: Ending) -> int:
 
 def _announce(live: Any, clock: str, delayed: Any) -> None:
     state = live.found
-    if state["image"] and not state["clean"]:
+    if state.image and not state.clean:
         print_stderr(
             "note: the last run of this image did not end cleanly, which is equivalent to a power cut: "
-            f"{state['units_entered']:,} map units that were missing in the saved tables were recovered"
+            f"{state.units_entered:,} map units that were missing in the saved tables were recovered"
         )
-    if state["setting_changes"]:
-        print_stderr(f"note: in the last run of this image settings changed: {changes_line(state['setting_changes'])}")
+    if state.setting_changes:
+        print_stderr(f"note: in the last run of this image settings changed: {changes_line(state.setting_changes)}")
     lies = lie_of(live.device)
     if lies != "none":
         print_stderr(f"warning: this device breaks a promise on purpose: cache.lies = {lies}")
@@ -337,6 +337,6 @@ def _watch(live: Any, clock: str, delayed: _Delay | None, stop: Ending, as_json:
 
                 with suppress(OSError):  # The terminal was closed; SIGHUP follows.
                     view.update(live_view(live, figures, took), refresh=True)
-            if figures["stopped"]:
-                print_stderr(f"warning: {figures['stopped']}")
+            if figures.stopped:
+                print_stderr(f"warning: {figures.stopped}")
                 return

@@ -10,7 +10,7 @@ from emmclab.cli.tables import framed
 from emmclab.core_types import FlashOperations, LiveStatus
 from emmclab.runtime.number_format import duration, size
 from emmclab.simulation.result import Result
-from emmclab.simulation.result_fields import ResultFields, shown_fields
+from emmclab.simulation.result_fields import shown_fields
 from emmclab.simulation.result_text import lateness, refusals_text, warnings
 from emmclab.traces.inputs import ProvenanceFields
 
@@ -29,46 +29,44 @@ def live_view(live: Any, figures: LiveStatus, took_s: float) -> Group:
     rates = ("Requests/s", "MB/s", median.head, p99.head, "Open", "Not durable", waf.head)
     table = framed("", *map(str.strip, (*rates, "Free blocks", erases.head)), words=0)
     table.add_row(
-        f"{figures['interval_requests'] / took_s:,.0f}",
-        f"{figures['interval_bytes'] / took_s / 2**20:,.1f}",
-        median.text(_ms(figures["response_p50_us"])),
-        p99.text(_ms(figures["response_p99_us"])),
-        f"{figures['open']}",
-        size(figures["volatile_bytes"]),
-        waf.text(figures["waf"]),
-        f"{figures['free_blocks']:,}",
-        erases.text(figures["erases"]),
+        f"{figures.interval_requests / took_s:,.0f}",
+        f"{figures.interval_bytes / took_s / 2**20:,.1f}",
+        median.text(_ms(figures.response_p50_us)),
+        p99.text(_ms(figures.response_p99_us)),
+        f"{figures.open}",
+        size(figures.volatile_bytes),
+        waf.text(figures.waf),
+        f"{figures.free_blocks:,}",
+        erases.text(figures.erases),
     )
-    power = "" if figures["powered"] else "  power is off"
+    power = "" if figures.powered else "  power is off"
     lines: list[RenderableType] = [
-        Text.assemble(
-            (live.device.name, "bold"), f"  {', '.join(live.paths)}  clock {figures['clock']}", (power, "red")
-        ),
+        Text.assemble((live.device.name, "bold"), f"  {', '.join(live.paths)}  clock {figures.clock}", (power, "red")),
         table,
         Text(
-            f"{figures['requests']:,} requests, {size(figures['bytes_read'])} read, "
-            f"{size(figures['bytes_written'])} written, {figures['failed']:,} failed, "
-            f"{figures['cuts']:,} cuts; {duration(figures['simulated_s'])} of simulated time; Ctrl-C ends it"
+            f"{figures.requests:,} requests, {size(figures.bytes_read)} read, "
+            f"{size(figures.bytes_written)} written, {figures.failed:,} failed, "
+            f"{figures.cuts:,} cuts; {duration(figures.simulated_s)} of simulated time; Ctrl-C ends it"
         ),
     ]
-    if figures["refused"]:
-        lines.append(Text(f"zones do not allow {refusals_text(figures['refused'])}", "yellow"))
-    if figures["image_error"]:
-        lines.append(Text(f"data cannot be written to the image: {figures['image_error']}", "yellow"))
+    if figures.refused:
+        lines.append(Text(f"zones do not allow {refusals_text(figures.refused)}", "yellow"))
+    if figures.image_error:
+        lines.append(Text(f"data cannot be written to the image: {figures.image_error}", "yellow"))
     return Group(*lines)
 
 
 def _preparation_text(live: Any) -> str:
     """Return a sentence on making and mounting the file system, which preceded the run and is not counted."""
-    result: ResultFields = live.prepared.fields
-    flash: FlashOperations = live.settled.fields["flash"]
-    requests, seconds = result["requests"], result["run"]["simulated_s"]
+    result: Result = live.prepared
+    flash: FlashOperations = live.settled.flash
+    requests, seconds = result.requests, result.run.simulated_s
     line = (
-        f"not counted: making and mounting the file system, with {requests['total']:,} requests, "
-        f"{size(requests['bytes_written'])} written, {_PROGRAMS.text(result['flash']['page_programs']['total'])} "
+        f"not counted: making and mounting the file system, with {requests.total:,} requests, "
+        f"{size(requests.bytes_written)} written, {_PROGRAMS.text(result.flash.page_programs.total)} "
         f"{_PROGRAMS.name}, {duration(seconds)} of simulated time"
     )
-    moved, erased = flash["page_programs"]["total"], flash["block_erases"]
+    moved, erased = flash.page_programs.total, flash.block_erases
     if moved or erased:
         line += (
             f"; the device then moved its data while idle: {_PROGRAMS.text(moved)} {_PROGRAMS.name}, "
@@ -79,12 +77,12 @@ def _preparation_text(live: Any) -> str:
 
 def _moved_text(result: Result) -> str:
     """Return a sentence on pages that were programmed to move data; empty if there are none."""
-    by_cause = result.fields["flash"]["page_programs"]
-    moved = by_cause["gc"] + by_cause["wear"]
+    by_cause = result.flash.page_programs
+    moved = by_cause.gc + by_cause.wear
     if not moved:
         return ""
     return (
-        f"{_PROGRAMS.name}: {by_cause['total'] - moved:,} for the requests, {moved:,} to move data (collection, "
+        f"{_PROGRAMS.name}: {by_cause.total - moved:,} for the requests, {moved:,} to move data (collection, "
         "folding, wear levelling), which may be older than the run; write amplification counts both"
     )
 
@@ -98,7 +96,7 @@ def show_served(live: Any, result: Result, as_json: bool, provenance: Provenance
         parts = {name: None if earlier is None else earlier.to_dict() for name, earlier in results.items()}
         print_json({"live": None} | result.to_dict() | parts | {"provenance": provenance})
         return
-    if result.fields["requests"]["total"] == 0:
+    if result.requests.total == 0:
         print_stderr("no request arrived")
     else:
         from emmclab.cli.show_runs import show_result

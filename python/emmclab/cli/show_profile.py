@@ -69,7 +69,7 @@ def show_compared(console: Console, profiles: Sequence[Profile]) -> None:
     headings = map(_short, profiles[0].findings)
     table = framed("Findings: does the trace show it?", "Application", *headings, words=1 + len(profiles[0].findings))
     for profile in profiles:
-        table.add_row(Text(profile.name), *(_MARKS[finding["shown"]] for finding in profile.findings))
+        table.add_row(Text(profile.name), *(_MARKS[finding.shown] for finding in profile.findings))
     console.print(table)
     console.print()
     for finding in profiles[0].findings:
@@ -276,19 +276,19 @@ def _findings(console: Console, profile: Profile) -> None:
     console.print()
     console.print(Text("Findings: does the trace show what the paper found?", "bold"))
     for finding in profile.findings:
-        value = "" if finding["measured"] is None else f" ({finding['measured']:,.2f} {finding['unit']})"
-        kind = f"{finding['kind'].capitalize()} {finding['number']}"
-        claim = Text(f'  {kind}, "{finding["title"]}"{value}', "dim")
-        console.print(Text.assemble(_MARKS[finding["shown"]], claim))
-        console.print(Padding(Text(finding["meaning"]), (0, 0, 0, 5)))
+        value = "" if finding.measured is None else f" ({finding.measured:,.2f} {finding.unit})"
+        kind = f"{finding.kind.capitalize()} {finding.number}"
+        claim = Text(f'  {kind}, "{finding.title}"{value}', "dim")
+        console.print(Text.assemble(_MARKS[finding.shown], claim))
+        console.print(Padding(Text(finding.meaning), (0, 0, 0, 5)))
 
 
 def _short(finding: Finding) -> str:
-    return f"{finding['kind'][0].upper()}{finding['number']}"
+    return f"{finding.kind[0].upper()}{finding.number}"
 
 
 def _title(finding: Finding) -> str:
-    return f"{finding['kind'].capitalize()} {finding['number']}: {finding['title']}"
+    return f"{finding.kind.capitalize()} {finding.number}: {finding.title}"
 
 
 def show_fsync(console: Console, profiles: Sequence[Profile]) -> None:

@@ -33,16 +33,14 @@ def show_provenance(console: Console, results: Sequence[Result]) -> None:
     """Print the ledger of each trace and the conditions of the run."""
     seen: set[str] = set()
     for result in results:
-        if result.fields["trace"] not in seen:
-            seen.add(result.fields["trace"])
-            console.print(
-                Text.assemble((result.fields["trace"], "bold"), f"  ledger: {ledger_line(result.fields['ledger'])}")
-            )
+        if result.trace not in seen:
+            seen.add(result.trace)
+            console.print(Text.assemble((result.trace, "bold"), f"  ledger: {ledger_line(result.ledger)}"))
     first = results[0]
-    seeds = list(dict.fromkeys(str(result.fields["options"]["seed"]) for result in results))
+    seeds = list(dict.fromkeys(str(result.options["seed"]) for result in results))
     print_line(
         console,
-        f"{mode_line(first)}, {device_before(first)}, rate x{first.fields['options']['rate']:g}, "
+        f"{mode_line(first)}, {device_before(first)}, rate x{first.options['rate']:g}, "
         f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}",
         "dim",
     )
@@ -73,7 +71,7 @@ def show_result(console: Console, result: Result) -> None:
     show_warnings(console, [result])
     console.print(Text(f"{result.run_name}: {headline(result)}", "bold"), soft_wrap=True)
     show_provenance(console, [result])
-    if result.fields["recorded"]["response"]["all"]["recorded_ms"] is not None:
+    if result.recorded.response.all.recorded_ms is not None:
         show_recorded_vs_simulated(console, [result])
     show_table(console, run_table(result))
     show_notes(console, [result])
@@ -93,18 +91,14 @@ def _waits_table(result: Result, most: float) -> Table:
 
 
 def _space_utilisation(result: Result) -> float:
-    return result.fields["space"]["space_utilisation"]
+    return result.space.space_utilisation
 
 
 def utilisation_gains(results: Sequence[Result]) -> list[str]:
     """Return the gain of the best space utilisation over the worst by trace (IISWC 2015, Figure 9)."""
     lines = []
-    for trace in dict.fromkeys(result.fields["trace"] for result in results):
-        rows = [
-            result
-            for result in results
-            if result.fields["trace"] == trace and result.fields["requests"]["bytes_written"]
-        ]
+    for trace in dict.fromkeys(result.trace for result in results):
+        rows = [result for result in results if result.trace == trace and result.requests.bytes_written]
         if len(rows) < 2:
             continue
         # Of equal devices the last is chosen, since the paper compares its last device with the one before.
@@ -122,7 +116,7 @@ def utilisation_gains(results: Sequence[Result]) -> list[str]:
 
 def show_comparison(console: Console, results: Sequence[Result]) -> None:
     """Print a comparison of each device with the first one, and with the recording."""
-    has_seeds = len({result.fields["options"]["seed"] for result in results}) > 1
+    has_seeds = len({result.options["seed"] for result in results}) > 1
     if has_seeds:
         _show_untrusted_seeds(console, results)
     else:
@@ -143,7 +137,7 @@ def _show_untrusted_seeds(console: Console, results: Sequence[Result]) -> None:
     """Print warnings about runs that do not measure a device, with their seeds, and about the traces."""
     for result in results:
         if not trusted(result):
-            where = f"{result.fields['trace']} on {result.run_name}, seed {result.fields['options']['seed']}"
+            where = f"{result.trace} on {result.run_name}, seed {result.options['seed']}"
             text = f"warning: {where}: {ended_early(result) or 'overloaded'}"
             console.print(Text(text, "yellow"), soft_wrap=True)
     for where, text in by_text(results, trace_warnings):
@@ -157,7 +151,7 @@ def show_spread(console: Console, results: Sequence[Result]) -> None:
         console.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)
     found = comparison_spread(results)
     line = _headline(found["response"]["all"])
-    console.print(Text(f"{results[0]['device']}, {len(results)} seeds: {line}", "bold"), soft_wrap=True)
+    console.print(Text(f"{results[0].device}, {len(results)} seeds: {line}", "bold"), soft_wrap=True)
     show_provenance(console, results)
     show_recorded_vs_simulated(console, results)
     show_table(console, spread_table(results))

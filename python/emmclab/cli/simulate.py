@@ -71,13 +71,13 @@ def simulate(
         return
     pictures = html is not None
     result = replay.run(configuration, opened, events, pictures=pictures, perfetto=perfetto, **software)
-    reading.note_changed(result.fields["trace"], result.fields["ledger"])
+    reading.note_changed(result.trace, result.ledger)
     if perfetto is not None:
         print_stderr(f"picture: {perfetto}")
     if html is not None:
         from emmclab.pages.simulation import write_simulation_report
 
-        write_simulation_report([result], [configuration], html, made=result.fields["provenance"])
+        write_simulation_report([result], [configuration], html, made=result.provenance)
         print_stderr(f"report: {html}")
     replay.write([result])
     if as_json:
@@ -99,7 +99,7 @@ def _show_seeds(runs: list[Any], as_json: bool) -> None:
         figures = {path: None if row is None else row._asdict() for path, row in figures_spread(runs).items()}
         spreads = {**comparison_spread(runs), "figures": figures}
         fields = {"spread": spreads, "runs": [run.to_dict() for run in runs]}
-        print_json(fields | {"provenance": runs[0].fields["provenance"]})
+        print_json(fields | {"provenance": runs[0].provenance})
         return
     from emmclab.cli.show_runs import show_spread
 

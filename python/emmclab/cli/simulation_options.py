@@ -200,7 +200,7 @@ def refuse_single_outputs(*outputs: tuple[str, object]) -> None:
 
 def end(results: Sequence[Result]) -> None:
     """Exit with status 3 if any run ended early."""
-    if any(result.fields["run"]["stopped"] for result in results):
+    if any(result.run.stopped for result in results):
         raise typer.Exit(EARLY_END)
 
 

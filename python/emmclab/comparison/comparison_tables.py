@@ -68,34 +68,34 @@ class _DeviceRuns(NamedTuple):
 
     def mean(self, field: ResultField) -> float | None:
         """Return the mean of a figure; None if no run has it."""
-        over = spread([run.shown(field.path) for run in self.runs])
+        over = spread([run.measured(field.path) for run in self.runs])
         return None if over is None else over.mean
 
     def cell(self, field: ResultField) -> Number:
         """Return the mean of a figure, with its range below it if the seeds differ."""
-        over = spread([run.shown(field.path) for run in self.runs])
+        over = spread([run.measured(field.path) for run in self.runs])
         if over is None or over.low == over.high:
             return field.cell(None if over is None else over.mean)
         return field.cell(over.mean)._replace(note=f"{field.text(over.low)} to {field.text(over.high)}")
 
     def error_cell(self) -> Number:
         """Return the difference of the mean response from the recorded one, in percent."""
-        recorded = [run.fields["recorded"]["response"]["all"] for run in self.runs]
-        over = spread([error["error_pct"] for error in recorded])
+        recorded = [run.recorded.response.all for run in self.runs]
+        over = spread([error.error_pct for error in recorded])
         return _percent_cell(None if over is None else over.mean)
 
     def percentile_cells(self) -> list[Number]:
         """Return the requested percentiles of the response."""
-        requested = [[row["response_ms"] for row in requested_percentiles(run)] for run in self.runs]
+        requested = [[row.response_ms for row in requested_percentiles(run)] for run in self.runs]
         means = [sum(values) / len(values) for values in zip(*requested, strict=True)]
         return list(map(_P99.cell, means))
 
     def marked_name(self) -> str:
         """Return the name, with a mark if a run does not measure the device."""
-        loads = [run.fields["run"] for run in self.runs]
+        loads = [run.run for run in self.runs]
         marks = {
-            "ended early": any(load["stopped"] for load in loads),
-            "overloaded": any(load["load"]["overloaded"] for load in loads),
+            "ended early": any(load.stopped for load in loads),
+            "overloaded": any(load.load.overloaded for load in loads),
         }
         shown = ", ".join(mark for mark, applies in marks.items() if applies)
         return f"{self.name} ({shown})" if shown else self.name
@@ -109,7 +109,7 @@ def comparison_tables(results: Sequence[Result], *, is_joined: bool = False) -> 
     """
     by_trace: dict[str, list[Result]] = {}
     for result in results:
-        by_trace.setdefault(result.fields["trace"], []).append(result)
+        by_trace.setdefault(result.trace, []).append(result)
     is_joined = is_joined and len(by_trace) > 1
     word = "run" if by_layers(results) else "device"
     tables = {
@@ -119,7 +119,7 @@ def comparison_tables(results: Sequence[Result], *, is_joined: bool = False) -> 
     if is_joined:
         return [_joined(dict(zip(tables, parts, strict=True))) for parts in zip(*tables.values(), strict=True)]
     for trace, (response, *_) in tables.items():
-        recorded = by_trace[trace][0].fields["recorded"]["response"]["all"]["recorded_ms"]
+        recorded = by_trace[trace][0].recorded.response.all.recorded_ms
         beside = "" if recorded is None else f"; recorded mean {_MEAN.text(recorded)} {_MEAN.unit}"
         title = f"{trace}: {response.title[:1].lower()}{response.title[1:]}{beside}"
         tables[trace][0] = response._replace(title=title)
@@ -135,20 +135,20 @@ def _joined(tables: Mapping[str, TextTable]) -> TextTable:
 
 def _work_fields(results: Sequence[Result]) -> list[ResultField]:
     """Return the columns for work and wear: programs if runs differ in layers, else use of space."""
-    wear = (field for field in _OF_WEAR if any(run.shown(field.path) for run in results))
+    wear = (field for field in _OF_WEAR if any(run.measured(field.path) for run in results))
     return [*(_OF_LAYERS if by_layers(results) else _OF_SPACE), *wear]
 
 
 def by_layers(results: Sequence[Result]) -> bool:
     """Return whether runs differ in their layers."""
-    return len({tuple(result.fields["options"].get("layers", ())) for result in results}) > 1
+    return len({tuple(result.options.get("layers", ())) for result in results}) > 1
 
 
 def _tables(results: Sequence[Result], fields: Sequence[ResultField], word: str) -> tuple[TextTable, TextTable]:
     """Return the table of response times and work, and that of total times, flushes and synchronous writes."""
     devices = [_DeviceRuns(*found) for found in runs_by_device(results)]
     first, seeds = devices[0], len(devices[0].runs)
-    points = [percentile_label(row["percentile"]) for row in requested_percentiles(first.runs[0])]
+    points = [percentile_label(row.percentile) for row in requested_percentiles(first.runs[0])]
     intervals = [Column(f"{CONFIDENCE_TEXT} interval", "%")] if seeds > 1 else []
     responses: list[Cells] = []
     times: list[Cells] = []
@@ -170,7 +170,7 @@ def _tables(results: Sequence[Result], fields: Sequence[ResultField], word: str)
     name, change = Column(word.capitalize(), short=f"{word.capitalize()}\n"), Column("Change", "%")
     tails = [Column(f"{point} response", _P99.unit, point) for point in points] or [_P99.heading]
     caption = "Cache flushes: flushes and preflushes that found data in the write buffer"
-    if all(run.fields["run"]["mode"] == "open" for device in devices for run in device.runs):
+    if all(run.run.mode == "open" for device in devices for run in device.runs):
         caption += ". In open loop the time is that of the trace; --mode back_to_back shows how long the devices need"
     over = f" over {seeds} seeds" if intervals else ""
     return (

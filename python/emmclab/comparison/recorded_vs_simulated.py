@@ -105,7 +105,7 @@ def comparison_notes(results: Sequence[Result]) -> list[str]:
     first = results[0]
     notes = []
     for op in ("read", "write"):
-        count = first.fields["requests"][op]
+        count = first.requests[op]
         if 0 < count < _FEW:
             reach = count - math.ceil(0.99 * count) + 1
             notes.append(f"p99 response of {op}s: {reach:,} of {count:,} {op}s reach it")

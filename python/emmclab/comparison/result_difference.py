@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from emmclab.runtime.number_format import FigureDifference, figure_difference
 from emmclab.simulation.device import Device, presets
 from emmclab.simulation.rerun import toml_text
-from emmclab.simulation.result import WALL_GROUP, at
+from emmclab.simulation.result import WALL_GROUP, Result
 from emmclab.simulation.result_fields import result_fields
 from emmclab.simulation.stored_result import NAMING_SETTINGS, DeviceSettings, StoredResult, device_of, second_of
 
@@ -104,7 +104,7 @@ def figure(fields: Mapping[str, Any], path: str) -> float | None:
     (1.5, None)
     """
     try:
-        value = at(fields, path)
+        value = Result(fields)[path]
     except (KeyError, TypeError):
         return None
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -178,4 +178,4 @@ def _is_list(value: Any) -> bool:
 def _meanings() -> dict[str, tuple[str, str]]:
     """Return the unit and the meaning of each setting that any preset has."""
     rows = [row for name in presets() for row in Device.preset(name).explain()]
-    return {row["key"]: (row["unit"], row["doc"]) for row in rows}
+    return {row.key: (row.unit, row.doc) for row in rows}

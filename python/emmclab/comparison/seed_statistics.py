@@ -131,10 +131,10 @@ def is_random(settings: Mapping[str, Any], precondition: str) -> bool:
 
 def is_random_run(result: Result) -> bool:
     """Return whether other seeds may result in other figures; True if the result does not contain this."""
-    devices = (result.get("provenance") or {}).get("devices")
+    devices = (result.provenance or {}).get("devices")
     if not devices:
         return True
-    precondition = str(result.fields["options"]["precondition"])
+    precondition = str(result.options["precondition"])
     return any(is_random(one["settings"], precondition) for one in devices)
 
 
@@ -167,7 +167,7 @@ def spread(values: Sequence[float | None]) -> Spread | None:
 
 def figures_spread(results: Sequence[Result]) -> dict[str, Spread | None]:
     """Return the spread of the figures that have no recorded counterpart, by path."""
-    return {field.path: spread([one.shown(field.path) for one in results]) for field in SPREAD_FIGURES}
+    return {field.path: spread([one.measured(field.path) for one in results]) for field in SPREAD_FIGURES}
 
 
 _MEAN = result_field("response.mean_response_ms")
@@ -187,11 +187,11 @@ def comparison_headlines(results: Sequence[Result]) -> list[str]:
     >>> "fastest" in comparison_headlines(results)[0]
     True
     """
-    traces = list(dict.fromkeys(result.fields["trace"] for result in results))
+    traces = list(dict.fromkeys(result.trace for result in results))
     lines = []
     for trace in traces:
         name = f"{trace}: " if len(traces) > 1 else ""
-        lines.append(name + _fastest([run for run in results if run.fields["trace"] == trace]))
+        lines.append(name + _fastest([run for run in results if run.trace == trace]))
     return lines
 
 
@@ -202,8 +202,8 @@ def runs_by_device(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     """
     found: dict[tuple[str, int], list[Result]] = {}
     for run in results:
-        seed, number = run.fields["options"].get("seed", 1), 0
-        while any(one.fields["options"].get("seed", 1) == seed for one in found.get((run.run_name, number), ())):
+        seed, number = run.options.get("seed", 1), 0
+        while any(one.options.get("seed", 1) == seed for one in found.get((run.run_name, number), ())):
             number += 1
         found.setdefault((run.run_name, number), []).append(run)
     return [(name, runs) for (name, _), runs in found.items()]
@@ -211,7 +211,7 @@ def runs_by_device(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
 
 def means_by_seed(runs: Sequence[Result]) -> dict[int, float]:
     """Return the mean response of runs of one device by their seed."""
-    return {run.fields["options"].get("seed", 1): run.fields["response"]["mean_response_ms"] for run in runs}
+    return {run.options.get("seed", 1): run.response.mean_response_ms for run in runs}
 
 
 def _fastest(results: Sequence[Result]) -> str:
@@ -251,7 +251,7 @@ def _fastest(results: Sequence[Result]) -> str:
             line += f"{_MEAN.name} {first}, {names[rest[0]]} {second} ({said})"
         else:
             line += mean_text(least)
-    recorded = results[0].fields["recorded"]["response"]["all"]["recorded_ms"]
+    recorded = results[0].recorded.response.all.recorded_ms
     line += "" if recorded is None else f"; recorded {_MEAN.in_words(recorded)}"
     if len(names) > 1 and not order.is_tested:
         line += f"; {untested('--seeds 5')}"

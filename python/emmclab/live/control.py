@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
-from emmclab.core_types import LiveStatus
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.files import lock
 
@@ -33,7 +32,8 @@ class Reply(TypedDict):
     """The answer to a line: the figures of the device, or the error with its hint."""
 
     ok: bool
-    status: NotRequired[LiveStatus]
+    #: As `LiveStatus`.
+    status: NotRequired[dict[str, Any]]
     error: NotRequired[str]
     hint: NotRequired[str | None]
 
@@ -116,7 +116,7 @@ class Control:
                 raise ConfigError("this is not a command", field="command", hint=f"use {', '.join(COMMANDS)}")
             match request["command"]:
                 case "status":
-                    return {"ok": True, "status": self._live.stats()}
+                    return {"ok": True, "status": dict(self._live.stats())}
                 case "cut":
                     self._live.cut()
                 case "restore":

@@ -86,11 +86,10 @@ class LiveDevice:
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
-        ...     disk.found["image"]
+        ...     disk.found.image
         False
         """
-        found: PreviousRun = json.loads(self._live.found())
-        return found
+        return PreviousRun(json.loads(self._live.found()))
 
     def stats(self) -> LiveStatus:
         """Return figures: totals, and those of the time since the last call (`interval_*`, `response_*`).
@@ -100,19 +99,18 @@ class LiveDevice:
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
-        ...     disk.stats()["powered"]
+        ...     disk.stats().powered
         True
         """
         self._live.check()
-        status: LiveStatus = json.loads(self._live.status())
-        return status
+        return LiveStatus(json.loads(self._live.status()))
 
     def result(self) -> Result:
         """Return the result of the run so far; with a file system, since it was mounted.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
-        ...     disk.result()["requests.total"]
+        ...     disk.result().requests.total
         0
         """
         return self._result or self._sum(self._live.result())
@@ -126,7 +124,7 @@ class LiveDevice:
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
         ...     disk.clear_counters()
-        ...     disk.result()["requests.total"]
+        ...     disk.result().requests.total
         0
         """
         self._live.clear_counters()
@@ -140,17 +138,17 @@ class LiveDevice:
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
-        ...     disk.settle()["flash.page_programs.total"]
+        ...     disk.settle().flash.page_programs.total
         0
         """
         self.clear_counters()
-        clock = self.stats()["clock"]
+        clock = self.stats().clock
         if clock != "free" or self._options["think"]:
             self.set("clock", _FAST)
             previous, unchanged = None, 0
             for _ in range(_MOST_LOOKS):
                 time.sleep(_LOOK_S)
-                flash = self.result()["flash"]
+                flash = self.result().flash
                 previous, unchanged = flash, unchanged + 1 if flash == previous else 0
                 if unchanged == _SAME_LOOKS:
                     break
@@ -169,7 +167,7 @@ class LiveDevice:
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
-        ...     disk.drain()["run.drain_s"]
+        ...     disk.drain().run.drain_s
         0.0
         """
         return self._sum(self._live.drain())
@@ -204,7 +202,7 @@ class LiveDevice:
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
         ...     disk.cut()
-        ...     disk.stats()["powered"]
+        ...     disk.stats().powered
         False
         """
         self._live.cut()
@@ -267,7 +265,7 @@ class LiveDevice:
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
         ...     disk.cut()
         ...     disk.restore()
-        ...     disk.stats()["powered"]
+        ...     disk.stats().powered
         True
         """
         self._live.restore()
@@ -284,7 +282,7 @@ class LiveDevice:
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
         ...     disk.set("clock", "x0.1")
         ...     disk.set("controller.write_overhead_us", "250")
-        ...     disk.stats()["clock"], disk.result()["setting_changes"][0]["to"]
+        ...     disk.stats().clock, disk.result().setting_changes[0].to
         ('x0.1', '250.0')
         """
         refuse_lines({key: value})
@@ -367,7 +365,7 @@ class LiveDevice:
         """Stop the device cleanly: unmount, save image and state; return the result of the run.
 
         >>> import emmclab
-        >>> emmclab.serve("small-1gb", clock="free", nbd="auto").stop()["device"]
+        >>> emmclab.serve("small-1gb", clock="free", nbd="auto").stop().device
         'small-1gb'
         """
         if self._result is None:

@@ -2,7 +2,7 @@
 
 >>> import emmclab
 >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
-...     disk.path.startswith("nbd+unix://"), disk.stats()["requests"]
+...     disk.path.startswith("nbd+unix://"), disk.stats().requests
 (True, 0)
 """
 

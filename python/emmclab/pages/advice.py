@@ -25,7 +25,7 @@ def write_advice(advised: Advised, html: Path) -> None:
     """Write the page; the same results produce the same bytes."""
     base, found = advised.base, advised.options
     rows = [
-        {"trace": base.fields["trace"], "option": advice.option, "time": kind, "change_pct": change}
+        {"trace": base.trace, "option": advice.option, "time": kind, "change_pct": change}
         for advice in found
         for kind, change in (("mean", advice.mean_change_pct), ("p99", advice.p99_change_pct))
     ]
@@ -45,15 +45,11 @@ def write_advice(advised: Advised, html: Path) -> None:
             "document.html.j2",
             [figure],
             {"changes": rows},
-            [base.fields["trace"]],
-            title=f"Advice for {base['trace']}",
+            [base.trace],
+            title=f"Advice for {base.trace}",
             sections=_sections(advised),
             head=_head(advised),
-            provenance=Provenance(
-                ledger_line(base.fields["ledger"]),
-                lost=lost([base.fields["ledger"]]),
-                made=base.fields.get("provenance", {}),
-            ),
+            provenance=Provenance(ledger_line(base.ledger), lost=lost([base.ledger]), made=base.provenance or {}),
         ),
     )
 
@@ -86,7 +82,7 @@ def _head(advised: Advised) -> Head:
         answer=advised.headline,
         lead=[
             *(f"{text}." for text in (advised.state.line, advised.state.tried_line) if text),
-            f"{base['trace']} on {base['device']}: {mode_line(base)}; {device_before(base)}.",
+            f"{base.trace} on {base.device}: {mode_line(base)}; {device_before(base)}.",
         ],
         tiles=tiles,
         notices=[Notice("caution", text) for text in advised.cautions],

@@ -27,9 +27,9 @@ def render(results: Sequence[AppResult], faster: Sequence[AppResult], origin: Pr
     """
     is_single = len(results) == 1
     names = [_name(result) for result in results]
-    programs = list(dict.fromkeys(result.app["program"] for result in results))
-    app = results[0]["app"]
-    facts = f"host {app['host']}, {app['era']}, seed {app['seed']}"
+    programs = list(dict.fromkeys(result.app.program for result in results))
+    app = results[0].app
+    facts = f"host {app.host}, {app.era}, seed {app.seed}"
     figures = [chart for chart in FIGURES if not (is_single and chart.name == "runtimes")]
     rows = {
         "runtimes": [row for result in results for row in _runtimes(result)],
@@ -63,7 +63,7 @@ def _sections(results: Sequence[AppResult], faster: Sequence[AppResult]) -> Iter
     if faster:
         # Runtime and gain if a part of the storage were infinitely fast; largest gain first.
         rows = [
-            [run.app["what_if"][0], f"{run.runtime_s:,.2f}", f"{results[0].runtime_s - run.runtime_s:,.2f}"]
+            [run.app.what_if[0], f"{run.runtime_s:,.2f}", f"{results[0].runtime_s - run.runtime_s:,.2f}"]
             for run in sorted(faster, key=lambda run: run.runtime_s)
         ]
         table = TextTable("What if", ["Part", Column("Runtime", "s"), Column("Gain", "s")], rows)
@@ -75,7 +75,7 @@ def _sections(results: Sequence[AppResult], faster: Sequence[AppResult]) -> Iter
 
 def _runs(results: Sequence[AppResult]) -> TextTable:
     """Return a row for each run, with the time in each state that occurs in any run."""
-    used = [state for state in STATES if any(run.app["states"][state] for run in results)]
+    used = [state for state in STATES if any(run.app.states[state] for run in results)]
     return TextTable(
         "Runs",
         [
@@ -88,15 +88,15 @@ def _runs(results: Sequence[AppResult]) -> TextTable:
         ],
         [
             [
-                run.app["program"],
-                run.device["device"],
+                run.app.program,
+                run.device.device,
                 "+".join(run.options.layers) or "none",
-                run.app["network"] if run.app["network_bytes"] else "–",
+                run.app.network if run.app.network_bytes else "–",
                 Number(f"{run.runtime_s:,.2f}", run.runtime_s),
                 Number(f"{run.storage_s:,.2f}", run.storage_s),
-                Number(f"{run.app['file_syncs']:,}", run.app["file_syncs"]),
+                Number(f"{run.app.file_syncs:,}", run.app.file_syncs),
                 Number("–" if run.sync_mean_ms is None else f"{run.sync_mean_ms:,.3f}", run.sync_mean_ms),
-                *(Number(f"{ns / 1e9:,.2f}", ns) for state in used for ns in [run.app["states"][state]]),
+                *(Number(f"{ns / 1e9:,.2f}", ns) for state in used for ns in [run.app.states[state]]),
             ]
             for run in results
         ],
@@ -110,10 +110,10 @@ def _head(results: Sequence[AppResult], programs: Sequence[str], facts: str, not
     answers = (
         [_headline(first)]
         if is_single
-        else [_spread([run for run in results if run.app["program"] == name]) for name in programs]
+        else [_spread([run for run in results if run.app.program == name]) for name in programs]
     )
     if is_single:
-        states = first.app["states"]
+        states = first.app.states
         largest = sorted(states, key=lambda state: -states[state])[:_MOST_STATES]
         tiles = [tile("Runtime", first.runtime_s, "s"), tile("Storage", first.storage_s, "s")]
         tiles += [tile(STATES[state], states[state] / 1e9, "s") for state in largest if states[state]]
@@ -140,18 +140,18 @@ def _storage(run: AppResult) -> str:
 
 
 def _name(result: AppResult) -> str:
-    return f"{result.app['program']}: {result.run_name}"
+    return f"{result.app.program}: {result.run_name}"
 
 
 def _headline(result: AppResult) -> str:
     words, share = dominating(result)
-    name = f"{result.app['program']} on {result.run_name}"
+    name = f"{result.app.program} on {result.run_name}"
     return f"{name}: {result.runtime_s:,.2f} s; {share:.0f} % of it is {words}"
 
 
 def _spread(runs: Sequence[AppResult]) -> str:
     fastest, slowest = (choose(runs, key=lambda run: run.runtime_s) for choose in (min, max))
-    name = f"{fastest.app['program']}: {fastest.runtime_s:,.2f} s on {fastest.run_name}"
+    name = f"{fastest.app.program}: {fastest.runtime_s:,.2f} s on {fastest.run_name}"
     if fastest is slowest or not fastest.runtime_s:
         return name
     change = change_pct(fastest.runtime_s, slowest.runtime_s) or 0.0
@@ -160,11 +160,11 @@ def _spread(runs: Sequence[AppResult]) -> str:
 
 def _bins(result: AppResult, lane: ThreadStateLane) -> list[tuple[float, float, dict[str, int]]]:
     """Return the bins of a lane: start and end in seconds, and the time in each state in ns."""
-    width, end = result.app["over_time"]["bin_ns"], result.app["runtime_ns"]
-    count = max((len(times) for times in lane["states"].values()), default=0)
+    width, end = result.app.over_time.bin_ns, result.app.runtime_ns
+    count = max((len(times) for times in lane.states.values()), default=0)
     bins = []
     for number in range(count):
-        times = {state: bins_[number] for state, bins_ in lane["states"].items() if bins_[number]}
+        times = {state: bins_[number] for state, bins_ in lane.states.items() if bins_[number]}
         begin = number * width
         bins.append((begin / 1e9, min(begin + width, end) / 1e9, times))
     return bins
@@ -172,7 +172,7 @@ def _bins(result: AppResult, lane: ThreadStateLane) -> list[tuple[float, float, 
 
 def _path(result: AppResult) -> Rows:
     rows = []
-    for begin, end, times in _bins(result, result.app["over_time"]["lanes"][0]):
+    for begin, end, times in _bins(result, result.app.over_time.lanes[0]):
         total, sum_below = sum(times.values()), 0
         for state in sorted(times, key=lambda state: _ORDER[STATES[state]]):
             bounds = (100 * sum_below / total, 100 * (sum_below + times[state]) / total)
@@ -192,7 +192,7 @@ def _path(result: AppResult) -> Rows:
 
 def _threads(result: AppResult) -> Rows:
     rows: Rows = []
-    for lane in result.app["over_time"]["lanes"][1:]:
+    for lane in result.app.over_time.lanes[1:]:
         last: Row | None = None
         for begin, end, times in _bins(result, lane):
             if not times:
@@ -203,7 +203,7 @@ def _threads(result: AppResult) -> Rows:
                 # Adjacent bins with the same state are merged into one bar.
                 last["to_s"] = end
                 continue
-            last = {"trace": _name(result), "thread": lane["name"], "from_s": begin, "to_s": end, "state": label}
+            last = {"trace": _name(result), "thread": lane.name, "from_s": begin, "to_s": end, "state": label}
             rows.append(last)
     return rows
 
@@ -215,27 +215,27 @@ def _runtimes(result: AppResult) -> Rows:
             "trace": _name(result),
             "run": _name(result),
             "state": label,
-            "seconds": app["states"][state] / 1e9,
+            "seconds": app.states[state] / 1e9,
             "order": _ORDER[label],
         }
         for state, label in STATES.items()
-        if app["states"][state]
+        if app.states[state]
     ]
 
 
 def _spent(result: AppResult) -> list[list[str]]:
     """Return the parts of the storage time: operation, files, partition, s, % of the runtime."""
-    runtime = max(result.app["runtime_ns"], 1)
+    runtime = max(result.app.runtime_ns, 1)
     return [
         [
-            part["wait"].replace("_", " "),
-            (part["class"] or "all").replace("_", " "),
-            part["partition"] or "all",
-            f"{part['ns'] / 1e9:,.3f}",
-            f"{100 * part['ns'] / runtime:,.1f}",
+            part.wait.replace("_", " "),
+            (part.class_ or "all").replace("_", " "),
+            part.partition or "all",
+            f"{part.ns / 1e9:,.3f}",
+            f"{100 * part.ns / runtime:,.1f}",
         ]
-        for part in result.app["spent"]
-        if part["wait"]
+        for part in result.app.spent
+        if part.wait
     ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
-from emmclab.core_types import ClockJumpRow, Finding
+from emmclab.core_types import ClockJumpRow
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, amount, lost, tile, tile_of
 from emmclab.pages.profile_figures import FIGURES
@@ -177,18 +177,6 @@ class _TraceRow(TypedDict):
     notes: list[tuple[str, str]]
 
 
-class _Verdict(Finding):
-    """A finding with its verdict on a trace."""
-
-    trace: str
-
-
-class _FindingOnAll(Finding):
-    """A finding with its verdict on every trace."""
-
-    verdicts: list[_Verdict]
-
-
 def _trace(profile: Profile) -> _TraceRow:
     canonical = json.dumps(profile.to_dict(), sort_keys=True).encode()
     return {
@@ -205,7 +193,7 @@ def _clock(jumps: Sequence[ClockJumpRow]) -> str:
     """Return a text on the clock jumps; empty if there are none."""
     if not jumps:
         return ""
-    count = sum(jump["mended"] for jump in jumps)
+    count = sum(jump.mended for jump in jumps)
     mended = f", {count} of them removed (--mend-clock)" if count else ""
     return f"{jumps_text(len(jumps))}{mended}: see the table of the clock"
 
@@ -219,10 +207,10 @@ def _tiles(profile: Profile) -> list[Tile]:
     return tiles
 
 
-def _findings(profiles: Sequence[Profile]) -> list[_FindingOnAll]:
-    findings: list[_FindingOnAll] = []
+def _findings(profiles: Sequence[Profile]) -> list[dict[str, Any]]:
+    findings: list[dict[str, Any]] = []
     for number, finding in enumerate(profiles[0].findings):
-        verdicts: list[_Verdict] = [{"trace": profile.name, **profile.findings[number]} for profile in profiles]
+        verdicts = [{"trace": profile.name, **profile.findings[number]} for profile in profiles]
         findings.append({**finding, "verdicts": verdicts})
     return findings
 

@@ -217,24 +217,24 @@ _STEP = (
 
 
 def _mean(result: Result, first: Result) -> Rows:
-    base, mean = first.fields["response"]["mean_response_ms"], result.fields["response"]["mean_response_ms"]
+    base, mean = first.response.mean_response_ms, result.response.mean_response_ms
     return [{"mean_response_ms": mean, "against_first_pct": 100 * mean / base if base else None}]
 
 
 def _space(result: Result, _first: Result) -> Rows:
-    used = result.fields["space"]["space_utilisation"]
-    return [{"space_utilisation": used}] if result.fields["requests"]["bytes_written"] else []
+    used = result.space.space_utilisation
+    return [{"space_utilisation": used}] if result.requests.bytes_written else []
 
 
 def _cdf(result: Result, _first: Result) -> Rows:
-    return [dict(row) for row in result.get("response_distribution", ())]
+    return [dict(row) for row in result.response_distribution]
 
 
 def _histogram(result: Result, _first: Result) -> Rows:
     """Sum the bins of reads and writes into bins that end at powers of two nanoseconds."""
     counts: Counter[int] = Counter()
-    for row in result.get("response_distribution", ()):
-        counts[round(row["up_to_ms"] * 1e6).bit_length()] += row["requests"]
+    for row in result.response_distribution:
+        counts[round(row.up_to_ms * 1e6).bit_length()] += row.requests
     total = counts.total()
     return [
         {"up_to_ms": 2**power / 1e6, "requests": counts[power], "pct": 100 * counts[power] / total}
@@ -244,9 +244,9 @@ def _histogram(result: Result, _first: Result) -> Rows:
 
 def _steps_of_time(result: Result, _first: Result) -> Rows:
     rows: Rows = []
-    for row in result.get("over_time", ()):
-        busy_ms = (row["reads"] + row["writes"]) * (row["response_mean_ms"] or 0.0)
-        rows.append({name: row[name] for name in _STEP} | {"unfinished": busy_ms / 1e3 / row["width_s"]})
+    for row in result.over_time:
+        busy_ms = (row.reads + row.writes) * (row.response_mean_ms or 0.0)
+        rows.append({name: row[name] for name in _STEP} | {"unfinished": busy_ms / 1e3 / row.width_s})
     # Without any request, the axes would have no range.
     return rows if any(row["response_mean_ms"] is not None for row in rows) else []
 
@@ -256,7 +256,7 @@ def _waits(result: Result, _first: Result) -> Rows:
 
 
 def _programmed(result: Result, _first: Result) -> Rows:
-    shares = dict(result.fields["write_amplification"])
+    shares = dict(result.write_amplification)
     return [{"cause": cause, "waf": share} for cause, share in shares.items() if cause != "waf" and shares["waf"]]
 
 
@@ -323,9 +323,9 @@ def rows_of(results: list[Result], first: dict[str, Result]) -> dict[str, Rows]:
     """Return the rows of all figures; `first` is the first run of each trace."""
     return {
         name: [
-            {"trace": result.fields["trace"], "device": result.run_name, **row}
+            {"trace": result.trace, "device": result.run_name, **row}
             for result in results
-            for row in rows(result, first[result.fields["trace"]])
+            for row in rows(result, first[result.trace])
         ]
         for name, rows in _ROWS.items()
     }

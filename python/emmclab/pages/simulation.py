@@ -71,8 +71,8 @@ def render(results: Sequence[Result], devices: Sequence[Device], made: Provenanc
 
     `made` is the group `provenance` of command-line results.
     """
-    traces = list(dict.fromkeys(result.fields["trace"] for result in results))
-    first = {result.fields["trace"]: result for result in reversed(results)}
+    traces = list(dict.fromkeys(result.trace for result in results))
+    first = {result.trace: result for result in reversed(results)}
     one = len(results) == 1
     return assemble(
         "document.html.j2",
@@ -110,8 +110,7 @@ def _results(results: Sequence[Result]) -> list[Part]:
         shown = {heading for table in tables for heading in table.headings}
         fields = [field for field in FIGURES if field.heading not in shown and _is_time_or_space(field)]
         rows: list[Cells] = [
-            [run.fields["trace"], run.run_name, *(field.cell(run.shown(field.path)) for field in fields)]
-            for run in results
+            [run.trace, run.run_name, *(field.cell(run.measured(field.path)) for field in fields)] for run in results
         ]
         tables.append(TextTable("Other figures", ["Trace", "Device", *(field.heading for field in fields)], rows, 2))
     gain = (
@@ -129,12 +128,12 @@ def _is_time_or_space(field: ResultField) -> bool:
 
 def _recorded(results: Sequence[Result]) -> list[Section]:
     """Return the comparison of each run with its recording."""
-    found = [run for run in results if run.fields["recorded"]["response"]["all"]["recorded_ms"] is not None]
+    found = [run for run in results if run.recorded.response.all.recorded_ms is not None]
     parts = []
     for run in found:
         table = recorded_table([run])
         label, recorded, simulated, error = table.rows[0]
-        name = f"{run.fields['trace']} on {run.run_name}"
+        name = f"{run.trace} on {run.run_name}"
         off = "" if error == "–" else f" ({error})"
         summary = f"{name}: {str(label).lower()} {recorded} recorded, {simulated} simulated{off}"
         shown = table._replace(title=f"{table.title}, {name}", style="folds")
@@ -146,7 +145,7 @@ def _parts(results: Sequence[Result]) -> list[Section]:
     """Return the tables of links, layers and second devices."""
     parts: list[Part] = []
     for run in results:
-        name = f", {run.fields['trace']} on {run.run_name}" if len(results) > 1 else ""
+        name = f", {run.trace} on {run.run_name}" if len(results) > 1 else ""
         for table in part_tables(run):
             parts += table._replace(title=f"{table.title}{name}").titled()
     return [Section("parts", "Link, layers and second device", parts)] if parts else []
@@ -161,7 +160,7 @@ def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
     one = len(results) == 1
     run = results[0]
     answers = [f"{run.run_name}: {headline(run)}"] if one else comparison_headlines(results)
-    options = run.fields["options"]
+    options = run.options
     passes = options["passes"]
     checked = ", every operation checked against a reference model" if options["check"] else ""
     return Head(
@@ -181,9 +180,9 @@ def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
 
 
 def _provenance(results: Sequence[Result], first: dict[str, Result], made: ProvenanceFields) -> Provenance:
-    ledgers = {trace: result.fields["ledger"] for trace, result in first.items()}
+    ledgers = {trace: result.ledger for trace, result in first.items()}
     lines = [(f"Ledger of {trace}", ledger_line(ledger)) for trace, ledger in ledgers.items()]
-    digests = [(f"Result of {run['trace']} on {run.run_name}", f"SHA-256 {_digest(run)}") for run in results]
+    digests = [(f"Result of {run.trace} on {run.run_name}", f"SHA-256 {_digest(run)}") for run in results]
     summary = lines[0][1] if len(lines) == 1 else f"{len(lines)} traces: ledger of each"
     kept = [_figures(run) for run in results]
     return Provenance(summary, [*lines, *digests], lost(ledgers.values()), made, kept)
@@ -191,7 +190,7 @@ def _provenance(results: Sequence[Result], first: dict[str, Result], made: Prove
 
 def _combined_provenance(results: Sequence[Result]) -> ProvenanceFields:
     """Combine the provenance of all runs, if the page is made from Python."""
-    parts = [result.fields["provenance"] for result in results if "provenance" in result]
+    parts = [result.provenance for result in results if result.provenance]
     if not parts:
         return {}
     inputs = {json.dumps(one, sort_keys=True): one for part in parts for one in part["inputs"]}
@@ -203,12 +202,10 @@ def _events(results: Sequence[Result], traces: Sequence[str]) -> TextTable:
     """Return a row for each event that occurred in any run, with its count in each run."""
     rows = []
     for field in _EVENTS:
-        counts = [result.shown(field.path) for result in results]
+        counts = [result.measured(field.path) for result in results]
         if any(counts):
             rows.append([field.label, *(field.text(count) for count in counts)])
-    names = [
-        result.run_name if len(traces) == 1 else f"{result.fields['trace']}, {result.run_name}" for result in results
-    ]
+    names = [result.run_name if len(traces) == 1 else f"{result.trace}, {result.run_name}" for result in results]
     return TextTable("Events of each run", ["Number of", *names], rows, style="matrix folds numbers")
 
 
@@ -235,11 +232,11 @@ def _figures(result: Result) -> dict[str, object]:
 def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[Tile]:
     """Return tiles of the most important figures: of one run several, of several runs the mean of each."""
     if len(results) == 1:
-        return [tile(field.label, results[0].shown(field.path), field.unit) for field in _MAIN]
+        return [tile(field.label, results[0].measured(field.path), field.unit) for field in _MAIN]
     tiles = []
     for result in results[:_TILES]:
-        change = _change_pct(result, first[result.fields["trace"]])
-        name = result.run_name if len(first) == 1 else f"{result.fields['trace']} on {result.run_name}"
+        change = _change_pct(result, first[result.trace])
+        name = result.run_name if len(first) == 1 else f"{result.trace} on {result.run_name}"
         mean = result_field("response.mean_response_ms")
         note = mean.name + ("" if change is None else f", {signed(change)} %")
         tiles.append(tile(name, result[mean.path], mean.unit, note=note))
@@ -249,15 +246,15 @@ def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[Tile]:
 def _device(device: Device) -> Folded:
     """Return the settings of a device that differ from the defaults."""
     rows = device.explain()
-    about = next((row["value"].strip('"') for row in rows if row["key"] == "about"), "")
+    about = next((row.value.strip('"') for row in rows if row.key == "about"), "")
     text = [Column(name, is_text=True) for name in ("Unit", "Origin", "Meaning")]
     table = TextTable(
         f"Settings of {device.name}",
         ["Setting", "Value", *text],
         [
-            [row["key"], row["value"], row["unit"], row["origin"], row["doc"]]
+            [row.key, row.value, row.unit, row.origin, row.doc]
             for row in rows
-            if row["origin"] != "default" and row["key"] not in ("name", "about")
+            if row.origin != "default" and row.key not in ("name", "about")
         ],
         style="folds",
     )

@@ -20,7 +20,7 @@ def render(result: SolutionComparison, provenance: ProvenanceFields | None = Non
 
     `provenance` is the group of this name in a command-line comparison.
     """
-    programs = list(dict.fromkeys(run["application"] for run in result["runs"]))
+    programs = list(dict.fromkeys(run["application"] for run in result.runs))
     return assemble(
         "document.html.j2",
         FIGURES,
@@ -29,14 +29,14 @@ def render(result: SolutionComparison, provenance: ProvenanceFields | None = Non
         title=f"solutions: {', '.join(programs)}",
         head=_head(result, programs),
         provenance=Provenance(
-            f"Cuts of power on {result['risks']['device']} by {result['risks']['command']}", made=provenance or {}
+            f"Cuts of power on {result.risks['device']} by {result.risks['command']}", made=provenance or {}
         ),
         sections=[
             Section("results", "Gain and cost of each solution", _results(result), nav="Results"),
             Section(
                 "risk",
                 "Losses after a cut of power",
-                [Terms([(solution["name"], solution["about"], solution["risk"]) for solution in result["solutions"]])],
+                [Terms([(solution["name"], solution["about"], solution["risk"]) for solution in result.solutions])],
                 nav="Risk",
             ),
             Section("cuts", "Cuts of power", _cuts(result), nav="Cuts of power"),
@@ -45,7 +45,7 @@ def render(result: SolutionComparison, provenance: ProvenanceFields | None = Non
 
 
 def _results(result: SolutionComparison) -> list[Part]:
-    hardware = {solution["name"]: solution["hardware"] or "nothing" for solution in result["solutions"]}
+    hardware = {solution["name"]: solution["hardware"] or "nothing" for solution in result.solutions}
     names = [Column(label, is_text=True) for label in ("Device", "Network", "Solution")]
     table = TextTable(
         "Runs",
@@ -73,7 +73,7 @@ def _results(result: SolutionComparison) -> list[Part]:
                 number_cell(run["second_bytes"] / 2**20 if run["second_bytes"] else None, 1),
                 hardware[run["solution"]],
             ]
-            for run in result["runs"]
+            for run in result.runs
         ],
         style="sortable",
     )
@@ -83,14 +83,14 @@ def _results(result: SolutionComparison) -> list[Part]:
         "at the end is not counted."
     )
     parts: list[Part] = [table, Note(gain, "quiet")]
-    if impossible := result["impossible"]:
+    if impossible := result.impossible:
         where = "{solution} for {application} on {device} over {network}: {reason}"
         parts += [Note("Not possible:", ""), Bullets([(where.format(**run), "") for run in impossible])]
     return parts
 
 
 def _cuts(result: SolutionComparison) -> list[Part]:
-    risks, names_of_page = result["risks"], {solution["name"] for solution in result["solutions"]}
+    risks, names_of_page = result.risks, {solution["name"] for solution in result.solutions}
     names = ("cuts", "states", "lost_states", "documented_states")
     table = TextTable(
         "Explored cuts",
@@ -115,13 +115,13 @@ def _cuts(result: SolutionComparison) -> list[Part]:
 def _head(result: SolutionComparison, programs: list[str]) -> Head:
     answers = [_overall(result)] * (len(programs) > 1) + [_headline(result, name) for name in programs]
     tiles = []
-    for solution in result["solutions"]:
-        gains = [run["gain"] for run in result["runs"] if run["solution"] == solution["name"] and run["gain"]]
+    for solution in result.solutions:
+        gains = [run["gain"] for run in result.runs if run["solution"] == solution["name"] and run["gain"]]
         if gains and solution["name"] != "plain":
             note = f"median of {len(gains)} runs" + ("; loses acknowledged data" if solution["loses"] else "")
             tiles.append(tile(solution["name"], median(gains), "x", note=note))
     tiles = sorted(tiles, key=lambda gain: -float(gain.value.split()[0].replace(",", "")))[:_MOST_TILES]
-    runs = Tile("Runs", f"{len(result['runs']):,}", note=f"of {len(programs)} applications")
+    runs = Tile("Runs", f"{len(result.runs):,}", note=f"of {len(programs)} applications")
     return Head(answer=answers[0], lead=answers[1:], tiles=[*tiles, runs], picture="gains")
 
 
@@ -137,7 +137,7 @@ def _gains(result: SolutionComparison) -> Rows:
             "device": run["device"],
             "network": run["network"],
         }
-        for run in result["runs"]
+        for run in result.runs
         if run["solution"] != "plain" and run["gain"]
     ]
 
@@ -145,8 +145,8 @@ def _gains(result: SolutionComparison) -> Rows:
 def _overall(result: SolutionComparison) -> str:
     """Return a sentence on the solution with the largest median gain, except solutions that lose data."""
     gains = {
-        solution["name"]: [run["gain"] for run in result["runs"] if run["solution"] == solution["name"] and run["gain"]]
-        for solution in result["solutions"]
+        solution["name"]: [run["gain"] for run in result.runs if run["solution"] == solution["name"] and run["gain"]]
+        for solution in result.solutions
         if not solution["loses"]
     }
     medians = {name: median(values) for name, values in gains.items() if values}
@@ -158,10 +158,10 @@ def _overall(result: SolutionComparison) -> str:
 
 def _headline(result: SolutionComparison, application: str) -> str:
     """Return a sentence on the solution with the largest gain, except solutions that lose data."""
-    lossy = {solution["name"] for solution in result["solutions"] if solution["loses"]}
+    lossy = {solution["name"] for solution in result.solutions if solution["loses"]}
     runs = [
         run
-        for run in result["runs"]
+        for run in result.runs
         if run["application"] == application and run["gain"] is not None and run["solution"] not in lossy
     ]
     best = max(runs, key=lambda run: run["gain"], default=None)

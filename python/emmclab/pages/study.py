@@ -166,14 +166,14 @@ def _head(results: Results, grids: Sequence[Summary], drawn: Sequence[Figure], f
 def _durable_on(results: Results) -> dict[str, Fitted]:
     """Return, for each device whose runs had flushes or durable writes, the sources to which it was fitted."""
     fitted = results.about.get("fitted", {})
-    names = dict.fromkeys(run["device"] for run in results.runs if run["device"] in fitted and is_durable(run))
+    names = dict.fromkeys(run.device for run in results.runs if run.device in fitted and is_durable(run))
     return {name: Fitted(**fitted[name]) for name in names}
 
 
 def _free_durability(results: Results) -> list[Notice]:
     """Return notices on devices with a volatile cache whose traces requested no durability."""
     texts = {
-        run["device"]: text
+        run.device: text
         for run in results.runs
         if is_buffered(run) and (text := durability_unknown(run, "`flush_every = 8` in the grid"))
     }
@@ -183,7 +183,7 @@ def _free_durability(results: Results) -> list[Notice]:
 def _modes(results: Results) -> str:
     """Return a text with the modes in which traces were replayed; empty if none were replayed."""
     replays = [cell for cell in results.runs if cell.get("options", {}).get("mode") in REPLAYS]
-    modes = dict.fromkeys(cell["run"]["mode"] for cell in replays)
+    modes = dict.fromkeys(cell.run.mode for cell in replays)
     return f", {' and '.join(map(mode_name, modes))}" if modes else ""
 
 

@@ -47,11 +47,11 @@ def sources_of_field(workload: str, field: str) -> frozenset[str]:
 
 
 def _idle(run: Run) -> bool:
-    layers = run.get("layers") or []
+    layers = run.layers
     if layers and all(layer["name"] == "pass-through" for layer in layers):
         return True
     counts = [layer[count] for layer in layers for count in _WORK if count in layer]
-    return bool(counts) and sum(counts) <= _LEAST_WORK * run["requests"]["bytes_written"]
+    return bool(counts) and sum(counts) <= _LEAST_WORK * run.requests.bytes_written
 
 
 @functools.cache
@@ -63,8 +63,8 @@ def _sources_of_input(name: str) -> frozenset[str]:
 
 
 def _devices(run: Run) -> set[str]:
-    options = run["options"]
-    return {name for name in (run["device"], options.get("second")) if name}
+    options = run.options
+    return {name for name in (run.device, options.get("second")) if name}
 
 
 @functools.cache
@@ -75,20 +75,20 @@ def _hosts_from() -> dict[str, frozenset[str]]:
 
 def _host(run: Run) -> str:
     """Return the name of the host on which an application ran; empty for other runs."""
-    return str(run["app"]["host"]) if "app" in run else ""
+    return run.app.host if "app" in run else ""
 
 
 def recorded_in(reads: Reads) -> set[str]:
     """Return the names of the recorded traces that were read."""
     synthetic = set(workloads())
     of_profiles = {name for name, _ in reads.profiles if name not in synthetic}
-    return of_profiles | {run["recorded_as"] for run in reads.runs.values() if "recorded_as" in run}
+    return of_profiles | {run.recorded_as for run in reads.runs.values() if run.recorded_as}
 
 
 def synthetic_workloads(reads: Reads) -> set[str]:
     """Return the names of the synthetic workloads that were read."""
     names = {name for name, _ in reads.profiles}
-    names |= {run["input"] for run in reads.runs.values() if "recorded_as" not in run}
+    names |= {run.input for run in reads.runs.values() if run.recorded_as is None}
     return names & set(workloads())
 
 
@@ -108,7 +108,7 @@ def restated(reads: Reads, own: frozenset[str]) -> str:
     working = [run for run in reads.runs.values() if not _idle(run)]
     devices = {*reads.devices, *itertools.chain(*map(_devices, working))}
     fitted = {device for device in devices if fitted_to(device) & own}
-    inputs = {run["input"] for run in working if "recorded_as" not in run}
+    inputs = {run.input for run in working if run.recorded_as is None}
     synthetic_inputs = {name for name in inputs if _sources_of_input(name) & own}
     hosts = {host for host in map(_host, working) if _hosts_from().get(host, frozenset()) & own}
     if (working or reads.devices) and not (fitted or synthetic_inputs or hosts):
@@ -470,14 +470,14 @@ def _evidence(rule: Rule, measurement: Measurement, reads: Reads) -> Evidence:
     """Return the data that the measure read: study, cells by grid, fields of profiles, published tables."""
     cells: dict[str, list[Run]] = {}
     for run in reads.runs.values():
-        cells.setdefault(run["grid"], []).append(run)
+        cells.setdefault(run.grid, []).append(run)
     return {
         "study": rule.study,
         "cells": [
             {
                 "grid": grid,
-                "devices": list(dict.fromkeys(run["device"] for run in runs)),
-                "inputs": list(dict.fromkeys(run["input"] for run in runs)),
+                "devices": list(dict.fromkeys(run.device for run in runs)),
+                "inputs": list(dict.fromkeys(run.input for run in runs)),
                 "cells": len(runs),
             }
             for grid, runs in cells.items()

@@ -1,13 +1,15 @@
-"""Immutable mappings of the fields of a result of the core."""
+"""Records of the core: fields by name as attributes, and by path."""
 
-import json
+import copy
+import functools
 from collections.abc import Iterator, Mapping
-from typing import Any
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from emmclab import _core
 
 
-class UnknownFieldError(KeyError):
+class UnknownFieldError(KeyError, AttributeError):
     """The error for an unknown field; the message suggests a similar one."""
 
     def __init__(self, field: str, fields: Mapping[str, Any]) -> None:
@@ -34,25 +36,65 @@ def _paths(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 class FieldMapping(Mapping[str, Any]):
-    """A mapping of the fields that a command prints with `--json`; immutable.
+    """A record that a command prints with `--json`; immutable.
 
-    >>> FieldMapping({"name": "chat", "requests": 400})["requests"]
-    400
-    >>> FieldMapping({"response": {"p99_ms": 1.5}})["p99"]
+    Read a field whose name you know as an attribute, and one whose name is a value by its path, such as `waits.gc_ms`.
+    The attribute of a group is a record; its path, like iteration, returns plain values as in JSON. A field that the
+    record may lack is None, or an empty list. If its name is a word of Python or a method, the attribute ends with `_`.
+
+    >>> FieldMapping({"name": "chat", "response": {"p99_ms": 1.5}})["response.p99_ms"]
+    1.5
+    >>> FieldMapping({"response": {"p99_ms": 1.5}}).p99
     Traceback (most recent call last):
     ...
     emmclab.runtime.field_mapping.UnknownFieldError: there is no field `p99`; did you mean `response.p99_ms`?
     """
 
-    def __init__(self, fields: dict[str, Any]) -> None:
+    def __init__(self, fields: Mapping[str, Any]) -> None:
         """Wrap the fields, as the core returns them."""
         self._fields = fields
 
-    def __getitem__(self, field: str) -> Any:
+    if not TYPE_CHECKING:
+        # Hidden from mypy, for which a class with this method has every attribute.
+
+        def __getattr__(self, name: str) -> Any:
+            """Return a field that is no attribute of the class itself; groups as records of their declared classes."""
+            if name.startswith("_"):
+                raise AttributeError(name)
+            field = name.removesuffix("_")
+            return _as_record(self[field], _declared(type(self)).get(field))
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *map(attribute_name, (*_declared(type(self)), *self._fields))})
+
+    def _value(self, path: str) -> Any:
+        """Return the plain value of a field by its path."""
+        if path in self._fields:
+            return self._fields[path]
+        value: Any = self._fields
+        kind: type[FieldMapping] | None = type(self)
+        for name in path.split("."):
+            declared = _declared(kind).get(name) if kind else None
+            if isinstance(value, Mapping) and name in value:
+                value = value[name]
+            elif get_origin(declared) is list:
+                value = []
+            elif declared and (value is None or type(None) in get_args(declared)):
+                value = None
+            else:
+                raise UnknownFieldError(path, self._fields)
+            kind = record_class(declared)
+        return value
+
+    def __getitem__(self, path: str) -> Any:
+        return self._value(path)
+
+    def __contains__(self, path: object) -> bool:
         try:
-            return self._fields[field]
+            self._value(str(path))
         except KeyError:
-            raise UnknownFieldError(field, self._fields) from None
+            return False
+        return True
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
@@ -60,7 +102,45 @@ class FieldMapping(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._fields)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._fields})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return a deep copy of all fields, which the caller may change."""
-        copy: dict[str, Any] = json.loads(json.dumps(self._fields))
-        return copy
+        return copy.deepcopy(dict(self._fields))
+
+
+def attribute_name(field: str) -> str:
+    """Return the name of the attribute of a field.
+
+    >>> [attribute_name(field) for field in ("p99_ms", "from", "values")]
+    ['p99_ms', 'from_', 'values_']
+    """
+    return f"{field}_" if iskeyword(field) or field in dir(Mapping) else field
+
+
+@functools.cache
+def _declared(kind: type[FieldMapping]) -> dict[str, Any]:
+    """Return the declared types of the fields of a record, by the names of the fields."""
+    return {name.removesuffix("_"): hint for name, hint in get_type_hints(kind).items()}
+
+
+def record_class(hint: Any) -> type[FieldMapping] | None:
+    """Return the class of the records in a declared type; None if they are plain values.
+
+    >>> record_class(list[FieldMapping] | None) is FieldMapping, record_class(dict[str, int])
+    (True, None)
+    """
+    if isinstance(hint, type) and issubclass(hint, FieldMapping):
+        return hint
+    return next((kind for inner in get_args(hint) if (kind := record_class(inner))), None)
+
+
+def _as_record(value: Any, hint: Any) -> Any:
+    """Return a plain value as its declared type: records, also in a list or by name, in place of mappings."""
+    kind = record_class(hint)
+    if kind is None or value is None:
+        return value
+    if isinstance(value, list):
+        return list(map(kind, value))
+    return {name: kind(item) for name, item in value.items()} if get_origin(hint) is dict else kind(value)

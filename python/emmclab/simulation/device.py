@@ -133,15 +133,14 @@ class Device:
     def capabilities(self) -> AnnouncedCapabilities:
         """Return the capabilities of the device as its EXT_CSD register reports them (JESD84-B51, 7.4).
 
-        `values` has `interface`, `sectors`, `cache_kb`, `cache_in_order`, `barrier`, `reliable_write`,
+        `values_` has `interface`, `sectors`, `cache_kb`, `cache_in_order`, `barrier`, `reliable_write`,
         `packed_writes`, `packed_reads` and `queue_depth`; `ext_csd` the fields of the register: `name`,
         lowest `byte`, number of `bytes`, `value`.
 
-        >>> Device.preset("emmc50-cache").capabilities["values"]["barrier"]
+        >>> Device.preset("emmc50-cache").capabilities.values_.barrier
         False
         """
-        capabilities: AnnouncedCapabilities = json.loads(self._config.capabilities())
-        return capabilities
+        return AnnouncedCapabilities(json.loads(self._config.capabilities()))
 
     def fitted_figures(self) -> list[FittedFigure]:
         """Measure the published figures to which a preset was fitted, and compare them with the device's own.
@@ -158,8 +157,7 @@ class Device:
         ...
         emmclab.errors.ConfigError: `small-1gb` was not fitted to published figures...
         """
-        rows: list[FittedFigure] = json.loads(_core.fitted_figures(self._config))
-        return rows
+        return list(map(FittedFigure, json.loads(_core.fitted_figures(self._config))))
 
     def set(self, values: Mapping[str, str | float | bool]) -> Device:
         """Set values by dotted key, such as `{"timing.parallelism": "both"}`; all are validated together.
@@ -209,8 +207,7 @@ class Device:
         >>> sorted(Device.preset("nexus5").explain()[0])
         ['allowed', 'default', 'doc', 'key', 'origin', 'unit', 'value']
         """
-        rows: list[SettingExplanation] = json.loads(self._config.explain())
-        return rows
+        return list(map(SettingExplanation, json.loads(self._config.explain())))
 
     @property
     def changes(self) -> dict[str, str]:
@@ -220,9 +217,9 @@ class Device:
         {'gc.policy': '"fifo"'}
         """
         return {
-            row["key"]: row["value"]
+            row.key: row.value
             for row in self.explain()
-            if row["origin"] != "default" and not row["origin"].startswith("preset ")
+            if row.origin != "default" and not row.origin.startswith("preset ")
         }
 
     def bandwidths(self, units_kb: Sequence[int]) -> list[dict[str, float]]:
@@ -243,12 +240,12 @@ class Device:
         The seeds are those of the wake-up times (`power.seed`) and of random choices in garbage collection (`gc.seed`).
 
         >>> rows = Device.preset("nexus5").seeded(3).explain()
-        >>> [row["value"] for row in rows if row["key"] == "power.seed"]
+        >>> [row.value for row in rows if row.key == "power.seed"]
         ['2']
         """
         if seed == 1:
             return self
-        own = {row["key"]: int(row["value"]) for row in self.explain() if row["key"] in _SEEDS}
+        own = {row.key: int(row.value) for row in self.explain() if row.key in _SEEDS}
         # Seeds are non-negative integers of 63 bits.
         return self.set({key: (value + seed - 1) % 2**63 for key, value in own.items()})
 
@@ -291,10 +288,10 @@ class Device:
 
         >>> import emmclab
         >>> result = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
-        >>> result["requests"]["total"] > 0 and result["response"]["mean_response_ms"] > 0
+        >>> result.requests.total > 0 and result.response.mean_response_ms > 0
         True
         >>> run = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]), percentiles=[99.9])
-        >>> [(row["op"], row["percentile"]) for row in run["percentiles"]][0]
+        >>> [(row.op, row.percentile) for row in run.percentiles][0]
         ('all', 99.9)
 
         The fewest valid units, the oldest block among equals:
@@ -304,7 +301,7 @@ class Device:
         >>> device = Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
         >>> trace = emmclab.read(emmclab.bundled()[0])
         >>> run = {"precondition": "steady:1", "wrap_addresses": True}
-        >>> device.simulate(trace, victim=fewest, **run)["options.victim"]
+        >>> device.simulate(trace, victim=fewest, **run).options["victim"]
         'fewest'
         """
         if not traces:
@@ -408,7 +405,7 @@ def compare(
     >>> import emmclab
     >>> trace = emmclab.read(emmclab.bundled()[0])
     >>> devices = [Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]
-    >>> [result["device"] for result in compare([trace], devices)]
+    >>> [result.device for result in compare([trace], devices)]
     ['iiswc15-4ps', 'iiswc15-hps']
     >>> [result.run_name for result in compare([trace], devices[:1], layers=["none", "pass-through"])]
     ['iiswc15-4ps', 'iiswc15-4ps under pass-through']
@@ -430,5 +427,5 @@ def lie_of(device: Device) -> str:
     >>> lie_of(Device.preset("small-1gb"))
     'none'
     """
-    settings: dict[str, str] = {row["key"]: row["value"] for row in device.explain()}
+    settings: dict[str, str] = {row.key: row.value for row in device.explain()}
     return settings.get("cache.lies", "none").strip('"')

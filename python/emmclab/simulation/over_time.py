@@ -23,8 +23,8 @@ def over_time_rows(found: Sequence[Profile | Result]) -> Rows:
         if isinstance(one, Profile):
             rows += [{"trace": one.name, **row} for row in one.figure("io_over_time")]
         else:
-            names = {"trace": one.fields["trace"], "device": one.run_name}
-            rows += [{**names, **row} for row in one.get("over_time", ())]
+            names = {"trace": one.trace, "device": one.run_name}
+            rows += [{**names, **row} for row in one.over_time]
     return rows
 
 

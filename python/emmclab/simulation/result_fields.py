@@ -5,12 +5,10 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, NotRequired
+from typing import Any, NamedTuple
 
-from emmclab.core_types import SimulationResult
 from emmclab.runtime.document import Column, Number
 from emmclab.runtime.number_format import significant
-from emmclab.traces.inputs import ProvenanceFields
 
 #: The fields of the core, which `make generate` writes from the structs of `crates/replay/src/result`.
 _FILE = Path(__file__).parents[1] / "data" / "result-fields.json"
@@ -142,17 +140,6 @@ class ResultField(NamedTuple):
 def _decimals(value: float) -> int:
     """Return the number of decimals that a figure has in a comparison: two, or more for three digits."""
     return max(_IN_WORDS, _SIGNIFICANT - 1 - math.floor(math.log10(abs(value)))) if value else _IN_WORDS
-
-
-class ResultFields(SimulationResult):
-    """The groups of a result, as `emmclab simulate --json` prints them: of the core and of the package.
-
-    Results that studies store have no `computing`, and no `provenance`, which their cells share.
-    """
-
-    trace: str
-    options: dict[str, Any]
-    provenance: NotRequired[ProvenanceFields]
 
 
 class ResultGroup(NamedTuple):

@@ -57,60 +57,59 @@ def _row(field: ResultField, value: float | None) -> Cells:
 
 def requested_percentiles(result: Result) -> list[ResponsePercentileRow]:
     """Return the requested percentiles of reads and writes together."""
-    return [row for row in result.fields.get("percentiles", ()) if row["op"] == "all"]
+    return [row for row in result.percentiles if row.op == "all"]
 
 
 def run_table(result: Result) -> TextTable:
     """Return the figures of a run; requested percentiles replace the usual ones."""
     chosen = [
-        [f"{percentile_label(row['percentile'])} response", _P99.text(row["response_ms"]), _P99.unit]
+        [f"{percentile_label(row.percentile)} response", _P99.text(row.response_ms), _P99.unit]
         for row in requested_percentiles(result)
     ]
     total = result_field("requests.total")
-    rows: list[Cells] = [_row(total, result.shown(total.path))]
+    rows: list[Cells] = [_row(total, result.measured(total.path))]
     for field in FIGURES:
         if not chosen or field.path not in _USUAL_PERCENTILES:
-            rows.append(_row(field, result.shown(field.path)))
+            rows.append(_row(field, result.measured(field.path)))
         elif field.path == _USUAL_PERCENTILES[0]:
             rows += chosen
-    if (drain_s := result.fields["run"]["drain_s"]) is not None:
+    if (drain_s := result.run.drain_s) is not None:
         rows.append(_row(result_field("run.drain_s"), drain_s))
-    parallel = f"parallelism {result.fields['configuration']['parallelism']}"
-    title = f"{result.fields['device']}: {parallel}, writes complete {completion(result)}"
+    parallel = f"parallelism {result.configuration.parallelism}"
+    title = f"{result.device}: {parallel}, writes complete {completion(result)}"
     return _table(title, [*rows, *_life_rows(result)])
 
 
 def _life_rows(result: Result) -> list[Cells]:
     """Return what the host can still write, if the run erased blocks, and the used life, if any is."""
     rows: list[Cells] = []
-    if not (life := result.fields["wear"]["lifetime"]):
+    if not (life := result.wear.lifetime):
         return rows
-    if (host_bytes := life["even_host_bytes"]) is not None:
+    if (host_bytes := life.even_host_bytes) is not None:
         field, left_out = result_field("wear.lifetime.even_host_bytes"), without_slc(result)
         unit = f"{field.display_unit} written by the host{left_out and f' {left_out}'}"
         rows.append([field.label, field.text(host_bytes), unit])
-    if life["used_pct"]:
+    if life.used_pct:
         used, of_slc = map(result_field, ("wear.lifetime.used_pct", "wear.lifetime.used_slc_pct"))
-        slc = life["used_slc_pct"]
+        slc = life.used_slc_pct
         in_slc = "" if slc is None else f" ({of_slc.text(slc)} in SLC mode)"
-        rows.append([used.label, used.text(life["used_pct"]), f"% of the erase limit, most worn block{in_slc}"])
+        rows.append([used.label, used.text(life.used_pct), f"% of the erase limit, most worn block{in_slc}"])
     return rows
 
 
 def part_tables(result: Result) -> list[TextTable]:
     """Return the tables of the parts of a run that only some have: the link of a UFS, layers, a second device."""
-    fields = result.fields
-    tables = [_link_table(ufs)] if (ufs := fields.get("ufs")) else []
-    tables += map(_layer_table, fields.get("layers", ()))
-    if second := fields.get("second_device"):
-        tables.append(figures_table(f"Second device: {second['device']}", second_figures(second)))
+    tables = [_link_table(ufs)] if (ufs := result.ufs) else []
+    tables += map(_layer_table, result.layers)
+    if second := result.second_device:
+        tables.append(figures_table(f"Second device: {second.device}", second_figures(second)))
     return tables
 
 
 def _link_table(ufs: UfsUse) -> TextTable:
     """Return the cost of link, queues, WriteBooster and hibernation of a UFS."""
-    lanes = f"{ufs['lanes']} lane{'s' if ufs['lanes'] > 1 else ''} of {ufs['gear'].replace('_', '-').upper()}"
-    title = f"Link of {lanes}, {ufs['link_mb_per_s']:,.0f} MB/s each way; {ufs['tags']} tags"
+    lanes = f"{ufs.lanes} lane{'s' if ufs.lanes > 1 else ''} of {ufs.gear.replace('_', '-').upper()}"
+    title = f"Link of {lanes}, {ufs.link_mb_per_s:,.0f} MB/s each way; {ufs.tags} tags"
     return figures_table(title, ufs_figures(ufs))
 
 

@@ -34,17 +34,17 @@ def headline(result: Result) -> str:
     >>> headline(result).startswith("mean response ") and ", recorded " in headline(result)
     True
     """
-    if not result.fields["requests"]["total"]:
+    if not result.requests.total:
         return "no request was served"
     if not result.timed():
         return "no read or write was served"
-    mean, beside = result.fields["response"]["mean_response_ms"], result.fields["recorded"]["response"]["all"]
-    if beside["recorded_ms"] is None:
-        p99 = f"{_P99.short} {_P99.in_words(result.fields['response']['p99_ms'])}"
+    mean, beside = result.response.mean_response_ms, result.recorded.response.all
+    if beside.recorded_ms is None:
+        p99 = f"{_P99.short} {_P99.in_words(result.response.p99_ms)}"
         # The requests of other software have only the times of the device.
-        unknown = "" if result.get("live") else "; no response times are recorded"
+        unknown = "" if result.live else "; no response times are recorded"
         return f"{mean_text(mean)}, {p99}{unknown}"
-    return recorded_mean_text(mean, beside["recorded_ms"], beside["error_pct"])
+    return recorded_mean_text(mean, beside.recorded_ms, beside.error_pct)
 
 
 def recorded_mean_text(simulated_ms: float, recorded_ms: float, error_pct: float | None) -> str:
@@ -64,7 +64,7 @@ def without_slc(result: Result) -> str:
     >>> without_slc(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     ''
     """
-    made = result.fields.get("provenance")
+    made = result.provenance
     devices = made.get("devices", ()) if made else ()
     slc = devices[0]["settings"]["slc"] if devices else {}
     is_unknown = slc.get("mode", "off") != "off" and not slc.get("erase_limit")
@@ -73,7 +73,7 @@ def without_slc(result: Result) -> str:
 
 def trusted(result: Result) -> bool:
     """Return whether a run served its trace to the end, and kept up with the arriving requests."""
-    return not result.fields["run"]["stopped"] and not result.fields["run"]["load"]["overloaded"]
+    return not result.run.stopped and not result.run.load.overloaded
 
 
 #: What a trace may lack, by the names in `run.unrecorded`, if it makes writes durable.
@@ -100,12 +100,12 @@ def durability_unknown(result: Mapping[str, Any], remedy: str = "--flush-every 8
 
 def _coarse_clock(result: Result) -> str:
     """Return a warning that arrivals or think times are those of a coarse clock; empty if not so."""
-    run = result.fields["run"]
-    what = {"open": "arrivals", "closed": "think times"}.get(run["mode"])
-    if run.get("coarse_clock") is None or what is None:
+    run = result.run
+    what = {"open": "arrivals", "closed": "think times"}.get(run.mode)
+    if run.coarse_clock is None or what is None:
         return ""
     return (
-        f"the {what} are coarse: the clock of the trace has steps of {run['coarse_clock']}, longer than a "
+        f"the {what} are coarse: the clock of the trace has steps of {run.coarse_clock}, longer than a "
         "usual response, so that queues and waits in this run are not those of the application; "
         "use --mode back_to_back to measure the device"
     )
@@ -118,7 +118,7 @@ def trace_warnings(result: Result) -> list[str]:
 
 def unwritten_note(result: Result) -> str:
     """Return a note on reads of data that nothing had written, and on their cost; empty if they are few."""
-    if (share := result.fields["map"].get("unwritten_read_pct") or 0.0) <= _MUCH_UNWRITTEN_PCT:
+    if (share := result.map.unwritten_read_pct or 0.0) <= _MUCH_UNWRITTEN_PCT:
         return ""
     return (
         f"{share:.0f} % of the bytes read had been written neither by the trace nor before the run; "
@@ -129,17 +129,17 @@ def unwritten_note(result: Result) -> str:
 
 def ended_early(result: Result) -> str:
     """Return a warning that a run ended early; empty if it did not."""
-    if not (reason := result.fields["run"]["stopped"]):
+    if not (reason := result.run.stopped):
         return ""
-    return f"ended early, after {result.fields['requests']['total']:,} requests: {reason}"
+    return f"ended early, after {result.requests.total:,} requests: {reason}"
 
 
 def much_wrapped(result: Result) -> str:
     """Return a warning that many requests were wrapped into a smaller device; empty if few were."""
-    if (wrapped := result.fields["requests"]["wrapped_pct"]) <= _MUCH_WRAPPED_PCT:
+    if (wrapped := result.requests.wrapped_pct) <= _MUCH_WRAPPED_PCT:
         return ""
     return (
-        f"{wrapped:.1f} % of the requests lie beyond the {result.fields['device']} device and were wrapped into it: "
+        f"{wrapped:.1f} % of the requests lie beyond the {result.device} device and were wrapped into it: "
         "distant addresses share pages, which changes overwrites and write amplification; take a larger device"
     )
 
@@ -151,29 +151,28 @@ def warnings(result: Result) -> list[str]:
     >>> warnings(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     []
     """
-    live = result.get("live") or {}
     found = []
-    if refused := live.get("refused"):
-        failed = f"{live['failed']:,} request{'s' if live['failed'] != 1 else ''} failed"
-        found.append(f"{failed}; zones do not allow {refusals_text(refused)}")
+    if (live := result.live) and live.refused:
+        failed = f"{live.failed:,} request{'s' if live.failed != 1 else ''} failed"
+        found.append(f"{failed}; zones do not allow {refusals_text(live.refused)}")
     if text := _much_late(result):
         found.append(text)
     if text := ended_early(result):
         found.append(text)
-    if (lie := result.fields["configuration"]["lies"]) != "none":
+    if (lie := result.configuration.lies) != "none":
         found.append(f"this device breaks a promise on purpose: cache.lies = {lie}")
-    if changes := result.fields.get("setting_changes"):
+    if changes := result.setting_changes:
         found.append(f"settings changed during the run: {changes_line(changes)}")
-    load, recorded = result.fields["run"]["load"], result.fields["recorded"]
-    completions = recorded["response"]["all"]["recorded_ms"] is not None
-    closed = "--mode closed" if completions and not result.fields["run"].get("coarse_clock") else ""
-    if load["overloaded"]:
+    load, recorded = result.run.load, result.recorded
+    completions = recorded.response.all.recorded_ms is not None
+    closed = "--mode closed" if completions and not result.run.coarse_clock else ""
+    if load.overloaded:
         found.append(_overload(result, closed))
     if wrapped := much_wrapped(result):
         found.append(wrapped)
     found += trace_warnings(result)
-    dependent = recorded["dependent_pct"]
-    if result.fields["run"]["mode"] == "open" and dependent is not None and dependent > DEPENDENT_PCT:
+    dependent = recorded.dependent_pct
+    if result.run.mode == "open" and dependent is not None and dependent > DEPENDENT_PCT:
         found.append(
             f"open loop, but {dependent:.0f} % of the recorded requests come within 1 ms of the device "
             "going idle: they seem to wait for it, which open loop ignores; use --mode closed"
@@ -202,7 +201,7 @@ def by_text(results: Sequence[Result], texts: Callable[[Result], Iterable[str]])
     runs: dict[tuple[str, str], list[str]] = {}
     for result in results:
         for text in texts(result):
-            names = runs.setdefault((result.fields["trace"], text), [])
+            names = runs.setdefault((result.trace, text), [])
             names += [] if result.run_name in names else [result.run_name]
     return [(f"{trace} on {', '.join(names)}", text) for (trace, text), names in runs.items()]
 
@@ -210,33 +209,32 @@ def by_text(results: Sequence[Result], texts: Callable[[Result], Iterable[str]])
 def refusals_text(refused: Sequence[RefusedRequests]) -> str:
     """Return how many requests a served device refused, by the rule that they violate.
 
-    >>> refusals_text([{"requests": 2, "first": "zone 7 is full"}, {"requests": 1, "first": "too long"}])
+    >>> counts = {"requests": 2, "first": "zone 7 is full"}, {"requests": 1, "first": "too long"}
+    >>> refusals_text([*map(RefusedRequests, counts)])
     '2 (the first: zone 7 is full), 1 (too long)'
     """
-    return ", ".join(
-        f"{one['requests']:,} ({'the first: ' if one['requests'] > 1 else ''}{one['first']})" for one in refused
-    )
+    return ", ".join(f"{one.requests:,} ({'the first: ' if one.requests > 1 else ''}{one.first})" for one in refused)
 
 
 def lateness(result: Result) -> str:
     """Return how late a served device sent completions; empty if it does not follow the host's clock."""
-    live = result.get("live") or {}
-    if live.get("late_p50_us") is None:
+    live = result.live
+    if live is None or live.late_p50_us is None or live.late_p99_us is None:
         return ""
     return (
-        f"completions were sent {duration(live['late_p50_us'] / 1e6)} late in the median "
-        f"(p99 {duration(live['late_p99_us'] / 1e6)})"
+        f"completions were sent {duration(live.late_p50_us / 1e6)} late in the median "
+        f"(p99 {duration(live.late_p99_us / 1e6)})"
     )
 
 
 def _much_late(result: Result) -> str:
     """Return a warning that software saw other response times than the device had; empty if similar."""
-    live, mean_ms = result.get("live") or {}, result.fields["response"]["mean_response_ms"]
+    live, mean_ms = result.live, result.response.mean_response_ms
     late = lateness(result) if result.timed() else ""
-    if not late or live["late_p50_us"] < _MUCH_LATE * 1000 * mean_ms:
+    if live is None or not late or (live.late_p50_us or 0.0) < _MUCH_LATE * 1000 * mean_ms:
         return ""
     return (
-        f"this host did not keep up with the clock `{live['clock']}`: {late}, beside a mean response of "
+        f"this host did not keep up with the clock `{live.clock}`: {late}, beside a mean response of "
         f"{duration(mean_ms / 1e3)} of the device alone; software was slower than on such a device; "
         "repeat on an idle host, or with --clock x10 (ten times as slow) or --clock free"
     )
@@ -252,53 +250,52 @@ def offered(result: Result) -> str:
 
 def _offered_pct(result: Result) -> float:
     """Return the load offered to an overloaded run, in percent; only runs without overload lack it."""
-    return result.fields["run"]["load"]["offered_pct"] or 0.0
+    return result.run.load.offered_pct or 0.0
 
 
 def _overload(result: Result, closed: str) -> str:
     """Return a sentence with the offered load, the length of the queue, and the remedies."""
-    load = result.fields["run"]["load"]
+    load = result.run.load
     if _offered_pct(result) > 100:
         left = (
-            f"{load['backlog_s']:,.1f} s of work is left at the last arrival, so that response times grow "
+            f"{load.backlog_s:,.1f} s of work is left at the last arrival, so that response times grow "
             "with the length of the trace"
         )
     else:
         left = (
-            f"up to {load['peak_backlog_s']:,.1f} s of work is left when a request arrives, because requests "
+            f"up to {load.peak_backlog_s:,.1f} s of work is left when a request arrives, because requests "
             "come in bursts or collection holds them up"
         )
     cures = ", ".join(filter(None, (closed, f"--rate {_lighter(result):.2g} or less")))
     return (
-        f"overloaded: the requests offer {offered(result)} {result.fields['device']} can serve, and {left}; "
+        f"overloaded: the requests offer {offered(result)} {result.device} can serve, and {left}; "
         f"use {cures} or a faster device"
     )
 
 
 def _lighter(result: Result) -> float:
     """Return a rate with which the device keeps up."""
-    load = result.fields["run"]["load"]
-    span_s = result.fields["run"]["simulated_s"] - load["backlog_s"]
+    load = result.run.load
+    span_s = result.run.simulated_s - load.backlog_s
     # Either the queue does not grow, or it stays far shorter than the trace.
     short_s = min(_BURST_S, _BURST_SHARE * span_s)
-    rates = [_COMFORTABLE * short_s / max(load["peak_backlog_s"], load["backlog_s"])]
-    if load["peak_offered_pct"] is not None:
-        rates.append(_COMFORTABLE * 100 / load["peak_offered_pct"])
+    rates = [_COMFORTABLE * short_s / max(load.peak_backlog_s, load.backlog_s)]
+    if load.peak_offered_pct is not None:
+        rates.append(_COMFORTABLE * 100 / load.peak_offered_pct)
     rate = max(rates)
     if (offered_pct := _offered_pct(result)) > 100:
         rate = min(rate, _COMFORTABLE * 100 / offered_pct)
-    return rate * float(result.fields["options"]["rate"])
+    return rate * float(result.options["rate"])
 
 
 def changes_line(changes: Sequence[SettingChange]) -> str:
     """Return the settings that changed while a device was served, each with its simulated time.
 
-    >>> changes_line([{"at_s": 1.5, "key": "cache.lies", "from": '"none"', "to": '"flush"'}])
+    >>> changes_line([SettingChange({"at_s": 1.5, "key": "cache.lies", "from": '"none"', "to": '"flush"'})])
     'cache.lies from none to flush at 1.500 s'
     """
     return ", ".join(
-        f"{change['key']} from {_bare(change['from'])} to {_bare(change['to'])} at {change['at_s']:.3f} s"
-        for change in changes
+        f"{change.key} from {_bare(change.from_)} to {_bare(change.to)} at {change.at_s:.3f} s" for change in changes
     )
 
 
@@ -314,11 +311,12 @@ def mode_line(result: Result) -> str:
     >>> mode_line(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     'closed loop (completions are recorded)'
     """
-    name = mode_name(result.fields["run"]["mode"])
-    line = f"{name} ({reason})" if (reason := result.fields["run"]["mode_reason"]) else name
-    if clock := (result.get("live") or {}).get("clock"):
+    name = mode_name(result.run.mode)
+    line = f"{name} ({reason})" if (reason := result.run.mode_reason) else name
+    if result.live:
+        clock = result.live.clock
         # When idle, a device writes back its cache, so that flushes find less dirty data.
-        idle = "no idle time" if clock == "free" and not result.fields["options"].get("think") else "idle time"
+        idle = "no idle time" if clock == "free" and not result.options.get("think") else "idle time"
         line += f", clock {clock} ({idle} between requests)"
     return line
 
@@ -339,7 +337,7 @@ def device_before(result: Result) -> str:
     >>> device_before(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     'device: new (empty)'
     """
-    return f"device: {state_text(str(result.fields['options']['precondition']))}"
+    return f"device: {state_text(str(result.options['precondition']))}"
 
 
 def state_text(precondition: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import Any, cast
 
 from emmclab.errors import InputError
 from emmclab.live.device import LiveDevice
@@ -18,7 +18,7 @@ from emmclab.live.serve import MORE_PATH, require_loop, require_tools, serve
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting
-from emmclab.studies.stored_types import FileSystemFields, ImageOptions, LiveSoftware, RunFields
+from emmclab.studies.stored_types import FileSystemFields, ImageOptions, LiveSoftware
 
 #: Requirements of a live study on this machine in addition to the tools of its programs, with Debian packages.
 _TOOLS = {"sh": "dash", "setsid": "util-linux", "setpriv": "util-linux", "sync": "coreutils"}
@@ -161,7 +161,7 @@ def require(programs: Iterable[Program]) -> None:
     require_tools(needs)
 
 
-def run_program(program: Program, device: Device, options: ServedOptions) -> RunFields:
+def run_program(program: Program, device: Device, options: ServedOptions) -> dict[str, Any]:
     """Run a program on a served device with a free-running clock; return the result of its measured part.
 
     Before this part the layers have written back their buffered data. After it all data is written back, and then the
@@ -183,7 +183,7 @@ def run_program(program: Program, device: Device, options: ServedOptions) -> Run
             # Unmounting also writes, and the file system may write at other times.
             result = disk.drain().deterministic()
     software = LiveSoftware(host=host_of(program), file_system=cast("FileSystemFields", asdict(program.file_system)))
-    return cast("RunFields", {**result, "live": software})
+    return {**result, "live": software}
 
 
 def _script(disk: LiveDevice, program: Program, part: str, text: str, log: Path) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from emmclab.errors import EmmclabError
 from emmclab.runtime.lists import Names, several
@@ -71,7 +71,7 @@ class Results:
         else:
             fields = {**entry["result"], **cell}
             if RUNS in kind.tables:
-                run = cast("Run", fields)
+                run = Run(fields)
                 self.runs.append(of_run(run) if of_run else run)
             else:
                 self.cuts.append(fields)
@@ -123,9 +123,9 @@ class Results:
         among = None if among is None else several(among)
         for run in self.runs:
             if (
-                run["grid"] == grid
-                and (among is None or run["input"] in among)
-                and all(run.get(field, run["options"].get(field)) == value for field, value in values.items())
+                run.grid == grid
+                and (among is None or run.input in among)
+                and all(run.get(field, run.options.get(field)) == value for field, value in values.items())
             ):
                 yield run
 
@@ -166,17 +166,15 @@ def in_place(results: Results) -> Results:
     profiles = {
         name: recorded.get(name, profile) for name, profile in results.profiles.items() if name not in workload_of
     }
-    replaced = {(run["grid"], workload_of[run["input"]]) for run in results.runs if run["input"] in workload_of}
+    replaced = {(run.grid, workload_of[run.input]) for run in results.runs if run.input in workload_of}
 
     def placed(run: Run) -> Run:
-        name = run["input"]
+        name = run.input
         if name not in workload_of:
             return run
-        moved = run.copy()
-        moved["input"], moved["recorded_as"] = workload_of[name], name
-        return moved
+        return Run({**run, "input": workload_of[name], "recorded_as": name})
 
-    runs = [placed(run) for run in results.runs if (run["grid"], run["input"]) not in replaced]
+    runs = [placed(run) for run in results.runs if (run.grid, run.input) not in replaced]
     return replace(results, profiles=profiles, runs=runs)
 
 
@@ -184,4 +182,4 @@ def without(results: Results) -> Results:
     """Return the results without the recorded traces that replace workloads."""
     names = stand_ins(results)
     profiles = {name: profile for name, profile in results.profiles.items() if name not in names}
-    return replace(results, profiles=profiles, runs=[run for run in results.runs if run["input"] not in names])
+    return replace(results, profiles=profiles, runs=[run for run in results.runs if run.input not in names])

@@ -6,7 +6,6 @@ from typing import Any, NotRequired, TypedDict
 from emmclab.apps.result_types import KeptAppRun
 from emmclab.core_types import SimulationResult
 from emmclab.simulation.layers import Setting
-from emmclab.simulation.result_fields import ResultFields
 
 #: The options of a cell by name: `mode`, `capacity`, options of a run (`RUN_OPTIONS`), and those of its kind.
 #: A profile has only percentiles.
@@ -92,29 +91,28 @@ class LiveSoftware(TypedDict):
     file_system: FileSystemFields
 
 
-class RunFields(ResultFields):
-    """The result of a cell that ran on a device."""
-
-    #: Only for applications: times and I/O.
-    app: NotRequired[KeptAppRun]
-    #: Only for programs on served devices.
-    live: NotRequired[LiveSoftware]
-
-
-class Run(SimulationResult, CellParts):
+class Run(SimulationResult):
     """A stored result with its cell."""
 
     trace: str
+    grid: str
+    input: str
+    input_digest: str
+    synthetic: bool
+    requests_asked: int | None
+    seed: int
     device_digest: str
+    options: CellOptions
     #: By dotted key, with values in the types of the device.
     settings: dict[str, Any]
-    options: CellOptions
-    app: NotRequired[KeptAppRun]
-    live: NotRequired[LiveSoftware]
+    #: Only for applications: times and I/O.
+    app: KeptAppRun
+    #: Only for programs on served devices.
+    live: LiveSoftware
     #: The recorded trace that replaces the workload `input`.
-    recorded_as: NotRequired[str]
+    recorded_as: str | None
     #: Why the cell failed; it then has no result.
-    message: NotRequired[str]
+    message: str | None
 
 
 class Entry(TypedDict):

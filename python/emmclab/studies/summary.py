@@ -6,12 +6,11 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from emmclab.comparison.seed_statistics import Spread, order_of
 from emmclab.runtime.number_format import change_pct
 from emmclab.runtime.statistics import CONFIDENCE, Interval, difference_interval
-from emmclab.simulation.result import at
 from emmclab.simulation.result_fields import ResultField, result_field
 from emmclab.studies.grid import AXES
 from emmclab.studies.kinds.run_kinds import PROFILE
@@ -168,11 +167,11 @@ class Metric(NamedTuple):
     def of(self, run: Run) -> float | None:
         """Return the value of the metric for a run; None if the result does not contain it."""
         if self.percentile is not None:
-            chosen = (row for row in run.get("percentiles", ()) if row["op"] == "all")
-            return next((row["response_ms"] for row in chosen if row["percentile"] == self.percentile), None)
+            chosen = (row for row in run.percentiles if row.op == "all")
+            return next((row.response_ms for row in chosen if row.percentile == self.percentile), None)
         for path in self.paths:
             try:
-                value = at(run, path)
+                value = run[path]
             except KeyError:
                 continue
             return None if value is None else float(value)
@@ -247,16 +246,16 @@ def _fields_read() -> dict[str, tuple[str, ...]]:
 def summed(run: Run) -> Run:
     """Return the part of a run that `summaries` reads; a million complete runs would not fit into memory.
 
-    >>> summed({"grid": "g", "seed": 1, "run": {"stopped": None, "seconds": 2.0}, "waits": {"gc_ms": 1.0}})
-    {'grid': 'g', 'seed': 1, 'run': {'stopped': None}}
+    >>> summed(Run({"grid": "g", "seed": 1, "run": {"stopped": None, "seconds": 2.0}, "waits": {"gc_ms": 1.0}}))
+    Run({'grid': 'g', 'seed': 1, 'run': {'stopped': None}})
     """
     part: dict[str, object] = {}
-    complete: Mapping[str, Any] = run
+    complete = dict(run)
     for name, fields in _fields_read().items():
         if name in complete:
             value = complete[name]
             part[name] = {key: value[key] for key in fields if key in value} if fields and value else value
-    return cast("Run", part)
+    return Run(part)
 
 
 def metrics_of(percentiles: Iterable[float]) -> tuple[Metric, ...]:
@@ -372,9 +371,9 @@ class Summary:
 def summaries(results: Results) -> list[Summary]:
     """Summarise each grid of a study, in order."""
     grids: dict[str, list[Run]] = {}
-    for run in (*results.runs, *cast("list[Run]", results.failures)):
-        if run["grid"] != PROFILE:
-            grids.setdefault(run["grid"], []).append(run)
+    for run in (*results.runs, *map(Run, results.failures)):
+        if run.grid != PROFILE:
+            grids.setdefault(run.grid, []).append(run)
     metrics = metrics_of(results.about.get("percentiles", ()))
 
     def with_runtime(runs: list[Run]) -> tuple[Metric, ...]:
@@ -407,7 +406,7 @@ def swept_keys(runs: Iterable[Run]) -> dict[str, list[Any]]:
     """Return the keys that have several values in these runs, with the values, in the order of the runs.
 
     >>> policies = ("fifo", "cat")
-    >>> swept_keys({"device": "a", "settings": {"gc.policy": policy}} for policy in policies)
+    >>> swept_keys(Run({"device": "a", "settings": {"gc.policy": policy}}) for policy in policies)
     {'gc.policy': ['fifo', 'cat']}
     """
     values: dict[str, list[Any]] = {}
@@ -421,7 +420,7 @@ def swept_keys(runs: Iterable[Run]) -> dict[str, list[Any]]:
 def _keys(run: Run) -> Mapping[str, Any]:
     options = run.get("options", {})
     chosen = {name: value for name, value in options.items() if name in _OPTIONS}
-    return {"device": run["device"], **chosen, **run.get("settings", {}), **options.get("layer_settings", {})}
+    return {"device": run.device, **chosen, **run.get("settings", {}), **options.get("layer_settings", {})}
 
 
 def setting_text(setting: Setting) -> str:
@@ -446,16 +445,16 @@ def _summary(grid: str, runs: list[Run], metrics: tuple[Metric, ...]) -> Summary
     for run in runs:
         keys = _keys(run)
         setting = tuple((key, keys.get(key)) for key in settings)
-        groups.setdefault((run["input"], setting), []).append(run)
+        groups.setdefault((run.input, setting), []).append(run)
     points = [_point(name, setting, group, metrics) for (name, setting), group in groups.items()]
     return Summary(grid, swept, points, _ranked(points, groups, metrics), metrics)
 
 
 def _point(name: str, setting: Setting, runs: list[Run], metrics: Sequence[Metric]) -> Point:
-    done = [run for run in runs if "message" not in run]
+    done = [run for run in runs if run.message is None]
     complete = [run for run in done if stop_of(run) is None]
     by_seed = {
-        metric.name: {run["seed"]: value for run in complete if (value := metric.of(run)) is not None}
+        metric.name: {run.seed: value for run in complete if (value := metric.of(run)) is not None}
         for metric in metrics
     }
     by_seed = {name: values for name, values in by_seed.items() if values}
@@ -466,8 +465,8 @@ def _point(name: str, setting: Setting, runs: list[Run], metrics: Sequence[Metri
         by_seed,
         len(complete),
         tuple(dict.fromkeys(reason for run in done if (reason := stop_of(run)) is not None)),
-        tuple(dict.fromkeys(run["message"] for run in runs if "message" in run)),
-        sum((run["run"].get("load") or {}).get("overloaded", False) for run in complete),
+        tuple(dict.fromkeys(run.message for run in runs if run.message is not None)),
+        sum(run.run.load.overloaded for run in complete),
     )
 
 
@@ -552,7 +551,7 @@ def _over_inputs(metric: Metric, groups: Sequence[Sequence[Run]]) -> dict[int, f
         for run in runs:
             value = metric.of(run)
             if value is not None:
-                by_seed.setdefault(run["seed"], []).append(value)
+                by_seed.setdefault(run.seed, []).append(value)
     return {seed: average(values, arithmetic=metric.unit == "%") for seed, values in by_seed.items()}
 
 

@@ -57,7 +57,7 @@ def rows_of(entry: Entry) -> Iterator[tuple[str, Row]]:
 def stop_of(run: Run) -> str | None:
     """Return the reason why the device of a run stopped early; None if it did not.
 
-    >>> stop_of({"run": {"stopped": "the device is full"}})
+    >>> stop_of(Run({"run": {"stopped": "the device is full"}}))
     'the device is full'
     """
-    return run["run"]["stopped"]
+    return run.run.stopped

@@ -48,7 +48,7 @@ def profile_html(profile: "Profile") -> str:
         cells = [field.text(profile[field.name]) for field in fields]
         parts.append(table_html(TextTable(title, [field.column for field in fields], [cells], words=0)))
     verdicts = {"yes": "yes", "no": "no", "unknown": "–"}
-    findings = [[finding["title"], verdicts[finding["shown"]], finding["meaning"]] for finding in profile.findings]
+    findings = [[finding.title, verdicts[finding.shown], finding.meaning] for finding in profile.findings]
     parts.append(
         f"<details><summary>{len(findings)} findings</summary>"
         + table_html(TextTable("", ["finding", "shown", "by these figures"], findings, words=3))

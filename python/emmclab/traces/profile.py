@@ -60,10 +60,10 @@ class Profile(FieldMapping):
         """The paper's six characteristics and five implications, each with whether this trace shows it.
 
         >>> import emmclab
-        >>> [finding["id"] for finding in emmclab.profile(emmclab.bundled()[0]).findings][0]
+        >>> [finding.id for finding in emmclab.profile(emmclab.bundled()[0]).findings][0]
         'characteristic-1'
         """
-        return list(self["findings"])
+        return list(map(Finding, self["findings"]))
 
     @property
     def clock_jumps(self) -> list[ClockJumpRow]:
@@ -73,18 +73,18 @@ class Profile(FieldMapping):
         >>> emmclab.profile(emmclab.bundled()[0]).clock_jumps
         []
         """
-        return list(self["clock_jumps"])
+        return list(map(ClockJumpRow, self["clock_jumps"]))
 
     @property
     def reissues(self) -> ReissueSummary | None:
         """Suspected re-issues, and the figures with and without; None if the trace does not show them.
 
         >>> import emmclab
-        >>> emmclab.profile(emmclab.bundled()[0]).reissues["reissued"]
+        >>> emmclab.profile(emmclab.bundled()[0]).reissues.reissued
         0
         """
-        reissues: ReissueSummary | None = self["reissues"]
-        return reissues
+        reissues = self["reissues"]
+        return None if reissues is None else ReissueSummary(reissues)
 
     @property
     def journal(self) -> Journal | None:

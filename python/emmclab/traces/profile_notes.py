@@ -59,8 +59,8 @@ def reissues_table(profiles: Sequence[Profile]) -> TextTable:
     rows = (
         row
         for profile in profiles
-        if (reissues := profile.reissues) and (without := reissues["figures_without"])
-        for row in ((profile.name, reissues["figures"]), ("without re-issues", without))
+        if (reissues := profile.reissues) and (without := reissues.figures_without)
+        for row in ((profile.name, reissues.figures), ("without re-issues", without))
     )
     caption = "`--drop-reissued` removes them from all figures"
     return _table("Figures with and without suspected re-issues", REISSUE_FIELDS, rows, caption)
@@ -149,7 +149,7 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
     texts += [("Device", device.line()) for device in recorded_devices(profile["header"], profile.name)]
     if note := profile["header"].get("note"):
         texts.append(("Recording", str(note)))
-    if (reissues := profile.reissues) is not None and (reissues["reissued"] or reissues["dropped"]):
+    if (reissues := profile.reissues) is not None and (reissues.reissued or reissues.dropped):
         texts.append(("Suspected re-issues", _reissues(reissues, profile["header"].get("reissue_window"))))
     return texts
 
@@ -219,20 +219,20 @@ def _error(error_pct: float | None) -> str:
 
 def _reissues(reissues: ReissueSummary, window: str | None) -> str:
     """Describe suspected re-issues, and what they show about the device's link."""
-    if not reissues["reissued"]:
-        return f"{reissues['dropped']:,} were dropped on reading"
+    if not reissues.reissued:
+        return f"{reissues.dropped:,} were dropped on reading"
     text = (
-        f"{reissues['reissued']:,} requests ({reissues['reissued_pct']:.1f} %) are suspected re-issues of earlier "
+        f"{reissues.reissued:,} requests ({reissues.reissued_pct:.1f} %) are suspected re-issues of earlier "
         "requests; `--drop-reissued` drops them"
     )
     if window is not None:
         text += f". The window is {window.replace('-', ' to ')} after a first issue (`--reissue-window`)"
-    if reissues["median_until_again_ms"] is not None:
-        text += f". The median time from the first to the second issue is {reissues['median_until_again_ms']:.1f} ms"
-    if reissues["asleep_from_ms"] is not None:
+    if reissues.median_until_again_ms is not None:
+        text += f". The median time from the first to the second issue is {reissues.median_until_again_ms:.1f} ms"
+    if reissues.asleep_from_ms is not None:
         text += (
-            f". After up to {reissues['awake_up_to_ms']} ms without requests hardly any is issued twice, after "
-            f"more than {reissues['asleep_from_ms']} ms nearly all are: the link to the device falls asleep "
+            f". After up to {reissues.awake_up_to_ms} ms without requests hardly any is issued twice, after "
+            f"more than {reissues.asleep_from_ms} ms nearly all are: the link to the device falls asleep "
             "between these two times, and the driver then returns the next request"
         )
     return text

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from emmclab import _core
-from emmclab.core_types import FieldRow, RegisterFact, RegisterReport
+from emmclab.core_types import RegisterReport
 from emmclab.errors import EmmclabError
 
 #: Topics of the facts in the summary line of a device, in this order.
@@ -31,8 +31,9 @@ class RecordedDeviceFields(TypedDict):
     gaps: list[str]
     problem: str | None
     standard: str | None
-    facts: list[RegisterFact] | None
-    fields: list[FieldRow] | None
+    #: As in `RegisterReport`.
+    facts: list[dict[str, Any]] | None
+    fields: list[dict[str, Any]] | None
     notes: list[str] | None
 
 
@@ -75,9 +76,9 @@ class RecordedDevice:
         """Describe the device in one line: its standard, its features and its wear."""
         if self.report is None:
             return f"{self.name}: {self.problem}" if self.disks else self.problem
-        facts = {fact["topic"]: fact["text"] for fact in self.report["facts"]}
+        facts = {fact.topic: fact.text for fact in self.report.facts}
         topics = [f"{topic}: {text}" for topic in _TOPICS if (text := facts.get(topic))]
-        return f"{self.name}: " + "; ".join([self.report["standard"], *topics])
+        return f"{self.name}: " + "; ".join([self.report.standard, *topics])
 
     def to_dict(self) -> RecordedDeviceFields:
         """Return all fields as JSON values."""
@@ -87,10 +88,10 @@ class RecordedDevice:
             "kind": self.kind,
             "gaps": self.gaps,
             "problem": self.problem or None,
-            "standard": None if report is None else report["standard"],
+            "standard": None if report is None else report.standard,
             "facts": None if report is None else report["facts"],
             "fields": None if report is None else report["fields"],
-            "notes": None if report is None else report["notes"],
+            "notes": None if report is None else report.notes,
         }
 
 
@@ -119,7 +120,7 @@ def _device(stored: _StoredRegisters, recording: str) -> RecordedDevice:
         problem = f"no register could be read: {'; '.join(gaps)}"
         return RecordedDevice(disks, kind, files, gaps, None, problem)
     try:
-        report = json.loads(_core.read_registers(files))
+        report = RegisterReport(json.loads(_core.read_registers(files)))
     except EmmclabError as error:
         return RecordedDevice(disks, kind, files, gaps, None, str(error))
     return RecordedDevice(disks, kind, files, gaps, report, "")

@@ -529,13 +529,15 @@ def jumps_of(header: Header) -> list[ClockJumpRow]:
     """
     jumps = json.loads(header.get("clock_jumps") or "{}").get("jumps", [])
     return [
-        {
-            "direction": jump["direction"],
-            "time_s": jump["at_ns"] / 1e9,
-            "request": jump["request"],
-            "length_s": jump["length_ns"] / 1e9,
-            "mended": jump["mended"],
-        }
+        ClockJumpRow(
+            {
+                "direction": jump["direction"],
+                "time_s": jump["at_ns"] / 1e9,
+                "request": jump["request"],
+                "length_s": jump["length_ns"] / 1e9,
+                "mended": jump["mended"],
+            }
+        )
         for jump in jumps
     ]
 

@@ -262,7 +262,7 @@ def jump_notes(profiles: Sequence[Profile]) -> list[str]:
     """
     notes = []
     for profile in profiles:
-        jumps = [jump for jump in profile.clock_jumps if not jump["mended"]]
+        jumps = [jump for jump in profile.clock_jumps if not jump.mended]
         if jumps:
             effect = (
                 "duration and rates are compared without"
@@ -278,7 +278,7 @@ def jump_notes(profiles: Sequence[Profile]) -> list[str]:
 
 
 def _seconds(jumps: Sequence[ClockJumpRow]) -> str:
-    return duration(sum(jump["length_s"] for jump in jumps))
+    return duration(sum(jump.length_s for jump in jumps))
 
 
 def fit_note(trace: Trace) -> str:
@@ -287,7 +287,7 @@ def fit_note(trace: Trace) -> str:
     >>> fit_note(Workload.preset("Email").trace())
     ''
     """
-    jumps = [jump for jump in trace.clock_jumps if not jump["mended"]]
+    jumps = [jump for jump in trace.clock_jumps if not jump.mended]
     if not jumps:
         return ""
     return (

@@ -174,7 +174,7 @@ def show_results(
         runs = [result.to_dict() for result in results]
         fields: Any = runs[0] if len(runs) == 1 else {"runs": runs}
         if faster:
-            fields["what_if"] = [{"part": run.app["what_if"][0], "runtime_ns": run.app["runtime_ns"]} for run in faster]
+            fields["what_if"] = [{"part": run.app.what_if[0], "runtime_ns": run.app.runtime_ns} for run in faster]
         for text in dict.fromkeys(text for result in (*results, *faster) for text in result.warnings):
             print_stderr(f"warning: {text}")
         print_json(fields | {"provenance": provenance})

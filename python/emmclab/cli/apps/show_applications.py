@@ -55,52 +55,49 @@ def show_app_warnings(console: Console, results: Sequence[AppResult]) -> None:
 def _host_line(result: AppResult) -> str:
     """Return the host, the seed and the preconditioning of a run."""
     app = result.app
-    return (
-        f"host {app['host']} ({app['era']}), seed {app['seed']}, earlier data on the device: "
-        f"{result.options.precondition}"
-    )
+    return f"host {app.host} ({app.era}), seed {app.seed}, earlier data on the device: {result.options.precondition}"
 
 
 def show_run(console: Console, result: AppResult) -> None:
     """Print a run: summary, parts of the runtime, threads, requests."""
     app = result.app
-    runtime = app["runtime_ns"]
+    runtime = app.runtime_ns
     show_app_warnings(console, [result])
     words, share = dominating(result)
-    answer = f"{app['program']} on {result.run_name}: {result.runtime_s:,.2f} s"
+    answer = f"{app.program} on {result.run_name}: {result.runtime_s:,.2f} s"
     console.print(Text(f"{answer}; {share:.0f} % of it is {words}", "bold"), soft_wrap=True)
     console.print(Text(f"{_host_line(result)}; storage {result.storage_s:,.2f} s", "dim"), soft_wrap=True)
-    table = framed(f"Time that the user waited for `{app['user_waits_for']}`, by part", "", "", "s", "%", words=2)
-    most = max(app["states"].values(), default=0)
+    table = framed(f"Time that the user waited for `{app.user_waits_for}`, by part", "", "", "s", "%", words=2)
+    most = max(app.states.values(), default=0)
     for state, label in STATES.items():
-        if nanoseconds := app["states"][state]:
+        if nanoseconds := app.states[state]:
             table.add_row(label, Text(bar(nanoseconds, most, _BAR), "cyan"), *_time_and_share(nanoseconds, runtime))
     console.print()
     console.print(table)
-    storage = [part for part in app["spent"] if part["wait"]]
+    storage = [part for part in app.spent if part.wait]
     if storage:
         console.print()
         _show_storage(console, storage, runtime)
     console.print()
-    _show_threads(console, app["threads"])
+    _show_threads(console, app.threads)
     console.print()
     console.print(Text(f"durability: {durability_line(result)}"), soft_wrap=True)
     console.print(Text(f"requests: {requests_line(result)}"), soft_wrap=True)
-    for name, counts in (app["requests"] or {"classes": {}})["classes"].items():
+    for name, counts in (app.requests.classes if app.requests else {}).items():
         groups = [(op, counts[op]) for op in ("read", "write") if counts[op]["requests"]]
         parts = [f"{group['requests']:,} {op}s, {group['bytes'] / 2**20:,.2f} MB" for op, group in groups]
         console.print(Text(f"  {name.replace('_', ' ')}: {'; '.join(parts)}", "dim"), soft_wrap=True)
-    cpu = f"{app['cpu_ns'] / 1e9:,.2f} s on cores"
-    if app["kernel_cpu_ns"] is not None:
-        cpu += f", {app['kernel_cpu_ns'] / 1e9:,.2f} s of kernel threads"
-    network = f"{app['network_bytes'] / 2**20:,.1f} MB over the network"
-    console.print(Text(f"processor: {cpu}; {network}; {app['file_operations']:,} file operations"), soft_wrap=True)
+    cpu = f"{app.cpu_ns / 1e9:,.2f} s on cores"
+    if app.kernel_cpu_ns is not None:
+        cpu += f", {app.kernel_cpu_ns / 1e9:,.2f} s of kernel threads"
+    network = f"{app.network_bytes / 2**20:,.1f} MB over the network"
+    console.print(Text(f"processor: {cpu}; {network}; {app.file_operations:,} file operations"), soft_wrap=True)
     console.print(Text(f"energy of the device: {_energy(result)}"), soft_wrap=True)
 
 
 def _energy(result: AppResult) -> str:
     """Return the energy of the device as text; a dash if the preset has no power figures."""
-    total = (result.device.get("energy") or {}).get("total_mj")
+    total = result.device.energy.total_mj
     return "–, because its power is not known" if total is None else f"{total:,.1f} mJ"
 
 
@@ -112,23 +109,23 @@ def _show_storage(console: Console, parts: Sequence[UserWaitPart], runtime: int)
     table = framed("Storage, by file and partition", "Waited for", "Files", "Partition", "s", "%", words=3)
     for part in parts[:_PARTS]:
         table.add_row(
-            (part["wait"] or "").replace("_", " "),
-            (part["class"] or "all").replace("_", " "),
-            part["partition"] or "all",
-            *_time_and_share(part["ns"], runtime),
+            (part.wait or "").replace("_", " "),
+            (part.class_ or "all").replace("_", " "),
+            part.partition or "all",
+            *_time_and_share(part.ns, runtime),
         )
     if rest := parts[_PARTS:]:
-        table.add_row(f"{len(rest)} more", "", "", *_time_and_share(sum(part["ns"] for part in rest), runtime))
+        table.add_row(f"{len(rest)} more", "", "", *_time_and_share(sum(part.ns for part in rest), runtime))
     console.print(table)
 
 
 def _show_threads(console: Console, threads: Sequence[ThreadResult]) -> None:
-    used = [state for state in STATES if any(thread["states"][state] for thread in threads)]
+    used = [state for state in STATES if any(thread.states[state] for thread in threads)]
     table = framed("Threads, each with its own time, s", "Thread", *(STATES[state] for state in used))
     table.columns[0].no_wrap = True
     for thread in threads:
-        times = (thread["states"][state] for state in used)
-        table.add_row(Text(thread["name"]), *(f"{time / 1e9:,.2f}" if time else "–" for time in times))
+        times = (thread.states[state] for state in used)
+        table.add_row(Text(thread.name), *(f"{time / 1e9:,.2f}" if time else "–" for time in times))
     console.print(table)
 
 
@@ -214,8 +211,8 @@ def show_runs(console: Console, results: Sequence[AppResult]) -> None:
     """Print a comparison of applications, devices and networks."""
     show_app_warnings(console, results)
     console.print(Text(_host_line(results[0]), "dim"), soft_wrap=True)
-    for name in dict.fromkeys(result.app["program"] for result in results):
-        runs = [result for result in results if result.app["program"] == name]
+    for name in dict.fromkeys(result.app.program for result in results):
+        runs = [result for result in results if result.app.program == name]
         slowest = max(runs, key=lambda run: run.runtime_s)
         fastest = min(runs, key=lambda run: run.runtime_s)
         ratio = slowest.runtime_s / fastest.runtime_s if fastest.runtime_s else 1.0
@@ -223,14 +220,14 @@ def show_runs(console: Console, results: Sequence[AppResult]) -> None:
         if len(runs) > 1:
             line += f", {slowest.runtime_s:,.2f} s on {slowest.run_name}: {signed(100 * (ratio - 1), 0)} %"
         console.print(Text(line, "bold"), soft_wrap=True)
-        used = [state for state in STATES if any(run.app["states"][state] for run in runs)]
-        first = "Device and network" if any(run.app["network_bytes"] for run in runs) else "Device"
+        used = [state for state in STATES if any(run.app.states[state] for run in runs)]
+        first = "Device and network" if any(run.app.network_bytes for run in runs) else "Device"
         headings = (first, "Runtime", "Syncs", "Mean\nsync, ms", *(STATES[state].replace(" ", "\n") for state in used))
         table = framed("Runtime, and its parts along the critical path, s", *headings)
         for run in runs:
-            times = (run.app["states"][state] / 1e9 for state in used)
+            times = (run.app.states[state] / 1e9 for state in used)
             sync = "–" if run.sync_mean_ms is None else f"{run.sync_mean_ms:,.3f}"
-            figures = (f"{run.runtime_s:,.2f}", f"{run.app['file_syncs']:,}", sync)
+            figures = (f"{run.runtime_s:,.2f}", f"{run.app.file_syncs:,}", sync)
             table.add_row(run.run_name, *figures, *(f"{time:,.2f}" for time in times))
         console.print(table)
         console.print()
@@ -242,11 +239,11 @@ def show_what_if(console: Console, result: AppResult, faster: Sequence[AppResult
     for run in sorted(faster, key=lambda run: run.runtime_s):
         gain = result.runtime_s - run.runtime_s
         share = 100 * gain / result.runtime_s if result.runtime_s else 0.0
-        table.add_row(run.app["what_if"][0], f"{run.runtime_s:,.2f}", signed(gain, 2), f"{share:.1f}")
+        table.add_row(run.app.what_if[0], f"{run.runtime_s:,.2f}", signed(gain, 2), f"{share:.1f}")
     console.print()
     console.print(table)
     best_of_kind: dict[str, AppResult] = {}
     for run in sorted(faster, key=lambda run: run.runtime_s):
-        best_of_kind.setdefault(run.app["what_if"][0].partition("=")[0], run)
-    gains = [f"{run.app['what_if'][0]} ({result.runtime_s - run.runtime_s:,.2f} s)" for run in best_of_kind.values()]
+        best_of_kind.setdefault(run.app.what_if[0].partition("=")[0], run)
+    gains = [f"{run.app.what_if[0]} ({result.runtime_s - run.runtime_s:,.2f} s)" for run in best_of_kind.values()]
     console.print(Text(f"dominates: {', '.join(gains)}", "bold"), soft_wrap=True)

@@ -14,16 +14,16 @@ _NO_CHANGE = 1.01
 
 def show_comparison(console: Console, comparison: SolutionComparison) -> None:
     """Print gain, cost and risk of each solution."""
-    settings = dict.fromkeys((run["application"], run["device"], run["network"]) for run in comparison["runs"])
+    settings = dict.fromkeys((run["application"], run["device"], run["network"]) for run in comparison.runs)
     if len(settings) > 1:
         _show_spread(console, comparison)
     for setting in settings:
         application, device, network = setting
-        runs = [run for run in comparison["runs"] if (run["application"], run["device"], run["network"]) == setting]
+        runs = [run for run in comparison.runs if (run["application"], run["device"], run["network"]) == setting]
         console.print(Text(f"{application} on {device} over {network}", "bold"), soft_wrap=True)
         headings = ("Runtime, s", "Gain", "Storage, s", "Pages programmed", "of plain", "Blocks erased", "To NVM, MB")
         table = framed("Compared with the plain device", "Solution", *headings, "Buys", text=["Buys"])
-        hardware = {row["name"]: row["hardware"] for row in comparison["solutions"]}
+        hardware = {row["name"]: row["hardware"] for row in comparison.solutions}
         for run in runs:
             gain, plain, nvm_bytes = run["gain"], run["plain_page_programs"], run["second_bytes"]
             table.add_row(
@@ -39,17 +39,17 @@ def show_comparison(console: Console, comparison: SolutionComparison) -> None:
             )
         console.print(table)
         console.print()
-    for row in comparison["impossible"]:
+    for row in comparison.impossible:
         where = f"{row['solution']} for {row['application']} on {row['device']} over {row['network']}"
         console.print(Text(f"{where} is not possible: {row['reason']}"), soft_wrap=True)
-    if comparison["impossible"]:
+    if comparison.impossible:
         console.print()
     console.print(Text("Losses after a cut of power", "bold"))
-    for row in comparison["solutions"]:
+    for row in comparison.solutions:
         console.print(Text.assemble((row["name"], "bold"), f": {row['about']}"), soft_wrap=True)
         console.print(Text(f"  {row['risk']}"), soft_wrap=True)
     console.print(
-        Text(f"measured on {comparison['risks']['device']} by {comparison['risks']['command']}", "dim"), soft_wrap=True
+        Text(f"measured on {comparison.risks['device']} by {comparison.risks['command']}", "dim"), soft_wrap=True
     )
 
 
@@ -64,8 +64,8 @@ def _show_spread(console: Console, comparison: SolutionComparison) -> None:
         "Faster in",
         "Pages programmed: median of plain",
     )
-    for solution in comparison["solutions"]:
-        runs = [run for run in comparison["runs"] if run["solution"] == solution["name"]]
+    for solution in comparison.solutions:
+        runs = [run for run in comparison.runs if run["solution"] == solution["name"]]
         gains = [run["gain"] for run in runs if run["gain"] is not None]
         pages = [100 * run["page_programs"] / run["plain_page_programs"] for run in runs if run["plain_page_programs"]]
         faster = sum(gain > _NO_CHANGE for gain in gains)

@@ -79,7 +79,7 @@ def _rates(results: Results) -> TextTable:
 
 def _counts(results: Results) -> TextTable:
     rows: list[Cells] = [
-        [run["input"], VARIANTS[grid], *(layer_field(key).text(run["layers"][0].get(key)) for key in _COUNTS)]
+        [run.input, VARIANTS[grid], *(layer_field(key).text(run.layers[0].get(key)) for key in _COUNTS)]
         for grid in VARIANTS
         for run in results.select(grid)
     ]

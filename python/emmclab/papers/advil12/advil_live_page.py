@@ -80,10 +80,10 @@ def _gain(results: Results, grid: str, name: str) -> Number:
 def _requests(runs: Sequence[Run]) -> TextTable:
     rows: list[Cells] = []
     for run in runs:
-        writes, kb = run["requests"]["write"], run["requests"]["bytes_written"] / 1024
+        writes, kb = run.requests.write, run.requests.bytes_written / 1024
         figures = [number_cell(writes), number_cell(kb / 1024, 1), number_cell(kb / max(writes, 1), 1)]
-        times = [number_cell(run["run"][key], 1) for key in ("simulated_s", "drain_s")]
-        rows.append([run["input"], VARIANTS.get(run["grid"], "none"), *figures, *times])
+        times = [number_cell(run.run[key], 1) for key in ("simulated_s", "drain_s")]
+        rows.append([run.input, VARIANTS.get(run.grid, "none"), *figures, *times])
     headings = ["Program", "Layer", "Writes", "Written, MB", "Mean write, KB"]
     title = "Requests of the programs to the device"
     return TextTable(title, [*headings, "Time, s", "Drain, s"], rows, 2, "sortable")
@@ -91,10 +91,10 @@ def _requests(runs: Sequence[Run]) -> TextTable:
 
 def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
     """Return the file system and the tools of the host as lines of the provenance."""
-    tools = sorted({item for run in runs for item in run["live"]["host"].items()})
+    tools = sorted({item for run in runs for item in run.live["host"].items()})
     facts = [("Host", ", ".join(f"{name} {text}" for name, text in tools))]
     if runs:
-        file_system = runs[0]["live"]["file_system"]
+        file_system = runs[0].live["file_system"]
         text = f"{file_system['format']}, mounted with {file_system['mount_options']}, "
         text += f"at most {file_system['dirty_mb']} MB of dirty data in the page cache"
         facts.append(("File system", text))

@@ -44,8 +44,8 @@ def bandwidth(run: Run, *, drained: bool = False) -> float:
 
     The paper does not state what happens to the data that is still in the log at the end of a replay.
     """
-    seconds = float(run["run"]["simulated_s"]) + (float(run["run"]["drain_s"] or 0) if drained else 0.0)
-    return float(run["requests"]["bytes_written"]) / 2**20 / seconds
+    seconds = float(run.run.simulated_s) + (float(run.run.drain_s or 0) if drained else 0.0)
+    return float(run.requests.bytes_written) / 2**20 / seconds
 
 
 def bandwidths(
@@ -53,7 +53,7 @@ def bandwidths(
 ) -> dict[str, float]:
     """Return the write bandwidth in MB/s by workload; without `names`, of all workloads."""
     cells: list[dict[str, str]] = [{}] if names is None else [{"input": name} for name in names]
-    return {run["input"]: bandwidth(run, drained=drained) for cell in cells for run in results.select(grid, **cell)}
+    return {run.input: bandwidth(run, drained=drained) for cell in cells for run in results.select(grid, **cell)}
 
 
 def gains(
@@ -118,13 +118,13 @@ def lengths(results: Results) -> list[LengthRow]:
     rows: list[LengthRow] = []
     for bare in results.select("length-bare"):
         for layer in LENGTH_LAYERS:
-            (run,) = results.select(f"length-{layer}", input=bare["input"])
+            (run,) = results.select(f"length-{layer}", input=bare.input)
             until, drained = (bandwidth(run, drained=drain) / bandwidth(bare, drained=drain) for drain in (False, True))
             rows.append(
                 {
                     "layer": VARIANTS[layer],
-                    "requests": run["requests"]["total"],
-                    "logged_mb": run["layers"][0]["logged_bytes"] / 2**20,
+                    "requests": run.requests.total,
+                    "logged_mb": run.layers[0]["logged_bytes"] / 2**20,
                     "gain": until,
                     "drained": drained,
                 }
@@ -134,19 +134,19 @@ def lengths(results: Results) -> list[LengthRow]:
 
 def _collecting(run: Run) -> str:
     """Return the share of the mean response time that is spent waiting for garbage collection, as text."""
-    return f"{100 * run['waits']['gc_ms'] / run['response']['mean_response_ms']:.0f} %"
+    return f"{100 * run.waits.gc_ms / run.response.mean_response_ms:.0f} %"
 
 
 @measure
 def advil_web(results: Results) -> Measurement:
     """Measure the gain for WebBench (Figure 7)."""
-    layer = results.run("advil", input="WebBench")["layers"][0]
+    layer = results.run("advil", input="WebBench").layers[0]
     emmc, card = (float(table("advil12_table2_bandwidth")[row][column]) for row, column in TABLE2_SMALL)
     long = [row for row in lengths(results) if row["layer"] == VARIANTS["advil"]]
     long_gains = ", ".join(f"{row['gain']:.2f}x after {row['requests']:,} requests" for row in long)
     bare = results.run("bare", input="WebBench")
-    slowest = max(results.select("length-bare"), key=lambda run: run["waits"]["gc_ms"])
-    share = layer["logged_bytes"] / results.run("advil", input="WebBench")["requests"]["bytes_written"]
+    slowest = max(results.select("length-bare"), key=lambda run: run.waits.gc_ms)
+    share = layer["logged_bytes"] / results.run("advil", input="WebBench").requests.bytes_written
     note = (
         "The recording is not public; here the browser opens 50 web sites on the model of a phone. "
         f"{100 * share:.0f} % of its bytes are small random writes, {layer['logged_writes']:,} of them, and "
@@ -184,7 +184,7 @@ def advil_range(results: Results) -> Measurement:
 @measure
 def advil_fill(results: Results) -> Measurement:
     """Measure the writes to the original area while a section of the reserved area fills (section V-E)."""
-    layer = results.run("advil", input=DRAWN)["layers"][0]
+    layer = results.run("advil", input=DRAWN).layers[0]
     passed = layer["passed_writes"] / max(layer["logged_bytes"] / _SECTION_BYTES, 1e-9)
     return Measurement(
         f"{passed:,.0f} for each {_SECTION_BYTES >> 20} MB logged",
@@ -251,8 +251,8 @@ def _bandwidths(device: str, settings: str, page_kb: int, block_kb: int) -> list
 def advil_ratios(results: Results) -> Measurement:
     """Measure the ratios of Table II: sequential reads to clustered writes, clustered to random 4 KB writes."""
     run = results.run("advil", input="RandomWrite")
-    settings = json.dumps(run["settings"])
-    devices = [(run["device"], settings), (run["options"]["second"], "{}")]
+    settings = json.dumps(run.settings)
+    devices = [(run.device, settings), (run.options["second"], "{}")]
     write, random = 0.0, 0.0
     for (device, changed), paper in zip(devices, table("advil12_table1_devices"), strict=True):
         sizes = int(paper["clustered_page_kb"]), int(paper["clustered_block_mb"]) * 1024
@@ -268,7 +268,7 @@ def advil_ratios(results: Results) -> Measurement:
 
 def pattern(results: Results, grid: str) -> list[tuple[int, int]]:
     """Return start and length, in sectors, of the first writes to the original area (Figure 9)."""
-    return [(sector, sectors) for sector, sectors in results.run(grid, input=DRAWN)["first_writes"]]
+    return [(sector, sectors) for sector, sectors in results.run(grid, input=DRAWN).first_writes]
 
 
 def random_writes(writes: list[tuple[int, int]]) -> int:
@@ -284,7 +284,7 @@ def advil_pattern(results: Results) -> Measurement:
     """Compare the patterns of writes without and with Advil (Figure 9)."""
     before, after = (random_writes(pattern(results, grid)) for grid in ("bare", "advil"))
     run = results.run("advil", input=DRAWN)
-    layer = run["layers"][0]
+    layer = run.layers[0]
     moved = layer["moved_bytes"] + layer["padded_bytes"]
     blocks = layer["move_block_bytes"] / moved
     pages = layer["move_page_bytes"] / moved

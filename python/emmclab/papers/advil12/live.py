@@ -23,7 +23,7 @@ _DEVICE = "eMMC"
 
 def modelled(results: Results, grid: str, names: Iterable[str], over: str = "bare") -> dict[str, float]:
     """Return the gain of a layer for the models of programs, for the programs that have a model."""
-    with_model = [run["input"] for run in results.select(grid + SIMULATED)]
+    with_model = [run.input for run in results.select(grid + SIMULATED)]
     selected = [name for name in names if name in with_model]
     return gains(results, grid + SIMULATED, over + SIMULATED, selected) if selected else {}
 
@@ -47,10 +47,10 @@ def _gains_text(ratios: dict[str, float]) -> str:
 def advil_postmark(results: Results) -> Measurement:
     """Measure the gain for Postmark (Figure 7)."""
     gain = gains(results, "advil", names=["Postmark"])["Postmark"]
-    bare = results.run("bare", input="Postmark")["requests"]
+    bare = results.run("bare", input="Postmark").requests
     note = (
-        f"Postmark wrote {bare['bytes_written'] / 2**20:,.0f} MB in requests of "
-        f"{bare['bytes_written'] / 1024 / max(bare['write'], 1):,.0f} KB on average: the kernel of this host "
+        f"Postmark wrote {bare.bytes_written / 2**20:,.0f} MB in requests of "
+        f"{bare.bytes_written / 1024 / max(bare.write, 1):,.0f} KB on average: the kernel of this host "
         "merges writes in its page cache, and commits every 5 s of the host's time, not of simulated time; "
         "the effect of this was not measured. Unlike the layers of the "
         "paper, these layers also write the metadata that they need for recovery."
@@ -81,9 +81,9 @@ def rates(results: Results) -> dict[tuple[str, int], float]:
     """Return MB/s of direct I/O on a file, by fio's mode and request size in KB."""
     measured = {}
     for run in results.select("table2"):
-        _, mode, kb = run["input"].split()
-        transferred = run["requests"]["bytes_read" if mode.endswith("read") else "bytes_written"]
-        measured[mode, int(kb)] = transferred / 2**20 / run["run"]["simulated_s"]
+        _, mode, kb = run.input.split()
+        transferred = run.requests["bytes_read" if mode.endswith("read") else "bytes_written"]
+        measured[mode, int(kb)] = transferred / 2**20 / run.run.simulated_s
     return measured
 
 

@@ -77,14 +77,14 @@ def _work(results: Results, device: str) -> TextTable:
         [
             name,
             mode,
-            number_cell(run["durable"]["requests"]),
-            number_cell(run["durable"]["p50_ms"], 3),
-            number_cell(run["durable"]["p99_ms"], 3),
+            number_cell(run["durable.requests"]),
+            number_cell(run["durable.p50_ms"], 3),
+            number_cell(run["durable.p99_ms"], 3),
             number_cell(durable_pct(run), 1),
-            number_cell(run["requests"]["bytes_written"] / 2**20, 1),
-            number_cell(run["flash"]["page_programs"]["total"]),
-            number_cell(run["write_amplification"]["waf"], 2),
-            number_cell(run["flash"]["block_erases"]),
+            number_cell(run.requests.bytes_written / 2**20, 1),
+            number_cell(run.flash.page_programs.total),
+            number_cell(run.write_amplification.waf, 2),
+            number_cell(run.flash.block_erases),
         ]
         for name in _inputs(results)
         for mode in MODES

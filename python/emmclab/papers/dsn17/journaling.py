@@ -62,19 +62,19 @@ def _contents() -> dict[str, dict[str, float]]:
 
 def device_seconds(run: Run) -> float:
     """Return the simulated time of a closed-loop run, without the time of the host, in s."""
-    return float(run["run"]["simulated_s"])
+    return float(run.run.simulated_s)
 
 
 def seconds(run: Run, cpu_factor: float = CPU_FACTOR) -> float:
     """Return a program's run time in s: the time of its requests and the processor time between them."""
-    program = run["input"].removesuffix(_NO_JOURNAL)
+    program = run.input.removesuffix(_NO_JOURNAL)
     return device_seconds(run) + cpu_factor * _cpu_s().get(program, 0.0)
 
 
 def durable_pct(run: Run) -> float:
     """Return the share of the run time that is spent in flushes and durable writes, in percent."""
-    durable = run["durable"]
-    return 100 * float(durable["requests"]) * float(durable["mean_ms"]) / 1e3 / seconds(run)
+    durable_ms = run["durable.requests"] * run["durable.mean_ms"]
+    return float(100 * durable_ms / 1e3 / seconds(run))
 
 
 def ideal_run(results: Results, name: str, device: str) -> Run:
@@ -129,12 +129,12 @@ def _under_kernels(results: Results) -> str:
     """Describe the gain of `aware` with the kernels of the other interpretations."""
     parts = []
     runs = {grid: list(results.select(grid + _KERNELS)) for grid in (BASE, AWARE)}
-    for kernel in dict.fromkeys(run["settings"]["host.kernel"] for run in runs[BASE]):
+    for kernel in dict.fromkeys(run.settings["host.kernel"] for run in runs[BASE]):
         before, after = (
             {
-                run["input"]: seconds(run)
+                run.input: seconds(run)
                 for run in runs[grid]
-                if run["settings"]["host.kernel"] == kernel and run["input"] in APPLICATIONS
+                if run.settings["host.kernel"] == kernel and run.input in APPLICATIONS
             }
             for grid in (BASE, AWARE)
         )
@@ -269,7 +269,7 @@ def wal_truncate(results: Results) -> Measurement:
     judged_ratio, *others = ratios.values()
     other_devices = "; ".join(f"on {device} {ratio:.1f}x" for device, ratio in zip(DEVICES[1:], others, strict=True))
     durable = {
-        name: results.run(BASE, input=name, device=DEVICES[0])["durable"]["requests"]
+        name: results.run(BASE, input=name, device=DEVICES[0])["durable.requests"]
         for name in ("sqlite-truncate", "sqlite-wal")
     }
     return Measurement(

@@ -45,15 +45,15 @@ _START = 0.25
 
 def seconds(run: Run) -> float:
     """Return the run time in s, which is the time that the user waits."""
-    return run["app"]["runtime_s"]
+    return run.app.runtime_s
 
 
 def runs_of(results: Results, name: str, network: str, log_blocks: int = 0) -> dict[str, Run]:
     """Return the run of an application on each device; `log_blocks` above 0 selects `bast` with this number of them."""
-    runs = {run["device"]: run for run in results.select(GRID, input=name, network=network)}
+    runs = {run.device: run for run in results.select(GRID, input=name, network=network)}
     if log_blocks:
         others = results.select(LOG_BLOCKS, input=name, network=network)
-        runs |= {run["device"]: run for run in others if run["settings"][LOG_BLOCKS_KEY] == log_blocks}
+        runs |= {run.device: run for run in others if run.settings[LOG_BLOCKS_KEY] == log_blocks}
     return runs
 
 
@@ -65,7 +65,7 @@ def spread(runs: Mapping[str, Run], devices: Iterable[str]) -> float:
 
 def _waiting(run: Run) -> float:
     """Return the run time without the application's own processor time, in s."""
-    return seconds(run) - float(run["app"]["states"]["running"]) / 1e9
+    return seconds(run) - float(run.app.states["running"]) / 1e9
 
 
 @measure
@@ -76,7 +76,7 @@ def webbench_spread(results: Results) -> Measurement:
     wifi, usb = (spread(runs_by_network[network], OTHERS) for network in NETWORKS)
     internal = spread(runs_by_network["wifi"], (INTERNAL, KINGSTON))
     waiting = [_waiting(runs_by_network["wifi"][device]) for device in OTHERS]
-    running = float(runs_by_network["wifi"][KINGSTON]["app"]["states"]["running"]) / 1e9
+    running = float(runs_by_network["wifi"][KINGSTON].app.states["running"]) / 1e9
     return Measurement(
         f"{wifi:.0f} % over WiFi, {usb:.0f} % over USB without Kingston; {internal:.0f} % between internal "
         "flash and Kingston",
@@ -147,24 +147,24 @@ def network(results: Results) -> Measurement:
 
 def _requests(run: Run) -> ReadWriteCounts:
     """Return the counts of requests of a run; a run in the model always has them."""
-    return cast("RequestCounts", run["app"]["requests"])["all"]
+    return cast("RequestCounts", run.app.requests).all
 
 
 def _writes(run: Run) -> RequestGroup:
-    return _requests(run)["write"]
+    return _requests(run).write
 
 
 def _ratio(run: Run) -> float:
     """Return the number of sequential writes for each random write."""
     group = _writes(run)
-    return float(group["sequential"] / max(1, group["requests"] - group["sequential"]))
+    return float(group.sequential / max(1, group.requests - group.sequential))
 
 
 def _ratio_of_blocks(run: Run) -> float:
     """Return the ratio of sequential to random blocks of 4 KB; only the first block of a random write is random."""
     group = _writes(run)
-    random = group["requests"] - group["sequential"]
-    return float((group["bytes"] / _BLOCK - random) / max(1, random))
+    random = group.requests - group.sequential
+    return float((group.bytes / _BLOCK - random) / max(1, random))
 
 
 def _cards(results: Results) -> dict[str, Run]:
@@ -177,7 +177,7 @@ def random_time(results: Results) -> Measurement:
     """Measure the share of random writes in the time of all writes, on each card."""
     runs = _cards(results)
     shares = {
-        card: 100 * (1 - _writes(run)["sequential_device_ns"] / _writes(run)["device_ns"]) for card, run in runs.items()
+        card: 100 * (1 - _writes(run).sequential_device_ns / _writes(run).device_ns) for card, run in runs.items()
     }
     ratio = median(map(_ratio, runs.values()))
     return Measurement(
@@ -249,7 +249,7 @@ def webbench_writes(results: Results) -> Measurement:
     """Measure the reads and writes of WebBench."""
     runs = _cards(results)
     counts = [_requests(run) for run in runs.values()]
-    reads = [100 * row["read"]["requests"] / (row["read"]["requests"] + row["write"]["requests"]) for row in counts]
+    reads = [100 * row.read.requests / (row.read.requests + row.write.requests) for row in counts]
     early = [_early(run) for run in runs.values()]
     ratio = median(map(_ratio, runs.values()))
     blocks = median(map(_ratio_of_blocks, runs.values()))
@@ -265,14 +265,14 @@ def webbench_writes(results: Results) -> Measurement:
 
 def _early(run: Run) -> float:
     """Return the share of the time of reads that falls into the first quarter of the run, in percent."""
-    lane = run["app"]["over_time"]["lanes"][0]["states"].get("read", [])
+    lane = run.app.over_time.lanes[0].states.get("read", [])
     first = max(1, round(len(lane) * _START))
     return float(100 * sum(lane[:first]) / max(1, sum(lane)))
 
 
 def processor_s(run: Run) -> float:
     """Return the processor time of cores and kernel threads, in s."""
-    return float(run["app"]["cpu_ns"] + (run["app"]["kernel_cpu_ns"] or 0)) / 1e9
+    return float(run.app.cpu_ns + (run.app.kernel_cpu_ns or 0)) / 1e9
 
 
 @measure
@@ -283,7 +283,7 @@ def processor(results: Results) -> Measurement:
         runs = runs_of(results, name, "wifi")
         slow, fast = runs[KINGSTON], runs[CARDS["Transcend"]]
         ratios[name] = processor_s(slow) / processor_s(fast)
-        on_cores[name] = slow["app"]["cpu_ns"] / fast["app"]["cpu_ns"]
+        on_cores[name] = slow.app.cpu_ns / fast.app.cpu_ns
     return Measurement(
         f"{min(ratios.values()):.2f} to {max(ratios.values()):.2f}",
         {"least": min(ratios.values())},
@@ -352,7 +352,7 @@ Points = Mapping[str, Mapping[int, Point]]
 
 def counts(results: Results) -> list[int]:
     """Return the numbers of log blocks that were tried."""
-    return sorted({run["settings"][LOG_BLOCKS_KEY] for run in results.select(LOG_BLOCKS)})
+    return sorted({run.settings[LOG_BLOCKS_KEY] for run in results.select(LOG_BLOCKS)})
 
 
 def points(results: Results) -> Points:

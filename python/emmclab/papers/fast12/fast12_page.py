@@ -38,7 +38,7 @@ TODAY = "today"
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
     """Return the page as HTML; the same results give the same bytes."""
     measured = {claim.id: claim.measured for claim in judged}
-    yardstick = {run["options"]["network"]: f"{seconds(run):.1f} s" for run in results.select("yardstick")}
+    yardstick = {run.options["network"]: f"{seconds(run):.1f} s" for run in results.select("yardstick")}
     named = ", ".join(f"{time} over {network}" for network, time in yardstick.items())
     return assemble_page(
         results,
@@ -76,7 +76,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
 
 def storage_pct(run: Run) -> float:
     """Return the share of the run time that is caused by the device, in percent."""
-    return 100 * float(run["app"]["storage_s"]) / seconds(run)
+    return 100 * float(run.app.storage_s) / seconds(run)
 
 
 def _runtime(run: Run) -> Number:
@@ -112,10 +112,10 @@ def _background(results: Results) -> TextTable:
     """Return the run time of each application alone and with background applications, by device."""
     rows: dict[str, list[str | Number]] = {}
     for run in results.select("background"):
-        name = run["input"].split(" + ")[0]
-        alone = runs_of(results, name, "wifi")[run["device"]]
+        name = run.input.split(" + ")[0]
+        alone = runs_of(results, name, "wifi")[run.device]
         rows.setdefault(name, [name]).append(number_cell(seconds(alone), 1, f"{seconds(run):,.1f}"))
-    devices = dict.fromkeys(run["device"] for run in results.select("background"))
+    devices = dict.fromkeys(run.device for run in results.select("background"))
     title = "With the talk's background applications and widgets, over wifi: runtime, s"
     headings = ["Application", *(f"{device}, alone / with them" for device in devices)]
     return TextTable(title, headings, list(rows.values()))
@@ -180,7 +180,7 @@ def _fit(results: Results) -> list[Part]:
 
 
 def _today_devices(results: Results) -> list[str]:
-    return list(dict.fromkeys(run["device"] for run in results.select(TODAY, network="wifi")))
+    return list(dict.fromkeys(run.device for run in results.select(TODAY, network="wifi")))
 
 
 def _today(results: Results) -> TextTable:
@@ -198,9 +198,9 @@ def _today_answer(results: Results) -> str:
     spreads = []
     for name in APPLICATIONS:
         runs = {
-            run["device"]: run
+            run.device: run
             for run in results.select(TODAY, input=name, network="wifi")
-            if run["device"] not in CARDS.values()
+            if run.device not in CARDS.values()
         }
         shares += map(storage_pct, runs.values())
         spreads.append(spread(runs, runs))
@@ -218,10 +218,10 @@ def drawings(results: Results) -> list[Drawing]:
 
 def _rows(name: str, runs: Sequence[Run]) -> Rows:
     return [
-        {"trace": name, "device": run["device"], "state": words, "s": run["app"]["states"][state] / 1e9}
+        {"trace": name, "device": run.device, "state": words, "s": run.app.states[state] / 1e9}
         for run in runs
         for state, words in STATES.items()
-        if run["app"]["states"][state]
+        if run.app.states[state]
     ]
 
 
@@ -250,7 +250,7 @@ def _color() -> alt.Color:
 
 def _still(results: Results) -> Drawing:
     rows: Rows = [
-        {"trace": name, "device": run["device"], "storage_pct": storage_pct(run)}
+        {"trace": name, "device": run.device, "storage_pct": storage_pct(run)}
         for name in APPLICATIONS
         for run in results.select(TODAY, input=name, network="wifi")
     ]

@@ -80,13 +80,13 @@ def queues_help(results: Results) -> Answer:
 
 def two_at_once(results: Results) -> Answer:
     """Compare the bytes per second of two applications at once with the sum of both alone."""
-    alone = {(run["input"], run["device"]): run for run in results.select("cards", network="wifi")}
+    alone = {(run.input, run.device): run for run in results.select("cards", network="wifi")}
     over: dict[str, dict[str, float]] = {}
     longer = []
     for run in results.select("at-once"):
-        first, second = (alone[name, run["device"]] for name in run["input"].split(" + "))
-        over.setdefault(run["device"], {})[run["input"]] = _rate(run) / (_rate(first) + _rate(second))
-        longer.append(run["app"]["runtime_s"] / first["app"]["runtime_s"])
+        first, second = (alone[name, run.device] for name in run.input.split(" + "))
+        over.setdefault(run.device, {})[run.input] = _rate(run) / (_rate(first) + _rate(second))
+        longer.append(run.app.runtime_s / first.app.runtime_s)
     ratios = [value for by_pair in over.values() for value in by_pair.values()]
     more = sum(value > 1 for value in ratios)
     return Answer(
@@ -100,8 +100,8 @@ def two_at_once(results: Results) -> Answer:
 
 def _rate(run: Run) -> float:
     """Return the bytes per second that an application reads from and writes to the device."""
-    requests = run["requests"]
-    return float((requests["bytes_read"] + requests["bytes_written"]) / run["app"]["runtime_s"])
+    requests = run.requests
+    return float((requests.bytes_read + requests.bytes_written) / run.app.runtime_s)
 
 
 def tax_left(results: Results) -> Answer:
@@ -144,10 +144,8 @@ def logging_length(results: Results) -> Answer:
 def logging_wal(results: Results) -> Answer:
     """Measure the logged share of SQLite's writes in each journal mode, and the gain from logging."""
     bare, advil = (by_input(results, f"programs-{layer}") for layer in ("bare", "advil"))
-    logged = {name: 100 * run["layers"][0]["logged_writes"] / run["requests"]["write"] for name, run in advil.items()}
-    gain = {
-        name: 100 * (bare[name]["run"]["simulated_s"] / run["run"]["simulated_s"] - 1) for name, run in advil.items()
-    }
+    logged = {name: 100 * run.layers[0]["logged_writes"] / run.requests.write for name, run in advil.items()}
+    gain = {name: 100 * (bare[name].run.simulated_s / run.run.simulated_s - 1) for name, run in advil.items()}
     logged_text = ", ".join(f"{name} {share:.0f} % ({signed(gain[name], 0)} %)" for name, share in logged.items())
     return Answer(
         f"Share of the writes that is logged, and bandwidth gained: {logged_text}.",

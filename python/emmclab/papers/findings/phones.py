@@ -12,7 +12,6 @@ from emmclab.papers.iiswc15.implications import change_pct
 from emmclab.papers.measures import share
 from emmclab.runtime.number_format import significant
 from emmclab.simulation.device import Device
-from emmclab.simulation.result import at
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 from emmclab.traces.profile import Profile
@@ -103,14 +102,14 @@ def characteristics(results: Results) -> Answer:
 
     rise = {
         idle_us: {
-            name: run["service"]["mean_service_ms"] / (run["service"]["mean_service_ms"] - run["waits"]["wake_up_ms"])
+            name: run.service.mean_service_ms / (run.service.mean_service_ms - run.waits.wake_up_ms)
             for name, run in _runs(results, "hibernation", power__sleep_after_us=idle_us).items()
             if name in apps
         }
         for idle_us in (_LINUX_US, _EAGER_US)
     }
     no_wait = {
-        device: {name: run["requests"]["no_wait_pct"] for name, run in runs.items() if name in apps}
+        device: {name: run.requests.no_wait_pct for name, run in runs.items() if name in apps}
         for device, runs in _new(results).items()
     }
     compared = [
@@ -170,21 +169,21 @@ def implications(results: Results) -> Answer:
     new = _new(results)[UFS]
     card: dict[str, dict[str, float]] = {}
     for run in results.select("card"):
-        routing = str(run["options"]["layer_settings"]["pair.routing"])
-        card.setdefault(routing, {})[run["input"]] = _mean_ms(run) / _mean_ms(new[run["input"]])
+        routing = str(run.options["layer_settings"]["pair.routing"])
+        card.setdefault(routing, {})[run.input] = _mean_ms(run) / _mean_ms(new[run.input])
     ratios = [ratio for by_name in card.values() for ratio in by_name.values()]
     filled, ram = _runs(results, "filled", UFS), _runs(results, "ram")
     full = _over(filled, new)
     worst = max(full, key=lambda name: full[name])
-    unfelt = sum(run["waits"]["gc_ms"] < _UNFELT_MS for run in filled.values())
+    unfelt = sum(run.waits.gc_ms < _UNFELT_MS for run in filled.values())
     emptied = sum(_past(run) == 0 for run in filled.values())
     hits = [
-        median(at(run, f"cache.{kind}_hit_pct") for run in ram.values() if run["requests"][kind])
+        median(run[f"cache.{kind}_hit_pct"] for run in ram.values() if run[f"requests.{kind}"])
         for kind in ("write", "read")
     ]
     wear = {
         level: {
-            name: max(run["wear"]["erase_counts"]["max"], 1)
+            name: max(run.wear.erase_counts.max, 1)
             for name, run in _runs(results, "wear", wear__levelling=level).items()
         }
         for level in ("dynamic", "static")
@@ -232,10 +231,10 @@ def responses(results: Results) -> Answer:
         for name in _workloads(results)
     ]
     queued = [
-        100 * run["waits"]["queue_ms"] / _mean_ms(run)
+        100 * run.waits.queue_ms / _mean_ms(run)
         for runs in new.values()
         for run in runs.values()
-        if run.get("ufs") is not None
+        if run.ufs is not None
     ]
     used = []
     for device in new:
@@ -257,7 +256,7 @@ def write_booster(results: Results) -> Answer:
     without, boosted = _runs(results, "no-booster"), _boosted(results)
     sizes = {
         blocks: _runs(results, "booster", slc__blocks=blocks)
-        for blocks in dict.fromkeys(run["settings"]["slc.blocks"] for run in results.select("booster"))
+        for blocks in dict.fromkeys(run.settings["slc.blocks"] for run in results.select("booster"))
     }
     cliff = []
     for runs in sizes.values():
@@ -313,7 +312,7 @@ def page_sizes(results: Results) -> Answer:
 
 
 def _space(runs: Runs) -> str:
-    utilisation = [run["space"]["space_utilisation"] for run in runs.values()]
+    utilisation = [run.space.space_utilisation for run in runs.values()]
     return f"WAF {_range(map(_waf_of, runs.values()))}, space utilisation {_range(utilisation)}"
 
 
@@ -345,7 +344,7 @@ def large_blocks(results: Results) -> Answer:
     booster_texts = []
     for grid, booster in (("blocks", "without WriteBooster"), ("blocks-booster", "with WriteBooster")):
         narrow, wide = (_runs(results, grid, host__block_kb=size) for size in (4, 16))
-        written = {name: run["requests"]["bytes_written"] for name, run in narrow.items()}
+        written = {name: run.requests.bytes_written for name, run in narrow.items()}
         for label, runs in (("4 KB", narrow), ("16 KB", wide)):
             programmed[f"{label}, {booster}"] = {name: _programmed(run) / written[name] for name, run in runs.items()}
         before, after = (programmed[f"{size}, {booster}"] for size in ("4 KB", "16 KB"))
@@ -357,7 +356,7 @@ def large_blocks(results: Results) -> Answer:
             f"write takes a page of 16 KB anyway), and the mean response is {_range(slower.values())} % "
             f"longer (most for {max(slower, key=lambda name: slower[name])})"
         )
-        host = [run["requests"]["bytes_written"] / written[name] for name, run in wide.items()]
+        host = [run.requests.bytes_written / written[name] for name, run in wide.items()]
     return Answer(
         f"In blocks of 16 KB the host writes {_range(host)} times as many bytes; {'; '.join(booster_texts)}.",
         rows_of(programmed),
@@ -377,16 +376,16 @@ def _applications(results: Results) -> list[str]:
 def _runs(results: Results, grid: str, device: str = "", **settings: Any) -> Runs:
     """Return the runs of a grid on a device with these settings, by input (`__` in a name means `.`)."""
     return {
-        run["input"]: run
+        run.input: run
         for run in results.select(grid)
         if device in ("", _device(run))
-        and all(run["settings"].get(key.replace("__", ".")) == value for key, value in settings.items())
+        and all(run.settings.get(key.replace("__", ".")) == value for key, value in settings.items())
     }
 
 
 def _device(run: Run) -> str:
     """Return the preset of a run's device, without the capacity to which it was scaled."""
-    return run["device"].removesuffix(f"-{run['options'].get('capacity', '')}")
+    return run.device.removesuffix(f"-{run.options.get('capacity', '')}")
 
 
 def _new(results: Results) -> dict[str, Runs]:
@@ -401,7 +400,7 @@ def _boosted(results: Results) -> Runs:
 
 
 def _mean_ms(run: Run) -> float:
-    return float(run["response"]["mean_response_ms"])
+    return float(run.response.mean_response_ms)
 
 
 def _over(runs: Runs, base: Runs) -> dict[str, float]:
@@ -410,7 +409,7 @@ def _over(runs: Runs, base: Runs) -> dict[str, float]:
 
 
 def _waf_of(run: Run) -> float:
-    return float(run["write_amplification"]["waf"])
+    return float(run.write_amplification.waf)
 
 
 def _waf(runs: Runs) -> float:
@@ -424,16 +423,16 @@ def _fewer(runs: Runs, base: Runs) -> int:
 
 def _programmed(run: Run) -> float:
     """Return the bytes that were programmed into the flash."""
-    return _waf_of(run) * run["requests"]["bytes_written"]
+    return _waf_of(run) * run.requests.bytes_written
 
 
 def _past(run: Run) -> float:
     """Return the number of bytes that bypassed a full WriteBooster."""
-    return float(at(run, "ufs.write_booster.bytes_past_it"))
+    return float(run["ufs.write_booster.bytes_past_it"])
 
 
 def _size_gb(runs: Runs) -> float:
-    return float(at(next(iter(runs.values())), "ufs.write_booster.size_bytes")) / 2**30
+    return float(next(iter(runs.values()))["ufs.write_booster.size_bytes"]) / 2**30
 
 
 def _booster_life(run: Run) -> str:
@@ -442,25 +441,25 @@ def _booster_life(run: Run) -> str:
     This is the data that the blocks can store over all their erases, divided by the bytes that the run wrote
     to them for each byte of the host.
     """
-    booster: WriteBoosterUse = at(run, "ufs.write_booster")
+    booster = WriteBoosterUse(run["ufs.write_booster"])
     limit = tomllib.loads(Device.preset(_device(run)).to_toml())["slc"]["erase_limit"]
-    return _terabytes(run, booster["size_bytes"] * limit, booster["bytes_written"])
+    return _terabytes(run, booster.size_bytes * limit, booster.bytes_written)
 
 
 def _cells_life(run: Run) -> str:
     """Return as text how much the host can write until all other blocks, evenly worn, reach their erase limit."""
-    booster: WriteBoosterUse | None = at(run, "ufs.write_booster")
+    written: int | None = run["ufs.write_booster.bytes_written"]
     settings = tomllib.loads(Device.preset(_device(run)).to_toml())
     limit = settings["geometry"]["block_groups"][0]["erase_limit"]
-    raw = run["configuration"]["capacity_bytes"] * (1 + settings["capacity"]["over_provisioning_pct"] / 100)
-    return _terabytes(run, raw * limit, _programmed(run) - (booster["bytes_written"] if booster else 0))
+    raw = run.configuration.capacity_bytes * (1 + settings["capacity"]["over_provisioning_pct"] / 100)
+    return _terabytes(run, raw * limit, _programmed(run) - (written or 0))
 
 
 def _terabytes(run: Run, endured: float, written: float) -> str:
     """Return as text how much the host can write until blocks to which it wrote `written` bytes endured `endured`."""
     if written <= 0:
         return "any amount"
-    return f"{endured * run['requests']['bytes_written'] / written / 1e12:,.0f} TB"
+    return f"{endured * run.requests.bytes_written / written / 1e12:,.0f} TB"
 
 
 def _range(values: Iterable[float], digits: int = 3) -> str:

@@ -117,11 +117,11 @@ def _ratio_or_difference(results: Results) -> tuple[str, str]:
 
 def _collection(results: Results) -> tuple[str, str]:
     demand, idle = (
-        [run for run in results.select("idle-gc") if bool(run["settings"]["gc.idle_after_us"]) == flag]
+        [run for run in results.select("idle-gc") if bool(run.settings["gc.idle_after_us"]) == flag]
         for flag in (False, True)
     )
-    felt = [run["input"] for run in idle if run["waits"]["gc_ms"] >= 0.1]
-    waf = [statistics.median(run["write_amplification"]["waf"] for run in runs) for runs in (demand, idle)]
+    felt = [run.input for run in idle if run.waits.gc_ms >= 0.1]
+    waf = [statistics.median(run.write_amplification.waf for run in runs) for runs in (demand, idle)]
     return (
         "Collection in idle gaps is not noticeable, but has a cost",
         f"It removes the wait from {len(idle) - len(felt)} of {len(idle)} applications, not from "
@@ -135,16 +135,14 @@ def _collection(results: Results) -> tuple[str, str]:
 def _eager(results: Results) -> tuple[str, str]:
     eager = list(results.select("eager-gc"))
     lazy = {
-        run["input"]: run["write_amplification"]["waf"]
-        for run in results.select("idle-gc")
-        if run["settings"]["gc.idle_after_us"]
+        run.input: run.write_amplification.waf for run in results.select("idle-gc") if run.settings["gc.idle_after_us"]
     }
-    worst = max(eager, key=lambda run: run["write_amplification"]["waf"] / lazy[run["input"]])
-    waf = worst["write_amplification"]["waf"]
+    worst = max(eager, key=lambda run: run.write_amplification.waf / lazy[run.input])
+    waf = worst.write_amplification.waf
     return (
         "A larger reserve of free blocks wears the device out",
-        f"If idle collection keeps 16 instead of 4 blocks per plane free, {worst['input']} programs "
-        f"{waf:.0f} bytes for each byte written, instead of {lazy[worst['input']]:.0f}: with "
+        f"If idle collection keeps 16 instead of 4 blocks per plane free, {worst.input} programs "
+        f"{waf:.0f} bytes for each byte written, instead of {lazy[worst.input]:.0f}: with "
         "over-provisioning of 7 %, only nearly full blocks are left to collect.",
     )
 

@@ -73,13 +73,13 @@ _SSDSIM = {FOUR: "ssdsim-4k", EIGHT: "ssdsim-8k", EIGHT_ALIGNED: "ssdsim-8k-alig
 def _runs(results: Results, reading: Reading, device: str, among: Collection[str] | None) -> dict[str, Run]:
     if reading.ssdsim:
         return {
-            run["input"]: run
+            run.input: run
             for run in results.select(_SSDSIM[device], among=among)
-            if run["settings"]["timing.parallelism"] == reading.parallelism
+            if run.settings["timing.parallelism"] == reading.parallelism
         }
     settings = {"timing.parallelism": reading.parallelism, "timing.write_complete": reading.write_complete}
     runs = results.select("hybrid", among=among, device=device, mode=reading.mode)
-    return {run["input"]: run for run in runs if run["settings"] == settings}
+    return {run.input: run for run in runs if run.settings == settings}
 
 
 def mean_responses(
@@ -87,7 +87,7 @@ def mean_responses(
 ) -> dict[str, float]:
     """Return the mean response in ms by input; `among` restricts the inputs."""
     runs = _runs(results, reading, device, among)
-    return {name: run["response"]["mean_response_ms"] for name, run in runs.items()}
+    return {name: run.response.mean_response_ms for name, run in runs.items()}
 
 
 def reductions(results: Results, reading: Reading, against: str = FOUR) -> dict[str, float]:
@@ -113,7 +113,7 @@ def nearest(figures: dict[Reading, dict[str, float]]) -> Reading:
 def utilisation(results: Results, name: str, eight: str = EIGHT) -> dict[str, float]:
     """Return the space utilisation of the three devices; only the reading of the 8 KB device affects it."""
     return {
-        label: _runs(results, PRIMARY, device, [name])[name]["space"]["space_utilisation"]
+        label: _runs(results, PRIMARY, device, [name])[name].space.space_utilisation
         for label, device in (("4ps", FOUR), ("8ps", eight), ("hps", HYBRID))
     }
 
@@ -303,9 +303,9 @@ def split_20k(_results: Results) -> Measurement:
         path.write_text("0,write,0,40\n")
         trace = read(path, format="csv", columns="arrival,op,sector,sectors", time_unit="s")
         eight, hybrid = (simulated(name, trace) for name in ("iiswc15-8ps", "iiswc15-hps"))
-    used = 100 * eight.fields["space"]["space_utilisation"]
-    programs = hybrid.fields["flash"]["page_programs"]["total"]
-    of_hybrid = 100 * hybrid.fields["space"]["space_utilisation"]
+    used = 100 * eight.space.space_utilisation
+    programs = hybrid.flash.page_programs.total
+    of_hybrid = 100 * hybrid.space.space_utilisation
     return Measurement(
         f"{used:.1f}%; hybrid pages: {programs} programs, {of_hybrid:.0f}%", {"used": used, "programs": programs}
     )

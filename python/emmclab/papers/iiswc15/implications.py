@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable
 from emmclab.papers.measures import Measurement, measure, table
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.device import Device
-from emmclab.simulation.result import at
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 
@@ -31,9 +30,9 @@ def by_input(
 ) -> dict[str, Run]:
     """Return the runs of a grid with these settings, by input; `among` restricts the inputs."""
     return {
-        run["input"]: run
+        run.input: run
         for run in results.select(grid, among=among)
-        if all(run["settings"].get(key.replace("__", ".")) == value for key, value in settings.items())
+        if all(run.settings.get(key.replace("__", ".")) == value for key, value in settings.items())
     }
 
 
@@ -42,8 +41,8 @@ def by_routing(results: Results) -> dict[str, dict[str, dict[str, Run]]]:
     runs_by_card: dict[str, dict[str, dict[str, Run]]] = {}
     for grid, card in _CARDS.items():
         for run in results.select(grid):
-            routing = str(run["options"]["layer_settings"]["pair.routing"])
-            runs_by_card.setdefault(card, {}).setdefault(routing, {})[run["input"]] = run
+            routing = str(run.options["layer_settings"]["pair.routing"])
+            runs_by_card.setdefault(card, {}).setdefault(routing, {})[run.input] = run
     return runs_by_card
 
 
@@ -53,13 +52,13 @@ def change_pct(before: Run, after: Run) -> float:
 
 
 def _mean_ms(run: Run) -> float:
-    return float(run["response"]["mean_response_ms"])
+    return float(run.response.mean_response_ms)
 
 
 def unevenness(run: Run) -> float:
     """Return the erases of the most worn block divided by the mean erases."""
-    counts = run["wear"]["erase_counts"]
-    return float(counts["max"] / max(counts["mean"], 1e-9))
+    counts = run.wear.erase_counts
+    return float(counts.max / max(counts.mean, 1e-9))
 
 
 def _workloads(results: Results, names: Iterable[str]) -> list[str]:
@@ -76,12 +75,10 @@ def _recorded_text(results: Results, values: dict[str, float], unit: str) -> str
 def low_rate_service(results: Results) -> Measurement:
     """Measure the mean service time if the device falls asleep between requests (Characteristic 4)."""
     runs = by_input(results, "new", among=results.applications)
-    service = {name: runs[name]["service"]["mean_service_ms"] for name in results.applications}
+    service = {name: runs[name].service.mean_service_ms for name in results.applications}
     sleepy = [service[name] for name in _SLEEPY]
     rest = [value for name, value in service.items() if name not in _SLEEPY]
-    asleep = statistics.median(
-        100 * runs[name]["power"]["wake_ups"] / runs[name]["requests"]["total"] for name in _SLEEPY
-    )
+    asleep = statistics.median(100 * runs[name].power.wake_ups / runs[name].requests.total for name in _SLEEPY)
     published = {row["application"]: row for row in table("iiswc15_table4_timing")}
     beyond = [
         name
@@ -104,9 +101,9 @@ def low_rate_service(results: Results) -> Measurement:
 
 def _every_idle_wakes_ms(run: Run, published: dict[str, str]) -> float:
     """Return the mean service time under the assumption that every request that finds the device idle wakes it."""
-    wait_ms, wake_ups = run["waits"]["wake_up_ms"], run["power"]["wake_ups"]
-    awake: float = run["service"]["mean_service_ms"] - wait_ms
-    wake = wait_ms * run["requests"]["total"] / wake_ups if wake_ups else 0.0
+    wait_ms, wake_ups = run.waits.wake_up_ms, run.power.wake_ups
+    awake: float = run.service.mean_service_ms - wait_ms
+    wake = wait_ms * run.requests.total / wake_ups if wake_ups else 0.0
     return awake + float(published["no_wait_pct"]) / 100 * wake
 
 
@@ -142,16 +139,16 @@ def pauses_for_collection(results: Results) -> Measurement:
         by_input(results, "idle-gc", gc__hpi=False),
     )
     names = _workloads(results, idle)
-    unfelt = [name for name in names if idle[name]["waits"]["gc_ms"] < _UNFELT_MS]
-    before = sum(aged[name]["waits"]["gc_ms"] < _UNFELT_MS for name in names)
+    unfelt = [name for name in names if idle[name].waits.gc_ms < _UNFELT_MS]
+    before = sum(aged[name].waits.gc_ms < _UNFELT_MS for name in names)
 
     def median(runs: dict[str, Run], path: str) -> float:
-        return float(statistics.median(at(runs[name], path) for name in names))
+        return float(statistics.median(runs[name][path] for name in names))
 
     foreground = 100 * statistics.median(
-        1 - gc["idle_blocks"] / gc["blocks"] for gc in (idle[name]["gc"] for name in names) if gc["blocks"]
+        1 - gc.idle_blocks / gc.blocks for gc in (idle[name].gc for name in names) if gc.blocks
     )
-    waits = {name: idle[name]["waits"]["gc_ms"] - aged[name]["waits"]["gc_ms"] for name in idle}
+    waits = {name: idle[name].waits.gc_ms - aged[name].waits.gc_ms for name in idle}
     return Measurement(
         f"unfelt in {len(unfelt)} of {len(names)} ({before} without); median p99 "
         f"{median(aged, 'response.p99_ms'):.1f} -> {median(idle, 'response.p99_ms'):.1f} ms, WAF "
@@ -170,8 +167,8 @@ def ram_for_data(results: Results) -> Measurement:
     reads = by_input(results, "ram-read", cache__read_kb=_RAM_KB)
     new = by_input(results, "new")
     names = _workloads(results, writes)
-    write_hit = statistics.median(at(writes[name], "cache.write_hit_pct") for name in names)
-    read_hit = statistics.median(at(reads[name], "cache.read_hit_pct") for name in names)
+    write_hit = statistics.median(writes[name]["cache.write_hit_pct"] for name in names)
+    read_hit = statistics.median(reads[name]["cache.read_hit_pct"] for name in names)
     gains = {name: change_pct(new[name], writes[name]) for name in writes}
     read_gains = [change_pct(new[name], reads[name]) for name in names]
     return Measurement(
@@ -191,13 +188,11 @@ def levelling(results: Results) -> Measurement:
     """Compare the most worn block under no, dynamic (simple) and static levelling (Implication 4)."""
     runs = {level: by_input(results, "wear", wear__levelling=level) for level in ("none", "dynamic", "static")}
     names = _workloads(results, runs["static"])
-    most = {level: {name: max(runs[level][name]["wear"]["erase_counts"]["max"], 1) for name in names} for level in runs}
+    most = {level: {name: max(runs[level][name].wear.erase_counts.max, 1) for name in names} for level in runs}
     ratio = {name: most["dynamic"][name] / most["static"][name] for name in names}
     without = {name: most["none"][name] / most["dynamic"][name] for name in names}
     worst = max(names, key=lambda name: ratio[name])
-    waf = {
-        level: statistics.median(runs[level][name]["write_amplification"]["waf"] for name in names) for level in runs
-    }
+    waf = {level: statistics.median(runs[level][name].write_amplification.waf for name in names) for level in runs}
     spread = {level: statistics.median(unevenness(runs[level][name]) for name in names) for level in runs}
     return Measurement(
         f"most worn block under simple levelling x{statistics.median(ratio.values()):.2f} (median) of that "
@@ -226,15 +221,14 @@ def slc_for_small_writes(results: Results) -> Measurement:
         parts.append(f"{state}: {faster} of {len(names)} faster, median {signed(median)} %")
         cached, median = _faster({name: change_pct(base[name], cache[name]) for name in cache}, names)
         waf, of_half, of_cache = (
-            statistics.median(runs[name]["write_amplification"]["waf"] for name in names)
-            for runs in (base, half, cache)
+            statistics.median(runs[name].write_amplification.waf for name in names) for runs in (base, half, cache)
         )
         notes.append(
             f"{state}: {cached} of {len(names)} faster, median {signed(median)} %, WAF {waf:.2f} -> "
             f"{of_cache:.2f} (with half of the pages {of_half:.2f})"
         )
         if state == "new":
-            before, after = (runs[names[0]]["configuration"]["capacity_bytes"] for runs in (base, half))
+            before, after = (runs[names[0]].configuration.capacity_bytes for runs in (base, half))
             lost = _lost_of_slc_blocks(base[names[0]], before - after)
             parts.append(f"the host loses {lost:.0f} % of these blocks")
             recorded = {name: gains[name] for name in results.recorded if name in gains}
@@ -255,7 +249,7 @@ def _faster(changes: dict[str, float], names: Iterable[str]) -> tuple[int, float
 
 def _lost_of_slc_blocks(base: Run, lost_bytes: float) -> float:
     """Return the share of the first block group (in SLC mode) that the host cannot use, in percent."""
-    settings = tomllib.loads(Device.named(base["device"]).set(base["settings"]).to_toml())
+    settings = tomllib.loads(Device.named(base.device).set(base.settings).to_toml())
     shape = settings["geometry"]
     group = shape["block_groups"][0]
     parts = ("channels", "chips_per_channel", "dies_per_chip", "planes_per_die")
@@ -282,7 +276,7 @@ def parallel_queues(results: Results) -> Measurement:
     names = _workloads(results, changes)
     helped = helps(changes[name] for name in names)
     _, median = _faster(changes, names)
-    waits = [100 * base[name]["waits"]["queue_ms"] / _mean_ms(base[name]) for name in names]
+    waits = [100 * base[name].waits.queue_ms / _mean_ms(base[name]) for name in names]
     return Measurement(
         f"faster by more than {HELPS_PCT:g} % in {helped} of {len(names)}, median {signed(median)} %",
         {"helped": float(helped)},
@@ -296,8 +290,8 @@ def packing_gains(results: Results) -> dict[str, float]:
     """Return by how many percent long writes in packed commands are faster, by device."""
     rates: dict[str, dict[int, float]] = {}
     for run in results.select("packing"):
-        rate = run["requests"]["bytes_written"] / run["run"]["simulated_s"]
-        rates.setdefault(run["device"], {})[run["settings"]["host.packed_writes"]] = rate
+        rate = run.requests.bytes_written / run.run.simulated_s
+        rates.setdefault(run.device, {})[run.settings["host.packed_writes"]] = rate
     return {device: 100 * (by_size[max(by_size)] / by_size[0] - 1) for device, by_size in rates.items()}
 
 
@@ -320,7 +314,7 @@ def waf_by_pages(results: Results) -> dict[str, dict[str, float]]:
     """Return the write amplification of full devices by page size, and by input."""
     grids = {"4 KB": "pages-4k", "8 KB": "pages-8k", "both sizes": "pages-hps"}
     return {
-        pages: {name: run["write_amplification"]["waf"] for name, run in by_input(results, grid).items()}
+        pages: {name: run.write_amplification.waf for name, run in by_input(results, grid).items()}
         for pages, grid in grids.items()
     }
 
@@ -332,7 +326,7 @@ def page_sizes_worn(results: Results) -> Measurement:
     names = _workloads(results, waf["8 KB"])
     wear, hybrid = ([waf[pages][name] / waf["4 KB"][name] for name in names] for pages in ("8 KB", "both sizes"))
     small, large = (by_input(results, grid) for grid in ("pages-4k", "pages-8k"))
-    collections = statistics.median(large[name]["gc"]["blocks"] / small[name]["gc"]["blocks"] for name in names)
+    collections = statistics.median(large[name].gc.blocks / small[name].gc.blocks for name in names)
     more = sum(ratio > 1 for ratio in wear)
     return Measurement(
         f"more written to the flash in {more} of {len(names)} (median x{statistics.median(wear):.2f})",

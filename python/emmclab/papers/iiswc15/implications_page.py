@@ -10,7 +10,6 @@ from emmclab.papers.iiswc15.implications import by_input, by_routing, change_pct
 from emmclab.papers.iiswc15.recorded_workload import origin
 from emmclab.papers.pages import Drawing, assemble_page
 from emmclab.runtime.document import Charts, Section
-from emmclab.simulation.result import at
 from emmclab.studies.results import Results
 
 _CHANGE = "change of the mean response from the phone without it, %"
@@ -42,7 +41,7 @@ def drawings(results: Results) -> list[Drawing]:
         for name, run in runs.items()
     ]
     waits = [
-        {"trace": name, "option": option, "value": run["waits"]["gc_ms"]}
+        {"trace": name, "option": option, "value": run.waits.gc_ms}
         for option, runs in {
             "when space is short": aged,
             "in pauses": by_input(results, "idle-gc", gc__hpi=True),
@@ -51,17 +50,13 @@ def drawings(results: Results) -> list[Drawing]:
         for name, run in runs.items()
     ]
     hits = [
-        {
-            "trace": run["input"],
-            "option": f"{kind} {run['configuration']['ram_kb'] / 1024:g} MB",
-            "value": at(run, f"cache.{field}"),
-        }
+        {"trace": run.input, "option": f"{kind} {run.configuration.ram_kb / 1024:g} MB", "value": run[f"cache.{field}"]}
         for kind, grid, field in (("written", "ram-write", "write_hit_pct"), ("read", "ram-read", "read_hit_pct"))
         for run in results.select(grid)
-        if run["settings"].get("cache.policy", "lru") == "lru"
+        if run.settings.get("cache.policy", "lru") == "lru"
     ]
     wear = [
-        {"trace": run["input"], "option": run["settings"]["wear.levelling"], "value": unevenness(run)}
+        {"trace": run.input, "option": run.settings["wear.levelling"], "value": unevenness(run)}
         for run in results.select("wear")
     ]
     slc = [
@@ -80,8 +75,7 @@ def drawings(results: Results) -> list[Drawing]:
         for name, waf in by_name.items()
     ]
     service = [
-        {"trace": name, "option": "service time", "value": run["service"]["mean_service_ms"]}
-        for name, run in new.items()
+        {"trace": name, "option": "service time", "value": run.service.mean_service_ms} for name, run in new.items()
     ]
     return [
         _points("sleep", "Characteristic 4: mean service time of quiet applications", service, "mean service time, ms"),

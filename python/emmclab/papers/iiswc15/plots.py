@@ -259,10 +259,10 @@ def _responses(results: Results) -> Drawing:
 def _collection(results: Results) -> Drawing:
     rows = [
         {
-            "trace": run["input"],
-            "collection": "in idle gaps" if run["settings"]["gc.idle_after_us"] else "on demand",
-            "wait_gc_ms": run["waits"]["gc_ms"],
-            "write_amplification": run["write_amplification"]["waf"],
+            "trace": run.input,
+            "collection": "in idle gaps" if run.settings["gc.idle_after_us"] else "on demand",
+            "wait_gc_ms": run.waits.gc_ms,
+            "write_amplification": run.write_amplification.waf,
         }
         for run in results.select("idle-gc")
     ]

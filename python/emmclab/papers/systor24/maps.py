@@ -34,26 +34,26 @@ Figure = Callable[[Run], float]
 
 def miss_pct(run: Run) -> float:
     """Return the percentage of requests that needed a read of a map page; 0 if the whole map is in memory."""
-    return float(run["map"]["request_miss_pct"] or 0.0)
+    return float(run.map.request_miss_pct or 0.0)
 
 
 def map_reads(run: Run) -> float:
     """Return the number of map pages that were read."""
-    return float(run["flash"]["page_reads"]["map"])
+    return float(run.flash.page_reads.map)
 
 
 def points(results: Results, application: str, scheme: str, device: str = DEVICE) -> list[Point]:
     """Return the runs of a scheme on a trace, sorted by memory."""
     if scheme == "dftl":
         runs = results.select(f"{application}-dftl", device=device)
-        runs_by_memory = [Point(run["settings"]["mapping.cached_entries"] * _ENTRY_BYTES // 1024, run) for run in runs]
+        runs_by_memory = [Point(run.settings["mapping.cached_entries"] * _ENTRY_BYTES // 1024, run) for run in runs]
     else:
         of = {DEVICE: "", PACKED: "-packed"}[device] if scheme != GAMMA else "-gamma"
         mapping_scheme = "leaftl" if scheme == GAMMA else scheme
         runs_by_memory = [
-            Point(run["settings"]["mapping.map_cache_kb"], run)
+            Point(run.settings["mapping.map_cache_kb"], run)
             for run in results.select(application + of, device=device)
-            if run["settings"]["mapping.scheme"] == mapping_scheme
+            if run.settings["mapping.scheme"] == mapping_scheme
         ]
     return sorted(runs_by_memory, key=lambda point: point.kb)
 

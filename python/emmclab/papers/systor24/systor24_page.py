@@ -51,7 +51,7 @@ PLOTTED_FIGURES = (
         "Median response of reads",
         "ms",
         "Half of the reads are answered within this time.",
-        lambda run: float(run["response"]["read"]["p50_ms"]),
+        lambda run: float(run.response.read.p50_ms),
         logarithmic=True,
     ),
     PlottedFigure(
@@ -59,7 +59,7 @@ PLOTTED_FIGURES = (
         "99th percentile of reads",
         "ms",
         "99 % of the reads are answered within this time.",
-        lambda run: float(run["response"]["read"]["p99_ms"]),
+        lambda run: float(run.response.read.p99_ms),
         logarithmic=True,
     ),
     PlottedFigure(
@@ -69,7 +69,7 @@ PLOTTED_FIGURES = (
         "Page reads of a wrong page, to which an approximate segment led. The units of one request are "
         "consecutive, which is an exact segment for every gamma. Only collection would break such sequences, "
         "and installation and use of one application do not fill 128 GB.",
-        lambda run: 100 * float(run["map"]["double_reads"]) / float(run["flash"]["page_reads"]["host"]),
+        lambda run: 100 * float(run.map.double_reads) / float(run.flash.page_reads.host),
         schemes=("leaftl", GAMMA),
     ),
 )
@@ -126,7 +126,7 @@ def _unwritten(results: Results) -> list[tuple[str, float]]:
     shares = []
     for application in APPLICATIONS:
         run = at(points(results, application, "dftl"), SIZES_KB[0])
-        shares.append((application, 100 * run["map"]["unwritten_unit_reads"] / run["map"]["lookups"]))
+        shares.append((application, 100 * run.map.unwritten_unit_reads / run.map.lookups))
     return shares
 
 

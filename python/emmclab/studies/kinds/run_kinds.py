@@ -12,7 +12,6 @@ from emmclab.runtime.document import Row
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import Result
-from emmclab.simulation.result_fields import ResultFields
 from emmclab.simulation.run_options import RunOptions
 from emmclab.studies.flatten import flat, percentile_columns
 from emmclab.studies.grid import AXES, FILES, REPLAYS, Grid, shared_fields
@@ -20,7 +19,7 @@ from emmclab.studies.input import Input, Sources, open_cached
 from emmclab.studies.kinds.kind import CellKind, Common, GridKind, Work
 from emmclab.studies.power_cut_settings import Cuts
 from emmclab.studies.program import Program, ServedOptions, require, run_program
-from emmclab.studies.stored_types import CellFields, CellOptions, RunFields
+from emmclab.studies.stored_types import CellFields, CellOptions
 
 #: Name of the cells that profile inputs, in place of a grid's name.
 PROFILE = "profile"
@@ -79,7 +78,7 @@ class Replays(GridKind):
         """Find a trace or a workload."""
         return sources.trace(name, seed, grid.requests)
 
-    def run(self, work: Work) -> ResultFields:
+    def run(self, work: Work) -> Mapping[str, object]:
         """Run the simulation."""
         trace = open_cached(work.input)
         run_options = {name: value for name, value in work.options.items() if name != "capacity"}
@@ -124,7 +123,7 @@ class LivePrograms(GridKind):
         program = sources.programs[name]
         return Input(name, name, synthetic=True, digest=program.digest, seed=seed, program=program.to_json())
 
-    def run(self, work: Work) -> RunFields:
+    def run(self, work: Work) -> Mapping[str, object]:
         """Run the program."""
         served = {name: work.options[name] for name in _SERVED if name in work.options}
         options = cast("ServedOptions", {**served, **work.image_options, "seed": work.input.seed})
@@ -180,9 +179,9 @@ class Apps(GridKind):
         """Return the network."""
         return {"network": variant}
 
-    def run(self, work: Work) -> RunFields:
+    def run(self, work: Work) -> Mapping[str, object]:
         """Run the application; return the result of the device, with that of the application as `app`."""
         chosen = {name: work.options[name] for name in _CHOSEN if work.options.get(name)}
         run = run_application(work.input.source, work.device(), seed=work.input.seed, **chosen, **work.image_options)
         app = {**run.app, "runtime_s": run.runtime_s, "storage_s": run.storage_s}
-        return cast("RunFields", {**Result(run["device"]).deterministic(), "app": app})
+        return {**Result(run.device).deterministic(), "app": app}
