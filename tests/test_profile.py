@@ -294,9 +294,9 @@ def test_chosen_percentiles_of_a_run_are_those_of_its_requests(trace: Path, tmp_
     result = emmclab_json("simulate", trace, *DEVICE, "--percentiles", expected, "--events", rows)
     query = f"select (complete_ns - arrival_ns) / 1e6 from '{rows}' where op in ('read', 'write')"
     times = sorted(float(row[0]) for row in duckdb.sql(query).fetchall())
-    times = {row["percentile"]: row["response_ms"] for row in result["percentiles"] if row["op"] == "all"}
-    assert list(times) == [10, 95, 99.9]
-    for percent, time in times.items():
+    percentiles = {row["percentile"]: row["response_ms"] for row in result["percentiles"] if row["op"] == "all"}
+    assert list(percentiles) == [10, 95, 99.9]
+    for percent, time in percentiles.items():
         assert time == pytest.approx(_nearest_rank(times, percent), rel=1e-3)
     assert {row["op"] for row in result["percentiles"]} == {"all", "read", "write"}
 
