@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 
 import altair as alt
 
-from emmclab.apps.closed_loop import STATES, AppResult, dominating, durability_line, order_note_of, requests_line
+from emmclab.apps.closed_loop import STATES, AppResult, durability_line, order_note_of, requests_line
+from emmclab.apps.run_tables import runs_answer, runs_table, storage_table, what_if_table
 from emmclab.core_types import ThreadStateLane
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, note_notices, tile
 from emmclab.pages.plots import Chart, Rows, chart_of, figure, in_order, tooltip
 from emmclab.pages.theme import STATE_COLOURS
-from emmclab.runtime.document import Charts, Column, Heading, Note, Number, Part, Row, Section, Terms, TextTable
-from emmclab.runtime.number_format import change_pct, signed
+from emmclab.runtime.document import Charts, Note, Part, Row, Section, Terms
 from emmclab.traces.inputs import ProvenanceFields
 
 #: Maximum numbers of states and of runs on the first screen.
@@ -53,65 +53,23 @@ def _sections(results: Sequence[AppResult], faster: Sequence[AppResult]) -> Iter
         "Along the critical path: a wait for another thread counts as the activity of that thread. Storage "
         "is read, fsync, and writes held back."
     )
-    parts: list[Part] = [_runs(results), Note(path, "quiet")]
-    if len(results) == 1 and (spent := _spent(results[0])):
-        text = [Column(name, is_text=True) for name in ("Files", "Partition")]
-        parts.append(Heading("Storage, by file and partition"))
-        parts.append(TextTable("Parts of storage", ["Waited for", *text, "s", "%"], spent))
+    parts: list[Part] = [runs_table(results, is_joined=True), Note(path, "quiet")]
+    if len(results) == 1 and (storage := storage_table(results[0])):
+        parts += storage.titled()
     yield Section("results", "Waits of the users by part", parts, nav="Results")
     yield Section("figures", "Time lines", [Charts()], nav="Time lines")
     if faster:
-        # Runtime and gain if a part of the storage were infinitely fast; largest gain first.
-        rows = [
-            [run.app.what_if[0], f"{run.runtime_s:,.2f}", f"{results[0].runtime_s - run.runtime_s:,.2f}"]
-            for run in sorted(faster, key=lambda run: run.runtime_s)
-        ]
-        table = TextTable("What if", ["Part", Column("Runtime", "s"), Column("Gain", "s")], rows)
-        yield Section("what-if", "With a part of the storage infinitely fast", [table], nav="What if")
+        table = what_if_table(results[0], faster)
+        yield Section("what-if", table.title, [table], nav="What if")
     lines = [(_name(run), f"{requests_line(run)}; {durability_line(run)}", "") for run in results]
     about = "Sequential: a request that begins where the previous request of the same operation ended."
     yield Section("requests", "Requests", [Terms(lines), Note(about, "quiet")], nav="Requests")
 
 
-def _runs(results: Sequence[AppResult]) -> TextTable:
-    """Return a row for each run, with the time in each state that occurs in any run."""
-    used = [state for state in STATES if any(run.app.states[state] for run in results)]
-    return TextTable(
-        "Runs",
-        [
-            "Application",
-            *(Column(label, is_text=True) for label in ("Device", "Layers", "Network")),
-            *(Column(label, "s") for label in ("Runtime", "Storage")),
-            "Syncs of files",
-            Column("Mean of a sync", "ms"),
-            *(Column(STATES[state], "s") for state in used),
-        ],
-        [
-            [
-                run.app.program,
-                run.device.device,
-                "+".join(run.options.layers) or "none",
-                run.app.network if run.app.network_bytes else "–",
-                Number(f"{run.runtime_s:,.2f}", run.runtime_s),
-                Number(f"{run.storage_s:,.2f}", run.storage_s),
-                Number(f"{run.app.file_syncs:,}", run.app.file_syncs),
-                Number("–" if run.sync_mean_ms is None else f"{run.sync_mean_ms:,.3f}", run.sync_mean_ms),
-                *(Number(f"{ns / 1e9:,.2f}", ns) for state in used for ns in [run.app.states[state]]),
-            ]
-            for run in results
-        ],
-        style="sortable dense",
-    )
-
-
 def _head(results: Sequence[AppResult], programs: Sequence[str], facts: str, note: str) -> Head:
     is_single = len(results) == 1
     first = results[0]
-    answers = (
-        [_headline(first)]
-        if is_single
-        else [_spread([run for run in results if run.app.program == name]) for name in programs]
-    )
+    answers = [runs_answer([run for run in results if run.app.program == name]) for name in programs]
     if is_single:
         states = first.app.states
         largest = sorted(states, key=lambda state: -states[state])[:_MOST_STATES]
@@ -141,21 +99,6 @@ def _storage(run: AppResult) -> str:
 
 def _name(result: AppResult) -> str:
     return f"{result.app.program}: {result.run_name}"
-
-
-def _headline(result: AppResult) -> str:
-    words, share = dominating(result)
-    name = f"{result.app.program} on {result.run_name}"
-    return f"{name}: {result.runtime_s:,.2f} s; {share:.0f} % of it is {words}"
-
-
-def _spread(runs: Sequence[AppResult]) -> str:
-    fastest, slowest = (choose(runs, key=lambda run: run.runtime_s) for choose in (min, max))
-    name = f"{fastest.app.program}: {fastest.runtime_s:,.2f} s on {fastest.run_name}"
-    if fastest is slowest or not fastest.runtime_s:
-        return name
-    change = change_pct(fastest.runtime_s, slowest.runtime_s) or 0.0
-    return f"{name}, {slowest.runtime_s:,.2f} s on {slowest.run_name} ({signed(change, 0)} %)"
 
 
 def _bins(result: AppResult, lane: ThreadStateLane) -> list[tuple[float, float, dict[str, int]]]:
@@ -220,22 +163,6 @@ def _runtimes(result: AppResult) -> Rows:
         }
         for state, label in STATES.items()
         if app.states[state]
-    ]
-
-
-def _spent(result: AppResult) -> list[list[str]]:
-    """Return the parts of the storage time: operation, files, partition, s, % of the runtime."""
-    runtime = max(result.app.runtime_ns, 1)
-    return [
-        [
-            part.wait.replace("_", " "),
-            (part.class_ or "all").replace("_", " "),
-            part.partition or "all",
-            f"{part.ns / 1e9:,.3f}",
-            f"{100 * part.ns / runtime:,.1f}",
-        ]
-        for part in result.app.spent
-        if part.wait
     ]
 
 

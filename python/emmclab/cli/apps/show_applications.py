@@ -7,12 +7,13 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.apps.closed_loop import STATES, AppResult, LearnedProgram, dominating, durability_line, requests_line
+from emmclab.apps.closed_loop import STATES, AppResult, LearnedProgram, durability_line, requests_line
 from emmclab.apps.result_types import Agreement, LearnedTime
-from emmclab.cli.tables import framed, print_line
+from emmclab.apps.run_tables import runs_answer, runs_table, storage_table, time_and_share, what_if_table
+from emmclab.cli.tables import framed, print_line, show_table, table_of
 from emmclab.cli.unicode_bars import bar
-from emmclab.core_types import ThreadResult, UserWaitPart
-from emmclab.runtime.number_format import percent_text, signed
+from emmclab.core_types import ThreadResult
+from emmclab.runtime.number_format import percent_text
 
 _BAR = 32
 #: Shorter parts of the user's time are not reported, ns.
@@ -63,21 +64,17 @@ def show_run(console: Console, result: AppResult) -> None:
     app = result.app
     runtime = app.runtime_ns
     show_app_warnings(console, [result])
-    words, share = dominating(result)
-    answer = f"{app.program} on {result.run_name}: {result.runtime_s:,.2f} s"
-    console.print(Text(f"{answer}; {share:.0f} % of it is {words}", "bold"), soft_wrap=True)
+    console.print(Text(runs_answer([result]), "bold"), soft_wrap=True)
     console.print(Text(f"{_host_line(result)}; storage {result.storage_s:,.2f} s", "dim"), soft_wrap=True)
     table = framed(f"Time that the user waited for `{app.user_waits_for}`, by part", "", "", "s", "%", words=2)
     most = max(app.states.values(), default=0)
     for state, label in STATES.items():
         if nanoseconds := app.states[state]:
-            table.add_row(label, Text(bar(nanoseconds, most, _BAR), "cyan"), *_time_and_share(nanoseconds, runtime))
+            table.add_row(label, Text(bar(nanoseconds, most, _BAR), "cyan"), *time_and_share(nanoseconds, runtime))
     console.print()
     console.print(table)
-    storage = [part for part in app.spent if part.wait]
-    if storage:
-        console.print()
-        _show_storage(console, storage, runtime)
+    if storage := storage_table(result, _PARTS):
+        show_table(console, storage)
     console.print()
     _show_threads(console, app.threads)
     console.print()
@@ -99,24 +96,6 @@ def _energy(result: AppResult) -> str:
     """Return the energy of the device as text; a dash if the preset has no power figures."""
     total = result.device.energy.total_mj
     return "–, because its power is not known" if total is None else f"{total:,.1f} mJ"
-
-
-def _time_and_share(nanoseconds: int, runtime: int) -> tuple[str, str]:
-    return f"{nanoseconds / 1e9:,.3f}", f"{100 * nanoseconds / max(runtime, 1):.1f}"
-
-
-def _show_storage(console: Console, parts: Sequence[UserWaitPart], runtime: int) -> None:
-    table = framed("Storage, by file and partition", "Waited for", "Files", "Partition", "s", "%", words=3)
-    for part in parts[:_PARTS]:
-        table.add_row(
-            (part.wait or "").replace("_", " "),
-            (part.class_ or "all").replace("_", " "),
-            part.partition or "all",
-            *_time_and_share(part.ns, runtime),
-        )
-    if rest := parts[_PARTS:]:
-        table.add_row(f"{len(rest)} more", "", "", *_time_and_share(sum(part.ns for part in rest), runtime))
-    console.print(table)
 
 
 def _show_threads(console: Console, threads: Sequence[ThreadResult]) -> None:
@@ -213,35 +192,14 @@ def show_runs(console: Console, results: Sequence[AppResult]) -> None:
     console.print(Text(_host_line(results[0]), "dim"), soft_wrap=True)
     for name in dict.fromkeys(result.app.program for result in results):
         runs = [result for result in results if result.app.program == name]
-        slowest = max(runs, key=lambda run: run.runtime_s)
-        fastest = min(runs, key=lambda run: run.runtime_s)
-        ratio = slowest.runtime_s / fastest.runtime_s if fastest.runtime_s else 1.0
-        line = f"{name}: {fastest.runtime_s:,.2f} s on {fastest.run_name}"
-        if len(runs) > 1:
-            line += f", {slowest.runtime_s:,.2f} s on {slowest.run_name}: {signed(100 * (ratio - 1), 0)} %"
-        console.print(Text(line, "bold"), soft_wrap=True)
-        used = [state for state in STATES if any(run.app.states[state] for run in runs)]
-        first = "Device and network" if any(run.app.network_bytes for run in runs) else "Device"
-        headings = (first, "Runtime", "Syncs", "Mean\nsync, ms", *(STATES[state].replace(" ", "\n") for state in used))
-        table = framed("Runtime, and its parts along the critical path, s", *headings)
-        for run in runs:
-            times = (run.app.states[state] / 1e9 for state in used)
-            sync = "–" if run.sync_mean_ms is None else f"{run.sync_mean_ms:,.3f}"
-            figures = (f"{run.runtime_s:,.2f}", f"{run.app.file_syncs:,}", sync)
-            table.add_row(run.run_name, *figures, *(f"{time:,.2f}" for time in times))
-        console.print(table)
+        console.print(Text(runs_answer(runs), "bold"), soft_wrap=True)
+        console.print(table_of(runs_table(runs)))
         console.print()
 
 
 def show_what_if(console: Console, result: AppResult, faster: Sequence[AppResult]) -> None:
     """Print the runtimes with infinitely fast parts of the storage, by descending gain."""
-    table = framed("With a part of the storage infinitely fast", "Part", "Runtime, s", "Gain, s", "%")
-    for run in sorted(faster, key=lambda run: run.runtime_s):
-        gain = result.runtime_s - run.runtime_s
-        share = 100 * gain / result.runtime_s if result.runtime_s else 0.0
-        table.add_row(run.app.what_if[0], f"{run.runtime_s:,.2f}", signed(gain, 2), f"{share:.1f}")
-    console.print()
-    console.print(table)
+    show_table(console, what_if_table(result, faster))
     best_of_kind: dict[str, AppResult] = {}
     for run in sorted(faster, key=lambda run: run.runtime_s):
         best_of_kind.setdefault(run.app.what_if[0].partition("=")[0], run)

@@ -1,0 +1,79 @@
+"""The tables and answers of runs of applications, for the terminal and for pages."""
+
+from collections.abc import Sequence
+
+from emmclab.apps.closed_loop import STATES, AppResult, dominating
+from emmclab.runtime.document import Cells, Column, TextTable, number_cell
+from emmclab.runtime.number_format import change_pct, signed
+
+
+def runs_answer(runs: Sequence[AppResult]) -> str:
+    """Return the runtime of an application and what dominates it; of several runs, the fastest and the slowest."""
+    fastest, slowest = (choose(runs, key=lambda run: run.runtime_s) for choose in (min, max))
+    if len(runs) == 1:
+        words, share = dominating(fastest)
+        name = f"{fastest.app['program']} on {fastest.run_name}"
+        return f"{name}: {fastest.runtime_s:,.2f} s; {share:.0f} % of it is {words}"
+    line = f"{fastest.app['program']}: {fastest.runtime_s:,.2f} s on {fastest.run_name}"
+    if fastest is slowest or not fastest.runtime_s:
+        return line
+    change = change_pct(fastest.runtime_s, slowest.runtime_s) or 0.0
+    return f"{line}, {slowest.runtime_s:,.2f} s on {slowest.run_name} ({signed(change, 0)} %)"
+
+
+def runs_table(results: Sequence[AppResult], *, is_joined: bool = False) -> TextTable:
+    """Return a row for each run, with the time in each state that occurs in any run, and its application if joined."""
+    used = [state for state in STATES if any(run.app.states[state] for run in results)]
+    names = ["Application", Column("Run", is_text=True)] if is_joined else ["Run"]
+    rows: list[Cells] = [
+        [
+            *([run.app.program] if is_joined else []),
+            run.run_name,
+            number_cell(run.runtime_s, 2),
+            number_cell(run.storage_s, 2),
+            number_cell(run.app.file_syncs),
+            number_cell(run.sync_mean_ms, 3),
+            *(number_cell(run.app.states[state] / 1e9, 2) for state in used),
+        ]
+        for run in results
+    ]
+    headings = [
+        *names,
+        *(Column(label, "s") for label in ("Runtime", "Storage")),
+        Column("Syncs of files", short="Syncs"),
+        Column("Mean of a sync", "ms", "Mean\nsync"),
+        *(Column(STATES[state], "s", STATES[state].replace(" ", "\n")) for state in used),
+    ]
+    return TextTable("Runtime, and its parts along the critical path", headings, rows, style="sortable dense")
+
+
+def storage_table(result: AppResult, most: int | None = None) -> TextTable | None:
+    """Return the parts of the time in the storage, those after the first `most` in one row; None if there is none."""
+    parts = [part for part in result.app.spent if part.wait]
+    shown, rest = parts[:most], parts[len(parts[:most]) :]
+    names = [[part.wait or "", part.class_ or "all", part.partition or "all"] for part in shown]
+    times = [part.ns for part in shown]
+    if rest:
+        names.append([f"{len(rest)} more", "", ""])
+        times.append(sum(part.ns for part in rest))
+    rows = [
+        [*(name.replace("_", " ") for name in words[:2]), words[2], *time_and_share(time, result.app.runtime_ns)]
+        for words, time in zip(names, times, strict=True)
+    ]
+    headings = ["Waited for", "Files", "Partition", "s", "%"]
+    return TextTable("Storage, by file and partition", headings, rows, 3) if rows else None
+
+
+def time_and_share(nanoseconds: int, runtime: int) -> tuple[str, str]:
+    """Format a part of the runtime in seconds, and in percent."""
+    return f"{nanoseconds / 1e9:,.3f}", f"{100 * nanoseconds / max(runtime, 1):.1f}"
+
+
+def what_if_table(result: AppResult, faster: Sequence[AppResult]) -> TextTable:
+    """Return the runtimes with infinitely fast parts of the storage, by descending gain."""
+    rows = []
+    for run in sorted(faster, key=lambda run: run.runtime_s):
+        gain = result.runtime_s - run.runtime_s
+        share = 100 * gain / result.runtime_s if result.runtime_s else 0.0
+        rows.append([run.app.what_if[0], f"{run.runtime_s:,.2f}", signed(gain, 2), f"{share:.1f}"])
+    return TextTable("With a part of the storage infinitely fast", ["Part", "Runtime, s", "Gain, s", "%"], rows)
