@@ -1,10 +1,10 @@
-//! Roles of the blocks of a write in the file system above.
+//! The roles that the blocks of a write have in an ext4 file system.
 
-/// The role of a run of sectors of a write in an ext4 file system.
+/// The role that consecutive sectors of a write have in an ext4 file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum BlockRole {
-    /// Contents of files, and every block that is none of the following.
+    /// File data, or a block that has none of the other roles.
     Data,
     /// The superblock, or a copy of it.
     Superblock,
@@ -24,7 +24,7 @@ pub enum BlockRole {
     JournalSuperblock,
     /// A descriptor block of the journal, which lists the places in the file system (homes) of the logged blocks after it.
     Descriptor,
-    /// A copy of a block in the journal.
+    /// A copy of a file-system block in the journal.
     Logged,
     /// A revoke block of the journal.
     Revoke,
@@ -73,7 +73,7 @@ impl BlockRole {
         }
     }
 
-    /// The role with this name.
+    /// The role with this name; `None` if no role has it.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.name() == name)
     }
@@ -83,18 +83,18 @@ impl BlockRole {
         matches!(self, Self::JournalSuperblock | Self::Descriptor | Self::Logged | Self::Revoke | Self::Commit | Self::FastCommit)
     }
 
-    /// Whether it is metadata at its place in the file system, which a journal may log.
+    /// Whether the block is metadata at its home, its place in the file system, from which a journal may copy it.
     pub const fn at_home(self) -> bool {
         !self.in_journal() && !matches!(self, Self::Data)
     }
 }
 
-/// Sectors of a block, the first one in the lowest bit. Blocks have at most 64 KiB, which are 128 sectors.
+/// The sectors of one block as a bit mask: bit 0 is the first sector. A block has at most 64 KiB, which are 128 sectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SectorSet(pub u128);
 
 impl SectorSet {
-    /// The first `count` sectors.
+    /// The set of the first `count` sectors of a block.
     pub const fn first(count: u32) -> Self {
         Self(if count >= u128::BITS { u128::MAX } else { (1 << count) - 1 })
     }
@@ -115,11 +115,12 @@ impl SectorSet {
     }
 }
 
-/// A run of sectors of a write and its role. The notes of a write cover it from its first sector on, without gaps; a run of [`BlockRole::Data`]
-/// may have any length; a run of another role is a block, or a part of one if the write begins or ends inside the block.
+/// The role of consecutive sectors of a write. The notes of a write cover all its sectors in order, without gaps. A note of
+/// [`BlockRole::Data`] may have any length; a note of another role covers one block, or a part of it if the write begins or ends
+/// inside the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockNote {
-    /// Its role.
+    /// Role of the sectors.
     pub role: BlockRole,
     /// Length in sectors.
     pub sectors: u32,
@@ -127,16 +128,16 @@ pub struct BlockNote {
     /// journal's superblock: the beginning of the log, in sectors from the beginning of the journal; `None` if the log is empty.
     pub home: Option<u64>,
     /// For a block of the journal: its transaction. For a home block: the transaction that logged it last. For the journal's
-    /// superblock: the first transaction that is to be replayed. Of fast commits, only the block with the tail has one.
+    /// superblock: the first transaction to replay. Of the blocks of a fast commit, only the one with the tail has a transaction.
     pub transaction: Option<u32>,
-    /// The sectors that differ, counted from the first one of this run: of a logged block, from its last logged copy (as stored
-    /// in the journal); of a home block, from its last logged copy; of other blocks of the journal, from zeros. `None` if there
-    /// is no copy to compare with.
+    /// The sectors whose contents changed, counted from the first sector of this note. A logged block is compared with its
+    /// previous copy in the journal, a home block with its last logged copy, another block of the journal with zeros. `None` if
+    /// there is no copy to compare with.
     pub changed: Option<SectorSet>,
 }
 
 impl BlockNote {
-    /// A run for which only the role is known.
+    /// A note with a role only; home, transaction and changed sectors are not known.
     pub const fn new(role: BlockRole, sectors: u32) -> Self {
         Self { role, sectors, home: None, transaction: None, changed: None }
     }

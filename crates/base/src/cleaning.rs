@@ -1,4 +1,4 @@
-//! Chooses which segment of a log is cleaned next: pure decisions, for the layer `lfs` and for log-structured file systems.
+//! Chooses the segment that is cleaned next, for the layer `lfs` and for log-structured file systems.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 /// A segment that may be cleaned: it is full, and not all of its blocks are live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleaningCandidate {
-    /// Its number.
+    /// Number of the segment.
     pub segment: u32,
     /// Number of live blocks.
     pub live: u32,
-    /// Writes since its last block was written.
+    /// Number of writes since the segment became full.
     pub age: u64,
 }
 
-/// The policy that chooses a victim.
+/// The policy that chooses the segment to clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CleaningPolicy {
@@ -26,8 +26,8 @@ pub enum CleaningPolicy {
 }
 
 impl CleaningPolicy {
-    /// Chooses one of the candidates, the first of equal ones; `None` if no segment has a dead block. A segment has `blocks`
-    /// blocks.
+    /// Number of the segment to clean, the first of equally good candidates; `None` if no candidate has a dead block. `blocks` is
+    /// the number of blocks in a segment.
     pub fn choose(self, candidates: impl Iterator<Item = CleaningCandidate>, blocks: u32) -> Option<u32> {
         let gains = candidates.filter(|candidate| candidate.live < blocks);
         let better = |one: &CleaningCandidate, other: &CleaningCandidate| match self {

@@ -8,27 +8,28 @@ bitflags! {
     /// Command flags.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CommandFlags: u8 {
-        /// Forced programming: bypasses the write buffer, durable on completion (CMD23 bit 24).
+        /// Forced programming: the write bypasses the write buffer and is durable on completion (CMD23 bit 24).
         const FORCED = 1;
-        /// Reliable write: old or new, never torn, durable on completion (CMD23 bit 31). Linux requests it with `REQ_FUA`.
+        /// Reliable write: durable on completion; after a power cut each sector has its old or its new data (CMD23 bit 31). Linux
+        /// requests it with `REQ_FUA`.
         const RELIABLE = 1 << 1;
-        /// The write buffer is flushed before it; the MMC driver sends a flush first (`REQ_PREFLUSH`).
+        /// The device flushes its write buffer before the write; the MMC driver sends a flush first (`REQ_PREFLUSH`).
         const PREFLUSH = 1 << 2;
-        /// A flush that only sets an order (`EXT_CSD` `FLUSH_CACHE` [32] bit 1, eMMC 5.1).
+        /// A flush that only guarantees an order (`EXT_CSD` `FLUSH_CACHE` [32] bit 1, eMMC 5.1).
         const BARRIER = 1 << 3;
-        /// File-system metadata, which the MMC driver may send as a tag request (CMD23 bit 29; `REQ_META`). A hint: it
-        /// promises nothing.
+        /// File-system metadata, which the MMC driver may send as a tag request (CMD23 bit 29; `REQ_META`). It is a hint and
+        /// guarantees nothing.
         const META = 1 << 4;
     }
 }
 
 impl CommandFlags {
-    /// Flags that promise something on completion or ask for an order; the others are hints.
+    /// Flags that guarantee durability or an order; the others are hints.
     pub const PROMISES: Self = Self::FORCED.union(Self::RELIABLE).union(Self::PREFLUSH).union(Self::BARRIER);
     /// Flags of a write that is durable on completion.
     pub const DURABLE: Self = Self::FORCED.union(Self::RELIABLE);
 
-    /// The flags that apply to an operation.
+    /// The subset of the flags that are valid for an operation.
     #[inline]
     #[must_use]
     pub const fn of(self, op: Op) -> Self {
@@ -48,7 +49,7 @@ impl CommandFlags {
 }
 
 impl From<CommandFlags> for RequestFlags {
-    /// The flags of a request that asks for these; forced programming is recorded as FUA, which promises the same.
+    /// The flags of a request that has these command flags. Forced programming becomes FUA, which gives the same guarantee.
     #[inline]
     fn from(modifiers: CommandFlags) -> Self {
         let mut flags = Self::empty();

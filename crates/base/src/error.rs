@@ -1,4 +1,4 @@
-//! One error: a small kind to match on, where it happened, what was found there, and a hint for people.
+//! The error type of all crates: a class for code, the place and the value that caused it, and a hint for users.
 
 use std::fmt;
 use std::io::ErrorKind as Cause;
@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorClass {
-    /// The operating system refused.
+    /// The operating system reports an error.
     Io,
-    /// The input holds no request.
+    /// The input contains no request.
     Empty,
     /// No known format fits, or the requested one does not exist.
     UnknownFormat,
     /// A record does not have the format's form.
     Syntax,
-    /// A field holds an impossible value.
+    /// A field has an impossible value.
     Value,
-    /// Times or sizes are absurd in the assumed unit.
+    /// Times or sizes are implausible in the assumed unit.
     Unit,
     /// Records are further out of order than the reader can sort.
     Order,
@@ -35,7 +35,7 @@ pub enum ErrorClass {
 /// Shorthand for results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error with its place. Built up on the way out: the parser knows field and value, the reader adds file and line.
+/// An error with its place. Callers add to it as it is returned: a parser sets field and value, the reader sets file and line.
 #[derive(Debug)]
 pub struct Error(Box<ErrorDetails>);
 
@@ -55,7 +55,7 @@ struct ErrorDetails {
 }
 
 impl Error {
-    /// A new error; `problem` is a phrase without a capital or a full stop.
+    /// A new error; `problem` is a phrase that begins with a small letter and has no full stop.
     pub fn new(kind: ErrorClass, problem: impl Into<String>) -> Self {
         Self(Box::new(ErrorDetails {
             kind,
@@ -72,8 +72,8 @@ impl Error {
         }))
     }
 
-    /// An error of the operating system on `path`; a syntax error if the contents of the file are invalid.
-    /// An error of this crate that an `io::Error` contains, such as that of an interruption, is returned itself.
+    /// An error of the operating system on `path`; it is a syntax error if the contents of the file are invalid. If `error`
+    /// contains an [`Error`], for example of an interruption, that one is returned with the path.
     pub fn io(path: &Path, error: std::io::Error) -> Self {
         let error = match error.downcast::<Self>() {
             Ok(own) => return own.in_file(path),
@@ -86,35 +86,35 @@ impl Error {
         out
     }
 
-    /// The file it happened in; the innermost caller wins.
+    /// Sets the file, unless a callee has set it.
     #[must_use]
     pub fn in_file(mut self, path: &Path) -> Self {
         self.0.file.get_or_insert_with(|| path.to_owned());
         self
     }
 
-    /// The line, counted from 1; the innermost caller wins.
+    /// Sets the line, counted from 1, unless a callee has set it.
     #[must_use]
     pub fn at_line(mut self, line: u64) -> Self {
         self.0.line.get_or_insert(line);
         self
     }
 
-    /// The request of a trace, counted from 1 in order of arrival; the innermost caller wins.
+    /// Sets the request of a trace, counted from 1 in order of arrival, unless a callee has set it.
     #[must_use]
     pub fn at_request(mut self, request: u64) -> Self {
         self.0.request.get_or_insert(request);
         self
     }
 
-    /// The byte offset, for binary formats; the innermost caller wins.
+    /// Sets the byte offset in a binary file, unless a callee has set it.
     #[must_use]
     pub fn at_offset(mut self, offset: u64) -> Self {
         self.0.offset.get_or_insert(offset);
         self
     }
 
-    /// The field, its column counted from 1 (0 = unknown), and its value. Long values are cut.
+    /// Sets the field, its column (counted from 1; 0 if not known) and its value. Long values are cut.
     #[must_use]
     pub fn of_field(mut self, field: &str, column: u64, value: &[u8]) -> Self {
         self.0.field = Some(field.to_owned());
@@ -124,14 +124,14 @@ impl Error {
         self
     }
 
-    /// The field as a whole, if the error is not caused by its value.
+    /// Sets the field of an error that is not caused by the field's value.
     #[must_use]
     pub fn in_field(mut self, field: &str) -> Self {
         self.0.field = Some(field.to_owned());
         self
     }
 
-    /// The hint: what the user can do; the innermost caller wins.
+    /// Sets the hint, which tells the user what to do, unless a callee has set it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint.get_or_insert_with(|| hint.into());
@@ -176,13 +176,13 @@ impl Error {
     }
 }
 
-/// The problem of a path that does not exist: whether the file or its folder is missing.
+/// The problem of a path that does not exist: the file or its folder is missing.
 fn missing(path: &Path) -> &'static str {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if folder.is_none_or(Path::exists) { "file not found" } else { "folder not found" }
 }
 
-/// The hint for an error of the operating system, if the caller has given none.
+/// The hint for an error of the operating system if the caller set none.
 fn usual_hint(error: &std::io::Error) -> &'static str {
     match error.kind() {
         Cause::NotFound => "check the path",

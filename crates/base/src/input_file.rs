@@ -1,5 +1,5 @@
-//! Reads inputs that may be pipes. The standard library continues a read after a signal, so that a command that waits for a silent
-//! pipe could only be killed; here a wait ends with [`interrupt::check`].
+//! Reads inputs that may be pipes. The standard library continues a read after a signal, so a command that waits for data from a
+//! pipe could not be interrupted. Here the wait calls [`interrupt::check`] regularly.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -15,33 +15,33 @@ use rustix::io::Errno;
 
 use crate::interrupt;
 
-/// Time between two checks for an interruption.
+/// Time between two calls of [`interrupt::check`].
 const PATIENCE: Duration = Duration::from_millis(50);
 const PATIENCE_SPEC: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// Opened without waiting for the other end of a pipe.
+/// The flag to open a pipe without waiting for its other end.
 const AT_ONCE: i32 = OFlags::NONBLOCK.bits().cast_signed();
 
 /// A file, pipe or device that is read from its start to its end.
 #[derive(Debug)]
 pub struct InputFile {
     file: File,
-    /// Whether a read may have to wait.
+    /// Whether a read may block.
     waits: bool,
-    /// Whether this is a pipe that no process has opened for writing so far, as far as is known. Until then, a read returns no bytes as
-    /// at the end.
+    /// Whether this is a pipe that no process is known to have opened for writing. A read of such a pipe returns no bytes, as at
+    /// the end of a file.
     unopened: bool,
 }
 
 impl InputFile {
-    /// Opens the file. A named pipe needs no writer yet; the first read waits for it.
+    /// Opens the file. If a named pipe has no writer yet, the first read waits for it.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).custom_flags(AT_ONCE).open(path)?;
         let kind = file.metadata()?.file_type();
         Ok(Self { file, waits: !kind.is_file(), unopened: kind.is_fifo() })
     }
 
-    /// The opened file.
+    /// The open file.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -74,7 +74,7 @@ impl Read for InputFile {
     }
 }
 
-/// Opens a file that is read at any offset. Fails also if it is a pipe.
+/// Opens a file that is read at any offset. Fails if it is a pipe.
 pub fn open_seekable(path: &Path) -> io::Result<File> {
     let input = InputFile::open(path)?;
     if input.unopened {
@@ -83,7 +83,7 @@ pub fn open_seekable(path: &Path) -> io::Result<File> {
     Ok(input.file)
 }
 
-/// Opens a device or pipe for writing; waits until a process reads the pipe. Fails also at an interruption.
+/// Opens a device or pipe for writing; waits until a process opens the pipe for reading. Fails on an interruption.
 pub fn open_pipe(path: &Path) -> io::Result<File> {
     let file = loop {
         match OpenOptions::new().write(true).custom_flags(AT_ONCE).open(path) {
@@ -94,7 +94,7 @@ pub fn open_pipe(path: &Path) -> io::Result<File> {
             opened => break opened?,
         }
     };
-    // The flag belongs to this opened file alone. `wait_writable` is called before each write.
+    // The flag is a property of this open file only. `wait_writable` is called before each write.
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
 }
@@ -103,13 +103,13 @@ fn is_fifo(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.file_type().is_fifo())
 }
 
-/// Waits until a pipe or terminal takes more bytes, or its reader is gone. Fails at an interruption.
+/// Waits until a pipe or terminal accepts more bytes, or its reader has closed it. Fails on an interruption.
 pub fn wait_writable(file: &impl AsFd) -> io::Result<()> {
     while wait(file, PollFlags::OUT)?.is_empty() {}
     Ok(())
 }
 
-/// Waits for one of the events for a moment; returns those that came.
+/// Waits for one of the events for a short time; returns the events that occurred.
 fn wait(file: &impl AsFd, events: PollFlags) -> io::Result<PollFlags> {
     check()?;
     let mut polled = [PollFd::new(file, events)];
@@ -119,7 +119,7 @@ fn wait(file: &impl AsFd, events: PollFlags) -> io::Result<PollFlags> {
     }
 }
 
-/// As [`interrupt::check`], within an error of the operating system; `Error::io` unwraps it.
+/// Calls [`interrupt::check`] and returns its error inside an `io::Error`, from which `Error::io` extracts it.
 fn check() -> io::Result<()> {
     interrupt::check().map_err(io::Error::other)
 }
@@ -158,7 +158,7 @@ mod tests {
                 let mut byte = [0];
                 interrupted(&path, InputFile::open(&path).unwrap().read(&mut byte));
                 interrupted(&path, open_pipe(&path));
-                // A pipe with a writer that writes nothing, and one that is full.
+                // A pipe whose writer writes nothing, and a pipe that is full.
                 let (reader, writer) = io::pipe().unwrap();
                 let name = PathBuf::from(format!("/proc/self/fd/{}", reader.as_raw_fd()));
                 interrupted(&path, InputFile::open(&name).unwrap().read(&mut byte));

@@ -1,4 +1,4 @@
-//! Interruption of long work, by any thread.
+//! Interruption of long-running work, from any thread.
 //!
 //! The caller sets a poll function for the work of its thread; loops that may run for long call [`check`]. The cause of
 //! the interruption (a signal, a button, a time limit) is known only to the caller.
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, ErrorClass, Result};
 
-/// Time between two polls, which may cost the lock of an interpreter.
+/// Time between two calls of the poll function, which may have to wait for the lock of the Python interpreter.
 const EVERY: Duration = Duration::from_millis(50);
 
 /// Returns whether the work must end.
@@ -19,7 +19,7 @@ thread_local! {
     static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Restores the previous poll when it is dropped, so also if the work panics.
+/// Restores the previous poll function when it is dropped, also after a panic.
 struct PreviousPoll(Option<Poll>);
 
 impl Drop for PreviousPoll {
@@ -28,14 +28,14 @@ impl Drop for PreviousPoll {
     }
 }
 
-/// Executes `work`, in which [`check`] fails once `poll` returns true; work on other threads is not affected.
+/// Executes `work`. Calls of [`check`] in it fail once `poll` returns true; work on other threads is not affected.
 pub fn interruptible<T>(poll: Poll, work: impl FnOnce() -> T) -> T {
     let _former = PreviousPoll(POLL.replace(Some(poll)));
     work()
 }
 
-/// Fails if the work of this thread is to be interrupted. Reads the clock on each call, and polls at most every 50 ms.
-/// Fails with [`ErrorClass::Interrupted`] if the poll returns true.
+/// Fails with [`ErrorClass::Interrupted`] if the poll function of this thread returns true. Each call reads the clock; the poll
+/// function is called at most every 50 ms.
 pub fn check() -> Result<()> {
     let Some(poll) = POLL.get() else { return Ok(()) };
     let now = Instant::now();
@@ -50,7 +50,7 @@ pub fn check() -> Result<()> {
 mod tests {
     use super::*;
 
-    /// The first failure of `check` within a generous time.
+    /// The first failure of `check`; gives up after a generous time.
     fn fails() -> bool {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_mins(1) {

@@ -1,7 +1,7 @@
-//! Types that several crates share: the error, the units, sizes in settings, operations, flags, the request, flags of commands, notes
-//! on blocks, values by range of sectors, and the choice of a segment to clean; and the word that a user may have meant.
+//! Types and functions that several crates share: error, units, sizes in settings, operations, requests and their flags, command
+//! flags, block notes, maps of sector ranges, the choice of a segment to clean, and the suggestion for a misspelled word.
 //!
-//! Plain data without files or columns, so that the device and the layers above it depend on no reader of traces.
+//! They need no files or columns of traces, so that the crates of the device and the layers do not depend on the readers.
 
 mod block_note;
 mod cleaning;

@@ -12,15 +12,15 @@ pub struct NameId(pub u32);
 /// One block-layer I/O. Times are on the trace's clock; all but the arrival may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// When it was generated and put into the queue.
+    /// Time at which it entered the queue of the block layer.
     pub arrival: Nanos,
-    /// When the driver fetched it.
+    /// Time at which the driver fetched it.
     pub start: Option<Nanos>,
-    /// When it was submitted to the device.
+    /// Time at which it was submitted to the device.
     pub issue: Option<Nanos>,
-    /// When the driver saw the end of its command at the device.
+    /// Time at which the driver saw the end of its command.
     pub served: Option<Nanos>,
-    /// When the device had finished it.
+    /// Time at which it was complete.
     pub complete: Option<Nanos>,
     /// First sector.
     pub sector: Sector,
@@ -30,16 +30,16 @@ pub struct Request {
     pub op: Op,
     /// Property bits.
     pub flags: RequestFlags,
-    /// Id of the process that caused it.
+    /// Id of the process that issued it.
     pub pid: Option<i32>,
-    /// The name of that process, in the trace's table of names.
+    /// Name of the process, in the trace's table of names.
     pub process: Option<NameId>,
-    /// The device it went to, in the trace's table of names.
+    /// Device of the request, in the trace's table of names.
     pub device: Option<NameId>,
 }
 
 impl Request {
-    /// A request of which only arrival, range and operation are known.
+    /// A request with arrival, range and operation only.
     #[inline]
     pub const fn new(arrival: Nanos, op: Op, sector: Sector, sectors: u32) -> Self {
         Self {
@@ -70,20 +70,20 @@ impl Request {
         Sector(self.sector.0.saturating_add(self.sectors as u64))
     }
 
-    /// Completion of a request that succeeded: times of failed ones are in no figure of latency.
+    /// Completion time; `None` if it is not known or the request failed, because figures of latency exclude failed requests.
     #[inline]
     pub fn succeeded(&self) -> Option<Nanos> {
         self.complete.filter(|_| !self.flags.contains(RequestFlags::FAILED))
     }
 
-    /// Response time: from arrival to completion, as the application sees it; `None` if it failed.
+    /// Response time: from arrival to completion; `None` if it is not known or the request failed.
     #[inline]
     pub fn response(&self) -> Option<Nanos> {
         self.succeeded().map(|complete| complete - self.arrival)
     }
 
-    /// Service time: that of the device, from issue to the end of its command, if both were recorded; else from start to
-    /// completion, as the driver sees it. `None` if it failed.
+    /// Service time: from issue to the end of the command at the device if both were recorded, otherwise from start to
+    /// completion. `None` if it is not known or the request failed.
     #[inline]
     pub fn service(&self) -> Option<Nanos> {
         let complete = self.succeeded()?;
@@ -94,8 +94,7 @@ impl Request {
         Some(Nanos(end.0.saturating_sub(begin.0)))
     }
 
-    /// The first of start, issue, served and complete that is earlier than one of the times before it, with its name; `None` if they are in
-    /// order.
+    /// Name and value of the first time (start, issue, served, complete) that is earlier than a time before it; `None` if all are in order.
     #[inline]
     pub fn early_time(&self) -> Option<(&'static str, Nanos)> {
         let mut latest = self.arrival;
@@ -115,15 +114,15 @@ impl Request {
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum Op {
-    /// Data from the device.
+    /// Reads data from the device.
     Read = 0,
-    /// Data to the device.
+    /// Writes data to the device.
     Write = 1,
-    /// The data of the range is no longer needed (TRIM).
+    /// Tells the device that the data of the range is no longer needed (TRIM).
     Discard = 2,
-    /// Makes everything written so far durable; carries no data.
+    /// Makes all data written before it durable; has no data of its own.
     Flush = 3,
-    /// The range must become unreadable.
+    /// Makes the data of the range unreadable.
     SecureErase = 4,
 }
 
@@ -156,7 +155,7 @@ impl Op {
         }
     }
 
-    /// Reads and writes carry data; the others do not count in sizes and rates.
+    /// Whether the operation transfers data (read, write). Sizes and rates do not include the other operations.
     #[inline]
     pub const fn has_data(self) -> bool {
         matches!(self, Op::Read | Op::Write)
@@ -178,20 +177,20 @@ bitflags! {
         const PREFLUSH = 1 << 2;
         /// File-system metadata (`REQ_META`).
         const META = 1 << 3;
-        /// Read ahead of use (`REQ_RAHEAD`).
+        /// Read-ahead (`REQ_RAHEAD`).
         const READAHEAD = 1 << 4;
-        /// It was sent as an eMMC packed command; its 512-byte header block was stripped from the size.
+        /// It was sent as an eMMC packed command; the 512 bytes of the header block were subtracted from its size.
         const PACKED = 1 << 5;
-        /// The recorder noted that the queue was empty on arrival; only with [`RequestFlags::NO_WAIT_KNOWN`].
+        /// The recorder reported that the queue was empty on arrival; valid only with [`RequestFlags::NO_WAIT_KNOWN`].
         const NO_WAIT = 1 << 6;
-        /// The recorder noted whether the request waited.
+        /// The recorder reported whether the request waited.
         const NO_WAIT_KNOWN = 1 << 7;
-        /// Written by the thread of an ext4 journal (`jbd2/...`): descriptors, journal blocks and commit blocks (with `META`
-        /// if the kernel marks them), and rarely data that a commit depends on.
+        /// Written by the thread of an ext4 journal (`jbd2/...`): descriptors, logged blocks and commit blocks (with `META` if
+        /// the kernel marks them), and in rare cases data on which a commit depends.
         const JOURNAL = 1 << 8;
-        /// It is suspected to be another request, issued a second time; found on reading, not recorded.
+        /// Suspected re-issue: the second record of an earlier request. The reader detects it; it is not recorded.
         const REISSUED = 1 << 9;
-        /// It ended with an error: its times are not those of a device that does its work.
+        /// The request ended with an error, so its times are not those of a device that performed it.
         const FAILED = 1 << 10;
         /// A zone append; its sector is the one that the device wrote, not the start of the zone.
         const APPEND = 1 << 11;

@@ -1,14 +1,14 @@
-//! Values by range of sectors.
+//! A map from ranges of sectors to values.
 
 use std::collections::BTreeMap;
 
-/// A map from sectors to values that keeps runs of sectors with equal values as one entry: its size and the time of its calls depend
-/// on the number of runs, not of sectors.
+/// A map from sectors to values. Consecutive sectors with equal values are one entry (a run), so that memory and time depend on
+/// the number of runs, not on the number of sectors.
 #[derive(Clone, Debug)]
 pub struct SectorRangeMap<T> {
-    /// By first sector: the end, and the value. Runs neither overlap nor touch an equal one.
+    /// From the first sector of each run to its end and value. Runs do not overlap, and adjacent runs have different values.
     runs: BTreeMap<u64, (u64, T)>,
-    /// Kept to reuse its memory.
+    /// An empty vector, kept to reuse its memory.
     spare: Vec<(u64, u64, T)>,
 }
 
@@ -40,14 +40,14 @@ impl<T> SectorRangeMap<T> {
         self.runs.iter().map(|(first, (end, value))| (*first, *end, value))
     }
 
-    /// The runs in `first..end`, in order and cut at its ends.
+    /// The runs in `first..end`, in order; those that cross a limit are cut there.
     pub fn find(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, u64, &T)> {
         let before = self.runs.range(..first).next_back();
         let runs = before.into_iter().chain(self.runs.range(first..end.max(first)));
         runs.map(move |(from, (to, value))| ((*from).max(first), (*to).min(end), value)).filter(|(from, to, _)| from < to)
     }
 
-    /// All of `first..end` in order: its runs, cut at its ends, and the gaps between them.
+    /// The runs and gaps in `first..end`, in order; those that cross a limit are cut there.
     pub fn parts(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, u64, Option<&T>)> {
         let mut at = first;
         let mut runs = self.find(first, end).peekable();
@@ -91,7 +91,7 @@ impl<T: Clone + PartialEq> SectorRangeMap<T> {
         }
     }
 
-    /// Replaces the value of each run and each gap in `first..end` by the result of `change`; `None` stands for no value.
+    /// Replaces the value of each run and each gap in `first..end` by the result of `change`; the value of a gap is `None`.
     pub fn update(&mut self, first: u64, end: u64, mut change: impl FnMut(Option<T>) -> Option<T>) {
         if first >= end {
             return;
@@ -132,7 +132,7 @@ impl<T: Clone + PartialEq> SectorRangeMap<T> {
         taken
     }
 
-    /// Splits the run that spans `sector`, if there is one.
+    /// Splits the run that contains `sector` in its interior, if there is one.
     fn split(&mut self, sector: u64) {
         let Some((_, run)) = self.runs.range_mut(..sector).next_back() else { return };
         if run.0 > sector {
@@ -142,7 +142,7 @@ impl<T: Clone + PartialEq> SectorRangeMap<T> {
         }
     }
 
-    /// Inserts a run into a gap; a run with an equal value that ends there is extended instead.
+    /// Inserts a run into a gap, or extends a run with an equal value that ends there.
     fn insert_run(&mut self, first: u64, end: u64, value: T) {
         if let Some((_, before)) = self.runs.range_mut(..first).next_back()
             && before.0 == first
@@ -154,7 +154,7 @@ impl<T: Clone + PartialEq> SectorRangeMap<T> {
         }
     }
 
-    /// Joins two runs with equal values that meet at `sector`.
+    /// Joins the two runs that meet at `sector` if their values are equal.
     fn join(&mut self, sector: u64) {
         let Some((end, value)) = self.runs.get(&sector) else { return };
         let end = *end;

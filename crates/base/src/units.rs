@@ -1,4 +1,4 @@
-//! Units as types, so that every number has a unit.
+//! Units as types.
 
 use std::fmt;
 use std::iter::Sum;
@@ -6,10 +6,10 @@ use std::ops::{Add, AddAssign, Sub};
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes in a sector, the block layer's unit of address and size.
+/// Bytes in a sector, the unit of addresses and sizes in the block layer.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// A point in time or a duration in integer nanoseconds. The epoch of a point is the trace's clock.
+/// A point in time or a duration in integer nanoseconds. A point in time is relative to the origin of the trace's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Nanos(pub i64);
@@ -17,50 +17,50 @@ pub struct Nanos(pub i64);
 impl Nanos {
     /// Zero nanoseconds.
     pub const ZERO: Self = Self(0);
-    /// Before every time that occurs. Differences to it overflow.
+    /// Earlier than every time that occurs. Differences to it overflow.
     pub const MIN: Self = Self(i64::MIN);
-    /// After every time that occurs. Sums with it overflow.
+    /// Later than every time that occurs. Sums with it overflow.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// Whole microseconds.
+    /// A duration of whole microseconds.
     #[inline]
     pub const fn from_micros(us: i64) -> Self {
         Self(us * 1_000)
     }
 
-    /// Whole milliseconds.
+    /// A duration of whole milliseconds.
     #[inline]
     pub const fn from_millis(ms: i64) -> Self {
         Self(ms * 1_000_000)
     }
 
-    /// Whole seconds.
+    /// A duration of whole seconds.
     #[inline]
     pub const fn from_secs(s: i64) -> Self {
         Self(s * 1_000_000_000)
     }
 
-    /// The sum, or [`Nanos::MAX`] if it would overflow.
+    /// The sum; [`Nanos::MAX`] on overflow.
     #[inline]
     #[must_use]
     pub const fn saturating_add(self, rhs: Self) -> Self {
         Self(self.0.saturating_add(rhs.0))
     }
 
-    /// The difference, or [`Nanos::MIN`] or [`Nanos::MAX`] if it would overflow.
+    /// The difference; [`Nanos::MIN`] or [`Nanos::MAX`] on overflow.
     #[inline]
     #[must_use]
     pub const fn saturating_sub(self, rhs: Self) -> Self {
         Self(self.0.saturating_sub(rhs.0))
     }
 
-    /// The time in milliseconds, for display and statistics only: events are never ordered by floating-point times.
+    /// The time in milliseconds, for output and statistics only: events are ordered by integers.
     #[inline]
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// The time in seconds, for display and statistics only: events are never ordered by floating-point times.
+    /// The time in seconds, for output and statistics only: events are ordered by integers.
     #[inline]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
@@ -137,7 +137,7 @@ impl fmt::Display for Sector {
 pub struct ByteCount(pub u64);
 
 impl ByteCount {
-    /// The size in KB, which in the papers is 1,024 bytes.
+    /// The size in KB of 1,024 bytes.
     #[inline]
     pub fn as_kb_f64(self) -> f64 {
         self.0 as f64 / 1024.0
@@ -171,7 +171,7 @@ impl fmt::Display for ByteCount {
     }
 }
 
-/// A size in bytes. KB, MB and GB are powers of 1,024, as everywhere in this project; KiB, MiB and GiB are the same.
+/// A size in bytes. KB, MB and GB are powers of 1,024 everywhere in this project, like KiB, MiB and GiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "SizeInput", into = "String")]
 pub struct ByteSize(pub u64);
@@ -200,12 +200,12 @@ impl schemars::JsonSchema for ByteSize {
 const UNITS: [(&str, u32); 5] = [("TB", 40), ("GB", 30), ("MB", 20), ("KB", 10), ("B", 0)];
 
 impl ByteSize {
-    /// Whole KB.
+    /// A size of whole KB.
     pub const fn kb(kb: u64) -> Self {
         Self(kb << 10)
     }
 
-    /// Whole MB.
+    /// A size of whole MB.
     pub const fn mb(mb: u64) -> Self {
         Self(mb << 20)
     }

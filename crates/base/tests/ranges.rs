@@ -1,4 +1,4 @@
-//! Compares values by range with a plain array.
+//! Compares a map of sector ranges with an array.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_base::SectorRangeMap;

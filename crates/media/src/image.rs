@@ -12,20 +12,20 @@ use emmclab_base::{ByteCount, Error, ErrorClass, Result, SECTOR_BYTES};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
-/// Time for which the lock of an image is tried again, half a second: a process that has just ended, or a forked child that has not
-/// started its program yet, may hold it for a moment longer.
+/// Number of attempts to lock an image, over half a second: a process that has just ended, or a forked child that has not started
+/// its program yet, may hold the lock a little longer.
 const LOCK_TRIES: u32 = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// Number of zeros that are written at a time if the file system cannot punch holes.
+/// Zeros that are written in pieces if the file system cannot punch holes.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-/// A run of sectors that are all data or all hole.
+/// Consecutive sectors that are all data or all hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataRun {
     /// Length in sectors.
     pub sectors: u64,
-    /// Whether it holds data; false if it reads as zeros.
+    /// Whether the sectors contain data; false if they are a hole, which reads as zeros.
     pub data: bool,
 }
 
@@ -93,7 +93,7 @@ impl RawImage {
         self.sectors
     }
 
-    /// Its path, if it has one.
+    /// Path of the image; `None` for a temporary one.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
@@ -109,7 +109,7 @@ impl RawImage {
         self.file.write_all_at(data, sector * SECTOR_BYTES)
     }
 
-    /// Punches a hole: the sectors read as zeros from now on and need no space.
+    /// Punches a hole: the sectors read as zeros from now on and occupy no space.
     pub fn discard(&self, sector: u64, sectors: u64) -> io::Result<()> {
         let (from, length) = (sector * SECTOR_BYTES, sectors * SECTOR_BYTES);
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -127,8 +127,8 @@ impl RawImage {
         }
     }
 
-    /// Calls `found` with each run of data or hole in `sector..end`, in order, until it returns false. If the file system does not
-    /// support holes, everything is data.
+    /// Calls `visit` with each run of data or hole in `sector..end`, in order, until it returns false. If the file system does
+    /// not support holes, all sectors are data.
     pub fn runs(&self, sector: u64, end: u64, mut found: impl FnMut(DataRun) -> bool) -> io::Result<()> {
         let end = end.min(self.sectors);
         let mut at = sector;

@@ -1,8 +1,8 @@
 //! Contents of a simulated device.
 //!
-//! [`DeviceContents`] observes a device. Data that the host writes stays in memory until the device's events report that its page is
-//! programmed. It then moves to an [`RawImage`], a sparse file that holds exactly the durable contents of each sector. After a power
-//! cut, the image is what a real device would have left.
+//! [`DeviceContents`] observes a device. Data that the host writes stays in memory until an event of the device reports that its
+//! page is programmed. It then moves to a [`RawImage`], a sparse file with the durable contents of each sector: what a power cut
+//! would leave on a real device.
 
 mod image;
 mod media;

@@ -10,15 +10,15 @@ use rustc_hash::FxHashMap;
 
 use crate::image::{DataRun, RawImage};
 
-/// A command number that means that there is no command.
+/// The command number that stands for no command.
 const NONE: u64 = u64::MAX;
 
-/// The data of a write that is not completely in the image.
+/// The data of a write until all its sectors are in the image or replaced by a newer write.
 #[derive(Debug)]
 struct PendingWriteData {
     sector: u64,
     data: Box<[u8]>,
-    /// Number of sectors that are neither in the image nor replaced.
+    /// Number of sectors that are neither in the image nor replaced by a newer write.
     left: u64,
 }
 
@@ -29,19 +29,19 @@ impl PendingWriteData {
     }
 }
 
-/// The last write of sectors whose newest version is not in the image yet.
+/// The newest write of sectors whose newest version is not in the image yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LastWrite {
     command: u64,
-    /// Commands below this number have reached the image or were replaced there by a newer one; they must not be written to it.
+    /// Commands with a lower number have been written to the image or replaced there; they must not be written to it.
     landed: u64,
 }
 
-/// Sectors of a write in a page that is durable from the time `durable` on.
+/// Sectors of a write in one page, which is durable from the time `durable` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct DurableSectors {
     durable: Nanos,
-    /// Order among pages that become durable at the same time.
+    /// Order of pages that become durable at the same time.
     number: u64,
     begin: Nanos,
     end: Nanos,
@@ -91,18 +91,18 @@ pub enum ContentsChange {
 pub struct DeviceContents {
     image: RawImage,
     unit_sectors: u32,
-    /// Data by the number of its command at the device.
+    /// Data of writes by the number of the command at the device.
     pending_writes: FxHashMap<u64, PendingWriteData>,
     newest: SectorRangeMap<LastWrite>,
-    /// For each unit in the write buffer: the command of each of its sectors; [`NONE`] for a sector that is not there.
+    /// For each unit in the write buffer: the command that wrote each of its sectors; [`NONE`] for a sector that is not in the buffer.
     cached: FxHashMap<Lpn, Box<[u64]>>,
     landings: BinaryHeap<Reverse<DurableSectors>>,
     numbered: u64,
-    /// Late discards: first sector and end.
+    /// First sector and end of each late discard.
     trims: LateTrims<(u64, u64)>,
-    /// The first error of the image during a discard.
+    /// The first error on the image during a discard.
     failed: Option<io::Error>,
-    /// The changes since they were last taken; `None` if nobody takes them.
+    /// The changes since they were last taken; `None` unless [`DeviceContents::watch`] was called.
     changes: Option<Vec<ContentsChange>>,
 }
 
@@ -123,17 +123,17 @@ impl DeviceContents {
         }
     }
 
-    /// Records changes for [`DeviceContents::take_changes`] from now on.
+    /// Starts to record changes for [`DeviceContents::take_changes`].
     pub fn watch(&mut self) {
         self.changes.get_or_insert_default();
     }
 
-    /// Takes the changes since the last call, in the order in which they became known.
+    /// Removes and returns the changes since the last call, in the order in which they were recorded.
     pub fn take_changes(&mut self) -> impl Iterator<Item = ContentsChange> {
         self.changes.as_mut().into_iter().flat_map(|changes| changes.drain(..))
     }
 
-    /// The durable contents.
+    /// The image with the durable contents.
     pub fn image(&self) -> &RawImage {
         &self.image
     }
@@ -143,7 +143,7 @@ impl DeviceContents {
         self.pending_writes.values().map(|given| given.left * SECTOR_BYTES).sum()
     }
 
-    /// Receives the data of a write, whole sectors from `sector` on; `command` is the number that the device will assign to it
+    /// Stores the data of a write, whole sectors from `sector` on; `command` is the number that the device will assign to it
     /// ([`Device::next_command`]).
     pub fn receive_write(&mut self, command: u64, sector: u64, data: &[u8]) {
         let left = data.len() as u64 / SECTOR_BYTES;
@@ -168,8 +168,8 @@ impl DeviceContents {
         Ok(())
     }
 
-    /// Calls `found` with each run of data or hole in `sector..end`, until it returns false. Runs are those of the image; data that
-    /// is not in the image yet counts as data.
+    /// Calls `visit` with each run of data or hole in `sector..end`, until it returns false. Sectors whose data is not in the
+    /// image yet count as data.
     pub fn runs(&self, sector: u64, end: u64, mut found: impl FnMut(DataRun) -> bool) -> io::Result<()> {
         let (mut at, mut goes_on) = (sector, true);
         self.image.runs(sector, end, |run| {
@@ -192,9 +192,8 @@ impl DeviceContents {
         })
     }
 
-    /// Moves data that is programmed by the time `now` to the image.
-    /// Errors: Errors of the image, [`io::ErrorKind::StorageFull`] on a full disk. Data that could not be moved stays
-    /// in memory, and the next call tries again.
+    /// Moves data whose program operation ended by the time `now` to the image. Errors: those of the image, [`io::ErrorKind::StorageFull`] on
+    /// a full disk. Data that could not be moved stays in memory, and the next call tries again.
     pub fn apply_durable(&mut self, now: Nanos) -> io::Result<()> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -213,9 +212,8 @@ impl DeviceContents {
         Ok(())
     }
 
-    /// Simulates a power loss at the time `at`: everything that was not programmed is lost. A device that lies keeps the first half
-    /// of programs in progress ([`CacheLie::Tear`]), or repeats discards ([`CacheLie::LateTrim`]).
-    /// Errors: as [`DeviceContents::apply_durable`].
+    /// Simulates a power loss at the time `at`: data that is not programmed is lost. A device that lies keeps the first half of each program
+    /// in progress ([`CacheLie::Tear`]) or repeats discards ([`CacheLie::LateTrim`]). Errors: as [`DeviceContents::apply_durable`].
     pub fn cut(&mut self, at: Nanos, lies: CacheLie) -> io::Result<()> {
         self.apply_durable(at)?;
         if lies == CacheLie::LateTrim {
@@ -244,7 +242,7 @@ impl DeviceContents {
         all
     }
 
-    /// Writes the sectors of a version to the image, except where the image holds a newer one.
+    /// Writes sectors of a command to the image, except those for which the image has newer data.
     fn write(&self, command: u64, first: u64, last: u64) -> io::Result<()> {
         let Some(given) = self.pending_writes.get(&command) else { return Ok(()) };
         for (from, to, written) in self.newest.find(first, last) {
@@ -255,7 +253,7 @@ impl DeviceContents {
         Ok(())
     }
 
-    /// Notes that sectors of a command are in the image or were replaced.
+    /// Subtracts sectors that are in the image or replaced from the pending data of a command.
     fn release(&mut self, command: u64, sectors: u64) {
         if let Some(given) = self.pending_writes.get_mut(&command) {
             given.left = given.left.saturating_sub(sectors);
@@ -265,7 +263,7 @@ impl DeviceContents {
         }
     }
 
-    /// Removes `first..end` from the pending landings.
+    /// Removes `first..end` from the sectors that wait to become durable.
     fn cancel_durable(&mut self, first: u64, end: u64) {
         if !self.landings.iter().any(|Reverse(landing)| landing.first < end && first < landing.last) {
             return;

@@ -1,4 +1,4 @@
-//! Contents of a device against a plain array, and of its image after a cut against the persistence contract.
+//! Compares the contents of a device with an array, and its image after a power cut with the contract of persistence.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_base::{Nanos, Op, SECTOR_BYTES};
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
-/// A small device of a mapping scheme, with these settings on top.
+/// A small device with this mapping scheme and these additional settings.
 fn device(scheme: &str, settings: &[(&str, &str)]) -> DeviceConfig {
     let mut config = DeviceConfig::from_toml(
         "gc.policy = \"greedy\"
@@ -37,7 +37,7 @@ fn device(scheme: &str, settings: &[(&str, &str)]) -> DeviceConfig {
     config
 }
 
-/// Settings that change the way of data through a page-mapped device.
+/// Settings that change the path of data through a page-mapped device.
 fn ways() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
     prop::sample::select(vec![
         vec![],
@@ -62,7 +62,7 @@ fn ways() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
     ])
 }
 
-/// The sector that a version of data fills.
+/// A sector filled with a version of the data.
 fn sector_of(version: Version) -> [u8; SECTOR] {
     let mut sector = [0; SECTOR];
     for (i, word) in sector.chunks_exact_mut(4).enumerate() {
@@ -87,7 +87,7 @@ proptest! {
     fn reads_give_the_last_write_and_a_cut_leaves_what_was_programmed(
         scheme in prop::sample::select(vec!["page", "page", "page", "block", "bast", "fast", "superblock", "dftl", "tpftl", "leaftl", "rqftl"]),
         ways in ways(),
-        // Gap in us, place, length in sectors, kind of command, and how many us later power goes.
+        // Gap in us, first sector, length in sectors, kind of command, and time until a power cut in us.
         steps in prop::collection::vec(
             (0u16..4000, any::<u16>(), 0u8..40, any::<u8>(), prop::option::weighted(0.1, 0u16..6000)), 1..80),
     ) {
@@ -117,7 +117,7 @@ proptest! {
             let (sector, length) = if op == Op::Flush { (0, 0) } else { (sector, length as u32) };
             let command = DeviceCommand { modifiers, ..DeviceCommand::new(now, op, sector, length) };
             media.apply_durable(now).unwrap();
-            // A packed command of overlapping entries, where the device takes one.
+            // A packed command of overlapping entries, if the device accepts it.
             let packs = op == Op::Write && modifiers.is_empty() && place % 4 == 0 && config.settings().controller.scheduling == PageScheduling::Fifo;
             let place = |entry: u64| (sector + entry * 4) % (sectors - u64::from(length) + 1);
             let entries: Vec<_> = if packs {

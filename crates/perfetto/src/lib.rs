@@ -1,12 +1,11 @@
-//! Pictures of runs in Perfetto's trace format, which <https://ui.perfetto.dev> shows: tracks with slices and counters.
+//! Writes runs as traces in Perfetto's format, which <https://ui.perfetto.dev> shows: tracks with slices and counters.
 //!
-//! [`TrackWriter`] writes packets as they are made, in constant memory. A [`SliceRow`] shows slices that overlap: it has as many
-//! tracks as the maximum number of slices that overlap, so that none nests in another. [`RequestTracks`] draws requests of
-//! any origin.
+//! [`TrackWriter`] writes packets as soon as they are complete, in constant memory. A [`SliceRow`] draws slices that overlap: it
+//! has as many tracks as slices overlap at most, so that no slice is nested in another. [`RequestTracks`] draws requests.
 //!
-//! Order: times are absolute, and the times of each track never go back; Perfetto sorts the packets of all tracks by time and
-//! keeps the order of the file among equal ones. Sequence: all packets belong to one sequence, which begins with the state
-//! cleared. Source: `protos/perfetto/trace/trace_packet.proto` and `track_event/*.proto` of Perfetto.
+//! Order: times are absolute and never decrease within a track. Perfetto sorts the packets of all tracks by time and keeps the
+//! file's order for equal times. Sequence: all packets belong to one sequence, whose first packet clears the state. Source:
+//! `protos/perfetto/trace/trace_packet.proto` and `track_event/*.proto` of Perfetto.
 
 mod messages;
 mod requests;

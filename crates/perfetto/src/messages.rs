@@ -2,14 +2,14 @@
 
 use prost::{Message, Oneof};
 
-/// The key of `Trace.packet`: field 1, with a length.
+/// The key of `Trace.packet`: field 1, length-delimited.
 pub(crate) const PACKET: u8 = 1 << 3 | 2;
 
 /// `TracePacket.SequenceFlags`.
 pub(crate) const STATE_CLEARED: u32 = 1;
 pub(crate) const NEEDS_STATE: u32 = 2;
 
-/// `BuiltinClock`: the clock of times without another one, and that of Unix times.
+/// `BuiltinClock`: the clock of times that name no clock, and the clock of Unix times.
 pub(crate) const BOOT: u32 = 6;
 pub(crate) const REALTIME: u32 = 1;
 
@@ -120,7 +120,7 @@ pub(crate) struct InternedName {
 
 /// `TrackDescriptor.ChildTracksOrdering.EXPLICIT`: by `sibling_order_rank`.
 pub(crate) const EXPLICIT: i32 = 3;
-/// `TrackDescriptor.SiblingMergeBehavior`: tracks of the same merge key are shown as one.
+/// `TrackDescriptor.SiblingMergeBehavior`: tracks with the same merge key are shown as one track.
 pub(crate) const MERGE_NONE: i32 = 2;
 pub(crate) const MERGE_BY_KEY: i32 = 3;
 

@@ -1,5 +1,4 @@
-//! Draws requests: a row for each sender, and above the rows counters of the requests in progress and of the throughput, which are
-//! derived from events.
+//! Draws requests: a row for each sender, and above the rows counters of the requests in progress and of the throughput.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,21 +10,21 @@ use rustc_hash::FxHashMap;
 use crate::slice_row::{SliceRow, TrackSlice};
 use crate::tracks::{Argument, CounterTrack, TrackId, TrackWriter};
 
-/// Maximum number of requests that are counted as in progress at a time, because their completion times are stored.
+/// Maximum number of requests that the counter of requests in progress can reach; it bounds the stored completion times.
 const MOST_UNDER_WAY: usize = 1 << 20;
 
-/// A request as it is drawn, from its arrival to its completion.
+/// A request to draw, from its arrival to its completion.
 #[derive(Clone, Copy, Debug)]
 pub struct DrawnRequest<'a> {
     /// Its operation.
     pub op: Op,
     /// Length in sectors.
     pub sectors: u32,
-    /// When it arrived.
+    /// Time of arrival.
     pub arrival: Nanos,
-    /// When it was complete; it is drawn as an instant if that is not known.
+    /// Time of completion; if it is `None`, the request is drawn as an instant.
     pub complete: Option<Nanos>,
-    /// Further facts about it.
+    /// Additional values that the viewer shows.
     pub arguments: &'a [Argument<'a>],
 }
 
@@ -41,7 +40,7 @@ pub struct RequestTracks {
 }
 
 impl RequestTracks {
-    /// A group of tracks with this name; queue depth counts up to 1,048,576.
+    /// A group of tracks with this name. The counter of the queue depth ends at 1,048,576.
     pub fn new<W: Write>(tracks: &mut TrackWriter<W>, name: &str) -> io::Result<Self> {
         let group = tracks.group(None, name)?;
         Ok(Self {
@@ -54,7 +53,7 @@ impl RequestTracks {
         })
     }
 
-    /// Draws a request in the row of a sender, which is identified by a number; `name` is called only for its first request.
+    /// Draws a request in the row of its sender, which `name` names at its first request.
     pub fn draw<W: Write>(
         &mut self, tracks: &mut TrackWriter<W>, sender: u32, name: impl FnOnce() -> String, request: &DrawnRequest<'_>,
     ) -> io::Result<()> {
@@ -89,7 +88,7 @@ impl RequestTracks {
         Ok(())
     }
 
-    /// Writes the remaining values of the counters.
+    /// Completes all requests and writes the last values of the counters.
     pub fn finish<W: Write>(mut self, tracks: &mut TrackWriter<W>) -> io::Result<()> {
         self.complete_until(tracks, Nanos::MAX)?;
         self.depth.write(tracks)?;
@@ -98,22 +97,22 @@ impl RequestTracks {
     }
 }
 
-/// A counter that changes in steps. If several values have the same time, only the last is written.
+/// A counter that changes in steps. Of several values with the same time, only the last one is written.
 #[derive(Clone, Copy, Debug)]
 pub struct StepCounter {
     counter: CounterTrack,
-    /// The latest time and value, not written yet.
+    /// The latest time and value, which are not written yet.
     latest: Option<(Nanos, i64)>,
     written: Option<i64>,
 }
 
 impl StepCounter {
-    /// A counter without a value yet.
+    /// A counter without a value.
     pub const fn new(counter: CounterTrack) -> Self {
         Self { counter, latest: None, written: None }
     }
 
-    /// Sets the value from `at` on; a time before the latest is replaced by the latest.
+    /// Sets the value from `at` on; a time before the latest one is replaced by the latest one.
     pub fn set<W: Write>(&mut self, tracks: &mut TrackWriter<W>, at: Nanos, value: i64) -> io::Result<()> {
         let mut at = at;
         if let Some((latest, _)) = self.latest {
@@ -140,17 +139,17 @@ impl StepCounter {
 
 /// Width of a bin of [`ThroughputCounter`].
 const BIN: Nanos = Nanos::from_millis(100);
-/// Number of bins that can still grow: 100 s. Bytes of an earlier time are added to the first of them.
+/// Number of bins that still accept bytes: 100 s. Bytes of an earlier time are added to the first of these bins.
 const OPEN: i64 = 1_000;
 
-/// Bytes over time as a counter, in MB/s of 1,048,576 bytes, by bins of 100 ms.
+/// A counter of throughput in MB/s of 1,048,576 bytes, in bins of 100 ms.
 #[derive(Clone, Debug)]
 pub struct ThroughputCounter {
     counter: CounterTrack,
-    /// Number of the first bin that can grow.
+    /// Number of the first bin that still accepts bytes.
     first: i64,
     bytes: VecDeque<u64>,
-    /// Whether the last value written is above 0.
+    /// Whether the last value that was written is above 0.
     flows: bool,
 }
 
@@ -158,12 +157,12 @@ impl ThroughputCounter {
     /// The unit of the counter.
     pub const UNIT: &str = "MB/s";
 
-    /// A counter without bytes yet.
+    /// A counter without bytes.
     pub const fn new(counter: CounterTrack) -> Self {
         Self { counter, first: 0, bytes: VecDeque::new(), flows: false }
     }
 
-    /// Adds bytes whose transfer was complete at `at`.
+    /// Adds bytes whose transfer was complete at the time `at`.
     pub fn add<W: Write>(&mut self, tracks: &mut TrackWriter<W>, at: Nanos, bytes: u64) -> io::Result<()> {
         let bin = at.0.div_euclid(BIN.0);
         if self.bytes.is_empty() {
@@ -184,7 +183,7 @@ impl ThroughputCounter {
         Ok(())
     }
 
-    /// Writes the bins that are left.
+    /// Writes the remaining bins.
     pub fn finish<W: Write>(mut self, tracks: &mut TrackWriter<W>) -> io::Result<()> {
         while !self.bytes.is_empty() {
             self.close(tracks)?;
@@ -199,7 +198,7 @@ impl ThroughputCounter {
         Ok(())
     }
 
-    /// Writes the value of the first bin; a zero after a zero is not written again.
+    /// Writes the value of the first bin; repeated zeros are written once.
     fn show<W: Write>(&mut self, tracks: &mut TrackWriter<W>, bytes: u64) -> io::Result<()> {
         if bytes == 0 && !self.flows {
             return Ok(());

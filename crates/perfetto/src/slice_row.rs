@@ -1,4 +1,4 @@
-//! Draws slices that overlap, side by side.
+//! Draws overlapping slices in parallel lanes.
 
 use std::io::{self, Write};
 
@@ -7,25 +7,25 @@ use emmclab_base::Nanos;
 use crate::messages::TrackEventType;
 use crate::tracks::{Argument, TrackId, TrackWriter};
 
-/// Maximum number of slices of a row at a time; each is a track of its own. More are shown as instants.
+/// Maximum number of lanes of a row, each with its own track. Slices beyond it are shown as instants.
 pub const MOST_LANES: usize = 64;
 
-/// Something with a beginning and an end.
+/// A slice to draw.
 #[derive(Clone, Copy, Debug)]
 pub struct TrackSlice<'a> {
     /// The name of the event.
     pub name: &'static str,
     /// The category of the event.
     pub category: &'static str,
-    /// When it begins.
+    /// Time at which it begins.
     pub begin: Nanos,
-    /// When it ends; not before it begins.
+    /// Time at which it ends; at or after its begin.
     pub end: Nanos,
-    /// Further facts about it.
+    /// Additional values that the viewer shows.
     pub arguments: &'a [Argument<'a>],
 }
 
-/// A row of the picture. Each slice goes to the first lane that is free; lanes are tracks that are shown as one.
+/// A row of the trace. Each slice is drawn in the first free lane; the lanes are tracks that the viewer shows as one.
 #[derive(Clone, Debug)]
 pub struct SliceRow {
     parent: TrackId,
@@ -42,7 +42,7 @@ struct SliceLane {
 }
 
 impl SliceRow {
-    /// A row below `parent`, after the rows that were made before; it is written with its first slice.
+    /// A row below `parent` and after the rows created before; it is written with its first slice.
     pub fn new<W: Write>(tracks: &mut TrackWriter<W>, parent: TrackId, name: &str) -> Self {
         let number = tracks.next_number();
         Self { parent, name: name.to_owned(), number, lanes: Vec::new(), instants: None }
@@ -54,12 +54,12 @@ impl SliceRow {
         Self { lanes, ..Self::new(tracks, thread, name) }
     }
 
-    /// The end of the last slice; [`Nanos::MIN`] without one.
+    /// The end of the last slice; [`Nanos::MIN`] if there is none.
     pub fn end(&self) -> Nanos {
         self.lanes.iter().map(|lane| lane.free).max().unwrap_or(Nanos::MIN)
     }
 
-    /// Draws a slice. The part before the origin of the trace is left out. If no lane is free, the slice is drawn as an instant
+    /// Draws a slice. The part before the origin of the trace is omitted. If no lane is free, the slice is drawn as an instant
     /// with its length as an argument.
     pub fn slice<W: Write>(&mut self, tracks: &mut TrackWriter<W>, slice: &TrackSlice<'_>) -> io::Result<()> {
         let (begin, end) = (slice.begin.max(tracks.origin()), slice.end.max(slice.begin));
@@ -89,8 +89,7 @@ impl SliceRow {
         self.instant(tracks, slice.begin, (slice.name, slice.category), &arguments)
     }
 
-    /// Draws an event without a length, with its name and category. An instant before the last one of the row is drawn at the time of the
-    /// last one.
+    /// Draws an event without a length. An instant earlier than the last one of the row is drawn at the time of the last one.
     pub fn instant<W: Write>(
         &mut self, tracks: &mut TrackWriter<W>, at: Nanos, name: (&'static str, &'static str), arguments: &[Argument<'_>],
     ) -> io::Result<()> {

@@ -21,7 +21,7 @@ struct EncodedTrace {
 #[derive(Debug, Default)]
 struct TraceContents {
     tracks: BTreeMap<u64, TrackDescriptor>,
-    /// By track, beginnings and ends.
+    /// For each track, the begin and the end of its slices.
     slices: BTreeMap<u64, Vec<(u64, u64)>>,
     instants: Vec<u64>,
     counters: BTreeMap<u64, Vec<(u64, f64)>>,
@@ -106,7 +106,7 @@ fn slice(begin: i64, end: i64) -> TrackSlice<'static> {
 }
 
 proptest! {
-    /// In any order, because devices also report events of the future.
+    /// Slices come in any order, because devices also report events of the future.
     #[test]
     fn slices_of_a_row_that_overlap_stand_side_by_side(
         drawn in prop::collection::vec((0i64..1_000, 0i64..200), 0..200),
@@ -162,7 +162,7 @@ proptest! {
         for (name, op) in [("read throughput", Op::Read), ("write throughput", Op::Write)] {
             let bytes: u64 =
                 requests.iter().filter(|one| one.3 == op).map(|one| u64::from(one.2) * 512).sum();
-            // A value holds until the next one.
+            // A value is valid until the next one.
             let points = shown.counter(name);
             let flown: f64 = points.windows(2).map(|pair| pair[0].1 * (pair[1].0 - pair[0].0) as f64 / 1e9).sum();
             prop_assert!((flown * f64::from(1 << 20) - bytes as f64).abs() < 1.0, "{} of {}", flown, bytes);

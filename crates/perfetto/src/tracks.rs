@@ -1,4 +1,4 @@
-//! Packets: descriptions of tracks, beginnings and ends of slices, values of counters.
+//! Writes packets: descriptions of tracks, begin and end of slices, values of counters.
 
 use std::io::{self, Write};
 use std::mem;
@@ -13,12 +13,12 @@ use crate::messages::{
     TracePacket, TrackDescriptor, TrackEvent, TrackEventType,
 };
 
-/// The one sequence of packets; 0 would be none.
+/// Id of the only sequence of packets; 0 would mean none.
 const SEQUENCE: u32 = 1;
-/// Bytes gathered before they are written.
+/// Number of bytes that are buffered before they are written.
 const GATHERED: usize = 1 << 16;
 
-/// A track: slices, a counter, or a group of other tracks.
+/// A track: a row of slices, a counter, or a group of tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TrackId(pub(crate) u64);
 
@@ -26,7 +26,7 @@ pub struct TrackId(pub(crate) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterTrack(TrackId);
 
-/// An additional value of a slice.
+/// The value of an argument of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentValue<'a> {
     /// A count or an address.
@@ -37,31 +37,31 @@ pub enum ArgumentValue<'a> {
     Text(&'a str),
 }
 
-/// Name and value; names of times end in `_ns`.
+/// An argument of a slice: name and value. Names of times end in `_ns`.
 pub type Argument<'a> = (&'static str, ArgumentValue<'a>);
 
-/// Writes tracks. Names of slices, categories and arguments are written once and numbered.
+/// Writes tracks. The names of slices, categories and arguments are written once and then referred to by number (interned).
 pub struct TrackWriter<W> {
     out: W,
     origin: Nanos,
-    /// The packet that is made, kept to reuse its memory.
+    /// The packet being built, kept to reuse its memory.
     packet: TracePacket,
     event: TrackEvent,
     interned: InternedData,
     encoded: Vec<u8>,
-    /// The last number that a track or row was given; the viewer sorts the tracks of a parent by their numbers.
+    /// The last number assigned to a track or row; the viewer sorts the tracks of a parent by these numbers.
     numbered: u64,
     names: InternedNumbers,
     categories: InternedNumbers,
     arguments: InternedNumbers,
 }
 
-/// Numbers of names, from 1 on.
+/// Numbers of interned names, from 1.
 #[derive(Default)]
 struct InternedNumbers(FxHashMap<&'static str, u64>);
 
 impl InternedNumbers {
-    /// The number of a name, which is added to `new` if it is not known yet.
+    /// The number of a name; a new name is numbered and added to `new`.
     fn of(&mut self, name: &'static str, new: &mut Vec<InternedName>) -> u64 {
         let next = self.0.len() as u64 + 1;
         *self.0.entry(name).or_insert_with(|| {
@@ -72,7 +72,7 @@ impl InternedNumbers {
 }
 
 impl<W: Write> TrackWriter<W> {
-    /// Begins a trace.
+    /// Starts a trace.
     pub fn new(out: W) -> io::Result<Self> {
         let mut tracks = Self {
             out,
@@ -92,13 +92,13 @@ impl<W: Write> TrackWriter<W> {
         Ok(tracks)
     }
 
-    /// Sets the time that is written as 0; without this call it is 0. Perfetto has no times before 0, so everything earlier is
-    /// left out. Must be called before anything is drawn.
+    /// Sets the time that is written as 0; by default it is 0. Perfetto has no negative times, so everything before the origin is
+    /// omitted. Must be called before anything is drawn.
     pub fn set_origin(&mut self, origin: Nanos) {
         self.origin = origin;
     }
 
-    /// States that times are Unix times: `at` is the time since 1970.
+    /// Declares that times are Unix times, and that `at` is the time since 1970.
     pub fn unix_clock(&mut self, at: Nanos) -> io::Result<()> {
         let (Some(time), Ok(unix)) = (self.time(at), u64::try_from(at.0)) else { return Ok(()) };
         let clock = |id, time| ClockReading { clock_id: Some(id), timestamp: Some(time) };
@@ -110,20 +110,20 @@ impl<W: Write> TrackWriter<W> {
         })
     }
 
-    /// A track that holds others, which are shown in the order in which they were made.
+    /// A group of tracks, which are shown in the order in which they were created.
     pub fn group(&mut self, parent: Option<TrackId>, name: &str) -> io::Result<TrackId> {
         let uuid = self.next_number();
         self.describe(TrackDescriptor { name: Some(name.to_owned()), ..child(uuid, parent) })
     }
 
-    /// A process; no other process may have its `pid`.
+    /// The track of a process; `pid` must be unique.
     pub fn process(&mut self, pid: i32, name: &str) -> io::Result<TrackId> {
         let uuid = self.next_number();
         let process = ProcessDescriptor { pid: Some(pid), process_name: Some(name.to_owned()) };
         self.describe(TrackDescriptor { process: Some(process), ..child(uuid, None) })
     }
 
-    /// A thread of process `pid`; no other thread may have its `tid`. That of the main thread is `pid`.
+    /// The track of a thread of process `pid`; `tid` must be unique, and is `pid` for the main thread.
     pub fn thread(&mut self, process: TrackId, (pid, tid): (i32, i32), name: &str) -> io::Result<TrackId> {
         let uuid = self.next_number();
         let (pid, tid, thread_name) = (Some(pid), Some(tid.into()), Some(name.to_owned()));
@@ -144,7 +144,7 @@ impl<W: Write> TrackWriter<W> {
         self.describe(descriptor).map(CounterTrack)
     }
 
-    /// A track of a row, which is shown as one with the others of `row`.
+    /// A lane of a row; the viewer shows the lanes of the same `row` as one track.
     pub(crate) fn lane(&mut self, parent: TrackId, name: &str, row: u64) -> io::Result<TrackId> {
         let uuid = self.next_number();
         self.describe(TrackDescriptor {
@@ -168,7 +168,7 @@ impl<W: Write> TrackWriter<W> {
         self.counted(counter, at, CounterValue::Whole(value))
     }
 
-    /// Writes a value that is not an integer.
+    /// Writes a value of a counter that is not an integer.
     pub fn measure(&mut self, counter: CounterTrack, at: Nanos, value: f64) -> io::Result<()> {
         self.counted(counter, at, CounterValue::Real(value))
     }
@@ -179,7 +179,7 @@ impl<W: Write> TrackWriter<W> {
         self.event(track, time, TrackEventType::Counter)
     }
 
-    /// Writes the beginning of a slice, or an instant.
+    /// Writes the begin of a slice, or an instant.
     pub(crate) fn named(
         &mut self, track: TrackId, at: Nanos, kind: TrackEventType, (name, category): (&'static str, &'static str),
         arguments: &[Argument<'_>],
@@ -216,7 +216,7 @@ impl<W: Write> TrackWriter<W> {
         at.0.checked_sub(self.origin.0).and_then(|time| u64::try_from(time).ok())
     }
 
-    /// Writes the event, and with it the names that are new.
+    /// Writes an event, together with the names that it uses for the first time.
     fn event(&mut self, track: TrackId, time: u64, kind: TrackEventType) -> io::Result<()> {
         let mut event = mem::take(&mut self.event);
         event.r#type = Some(kind.into());
@@ -259,14 +259,14 @@ impl<W: Write> TrackWriter<W> {
         written
     }
 
-    /// Writes what is left, and returns the output.
+    /// Writes the buffered bytes and returns the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.write_all(&self.encoded)?;
         Ok(self.out)
     }
 }
 
-/// A track among its siblings, which shows its own children in the order of their ranks and is merged with none.
+/// The descriptor of a track that shows its children in the order of their ranks and is not merged with others.
 fn child(uuid: u64, parent: Option<TrackId>) -> TrackDescriptor {
     TrackDescriptor {
         uuid: Some(uuid),

@@ -1,8 +1,8 @@
-//! For the tests of all crates: the path of the real traces, which are no part of the project, the tools of the machine, a small
-//! device, and a seeded random number generator.
+//! Helpers for the tests of all crates: the path of real traces, which are not part of the project, the tools of the machine, a
+//! small device, and a seeded random number generator.
 //!
-//! A test that lacks something of the machine is skipped. Each skip appends the line `WHAT is missing; COMMAND` to the file that
-//! `EMMCLAB_SKIPPED` names, so that the end of a run can count them: `cargo test` hides the output of passed tests.
+//! A test is skipped if the machine lacks something that it needs. Each skip appends the line `WHAT is missing; COMMAND` to the
+//! file `$EMMCLAB_SKIPPED`, so that a test run can count them: `cargo test` hides the output of passed tests.
 #![allow(clippy::panic, reason = "helpers of tests fail as tests do")]
 
 use std::ffi::OsStr;
@@ -14,11 +14,11 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Shell commands that give up the mounts of other tests: a new mount namespace has copied them, and would keep their disks busy after
-/// those tests have unmounted them.
+/// Shell commands that unmount the mounts of other tests: a new mount namespace has copies of them, which would keep their disks
+/// busy after those tests have unmounted them.
 pub const LEAVE_FOREIGN_MOUNTS: &str = r#"cat /proc/mounts | while read -r from at kind _; do case "$from:$kind" in /dev/loop*|*:fuse*) umount -l "$at";; esac; done"#;
 
-/// Settings of a device of some 10 MB, small enough that a test fills it and has it collect: two channels, pages of 8 KB.
+/// Settings of a device of about 10 MB, which a test can fill until garbage collection runs: two channels, pages of 8 KB.
 pub const SMALL_DEVICE: &str = "gc.policy = \"greedy\"
 [capacity]
 over_provisioning_pct = 60
@@ -33,10 +33,10 @@ program_us = 1000
 erase_us = 5000
 ";
 
-/// A test that waits longer than this hangs; a busy machine is no failure.
+/// Time limit of a wait in a test; it is long, so that a busy machine causes no failure.
 pub const PATIENCE: Duration = Duration::from_mins(10);
 
-/// Waits until something is so.
+/// Waits until the condition `is_so` is true; panics after [`PATIENCE`]. `what` names the condition in the message.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -45,14 +45,14 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Holds what tests of this machine share, such as loop devices, for one of them.
+/// A lock on what tests of this machine share, such as loop devices.
 pub struct MachineLock {
     _here: MutexGuard<'static, ()>,
     _elsewhere: File,
 }
 
 impl MachineLock {
-    /// Waits for other tests, also of other runs, that take the lock of this name.
+    /// Takes the lock with this name; waits for other tests that have it, also in other test runs.
     pub fn take(name: &str) -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
         let here = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +61,7 @@ impl MachineLock {
     }
 }
 
-/// Runs a program to its end; what it printed.
+/// Runs a program to its end and returns what it printed.
 pub fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
@@ -70,23 +70,23 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// The number of random cases that a test draws which has `all` of them by default. `PROPTEST_CASES` changes it in proportion: that many for
-/// a test with 256, the default of proptest, and at least one.
+/// The number of random cases of a test whose default is `all`. `PROPTEST_CASES` scales it: a test with the default of proptest
+/// (256) draws that many cases, others in proportion, and at least one.
 pub fn cases(all: u32) -> u32 {
     let of_256 = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(256_u64);
     (u64::from(all) * of_256).div_ceil(256).clamp(1, u64::from(u32::MAX)) as u32
 }
 
-/// A seeded random number generator (splitmix64) for tests that use no strategy of proptest. It gives the same numbers on every machine.
+/// A seeded random number generator (splitmix64) for tests without proptest. It gives the same numbers on every machine.
 pub struct SeededRandom(u64);
 
 impl SeededRandom {
-    /// A die with this seed.
+    /// A generator with this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A number below `sides`.
+    /// A random number below `sides`.
     pub fn below(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -99,7 +99,7 @@ impl SeededRandom {
 /// A message in the wire format of Protocol Buffers.
 #[derive(Clone, Default)]
 pub struct ProtobufMessage(
-    /// The bytes so far.
+    /// The encoded bytes.
     pub Vec<u8>,
 );
 
@@ -112,7 +112,7 @@ impl ProtobufMessage {
         self.0.push(value as u8);
     }
 
-    /// Adds a field with a number.
+    /// Adds an integer field.
     #[must_use]
     pub fn number(mut self, field: u32, value: u64) -> Self {
         self.varint(u64::from(field) << 3);
@@ -120,7 +120,7 @@ impl ProtobufMessage {
         self
     }
 
-    /// Adds a field with bytes: a text, or another message.
+    /// Adds a field of bytes: a text, or another message.
     #[must_use]
     pub fn bytes(mut self, field: u32, bytes: impl AsRef<[u8]>) -> Self {
         self.varint(u64::from(field) << 3 | 2);
@@ -136,7 +136,7 @@ impl AsRef<[u8]> for ProtobufMessage {
     }
 }
 
-/// Debian packages, with those of their programs that have another name than the package.
+/// Debian packages with their programs that have another name than the package.
 const PACKAGES: [(&str, &[&str]); 15] = [
     ("btrfs-progs", &["btrfs", "mkfs.btrfs"]),
     ("coreutils", &["dd"]),
@@ -155,10 +155,10 @@ const PACKAGES: [(&str, &[&str]); 15] = [
     ("xfsprogs", &["mkfs.xfs", "xfs_repair"]),
 ];
 
-/// The path of a program, which may be in the folders for the administrator; `None` if it is not installed.
+/// The path of a program, also in the folders for the administrator; `None` if it is not installed.
 ///
-/// Commands should be started by this path. A command that is given its own `PATH` is started by `fork`, which copies the page tables of
-/// this process; if a test holds images in memory, that takes longer than most programs run.
+/// Start commands by this path. For a command that sets its own `PATH`, the standard library uses `fork`, which copies the page
+/// tables of this process; with large images in memory, that takes longer than most programs run.
 pub fn find_tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     path.split(':').chain(["/usr/sbin", "/sbin"]).map(|folder| Path::new(folder).join(name)).find(|path| path.exists())
@@ -169,7 +169,7 @@ pub fn has_tool(name: &str) -> bool {
     find_tool(name).is_some()
 }
 
-/// Whether these programs are installed. If one is missing, the skip is reported, and the test must return.
+/// Whether these programs are installed. If one is missing, the skip is reported and the test must return.
 pub fn has_tools(names: &[&str]) -> bool {
     let Some(missing) = names.iter().find(|name| !has_tool(name)) else { return true };
     let package = PACKAGES.iter().find(|(_, tools)| tools.contains(missing));
@@ -177,7 +177,7 @@ pub fn has_tools(names: &[&str]) -> bool {
     false
 }
 
-/// Whether the test runs as root. If not, the skip is reported, and the test must return.
+/// Whether the test runs as root. If not, the skip is reported and the test must return.
 pub fn has_root() -> bool {
     let is_root = fs::metadata("/proc/self").is_ok_and(|of_us| of_us.uid() == 0);
     if !is_root {
@@ -186,8 +186,8 @@ pub fn has_root() -> bool {
     is_root
 }
 
-/// A real trace in the folder that `EMMCLAB_TRACES` names, or else in `../shared/traces` beside the repository; `None` if it
-/// does not exist: then the skip is reported, and the test must return.
+/// The path of a real trace in the folder `$EMMCLAB_TRACES`, by default `../shared/traces` next to the repository. `None` if it
+/// does not exist; then the skip is reported and the test must return.
 pub fn real_trace(name: &str) -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     let folder = std::env::var_os("EMMCLAB_TRACES").map_or(beside, PathBuf::from);
@@ -205,8 +205,7 @@ pub fn skip(missing: &str, command: &str) {
     skip_always(missing, command);
 }
 
-/// As [`skip`], but does not fail with `CI=true`: for what not every machine of the continuous integration has, such as a guest or a driver
-/// of the kernel.
+/// Like [`skip`], but never fails: for what some machines of the continuous integration lack, such as a guest or a driver of the kernel.
 pub fn skip_always(missing: &str, command: &str) {
     eprintln!("skipped: {missing} is missing; {command}");
     if let Some(file) = std::env::var_os("EMMCLAB_SKIPPED") {
@@ -214,7 +213,7 @@ pub fn skip_always(missing: &str, command: &str) {
     }
 }
 
-/// Appends the line of a skip in one write, so that those of several processes do not mix.
+/// Appends the line of a skip in one write, so that lines of several processes do not mix.
 fn note(file: &OsStr, missing: &str, command: &str) {
     let line = format!("{missing} is missing; {command}\n");
     let written = File::options().append(true).create(true).open(file);

@@ -1,38 +1,38 @@
-//! A bounded row of time bins whose width doubles whenever a trace outgrows it.
+//! Time bins of bounded number, whose width doubles when a trace has become too long for them.
 
 use emmclab_base::Nanos;
 
-/// The content of a bin: values that add up.
+/// The content of a bin: values that can be added.
 pub trait BinContent: Clone + Default {
     /// Adds the content of another bin.
     fn add(&mut self, other: &Self);
 }
 
-/// At most `capacity` bins of `2^shift` times the narrowest width on the trace's clock. Bins are aligned to a grid from
-/// time 0 of the clock, so that the bins of two pieces of a recording coincide.
+/// At most `capacity` bins, each `2^shift` times as wide as the narrowest width. The bins are aligned to time 0 of the trace's
+/// clock, so that the bins of two pieces of a recording coincide.
 #[derive(Clone, Debug)]
 pub struct CoarseningBins<T> {
     capacity: usize,
-    /// Width of a bin at first, ns.
+    /// Initial width of a bin, ns.
     narrowest: i64,
     shift: u32,
-    /// Index on the grid of the first bin.
+    /// Index of the first bin, counted from time 0 of the clock.
     first: i64,
     bins: Vec<T>,
 }
 
 impl<T: BinContent> CoarseningBins<T> {
-    /// At most `capacity` bins, at first 1 ms wide.
+    /// Empty bins, at most `capacity`, with an initial width of 1 ms.
     pub fn new(capacity: usize) -> Self {
         Self::with_width(capacity, Nanos::from_millis(1))
     }
 
-    /// At most `capacity` bins, at first of this width.
+    /// Empty bins, at most `capacity`, with this initial width.
     pub fn with_width(capacity: usize, width: Nanos) -> Self {
         Self { capacity, narrowest: width.0.max(1), shift: 0, first: 0, bins: Vec::new() }
     }
 
-    /// The bin of this time. Times before the first one seen fall into the first bin.
+    /// The bin that contains `time`. A time before the first bin falls into the first bin.
     #[inline]
     pub fn at(&mut self, time: Nanos) -> &mut T {
         let step = time.0.div_euclid(self.narrowest);
@@ -52,7 +52,7 @@ impl<T: BinContent> CoarseningBins<T> {
         &mut self.bins[index]
     }
 
-    /// The half-open range of times of the bin of this time. It is valid until the bins become wider.
+    /// The half-open range of times of the bin that contains `time`. It is valid until the bins become wider.
     pub fn range_of(&self, time: Nanos) -> (Nanos, Nanos) {
         let step = time.0.div_euclid(self.narrowest) >> self.shift;
         let width = i128::from(self.narrowest) << self.shift;
@@ -78,7 +78,7 @@ impl<T: BinContent> CoarseningBins<T> {
         self.bins = coarse;
     }
 
-    /// Adds the bins of `other`: at their own time, or with `aligned` as if both had started at the same time.
+    /// Adds the bins of `other`, each at its own time, or with `aligned` as if both had started at the same time.
     pub fn merge(&mut self, mut other: Self, aligned: bool) {
         if other.bins.is_empty() {
             return;
@@ -122,8 +122,8 @@ impl<T: BinContent> CoarseningBins<T> {
         i128::from(self.narrowest) << self.shift
     }
 
-    /// Bins in order, each with its start and its width in seconds. Starts are relative to `origin`; if the first bin begins
-    /// before it, it is cut there and is narrower.
+    /// The bins in order, each with its start relative to `origin` and its width, in seconds. If the first bin begins before
+    /// `origin`, it is cut there and is narrower.
     pub fn iter(&self, origin: Nanos) -> impl Iterator<Item = (f64, f64, &T)> {
         (self.first..).zip(&self.bins).map(move |(index, bin)| {
             let start_ns = i128::from(index) * self.width_ns() - i128::from(origin.0);
@@ -132,7 +132,7 @@ impl<T: BinContent> CoarseningBins<T> {
         })
     }
 
-    /// Changes every bin.
+    /// Calls `change` on every bin.
     pub fn for_each_mut(&mut self, change: impl FnMut(&mut T)) {
         self.bins.iter_mut().for_each(change);
     }

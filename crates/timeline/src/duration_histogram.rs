@@ -1,6 +1,7 @@
-//! Times of requests: a histogram to which times are added, and its compact form.
+//! Histograms of durations: one to which durations are added fast, and a compact one.
 
-/// Counts by class; adding a time is one addition in an array. It needs up to 15 KB of memory, depending on the longest time.
+/// Counts of durations by class, in an array, so that adding a duration is fast. It needs up to 15 KB of memory, depending on the
+/// longest duration.
 #[derive(Clone, Debug, Default)]
 pub struct DurationHistogram {
     sum_ns: u128,
@@ -9,7 +10,7 @@ pub struct DurationHistogram {
 }
 
 impl DurationHistogram {
-    /// Adds a time.
+    /// Adds a duration.
     #[inline]
     pub fn add(&mut self, ns: u64) {
         self.sum_ns += u128::from(ns);
@@ -27,7 +28,7 @@ impl DurationHistogram {
         self.classes[class] += 1;
     }
 
-    /// Adds other times.
+    /// Adds the durations of another histogram.
     pub fn merge(&mut self, other: &Self) {
         self.sum_ns += other.sum_ns;
         self.max_ns = self.max_ns.max(other.max_ns);
@@ -39,7 +40,7 @@ impl DurationHistogram {
         }
     }
 
-    /// Its compact form.
+    /// The compact form.
     pub fn times(&self) -> SparseHistogram {
         let used = self.classes.iter().enumerate().filter(|(_, count)| **count > 0);
         let classes: Vec<_> = used.map(|(class, count)| (class as u16, *count)).collect();
@@ -47,7 +48,7 @@ impl DurationHistogram {
         SparseHistogram { count, sum_ns: self.sum_ns, max_ns: self.max_ns, classes }
     }
 
-    /// Returns its compact form and empties the histogram, which keeps its memory.
+    /// Returns the compact form and empties the histogram, which keeps its memory.
     pub(crate) fn take(&mut self) -> SparseHistogram {
         let times = self.times();
         self.classes.fill(0);
@@ -56,18 +57,18 @@ impl DurationHistogram {
     }
 }
 
-/// Count, sum, longest time, and counts by class.
+/// The compact form of a histogram: number, sum and maximum of the durations, and counts of the classes that occur.
 #[derive(Clone, Debug, Default)]
 pub struct SparseHistogram {
     count: u64,
     sum_ns: u128,
     max_ns: u64,
-    /// Classes that contain times, in order, with their counts.
+    /// Number of each class that occurs, in order, with its count.
     classes: Vec<(u16, u64)>,
 }
 
 impl SparseHistogram {
-    /// Adds other times.
+    /// Adds the durations of another histogram.
     pub fn add(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -90,22 +91,22 @@ impl SparseHistogram {
         });
     }
 
-    /// Number of times.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The arithmetic mean, ms, exact; `None` without times.
+    /// The exact arithmetic mean, ms; `None` if empty.
     pub fn mean_ms(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64 / 1e6)
     }
 
-    /// The longest, ms, exact; `None` without times.
+    /// The exact maximum, ms; `None` if empty.
     pub fn max_ms(&self) -> Option<f64> {
         (self.count > 0).then(|| self.max_ns as f64 / 1e6)
     }
 
-    /// The nearest-rank percentile, ms, at most 1 / 32 too high; `None` without times.
+    /// The nearest-rank percentile, ms, at most 1 / 32 too high; `None` if empty.
     pub fn percentile_ms(&self, percent: f64) -> Option<f64> {
         let rank = ((percent / 100.0 * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
         let mut below = 0;
@@ -117,10 +118,10 @@ impl SparseHistogram {
     }
 }
 
-/// Base-2 logarithm of the classes in each power of two.
+/// Base-2 logarithm of the number of classes for each power of two.
 const BITS: u32 = 5;
 
-/// The class of a time: its leading six bits and how many follow.
+/// The class of a duration: its six leading bits and the number of bits after them.
 #[inline]
 pub(crate) const fn class(ns: u64) -> usize {
     let shift = (ns | 1 << BITS).ilog2() - BITS;

@@ -1,6 +1,6 @@
 //! Counts over time, in bounded memory: bins of time that are merged in pairs whenever there would be too many.
 //!
-//! [`CoarseningBins`] bins hold anything that adds up; [`RequestsOverTime`] holds requests, data and response times in them.
+//! [`CoarseningBins`] is generic over the contents of the bins; [`RequestsOverTime`] counts requests, data and response times in them.
 
 mod coarsening;
 mod duration_histogram;

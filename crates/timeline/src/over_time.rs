@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use crate::{BinContent, CoarseningBins, DurationHistogram, SparseHistogram};
 
-/// Maximum number of bins unless a width is given. A trace that is longer than this many milliseconds has at least half as many.
+/// Maximum number of bins if no width is given. A trace longer than 256 ms has at least half as many.
 const BINS: usize = 256;
 /// Maximum number of bins if a width is given.
 const MOST_BINS: usize = 16_384;
 
-/// Width of the bins of time.
+/// Initial width of the time bins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BinWidth {
     /// 1 ms, doubled until there are at most 256 bins.
@@ -21,7 +21,7 @@ pub enum BinWidth {
     From(Nanos),
 }
 
-/// Reads or writes.
+/// Direction of the data of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataDirection {
     /// Reads.
@@ -37,7 +37,7 @@ struct OperationBin {
     times: SparseHistogram,
 }
 
-/// Content of a bin of time; `X` is the type of the caller's own counts.
+/// Content of a time bin; `X` is the type of the caller's own counts.
 #[derive(Clone, Debug, Default)]
 pub struct OverTimeBin<X> {
     shares: [OperationBin; 2],
@@ -57,22 +57,22 @@ impl<X: BinContent> BinContent for OverTimeBin<X> {
 }
 
 impl<X> OverTimeBin<X> {
-    /// Requests of an operation.
+    /// Number of requests in this direction.
     pub fn requests(&self, side: DataDirection) -> u64 {
         self.shares[side as usize].requests
     }
 
-    /// Data of an operation, bytes.
+    /// Bytes of the requests in this direction.
     pub fn bytes(&self, side: DataDirection) -> u64 {
         self.shares[side as usize].sectors * SECTOR_BYTES
     }
 
-    /// Response times of an operation, as far as they are known.
+    /// Known response times of the requests in this direction.
     pub fn times(&self, side: DataDirection) -> &SparseHistogram {
         &self.shares[side as usize].times
     }
 
-    /// Response times of reads and writes.
+    /// Known response times of reads and writes.
     pub fn all_times(&self) -> SparseHistogram {
         let mut all = self.times(DataDirection::Read).clone();
         all.add(self.times(DataDirection::Write));
@@ -80,7 +80,7 @@ impl<X> OverTimeBin<X> {
     }
 }
 
-/// Counts of the bin in which requests arrive at present, stored so that adding a time is one addition in an array.
+/// Counts of the bin of the current arrivals, with an array as histogram, so that adding a response time is fast.
 #[derive(Clone, Debug)]
 struct OpenBin<X> {
     from: Nanos,
@@ -90,7 +90,7 @@ struct OpenBin<X> {
 }
 
 impl<X: Default> Default for OpenBin<X> {
-    /// An empty range: the first request opens a bin.
+    /// An empty range, so that the first request opens a bin.
     fn default() -> Self {
         Self { from: Nanos::MAX, to: Nanos::MIN, shares: Default::default(), extra: X::default() }
     }
@@ -103,10 +103,10 @@ struct OpenOperationBin {
     times: DurationHistogram,
 }
 
-/// Requests, data and response times in bins of time, by the arrival of requests.
+/// Requests, data and response times in time bins, by arrival.
 ///
-/// Percentiles of a bin come from classes of times 1 / 32 wide. Memory: a bin holds 12 bytes for each class that occurs in it, so
-/// that 256 bins seldom take more than 1 MB.
+/// Percentiles of a bin are exact to 1 / 32, the width of a class of response times. A bin needs 12 bytes for each class that
+/// occurs in it; 256 bins seldom need more than 1 MB.
 #[derive(Clone, Debug)]
 pub struct RequestsOverTime<X> {
     bins: CoarseningBins<OverTimeBin<X>>,
@@ -120,7 +120,7 @@ impl<X: BinContent> Default for RequestsOverTime<X> {
 }
 
 impl<X: BinContent> RequestsOverTime<X> {
-    /// Bins of this width.
+    /// Empty bins with this width.
     pub fn new(width: BinWidth) -> Self {
         let bins = match width {
             BinWidth::Automatic => CoarseningBins::new(BINS),
@@ -129,7 +129,7 @@ impl<X: BinContent> RequestsOverTime<X> {
         Self { bins, open: OpenBin::default() }
     }
 
-    /// Adds a read or write, with its response time if that is known.
+    /// Adds a read or write, with its response time if it is known.
     #[inline]
     pub fn add(&mut self, arrival: Nanos, side: DataDirection, sectors: u32, response_ns: Option<u64>) {
         self.turn_to(arrival);
@@ -141,14 +141,14 @@ impl<X: BinContent> RequestsOverTime<X> {
         }
     }
 
-    /// The caller's part of the bin of an arrival.
+    /// The caller's counts in the bin of an arrival.
     #[inline]
     pub fn extra(&mut self, arrival: Nanos) -> &mut X {
         self.turn_to(arrival);
         &mut self.open.extra
     }
 
-    /// The caller's part of the bin of any time.
+    /// The caller's counts in the bin of any time.
     pub fn extra_at(&mut self, time: Nanos) -> &mut X {
         &mut self.bins.at(time).extra
     }
@@ -163,7 +163,7 @@ impl<X: BinContent> RequestsOverTime<X> {
         }
     }
 
-    /// Adds the counts of the open range to its bin. Bins only become wider, so that the range is always within one of them.
+    /// Adds the counts of the open bin to the stored bins. These only become wider, so that one of them always contains the whole open bin.
     #[cold]
     fn close(&mut self) {
         if self.open.from >= self.open.to {
@@ -179,14 +179,14 @@ impl<X: BinContent> RequestsOverTime<X> {
         (self.open.from, self.open.to) = (Nanos::MAX, Nanos::MIN);
     }
 
-    /// Adds the bins of `other`: at their own time, or with `aligned` as if both had started at the same time.
+    /// Adds the bins of `other`, each at its own time, or with `aligned` as if both had started at the same time.
     pub fn merge(&mut self, mut other: Self, aligned: bool) {
         self.close();
         other.close();
         self.bins.merge(other.bins, aligned);
     }
 
-    /// All bins, including the requests of the open one.
+    /// All bins, including the open one.
     pub fn bins(&self) -> CoarseningBins<OverTimeBin<X>> {
         let mut all = self.clone();
         all.close();
@@ -194,8 +194,7 @@ impl<X: BinContent> RequestsOverTime<X> {
     }
 }
 
-/// Reads and writes that arrive in a bin of time. Response times are `None` if they are not known; percentiles are at most
-/// 1 / 32 too high.
+/// Reads and writes that arrive in a time bin. Response times are `None` if they are not known; percentiles are at most 1 / 32 too high.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct OverTimeRow {
     /// Start of the bin after the first arrival, seconds.
@@ -231,7 +230,7 @@ pub struct OverTimeRow {
 }
 
 impl OverTimeRow {
-    /// The row of a bin.
+    /// The row of a bin that begins `time_s` after the first arrival and is `width_s` wide.
     pub fn new<X>(time_s: f64, width_s: f64, bin: &OverTimeBin<X>) -> Self {
         let (reads, writes) = (bin.requests(DataDirection::Read), bin.requests(DataDirection::Write));
         let [read_kb, write_kb] = [DataDirection::Read, DataDirection::Write].map(|side| bin.bytes(side) as f64 / 1_024.0);
