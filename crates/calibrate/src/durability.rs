@@ -1,5 +1,4 @@
-//! Requests that are no plain reads and writes: flushes, writes with a flush before them or with forced unit access (FUA),
-//! and discards.
+//! Times of requests other than plain reads and writes: flushes, writes with a preflush or forced unit access (FUA), and discards.
 
 use emmclab_trace::{Op, Request, RequestFlags};
 
@@ -8,18 +7,18 @@ use rand_pcg::Pcg64;
 
 use crate::samples::{median, resampled};
 
-/// The times of such requests, us.
+/// The times of these requests, us.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DurabilitySamples {
     flushes: Vec<f64>,
     preflushes: Vec<f64>,
-    /// FUA writes: sectors, time from issue on, and whether this time includes a flush before the data.
+    /// For each FUA write: its sectors, the time from issue to completion, and whether this time includes a preflush.
     fua: Vec<(u32, f64, bool)>,
     discards: Vec<f64>,
 }
 
 impl DurabilitySamples {
-    /// Adds such a request with its time from start to completion; returns false for other requests.
+    /// Adds a flush, discard, or write with preflush or FUA, with its time from start to completion; returns false for other requests.
     pub fn add(&mut self, request: &Request, service_us: f64) -> bool {
         let (preflush, fua) = (request.flags.contains(RequestFlags::PREFLUSH), request.flags.contains(RequestFlags::FUA));
         if request.op == Op::Flush {
@@ -33,7 +32,7 @@ impl DurabilitySamples {
         if !preflush && !fua {
             return false;
         }
-        // The block layer issues the data of a write once the flush before it is complete.
+        // The block layer issues the data of a write when its preflush is complete.
         let before = request.start.zip(request.issue).map(|(start, issue)| (issue - start).0 as f64 / 1e3);
         if preflush && let Some(before) = before.filter(|us| *us > 0.0) {
             self.preflushes.push(before);
@@ -45,26 +44,26 @@ impl DurabilitySamples {
         true
     }
 
-    /// Median time by which FUA writes exceed plain ones, us. `plain_us` returns the time of a plain write by its sectors; `flush_us`
-    /// is subtracted too if the time includes a flush before the data. `None` if there are too few FUA writes.
+    /// Median time by which FUA writes are slower than plain writes, us. `plain_us` returns the time of a plain write of a number
+    /// of sectors. `flush_us` is subtracted from a time that includes a preflush. `None` if there are too few FUA writes.
     pub fn reliable_us(&self, plain_us: impl Fn(u32) -> f64, flush_us: f64) -> Option<f64> {
         let beyond = |(sectors, us, flushes): &(u32, f64, bool)| us - plain_us(*sectors) - if *flushes { flush_us } else { 0.0 };
         let mut extra: Vec<f64> = self.fua.iter().map(beyond).collect();
         (extra.len() >= ENOUGH).then(|| median(&mut extra).max(0.0))
     }
 
-    /// Time of a flush beyond `fixed_us`, the time of a command; from the flushes before the data of writes if there are too few others.
-    /// `None` if these are too few, too.
+    /// Time of a flush without `fixed_us`, the fixed time of a command; taken from preflushes if there are too few other flushes.
+    /// `None` if there are too few of both.
     pub fn flush_us(&self, fixed_us: f64) -> Option<f64> {
         beyond(&self.flushes, fixed_us).or_else(|| beyond(&self.preflushes, fixed_us))
     }
 
-    /// Time of a discard beyond `fixed_us`, the time of a command; `None` if there are too few.
+    /// Time of a discard without `fixed_us`, the fixed time of a command; `None` if there are too few.
     pub fn discard_us(&self, fixed_us: f64) -> Option<f64> {
         beyond(&self.discards, fixed_us)
     }
 
-    /// A sample of the same size for each kind, drawn with replacement.
+    /// A bootstrap sample: as many requests of each kind, drawn with replacement.
     pub fn resampled(&self, random: &mut Pcg64) -> Self {
         Self {
             flushes: resampled(&self.flushes, random),
@@ -74,7 +73,7 @@ impl DurabilitySamples {
         }
     }
 
-    /// Counts and medians of the kinds that occurred.
+    /// Number and median time of each kind that occurs.
     pub fn rows(&self) -> Vec<DurabilityRow> {
         let fua: Vec<f64> = self.fua.iter().map(|(_, us, _)| *us).collect();
         let preflush = if self.flushes.len() < ENOUGH { "cache.flush_us" } else { "" };
@@ -96,7 +95,7 @@ impl DurabilitySamples {
     }
 }
 
-/// The part of the median that exceeds `fixed_us`; `None` if there are too few times.
+/// The median minus `fixed_us`; `None` if there are too few times.
 fn beyond(times_us: &[f64], fixed_us: f64) -> Option<f64> {
     (times_us.len() >= ENOUGH).then(|| (median(&mut times_us.to_vec()) - fixed_us).max(0.0))
 }

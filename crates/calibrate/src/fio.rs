@@ -1,18 +1,18 @@
 //! Results of `fio --output-format=json` (fio 3 HOWTO, "JSON output"): completion latency by operation and block size.
 //!
-//! fio prints notes and errors to the file of its JSON, and with `--output-format=json,normal` its usual text after it. With
-//! `--status-interval` it prints several objects; a later one contains all of an earlier one of the same jobs. In fio's JSON no line
-//! begins with a letter, so lines that do are notes, also within an object.
+//! fio prints notes and errors to the same file as its JSON, and with `--output-format=json,normal` also its usual text, after
+//! the JSON. With `--status-interval` it prints several objects; a later one contains everything of an earlier one of the same
+//! jobs. No line of fio's JSON begins with a letter, so lines that do are notes, also inside an object.
 //!
-//! The size of a request is `io_bytes / total_ios`. The percentiles of `clat_ns` represent the requests; without them,
-//! the mean does so. Every second job in order of size is held out of the fit.
+//! The size of a request is `io_bytes / total_ios`. The samples are the percentiles of `clat_ns`, or its mean if there are none.
+//! Every second job in order of size is in the held-out half.
 
 use emmclab_trace::{Error, ErrorClass, Op, Result, SECTOR_BYTES};
 use serde_json::Value;
 
 use crate::samples::ServiceSamples;
 
-/// Range of the percentiles that are used.
+/// Range of the percentiles that become samples.
 const FROM_PCT: f64 = 5.0;
 const TO_PCT: f64 = 95.0;
 
@@ -23,8 +23,8 @@ struct FioJobTimes {
     times_us: Vec<f64>,
 }
 
-/// Collects the samples of a file of `fio --output-format=json`.
-/// Errors: if the text is no fio result, or the latencies of a job are not those of single requests to a device.
+/// Collects the samples of a file that `fio --output-format=json` has written.
+/// Errors: if the text is not a result of fio, or latencies of a job are not those of single requests to a device.
 pub fn samples_of_fio(text: &str) -> Result<ServiceSamples> {
     let (mut jobs, mut direct) = (Vec::new(), true);
     for result in results(text)? {
@@ -63,7 +63,7 @@ pub fn samples_of_fio(text: &str) -> Result<ServiceSamples> {
     Ok(samples)
 }
 
-/// One direction of a job; `None` if it did no I/O.
+/// The times of one direction of a job; `None` if it did no I/O.
 fn job(entry: FioJobResult<'_>, key: &str, op: Op) -> Result<Option<FioJobTimes>> {
     let (side, name) = (&entry.value[key], entry.name());
     let count = side["total_ios"].as_u64().unwrap_or(0);
@@ -104,8 +104,8 @@ fn job(entry: FioJobResult<'_>, key: &str, op: Op) -> Result<Option<FioJobTimes>
     Ok(Some(FioJobTimes { op, sectors, count: usize::try_from(count).unwrap_or(usize::MAX), times_us }))
 }
 
-/// The results in a text. If there are several of the same jobs, only the last one is returned.
-/// Errors: if there is none, or one is incomplete.
+/// The results in a text. Of several results of the same jobs, only the last one is returned.
+/// Errors: if there is no result, or one is incomplete.
 pub(crate) fn results(text: &str) -> Result<Vec<Value>> {
     let json = text.lines().filter(|line| !is_note(line)).collect::<Vec<_>>().join("\n");
     let mut found: Vec<Value> = Vec::new();
@@ -127,7 +127,7 @@ pub(crate) fn results(text: &str) -> Result<Vec<Value>> {
                     other = true;
                 }
             }
-            // Objects within an incomplete one are not tried.
+            // Objects inside an incomplete object are not parsed.
             Some(Err(error)) if error.is_eof() => {
                 failure = Some(error);
                 break;
@@ -155,7 +155,7 @@ pub(crate) fn results(text: &str) -> Result<Vec<Value>> {
     }
 }
 
-/// Whether a line is no part of JSON.
+/// Whether a line of fio's output is a note, not JSON.
 fn is_note(line: &str) -> bool {
     let words = ["true", "false", "null"];
     line.starts_with(|c: char| c.is_ascii_alphabetic()) && !words.iter().any(|word| line.starts_with(word))
@@ -167,16 +167,16 @@ fn jobs(result: &Value) -> Vec<(&Value, &Value)> {
     entries.map(|entry| (&entry["jobname"], &entry["job options"])).collect()
 }
 
-/// Requests at once on average from which a job did not wait for each one; a job of one request at a time has at most 1.
+/// Mean number of requests in flight above which a job did not wait for each request; a job that sends one at a time has at most 1.
 const SEVERAL: f64 = 1.5;
 const ONE_AT_A_TIME: &str = "run fio without waiting in its latencies, one request at a time: fio with --iodepth=1 --numjobs=1 --direct=1, \
                              and `stonewall` in each job";
 const ONE_SIZE: &str = "give each size a job of its own, with a single bs=";
-/// Engines that do not read and write through the block layer, with what they do instead.
+/// Engines that do not read and write through the block layer, and what they do instead.
 const NO_DEVICE: [(&str, &str); 3] =
     [("mmap", "which copies from the page cache"), ("null", "which does no I/O"), ("cpuio", "which does no I/O")];
 
-/// A job of a result, with the options that all jobs of the result share.
+/// A job of a result, and the options that all jobs of the result share.
 #[derive(Clone, Copy)]
 pub(crate) struct FioJobResult<'a> {
     pub value: &'a Value,
@@ -188,13 +188,13 @@ impl<'a> FioJobResult<'a> {
         self.value["jobname"].as_str().unwrap_or("")
     }
 
-    /// An option by one of its names: that of the job, or else the global one.
+    /// The value of an option, given by all its names: that of the job, otherwise the global one.
     fn option(self, names: &[&str]) -> Option<&'a str> {
         let of = |options: &'a Value| names.iter().find_map(|name| options[*name].as_str());
         of(&self.value["job options"]).or_else(|| of(self.global))
     }
 
-    /// Whether an option without a value, or with the value 1, is set.
+    /// Whether an option is set, without a value or to 1.
     fn has(self, name: &str) -> bool {
         self.option(&[name]).is_some_and(|value| value != "0")
     }
@@ -213,7 +213,7 @@ impl<'a> FioJobResult<'a> {
 }
 
 /// Checks every job of a result.
-/// Errors: with the name of the first job whose latencies are not those of single requests, and the cause.
+/// Errors: for the first job whose latencies are not those of single requests, with its name and the cause.
 pub(crate) fn check(entries: &[FioJobResult<'_>], version: &str) -> Result<()> {
     let beside = jobs_at_once(entries);
     for (entry, jobs) in entries.iter().zip(beside) {
@@ -229,7 +229,7 @@ pub(crate) fn check(entries: &[FioJobResult<'_>], version: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a job that failed or had failing requests.
+/// Rejects a job that failed or had failed requests.
 fn errors(entry: FioJobResult<'_>) -> Result<()> {
     let again = "correct the cause and run the job again: times of failed requests are not those of the device";
     let code = entry.value["error"].as_i64().unwrap_or(0);
@@ -252,7 +252,7 @@ fn errors(entry: FioJobResult<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what fio 2 and older write: latencies in microseconds, and `io_bytes` in KB.
+/// Rejects results of fio 2 and older, which have latencies in microseconds and `io_bytes` in KB.
 fn units(entry: FioJobResult<'_>, version: &str) -> Result<()> {
     let is_old = ["fio-1.", "fio-2."].iter().any(|old| version.starts_with(old));
     let has_microseconds = ["read", "write"].iter().any(|side| {
@@ -269,8 +269,8 @@ fn units(entry: FioJobResult<'_>, version: &str) -> Result<()> {
     Ok(())
 }
 
-/// The number of jobs that ran at the same time as each of these, itself included. fio starts the jobs of a group together; a job with
-/// `stonewall` waits for those before it and begins a group, and one with `new_group` alone does not wait.
+/// For each job, the number of jobs that ran at the same time, including itself. fio starts the jobs of a group together. A job
+/// with `stonewall` waits for the jobs before it and begins a group; `new_group` alone does not make a job wait.
 fn jobs_at_once(entries: &[FioJobResult<'_>]) -> Vec<u64> {
     let mut groups: Vec<usize> = Vec::with_capacity(entries.len());
     for (at, entry) in entries.iter().enumerate() {
@@ -286,15 +286,15 @@ fn jobs_at_once(entries: &[FioJobResult<'_>]) -> Vec<u64> {
     }
     let of = |(entry, group): (&FioJobResult<'_>, &usize)| {
         let same = entries.iter().zip(&groups).filter(|(other, also)| *also == group && other.did_io());
-        // With `group_reporting` one entry stands for all clones of a job.
+        // With `group_reporting` an entry describes all clones of a job.
         let clones = entry.option(&["numjobs"]).and_then(|jobs| jobs.parse().ok()).unwrap_or(1);
         clones.max(same.count() as u64)
     };
     entries.iter().zip(&groups).map(of).collect()
 }
 
-/// Refuses a job with several requests at once: by the depths that fio counted (or else the depth asked for), by the jobs beside it, or
-/// by Little's law, which needs no options.
+/// Rejects a job with several requests in flight, by the queue depths that fio counted (or the option `iodepth`), by the number
+/// of concurrent jobs, or by Little's law, which needs no options.
 fn requests_at_once(entry: FioJobResult<'_>, jobs: u64) -> Result<()> {
     let levels = entry.value["iodepth_level"].as_object().into_iter().flatten();
     let seen: Vec<_> = levels.filter(|(_, share)| share.as_f64().is_some_and(|share| share > 0.0)).collect();
@@ -323,7 +323,7 @@ fn requests_at_once(entry: FioJobResult<'_>, jobs: u64) -> Result<()> {
     Ok(())
 }
 
-/// Requests in flight on average: their latencies together over the run time (Little's law).
+/// Mean number of requests in flight: the sum of their latencies over the run time (Little's law).
 fn mean_at_once(entry: FioJobResult<'_>) -> Option<f64> {
     let sides = || ["read", "write", "trim"].map(|side| &entry.value[side]).into_iter();
     let ms = sides().filter_map(|side| side["runtime"].as_f64()).fold(0.0, f64::max);
@@ -331,11 +331,11 @@ fn mean_at_once(entry: FioJobResult<'_>) -> Option<f64> {
         let mean = side["lat_ns"]["mean"].as_f64().or_else(|| side["clat_ns"]["mean"].as_f64())?;
         Some(mean * side["total_ios"].as_f64()?)
     });
-    // fio cuts the run time to whole milliseconds.
+    // fio truncates the run time to whole milliseconds.
     (ms > 0.0).then(|| busy_ns.sum::<f64>() / ((ms + 1.0) * 1e6))
 }
 
-/// Refuses a job whose requests did not go to the device one by one.
+/// Rejects a job whose requests passed through the page cache or did not reach a device.
 fn page_cache(entry: FioJobResult<'_>) -> Result<()> {
     let refused = |problem: &str, field: &str, value: &str| {
         Err(entry
@@ -355,12 +355,12 @@ fn page_cache(entry: FioJobResult<'_>) -> Result<()> {
     }
 }
 
-/// Whether a job says that it bypasses the page cache, which is not fio's default.
+/// Whether the options of a job state that it bypasses the page cache, which is not fio's default.
 pub(crate) fn is_direct(entry: FioJobResult<'_>) -> bool {
     entry.has("direct") || entry.option(&["buffered"]) == Some("0")
 }
 
-/// Refuses a job with requests of several sizes, or with reads and writes in one figure.
+/// Rejects a job with requests of several sizes, or with one figure for reads and writes.
 fn sizes(entry: FioJobResult<'_>) -> Result<()> {
     if entry.count("mixed") > 0 && entry.count("read") + entry.count("write") == 0 {
         return Err(entry
@@ -388,8 +388,8 @@ fn several_sizes(entry: FioJobResult<'_>, field: &str, value: &str) -> Error {
         .hint(ONE_SIZE)
 }
 
-/// The bytes of each request of a side that did I/O.
-/// Errors: if they cannot all have the same size: that of the options, or a whole number of sectors.
+/// Size in bytes of each request of a direction with I/O.
+/// Errors: if the counts contradict the option `bs`, or without that option are not a whole number of sectors for each request.
 pub(crate) fn request_bytes(entry: FioJobResult<'_>, side: &str) -> Result<u64> {
     let (count, bytes) = (entry.count(side), entry.value[side]["io_bytes"].as_u64().unwrap_or(0));
     let asked = entry.option(&["bs", "blocksize"]).and_then(|sizes| {
@@ -413,7 +413,7 @@ fn differing(entry: FioJobResult<'_>, bytes: u64, count: u64, asked: Option<u64>
     several_sizes(entry, "io_bytes", &format!("{bytes} in {count} requests{asked}"))
 }
 
-/// A size as fio reads it, such as `4k`; `None` in any other form.
+/// Parses a size as fio does, such as `4k`; `None` for other forms.
 fn bytes_of(text: &str) -> Option<u64> {
     let text = text.trim().to_ascii_lowercase();
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());

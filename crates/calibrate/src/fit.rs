@@ -1,4 +1,5 @@
-//! A calibration: its options, its result, and the fit of a preset to samples: shape and timing by search, error bars by refits, errors by the held-out half.
+//! The fit of a preset to samples: a search finds organisation and timing, refits to resampled requests give the error bars, and
+//! the held-out half gives the error.
 
 use emmclab_trace::{Error, ErrorClass, Op, Result, interrupt};
 use rand_pcg::Pcg64;
@@ -14,7 +15,7 @@ use crate::samples::{SampleGroup, ServiceSamples, median};
 /// Number of refits to resampled requests, for the error bars.
 const RESAMPLES: usize = 40;
 
-/// Fits a preset.
+/// Fits a preset to samples.
 /// Errors: [`ErrorClass::Value`] if there are no writes, or fewer than three sizes.
 pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result<Calibration> {
     let (all, half, rest) = (samples.groups(), samples.fitted_half(), samples.held_out());
@@ -109,8 +110,8 @@ pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result
 /// Time of a KB on the bus of mode HS200, 200 million bytes a second, us.
 const HS200_US_PER_KB: f64 = 5.12;
 
-/// The assumed time of a KB between host and device, us, if the samples cannot separate it from the times of the flash; else `None`.
-/// Reads and writes share this time but have different times of the flash, so that enough of both are needed to separate them.
+/// The assumed time to transfer a KB between host and device, us, if the samples cannot separate it from the times of the flash, otherwise
+/// `None`. Reads and writes have the same transfer time but different times of the flash, so that enough of both are needed.
 fn assumed_link(groups: &[SampleGroup], warnings: &mut Vec<String>) -> Option<f64> {
     let count = |op| groups.iter().filter(|group| group.op == op).map(|group| group.count).sum::<usize>();
     let (reads, writes) = (count(Op::Read), count(Op::Write));
@@ -131,12 +132,12 @@ fn assumed_link(groups: &[SampleGroup], warnings: &mut Vec<String>) -> Option<f6
     Some(us)
 }
 
-/// All fitted values; `None` if the samples contain nothing to fit a value to.
+/// All fitted values; a value is `None` if the samples contain nothing to fit it to.
 pub(crate) struct FittedModel {
     pub timing: DeviceTiming,
     /// Whether there are reads.
     pub reads: bool,
-    /// Whether the time between host and device is measured.
+    /// Whether the transfer time between host and device is fitted, not assumed.
     pub link: bool,
     pub fetch_us: Option<f64>,
     pub reliable_us: Option<f64>,
@@ -146,7 +147,7 @@ pub(crate) struct FittedModel {
 }
 
 impl FittedModel {
-    /// Name, unit and value of every figure, always in the same order.
+    /// Name, unit and value of each figure, always in the same order.
     fn named_values(&self, shape: &DeviceShape) -> Vec<(String, &'static str, Option<f64>)> {
         let mut out = self.timing.named_values(shape, self.reads, self.link);
         let power = |get: fn(&PowerFit) -> f64| self.power.as_ref().map(get);
@@ -177,10 +178,10 @@ fn figures(shape: &DeviceShape, found: &FittedModel, refits: &[FittedModel]) -> 
     found.named_values(shape).into_iter().enumerate().map(figure).collect()
 }
 
-/// Sizes with fewer held-out requests are left out of the summary of errors.
+/// Minimum number of held-out requests of a size in the summary of errors.
 pub const ENOUGH: usize = 5;
 
-/// Minimum number of requests of an operation that determine its times.
+/// Minimum number of requests of an operation to fit its times.
 pub const FEW: usize = 50;
 
 /// Options of a calibration.
@@ -188,16 +189,16 @@ pub const FEW: usize = 50;
 pub struct CalibrateOptions {
     /// Name of the preset.
     pub name: String,
-    /// Origin of the samples, for the comments of the preset.
+    /// Source of the samples, for the comments of the preset.
     pub source: String,
-    /// Capacity that the host sees, in GB.
+    /// Capacity that the host sees, GB.
     pub capacity_gb: u32,
     /// Seed of the search and of the resampling.
     pub seed: u64,
 }
 
-/// A fitted figure with its error bar: the 5th and 95th percentile of refits to resampled requests. `None` if the samples
-/// contain nothing to which it could be fitted.
+/// A fitted figure with its error bar: the 5th and 95th percentile of refits to resampled requests. A value is `None` if the
+/// samples contain nothing to fit it to.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct FittedParameter {
@@ -208,7 +209,7 @@ pub struct FittedParameter {
     pub high: Option<f64>,
 }
 
-/// Requests that are no part of the fit of plain reads and writes.
+/// Requests other than plain reads and writes, which are fitted separately.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DurabilityRow {
     /// `flush`, `preflush` (the flush before the data of a write), `fua` (a write that is durable on completion) or `discard`.
@@ -218,24 +219,24 @@ pub struct DurabilityRow {
     /// Median time: of a flush or discard from start to completion, of a preflush from start to issue, of a FUA write from issue to
     /// completion.
     pub median_us: f64,
-    /// The setting that was fitted to it; `None` if there are fewer than [`ENOUGH`], or the flushes before data were not needed.
+    /// The setting that was fitted to these requests; `None` if there are fewer than [`ENOUGH`], or preflushes that were not needed.
     pub setting: Option<&'static str>,
 }
 
-/// Requests that took at least twice the time of their operation and size.
+/// Stalls: requests that took at least twice the usual time of their operation and size.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CalibrationStallRow {
     /// Operation.
     pub op: &'static str,
-    /// Requests of the operation.
+    /// Number of requests of the operation.
     pub requests: usize,
-    /// How many of them were stalls.
+    /// Number of stalls among them.
     pub stalls: usize,
-    /// Their median time beyond the predicted one.
+    /// Median time of the stalls beyond their predicted time, us.
     pub median_us: f64,
 }
 
-/// Measured and predicted service times of one size, in us; medians.
+/// Median service times of one operation and size, measured and predicted, us.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CalibrationSizeRow {
     /// Operation.
@@ -244,13 +245,13 @@ pub struct CalibrationSizeRow {
     pub kb: f64,
     /// Number of requests.
     pub requests: usize,
-    /// Measured, over all requests.
+    /// Measured, all requests.
     pub measured_us: f64,
     /// Predicted by the preset.
     pub predicted_us: f64,
-    /// Requests of the held-out half.
+    /// Number of requests in the held-out half.
     pub held_out_requests: usize,
-    /// Measured, over the held-out half.
+    /// Measured, held-out half.
     pub held_out_measured_us: Option<f64>,
     /// Predicted for the held-out half by a fit to the other half.
     pub held_out_predicted_us: Option<f64>,
@@ -261,7 +262,7 @@ pub struct CalibrationSizeRow {
 /// The result of a calibration.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Calibration {
-    /// The preset, commented.
+    /// The preset as TOML with comments.
     pub toml: String,
     /// Page sizes in KB, largest first.
     pub page_kb: Vec<u32>,
@@ -269,29 +270,29 @@ pub struct Calibration {
     pub units: u32,
     /// Fitted figures with their error bars.
     pub figures: Vec<FittedParameter>,
-    /// Measured and predicted by operation and size.
+    /// Measured and predicted service times by operation and size.
     pub sizes: Vec<CalibrationSizeRow>,
-    /// Median of the absolute error over the held-out requests, in percent, each against the prediction for its operation
-    /// and size.
+    /// Median of the absolute error of the held-out requests, percent. The error of a request is relative to the prediction for
+    /// its operation and size.
     pub held_out_request_error_pct: f64,
-    /// Median of the absolute held-out error over sizes of at least [`ENOUGH`] held-out requests, in percent.
+    /// Median of the absolute held-out error of the sizes with at least [`ENOUGH`] held-out requests, percent.
     pub held_out_median_error_pct: f64,
-    /// Share of the held-out requests whose size is predicted within 10 %, in percent.
+    /// Share of the held-out requests whose size is predicted within 10 %, percent.
     pub held_out_within_10_pct: f64,
-    /// Requests used.
+    /// Number of requests used.
     pub requests: usize,
-    /// Requests left out because they waited for the device to wake up, after an idle gap.
+    /// Number of requests excluded because they waited for the device to wake up after an idle gap.
     pub woken: usize,
-    /// Flushes, durable writes and discards.
+    /// Flushes, writes with preflush or FUA, and discards.
     pub durability: Vec<DurabilityRow>,
     /// Stalls of reads and writes, if there are enough requests and stalls.
     pub stalls: Vec<CalibrationStallRow>,
-    /// Number of requests that the device serves at once.
+    /// Number of requests that the device serves at a time.
     pub queue_depth: usize,
-    /// Requests whose service began while that of others ran, from which `queue_depth` is derived; 0 if it is 1.
+    /// Number of requests whose service began during the service of others, from which `queue_depth` is derived; 0 if it is 1.
     pub overlapping: usize,
-    /// Sentences on what the samples do not determine, and what was assumed instead.
+    /// Sentences that state what the samples do not determine, and what was assumed instead.
     pub warnings: Vec<String>,
-    /// Packed commands left out; 0 unless `skip_packed`.
+    /// Number of packed commands that were excluded; 0 unless `skip_packed`.
     pub packed: usize,
 }

@@ -1,10 +1,9 @@
-//! Service time of a single request on an idle device, in closed form, because the search evaluates it thousands of
-//! times. A test compares it with the simulated device.
+//! Service time of a single request on an idle device, as a closed formula because the search evaluates it thousands of times. A
+//! test compares it with the simulated device.
 //!
-//! The search enumerates the shapes and minimises the error of each by random descent.
-//! The error of a size is |ln(predicted / median)|, so that fast and slow requests count alike, weighted by the square root
-//! of how often it occurs. Steps go in random directions from a fixed seed; a step that lowers the error is kept, and
-//! steps shrink until they no longer do.
+//! The search tries all shapes and minimises the error of each by random descent. The error of a size is |ln(predicted / median)|, so that
+//! fast and slow requests have the same weight, times the square root of the number of its requests. Steps have random directions from a
+//! fixed seed; a step that reduces the error is kept, and the step size shrinks after many steps without success.
 
 use emmclab_trace::{Op, Result, interrupt};
 use rand_pcg::Pcg64;
@@ -12,7 +11,7 @@ use rand_pcg::rand_core::Rng;
 
 use crate::samples::SampleGroup;
 
-/// The discrete parameters: the search enumerates them.
+/// The discrete parameters, of which the search tries all combinations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceShape {
     /// Page sizes in KB, largest first.
@@ -28,7 +27,7 @@ pub struct DeviceTiming {
     pub read_overhead: f64,
     /// Fixed time of a write.
     pub write_overhead: f64,
-    /// Time of a KB between host and device.
+    /// Time to transfer a KB between host and device.
     pub host_per_kb: f64,
     /// Array time of a page read, by page size.
     pub read: Vec<f64>,
@@ -43,7 +42,7 @@ impl DeviceTiming {
     /// Time from start to completion, us.
     pub fn service_us(&self, shape: &DeviceShape, op: Op, kb: f64) -> f64 {
         let mut left = (kb / 4.0).ceil() as u32 * 4;
-        // Per way: the time at which its programs end, which decides the placement of pages, and its busy time of this request.
+        // For each way: the time at which its programs end, which decides the placement of pages, and its busy time for this request.
         let mut placed = [0.0f64; MOST_UNITS];
         let mut busy = [0.0f64; MOST_UNITS];
         let units = shape.units as usize;
@@ -67,7 +66,7 @@ impl DeviceTiming {
         overhead + self.host_per_kb * kb + busy.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Every parameter, for the search.
+    /// All parameters, for the search.
     pub(crate) fn values(&mut self) -> impl Iterator<Item = &mut f64> {
         [&mut self.read_overhead, &mut self.write_overhead, &mut self.host_per_kb]
             .into_iter()
@@ -75,8 +74,8 @@ impl DeviceTiming {
             .chain(&mut self.program)
     }
 
-    /// Name, unit and value of every parameter, in the order of [`DeviceTiming::values`]. Without `reads` those of reads have no value, and without
-    /// `link` the time between host and device.
+    /// Name, unit and value of every parameter, in the order of [`DeviceTiming::values`]. The value is `None` for parameters of
+    /// reads unless `reads`, and for the transfer time between host and device unless `link`.
     pub(crate) fn named_values(&self, shape: &DeviceShape, reads: bool, link: bool) -> Vec<(String, &'static str, Option<f64>)> {
         let mut out = vec![
             ("read_overhead_us".to_owned(), "us", reads.then_some(self.read_overhead)),
@@ -92,19 +91,20 @@ impl DeviceTiming {
     }
 }
 
-/// Penalty of each further parameter, as a share of the error.
+/// Penalty for each additional parameter, as a share of the error.
 const PRICE: f64 = 0.02;
-/// Failed steps in a row before the step size shrinks.
+/// Consecutive failed steps before the step size shrinks.
 const PATIENCE: u32 = 150;
 const FIRST_STEP: f64 = 0.6;
 const LATER_STEP: f64 = 0.1;
 const LAST_STEP: f64 = 0.001;
-/// Number of starting points of each search.
+/// Number of starting points of a search.
 const STARTS: usize = 3;
-/// The time of a KB between host and device at each starting point, us.
+/// Time to transfer a KB between host and device at each starting point, us.
 const HOST_PER_KB: [f64; STARTS] = [10.0, 3.0, 20.0];
 
-/// The shape and timing of the least error; `link` is the time of a KB between host and device in us, if it is assumed.
+/// The shape and timing with the smallest error; `link` is the transfer time of a KB between host and device in us if it is
+/// assumed, otherwise `None`.
 pub(crate) fn best_shape(groups: &[SampleGroup], link: Option<f64>, random: &mut Pcg64) -> Result<(DeviceShape, DeviceTiming)> {
     let mut best: Option<(f64, DeviceShape, DeviceTiming)> = None;
     for pages in 1..8u32 {
@@ -133,14 +133,14 @@ pub(crate) fn best_shape(groups: &[SampleGroup], link: Option<f64>, random: &mut
     ))
 }
 
-/// The timing of a shape, refitted to other samples.
+/// The timing of a given shape, fitted to other samples.
 pub(crate) fn refine(
     shape: &DeviceShape, from: &DeviceTiming, groups: &[SampleGroup], link: Option<f64>, random: &mut Pcg64,
 ) -> DeviceTiming {
     descend(shape, from.clone(), groups, (LATER_STEP, link), random)
 }
 
-/// A starting point: the shortest service time, divided between overhead and page in one of three ratios.
+/// A starting point of the search: the shortest service time, split between overhead and page time in one of three ratios.
 fn first(shape: &DeviceShape, groups: &[SampleGroup], start: usize) -> DeviceTiming {
     let shortest = |op| {
         let times = groups.iter().filter(|group| group.op == op).map(|group| group.median_us);
@@ -181,7 +181,7 @@ fn descend(
         let mut next = at.clone();
         let moved = random.next_u64();
         for (i, value) in next.values().enumerate() {
-            // A step changes one parameter in four.
+            // A step changes each parameter with a probability of one in four.
             if (moved >> (2 * i)).is_multiple_of(4) {
                 let dice = (random.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
                 *value = (*value + 0.05) * (step * dice).exp() - 0.05;

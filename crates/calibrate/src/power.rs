@@ -1,18 +1,18 @@
-//! Sleep threshold and wake-up time, from the delays between start and issue of requests after idle gaps; and stalls: requests that
-//! took far longer than others of their operation and size. The model does not contain the work of the device that caused stalls; it
-//! adds times drawn from their distribution instead.
+//! Fits two effects. The first is sleep: threshold and wake-up time follow from the delays between start and issue after idle
+//! gaps. The second is stalls: requests that took far longer than others of their operation and size. The model does not simulate
+//! the work of the device that causes stalls; it adds times drawn from their distribution.
 
 use emmclab_trace::Op;
 
 use crate::fit::{CalibrationStallRow, ENOUGH, FEW};
 use crate::samples::{SampleGroup, median};
 
-/// An idle gap, and the delay from start to issue of the request after it.
+/// An idle gap, and the delay from start to issue of the request that ended it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdleGapDelay {
     pub gap_us: f64,
     pub delay_us: f64,
-    /// Whether the delay is longer than that of a device that is awake, by [`woken_above`].
+    /// Whether the delay is longer than that of an awake device, according to [`woken_above`].
     pub woken: bool,
 }
 
@@ -21,26 +21,26 @@ pub(crate) struct IdleGapDelay {
 pub struct PowerFit {
     /// Idle time after which the device sleeps.
     pub sleep_after_us: f64,
-    /// Median time to wake it.
+    /// Median wake-up time.
     pub wake_us: f64,
-    /// The distribution of the time to wake it: points of a cumulative share in percent and a time in us, with straight lines between them.
+    /// Distribution of the wake-up time as points: a cumulative share in percent and a time in us, with linear interpolation.
     pub wake_quantiles: Vec<(f64, f64)>,
 }
 
-/// Least wake-up time that is distinguished from ordinary delays, in us, above three times the median.
+/// Smallest wake-up time that is distinguished from ordinary delays, in us above three times their median.
 const LEAST_WAKE_US: f64 = 200.0;
-/// Least number of woken requests for a fit.
+/// Minimum number of woken requests for a fit.
 const ENOUGH_WAKES: usize = 10;
-/// Least share of woken requests among those after long gaps.
+/// Minimum share of woken requests among those after long gaps.
 const MOSTLY: f64 = 0.6;
 
-/// The delay in us above which a request waited for the device to wake up, from the delays of all requests of its operation.
+/// The delay in us above which a request is assumed to have waited for a wake-up, from the delays of all requests of its operation.
 pub(crate) fn woken_above(mut delays_us: Vec<f64>) -> f64 {
     3.0 * median(&mut delays_us) + LEAST_WAKE_US
 }
 
-/// Fits the sleep threshold and the wake-up time. The threshold separates woken requests from others with the fewest
-/// misclassified; it is the geometric mean of the gaps on both sides. `None` if the delays show no sleep.
+/// Fits sleep threshold and wake-up time. The threshold separates woken requests from others with the fewest errors; it is the
+/// geometric mean of the two nearest gaps. `None` if the delays show no sleep.
 pub(crate) fn fit(waits: &[IdleGapDelay]) -> Option<PowerFit> {
     let mut by_gap: Vec<IdleGapDelay> = waits.iter().copied().filter(|wait| wait.gap_us > 0.0).collect();
     by_gap.sort_by(|one, other| one.gap_us.total_cmp(&other.gap_us));
@@ -75,14 +75,14 @@ pub(crate) fn fit(waits: &[IdleGapDelay]) -> Option<PowerFit> {
     })
 }
 
-/// Shares at which the distribution of wake-up times is stored, besides the longest times.
+/// Cumulative shares at which the distribution of wake-up times is stored, in addition to the longest times.
 const SHARES: [f64; 8] = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98];
-/// Number of longest times that are stored individually, because a few of them determine the mean.
+/// Number of the longest times that are stored individually, because a few of them determine the mean.
 const LONGEST: usize = 3;
-/// Two neighbouring points are connected by a step instead of a line if their times differ by more than this factor.
+/// Two adjacent points are connected by a step instead of a line if their times differ by more than this factor.
 const STEP: f64 = 3.0;
 
-/// The distribution of ascending times: points of a cumulative share in percent and a time.
+/// The distribution of ascending times as points: a cumulative share in percent and a time.
 pub(crate) fn quantiles(times: &[f64]) -> Vec<(f64, f64)> {
     let count = times.len();
     let mut ranks: Vec<usize> = SHARES.iter().map(|share| (share * count as f64).ceil() as usize).collect();
@@ -107,20 +107,20 @@ pub(crate) fn quantiles(times: &[f64]) -> Vec<(f64, f64)> {
     points
 }
 
-/// A request that took at least this many times its predicted time is a stall.
+/// A request whose time is at least this multiple of its predicted time is a stall.
 const STALLED: f64 = 2.0;
-/// The least distance of two shares, in percent.
+/// Minimum distance of two shares, percent.
 const LEAST_SHARE: f64 = 0.002;
 
 #[derive(Clone, Debug)]
 pub(crate) struct StallSummary {
     pub op: Op,
     pub row: CalibrationStallRow,
-    /// Points of a share of all requests in percent and a time in us.
+    /// Points of the distribution: a cumulative share of all requests in percent, and a time in us.
     pub points: Vec<(f64, f64)>,
 }
 
-/// The stalls of an operation, by the time `predicted_us` of each size; `None` with too few requests or stalls.
+/// The stalls of an operation. `predicted_us` gives the usual time of a size. `None` if there are too few requests or stalls.
 pub(crate) fn stalls_of(op: Op, groups: &[SampleGroup], predicted_us: impl Fn(&SampleGroup) -> f64) -> Option<StallSummary> {
     let mut beyond = Vec::new();
     let mut requests = 0;

@@ -1,4 +1,4 @@
-//! The preset as a commented TOML file.
+//! Writes the preset as a TOML file with comments.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::power::StallSummary;
 const PAGES_PER_BLOCK: u32 = 256;
 const OVER_PROVISIONING_PCT: u32 = 7;
 
-/// Appends a line to a string, which never fails.
+/// Appends a line to a string; this never fails.
 macro_rules! line {
     ($out:expr, $($part:tt)*) => { let _ = writeln!($out, $($part)*); };
 }
@@ -78,7 +78,7 @@ pub(crate) fn toml(
     let raw_kb = u64::from(options.capacity_gb) * (1 << 20) * u64::from(100 + OVER_PROVISIONING_PCT) / 100;
     let smaller = shape.page_kb.len() as u64 - 1;
     for (i, kb) in shape.page_kb.iter().enumerate().rev() {
-        // Smaller pages have an eighth of the flash each.
+        // Each smaller page size has an eighth of the flash.
         let share = if i == 0 { raw_kb - smaller * (raw_kb / 8) } else { raw_kb / 8 };
         let block_kb = u64::from(kb * PAGES_PER_BLOCK * shape.units);
         line!(out, "\n[[geometry.block_groups]]\npage_kb = {kb}");
@@ -133,7 +133,7 @@ pub(crate) fn toml(
     out
 }
 
-/// Writes the distribution of the times of stalls.
+/// Writes the distribution of the added times of stalls.
 fn write_stalls(out: &mut String, StallSummary { op, row, points }: &StallSummary) {
     let name = op.name();
     line!(
@@ -150,7 +150,7 @@ fn write_stalls(out: &mut String, StallSummary { op, row, points }: &StallSummar
     line!(out, "]");
 }
 
-/// A comment on the requests from which the queue depth was derived; empty if there are none.
+/// A comment that gives the requests from which the queue depth was derived; empty if there are none.
 fn queue_note(found: &Calibration) -> String {
     match found.overlapping {
         0 => String::new(),
@@ -158,7 +158,7 @@ fn queue_note(found: &Calibration) -> String {
     }
 }
 
-/// The number of requests to which a setting was fitted: those of the first of these kinds that has a setting.
+/// The number of requests to which a setting was fitted: those of the first of `kinds` that has a setting.
 fn requests_of(found: &Calibration, kinds: &[&str]) -> String {
     let fitted = |kind: &&str| found.durability.iter().find(|row| row.kind == *kind && row.setting.is_some());
     kinds.iter().find_map(fitted).map_or_else(String::new, |row| format!("{} requests", row.requests))

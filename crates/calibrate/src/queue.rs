@@ -1,4 +1,4 @@
-//! Derives from overlapping services how many requests a device serves at once.
+//! Derives the number of requests that a device serves at a time from services that overlap.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use crate::samples::median;
 
 /// Maximum number of commands in the queue of a simulated eMMC.
 const MOST: usize = 32;
-/// A device serves requests at once if the time of an overlapping request, from the end of the one before it, is at most this share
-/// of the time of a request alone. If it takes the whole time, the device serves one request at a time, and the driver has only
-/// issued the next one early.
+/// Maximum ratio between the time of an overlapping request, from the end of the request before it, and the time of a single
+/// request, at which the device serves them in parallel. With a ratio near 1 it serves one request at a time, and the driver only
+/// issues the next one early.
 const AT_ONCE: f64 = 0.75;
 
-/// Requests in service at once.
+/// The number of requests that the device serves at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueDepthEstimate {
     /// The largest number of requests in service that at least [`ENOUGH`] requests reached; 1 on a device without a queue.
     pub depth: usize,
-    /// Requests whose service began while that of others ran.
+    /// Number of requests whose service began during that of others.
     pub overlapping: usize,
 }
 
@@ -29,14 +29,14 @@ impl Default for QueueDepthEstimate {
     }
 }
 
-/// The service of a request: it begins at the issue.
+/// The service of a request, from its issue to its completion.
 struct ServiceInterval {
     kind: (Op, u32),
     begin: Nanos,
     complete: Nanos,
 }
 
-/// The queue that these requests show; each is given with its begin and its completion.
+/// Estimates the queue depth from requests, each with the begin and the end of its service.
 pub(crate) fn of<'a>(requests: impl Iterator<Item = (&'a Request, Nanos, Nanos)>) -> QueueDepthEstimate {
     let mut services: Vec<ServiceInterval> = requests
         .map(|(request, begin, complete)| ServiceInterval {
@@ -63,8 +63,8 @@ pub(crate) fn of<'a>(requests: impl Iterator<Item = (&'a Request, Nanos, Nanos)>
     }
 }
 
-/// Whether overlapping requests are served at once by the rule of [`AT_ONCE`], in the median over those whose operation and size was
-/// also served alone.
+/// Whether overlapping requests are served in parallel by the rule of [`AT_ONCE`]: in the median over requests whose operation
+/// and size was also served without overlap.
 fn serves_at_once(services: &[ServiceInterval]) -> bool {
     let is_alone = not_overlapping(services.iter().map(|service| (service.begin, service.complete)));
     let mut ends: Vec<Nanos> = services.iter().map(|service| service.complete).collect();
@@ -88,7 +88,7 @@ fn serves_at_once(services: &[ServiceInterval]) -> bool {
     shares.len() >= ENOUGH && median(&mut shares) <= AT_ONCE
 }
 
-/// Whether each service, in the order given, begins while no other runs.
+/// For each service, in order: whether no other service overlaps its begin.
 pub(crate) fn not_overlapping(services: impl Iterator<Item = (Nanos, Nanos)>) -> Vec<bool> {
     let services: Vec<_> = services.collect();
     let mut order: Vec<usize> = (0..services.len()).collect();

@@ -1,4 +1,4 @@
-//! Measured service times, by operation and size, and statistics of them.
+//! Service times that were measured, by operation and size, and their statistics.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl SampleGroup {
         f64::from(self.sectors) / 2.0
     }
 
-    /// Absolute errors of a prediction for each of its requests, in percent.
+    /// Absolute errors of a prediction for each request of the group, percent.
     pub fn errors_pct(&self, predicted_us: f64) -> impl Iterator<Item = f64> {
         self.times_us.iter().map(move |time| 100.0 * (predicted_us / time - 1.0).abs())
     }
@@ -42,7 +42,7 @@ impl SampleGroup {
         &self.times_us
     }
 
-    /// A bootstrap sample: as many requests, drawn with replacement.
+    /// A bootstrap sample: the same number of requests, drawn with replacement.
     pub fn resampled(&self, random: &mut Pcg64) -> Self {
         Self::new(self.op, self.sectors, resampled(&self.times_us, random), self.count)
     }
@@ -52,52 +52,52 @@ impl SampleGroup {
 struct ServiceSample {
     op: Op,
     sectors: u32,
-    /// Time from `begin`, or from the previous completion if that is later, to its own completion.
+    /// Time from `begin`, or from the previous completion if that is later, to the completion, us.
     service_us: f64,
     wait: Option<IdleGapDelay>,
-    /// Time from arrival to start, if it found the device idle.
+    /// Time from arrival to start, us, if the device was idle on arrival.
     fetch_us: Option<f64>,
-    /// Whether it arrived after an idle gap in which the device fell asleep, and waited for it to wake up.
+    /// Whether the device slept when it arrived, so that it waited for the wake-up.
     woken: bool,
     /// Whether it was sent as a packed command.
     packed: bool,
-    /// Whether it is in the held-out half.
+    /// Whether it belongs to the held-out half.
     held_out: bool,
-    /// Number of requests that it represents.
+    /// Number of requests that this sample represents.
     count: usize,
 }
 
 impl ServiceSample {
-    /// Whether its time is that of one command of its size on a device that was awake.
+    /// Whether the time is that of a single command on an awake device.
     fn plain(&self, skip_packed: bool) -> bool {
         !(self.woken || skip_packed && self.packed)
     }
 }
 
-/// A request of a trace with a start (or issue) and a completion.
+/// A request of a trace that has a start (or issue) and a completion.
 #[derive(Clone, Copy, Debug)]
 struct TimedRequest {
     request: Request,
     begin: Nanos,
     complete: Nanos,
-    /// From the end of all requests before it to its arrival; below 0 if it found one unfinished.
+    /// Time from the end of all earlier requests to its arrival; negative if one of them was unfinished.
     gap_ns: Option<i64>,
 }
 
-/// Service times measured on a device.
+/// Service times that were measured on a device.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceSamples {
     measured: Vec<ServiceSample>,
-    /// Requests of a trace, stored until the whole trace has been read.
+    /// Requests of a trace, kept until the whole trace is read.
     requests: Vec<TimedRequest>,
     durability: DurabilitySamples,
     queue: QueueDepthEstimate,
     power: Option<PowerFit>,
-    /// Whether packed commands are left out, because their entries are programmed one by one.
+    /// Whether packed commands are excluded, because a device may program their entries one by one.
     skip_packed: bool,
     busy_until: Option<i64>,
     requests_seen: u64,
-    /// Sentences on what the source of the samples leaves open.
+    /// Sentences that state what the source of the samples does not determine.
     warnings: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ impl ServiceSamples {
         Self { skip_packed, ..Self::default() }
     }
 
-    /// Adds a request of a trace, in order of arrival; requests without start (or issue) and completion are ignored.
+    /// Adds a request of a trace, in order of arrival; a request without start (or issue) or without completion is ignored.
     pub fn add(&mut self, request: &Request) {
         self.requests_seen += 1;
         let (Some(begin), Some(complete)) = (request.start.or(request.issue), request.complete) else {
@@ -117,9 +117,9 @@ impl ServiceSamples {
         self.requests.push(TimedRequest { request: *request, begin, complete, gap_ns });
     }
 
-    /// Makes samples of the requests. Without a queue in the device the driver fetches the next request while a command runs, so
-    /// the service of a request begins at its start or at the completion before its own, whichever is later. With a queue, services
-    /// overlap and lengthen each other: only requests that begin alone are used, if there are enough.
+    /// Turns the requests into samples. Without a queue in the device, the driver fetches the next request while a command runs,
+    /// so that service begins at the start of a request or at the previous completion, whichever is later. With a queue, services
+    /// overlap and delay each other: only requests that begin while no other is served become samples, if there are enough.
     fn measure(&mut self) {
         let requests = std::mem::take(&mut self.requests);
         self.queue = queue::of(requests.iter().map(|timed| (&timed.request, timed.begin, timed.complete)));
@@ -144,7 +144,7 @@ impl ServiceSamples {
                 op: request.op,
                 sectors: request.sectors,
                 service_us,
-                // A busy device is awake.
+                // A busy device does not sleep.
                 wait: gap_ns.zip(delay).filter(|(gap, _)| *gap > 0).map(|(gap, delay)| IdleGapDelay {
                     gap_us: us(gap),
                     delay_us: us(delay),
@@ -159,7 +159,7 @@ impl ServiceSamples {
         }
     }
 
-    /// Adds a measured time that represents `count` requests.
+    /// Adds a time that was measured for `count` requests, us.
     pub(crate) fn add_measured(&mut self, op: Op, sectors: u32, service_us: f64, count: usize, held_out: bool) {
         self.measured.push(ServiceSample {
             op,
@@ -174,7 +174,7 @@ impl ServiceSamples {
         });
     }
 
-    /// Adds a sentence on what the source of the samples leaves open.
+    /// Adds a sentence on what the source of the samples does not determine.
     pub(crate) fn warn(&mut self, sentence: &str) {
         self.warnings.push(sentence.to_owned());
     }
@@ -183,8 +183,8 @@ impl ServiceSamples {
         &self.warnings
     }
 
-    /// Completes the samples after the last request of a trace: marks a random half of the requests as held out, and
-    /// those that waited for the device to wake up.
+    /// Completes the samples after the last request of a trace: assigns a random half of the requests to the held-out half and
+    /// marks requests that waited for a wake-up.
     pub(crate) fn settle(&mut self) -> Result<()> {
         self.measure();
         if self.measured.is_empty() {
@@ -203,7 +203,7 @@ impl ServiceSamples {
         for sample in &mut self.measured {
             sample.woken = sample.wait.is_some_and(|wait| wait.woken && wait.gap_us > sleep_after_us);
         }
-        // At random: taking every second one would separate pairs of data and metadata.
+        // A random choice: every second request would separate pairs of data and metadata.
         let mut lot = Pcg64::new(HALVES, 0);
         self.measured.iter_mut().for_each(|sample| sample.held_out = below(&mut lot, 2) == 1);
         Ok(())
@@ -239,7 +239,7 @@ impl ServiceSamples {
         self.measured.iter().filter(|sample| sample.woken).count()
     }
 
-    /// Packed commands that are left out, besides those that woke the device.
+    /// Number of packed commands that were excluded, without those that waited for a wake-up.
     pub(crate) fn skipped_packed(&self) -> usize {
         self.measured.iter().filter(|sample| sample.plain(false) && !sample.plain(self.skip_packed)).count()
     }
@@ -256,7 +256,7 @@ impl ServiceSamples {
         power::fit(&resampled(&self.all_waits(), random))
     }
 
-    /// Mean time from arrival to start of the requests that found the device idle.
+    /// Mean time from arrival to start of the requests that arrived at an idle device, us.
     pub(crate) fn fetch_us(&self) -> Option<f64> {
         mean(&self.fetches())
     }
@@ -269,7 +269,7 @@ impl ServiceSamples {
         self.measured.iter().filter_map(|sample| sample.fetch_us).collect()
     }
 
-    /// Requests in service at once.
+    /// The number of requests that the device serves at a time.
     pub(crate) fn queue(&self) -> QueueDepthEstimate {
         self.queue
     }
@@ -279,8 +279,8 @@ impl ServiceSamples {
     }
 }
 
-/// Collects the samples of traces. With `skip_packed` those of packed commands are left out of the fit: a device may
-/// program their entries one by one, which takes longer than one command of the same size.
+/// Collects the samples of traces. With `skip_packed` packed commands are excluded from the fit: a device may program their
+/// entries one by one, which takes longer than a single command of this size.
 /// Errors: if a trace cannot be read or has no service times.
 pub fn samples_of_traces(traces: &mut TraceCombiner, skip_packed: bool) -> Result<ServiceSamples> {
     let mut samples = ServiceSamples::new(skip_packed);
@@ -311,7 +311,7 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-/// The same number of values, drawn with replacement.
+/// A bootstrap sample: as many values, drawn with replacement.
 pub(crate) fn resampled<T: Copy>(values: &[T], random: &mut Pcg64) -> Vec<T> {
     (0..values.len()).map(|_| values[below(random, values.len())]).collect()
 }

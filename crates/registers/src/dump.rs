@@ -1,36 +1,36 @@
-//! The bytes of a dump in hexadecimal digits: in one run, in rows after an offset, or in words of several bytes.
+//! Reads the bytes of a hexadecimal dump: a run of digits, rows with an offset, or words of several bytes.
 //!
-//! The rows are those of U-Boot (its tables of ten, and `md`), `hexdump`, `od -t x1` and `xxd`, some of which put characters after
-//! the digits, or `*` in place of rows that equal the one before. Words of 8 digits have their lowest byte last, and so have words
-//! of 4 digits without a colon after the offset (`hexdump`, `od -x`).
+//! Rows may come from U-Boot (its tables of ten columns, and `md`), `hexdump`, `od -t x1` or `xxd`. Some of these print
+//! characters after the digits, or `*` in place of rows that equal the row before. Words of 8 digits have their lowest byte last,
+//! and so have words of 4 digits if no colon follows the offset (`hexdump`, `od -x`).
 
 use emmclab_base::{Error, ErrorClass, Result};
 
-/// Maximum number of bytes in a row with an offset and a colon; the rest of the row is characters.
+/// Maximum number of bytes in a row with an offset and a colon; what follows in the row is characters.
 pub(crate) const MOST_IN_ROW: usize = 16;
-/// Possible numbers of digits of a word in a row; a longer word is a run of digits.
+/// Possible numbers of digits of a word in a row; a longer word is a run of digits without an offset.
 const WORDS: [usize; 3] = [2, 4, 8];
-/// Radixes of offsets: those of hexdump and xxd, U-Boot, od.
+/// Radixes of offsets: of hexdump and xxd, of U-Boot, of od.
 const RADIXES: [u32; 3] = [16, 10, 8];
 
 /// A row of digits.
 struct DumpRow<'a> {
     line: u64,
-    /// The digits of its offset, if the row has one.
+    /// The digits of the offset; `None` if the row has none.
     offset: Option<&'a str>,
     bytes: Vec<u8>,
-    /// Whether a line with only `*` is before it.
+    /// Whether a line with only `*` precedes the row.
     after_star: bool,
 }
 
 /// The bytes of the first dump in a text.
 pub(crate) struct HexDump<'a> {
     pub bytes: Vec<u8>,
-    /// The number and content of the line that ended it because it is no row of digits.
+    /// Number and content of the line that ended the dump, because it is not a row of digits.
     pub end: Option<(u64, &'a str)>,
 }
 
-/// The first dump in a text, of at least `most` bytes if the text has so many; `None` if no line of it is a row of digits.
+/// The first dump in a text; reading stops once it has `most` bytes. `None` if no line of the text is a row of digits.
 pub(crate) fn read(text: &str, most: usize) -> Result<Option<HexDump<'_>>> {
     let mut rows = Vec::new();
     let mut after_star = false;
@@ -46,7 +46,7 @@ pub(crate) fn read(text: &str, most: usize) -> Result<Option<HexDump<'_>>> {
         }
         match row(content, line, after_star) {
             Some(row) => rows.push(row),
-            // A command or a heading before the dump.
+            // A command or a heading precedes the dump.
             None if rows.is_empty() => continue,
             None => {
                 end = Some((line, content));
@@ -72,7 +72,7 @@ pub(crate) fn is_dump(text: &str, least: usize) -> bool {
     lines.all(|line| row(line, 0, false).inspect(|row| bytes += row.bytes.len()).is_some()) && bytes >= least
 }
 
-/// A line as a row of digits; `None` if it is not one.
+/// Parses a line as a row of digits; `None` if it is not one.
 fn row(content: &str, line: u64, after_star: bool) -> Option<DumpRow<'_>> {
     let (before, rest) = content.split_once(':').map_or((None, content), |(before, rest)| (Some(before), rest));
     if before.is_some_and(|before| !is_number(before)) {
@@ -115,8 +115,7 @@ fn is_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The bytes of the rows, with the first radix to which all offsets fit. If none fits, the error is that of the radix that fits the most
-/// rows.
+/// The bytes of the rows, in the first radix that fits all offsets. If none fits, the error is that of the radix that fits the most rows.
 fn assemble(rows: &[DumpRow<'_>], most: usize) -> Result<Vec<u8>> {
     let mut furthest: Option<(usize, Error)> = None;
     for radix in RADIXES {
@@ -139,7 +138,7 @@ fn with_radix(rows: &[DumpRow<'_>], radix: u32, most: usize) -> std::result::Res
         let place = row.offset.and_then(|digits| usize::from_str_radix(digits, radix).ok());
         let place = place.map(|place| place.wrapping_sub(*base.get_or_insert(place)));
         if row.after_star {
-            // Rows like the last one were left out, up to this offset.
+            // The dump omitted rows that equal the last one, up to this offset.
             while bytes.len() >= MOST_IN_ROW && bytes.len() < place.unwrap_or(0).min(most) {
                 bytes.extend_from_within(bytes.len() - MOST_IN_ROW..);
             }

@@ -1,7 +1,7 @@
-//! Reads the registers of a device: the `EXT_CSD` register of an eMMC (JESD84-B51, 7.4) and the descriptors of a UFS (JESD220, 14),
-//! in the forms that tools print. Describes them in plain words, and derives the settings of a device preset from them.
+//! Reads the registers of a device: the `EXT_CSD` register of an eMMC (JESD84-B51, 7.4) or the descriptors of a UFS (JESD220,
+//! 14), in the forms that tools print. Describes them in words, and derives settings of a device preset from them.
 //!
-//! The fields of `EXT_CSD` are declared once, in [`ext_csd::fields`], also for the code that writes the register.
+//! The fields of `EXT_CSD` are declared in [`ext_csd::fields`], also for the code that writes the register.
 
 mod dump;
 pub mod ext_csd;
@@ -17,7 +17,7 @@ pub use report::{DerivedSetting, FieldRow, RegisterCapacity, RegisterFact, Regis
 pub use ufs::{is_ufs, is_ufs_file};
 
 /// Reads the registers of one device from one file, or from the files of a tree.
-/// Errors: if the files have none of the known forms, are damaged, are not of a device, or contradict each other.
+/// Errors: if the files have none of the known forms, are damaged, do not belong to a device, or contradict each other.
 pub fn read(sources: &[RegisterSource<'_>]) -> Result<RegisterReport> {
     let is_register =
         |source: &&RegisterSource<'_>| source.path.file_name().is_some_and(|name| name == "ext_csd") || is_ext_csd(source.bytes);
@@ -44,7 +44,7 @@ pub fn read(sources: &[RegisterSource<'_>]) -> Result<RegisterReport> {
     }
 }
 
-/// The register in these files; an error if they differ.
+/// The register that these files contain; an error if they differ.
 fn common_register<'a>(mut sources: impl Iterator<Item = &'a RegisterSource<'a>>) -> Result<ext_csd::ExtCsdRegister> {
     let Some(first) = sources.next() else {
         return Err(Error::new(ErrorClass::Empty, "there is no EXT_CSD register"));
@@ -60,19 +60,19 @@ fn common_register<'a>(mut sources: impl Iterator<Item = &'a RegisterSource<'a>>
     Ok(found)
 }
 
-/// A file with registers of a device; there may be several in a folder.
+/// A file with registers of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct RegisterSource<'a> {
-    /// Its path, for messages. In a tree, it includes the folders that identify the device and the kind of file.
+    /// Path of the file, for messages. In a tree it includes the folders that identify the device and the kind of the file.
     pub path: &'a Path,
-    /// Its contents.
+    /// Contents of the file.
     pub bytes: &'a [u8],
 }
 
-/// The bytes as a text. `None` if they are binary: control characters other than those of lines and colours, or mostly no UTF-8.
+/// The bytes as text; `None` if they are binary: control characters other than those for lines and colours, or mostly invalid UTF-8.
 pub(crate) fn text_of(bytes: &[u8]) -> Option<String> {
     let is_text = |byte: u8| byte >= b' ' || matches!(byte, b'\n' | b'\r' | b'\t' | 0x0c | 0x1b);
-    // In a tar archive, a file of sysfs is padded with zeros to the size that the file system reported.
+    // In a tar archive, a sysfs file is padded with zeros to the size that the file system reported.
     let end = bytes.iter().rposition(|byte| *byte != 0).map(|last| last + 1);
     let bytes = bytes.get(..end.unwrap_or(usize::from(!bytes.is_empty())))?;
     if !bytes.iter().all(|byte| is_text(*byte)) || is_mostly_foreign(bytes) {
@@ -81,7 +81,7 @@ pub(crate) fn text_of(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// Whether the bytes are not UTF-8 and many of them are above ASCII, as in a raw register.
+/// Whether the bytes are invalid UTF-8 and many of them are not ASCII, as in a raw register.
 fn is_mostly_foreign(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err() && bytes.iter().filter(|byte| **byte >= 0x80).count() * 8 > bytes.len()
 }

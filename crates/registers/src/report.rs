@@ -1,56 +1,56 @@
-//! The contents of a device's registers, for people and for a device preset.
+//! The contents of a device's registers, for users and for a device preset.
 
 use std::fmt::Write;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Everything that is read from the registers of a device.
+/// All that the registers of a device contain.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RegisterReport {
     /// `emmc` or `ufs`.
     pub kind: &'static str,
-    /// The standard that it follows, as `eMMC 5.1`.
+    /// The standard that it follows, such as `eMMC 5.1`.
     pub standard: String,
-    /// The preset of the same class, from which a preset of this device takes the settings that no register has.
+    /// The bundled preset of the same class, which provides the settings that no register contains.
     pub like: &'static str,
-    /// Properties of the device in plain words.
+    /// Properties of the device in words.
     pub facts: Vec<RegisterFact>,
-    /// Every field, by its name in the standard.
+    /// All fields, by their names in the standard.
     pub fields: Vec<FieldRow>,
-    /// Settings of a device that are derived from the registers.
+    /// Settings of a device preset that are derived from the registers.
     pub settings: Vec<DerivedSetting>,
-    /// The capacity in bytes, if it is known.
+    /// Capacity of the user area or of all logical units; `None` if it is not known.
     pub capacity: Option<RegisterCapacity>,
-    /// Bytes of flash in SLC mode: the enhanced area, or `WriteBooster`.
+    /// Flash in SLC mode: the enhanced area, or `WriteBooster`; `None` if there is none.
     pub slc: Option<RegisterCapacity>,
-    /// Notes on values that have no setting or were left out, with the reason.
+    /// Notes on values for which there is no setting or that were omitted, with the reason.
     pub notes: Vec<String>,
 }
 
-/// One property of the device.
+/// A property of the device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RegisterFact {
     /// The name of the property.
     pub topic: &'static str,
     /// The property in words; `None` if it is not known.
     pub text: Option<String>,
-    /// The fields from which it was read.
+    /// The fields from which it was derived.
     pub from: Vec<&'static str>,
 }
 
-/// A field as it was read.
+/// A field and its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FieldRow {
-    /// Its name in the standard.
+    /// Name in the standard.
     pub name: &'static str,
-    /// The register or descriptor, with the number of a logical unit.
+    /// Name of the register or descriptor, with the number of the logical unit if it belongs to one.
     pub register: String,
-    /// Its place in the register, as `[252:249]` or `0x10`; empty if it has none.
+    /// Place in the register, such as `[252:249]` or `0x10`; empty if it has none.
     pub place: String,
-    /// Its value; a long number or a text as text; `None` if it is not known.
+    /// The value; `None` if it is not known.
     pub value: Option<RegisterValue>,
-    /// Its meaning.
+    /// Meaning, with the unit.
     pub meaning: &'static str,
 }
 
@@ -60,27 +60,27 @@ pub struct FieldRow {
 pub enum RegisterValue {
     /// A number.
     Number(u64),
-    /// A text, or the digits of a value with more than eight bytes.
+    /// A text, or the digits of a value longer than eight bytes.
     Text(String),
 }
 
-/// A setting of a device that is derived from a register.
+/// A setting of a device preset that is derived from registers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DerivedSetting {
-    /// Its dotted key.
+    /// Dotted key of the setting.
     pub key: &'static str,
-    /// Its value, as TOML.
+    /// Value as TOML.
     pub value: String,
-    /// The fields with their values.
+    /// The fields from which it was derived, with their values.
     pub from: String,
 }
 
-/// An amount in bytes that registers state.
+/// An amount of bytes that registers contain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RegisterCapacity {
     /// Bytes.
     pub bytes: u64,
-    /// The fields with their values.
+    /// The fields from which it was derived, with their values.
     pub from: String,
 }
 
@@ -92,7 +92,7 @@ impl FactCollector {
     }
 }
 
-/// A value as hexadecimal digits with `0x`; `bytes` has the lowest byte first.
+/// A value as hexadecimal digits after `0x`; `bytes` has the lowest byte first.
 pub(crate) fn hex_number(bytes: &[u8]) -> String {
     bytes.iter().rev().fold("0x".to_owned(), |mut digits, byte| {
         let _ = write!(digits, "{byte:02x}");
@@ -100,7 +100,7 @@ pub(crate) fn hex_number(bytes: &[u8]) -> String {
     })
 }
 
-/// A number of bytes in the largest unit that leaves it exact.
+/// A number of bytes in the largest unit in which it is a whole number.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [(&str, u32); 4] = [("TB", 40), ("GB", 30), ("MB", 20), ("KB", 10)];
     for (name, shift) in UNITS {
@@ -111,7 +111,7 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{} B", grouped(bytes))
 }
 
-/// A number with commas.
+/// A number with commas between thousands.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -124,7 +124,7 @@ pub(crate) fn grouped(number: u64) -> String {
     out
 }
 
-/// The used part of the estimated life in words, from the step that eMMC and UFS report; `None` for 0, not defined.
+/// The used share of the estimated life in words, from the step that eMMC and UFS report; `None` for 0, not defined.
 pub(crate) fn life_used(step: u64) -> Option<String> {
     match step {
         0 => None,

@@ -1,4 +1,4 @@
-//! Calibration finds the device that produced the service times, and reports how well it fits.
+//! Calibration recovers the device that produced the service times, and reports how well it fits.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ fn options() -> CalibrateOptions {
     CalibrateOptions { name: "found".into(), source: "a test".into(), capacity_gb: 4, seed: 1 }
 }
 
-/// Service time of one request alone on the device, us; a read is of data written before.
+/// Service time of a single request on the device, us; a read is of data written before.
 fn alone(config: &DeviceConfig, op: Op, kb: u32) -> f64 {
     let mut device = Device::new(config);
     let sectors = kb * 2;
@@ -19,7 +19,7 @@ fn alone(config: &DeviceConfig, op: Op, kb: u32) -> f64 {
         let write = DeviceCommand::new(Nanos(0), Op::Write, 0, sectors);
         device.submit(&write, &mut NullObserver).unwrap();
     }
-    // Less than the time to fall asleep after the write.
+    // Less than the time after the write at which the device sleeps.
     let arrival = Nanos(device.idle_from().0.max(0) + 1000);
     let done = device.submit(&DeviceCommand::new(arrival, op, 0, sectors), &mut NullObserver).unwrap().unwrap();
     (done.0 - arrival.0) as f64 / 1e3
@@ -143,7 +143,7 @@ fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
     );
     let quantiles = |config: &DeviceConfig| config.settings().power.wake_quantiles.clone();
     assert_eq!(quantiles(&DeviceConfig::from_toml(&found.toml).unwrap()), quantiles(&DeviceConfig::preset("nexus5").unwrap()));
-    // The preset is the result of this calibration; its last digits may depend on the machine's logarithm.
+    // The bundled preset is the result of this calibration; its last digits may depend on the logarithm function of the machine.
     let (again, preset) = (DeviceConfig::from_toml(&found.toml).unwrap(), DeviceConfig::preset("nexus5").unwrap());
     for row in &found.sizes {
         let op = if row.op == "read" { Op::Read } else { Op::Write };

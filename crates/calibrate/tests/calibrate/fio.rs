@@ -1,9 +1,9 @@
-//! Results of fio whose latencies are not those of single requests to a device are refused by their cause.
+//! Results of fio whose latencies are not those of single requests to a device are rejected with the cause.
 
 use emmclab_calibrate::{CalibrateOptions, calibrate, samples_of_fio};
 use serde_json::{Value, json};
 
-/// One job of 500 requests of 4 KB, of 100 us each, one at a time.
+/// A job of 500 requests of 4 KB, each of 100 us, one at a time.
 fn job() -> Value {
     let options = json!({"rw": "randread", "bs": "4k", "direct": "1", "iodepth": "1"});
     json!({
@@ -112,7 +112,7 @@ fn requests_of_several_sizes_are_refused() {
     ] {
         refused(&result("fio-3.33", &json!({}), &[changed(changes)]), &[field]);
     }
-    // A size for each direction, one for both in the form of a range, and a file that ends within its last request.
+    // A size for each direction, one size for both as a range, and a file that ends inside its last request.
     for changes in [
         &[("job options", json!({"bs": "4k,64k"}))][..],
         &[("job options", json!({"bsrange": "4k-4k"}))],

@@ -1,4 +1,4 @@
-//! Each figure is fitted only to requests that show it.
+//! Each figure is fitted only to the requests that show it.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,21 +10,21 @@ use emmclab_trace::{Nanos, Op, TraceCombiner, TraceInput};
 
 const FUA: u16 = 1 << 1;
 const PREFLUSH: u16 = 1 << 2;
-/// Service time of a KB written and of a command, us.
+/// Service time of a written KB; the next constant is that of a command, us.
 const PER_KB: f64 = 100.0;
 const FIXED: f64 = 200.0;
 
-/// A recording of one device that does one thing at a time, in microseconds.
+/// A recording of a device that serves one request at a time; times are in microseconds.
 #[derive(Default)]
 struct Recording {
     rows: Vec<(u64, String)>,
-    /// The time at which the device becomes idle.
+    /// Time at which the device becomes idle.
     free: u64,
 }
 
 impl Recording {
-    /// Adds a request that arrives `gap` after the end of the last one, or before it if negative. The driver fetches it
-    /// `fetch` later; once it is fetched and the device is free, it is issued after `delay`.
+    /// Adds a request that arrives `gap` after the end of the last one (before it if negative). The driver fetches it `fetch`
+    /// later; when it is fetched and the device is idle, it is issued after `delay`.
     fn add(&mut self, gap: i64, (op, kb, flags): (&str, u32, u16), (fetch, delay): (u64, u64), service: u64) {
         let arrival = self.free.saturating_add_signed(gap);
         let start = arrival + fetch;
@@ -84,13 +84,13 @@ fn without_reads_no_figure_of_reads_is_given_and_the_preset_still_loads() {
     assert!((config.settings().host.fetch_us - 30.0).abs() < 1e-9);
 }
 
-/// Figures of behaviour that plain writes with short gaps do not show.
+/// Figures that plain writes with short gaps do not show.
 const UNSEEN: [&str; 6] = ["host_us_per_kb", "reliable_write_us", "flush_us", "discard_us", "sleep_after_us", "wake_us"];
 
 #[test]
 fn service_begins_when_the_command_before_is_complete() {
     let mut recording = writes();
-    // Fetched while the one before still runs: the time from start to completion includes the rest of that one.
+    // Fetched while the request before it runs: the time from start to completion includes the rest of that request.
     for _ in 0..300 {
         recording.plain(5_000, 32);
         recording.plain(-3_000, 4);
@@ -105,9 +105,9 @@ fn service_begins_when_the_command_before_is_complete() {
 fn only_a_request_after_an_idle_gap_wakes_the_device() {
     let mut recording = writes();
     for _ in 0..20 {
-        // Asleep after 400 ms.
+        // The device sleeps after 400 ms.
         recording.add(400_000, ("write", 4, 0), (30, 4_000), 600);
-        // Fetched 2 ms before the device is free, which is no wake-up.
+        // Fetched 2 ms before the device is idle, which is not a wake-up.
         recording.plain(5_000, 32);
         recording.add(-2_000, ("write", 4, 0), (30, 0), 600);
     }
@@ -152,7 +152,7 @@ fn flushes_and_durable_writes_are_groups_of_their_own_and_no_wake_ups() {
     assert_eq!((row("flush").setting, row("preflush").setting), (Some("cache.flush_us"), None));
     assert_eq!((row("preflush").requests, row("preflush").median_us), (30, 4_000.0));
     assert_eq!((row("fua").requests, row("fua").setting), (60, Some("controller.reliable_write_us")));
-    // 4 and 8 KB alone take 600 and 1,000 us.
+    // Alone, 4 and 8 KB take 600 and 1,000 us.
     let reliable_us = value(&found, "reliable_write_us").unwrap();
     assert!((reliable_us - 250.0).abs() < 30.0, "{reliable_us}");
     assert!(found.sizes.iter().all(|row| row.requests == 60), "{:?}", found.sizes);
@@ -164,7 +164,7 @@ fn flushes_and_durable_writes_are_groups_of_their_own_and_no_wake_ups() {
 fn the_interval_of_durable_writes_shows_how_much_their_times_vary() {
     let mut recording = writes();
     for i in 0..30 {
-        // 4 KB alone take 600 us.
+        // Alone, 4 KB take 600 us.
         recording.add(5_000, ("write", 4, FUA), (30, 0), 700 + i * 20);
     }
     let found = recording.calibrated();
@@ -227,7 +227,7 @@ fn too_few_reads_leave_the_link_assumed_and_say_so() {
     assert!(few.warnings[0].starts_with("49 reads and 240 writes") && few.warnings[0].contains("HS200"));
     assert_eq!(few.warnings[1], "the times of reads are fitted to only 49 requests");
     assert!(few.toml.contains("# warning: 49 reads") && few.toml.contains("# assumed, see above"));
-    // 400 us for 64 KB: at most half of that is the link's.
+    // 400 us for 64 KB, of which at most half is the transfer time of the link.
     let config = DeviceConfig::from_toml(&few.toml).unwrap();
     assert!((config.settings().controller.host_us_per_kb - 3.13).abs() < 0.01);
     let enough = with(50);
@@ -258,7 +258,7 @@ fn a_share_of_requests_that_took_far_longer_is_drawn_on_the_device() {
     assert!(writes().calibrated().stalls.is_empty());
 }
 
-/// Writes in groups of `together`. Each write of a group begins `apart` after the one before it, and takes as long as a write alone.
+/// Writes in groups of `together`. Each write of a group begins `apart` after the one before it and takes as long as a single write.
 fn together(together: u64, apart: u64) -> Recording {
     let mut recording = writes();
     let begin = recording.free;
@@ -289,7 +289,7 @@ fn requests_that_overlap_but_are_served_one_by_one_are_no_queue() {
     let mut recording = writes();
     for _ in 0..100 {
         recording.plain(5_000, 8);
-        // Issued while the one before is served, and served after it.
+        // Issued while the request before it is served, and served after it.
         let free = recording.free;
         recording.free = 0;
         recording.add(free as i64 - 500, ("write", 8, 0), (0, 0), 500 + 1_000);

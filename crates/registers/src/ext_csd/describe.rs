@@ -1,4 +1,4 @@
-//! Describes the register of an eMMC in plain words, and derives the settings of a simulated device from it.
+//! Describes the register of an eMMC in words, and derives settings of a simulated device from it.
 
 use super::fields::{self, FIELDS, RegisterField};
 use super::{ExtCsdRegister, NEWEST};
@@ -7,13 +7,13 @@ use crate::report::{
     life_used, size, yes_or_no,
 };
 
-/// Bytes of the units in which the register counts.
+/// Bytes in the unit of the sizes of the register.
 const SECTOR: u64 = 512;
 const PARTITION_UNIT: u64 = 128 << 10;
 const ERASE_UNIT: u64 = 512 << 10;
 
 impl ExtCsdRegister {
-    /// The report on all values of the register.
+    /// The report on all fields of the register.
     pub fn report(&self) -> RegisterReport {
         let mut notes = self.card.as_ref().map_or_else(Vec::new, |card| card.notes.clone());
         notes.extend(self.order.clone());
@@ -33,7 +33,7 @@ impl ExtCsdRegister {
         }
     }
 
-    /// The version of the standard that has this revision.
+    /// The version of the standard that defines this revision.
     fn standard(&self) -> String {
         const VERSIONS: [&str; 9] = ["4.0", "4.1", "4.2", "4.3", "4.4", "4.41", "4.5", "5.0", "5.1"];
         let Some(revision) = self.revision() else { return "eMMC".to_owned() };
@@ -43,7 +43,7 @@ impl ExtCsdRegister {
         }
     }
 
-    /// Adds notes on fields that are not known (of a newer revision), and on values of fields that this revision does not have.
+    /// Adds notes on fields of a newer revision, which are not known, and on values of fields that this revision does not have.
     fn note_gaps(&self, notes: &mut Vec<String>) {
         let Some(revision) = self.revision() else {
             notes.push("EXT_CSD_REV is not given: the fields are read as those of eMMC 5.1".to_owned());
@@ -62,7 +62,7 @@ impl ExtCsdRegister {
         }
     }
 
-    /// A field with its place and value, as `CACHE_SIZE [252:249] = 0x00010000`.
+    /// A field with its place and value, such as `CACHE_SIZE [252:249] = 0x00010000`.
     pub(super) fn field_with_value(&self, field: RegisterField) -> String {
         let value = self.bytes_of(field).map_or_else(|| "not given".to_owned(), hex_number);
         format!("{} {} = {value}", field.name, field.place())
@@ -199,7 +199,7 @@ impl ExtCsdRegister {
         (!has.is_empty()).then(|| has.join(", "))
     }
 
-    /// The version of the firmware: as text if it is printable, else in hexadecimal digits.
+    /// The version of the firmware: a text if it is printable, otherwise hexadecimal digits.
     fn firmware(&self) -> Option<String> {
         self.supported_value(fields::FIRMWARE_VERSION)?;
         let bytes = self.bytes_of(fields::FIRMWARE_VERSION)?;
@@ -211,10 +211,10 @@ impl ExtCsdRegister {
     }
 }
 
-/// Entries that the header of a packed command has room for.
+/// Maximum number of entries in the header of a packed command.
 const MOST_PACKED: u64 = 63;
 
-/// The preset of the same class.
+/// The bundled preset of the same class of devices.
 fn like(register: &ExtCsdRegister) -> &'static str {
     let revision = register.revision().unwrap_or(super::NEWEST);
     let may_have_cache = revision >= fields::CACHE_SIZE.since;
@@ -227,10 +227,10 @@ fn like(register: &ExtCsdRegister) -> &'static str {
     }
 }
 
-/// `SEC_COUNT` of a register that was erased, or of a read that failed.
+/// `SEC_COUNT` of an erased register or after a failed read.
 const NO_SECTORS: u64 = 0xffff_ffff;
 
-/// Sectors of the user area; `None` if the register does not state them.
+/// Sectors of the user area; `None` if the register does not contain them.
 fn sectors(register: &ExtCsdRegister) -> Option<u64> {
     register.supported_value(fields::SEC_COUNT).filter(|sectors| *sectors > 0 && *sectors != NO_SECTORS)
 }
@@ -240,7 +240,7 @@ fn capacity(register: &ExtCsdRegister) -> Option<RegisterCapacity> {
     Some(RegisterCapacity { bytes: sectors(register)? * 512, from: register.field_with_value(fields::SEC_COUNT) })
 }
 
-/// Bytes of the enhanced area of the user area; 0 if there is none.
+/// Bytes of the user area that are enhanced area; 0 if there is none.
 fn enhanced_bytes(register: &ExtCsdRegister) -> Option<u64> {
     let attribute = register.supported_value(fields::PARTITIONS_ATTRIBUTE)?;
     let size = register.supported_value(fields::ENH_SIZE_MULT)?;
@@ -262,7 +262,7 @@ fn enhanced(register: &ExtCsdRegister) -> Option<RegisterCapacity> {
 struct SettingCollector<'a> {
     register: &'a ExtCsdRegister,
     rows: Vec<DerivedSetting>,
-    /// Notes on values that have no setting.
+    /// Notes on values for which there is no setting.
     notes: &'a mut Vec<String>,
 }
 
@@ -277,7 +277,7 @@ impl SettingCollector<'_> {
     }
 }
 
-/// Returns every setting except capacity and blocks in SLC mode, and adds notes on values that have no setting.
+/// The settings except capacity and blocks in SLC mode. Adds notes on values for which there is no setting.
 fn settings_of(register: &ExtCsdRegister, notes: &mut Vec<String>) -> Vec<DerivedSetting> {
     let mut settings = SettingCollector { register, rows: Vec::new(), notes };
     if register.supported_value(fields::SEC_COUNT) == Some(NO_SECTORS) {
@@ -374,7 +374,7 @@ fn enhanced_area(settings: &mut SettingCollector<'_>) {
     }
 }
 
-/// Adds notes on features for which the device model has no setting.
+/// Adds notes on features that the device model does not have.
 fn without_settings(settings: &mut SettingCollector<'_>) {
     let partitions = "the model has no general purpose partitions";
     for (field, text) in [

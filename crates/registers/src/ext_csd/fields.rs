@@ -1,44 +1,43 @@
-//! Every field of the `EXT_CSD` register (JESD84-B51, 7.4): declared here once, for the code that reads the register and the
-//! code that writes it.
+//! All fields of the `EXT_CSD` register (JESD84-B51, 7.4), for the code that reads the register and the code that writes it.
 
 /// A field of the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegisterField {
-    /// Its name in the standard.
+    /// Name in the standard.
     pub name: &'static str,
-    /// Its lowest byte.
+    /// Number of the lowest byte.
     pub byte: u16,
-    /// Its length in bytes; the lowest byte is first.
+    /// Length in bytes; the lowest byte comes first.
     pub bytes: u16,
-    /// The first revision of the register (`EXT_CSD_REV`) that has it.
+    /// First revision of the register (`EXT_CSD_REV`) that has the field.
     pub since: u8,
-    /// Its meaning, with its unit.
+    /// Meaning, with the unit.
     pub meaning: &'static str,
 }
 
-/// Bytes of the register.
+/// Length of the register in bytes.
 pub const REGISTER_BYTES: usize = 512;
 
 impl RegisterField {
-    /// The bytes of the register that it occupies.
+    /// The bytes of the register that the field occupies.
     pub fn range(self) -> std::ops::Range<usize> {
         usize::from(self.byte)..usize::from(self.byte + self.bytes)
     }
 
-    /// Its value in a register, the lowest byte first; of a field that is longer than eight bytes, the lowest eight.
+    /// The value of the field in a register, lowest byte first; of a field longer than eight bytes, the lowest eight bytes.
     pub fn get(self, register: &[u8; REGISTER_BYTES]) -> u64 {
         let bytes = register[self.range()].iter().take(8).rev();
         bytes.fold(0, |value, byte| value << 8 | u64::from(*byte))
     }
 
-    /// Writes its value into a register; bits above its width are discarded.
+    /// Writes the value of the field into a register; bits that do not fit are discarded.
     pub fn put(self, register: &mut [u8; REGISTER_BYTES], value: u64) {
         for (at, byte) in register[self.range()].iter_mut().enumerate() {
             *byte = value.checked_shr(8 * at as u32).unwrap_or(0) as u8;
         }
     }
 
-    /// Its place as the standard writes it, as `[252:249]`.
+    /// The place of the field in the notation of the standard, such as `[252:249]`.
     pub fn place(self) -> String {
         match self.bytes {
             1 => format!("[{}]", self.byte),
@@ -60,7 +59,7 @@ macro_rules! fields {
                 RegisterField { name: stringify!($name), byte: $byte, bytes: $bytes, since: $since, meaning: $meaning };
         )*
 
-        /// Every field, by its bytes.
+        /// All fields, in the order of their bytes.
         pub static FIELDS: &[RegisterField] = &[$($name),*];
     };
 }

@@ -1,4 +1,4 @@
-//! The `EXT_CSD` register of an eMMC (JESD84-B51, 7.4), in the forms that programs print: 512 bytes, digits, rows and words of
+//! Reads the `EXT_CSD` register of an eMMC (JESD84-B51, 7.4) in the forms that programs print: 512 bytes, hexadecimal digits,
 //! dumps, and the sentences of mmc-utils.
 
 mod describe;
@@ -13,19 +13,19 @@ use crate::{RegisterSource, text_of};
 
 pub use sysfs_files::{crc7, is_card_file};
 
-/// The newest revision whose fields are known: that of eMMC 5.1.
+/// The newest revision of which the fields are known: that of eMMC 5.1.
 pub(crate) const NEWEST: u8 = 8;
-/// The largest revision that a register may have in future; a larger number is no revision.
+/// The largest plausible revision, to accept future ones; a larger number is not a revision.
 const MOST: u8 = 20;
 
-/// A register, of which some bytes may be unknown: sentences name only some fields.
+/// A register, of which some bytes may not be known: the sentences of mmc-utils give only some fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExtCsdRegister {
     bytes: [u8; REGISTER_BYTES],
     known_bytes: [bool; REGISTER_BYTES],
-    /// The sysfs files of the device, besides the register.
+    /// The values of the device's sysfs files, in addition to the register.
     card: Option<sysfs_files::CardRegisters>,
-    /// A note on the order of the bytes, if they were not printed in that of the standard.
+    /// A note on the order of the bytes, if it was not that of the standard.
     order: Option<String>,
 }
 
@@ -35,8 +35,8 @@ impl ExtCsdRegister {
         Self::of(source.bytes).and_then(Self::validate).map_err(|error| error.in_file(source.path))
     }
 
-    /// Adds the values of the device's sysfs files, which may also replace a register that could not be read. A value of
-    /// the register takes precedence, because sysfs has the values of the time at which the kernel found the device.
+    /// Adds the values of the device's sysfs files, which may also replace a register that could not be read. If both have a
+    /// field, the register takes precedence: sysfs has the values from the time when the kernel detected the device.
     pub fn with_files(mut self, sources: &[&RegisterSource<'_>]) -> Result<Self> {
         let Some(first) = sources.first() else { return Ok(self) };
         let card = sysfs_files::CardRegisters::read(sources)?;
@@ -85,7 +85,7 @@ impl ExtCsdRegister {
         Self::of_bytes(&register)
     }
 
-    /// A whole register, in any order of its bytes.
+    /// Reads a whole register whose bytes may be in any order.
     fn of_bytes(bytes: &[u8; REGISTER_BYTES]) -> Result<Self> {
         check_answer(bytes)?;
         let (bytes, order) = in_order(bytes)?;
@@ -105,7 +105,7 @@ impl ExtCsdRegister {
         }
     }
 
-    /// Adds the value of a field; an error if it contradicts the value known so far.
+    /// Adds the value of a field; an error if it contradicts a value added before.
     fn add(&mut self, field: RegisterField, value: &[u8]) -> Result<()> {
         let range = field.range();
         let is_known = self.known_bytes[range.clone()].iter().all(|known| *known);
@@ -120,7 +120,7 @@ impl ExtCsdRegister {
         Ok(())
     }
 
-    /// Checks that this can be a register.
+    /// Checks that the values are possible in a register.
     fn validate(self) -> Result<Self> {
         for (field, most, what) in [
             (fields::EXT_CSD_REV, MOST, "no revision of the register"),
@@ -141,7 +141,7 @@ impl ExtCsdRegister {
         Ok(self)
     }
 
-    /// Whether every byte is known, as from a dump; sentences name only some fields.
+    /// Whether every byte is known, as after a dump; sentences give only some fields.
     fn is_whole(&self) -> bool {
         self.known_bytes.iter().all(|known| *known)
     }
@@ -173,12 +173,12 @@ impl ExtCsdRegister {
     }
 }
 
-/// The bytes of the register in a text, or `None` if no line of it is a row of digits.
+/// The register in a dump; `None` if no line of the text is a row of digits.
 fn register_in_dump(text: &str) -> Result<Option<[u8; REGISTER_BYTES]>> {
     dump::read(text, REGISTER_BYTES)?.map(register_of).transpose()
 }
 
-/// The bytes as a register. The last row of a table of ten columns may be short, or padded.
+/// The bytes of a dump as a register. The last row of a table with ten columns may be short or padded.
 fn register_of(HexDump { mut bytes, end }: HexDump<'_>) -> Result<[u8; REGISTER_BYTES]> {
     let found = bytes.len();
     bytes.truncate(REGISTER_BYTES);
@@ -201,7 +201,7 @@ fn register_of(HexDump { mut bytes, end }: HexDump<'_>) -> Result<[u8; REGISTER_
     .hint(hint))
 }
 
-/// Refuses bytes that no device sent.
+/// Rejects bytes that did not come from a device.
 fn check_answer(bytes: &[u8; REGISTER_BYTES]) -> Result<()> {
     for (value, problem) in
         [(0, "every byte is 0: nothing was read from the device"), (0xff, "every byte is 0xff: nothing answered on the bus")]
@@ -228,8 +228,8 @@ pub fn is_ext_csd(head: &[u8]) -> bool {
     has_sentences(&text) || matches!(register_in_dump(&text), Ok(Some(bytes)) if is_register(&bytes))
 }
 
-/// The fault of the first bytes of a file that seem to be a register, but are none: a dump that is cut short or damaged, or 512 bytes
-/// that are all the same. `None` for a register and for other files.
+/// The fault of the first bytes of a file that look like a damaged register: a truncated or damaged dump, or 512 equal bytes.
+/// `None` for a valid register and for other files.
 pub fn fault_of_ext_csd(head: &[u8]) -> Option<Error> {
     /// A shorter dump may be of anything.
     const LEAST: usize = 64;
@@ -240,7 +240,7 @@ pub fn fault_of_ext_csd(head: &[u8]) -> Option<Error> {
     if seems { ExtCsdRegister::of(head).and_then(ExtCsdRegister::validate).err() } else { None }
 }
 
-/// Whether these are the bytes of a register, in any order: some fields have one of few possible values, and the first bytes are reserved.
+/// Whether these bytes may be a register, in any order: some fields have only few possible values, and the first bytes are reserved.
 fn is_register(bytes: &[u8; REGISTER_BYTES]) -> bool {
     let Ok((bytes, _)) = check_answer(bytes).and_then(|()| in_order(bytes)) else { return false };
     let [revision, structure, sets, sectors] =
@@ -252,13 +252,13 @@ fn is_register(bytes: &[u8; REGISTER_BYTES]) -> bool {
         && bytes[..14].iter().all(|byte| *byte == 0)
 }
 
-/// Orders in which programs print a register, as the number of bytes that are reversed together.
+/// Orders in which programs print a register: the number of bytes that are reversed together, and a description.
 const ORDERS: [(usize, &str); 3] = [
     (REGISTER_BYTES, "byte 511 is first, as kernels up to 3.1 print it"),
     (4, "the bytes of each word of 4 are swapped"),
     (2, "the bytes of each word of 2 are swapped"),
 ];
-/// The register in the order of the standard, with a note if it was turned.
+/// The register in the order of the standard, with a note if bytes were reversed.
 fn in_order(bytes: &[u8; REGISTER_BYTES]) -> Result<([u8; REGISTER_BYTES], Option<String>)> {
     let signs = order_signs(bytes);
     if signs.is_empty() {
@@ -272,7 +272,7 @@ fn in_order(bytes: &[u8; REGISTER_BYTES]) -> Result<([u8; REGISTER_BYTES], Optio
             return Ok((turned, Some(format!("{order} ({shown} as printed): the register was turned"))));
         }
     }
-    // A single sign may be a peculiarity of a device.
+    // A single contradiction may be a peculiarity of the device.
     if let [sign] = &*signs {
         return Ok((*bytes, Some(format!("{sign}: the dump may be damaged"))));
     }
@@ -281,7 +281,7 @@ fn in_order(bytes: &[u8; REGISTER_BYTES]) -> Result<([u8; REGISTER_BYTES], Optio
         .hint(HINT))
 }
 
-/// What contradicts that these bytes are a register in the order of the standard.
+/// Contradictions to the assumption that these bytes are a register in the order of the standard.
 fn order_signs(bytes: &[u8; REGISTER_BYTES]) -> Vec<String> {
     let [revision, structure, sets, sectors] =
         [fields::EXT_CSD_REV, fields::CSD_STRUCTURE, fields::S_CMD_SET, fields::SEC_COUNT].map(|field| field.get(bytes));
@@ -289,7 +289,7 @@ fn order_signs(bytes: &[u8; REGISTER_BYTES]) -> Vec<String> {
     let reserved = bytes.iter().enumerate().find(|(at, byte)| **byte != 0 && is_reserved(*at));
     let signs = [
         reserved.map(|(at, byte)| format!("reserved byte {at} is {byte:#04x}")),
-        // Every device has the standard command set, bit 0.
+        // Every device supports the standard command set, bit 0.
         (sets & 1 == 0 || sets > 31).then(|| format!("S_CMD_SET is {sets:#04x}")),
         (sectors == 0).then(|| "SEC_COUNT is 0".to_owned()),
         (revision > MOST.into()).then(|| format!("EXT_CSD_REV is {revision:#04x}")),
@@ -304,7 +304,7 @@ struct FieldLine {
     pub line: u64,
 }
 
-/// The fields that the sentences name; empty if the text has no such sentences.
+/// The fields in sentences of mmc-utils; empty if the text has no such sentence.
 fn read_sentences(text: &str) -> Result<Vec<FieldLine>> {
     let mut found = Vec::new();
     for (line, content) in (1..).zip(text.lines()) {
@@ -315,18 +315,18 @@ fn read_sentences(text: &str) -> Result<Vec<FieldLine>> {
     Ok(found)
 }
 
-/// Whether a text has the sentences of mmc-utils.
+/// Whether a text contains sentences of mmc-utils.
 fn has_sentences(text: &str) -> bool {
     ["Extended CSD rev", "[EXT_CSD_", "[S_CMD_SET:", "[CACHE_SIZE", "[SEC_COUNT:"].iter().any(|mark| text.contains(mark))
 }
 
-/// The field that has this name in mmc-utils.
+/// The field that mmc-utils prints under this name.
 fn field_by_name(name: &str) -> Option<RegisterField> {
     let field = match name {
         "BOOT_SIZE_MULTI" => fields::BOOT_SIZE_MULT,
         "CARD_TYPE" => fields::DEVICE_TYPE,
         "HPI_FEATURE" => fields::HPI_FEATURES,
-        // The names in mmc-utils have other voltages than those in the standard.
+        // Some names in mmc-utils differ from the standard in the voltage.
         "PWR_CL_200_360" => fields::PWR_CL_200_195,
         "PWR_CL_200_195" => fields::PWR_CL_200_130,
         _ => RegisterField::by_name(name).or_else(|| RegisterField::by_name(name.strip_prefix("EXT_CSD_")?))?,
@@ -364,12 +364,12 @@ fn sentence(content: &str) -> Result<Option<FieldLine>> {
     let digits = value.split_whitespace().next().unwrap_or_default();
     match digits.strip_prefix("0x") {
         Some(digits) => of(field, u64::from_str_radix(digits, 16).map_err(|_| unreadable(field, value))?),
-        // The depth of the queue is the only one that is printed as a decimal, as the number of commands.
+        // The depth of the queue is the only field that is printed as a decimal number of commands.
         None if field == fields::CMDQ_DEPTH => {
             let depth: u64 = digits.parse().map_err(|_| unreadable(field, value))?;
             of(field, depth.saturating_sub(1))
         }
-        // A sentence that only mentions the field.
+        // The sentence only mentions the field, without a value.
         None => Ok(None),
     }
 }

@@ -1,5 +1,5 @@
-//! The files of an eMMC in the sysfs of Linux: its registers CID and CSD (JESD84-B51, 7.2 and 7.3), parts of these, and some
-//! fields of `EXT_CSD` (`Documentation/driver-api/mmc/mmc-dev-attrs.rst`). They can be read even if `EXT_CSD` itself cannot.
+//! Reads the sysfs files of an eMMC: the registers CID and CSD (JESD84-B51, 7.2 and 7.3), parts of them, and some fields of
+//! `EXT_CSD` (`Documentation/driver-api/mmc/mmc-dev-attrs.rst`). They can be read even if `EXT_CSD` itself cannot.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use super::fields::{self, RegisterField};
 use crate::report::{FieldRow, RegisterValue};
 use crate::{RegisterSource, text_of};
 
-/// A file with a part of CID or CSD.
+/// A file that contains a part of CID or CSD.
 struct CardFile {
     file: &'static str,
-    /// The register, and the name and place of the part in it.
+    /// The register, and the name and bits of the part in it.
     register: &'static str,
     name: &'static str,
     place: &'static str,
@@ -40,7 +40,7 @@ const OF_EXT_CSD: [&str; 7] = ["rev", "life_time", "pre_eol_info", "fwrev", "raw
 
 const HINT: &str = "read the files of /sys/block/mmcblk0/device again";
 
-/// Whether a path is that of a sysfs file of an eMMC: its folder has the name of a card, such as `mmc0:0001`.
+/// Whether a path is that of a sysfs file of an eMMC: its folder is named like a card, for example `mmc0:0001`.
 pub fn is_card_file(path: &Path) -> bool {
     let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
     let (Some(file), Some(folder)) = (name(path), path.parent().and_then(name)) else { return false };
@@ -53,14 +53,14 @@ pub fn is_card_file(path: &Path) -> bool {
     is_card && (OF_EXT_CSD.contains(&&*file) || PARTS.iter().any(|part| part.file == file))
 }
 
-/// The contents of these files.
+/// The values in these files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CardRegisters {
-    /// Values by their number in [`PARTS`].
+    /// Values, each with its index in [`PARTS`].
     parts: Vec<(usize, String)>,
-    /// Fields of `EXT_CSD`, with their bytes.
+    /// Fields of `EXT_CSD` with their bytes.
     pub fields: Vec<(RegisterField, Vec<u8>)>,
-    /// Notes on values that were left out, with the reason.
+    /// Notes on values that were omitted, with the reason.
     pub notes: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ impl CardRegisters {
             "raw_rpmb_size_mult" => &[fields::RPMB_SIZE_MULT],
             "rel_sectors" => &[fields::REL_WR_SEC_C],
             "size" => &[fields::SEC_COUNT],
-            // Before eMMC 5.0 it is a part of CID.
+            // Before eMMC 5.0, the firmware version is a part of CID.
             "fwrev" if text.len() == 18 => return self.firmware(text),
             _ => return Ok(()),
         };
@@ -120,7 +120,7 @@ impl CardRegisters {
         Ok(())
     }
 
-    /// Whether the digits are a valid register: its checksum is right, or 0 because the host has left it out. If not, a note is added.
+    /// Whether the digits are a valid register: its checksum is correct, or 0 because the host has removed it. Otherwise adds a note.
     fn is_whole(&mut self, name: &'static str, text: &str) -> Result<bool> {
         if text.len() != 32 {
             return Err(Error::new(ErrorClass::Truncated, format!("has {} digits, but the register has 32", text.len()))
@@ -151,12 +151,12 @@ impl CardRegisters {
         self.parts.iter().find(|(at, _)| PARTS[*at].file == file).map(|(_, text)| text.as_str())
     }
 
-    /// Whether it has more than fields of `EXT_CSD`.
+    /// Whether there are values other than fields of `EXT_CSD`.
     pub fn has_values(&self) -> bool {
         !self.parts.is_empty() || !self.notes.is_empty()
     }
 
-    /// Name, maker and date.
+    /// Name, manufacturer and date of the product.
     pub fn product(&self) -> Option<String> {
         let numbers = [("manufacturer", "manfid"), ("OEM", "oemid")];
         let numbers: Vec<_> =
@@ -169,7 +169,7 @@ impl CardRegisters {
         (!said.is_empty()).then_some(said)
     }
 
-    /// Every part that is known.
+    /// All known parts.
     pub fn rows(&self) -> impl Iterator<Item = FieldRow> {
         self.parts.iter().map(|(at, text)| FieldRow {
             name: PARTS[*at].name,
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_that_of_the_standard() {
-        // The examples of the standard: CMD0 and CMD17 with argument 0.
+        // Examples of the standard: CMD0 and CMD17 with argument 0.
         assert_eq!(crc7(&[0x40, 0, 0, 0, 0]), 0b100_1010);
         assert_eq!(crc7(&[0x51, 0, 0, 0, 0]), 0b010_1010);
         assert_eq!(crc7(&[0x11, 0, 0, 9, 0]), 0x33);

@@ -1,4 +1,4 @@
-//! Describes the descriptors of a UFS in plain words, and derives the settings of a simulated device from them.
+//! Describes the descriptors of a UFS in words, and derives settings of a simulated device from them.
 
 use super::fields::FIELDS;
 use super::forms::DescriptorValue;
@@ -8,13 +8,13 @@ use crate::report::{
     life_used, size, yes_or_no,
 };
 
-/// Bit of `WriteBooster` in `dExtendedUFSFeaturesSupport`.
+/// Bit of `dExtendedUFSFeaturesSupport` that reports `WriteBooster`.
 const WRITE_BOOSTER: u32 = 8;
-/// Bit of HPB in `bUFSFeaturesSupport`, and in `dExtendedUFSFeaturesSupport`.
+/// Bit of `bUFSFeaturesSupport` and `dExtendedUFSFeaturesSupport` that reports HPB.
 const HPB: u32 = 7;
 
 impl UfsDescriptors {
-    /// The report on all values of the descriptors.
+    /// The report on all fields of the descriptors.
     pub fn report(&self) -> RegisterReport {
         let mut notes: Vec<_> = self.order.clone().into_iter().collect();
         match self.version() {
@@ -43,13 +43,13 @@ impl UfsDescriptors {
         self.version().map(|(major, minor)| format!("UFS {major}.{minor}"))
     }
 
-    /// A field with its value, as `bQueueDepth = 0x20`.
+    /// A field with its value, such as `bQueueDepth = 0x20`.
     pub(super) fn field_with_value(&self, name: &'static str) -> String {
         let value = self.all(name).next().map_or_else(|| "not given".to_owned(), |(_, given)| format_value(given));
         format!("{name} = {value}")
     }
 
-    /// A row for each value of a field, and a row without a value for each field that is unknown.
+    /// A row for each value of a field, and a row without a value for each field that is not known.
     fn rows(&self) -> Vec<FieldRow> {
         let mut rows = Vec::new();
         for (at, field) in FIELDS.iter().enumerate() {
@@ -108,7 +108,7 @@ impl UfsDescriptors {
         let count = self.number("bNumberLU").map(|count| count.to_string());
         let listed = (!units.is_empty()).then(|| units.join(", "));
         facts.add("logical units", listed.or(count), &["bNumberLU", "qLogicalBlockCount"]);
-        // No descriptor has the size of the cache.
+        // No descriptor contains the size of the cache.
         facts.add("volatile cache", None, &[]);
     }
 
@@ -172,7 +172,7 @@ impl UfsDescriptors {
         facts.add("spare blocks", self.number("bPreEOLInfo").and_then(end_of_life), &["bPreEOLInfo"]);
     }
 
-    /// Whether it has `WriteBooster`; `None` if that is unknown.
+    /// Whether the device has `WriteBooster`; `None` if that is not known.
     pub(super) fn has_booster(&self) -> Option<bool> {
         self.number("dExtendedUFSFeaturesSupport").map(|bits| bits >> WRITE_BOOSTER & 1 == 1)
     }
@@ -184,7 +184,7 @@ impl UfsDescriptors {
     }
 }
 
-/// The number of a manufacturer, with its name if it is known (JEP106, and the quirks of Linux).
+/// The id of a manufacturer, with its name if that is known (JEP106, and the quirks of Linux).
 fn manufacturer(number: u64) -> String {
     let name = match number {
         0x012c => ", Micron",
@@ -197,7 +197,7 @@ fn manufacturer(number: u64) -> String {
     format!("{number:#06x}{name}")
 }
 
-/// The preset of the same class.
+/// The bundled preset of the same class of devices.
 fn like(descriptors: &UfsDescriptors) -> &'static str {
     match descriptors.version() {
         Some((..=2, _)) => "ufs22",
@@ -206,7 +206,7 @@ fn like(descriptors: &UfsDescriptors) -> &'static str {
     }
 }
 
-/// The capacity: that of all logical units for data, or of the whole device.
+/// The capacity of all logical units for data, otherwise of the whole device.
 fn capacity(descriptors: &UfsDescriptors) -> Option<RegisterCapacity> {
     let units = descriptors.units();
     let bytes = units.iter().try_fold(0_u64, |sum, unit| sum.checked_add(unit.bytes))?;
@@ -218,7 +218,7 @@ fn capacity(descriptors: &UfsDescriptors) -> Option<RegisterCapacity> {
     Some(RegisterCapacity { bytes: raw.checked_mul(512)?, from: descriptors.field_with_value("qTotalRawDeviceCapacity") })
 }
 
-/// The queue depth of the device, and the fields from which it was read.
+/// The queue depth of the device, and the fields from which it was derived.
 fn queue_depth(descriptors: &UfsDescriptors) -> Option<(u64, String)> {
     if let Some(depth) = descriptors.number("bQueueDepth").filter(|depth| *depth > 0) {
         return Some((depth, descriptors.field_with_value("bQueueDepth")));
@@ -229,7 +229,7 @@ fn queue_depth(descriptors: &UfsDescriptors) -> Option<(u64, String)> {
     Some((depth, format!("bLUQueueDepth = {depth:#x}, the largest")))
 }
 
-/// The size of `WriteBooster`; `None` if the device has none, or none is configured.
+/// The size of `WriteBooster`; `None` if the device has none or none is configured.
 fn write_booster(descriptors: &UfsDescriptors) -> Option<RegisterCapacity> {
     if descriptors.has_booster() != Some(true) {
         return None;
@@ -253,7 +253,7 @@ fn write_booster(descriptors: &UfsDescriptors) -> Option<RegisterCapacity> {
     Some(RegisterCapacity { bytes: units.checked_mul(unit)?, from })
 }
 
-/// The allocation units of a dedicated `WriteBooster`, and the number of the logical unit that has it.
+/// The size of a dedicated `WriteBooster` in allocation units, and the number of its logical unit.
 fn dedicated(descriptors: &UfsDescriptors) -> Option<(u64, Option<u32>)> {
     descriptors.units().iter().find_map(|unit| {
         let units = descriptors.of_unit(unit.number, "dLUNumWriteBoosterBufferAllocUnits")?;
@@ -261,7 +261,7 @@ fn dedicated(descriptors: &UfsDescriptors) -> Option<(u64, Option<u32>)> {
     })
 }
 
-/// Returns every setting except capacity and blocks in SLC mode, and adds notes on values that have no setting.
+/// The settings except capacity and blocks in SLC mode. Adds notes on values for which there is no setting.
 fn settings_of(descriptors: &UfsDescriptors, notes: &mut Vec<String>) -> Vec<DerivedSetting> {
     let mut rows = Vec::new();
     if let Some((depth, from)) = queue_depth(descriptors) {
@@ -327,7 +327,7 @@ fn without_booster(set: &mut impl FnMut(&'static str, String, &'static str), fie
     }
 }
 
-/// Notes on features for which the device model has no setting.
+/// Notes on features that the device model does not have.
 fn without_settings(descriptors: &UfsDescriptors) -> Vec<String> {
     let mut notes = vec!["no descriptor has the size of the volatile cache".to_owned()];
     let enhanced = descriptors.all("bMemoryType").any(|(_, given)| matches!(given, DescriptorValue::Number(3..=6)));

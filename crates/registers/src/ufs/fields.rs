@@ -1,6 +1,6 @@
 //! The descriptors, attributes and flags of a UFS (JESD220, 14) that describe its properties.
 //!
-//! In the sysfs of Linux they have other names (`Documentation/ABI/testing/sysfs-driver-ufs`); ufs-utils prints the names of the
+//! The sysfs of Linux gives them other names (`Documentation/ABI/testing/sysfs-driver-ufs`); ufs-utils prints the names of the
 //! standard with the offset of each field.
 
 use DescriptorKind::{Attributes, Device, Flags, Geometry, Health, Interconnect, Link, Strings, Unit};
@@ -16,14 +16,14 @@ pub(crate) enum DescriptorKind {
     Strings,
     Attributes,
     Flags,
-    /// The link as the host has negotiated it, which is in no descriptor.
+    /// The link as the host negotiated it; no descriptor contains it.
     Link,
 }
 
 impl DescriptorKind {
     pub const ALL: [Self; 9] = [Device, Geometry, Unit, Interconnect, Health, Strings, Attributes, Flags, Link];
 
-    /// Its folder in sysfs, and its name in reports.
+    /// The folder in sysfs, and the name in reports.
     const fn names(self) -> (&'static str, &'static str) {
         match self {
             Device => ("device_descriptor", "device descriptor"),
@@ -50,13 +50,13 @@ impl DescriptorKind {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct DescriptorField {
     pub part: DescriptorKind,
-    /// Its name in the standard.
+    /// Name in the standard.
     pub name: &'static str,
-    /// Its name in sysfs.
+    /// Name in sysfs.
     pub sysfs: &'static str,
-    /// Its offset in the descriptor.
+    /// Offset in the descriptor; `None` if it is not in a descriptor.
     pub offset: Option<u16>,
-    /// Its length in bytes; 0 for a text.
+    /// Length in bytes; 0 for a text.
     pub bytes: u8,
     pub meaning: &'static str,
 }
@@ -67,12 +67,12 @@ impl DescriptorField {
         FIELDS.iter().find(|field| field.part == part && field.sysfs == file)
     }
 
-    /// The field with this name in the standard, in which each name is unique.
+    /// The field with this name in the standard, where names are unique.
     pub fn of_standard(name: &str) -> Option<&'static Self> {
         FIELDS.iter().find(|field| field.name == name)
     }
 
-    /// Its offset as ufs-utils writes it; empty if it has none.
+    /// The offset in the notation of ufs-utils; empty if the field has none.
     pub fn place(&self) -> String {
         self.offset.map_or_else(String::new, |offset| format!("{offset:#04x}"))
     }
@@ -94,7 +94,7 @@ macro_rules! fields {
     };
 }
 
-/// Every field that is read.
+/// All fields that are read.
 pub(crate) static FIELDS: &[DescriptorField] = fields! {
     Device 0x02 1 "bDevice" "device_type": "type of the device";
     Device 0x03 1 "bDeviceClass" "device_class": "class of the device";

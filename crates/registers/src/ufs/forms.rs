@@ -1,6 +1,6 @@
-//! Reads descriptors of a UFS: files of sysfs with their path, the output of ufs-utils, and raw descriptors (JESD220, 14.1.4), as bytes or
-//! in a dump of hexadecimal digits: each begins with its length and its type, and its fields have their highest byte first. Several may
-//! follow each other.
+//! Reads descriptors of a UFS: sysfs files with their path, the output of ufs-utils, and raw descriptors (JESD220, 14.1.4) as
+//! bytes or hexadecimal dump. A raw descriptor begins with its length and type, its fields have the highest byte first, and
+//! several descriptors may follow each other.
 
 use std::path::Path;
 
@@ -11,34 +11,34 @@ use super::{HINT, impossible};
 use crate::dump;
 use crate::text_of;
 
-/// A field with a value that was found in one place.
+/// A field and its value, as read from one place.
 pub(super) struct FieldValue {
     pub field: &'static DescriptorField,
-    /// The logical unit, if the field belongs to one.
+    /// The logical unit; `None` if the field belongs to none.
     pub unit: Option<u32>,
     pub value: DescriptorValue,
-    /// The line, if the text may have several.
+    /// The line in a text of several lines.
     pub line: Option<u64>,
 }
 
-/// A value as it was read.
+/// The value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DescriptorValue {
     Number(u64),
     Text(String),
 }
 
-/// The field in a file of sysfs; `None` if the file has none that is read, or is empty.
+/// The field in a sysfs file; `None` if the file is empty or contains no field that is read.
 pub(super) fn of_file(path: &Path, content: &str) -> Result<Option<FieldValue>> {
     let Some((field, unit)) = of_path(&path.to_string_lossy()) else { return Ok(None) };
     Ok(value(field, content.trim())?.map(|value| FieldValue { field, unit, value, line: None }))
 }
 
-/// The fields in a text: lines with names of the standard, of `grep -r .` and of `head` or `tail` over files of sysfs.
+/// The fields in a text: lines with names of the standard, output of `grep -r .`, and output of `head` or `tail` over sysfs files.
 pub(super) fn of_text(text: &str) -> Result<Vec<FieldValue>> {
     let mut found = Vec::new();
     let mut block = CurrentDescriptor::default();
-    // The file that the last line `==> path <==` named.
+    // The path in the last line `==> path <==`.
     let mut announced: Option<&str> = None;
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
@@ -63,7 +63,7 @@ pub(super) fn of_text(text: &str) -> Result<Vec<FieldValue>> {
     Ok(found)
 }
 
-/// Whether the first bytes of a text hold such lines.
+/// Whether the first bytes of a text contain such lines.
 pub(super) fn is_text(text: &str) -> bool {
     let is_line = |line: &str| {
         !matches!(of_name(line, &mut CurrentDescriptor::default()), Ok(None))
@@ -73,7 +73,7 @@ pub(super) fn is_text(text: &str) -> bool {
     text.lines().map(str::trim).take(500).any(is_line)
 }
 
-/// Whether a path is that of a file of sysfs which is read.
+/// Whether a path is that of a sysfs file that is read.
 pub(super) fn is_path(path: &Path) -> bool {
     of_path(&path.to_string_lossy()).is_some()
 }
@@ -100,32 +100,32 @@ fn of_grep(line: &str) -> Result<Option<FieldValue>> {
     value_of_file(path, text.trim())
 }
 
-/// The field of a path that ends in a folder of descriptors and a file, and the logical unit of the folder before.
+/// The field of a path that ends in a descriptor folder and a file, and the logical unit, which is the folder before these.
 fn of_path(path: &str) -> Option<(&'static DescriptorField, Option<u32>)> {
     let mut parts = path.rsplit('/');
     let (file, folder) = (parts.next()?, parts.next()?);
     let part = *DescriptorKind::ALL.iter().find(|part| part.folder() == folder)?;
     let field = DescriptorField::of_sysfs(part, file)?;
-    // A logical unit is a folder with the numbers of host, channel, target and unit.
+    // The folder of a logical unit is named by the numbers of host, channel, target and unit.
     let unit = parts.next().filter(|name| name.split(':').count() == 4);
     let unit = unit.and_then(|name| name.rsplit(':').next()?.parse().ok());
     Some((field, if part == DescriptorKind::Unit { unit } else { None }))
 }
 
-/// The descriptor whose lines are read.
+/// The descriptor to which the current lines belong.
 #[derive(Default)]
 struct CurrentDescriptor {
-    /// Its `bDescriptorType`, if a line had it.
+    /// `bDescriptorType`; `None` if no line gave it.
     kind: Option<u64>,
-    /// Its `bUnitIndex`, if a line had it.
+    /// `bUnitIndex`; `None` if no line gave it.
     unit: Option<u32>,
 }
 
 /// `bDescriptorType` of a configuration descriptor.
 const CONFIGURATION: u64 = 1;
 
-/// Reads a line with a name of the standard: `Device Descriptor: [Byte offset 0x21]: bQueueDepth = 0x20` of ufs-utils and of the
-/// debugfs of vendors, or `bBackgroundOpStatus := 0x02`. The name tells the descriptor, because headings differ between programs.
+/// Reads a line with a name of the standard: `Device Descriptor: [Byte offset 0x21]: bQueueDepth = 0x20` of ufs-utils and of vendors'
+/// debugfs, or `bBackgroundOpStatus := 0x02`. The name of the field determines the descriptor, because headings differ between programs.
 fn of_name(line: &str, block: &mut CurrentDescriptor) -> Result<Option<FieldValue>> {
     let (heading, offset, assigned) = match line.split_once("[Byte offset") {
         Some((heading, rest)) => match rest.split_once(']') {
@@ -136,7 +136,7 @@ fn of_name(line: &str, block: &mut CurrentDescriptor) -> Result<Option<FieldValu
     };
     let assigned = assigned.trim_start_matches(':').trim_start();
     let Some((name, text)) = assigned.split_once([':', '=']) else { return Ok(None) };
-    // Some programs put the meaning behind the number.
+    // Some programs print the meaning after the number.
     let text = text.trim_start_matches('=').split_whitespace().next().unwrap_or_default();
     let name = name.trim();
     let name = match name {
@@ -158,7 +158,8 @@ fn of_name(line: &str, block: &mut CurrentDescriptor) -> Result<Option<FieldValu
     let Some(field) = DescriptorField::of_standard(name).filter(|field| field.bytes > 0) else {
         return Ok(None);
     };
-    // A configuration descriptor has fields of the same names, for what is to be configured and not what the device has.
+    // A configuration descriptor has fields of the same names, but they contain the requested configuration, not the properties
+    // of the device.
     if heading.trim_start().starts_with("Config") || block.kind == Some(CONFIGURATION) {
         return Ok(None);
     }
@@ -195,7 +196,7 @@ fn value(field: &'static DescriptorField, text: &str) -> Result<Option<Descripto
     Ok(Some(DescriptorValue::Number(value)))
 }
 
-/// A number in hexadecimal digits with `0x`, or in decimal ones.
+/// Parses a number: hexadecimal digits after `0x`, or decimal digits.
 fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -209,11 +210,11 @@ fn unreadable(name: &str, text: &str) -> Error {
         .hint("a value is written as 0x20; read the descriptor again")
 }
 
-/// Maximum number of bytes of all descriptors of a device.
+/// Maximum number of bytes of all descriptors of a device together.
 const MOST_BYTES: usize = 64 << 10;
-/// Bytes of the header: length and type.
+/// Bytes of the header of a descriptor: length and type.
 const HEADER: usize = 2;
-/// Types of descriptors that are read, and the lengths that the versions of the standard give them.
+/// Types of descriptors that are read, with their possible lengths in the versions of the standard.
 const TYPES: [(u8, DescriptorKind, &[u8]); 5] = [
     (0x00, DescriptorKind::Device, &[0x1f, 0x40, 0x59]),
     (0x02, DescriptorKind::Unit, &[0x23, 0x2d]),
@@ -221,19 +222,19 @@ const TYPES: [(u8, DescriptorKind, &[u8]); 5] = [
     (0x07, DescriptorKind::Geometry, &[0x44, 0x48, 0x57]),
     (0x09, DescriptorKind::Health, &[0x25, 0x2d]),
 ];
-/// Types that are not read: configuration, strings, power.
+/// Types that are skipped: configuration, strings, power.
 const OTHERS: [u8; 3] = [0x01, 0x05, 0x08];
-/// Fields that have a plausible value on every device; raw descriptors are recognised by them.
+/// Fields that have a plausible value on every device, by which raw descriptors are recognised.
 const MARKS: [&str; 4] = ["wSpecVersion", "qTotalRawDeviceCapacity", "bLUEnable", "bDeviceLifeTimeEstA"];
 
-/// The bytes of a file with raw descriptors; `None` if it does not begin like one.
+/// The bytes of a file with raw descriptors; `None` if the file does not begin with one.
 fn bytes_of(content: &[u8]) -> Option<Vec<u8>> {
     let Some(text) = text_of(content) else {
         return begins(content).then(|| content.to_vec());
     };
     let mut bytes = Vec::new();
     let mut rest = &*text;
-    // Dumps of several descriptors may have headings between them.
+    // Dumps of several descriptors may be separated by headings.
     while let Ok(Some(found)) = dump::read(rest, MOST_BYTES) {
         bytes.extend(found.bytes);
         let Some((line, _)) = found.end else { break };
@@ -245,22 +246,22 @@ fn bytes_of(content: &[u8]) -> Option<Vec<u8>> {
     begins(&bytes).then_some(bytes)
 }
 
-/// Whether bytes begin with the header of a descriptor that is read.
+/// Whether the bytes begin with the header of a descriptor that is read.
 fn begins(bytes: &[u8]) -> bool {
     matches!(bytes, [length, kind, ..] if TYPES.iter().any(|(other, _, lengths)| kind == other && lengths.contains(length)))
 }
 
-/// The fields of raw descriptors; `None` if these are none.
+/// The fields of raw descriptors; `None` if the content is something else.
 pub(super) fn read_raw(content: &[u8]) -> Result<Option<Vec<FieldValue>>> {
     bytes_of(content).map(|bytes| fields_of(&bytes)).transpose()
 }
 
-/// Whether a file begins like raw descriptors.
+/// Whether a file begins with the header of a raw descriptor.
 pub(crate) fn may_be_raw(content: &[u8]) -> bool {
     bytes_of(content).is_some()
 }
 
-/// Whether a file is raw descriptors as a whole, with a field that no other file has at its place.
+/// Whether a whole file consists of raw descriptors, with a plausible value of a field that identifies them.
 pub(super) fn is_raw(content: &[u8]) -> bool {
     let is_mark = |found: &FieldValue| {
         MARKS.contains(&found.field.name)
@@ -273,7 +274,7 @@ fn fields_of(bytes: &[u8]) -> Result<Vec<FieldValue>> {
     let mut found = Vec::new();
     let mut at = 0;
     while let Some([length, kind]) = bytes.get(at..at + HEADER) {
-        // The rest of a buffer that is longer than its descriptor.
+        // A buffer may be longer than its descriptor; the rest is zeros.
         if bytes[at..].iter().all(|byte| *byte == 0) {
             break;
         }
@@ -297,7 +298,7 @@ fn fields_of(bytes: &[u8]) -> Result<Vec<FieldValue>> {
     Ok(found)
 }
 
-/// The fields of one descriptor. A device of an older version has a shorter descriptor, without the fields at its end.
+/// The fields of a descriptor. A device of an older version has a shorter descriptor, without the last fields.
 fn fields(descriptor: &[u8], part: DescriptorKind) -> impl Iterator<Item = FieldValue> + '_ {
     let unit = (part == DescriptorKind::Unit).then(|| u32::from(descriptor[HEADER]));
     FIELDS.iter().filter(move |field| field.part == part).filter_map(move |field| {

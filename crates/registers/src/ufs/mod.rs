@@ -1,5 +1,5 @@
-//! The descriptors of a UFS (JESD220, 14): as a tree of files from the sysfs of Linux, as the text of these files, as ufs-utils and the
-//! debugfs of vendors print them, and raw.
+//! Reads the descriptors of a UFS (JESD220, 14): as sysfs files, as text of these files, as printed by ufs-utils and the debugfs
+//! of vendors, or raw.
 
 mod describe;
 mod fields;
@@ -15,31 +15,31 @@ use forms::{DescriptorValue, FieldValue};
 
 use crate::{RegisterSource, text_of};
 
-/// Logical units from this number on are well known ones: boot, RPMB, and the device itself.
+/// Logical units from this number on are well-known units: boot, RPMB, and the device itself.
 const WELL_KNOWN: u32 = 0x80;
 /// The newest major version of the standard that is known.
 const NEWEST: u64 = 5;
-/// How descriptors are obtained.
+/// How to obtain descriptors.
 const HINT: &str = "take the folder /sys/devices/platform/*/*.ufshc, or the output of `grep -r . device_descriptor geometry_descriptor \
                     health_descriptor attributes flags power_info */*/unit_descriptor` there, or of `ufs-utils desc`";
 
-/// A field, by its number in [`FIELDS`], and the logical unit that it belongs to.
+/// Index of a field in [`FIELDS`], and the logical unit that it belongs to.
 type Key = (usize, Option<u32>);
-/// A file and a line of it.
+/// A file and a line in it.
 type Place = (PathBuf, Option<u64>);
 
 /// All values that were read from a UFS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UfsDescriptors {
     values: BTreeMap<Key, DescriptorValue>,
-    /// The place at which each value was found first.
+    /// The place from which each value was read first.
     positions: BTreeMap<Key, Place>,
-    /// A note on the order of the bytes, if fields were printed with their lowest byte first.
+    /// A note on the order of the bytes, if fields had their lowest byte first.
     order: Option<String>,
 }
 
 impl UfsDescriptors {
-    /// The descriptors in these files: one text, or the files of a tree.
+    /// Reads the descriptors in these files: one text, or the files of a tree.
     pub fn read(sources: &[RegisterSource<'_>]) -> Result<Self> {
         let mut out = Self::default();
         for source in sources {
@@ -93,7 +93,7 @@ impl UfsDescriptors {
         Ok(())
     }
 
-    /// Checks that these can be the descriptors of a device.
+    /// Checks that these values are possible for a device.
     fn check(&self) -> Result<()> {
         if self.values.is_empty() {
             return Err(Error::new(ErrorClass::UnknownFormat, "there are no descriptors of a UFS").hint(HINT));
@@ -122,7 +122,7 @@ impl UfsDescriptors {
         self.values.iter().filter(move |((at, _), _)| FIELDS[*at].name == name)
     }
 
-    /// The number of a field that belongs to no logical unit.
+    /// The number in a field that belongs to no logical unit.
     fn number(&self, name: &'static str) -> Option<u64> {
         self.all(name).find_map(|(_, given)| match given {
             DescriptorValue::Number(value) => Some(*value),
@@ -137,7 +137,7 @@ impl UfsDescriptors {
         })
     }
 
-    /// The number of a field of a logical unit.
+    /// The number in a field of a logical unit.
     fn of_unit(&self, unit: Option<u32>, name: &'static str) -> Option<u64> {
         self.all(name).find_map(|((_, other), given)| match given {
             DescriptorValue::Number(value) if *other == unit => Some(*value),
@@ -180,7 +180,7 @@ impl UfsDescriptors {
 const IMPOSSIBLE: [&str; 6] =
     ["wSpecVersion", "bLogicalBlockSize", "qTotalRawDeviceCapacity", "bPreEOLInfo", "bDeviceLifeTimeEstA", "bDeviceLifeTimeEstB"];
 
-/// The reason why a value is impossible; `None` if it is possible.
+/// Why a value is impossible; `None` if it is possible.
 fn impossible(name: &str, value: u64) -> Option<&'static str> {
     match name {
         "wSpecVersion" if !is_version(value) => {
@@ -208,7 +208,7 @@ fn index(field: &'static DescriptorField) -> usize {
     FIELDS.iter().position(|other| std::ptr::eq(other, field)).unwrap_or(usize::MAX)
 }
 
-/// Two decimal digits of four bits each.
+/// Decodes two decimal digits of four bits each.
 const fn decimal(value: u64) -> u64 {
     (value >> 4 & 0xf) * 10 + (value & 0xf)
 }
@@ -230,25 +230,25 @@ pub fn is_ufs_file(path: &Path) -> bool {
     forms::is_path(path)
 }
 
-/// Versions of the standard, as `wSpecVersion` has them.
+/// Versions of the standard in the encoding of `wSpecVersion`.
 const VERSIONS: [u64; 10] = [0x0100, 0x0110, 0x0200, 0x0210, 0x0220, 0x0300, 0x0310, 0x0400, 0x0410, 0x0500];
-/// Versions that may follow.
+/// Possible numbers of later versions.
 const LATER: std::ops::RangeInclusive<u64> = 0x0501..=0x0990;
-/// The largest capacity of a device that is believed, in units of 512 bytes: 16 TB.
+/// The largest plausible capacity of a device, in units of 512 bytes: 16 TB.
 const MOST_SECTORS: u64 = 1 << 35;
 
-/// Whether a number is a version of the standard, or may be one that follows: two decimal digits between 0 and 0.
+/// Whether a number is a version of the standard, or may be a later one: two decimal digits in the middle, zeros around them.
 fn is_version(version: u64) -> bool {
     let is_decimal = [version >> 8 & 0xf, version >> 4 & 0xf].iter().all(|digit| *digit <= 9);
     VERSIONS.contains(&version) || LATER.contains(&version) && is_decimal && version.is_multiple_of(0x10)
 }
 
-/// Whether a device may have this capacity, in units of 512 bytes; 0 is not stated.
+/// Whether a device may have this capacity, in units of 512 bytes; 0 means that it is not stated.
 const fn is_capacity(sectors: u64) -> bool {
     sectors <= MOST_SECTORS
 }
 
-/// Turns all fields of several bytes if those whose value is known to be possible are so only then; returns a note on it.
+/// Reverses the bytes of all fields of several bytes if only this makes version and capacities plausible; returns a note.
 fn reverse_bytes(values: &mut BTreeMap<Key, DescriptorValue>) -> Option<String> {
     let judged = |key: &Key, given: &DescriptorValue| match (FIELDS[key.0].name, given) {
         ("wSpecVersion", DescriptorValue::Number(version)) => Some(is_version(*version)),

@@ -1,4 +1,4 @@
-//! Damaged registers are refused with their place, and no input makes the reader panic.
+//! Damaged registers are rejected with the place of the damage, and no input makes the reader panic.
 
 use std::path::Path;
 
@@ -60,7 +60,7 @@ fn a_damaged_row_is_named_with_its_line() {
         damaged[12] = if bad == lines[12] { "zz zz" } else { &bad };
         let error = read_one(damaged.join("\n").as_bytes()).expect_err(form);
         assert_eq!(error.line(), Some(13), "{form}: {error}");
-        // What a star stands for is not known without the row before it.
+        // Without the row before a star, its bytes are not known.
         if lines[12].contains(':') {
             let mut missing = lines.clone();
             missing.remove(12);
@@ -116,7 +116,7 @@ proptest! {
     }
 }
 
-/// A line like those that tools print, or any other.
+/// A line like those that tools print, or any other line.
 fn line() -> impl Strategy<Value = String> {
     prop_oneof![
         ".{0,60}",

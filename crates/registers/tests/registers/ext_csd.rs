@@ -1,4 +1,4 @@
-//! The register of an eMMC: forms, facts and settings; and its sysfs files, with and without its register.
+//! The register of an eMMC: its forms, facts and settings; and the sysfs files, with and without the register.
 
 use std::path::{Path, PathBuf};
 
@@ -185,7 +185,7 @@ fn a_count_of_sectors_with_all_bits_set_is_no_capacity() {
     assert_eq!(with(&[(fields::SEC_COUNT, 0)]).capacity, None);
 }
 
-/// CID of a card of 2016 with its checksum, and the sysfs files that the kernel derives from it.
+/// The CID of a card of 2016 with its checksum, and the sysfs files that the kernel derives from it.
 const FILES: [(&str, &str); 12] = [
     ("cid", "45010044463430333201123456788333"),
     ("csd", "d02701320f5903fff6dbffef8e404000"),
@@ -240,7 +240,7 @@ fn a_wrong_checksum_is_a_note_and_the_register_is_left_out() {
     let report = read_files(&[("cid", "450100444634303332011234567883e5")], None).unwrap();
     assert!(report.notes[0].starts_with("CID = 4501") && report.notes[0].contains("checksum"), "{:?}", report.notes);
     assert_eq!(fact(&report, "product"), "");
-    // Many hosts leave the checksum out.
+    // Many hosts omit the checksum.
     let report = read_files(&[("cid", "45010044463430333201123456788300")], None).unwrap();
     assert!(report.notes.is_empty() && !fact(&report, "product").is_empty());
 }

@@ -45,7 +45,7 @@ fn words(bytes: &[u8], size: usize) -> String {
     bytes.chunks(size).map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Rows of 16 bytes, in which a star replaces rows that equal the one before.
+/// Rows of 16 bytes, in which a star replaces rows that equal the row before.
 fn starred(bytes: &[u8], offset: impl Fn(usize) -> String, row: impl Fn(&[u8]) -> String) -> String {
     let mut out = String::new();
     for (number, part) in bytes.chunks(16).enumerate() {
@@ -60,7 +60,7 @@ fn starred(bytes: &[u8], offset: impl Fn(usize) -> String, row: impl Fn(&[u8]) -
     out + &offset(bytes.len()) + "\n"
 }
 
-/// The register as each program prints it.
+/// The register in the form that each program prints.
 pub fn forms(bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let rows = |size: usize| bytes.chunks(size).enumerate().map(move |(row, part)| (row * size, part));
     let u_boot: String = rows(10).map(|(at, part)| format!("{at:03}: {}\n", columns(part))).collect();
@@ -100,7 +100,7 @@ pub fn read_one(bytes: &[u8]) -> emmclab_base::Result<RegisterReport> {
     read(&[RegisterSource { path: Path::new("dump"), bytes }])
 }
 
-/// The fact about a topic; empty if it is unknown.
+/// The fact on a topic; empty if it is not known.
 pub fn fact(report: &RegisterReport, topic: &str) -> String {
     let found = report.facts.iter().find(|fact| fact.topic == topic).unwrap_or_else(|| panic!("no {topic}"));
     found.text.clone().unwrap_or_default()
@@ -118,7 +118,7 @@ pub fn has_note(report: &RegisterReport, part: &str) -> bool {
     report.notes.iter().any(|note| note.contains(part))
 }
 
-/// Bytes in each form that shows them as a whole.
+/// The forms that contain all bytes.
 pub fn hex_forms(bytes: &[u8]) -> [(&'static str, Vec<u8>); 4] {
     let rows: String = bytes.chunks(16).enumerate().map(|(row, part)| format!("{:04x}: {}\n", 16 * row, columns(part))).collect();
     [

@@ -1,4 +1,4 @@
-//! The descriptors of a UFS: as a tree, as text, and as ufs-utils prints them.
+//! The descriptors of a UFS: as a tree of files, as text, and as ufs-utils prints them.
 
 use std::path::Path;
 
@@ -179,7 +179,7 @@ fn the_name_of_a_field_and_not_its_heading_tells_its_descriptor() {
     assert!(fact(&report, "spare blocks").starts_with("urgent"));
     assert_eq!(fact(&report, "life used, type A (mostly SLC)"), "0 to 10 % of the life used");
     assert_eq!(fact(&report, "life used, type B (mostly MLC, TLC)"), "90 to 100 % of the life used");
-    // The index of a string is not the string, and a configuration descriptor is not the device's.
+    // The index of a string is not the string, and a configuration descriptor does not describe the device.
     let text = "Device Descriptor: [Byte offset 0x15]: iProductName = 0x1\n\
                 Device Descriptor: [Byte offset 0x1]: bDescriptorType = 0x1\n\
                 Device Descriptor: [Byte offset 0x3]: bBootEnable = 0x1\n\
@@ -219,12 +219,12 @@ fn every_version_of_the_standard_is_read_in_both_orders_and_no_other_is() {
     }
     let is_known = |version: u16| known.contains(&version) || known.contains(&version.swap_bytes());
     for version in (1..0x500).filter(|version| !is_known(*version)) {
-        // What is no version may be a later one with swapped bytes.
+        // A number that is not a version may be a later version with swapped bytes.
         assert!(standard(version).is_err() || version.swap_bytes() > 0x500, "{version:#x}");
     }
 }
 
-/// A descriptor of this length and type, with the highest byte of each value first.
+/// A descriptor of this length and type, with values in big-endian order.
 fn raw(length: u8, kind: u8, values: &[(usize, &[u8])]) -> Vec<u8> {
     let mut out = vec![0; usize::from(length)];
     (out[0], out[1]) = (length, kind);
