@@ -1,4 +1,4 @@
-//! The clock of simulated time, and its relation to the host's time.
+//! The clock of simulated time and its relation to the time of the host.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use emmclab_base::{Error, ErrorClass, Nanos, Result};
 /// How simulated time advances.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ClockPace {
-    /// Requests take no time on the host: simulated time is that of the latest completion, and the next request arrives at that time.
+    /// Requests take no time on the host: simulated time jumps to the latest completion, and the next request arrives at that time.
     Free,
-    /// Durations on the host are the simulated durations multiplied by this factor: 1 is real time, 0.1 is ten times as fast.
+    /// Durations on the host are the simulated durations times this factor: 1 is real time, 0.1 is ten times as fast.
     Scaled(f64),
 }
 
 impl ClockPace {
-    /// Simulated time advances as fast as the host's.
+    /// Simulated time advances at the speed of host time.
     pub const REAL: Self = Self::Scaled(1.0);
 }
 
@@ -45,13 +45,13 @@ impl std::fmt::Display for ClockPace {
     }
 }
 
-/// A clock of simulated time, which never goes back.
+/// A clock of simulated time; it never goes backwards.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveClock {
     pace: ClockPace,
-    /// With [`ClockPace::Free`], whether simulated time also advances by the host's time between requests.
+    /// With [`ClockPace::Free`]: whether the host time between requests is added to simulated time.
     think: bool,
-    /// The same moment on the host's clock and on the simulated clock.
+    /// A moment on the host's clock and the same moment on the simulated clock.
     origin: (Instant, Nanos),
     latest: Nanos,
 }
@@ -65,13 +65,13 @@ impl LiveClock {
         self.pace
     }
 
-    /// Changes the pace, from the present simulated time on.
+    /// Changes the pace from now on.
     pub fn set_pace(&mut self, pace: ClockPace) {
         self.origin = (Instant::now(), self.now());
         self.pace = pace;
     }
 
-    /// The present simulated time.
+    /// The current simulated time.
     pub fn now(&mut self) -> Nanos {
         let (host, simulated) = self.origin;
         let elapsed = host.elapsed().as_nanos() as i64;
@@ -84,7 +84,7 @@ impl LiveClock {
         self.latest
     }
 
-    /// Advances a free clock to `at`, the time of a completion; other clocks are not changed.
+    /// Advances a free clock to `at`, the time of a completion; does nothing on other clocks.
     pub fn advance_free(&mut self, at: Nanos) {
         if self.pace == ClockPace::Free {
             self.latest = self.latest.max(at);
@@ -92,7 +92,7 @@ impl LiveClock {
         }
     }
 
-    /// The host's time at a simulated time; `None` on a free clock.
+    /// The host time that corresponds to a simulated time; `None` on a free clock.
     pub fn host(&self, at: Nanos) -> Option<Instant> {
         let (host, simulated) = self.origin;
         let ClockPace::Scaled(factor) = self.pace else { return None };

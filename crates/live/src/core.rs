@@ -1,5 +1,5 @@
-//! The state of a live device that is used by one thread at a time: stack, clock, requests in progress, measurement; and operations other
-//! than requests: power cuts, settings, figures, shutdown.
+//! The state of a live device, which one thread at a time uses: stack, clock, requests in progress and statistics. Also power
+//! cuts, changes of settings, results and shutdown.
 
 use std::io;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::request::{PendingLiveRequest, StackCommand};
 use crate::status::{LiveStatus, LiveStatusTotals, RefusalsByRule};
 use crate::trace_recording::{LiveAnnotator, LiveRecording};
 
-/// Completions for each receiver, to be delivered after the lock is released.
+/// Completions by receiver; they are delivered after the lock is released.
 pub(crate) type Deliveries = Vec<(Arc<dyn CompletionReceiver>, Vec<ServedCompletion>)>;
 
 pub(crate) struct LiveCore {
     pub config: DeviceConfig,
     pub second: Option<DeviceConfig>,
-    /// Settings that changed since the start.
+    /// Settings that were changed since the start.
     pub changes: Vec<SettingChange>,
     pub layers: Vec<LayerConfig>,
     pub stack: LiveStack,
     pub clock: LiveClock,
     pub limits: BlockDeviceLimits,
-    /// Requests in progress by number, and the number of the request of each command in the stack.
+    /// Requests in progress, by number. `owners` has the number of the request to which each command in the stack belongs.
     pending: FxHashMap<u64, PendingLiveRequest>,
     owners: FxHashMap<u64, u64>,
     next: u64,
@@ -39,23 +39,23 @@ pub(crate) struct LiveCore {
     pub recording: Option<LiveRecording>,
     /// Whether the trace was written.
     pub is_recorded: bool,
-    /// Number of accepted requests that change data.
+    /// Number of accepted requests that changed data.
     pub changing_requests: u64,
     log: Option<RunLog>,
-    /// The lines of the workload, which belong into the log.
+    /// The lines that the workload prints, which are logged.
     lines: Option<WorkloadLines>,
-    /// Identifies the blocks of writes, if a layer or a recording needs it.
+    /// Determines the roles of written blocks, if a layer or a recording needs them.
     naming: Option<LiveAnnotator>,
-    /// Why the image cannot be written, if so.
+    /// The error for which the image cannot be written at present.
     image_error: Option<io::Error>,
     refusals: RefusalsByRule,
-    /// The error that ended the service, if any: a violated invariant, or a recording that cannot be written.
+    /// The error that ended the service: a violated invariant, or a recording that cannot be written.
     pub broken: Option<Error>,
-    /// Whether there was such an error. It is kept after `broken` was reported.
+    /// Whether such an error occurred. It stays true after `broken` was reported.
     ended: bool,
     powered: bool,
     deliveries: Deliveries,
-    /// Buffers that are reused.
+    /// Reused buffers.
     parts: Vec<StackCommand>,
     answers: Vec<LiveCompletion>,
 }
@@ -105,19 +105,19 @@ impl LiveCore {
         })
     }
 
-    /// Accepts requests that arrive now.
+    /// Accepts requests, which arrive at the current time.
     pub fn take(&mut self, requests: &mut Vec<ServedRequest>, to: &Arc<dyn CompletionReceiver>) {
         let now = self.clock.now();
         self.log_lines();
         if self.image_error.is_some() {
-            // There may be space again.
+            // The disk of the image may have free space again.
             self.image_error = self.stack.land(now).err();
         }
         for request in requests.drain(..) {
             let (tag, changes) = (request.tag, request.action != emmclab_serve::BlockAction::Read);
             let refused = self.refusal(changes).map_or(Ok(()), Err);
             self.changing_requests += u64::from(changes && refused.is_ok());
-            // A discard of a part of a zone would be refused.
+            // A device with zones would reject a discard of a part of a zone.
             let by_discard = self.stack.is_plain() && self.stack.device().zones().next().is_none();
             let taken = refused.and_then(|()| PendingLiveRequest::new(request, &self.limits, by_discard, to, &mut self.parts));
             match taken {
@@ -136,7 +136,7 @@ impl LiveCore {
         self.go_on();
     }
 
-    /// Why every request is refused, if so; `changes` is set for requests that change data.
+    /// The failure of a request that cannot be accepted now; `None` if it can be. `changes` is true for requests that change data.
     fn refusal(&self, changes: bool) -> Option<RequestFailure> {
         if !self.powered || self.ended {
             return Some(RequestFailure::Io);
@@ -147,7 +147,7 @@ impl LiveCore {
         self.image_error.as_ref().filter(|_| changes).map(failure_of)
     }
 
-    /// Sends the commands in `parts` to the stack, for the request `number`.
+    /// Sends the commands in `parts`, which belong to request `number`, to the stack.
     fn send_parts(&mut self, number: u64, now: Nanos) {
         let mut parts = std::mem::take(&mut self.parts);
         for StackCommand { op, sector, sectors, modifiers, data } in parts.drain(..) {
@@ -186,7 +186,7 @@ impl LiveCore {
         self.finish(number);
     }
 
-    /// Advances the stack to the present; on a free clock, until nothing is in progress.
+    /// Advances the stack to the current time; on a free clock, until no command is in progress.
     pub fn go_on(&mut self) {
         let mut now = self.clock.now();
         loop {
@@ -216,7 +216,7 @@ impl LiveCore {
         }
     }
 
-    /// Simulates everything up to `now`, and completes the requests that are complete by then.
+    /// Simulates until `now` and completes requests whose completion time has come.
     fn advance(&mut self, now: Nanos) {
         let mut answers = std::mem::take(&mut self.answers);
         loop {
@@ -230,7 +230,7 @@ impl LiveCore {
             if answers.is_empty() {
                 break;
             }
-            // Data that was programmed by now must be durable before its request is acknowledged.
+            // Data that is programmed by now must be in the image before its request is acknowledged.
             self.image_error = self.stack.land(now).err();
             for answer in answers.drain(..) {
                 self.handle_answer(answer, now);
@@ -247,7 +247,7 @@ impl LiveCore {
             let late = Instant::now().saturating_duration_since(due);
             self.sums.lateness.saturating_record((late.as_nanos() as u64).max(1));
         }
-        // The completion of a failed request promises nothing.
+        // The completion of a failed request guarantees nothing.
         if let Some(log) = self.log.as_ref().filter(|_| !answer.failed) {
             log.completes(answer.id, answer.event.complete);
         }
@@ -272,7 +272,7 @@ impl LiveCore {
         }
     }
 
-    /// Answers a request if all of its commands are complete.
+    /// Completes a request if all of its commands are complete.
     fn finish(&mut self, number: u64) {
         if self.pending.get(&number).is_some_and(PendingLiveRequest::is_over)
             && let Some(pending) = self.pending.remove(&number)
@@ -321,17 +321,17 @@ impl LiveCore {
         self.broken.get_or_insert(error);
     }
 
-    /// Removes and returns the completions that are to be delivered.
+    /// Removes and returns the completions to deliver.
     pub fn take_deliveries(&mut self) -> Deliveries {
         std::mem::take(&mut self.deliveries)
     }
 
-    /// When the stack has to be advanced next; `None` if nothing is in progress or the clock is free.
+    /// Host time at which the stack must be advanced next; `None` if no command is in progress or the clock is free.
     pub fn next_due(&self) -> Option<Instant> {
         self.clock.host(self.stack.next_event()?)
     }
 
-    /// Lets the device do its background work up to now: write-back, folding, idle collection.
+    /// Makes the device do background work until now: write-back, SLC folding, garbage collection in idle time.
     pub fn idle(&mut self) {
         if !self.powered || self.ended || self.stack.stop().is_some() {
             return;
@@ -343,7 +343,7 @@ impl LiveCore {
         self.image_error = self.stack.land(now).err();
     }
 
-    /// The present status, with the figures since the last call.
+    /// The current status, with figures for the interval since the last call.
     pub fn status(&mut self) -> LiveStatus {
         let now = self.clock.now();
         let figures = self.sums.take_interval(now);
@@ -370,7 +370,7 @@ impl LiveCore {
         }
     }
 
-    /// The result of the run so far, as of a replay.
+    /// The result of the run until now, in the form of a replay's result.
     pub fn result(&self) -> SimulationResult {
         let options = ReplayOptions {
             mode: ReplayMode::Closed,
@@ -391,7 +391,7 @@ fn failure_of(error: &io::Error) -> RequestFailure {
 }
 
 impl LiveCore {
-    /// Cuts the power: all requests fail, those in progress and those that arrive before [`Self::restore`].
+    /// Cuts the power: requests in progress fail, and so do all later ones until [`Self::restore`].
     pub fn cut(&mut self) -> Result<()> {
         self.go_on();
         let now = self.clock.now();
@@ -403,19 +403,19 @@ impl LiveCore {
         self.stack.cut(now)
     }
 
-    /// Logs a line about data that was acknowledged to the workload, after all completions that were delivered.
+    /// Logs a line by which the workload acknowledges data, after the completions delivered before.
     pub fn acknowledge(&mut self, text: &str) {
         if let Some(log) = &self.log {
             log.acknowledge(self.clock.now(), text);
         }
     }
 
-    /// Logs the lines of a workload from now on, each before the next request.
+    /// Logs the lines of a workload from now on; they are read before each request.
     pub fn follow(&mut self, lines: WorkloadLines) {
         self.lines = Some(lines);
     }
 
-    /// Logs what the workload has printed so far.
+    /// Logs the lines that the workload has printed since the last call.
     fn log_lines(&mut self) {
         if let (Some(log), Some(lines)) = (&self.log, &mut self.lines) {
             let now = self.clock.now();
@@ -423,13 +423,13 @@ impl LiveCore {
         }
     }
 
-    /// Logs what the workload has printed so far, and returns the lines that were logged since the last call.
+    /// Logs the lines that the workload has printed, and returns all that were logged since the last call.
     pub fn new_lines(&mut self) -> Vec<String> {
         self.log_lines();
         self.lines.as_mut().map(WorkloadLines::take_new).unwrap_or_default()
     }
 
-    /// Logs a named mark at the present position.
+    /// Logs a mark with this name at the current position.
     pub fn mark(&mut self, text: &str) {
         if let Some(log) = &self.log {
             log.mark(self.clock.now(), text);
@@ -442,7 +442,7 @@ impl LiveCore {
         self.log.take().map_or(Ok(()), RunLog::finish)
     }
 
-    /// Restores the power. The layers have recovered; the file system is read again.
+    /// Restores the power: the layers recover, and the file system is read again.
     pub fn restore(&mut self) {
         self.go_on();
         self.powered = true;
@@ -467,12 +467,12 @@ impl LiveCore {
         Ok(())
     }
 
-    /// The state of the flash of the first device.
+    /// The health of the flash of the first device.
     pub fn health(&self) -> DeviceHealth {
         self.stack.device().health(self.config.settings())
     }
 
-    /// Clears the figures of the run.
+    /// Resets the statistics of the run.
     pub fn clear_counters(&mut self) {
         self.go_on();
         let next = self.stack.next_request();
@@ -483,8 +483,8 @@ impl LiveCore {
         }
     }
 
-    /// Makes the layers move all data to its final place, and returns the result of the run until then. The clock must be free, and nothing
-    /// in progress.
+    /// Makes the layers move all data to its final location, and returns the result of the run up to the end of this. The clock
+    /// must be free, and no request may be in progress.
     pub fn drain(&mut self) -> Result<SimulationResult> {
         self.move_all()?;
         Ok(self.result())
@@ -505,14 +505,14 @@ impl LiveCore {
         Ok(())
     }
 
-    /// Makes the layers move all data to its final place, and removes the layers: the contents are then those of a device without layers.
+    /// Makes the layers move all data to its final location and removes them, so that the contents are those of a device without layers.
     pub fn make_plain(&mut self) -> Result<()> {
         self.move_all()?;
         self.layers.clear();
         Ok(())
     }
 
-    /// Shuts down in an orderly way: finishes requests in progress, and programs all cached data.
+    /// Shuts the device down: completes the requests in progress and programs all cached data.
     pub fn power_off(&mut self) -> Result<()> {
         self.clock.set_pace(ClockPace::Free);
         self.go_on();

@@ -1,7 +1,7 @@
-//! A simulated device, with its layers, as a block device that other software uses.
+//! A simulated device with its layers as a block device for real software.
 //!
-//! A [`LiveDevice`] is the same stack as in a replay, with contents and a clock: simulated time follows the host's time, or advances when
-//! requests are served. It is a [`BlockDevice`](emmclab_serve::BlockDevice), so every export of `emmclab-serve` can export it.
+//! A [`LiveDevice`] is the stack of a replay with contents and a clock: simulated time follows the host's time, or advances when requests are
+//! served. It implements [`BlockDevice`](emmclab_serve::BlockDevice), so that every export of `emmclab-serve` can export it.
 
 mod clock;
 mod core;

@@ -1,4 +1,4 @@
-//! A live device, as used by exports and the command line.
+//! The live device that exports and the command line use.
 
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
@@ -22,7 +22,7 @@ use crate::state::{self, ImageBackups, PreviousRun};
 use crate::status::LiveStatus;
 use crate::trace_recording::LiveRecording;
 
-/// Interval in which an idle device does its background work.
+/// Interval at which an idle device does background work.
 const IDLE: Duration = Duration::from_millis(200);
 
 /// Options of a live device.
@@ -30,51 +30,50 @@ const IDLE: Duration = Duration::from_millis(200);
 pub struct LiveOptions {
     /// Layers above the device, the top one first.
     pub layers: Vec<LayerConfig>,
-    /// A second device, for layers that use one.
+    /// Configuration of the second device, for layers that use two.
     pub second: Option<DeviceConfig>,
     /// How simulated time advances.
     pub pace: ClockPace,
-    /// On a free clock, whether simulated time also advances by the host's time between requests.
+    /// On a free clock: whether the host time between requests is added to simulated time.
     pub think: bool,
-    /// The file of the contents. The device's state is kept in a file next to it. Without an image, both are lost at the end.
+    /// The image file with the contents. The state of the device is stored in a file next to it. Without an image, both are lost at the end.
     pub image: Option<PathBuf>,
     /// The image of the second device.
     pub second_image: Option<PathBuf>,
-    /// Options of the replay that a served device has: its preconditioning before the first use, and the seed of that.
+    /// Options of a replay that also apply to a served device: the preconditioning before the first use and its seed.
     pub replay: ReplayOptions,
     /// Whether the device's invariants are checked after every command.
     pub check: bool,
-    /// A trace file to record, if any.
+    /// Path of the trace file to record; `None` for no recording.
     pub record: Option<PathBuf>,
-    /// A log file of every command with its data, for the exploration of power cuts.
+    /// Path of the log with every command and its data, for the exploration of power cuts.
     pub log: Option<PathBuf>,
 }
 
-/// The state shared by the exports and the clock thread.
+/// The state that the exports and the clock thread share.
 struct LiveSharedState {
     core: Mutex<LiveCore>,
-    /// Wakes the clock thread, because something is in progress or the device is stopped.
+    /// Wakes the clock thread when a request is in progress or the device stops.
     wake: Condvar,
     ending: AtomicBool,
     limits: BlockDeviceLimits,
 }
 
-/// A simulated device, with its layers, as a block device. Any thread can submit requests.
+/// A simulated device with its layers as a block device. Any thread may submit requests.
 pub struct LiveDevice {
     shared: Arc<LiveSharedState>,
     clock: Mutex<Option<JoinHandle<()>>>,
     images: [Option<PathBuf>; 2],
-    /// What an earlier run left in the image.
+    /// What the run found from an earlier run with the image.
     previous_run: PreviousRun,
-    /// The images as they were before the run.
+    /// The state of the images before the run.
     image_backups: Mutex<ImageBackups>,
 }
 
 impl LiveDevice {
-    /// Opens a device in the state of its image. Without an image, it is new or preconditioned (with the preconditioned state kept in
-    /// `store`, if given).
-    /// Errors: for an impossible device, layer or preconditioning; for an image of another device or layers, of another
-    /// size, or in use; and if a file cannot be made.
+    /// Opens a device in the state of its image. Without an image it is new or preconditioned; `store` caches preconditioned states.
+    /// Errors: an invalid device, layer or preconditioning; an image of another device, layers or size, or in use by another
+    /// process; a file that cannot be created.
     pub fn new(config: &DeviceConfig, options: &LiveOptions, store: Option<&ImageStore>) -> Result<Self> {
         let layers = state::recoverable(&options.layers)?;
         let (mut stack, found, mut former) = state::open(config, &layers, options, store)?;
@@ -98,25 +97,26 @@ impl LiveDevice {
         Ok(Self { shared, clock, images, previous_run: found, image_backups: former })
     }
 
-    /// What an earlier run left in the image.
+    /// What the run found from an earlier run with the image.
     pub fn previous_run(&self) -> &PreviousRun {
         &self.previous_run
     }
 
-    /// Cuts the power: requests in progress fail, and so do all others until [`LiveDevice::restore`]. Data that was not programmed is lost.
+    /// Cuts the power: requests in progress fail, and so do all later ones until [`LiveDevice::restore`]. Data that is not
+    /// programmed is lost.
     /// Errors: if the image cannot be written, or a layer cannot recover.
     pub fn cut(&self) -> Result<()> {
         self.with_core(LiveCore::cut)
     }
 
-    /// Logs a line about data that was acknowledged to the workload, after all completions that were delivered.
+    /// Logs a line by which the workload acknowledges data, after the completions delivered before.
     pub fn acknowledge(&self, text: &str) {
         self.shared.core().acknowledge(text);
     }
 
-    /// Logs each line that a workload prints, before the next request: data about which the workload was told that it is safe. The
-    /// lines are read from `input`, and each is answered by a byte to `answers`.
-    /// Errors: if `input` cannot be read without waiting.
+    /// Logs each line with which a workload acknowledges data, before the next request. The lines are read from `input`; one byte
+    /// is written to `answers` for each line.
+    /// Errors: if `input` cannot be set to non-blocking reads.
     pub fn follow(&self, input: OwnedFd, answers: Option<OwnedFd>) -> Result<()> {
         let lines = WorkloadLines::new(input, answers)
             .map_err(|error| Error::new(ErrorClass::Io, format!("the lines of the workload cannot be read: {error}")))?;
@@ -129,13 +129,13 @@ impl LiveDevice {
         self.shared.core().new_lines()
     }
 
-    /// Logs a named mark at the present position.
+    /// Logs a mark with this name at the current position.
     pub fn mark(&self, text: &str) {
         self.shared.core().mark(text);
     }
 
-    /// Ends the log, if there is one; the device continues to run.
-    /// Errors: if the log cannot be written, now or before.
+    /// Ends the log, if there is one; the device continues.
+    /// Errors: if the log cannot be written now or could not be written before.
     pub fn end_log(&self) -> Result<()> {
         self.shared.core().end_log()
     }
@@ -157,27 +157,27 @@ impl LiveDevice {
         self.with_core(|core| core.set(key, value))
     }
 
-    /// Clears the figures of the run, so that they count from now on.
+    /// Resets the statistics of the run.
     pub fn clear_counters(&self) {
         self.shared.core().clear_counters();
     }
 
-    /// Makes the layers move all data to its final place; returns the result of the run, including the time for this.
+    /// Makes the layers move all data to its final location; returns the result of the run, including the time for this.
     ///
     /// A later [`LiveDevice::result`] includes that time only if no request arrived in between.
-    /// Errors: On a clock that follows the host's, or with requests in progress.
+    /// Errors: if the clock follows the host's, or requests are in progress.
     pub fn drain(&self) -> Result<SimulationResult> {
         self.with_core(LiveCore::drain)
     }
 
-    /// Makes the layers move all data to its final place, for an image that is to be served without layers from now on. Afterwards only
+    /// Makes the layers move all data to its final location, for an image that will be served without layers. Afterwards only
     /// [`LiveDevice::stop`] may be called.
     /// Errors: as [`LiveDevice::drain`].
     pub fn make_plain(&self) -> Result<()> {
         self.with_core(LiveCore::make_plain)
     }
 
-    /// Calls `work` with the core, and delivers the resulting completions.
+    /// Calls `work` with the core, then delivers the completions.
     fn with_core<T>(&self, work: impl FnOnce(&mut LiveCore) -> Result<T>) -> Result<T> {
         let mut core = self.shared.core();
         let done = work(&mut core);
@@ -188,22 +188,23 @@ impl LiveDevice {
         done
     }
 
-    /// The present status, with the figures since the last call.
+    /// The current status, with figures for the interval since the last call.
     pub fn status(&self) -> LiveStatus {
         self.shared.core().status()
     }
 
-    /// The result of the run so far, as of a replay.
+    /// The result of the run until now, in the form of a replay's result.
     pub fn result(&self) -> SimulationResult {
         self.shared.core().result()
     }
 
-    /// The error that ended the service, if any. Requests fail from then on.
+    /// The error that ended the service, if there was one; all later requests fail.
     pub fn broken(&self) -> Option<Error> {
         self.shared.core().broken.take()
     }
 
-    /// Ends a run whose start failed. An existing trace stays as it was, as do images that no request has changed; new images are removed.
+    /// Ends a run whose start failed. The file of an existing trace is not replaced; images that no request has changed are
+    /// restored, and new ones are removed.
     /// Errors: if a changed image or its state cannot be written.
     pub fn abort(&self) -> Result<()> {
         self.end_clock();
@@ -218,14 +219,15 @@ impl LiveDevice {
         ended.map(drop)
     }
 
-    /// Whether the trace of the run was written; valid after [`LiveDevice::stop`]. A trace without requests replaces no file.
+    /// Whether the trace of the run was written; valid after [`LiveDevice::stop`]. A trace without requests does not replace an
+    /// existing file.
     pub fn is_recorded(&self) -> bool {
         self.shared.core().is_recorded
     }
 
-    /// Shuts down in an orderly way: requests in progress are finished, cached data is programmed, image and state are saved, and the trace
-    /// is completed. Returns the result of the run. Later requests fail.
-    /// Errors: for a violated invariant, or if a file cannot be written.
+    /// Shuts the device down: completes the requests in progress, programs cached data, saves image and state, and completes the
+    /// trace. Returns the result of the run. Later requests fail.
+    /// Errors: a violated invariant, or a file that cannot be written.
     pub fn stop(&self) -> Result<SimulationResult> {
         self.end_clock();
         self.end(true)
@@ -236,12 +238,12 @@ impl LiveDevice {
         self.shared.wake.notify_all();
         let thread = self.clock.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // If the thread panicked, nothing that is used here is affected.
+            // A panic of the thread does not affect the state that is used here.
             let _ = thread.join();
         }
     }
 
-    /// Ends all requests, and saves the images if they are to be kept.
+    /// Ends all requests, and saves the images if `keep` is set.
     fn end(&self, keep: bool) -> Result<SimulationResult> {
         let mut core = self.shared.core();
         let off = core.power_off();
@@ -262,9 +264,10 @@ impl LiveSharedState {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Completes requests at their times, and lets an idle device do its background work, until the device is stopped.
+    /// The work of the clock thread until the device stops: completes requests at their times, and makes an idle device do background work.
     fn follow_the_clock(&self) {
-        // Waits end within microseconds of their deadline instead of the usual 50 us. If this is not permitted, completions are later.
+        // The thread wakes up within microseconds of its deadline instead of the usual 50 us. If this is not permitted,
+        // completions are later.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let mut core = self.core();
         let mut idle_at = Instant::now() + IDLE;
@@ -332,7 +335,7 @@ impl BlockDevice for LiveDevice {
         let start = found.len();
         let whole = AllocationExtent { sectors: end.saturating_sub(sector), allocated: true };
         let Some(media) = core.stack.media().filter(|_| core.stack.is_plain()) else {
-            // A layer may store a sector anywhere, so everything is reported as allocated.
+            // A layer may store a sector anywhere, so that the whole range is reported as allocated.
             return found.push(whole);
         };
         let read = media.runs(sector, end, |run| {

@@ -1,8 +1,8 @@
-//! The log of a live run, for the exploration of power cuts, with the lines that its workload prints.
+//! The log of a live run for the exploration of power cuts. It contains the lines that the workload prints.
 //!
-//! A line that was printed before a write has to be in the log before this write. The device therefore reads the lines itself, from the
-//! other end of the workload's terminal or pipe, before it logs a request: what a program has printed by then can be read, whoever is
-//! running at that moment. (Linux moves what is in transit between the ends of a terminal when one end is read.)
+//! A line that was printed before a write must precede this write in the log. Before the device logs a request, it therefore
+//! reads the lines itself, from the other end of the workload's terminal or pipe: everything that a program has printed can be
+//! read there, whichever thread is running. (Linux moves data in transit between the ends of a terminal when one end is read.)
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,25 +18,25 @@ use emmclab_media::DeviceContents;
 use emmclab_replay::{DeviceEventSink, LiveStack};
 use rustix::io::{Errno, ioctl_fionbio, read, write};
 
-/// Number of sectors of the initial contents that are written at once.
+/// Number of sectors of the initial contents that are written in one step.
 const BASE_SECTORS: u64 = 1 << 11;
 
-/// The writer that all ports share; after the first error nothing more is logged.
+/// The writer that all ports share; after the first error nothing is logged.
 struct SharedLogWriter {
     writer: CrashLogWriter,
     error: Option<Error>,
     numbers: Option<LoggedCommandNumbers>,
 }
 
-/// Numbers of the commands to two devices; the log treats the two as one.
+/// Numbers the commands to two devices in one sequence, because the log treats the two as one device.
 #[derive(Default)]
 struct LoggedCommandNumbers {
     next: u64,
-    /// For each device, the log's number of each known command, by the device's own number.
+    /// For each device: from the device's number of a command to its number in the log.
     log_numbers: [BTreeMap<u64, u64>; 2],
 }
 
-/// Maximum number of known commands of a device. They are kept because data may be programmed long after its command is complete.
+/// Maximum number of commands that are kept for a device, because data may be programmed long after its command is complete.
 const MOST_KNOWN: usize = 1 << 16;
 
 impl LoggedCommandNumbers {
@@ -59,10 +59,10 @@ impl SharedLogWriter {
     }
 }
 
-/// A log being written.
+/// A log that is being written.
 pub(crate) struct RunLog {
     shared: Arc<Mutex<SharedLogWriter>>,
-    /// Whether there are no layers, so that host requests are the device's commands, which are logged by its port.
+    /// Whether there are no layers. Then host requests are the commands of the device, which its port logs.
     plain: bool,
 }
 
@@ -80,7 +80,7 @@ fn lock(shared: &Mutex<SharedLogWriter>) -> MutexGuard<'_, SharedLogWriter> {
 }
 
 impl RunLog {
-    /// Begins a log with the present contents, and attaches the ports to the devices.
+    /// Starts a log with the current contents, and attaches the ports to the devices.
     pub fn create(path: &Path, config: &DeviceConfig, layers: &[LayerConfig], stack: &mut LiveStack) -> Result<Self> {
         let settings = config.settings();
         let device = stack.device();
@@ -127,7 +127,7 @@ impl RunLog {
         Ok(Self { shared, plain: stack.is_plain() })
     }
 
-    /// Logs the arrival of a request that will have this number.
+    /// Logs the arrival of a request, which will have this number.
     pub fn arrives(&self, number: u64, command: &DeviceCommand, data: &[u8]) {
         if !self.plain {
             lock(&self.shared).add(&CrashLogRecord::of(CommandPort::Host, number, command, 0, data));
@@ -141,12 +141,12 @@ impl RunLog {
         }
     }
 
-    /// Logs a line about data that was acknowledged to the workload.
+    /// Logs a line by which the workload acknowledges data.
     pub fn acknowledge(&self, at: Nanos, text: &str) {
         lock(&self.shared).add(&CrashLogRecord::Acknowledged { at, text });
     }
 
-    /// Logs a named mark.
+    /// Logs a mark with this name.
     pub fn mark(&self, at: Nanos, text: &str) {
         lock(&self.shared).add(&CrashLogRecord::Mark { at, text });
     }
@@ -162,12 +162,12 @@ impl RunLog {
     }
 }
 
-/// The name of a lie, as in the settings.
+/// The name of a lie in the settings.
 fn lie(lie: CacheLie) -> String {
     serde_json::to_value(lie).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// The error that is stored after the end, so that later records are not logged.
+/// The error that is stored at the end, so that later records are not logged.
 fn closed() -> Error {
     Error::new(emmclab_base::ErrorClass::Io, "the log has ended")
 }
@@ -204,7 +204,7 @@ fn write_base(media: &DeviceContents, shift: u64, writer: &mut CrashLogWriter) -
 }
 
 impl LoggingPort {
-    /// Logs a record of a command with its number in the log; does nothing if the number is no longer known.
+    /// Logs a record of a command by its number in the log; does nothing if this number is no longer kept.
     fn add<'a>(&self, number: u64, record: impl FnOnce(u64) -> CrashLogRecord<'a>) {
         let mut shared = lock(&self.shared);
         let known =
@@ -221,7 +221,7 @@ impl DeviceEventSink for LoggingPort {
         let mut command = *command;
         command.sector += self.first;
         if self.device == 1 {
-            // The second device has no cache: a write is durable when it is complete, and there is nothing to flush.
+            // The second device has no cache: a write is durable when it is complete, and a flush has no effect.
             if command.op == Op::Flush {
                 return;
             }
@@ -249,18 +249,18 @@ impl DeviceEventSink for LoggingPort {
     }
 }
 
-/// Maximum length of a line in bytes; the rest of a longer one is not logged.
+/// Maximum length of a logged line in bytes; the rest of a longer line is not logged.
 const MOST_BYTES: usize = 4096;
 /// Maximum number of lines that are logged.
 const MOST_LINES: u64 = 1_000_000;
-/// Maximum number of reads at once: more than a terminal or pipe holds, so that a workload which prints without end holds up no
-/// request.
+/// Maximum number of reads in one call, more than a terminal or pipe can contain, so that a workload which prints endlessly does
+/// not delay a request.
 const MOST_READS: usize = 256;
 
 pub(crate) struct WorkloadLines {
     input: OwnedFd,
     answers: Option<OwnedFd>,
-    /// The start of the line that has not ended yet.
+    /// The beginning of a line whose end is not read yet.
     partial_line: Vec<u8>,
     lines: u64,
     /// The lines that [`WorkloadLines::take_new`] has not returned yet.
@@ -268,13 +268,13 @@ pub(crate) struct WorkloadLines {
 }
 
 impl WorkloadLines {
-    /// Lines that are read from `input`; each is answered by a byte to `answers`.
+    /// The lines of `input`; a byte is written to `answers` for each line.
     pub fn new(input: OwnedFd, answers: Option<OwnedFd>) -> std::io::Result<Self> {
         ioctl_fionbio(input.as_fd(), true)?;
         Ok(Self { input, answers, partial_line: Vec::new(), lines: 0, new: Vec::new() })
     }
 
-    /// Reads all that was printed so far; calls `log` with each line.
+    /// Reads everything that is available; calls `log` with each line.
     pub fn read(&mut self, mut log: impl FnMut(&str)) {
         let mut buffer = [0; 4096];
         for _ in 0..MOST_READS {
@@ -282,7 +282,7 @@ impl WorkloadLines {
                 Ok(0) => return,
                 Ok(bytes) => self.add(&buffer[..bytes], &mut log),
                 Err(Errno::INTR) => {}
-                // There is nothing to read, or the other end is closed.
+                // No data is available, or the other end is closed.
                 Err(_) => return,
             }
         }
@@ -304,7 +304,7 @@ impl WorkloadLines {
                 self.new.push(line);
             }
             if let Some(answers) = &self.answers {
-                // Fails if the workload has ended.
+                // An error means that the workload has ended.
                 let _ = write(answers, b".");
             }
         }

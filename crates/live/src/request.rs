@@ -5,7 +5,7 @@ use std::sync::Arc;
 use emmclab_base::{CommandFlags, Op, SECTOR_BYTES};
 use emmclab_serve::{BlockAction, BlockDeviceLimits, CompletionReceiver, RequestFailure, ServedCompletion, ServedRequest};
 
-/// Maximum number of zero sectors written at once (1 MB).
+/// Maximum number of zero sectors in one write (1 MB).
 const ZERO_SECTORS: u32 = 2048;
 
 /// A command for the stack, and the data of a write.
@@ -28,7 +28,7 @@ impl StackCommand {
     }
 }
 
-/// What a request still has to send after its commands in progress are complete.
+/// What a request must send when its commands in progress are complete.
 enum RemainingWork {
     Nothing,
     Zeros { sector: u64, end: u64, modifiers: CommandFlags },
@@ -46,8 +46,8 @@ pub(crate) struct PendingLiveRequest {
 }
 
 impl PendingLiveRequest {
-    /// Begins a request and adds its first commands to `parts`; returns an error if the request is refused. If `by_discard` is set, whole
-    /// units are zeroed by a discard.
+    /// Begins a request and adds its first commands to `parts`; returns an error if the request is rejected. With `by_discard`,
+    /// whole map units are zeroed by a discard.
     pub fn new(
         request: ServedRequest, limits: &BlockDeviceLimits, by_discard: bool, to: &Arc<dyn CompletionReceiver>,
         parts: &mut Vec<StackCommand>,
@@ -86,7 +86,7 @@ impl PendingLiveRequest {
                     pending.next = RemainingWork::Zeros { sector, end, modifiers: modifiers.of(Op::Write) };
                     pending.go_on(parts);
                 } else {
-                    // The ends of the range, which a discard does not zero.
+                    // The ends of the range, which are not whole units and which a discard does not zero.
                     for (from, to) in [(sector, first), (last, end)] {
                         if from < to {
                             parts.push(StackCommand::zeros(from, (to - from) as u32, CommandFlags::empty()));
@@ -112,7 +112,7 @@ impl PendingLiveRequest {
         }
     }
 
-    /// Adds the next commands, if none is in progress.
+    /// Adds the next commands if no command is in progress.
     pub fn go_on(&mut self, parts: &mut Vec<StackCommand>) {
         if self.open > 0 {
             return;
@@ -136,7 +136,7 @@ impl PendingLiveRequest {
         self.open == 0 && matches!(self.next, RemainingWork::Nothing)
     }
 
-    /// The completion, and its receiver.
+    /// The completion and its receiver.
     pub fn into_completion(self) -> (Arc<dyn CompletionReceiver>, ServedCompletion) {
         (self.to, ServedCompletion { tag: self.tag, outcome: self.outcome })
     }

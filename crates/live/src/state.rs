@@ -1,8 +1,8 @@
 //! Saves and restores the state of a device next to its image, so that the next run can continue.
 //!
-//! The file `IMAGE.state` holds the settings, the layers, and the device's tables. While a run uses the image, the state is marked as not
-//! clean. If a run finds such a state, its predecessor did not shut down, and this is treated as a loss of power: units that the image
-//! holds but the saved tables do not map are written again.
+//! The file `IMAGE.state` contains the settings, the layers and the tables of the device. While a run uses the image, the state
+//! is marked as not clean. A run that finds such a state treats it as a power loss, because the run before was not shut down: map
+//! units that are in the image but not in the saved tables are written again.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -23,19 +23,20 @@ use crate::live::LiveOptions;
 
 /// Zstandard compression level of the tables.
 const LEVEL: i32 = 3;
-/// The start of a state file. A zstd frame with a checksum follows: the length of the head in four bytes, the head in JSON, the tables.
+/// The first bytes of a state file. A zstd frame with a checksum follows: the length of the header in four bytes, the header in
+/// JSON, the tables.
 const MARK: &[u8; 8] = b"EMMCLIVE";
 
-/// What a run found of an earlier run.
+/// What a run finds from an earlier run with the image.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PreviousRun {
     /// Whether the image existed.
     pub image: bool,
-    /// Whether the last run shut down in an orderly way.
+    /// Whether the last run was shut down.
     pub clean: bool,
-    /// Units that the image held but the saved tables did not map.
+    /// Number of map units that were in the image but not in the saved tables.
     pub units_entered: u64,
-    /// Settings that changed during the last run.
+    /// Settings that were changed during the last run.
     pub setting_changes: Vec<SettingChange>,
 }
 
@@ -44,7 +45,7 @@ struct StateFileHeader {
     clean: bool,
     device: String,
     layers: Vec<LayerConfig>,
-    /// Settings that changed during the run. `device` holds their final values.
+    /// Settings that were changed during the run. `device` contains their final values.
     #[serde(default)]
     setting_changes: Vec<SettingChange>,
 }
@@ -56,7 +57,7 @@ impl StateFileHeader {
     }
 }
 
-/// Whether a layer maps several host addresses to one address of the device.
+/// Whether a layer maps several host addresses to the same address of the device.
 fn shares_places(layer: &LayerConfig) -> bool {
     let setting = |name: &str| layer.settings.get(name);
     layer.name == "pair"
@@ -64,8 +65,7 @@ fn shares_places(layer: &LayerConfig) -> bool {
             || setting("routing").is_some_and(|value| value.as_str() == Some("by_size")))
 }
 
-/// Returns the layers with their recovery turned on, because a live run may end with a power cut. Returns an error for layers that would
-/// lose data.
+/// Returns the layers with recovery enabled, because a live run may end with a power cut. Fails for layers that would lose data.
 pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
     if layers.iter().any(shares_places) {
         return Err(Error::new(
@@ -104,23 +104,23 @@ fn state_path(image: &Path) -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct ImageBackups {
     images: Vec<ImageBackup>,
-    /// Whether they are restored when this is dropped.
+    /// Whether the images are restored when this is dropped.
     pub is_needed: bool,
 }
 
 #[derive(Debug)]
 enum ImageBackup {
-    /// There was no file; a file that was there may have been empty.
+    /// The image did not exist, or was an empty file.
     Nothing { image: PathBuf, was_empty: bool },
-    /// There was an image with this state, whose file is open and may have been replaced.
+    /// The image existed with this state. The state file is kept open, because it may be replaced.
     State { image: PathBuf, state: Option<fs::File> },
 }
 
 impl ImageBackups {
-    /// Restores the files. An image that has been changed must have been saved instead.
+    /// Restores the files. Must not be called after the contents of an image have changed.
     pub fn restore(&mut self) {
         for former in self.images.drain(..) {
-            // The error of the start is reported; a file that cannot be restored remains as it is.
+            // The error of the start is reported; an error of the restoration is not.
             match former {
                 ImageBackup::Nothing { image, was_empty } => {
                     let _ = fs::remove_file(state_path(&image));
@@ -162,11 +162,11 @@ impl Drop for ImageBackups {
 /// A device of the stack with its contents, and what its files contained from an earlier run.
 struct OpenedDevice<'a> {
     part: StackDevice<'a>,
-    /// The image file, if the contents are kept.
+    /// The image file; `None` if the contents are not stored.
     path: Option<&'a Path>,
     /// Whether the image is new.
     is_new: bool,
-    /// The head of the state file, if there is one.
+    /// The header of the state file, if there is one.
     head: Option<StateFileHeader>,
     units_entered: u64,
 }
@@ -177,7 +177,7 @@ impl OpenedDevice<'_> {
     }
 }
 
-/// Opens a device in the state of its image. Without an image, or if it has no state, the device is made by `new`.
+/// Opens a device in the state of its image. Without an image, or if the image has no state, `new` creates the device.
 fn open_one<'a>(
     config: &'a DeviceConfig, path: Option<&'a Path>, layers: &[LayerConfig], new: impl Fn() -> Result<Device>,
     former: &mut ImageBackups,
@@ -188,7 +188,7 @@ fn open_one<'a>(
         let part = StackDevice { config, device, image };
         return Ok(OpenedDevice { part, path: None, is_new: true, head: None, units_entered: 0 });
     };
-    // The image is created last, so that nothing remains of an interrupted start.
+    // The image is created last, so that an interrupted start leaves nothing behind.
     let was_empty = path.exists();
     let fresh = if was_empty { None } else { Some(new()?) };
     let sectors = Device::new(config).geometry().sectors();
@@ -220,7 +220,7 @@ fn open_one<'a>(
     Ok(opened)
 }
 
-/// Opens the devices and makes the stack for a live run.
+/// Opens the devices and builds the stack for a live run.
 pub(crate) fn open(
     config: &DeviceConfig, layers: &[LayerConfig], options: &LiveOptions, store: Option<&ImageStore>,
 ) -> Result<(LiveStack, PreviousRun, ImageBackups)> {
@@ -263,7 +263,7 @@ pub(crate) fn open(
     Ok((stack, found, former))
 }
 
-/// Writes the units that the image holds but the device's tables do not map; returns their number.
+/// Writes the map units that are in the image but not in the device's tables; returns their number.
 fn enter(device: &mut Device, image: &RawImage) -> Result<u64> {
     let unit = u64::from(device.geometry().unit_sectors);
     let (mut at, mut entered, mut now) = (0, 0, Nanos::ZERO);
@@ -288,7 +288,7 @@ fn enter(device: &mut Device, image: &RawImage) -> Result<u64> {
     Ok(entered)
 }
 
-/// Saves the image first and the state second, so that a state marked `clean` always belongs to a complete image.
+/// Saves the image before the state, so that a state marked `clean` always belongs to a complete image.
 pub(crate) fn save(images: &[Option<PathBuf>; 2], core: &LiveCore) -> Result<()> {
     let LiveCore { stack, config, second, layers, changes, .. } = core;
     let main = (stack.media(), Some(stack.device()), Some(config), changes.as_slice());
@@ -335,7 +335,7 @@ fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Op
         content.split_first_chunk().and_then(|(length, rest)| rest.split_at_checked(u32::from_le_bytes(*length) as usize));
     let (head, tables) = parts.ok_or_else(damaged)?;
     let head: StateFileHeader = serde_json::from_slice(head).map_err(|_| damaged())?;
-    // Settings that can change in a device in use may also be changed between two runs.
+    // Settings that can change in a device in use may also differ between two runs.
     let made_with = DeviceConfig::from_toml(&head.device).map_err(|_| damaged())?;
     made_with.changes(config, Nanos::ZERO).map_err(|error| {
         Error::new(ErrorClass::Config, format!("the image was made with another device: {error}"))

@@ -1,4 +1,4 @@
-//! The status of a live device while it runs, and the requests that it refused, counted by the violated rule.
+//! The status of a running live device, and the requests that it rejected, counted by the violated rule.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Largest time in the histograms, in ns: one hour.
+/// Longest time in the histograms, in ns: one hour.
 const LONGEST: u64 = 3_600_000_000_000;
 
 /// A histogram of times up to an hour, with a precision of 0.8 %.
@@ -21,10 +21,10 @@ fn us_at(times: &Histogram<u64>, percentile: f64) -> Option<f64> {
     (!times.is_empty()).then(|| times.value_at_percentile(percentile) as f64 / 1000.0)
 }
 
-/// The status of a live device: totals, and figures since the last call.
+/// The status of a live device: totals, and figures for the interval since the last call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LiveStatus {
-    /// The clock: `real`, `free`, or `x` and a factor.
+    /// Pace of the clock: `real`, `free`, or `x` and a factor.
     pub clock: String,
     /// Simulated time so far, s.
     pub simulated_s: f64,
@@ -48,9 +48,9 @@ pub struct LiveStatus {
     pub interval_requests: u64,
     /// Bytes read and written since the last call.
     pub interval_bytes: u64,
-    /// Median response time of these requests, us; `None` without requests.
+    /// Median response time of the requests of the interval, us; `None` without requests.
     pub response_p50_us: Option<f64>,
-    /// 99th percentile of their response times, us; `None` without requests.
+    /// 99th percentile of the response time of the requests of the interval, us; `None` without requests.
     pub response_p99_us: Option<f64>,
     /// Written data that is not durable yet, bytes.
     pub volatile_bytes: u64,
@@ -64,23 +64,23 @@ pub struct LiveStatus {
     pub erases: u64,
     /// Wake-ups from sleep so far.
     pub wake_ups: u64,
-    /// Median delay of completions against their due time, us of the host; only on a clock that follows the host's.
+    /// Median delay of completions after their due time, us of host time; `None` on a free clock.
     pub late_p50_us: Option<f64>,
-    /// 99th percentile of that delay, us of the host.
+    /// 99th percentile of this delay, us of host time.
     pub late_p99_us: Option<f64>,
-    /// What is known of the file system on the device, if a layer or a recording needs the roles of its blocks.
+    /// State of the file system on the device as text, if a layer or a recording needs the roles of its blocks.
     pub file_system: Option<String>,
     /// Settings that changed since the start.
     pub setting_changes: Vec<SettingChange>,
-    /// Why the device no longer accepts requests, if so.
+    /// Why the device no longer accepts requests; `None` if it does.
     pub stopped: Option<String>,
-    /// Requests that the device refused (for example zone writes out of order), by the violated rule.
+    /// Requests that the device rejected (for example zone writes out of order), by the violated rule.
     pub refused: Vec<RefusedRequests>,
-    /// Why the image cannot be written now, if so.
+    /// Why the image cannot be written at present; `None` if it can.
     pub image_error: Option<String>,
 }
 
-/// Sums for [`LiveStatus`].
+/// Totals from which [`LiveStatus`] is derived.
 pub(crate) struct LiveStatusTotals {
     /// Counts of requests, bytes and power cuts.
     pub counts: LiveStatus,
@@ -111,7 +111,7 @@ impl LiveStatusTotals {
         self.responses.saturating_record((event.complete - event.arrival).0.max(1) as u64);
     }
 
-    /// The totals and the figures since the last call; begins a new interval.
+    /// The totals, and the figures of the interval since the last call; starts a new interval.
     pub fn take_interval(&mut self, now: Nanos) -> LiveStatus {
         let status = LiveStatus {
             simulated_s: now.as_secs_f64(),
@@ -130,12 +130,12 @@ impl LiveStatusTotals {
     }
 }
 
-/// Requests that violated one rule, such as the order of writes in a zone.
+/// Requests that violated the same rule, such as the order of writes in a zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RefusedRequests {
     /// Number of requests.
     pub requests: u64,
-    /// Why the first of them was refused, in words.
+    /// Why the first of them was rejected.
     pub first: String,
 }
 
@@ -143,14 +143,14 @@ pub struct RefusedRequests {
 pub(crate) struct RefusalsByRule(BTreeMap<String, RefusedRequests>);
 
 impl RefusalsByRule {
-    /// Counts a request at `sector` that was refused with this error. Errors that differ only in their numbers belong to the same rule.
+    /// Counts a request at `sector` that was rejected with this error. Errors that differ only in their numbers violate the same rule.
     pub fn count(&mut self, error: &Error, sector: u64) {
         let rule: String = error.problem().chars().filter(|character| !character.is_ascii_digit()).collect();
         let first = || RefusedRequests { requests: 0, first: format!("{} (request at sector {sector})", error.problem()) };
         self.0.entry(rule).or_insert_with(first).requests += 1;
     }
 
-    /// The refused requests of each rule, the most frequent rule first.
+    /// The rejected requests by rule, the most frequent rule first.
     pub fn by_rule(&self) -> Vec<RefusedRequests> {
         let mut all: Vec<RefusedRequests> = self.0.values().cloned().collect();
         all.sort_by_key(|refusal| std::cmp::Reverse(refusal.requests));

@@ -1,4 +1,4 @@
-//! Records a trace of the requests to a live device, with their exact times and the roles of written blocks in its file system.
+//! Records the requests to a live device as a trace, with their exact times and the roles of written blocks in the file system.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,23 +16,23 @@ use emmclab_trace::{
     WriteOptions,
 };
 
-/// The state of a request whose number is known.
+/// The state of a request between its arrival and its record in the trace.
 enum RecordingSlot {
-    /// In progress, with the roles of its blocks.
+    /// Not complete yet, with the roles of its blocks.
     Open(Vec<BlockNote>),
-    /// Will never be completed.
+    /// It will never be completed.
     Lost,
     Complete(Request, Vec<BlockNote>),
 }
 
-/// Writes requests in order of arrival, which is that of their numbers.
+/// Writes requests in order of arrival, which is the order of their numbers.
 pub(crate) struct LiveRecording {
     path: PathBuf,
     writer: TraceWriter,
     header: TraceHeader,
     batch: BatchBuilder,
     ledger: Ledger,
-    /// Number of the first request that is not written yet; `slots` begins with it.
+    /// Number of the first request that is not written yet, which is the first of `slots`.
     first: u64,
     slots: VecDeque<RecordingSlot>,
 }
@@ -44,7 +44,7 @@ impl LiveRecording {
             recorded: Some(RecordedFeatures::SERVED),
             clock: "relative".to_owned(),
             note: Some(format!("recorded by a live {device}, with the times of its simulation")),
-            // The columns for block roles exist from the start, since a file system may be made later.
+            // The columns for block roles exist from the start, because a file system may be created later.
             block_notes: Some(TraceHeader::EXT4.to_owned()),
             ..TraceHeader::default()
         };
@@ -59,7 +59,7 @@ impl LiveRecording {
         })
     }
 
-    /// Starts the trace anew: the ledger counts the requests before `next`, and the file does not have them.
+    /// Starts the trace again: the ledger counts the requests before `next`, but the file does not contain them.
     pub fn restart(&mut self, next: u64) -> Result<()> {
         self.writer = TraceWriter::create(&self.path, &self.header, &WriteOptions::default())?;
         self.batch = BatchBuilder::of_noted(true);
@@ -101,7 +101,7 @@ impl LiveRecording {
         }
     }
 
-    /// Marks a request that will never be completed: it is omitted, and counted as lost.
+    /// Marks a request that will never be completed: it is omitted and counted as lost.
     pub fn lost(&mut self, id: u64) -> Result<()> {
         self.fill_slot(id, RecordingSlot::Lost)
     }
@@ -132,8 +132,8 @@ impl LiveRecording {
         self.writer.write(&batch)
     }
 
-    /// Completes the trace file, with the changed settings in its note. Requests in progress are omitted. An existing file is not replaced by
-    /// a trace without requests; returns whether the file was written.
+    /// Completes the trace file and adds the changed settings to its note. Requests in progress are omitted. A trace without
+    /// requests does not replace an existing file; returns whether the file was written.
     pub fn finish(mut self, changes: &[SettingChange]) -> Result<bool> {
         if self.ledger.kept == 0 && self.path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0) {
             return Ok(false);
@@ -150,17 +150,17 @@ impl LiveRecording {
     }
 }
 
-/// Layers that do not change addresses, so that those on the device are those of the file system.
+/// Layers that do not change addresses, so that addresses on the device are those of the file system.
 const IN_PLACE: [&str; 2] = ["journal", "pass-through"];
 
-/// Tracks the writes of a file system.
+/// Tracks the writes of a file system to determine the roles of blocks.
 pub(crate) struct LiveAnnotator {
     annotator: Annotator,
-    /// Why an existing file system could not be read, if so.
+    /// Why an existing file system could not be read; `None` if it could.
     unread: Option<String>,
 }
 
-/// The contents of a device, as the file system reads them.
+/// The contents of a device for the reader of the file system.
 struct LiveDeviceContents<'a> {
     media: &'a DeviceContents,
     sectors: u64,
@@ -188,7 +188,8 @@ impl DiskReader for LiveDeviceContents<'_> {
 }
 
 impl LiveAnnotator {
-    /// Reads the file system on the stack. Under a layer that moves data, it is instead learnt from the writes, beginning with mkfs.
+    /// Reads the file system on the stack. Under a layer that moves data it cannot be read; its structure is then derived from
+    /// the writes, beginning with those of mkfs.
     pub fn of(stack: &LiveStack, layers: &[LayerConfig]) -> Self {
         let mut annotator = Annotator::new();
         let mut unread = None;
@@ -214,7 +215,7 @@ impl LiveAnnotator {
         notes
     }
 
-    /// What is known of the file system, in words.
+    /// The state of the file system as text.
     pub fn status(&self) -> String {
         self.unread.clone().unwrap_or_else(|| self.annotator.status().to_string())
     }

@@ -1,6 +1,6 @@
-//! Records to a file, for benches and for trying the crate without Python:
+//! Records to a file, for benchmarks and for trials of the crate without Python:
 //! `record [--ssh DEST | --adb SERIAL | --via SHELL] [--device NAME] [--buffer-kb N] [--seconds N] OUT.parquet [-- COMMAND...]`.
-//! Ends with the command, after the seconds, or where neither is given at the end of its standard input.
+//! The recording ends with the command, after the seconds, or if neither is given at the end of standard input.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

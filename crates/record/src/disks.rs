@@ -1,4 +1,4 @@
-//! The disks of the recorded machine: their names, the disks of a partition, a mapped device or a mount point, and what of them is recorded.
+//! The disks of the recorded machine: their names, the disks below a partition, a mapped device or a mount point, and the disks to record.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,22 +11,22 @@ use emmclab_trace::{CommandEvent, Error, ErrorClass, GrowingNameTable, NameId, N
 pub struct TargetDisk {
     /// The kernel's name (`mmcblk0`, `sda`, `loop0`).
     pub name: String,
-    /// `dev_t` as in the events (major << 20 | minor).
+    /// Device number as in the events (major << 20 | minor).
     pub device: u32,
     /// Length in sectors.
     pub sectors: u64,
-    /// The device's own name (model), or the file of a loop device.
+    /// The model of the device, or the file of a loop device.
     pub about: Option<String>,
-    /// The kernel's number of the current contents, which changes with each medium or file (`diskseq`, since Linux 5.15).
+    /// The kernel's number of the medium or file, which changes when it is exchanged (`diskseq`, since Linux 5.15).
     pub sequence: Option<u64>,
 }
 
 impl TargetDisk {
-    /// Whether `now`, a disk with this name found later, is the same disk: the kernel reuses names and numbers.
+    /// Whether `now`, a disk of this name at a later time, is the same disk: the kernel reuses names and numbers.
     pub(crate) fn is_same(&self, now: &Self) -> bool {
         let differ = match (self.sequence, now.sequence) {
             (Some(before), Some(now)) => before != now,
-            // The file of a loop device may be deleted while it is attached.
+            // The file of an attached loop device may be deleted.
             _ => matches!((&self.about, &now.about), (Some(before), Some(now))
                 if before.trim_end_matches(" (deleted)") != now.trim_end_matches(" (deleted)")),
         };
@@ -40,11 +40,11 @@ pub struct TargetDisks {
     by_name: BTreeMap<String, TargetDisk>,
     /// The disk of each partition.
     partitions: BTreeMap<String, String>,
-    /// The devices below each mapped device.
+    /// For each mapped device: the devices below it.
     lower_disks: BTreeMap<String, Vec<String>>,
-    /// The device path of each mount point.
+    /// From mount point to path of the mounted device.
     mounts: BTreeMap<String, String>,
-    /// The name of each disk and partition, by `MAJOR:MINOR`.
+    /// From `MAJOR:MINOR` to the name of a disk or partition.
     numbers: BTreeMap<String, String>,
 }
 
@@ -95,7 +95,7 @@ impl TargetDisks {
         for line in mounts.lines() {
             let mut words = line.split(' ');
             if let (Some(source), Some(point)) = (words.next(), words.next()) {
-                // A later mount covers an earlier one at the same mount point.
+                // A later mount at the same mount point hides an earlier one.
                 out.mounts.insert(point.to_owned(), source.to_owned());
             }
         }
@@ -112,9 +112,9 @@ impl TargetDisks {
         self.by_name.get(&disk.name).is_some_and(|now| disk.is_same(now))
     }
 
-    /// The disks on which `name` is stored. It is a disk, a partition, a mapped device (with or without `/dev/`), `MAJOR:MINOR`, or a mount
-    /// point.
-    /// Errors: [`ErrorClass::Config`] if there is no such device; the error lists the names.
+    /// The disks that contain `name`, which is a disk, a partition, a mapped device (with or without `/dev/`), `MAJOR:MINOR`, or
+    /// a mount point.
+    /// Errors: [`ErrorClass::Config`] if there is no such device; the error lists the disks.
     pub fn resolve(&self, name: &str) -> Result<Vec<TargetDisk>> {
         let source = self.mounts.get(name).map_or(name, String::as_str);
         let short = source.rsplit('/').next().unwrap_or(source);
@@ -130,7 +130,7 @@ impl TargetDisks {
         Ok(found.iter().filter_map(|name| self.by_name.get(*name)).cloned().collect())
     }
 
-    /// The names of the disks, partitions and mapped devices that are stored on one of these disks, by `dev_t`.
+    /// The disks, partitions and mapped devices that are on one of these disks: names by device number.
     pub(crate) fn standing_on(&self, disks: &[TargetDisk]) -> BTreeMap<u32, String> {
         let reaches = |name: &str| {
             let mut found = BTreeSet::new();
@@ -142,7 +142,7 @@ impl TargetDisks {
     }
 
     fn descend<'a>(&'a self, name: &'a str, found: &mut BTreeSet<&'a str>, depth: u32) {
-        // Devices are stacked only a few levels high, and never in a circle.
+        // Devices are stacked only a few levels deep; the limit guards against cycles.
         if depth > 16 {
             return;
         }
@@ -157,8 +157,8 @@ impl TargetDisks {
         }
     }
 
-    /// The disks that are recorded if none is named: the disk of Android's `/data`, if there is one. Otherwise every non-empty disk that is
-    /// not memory, not made of other disks, and not an unused loop device.
+    /// The disks that are recorded by default: the disk with Android's `/data` if there is one, otherwise every disk that has
+    /// sectors, is not in memory, is not composed of other disks, and is not an unused loop device.
     pub fn default_disks(&self) -> Vec<TargetDisk> {
         if let Some(disks) = self.behind_data() {
             return disks;
@@ -171,7 +171,7 @@ impl TargetDisks {
         self.by_name.values().filter(real).cloned().collect()
     }
 
-    /// Why [`TargetDisks::default_disks`] chose these disks, as a text for users.
+    /// The reason for the choice of [`TargetDisks::default_disks`], for users.
     pub fn default_reason(&self) -> String {
         if self.behind_data().is_some() {
             return "the disk behind /data".to_owned();
@@ -189,7 +189,7 @@ impl TargetDisks {
         self.mounts.contains_key("/data").then(|| self.resolve("/data").ok()).flatten()
     }
 
-    /// Whether the disk or one of its partitions is mounted, or used by another device.
+    /// Whether the disk or one of its partitions is mounted or used by a mapped device.
     fn backs_something(&self, disk: &str) -> bool {
         let is_of_disk = |name: &str| name == disk || self.partitions.get(name).is_some_and(|of| of == disk);
         self.mounts.values().any(|source| is_of_disk(source.rsplit('/').next().unwrap_or(source)))
@@ -197,20 +197,20 @@ impl TargetDisks {
     }
 }
 
-/// The watched disks by `dev_t`; if there are none, everything is watched.
+/// The disks whose events are recorded, by device number; if there are none, all events are recorded.
 #[derive(Default)]
 pub(crate) struct WatchedDevices {
     disks: BTreeMap<u32, String>,
-    /// The disk of each MMC host: `mmcblkN` belongs to `mmcN`.
+    /// The disk of each MMC host: `mmcblkN` is on host `mmcN`.
     hosts: BTreeMap<[u8; 16], u32>,
-    /// Mounted devices whose file systems are watched; `None` for all.
+    /// Mounted devices whose file-system events are recorded; `None` for all.
     mounted: Option<BTreeMap<u32, String>>,
     names: GrowingNameTable,
     ids: BTreeMap<u32, NameId>,
 }
 
 impl WatchedDevices {
-    /// Watches the disks with these names, by `dev_t`; other disks are named `MAJOR,MINOR`.
+    /// Records these disks (names by device number); other disks are named `MAJOR,MINOR`.
     pub(crate) fn new(disks: BTreeMap<u32, String>) -> Self {
         let host = |(device, name): (&u32, &String)| {
             let number = name.strip_prefix("mmcblk")?;
@@ -221,12 +221,12 @@ impl WatchedDevices {
         Self { disks, hosts, ..Self::default() }
     }
 
-    /// Watches file systems only on these devices (names by `dev_t`).
+    /// Records file-system events only of these devices (names by device number).
     pub(crate) fn mounted_on(&mut self, mounted: BTreeMap<u32, String>) {
         self.mounted = Some(mounted);
     }
 
-    /// The name of a device whose file system is watched; `None` if it is not watched.
+    /// The name of a device whose file-system events are recorded; `None` if they are not.
     pub(crate) fn file_system(&self, device: u32) -> Option<Cow<'_, str>> {
         match &self.mounted {
             Some(mounted) => mounted.get(&device).map(Into::into),
@@ -234,28 +234,28 @@ impl WatchedDevices {
         }
     }
 
-    /// Whether a driver's event belongs to a watched disk. The kernel cannot filter these events by disk, and MMC hosts also drive other
-    /// cards and wireless chips.
+    /// Whether a driver's event may belong to a recorded disk. The kernel cannot filter these events by disk, and MMC hosts also
+    /// control other cards and wireless chips.
     pub(crate) fn is_recorded(&self, event: &CommandEvent) -> bool {
         if self.disks.is_empty() {
             return true;
         }
         if event.host.starts_with(b"mmc") {
-            // `mmc_blk_rw_start` does not name its host.
+            // The event `mmc_blk_rw_start` has no field for its host.
             let is_any = event.host == fixed(b"mmc") && !self.hosts.is_empty();
             return is_any || self.hosts.contains_key(&event.host);
         }
-        // Events of a UFS controller do not name the disk; UFS disks are SCSI disks.
+        // Events of a UFS controller have no field for the disk. UFS disks are SCSI disks.
         self.disks.values().any(|name| name.starts_with("sd"))
     }
 
-    /// The disk of a host; `None` if it is not known by name.
+    /// The name of the disk on a host; `None` if no disk is known for the host.
     pub(crate) fn disk_of(&mut self, event: &CommandEvent) -> Option<NameId> {
         let device = *self.hosts.get(&event.host)?;
         Some(self.disk(device).0)
     }
 
-    /// The id of a disk's name, and whether it is new.
+    /// The id of the name of a disk, and whether it was added by this call.
     pub(crate) fn disk(&mut self, device: u32) -> (NameId, bool) {
         if let Some(id) = self.ids.get(&device) {
             return (*id, false);

@@ -1,17 +1,17 @@
-//! Parses the `format` file of an event: the offset and size of each field in the records of the recorded kernel, in its byte order.
+//! Parses the `format` file of an event, which gives the offset and size of each field in the records of the recorded kernel.
 
 use emmclab_trace::{Error, ErrorClass, Result, unfilled};
 
-/// A field beyond this is invalid, since records are never larger than a page of the ring buffer.
+/// Upper limit of a field's end: records are never larger than a page of the ring buffer.
 const LARGEST_RECORD: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldStorage {
     /// In the record itself.
     Inline,
-    /// The field holds the offset (low half) and length (high half) of a text later in the record.
+    /// The field contains the offset (lower half) and the length (upper half) of a text later in the record.
     DataLoc,
-    /// As `DataLoc`, with the offset relative to the end of the field (kernel 5.17 and later).
+    /// Like `DataLoc`, but the offset is relative to the end of the field (since kernel 5.17).
     RelLoc,
 }
 
@@ -24,7 +24,7 @@ pub struct EventFormatField {
     pub offset: usize,
     /// Length in bytes.
     pub size: usize,
-    /// Whether the number has a sign.
+    /// Whether the number is signed.
     pub signed: bool,
     /// Whether the field is a text, not a number.
     pub is_text: bool,
@@ -100,12 +100,12 @@ impl EventFormatField {
     }
 }
 
-/// An event: its number in the ring buffer and its fields.
+/// An event: its id in the ring buffer and its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFormat {
-    /// The name, which is that of its folder in `events/SYSTEM/`.
+    /// The name of the event, which is also its folder in `events/SYSTEM/`.
     pub name: String,
-    /// The number at the beginning of its records (`common_type`).
+    /// The id at the beginning of its records (`common_type`).
     pub id: u16,
     /// All fields, in the order of the file.
     pub fields: Vec<EventFormatField>,
@@ -144,7 +144,7 @@ impl EventFormat {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// The field with this name, without which the event cannot be used.
+    /// The field with this name; an error if there is none.
     /// Errors: [`ErrorClass::Unsupported`] if the event of the recorded kernel has no such field.
     pub fn required(&self, name: &str) -> Result<&EventFormatField> {
         self.field(name).ok_or_else(|| {
@@ -162,18 +162,18 @@ impl EventFormat {
 /// The byte order of the recorded kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelByteOrder {
-    /// Lowest byte first: x86, and every Arm phone.
+    /// Least significant byte first: x86 and every Arm phone.
     Little,
-    /// Highest byte first.
+    /// Most significant byte first.
     Big,
 }
 
 impl KernelByteOrder {
-    /// The order of this machine.
+    /// The byte order of this machine.
     pub const NATIVE: KernelByteOrder =
         if cfg!(target_endian = "little") { KernelByteOrder::Little } else { KernelByteOrder::Big };
 
-    /// The unsigned number of `size` (1 to 8) bytes at `at`; `None` if it is beyond the end or for another size.
+    /// The unsigned number of `size` bytes (1 to 8) at `at`; `None` if it is not completely inside `bytes` or `size` is out of range.
     #[inline]
     pub fn unsigned(self, bytes: &[u8], at: usize, size: usize) -> Option<u64> {
         if size == 0 || size > 8 {
@@ -193,7 +193,7 @@ impl KernelByteOrder {
         })
     }
 
-    /// As [`KernelByteOrder::unsigned`], for a signed number (sign-extended).
+    /// Like [`KernelByteOrder::unsigned`], but sign-extended.
     #[inline]
     pub fn signed(self, bytes: &[u8], at: usize, size: usize) -> Option<i64> {
         self.unsigned(bytes, at, size).map(|value| {

@@ -4,7 +4,7 @@
 //! @@emmclab 1                     the helper runs
 //! @@file NAME                     lines up to the next @@ are the text NAME
 //! @@error WORD                    it cannot record
-//! @@ready                         it waits for the answer on its standard input
+//! @@ready                         it waits for the reply on its standard input
 //! @@file registers/DISK ...       the registers of the devices of the disks
 //! @@stream                        frames follow:
 //! P CPU COUNT                       COUNT pages of one CPU
@@ -22,9 +22,9 @@ use crate::kernel_format::Files;
 
 /// The version of the protocol in its first line.
 const VERSION: &str = "1";
-/// Maximum length of a line; no line of the protocol, of `/proc/mounts` or of a format file is longer.
+/// Maximum length of a line; lines of the protocol, of `/proc/mounts` and of format files are shorter.
 const LONGEST_LINE: u64 = 1 << 16;
-/// Maximum length of all texts, which usually have some 30 KB; more cannot be from the helper.
+/// Maximum length of all texts together. The helper sends about 30 KB; more data does not come from it.
 const LARGEST_TEXTS: usize = 1 << 24;
 
 /// A part of the stream after the texts.
@@ -49,7 +49,7 @@ pub struct HelperStream<R> {
     line: Vec<u8>,
 }
 
-/// The error if the connection or the file ends early.
+/// The error for a connection or file that ends too early.
 pub(crate) fn link_lost() -> Error {
     Error::new(ErrorClass::Truncated, "the link to the recorded machine was lost")
         .hint("use the trace, which is complete up to this moment; the helper removes its tracefs instance by itself")
@@ -71,7 +71,7 @@ impl<R: Read> HelperStream<R> {
         if self.line.pop() != Some(b'\n') {
             return Err(if read as u64 == LONGEST_LINE { foreign(&self.line) } else { link_lost() });
         }
-        // A pseudo-terminal replaces LF by CR LF, which would also damage pages.
+        // A pseudo-terminal replaces LF by CR LF, also inside pages.
         if self.line.last() == Some(&b'\r') {
             return Err(Error::new(
                 ErrorClass::Unsupported,

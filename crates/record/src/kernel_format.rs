@@ -1,5 +1,5 @@
-//! The properties of a kernel that are needed to decode its records: of `block` events (source: the kernel's `include/trace/events/block.h`),
-//! and of the MMC and UFS drivers and file systems.
+//! The properties of a kernel that are needed to decode its records: those of `block` events (source: the kernel's
+//! `include/trace/events/block.h`) and of events of the MMC and UFS drivers and the file systems.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use emmclab_trace::{BlockEventKind, DecodedEvent, Error, ErrorClass, EventField,
 use crate::event_format::{EventFormat, EventFormatField, KernelByteOrder};
 use crate::ring_page::{LostEvents, RingPageLayout};
 
-/// Texts of the recorded machine, by name: tracefs files by their path in the instance (`events/header_page`,
-/// `events/block/block_rq_issue/format`, `trace_clock`, ...), others as listed at [`KernelFormat::from_files`].
+/// Texts of the recorded machine by name: tracefs files by their path in the instance (`events/header_page`,
+/// `events/block/block_rq_issue/format`, `trace_clock`, ...), and those listed at [`KernelFormat::from_files`].
 pub type Files = BTreeMap<String, String>;
 
 /// A decoded record.
@@ -17,7 +17,7 @@ pub type Files = BTreeMap<String, String>;
 pub enum TracedEvent {
     /// An event of the block layer.
     Block(BlockEvent),
-    /// An event of the driver below it, or of a file system above it.
+    /// An event of a driver below the block layer, or of a file system above it.
     Extra(DecodedEvent),
 }
 
@@ -33,7 +33,7 @@ pub struct KernelFormat {
     /// The layout of the ring buffer pages.
     pub layout: RingPageLayout,
     decoders: Vec<(u16, EventDecoder)>,
-    /// The folders of the events to record, in `events`.
+    /// The paths of the events to record, below `events`.
     pub events: Vec<String>,
     smallest_record: usize,
 }
@@ -47,22 +47,22 @@ pub struct RingPageSummary {
     pub other: u64,
     /// Events that were lost before this page, as reported by the kernel.
     pub lost: u64,
-    /// Whether an unknown number was lost (at least one is counted in `lost`).
+    /// Whether an unknown number of events was lost; at least one is counted in `lost`.
     pub lost_unknown: bool,
     /// Whether the page ends with a record that does not fit into it.
     pub damaged: bool,
 }
 
 impl KernelFormat {
-    /// Reads the layout from `events/header_page`, `events/header_event`, the `format` files of the block events, those of MMC, UFS and
-    /// file system events if there are any, and `byte_order` (the byte 1 = lowest first, 2 = highest first, from the ELF header of the
-    /// machine's programs).
+    /// Reads the layout from `events/header_page`, `events/header_event`, the `format` files of the block events and, if they
+    /// exist, of MMC, UFS and file-system events, and from `byte_order` (1 for little-endian, 2 for big-endian, from the ELF
+    /// header of a program of the machine).
     /// Errors: [`ErrorClass::Unsupported`] if a required file is missing or describes another layout.
     pub fn from_files(files: &Files) -> Result<Self> {
         Self::read(files, true)
     }
 
-    /// As [`KernelFormat::from_files`], for recordings by other tools: block events may be missing.
+    /// Like [`KernelFormat::from_files`], but block events may be missing, as in recordings of other tools.
     /// Errors: as [`KernelFormat::from_files`].
     pub fn of_any_events(files: &Files) -> Result<Self> {
         Self::read(files, false)
@@ -104,9 +104,9 @@ impl KernelFormat {
             smallest_record = smallest_record.min(format.record_bytes());
             decoders.push((format.id, EventDecoder::Block(Box::new(BlockDecoder::accounted(kind, &format)?))));
         }
-        // With block events, those of SCSI add no information.
+        // If there are block events, those of SCSI add no information.
         for (path, event) in KernelEvent::ALL.into_iter().filter(|(_, event)| !(needs_block && event.is_scsi())) {
-            // Vendors' kernels have events with these names and other fields: requests can be recorded without these events.
+            // Kernels of vendors may have events of the same name with other fields. Requests can be recorded without these events.
             let format = files.get(&format!("events/{path}/format")).and_then(|text| EventFormat::parse(text).ok());
             if let Some(format) = format
                 && let Some(decoder) = ExtraDecoder::new(event, &format)
@@ -119,7 +119,7 @@ impl KernelFormat {
         Ok(Self { layout, decoders, events, smallest_record })
     }
 
-    /// Calls `record` with the event number of each record of a page.
+    /// Calls `record` with the id of the event of each record in a page.
     pub(crate) fn numbers(&self, page: &[u8], mut record: impl FnMut(u16)) {
         let Ok(records) = self.layout.open(page) else { return };
         for found in records.map_while(Result::ok) {
@@ -132,7 +132,7 @@ impl KernelFormat {
         self.layout.records_per_page(self.smallest_record)
     }
 
-    /// Decodes a page and calls `event` with each event and its time, in order. Never panics, whatever the bytes are.
+    /// Decodes a page and calls `event` with each event and its time, in order. Never panics, even on damaged pages.
     /// Errors: [`ErrorClass::Truncated`] if the page is too short; other damage is reported by
     /// [`RingPageSummary::damaged`].
     pub fn decode(&self, page: &[u8], mut event: impl FnMut(u64, TracedEvent)) -> Result<RingPageSummary> {
@@ -170,7 +170,7 @@ impl KernelFormat {
     }
 }
 
-/// The events that are recorded, and whether a kernel without this event can still be recorded.
+/// The events to record, and whether a kernel that lacks the event can still be recorded.
 pub(crate) const EVENTS: [(&str, bool); 9] = [
     ("block_bio_queue", false),
     ("block_bio_backmerge", true),
@@ -184,7 +184,7 @@ pub(crate) const EVENTS: [(&str, bool); 9] = [
     ("block_rq_complete", false),
 ];
 
-/// Events that replace the other block events in recordings of other tools, and the steps for which they stand.
+/// Events that replace block events in recordings of other tools, and the kind that they replace.
 pub(crate) const ACCOUNTED: [(&str, BlockEventKind); 2] =
     [("block_io_start", BlockEventKind::Insert), ("block_io_done", BlockEventKind::Complete)];
 
@@ -193,7 +193,7 @@ pub(crate) const ACCOUNTED: [(&str, BlockEventKind); 2] =
 pub struct BlockEvent {
     /// The kind of event.
     pub kind: BlockEventKind,
-    /// The disk, as the kernel's `dev_t` (major << 20 | minor); 0 if the event does not belong to a disk.
+    /// The disk as the kernel's device number (major << 20 | minor); 0 if the event does not belong to a disk.
     pub device: u32,
     /// First sector; 2^64-1 if unknown.
     pub sector: u64,
@@ -201,11 +201,11 @@ pub struct BlockEvent {
     pub sectors: u32,
     /// Operation and flags in the kernel's letters (`WSM`, `FWFS`, ...), padded with zeros.
     pub rwbs: [u8; 10],
-    /// The current task; for a completion, the interrupted task.
+    /// Id of the current task; for a completion, of the interrupted task.
     pub pid: i32,
     /// Name of that task, padded with zeros; empty if the event has none.
     pub comm: [u8; 16],
-    /// The error of a completion as the kernel's negative number; 0 if there is none.
+    /// The error of a completion as a negative errno; 0 for success.
     pub error: i32,
     /// Whether it is `block_io_start` or `block_io_done`.
     pub accounted: bool,
@@ -227,7 +227,7 @@ pub(crate) struct BlockDecoder {
 }
 
 impl BlockDecoder {
-    /// Finds the fields in the event format of the recorded kernel.
+    /// Looks up the fields in the event format of the recorded kernel.
     pub(crate) fn new(kind: BlockEventKind, format: &EventFormat) -> Result<Self> {
         let split = matches!(kind, BlockEventKind::Split(_));
         let required = |name| format.required(name).cloned();
@@ -240,7 +240,7 @@ impl BlockDecoder {
             second: if split { Some(required("new_sector")?) } else { None },
             rwbs: required("rwbs")?,
             comm: format.field("comm").cloned(),
-            // The name was `errors` before kernel 4.13.
+            // The field was named `errors` before kernel 4.13.
             error: (kind == BlockEventKind::Complete)
                 .then(|| format.field("error").or_else(|| format.field("errors")).cloned())
                 .flatten(),
@@ -253,7 +253,7 @@ impl BlockDecoder {
         Ok(Self { accounted: true, ..Self::new(kind, format)? })
     }
 
-    /// Decodes a record; `None` if it is too short for its format.
+    /// Decodes a record; `None` if it is shorter than its format requires.
     #[inline]
     pub(crate) fn decode(&self, order: KernelByteOrder, record: &[u8]) -> Option<BlockEvent> {
         let number = |field: &EventFormatField| field.number(order, record);
@@ -294,12 +294,12 @@ pub(crate) struct ExtraDecoder {
 }
 
 impl ExtraDecoder {
-    /// Finds the fields in the event format; `None` if it lacks fields that are needed.
+    /// Looks up the fields in the event format; `None` if a required field is missing.
     pub(crate) fn new(event: KernelEvent, format: &EventFormat) -> Option<Self> {
         let pid = format.field("common_pid")?.clone();
         let known = format.fields.iter().filter_map(|field| {
             let slot = EventField::by_name(field.name.as_bytes())?;
-            // Some kernels store a pointer to the host instead of its name; such a field is ignored.
+            // Some kernels store a pointer to the host instead of its name; that field is ignored.
             (slot.is_text() == field.is_text).then(|| (slot, field.clone()))
         });
         let fields: Vec<_> = known.collect();
@@ -310,7 +310,7 @@ impl ExtraDecoder {
         event.is_complete_in(&values).then_some(Self { event, pid, fields })
     }
 
-    /// Decodes a record; `None` if it is too short for its format.
+    /// Decodes a record; `None` if it is shorter than its format requires.
     #[inline]
     pub(crate) fn decode(&self, order: KernelByteOrder, record: &[u8]) -> Option<DecodedEvent> {
         let mut values = EventFieldValues::default();
@@ -361,7 +361,7 @@ mod tests {
         CommandStep::Start { kind, bytes, target: CommandTarget::Nowhere, packed: false, reliable: false }
     }
 
-    /// A data command at this block; the event specifies only the length in bytes.
+    /// A data command at this block; the event itself contains only the length in bytes.
     fn start_at(first: u64, kind: CommandKind, bytes: u64) -> CommandStep {
         let target = CommandTarget::Blocks { first, count: None, is_recent: false };
         CommandStep::Start { kind, bytes, target, packed: false, reliable: false }
@@ -391,7 +391,7 @@ mod tests {
         assert_eq!(decode(b"send\0", 3, 4096, 0x2a), (host(), 3, start_at(8, CommandKind::Write, 4096)));
         assert_eq!(decode(b"complete\0", 3, 4096, 0x2a), (host(), 3, DONE));
         assert_eq!(decode(b"dev_complete\0", 3, 0, 0), (host(), 3, DONE));
-        // A length of -1 means that there is none.
+        // A length of -1 means that there is no length.
         assert_eq!(decode(b"send\0", 4, u32::MAX, 0x35).2, start(CommandKind::Flush, 0));
     }
 
@@ -430,7 +430,7 @@ mod tests {
         assert_eq!(decode(0, 0x17), (host(), 1 << 32, start(CommandKind::Hibernate, 0)));
         assert_eq!(decode(1, 0), (host(), 1 << 32, DONE));
         assert_eq!(decode(0, 0x18).2, start(CommandKind::WakeUp, 0));
-        // This one is another setting of the link.
+        // This command changes another setting of the link.
         assert_eq!(decode(0, 0x02).2, start(CommandKind::Other, 0));
     }
 

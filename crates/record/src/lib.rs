@@ -1,7 +1,8 @@
-//! Live recording of block requests through tracefs, on this host, over ssh and over adb.
+//! Records block requests of this host, or of another machine over ssh or adb, through tracefs.
 //!
-//! The kernel writes events into one ring buffer per CPU. Their raw pages are decoded here by the event formats of the recorded kernel
-//! ([`KernelFormat`]), merged into one stream, and combined into requests. Nothing is installed or written on the recorded machine.
+//! The kernel writes events into one ring buffer per CPU. This crate decodes the raw pages by the event formats of the recorded
+//! kernel ([`KernelFormat`]), merges the events into one stream, and combines them into requests. Nothing is installed or stored
+//! on the recorded machine.
 
 mod disks;
 mod event_format;

@@ -1,4 +1,4 @@
-//! Turns raw pages into batches of requests in order of arrival.
+//! Converts raw pages into batches of requests in order of arrival.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::statistics::RecordMeter;
 pub struct CpuCounters {
     /// Number of the CPU.
     pub cpu: usize,
-    /// Events decoded.
+    /// Number of decoded events.
     pub events: u64,
-    /// Events that the kernel lost because the buffer was full.
+    /// Number of events that the kernel dropped because the buffer was full.
     pub lost: u64,
-    /// Pages that ended in a damaged record.
+    /// Number of pages that end with a damaged record.
     pub damaged: u64,
 }
 
-/// Decodes pages, merges their events and combines them into requests. Independent of the transport.
+/// Decodes pages, merges their events and combines them into requests. It does not depend on the transport.
 pub(crate) struct RecordPipeline {
     pub(crate) kernel: KernelFormat,
     merge: CpuStreamMerge<TracedEvent>,
@@ -36,19 +36,19 @@ pub(crate) struct RecordPipeline {
     cpus: BTreeMap<usize, (CpuCounters, u64)>,
     watched: WatchedDevices,
     processes: GrowingNameTable,
-    /// The last process name and its id: consecutive events are often of the same task.
+    /// The last process name and its id, because consecutive events are often of the same task.
     last_process: ([u8; 16], Option<NameId>),
     completed: Vec<Request>,
     builder: BatchBuilder,
 }
 
 impl RecordPipeline {
-    /// A pipeline for recordings that may lack block events and contain only those of drivers.
+    /// A pipeline for recordings that may contain only events of drivers, without block events.
     pub(crate) fn of_any_events(kernel: KernelFormat, watched: WatchedDevices) -> Self {
         Self { matcher: EventMatcher::default(), ..Self::new(kernel, watched) }
     }
 
-    /// A note on how the requests were obtained, if necessary.
+    /// A note on how the requests were derived, if they were not recorded directly.
     pub(crate) fn note(&self) -> Option<String> {
         self.matcher.note()
     }
@@ -101,7 +101,7 @@ impl RecordPipeline {
         self.ledger.lost += summary.lost + u64::from(summary.damaged);
     }
 
-    /// Ends a round over all CPUs; those in `behind` still have pages to read.
+    /// Ends a round over all CPUs; the CPUs in `behind` still have pages to read.
     pub(crate) fn end_round(&mut self, behind: &[usize]) {
         for cpu in behind {
             let latest = self.latest(*cpu);
@@ -113,7 +113,7 @@ impl RecordPipeline {
         }
     }
 
-    /// Ends a recording that was interrupted during a round: pages read in this round are dropped, since those of other CPUs are missing.
+    /// Ends a recording that was interrupted in a round. The pages of this round are dropped, because those of other CPUs are missing.
     pub(crate) fn break_off(&mut self) {
         self.ledger.skipped += self.merge.abandon() as u64;
         self.finish();
@@ -159,7 +159,7 @@ impl RecordPipeline {
                 return;
             }
             Err(_) => {
-                // Pass-through commands, which are not block I/O.
+                // Pass-through commands are not block I/O.
                 self.ledger.skipped += 1;
                 return;
             }
@@ -195,18 +195,18 @@ impl RecordPipeline {
         self.last_process.1
     }
 
-    /// The recorded activity other than requests. `saved_names` is the kernel's own list of tasks, for those without a name.
+    /// The recorded activity other than requests. `saved_names` is the kernel's list of task names, for events without one.
     pub(crate) fn activity(&mut self, saved_names: &str) -> RecordedActivity {
         self.matcher.learn_tasks(saved_names);
         self.matcher.activity(|_| None)
     }
 
-    /// Names of the processes seen so far, for sharing.
+    /// Names of the processes seen so far, to share with a batch.
     pub(crate) fn processes(&mut self) -> &Arc<NameTable> {
         self.processes.shared()
     }
 
-    /// The latest time seen on a CPU.
+    /// The latest time of an event of this CPU.
     pub(crate) fn latest(&self, cpu: usize) -> u64 {
         self.cpus.get(&cpu).map_or(0, |(_, latest)| *latest)
     }
@@ -216,12 +216,12 @@ impl RecordPipeline {
         (self.processes.names(), self.watched.names())
     }
 
-    /// Counts by CPU, in order of their numbers.
+    /// Counts of each CPU, in order of their numbers.
     pub(crate) fn cpus(&self) -> Vec<CpuCounters> {
         self.cpus.values().map(|(counts, _)| counts.clone()).collect()
     }
 
-    /// Adds the kernel's count of lost events of a CPU. The count includes those that its pages reported.
+    /// Adds the kernel's count of lost events of a CPU, which includes the events that pages reported as lost.
     pub(crate) fn count_lost(&mut self, cpu: usize, lost: u64) {
         let (counts, latest) = self.cpus.entry(cpu).or_default();
         counts.cpu = cpu;
@@ -233,8 +233,8 @@ impl RecordPipeline {
         counts.lost = counts.lost.max(lost);
     }
 
-    /// Returns a batch of sorted requests, if there are at least `at_least`. Requests of the recorder's own tasks (`is_own`) are omitted;
-    /// the others are counted by `meter`.
+    /// Returns a batch of sorted requests if at least `at_least` are available. Requests of the recorder's own tasks (`is_own`)
+    /// are omitted; `meter` counts the others.
     pub(crate) fn take_batch(
         &mut self, at_least: usize, mut is_own: impl FnMut(i32) -> bool, meter: &mut RecordMeter,
     ) -> Option<Batch> {
@@ -256,31 +256,31 @@ impl RecordPipeline {
     }
 }
 
-/// A gap between two times of a CPU; without the second it may last until the end.
+/// The gap between two times of a CPU; without `to` it lasts until the end.
 fn gap(from: u64, to: Option<u64>, events: u64) -> LostEventsGap {
     let time = |time: u64| Nanos(i64::try_from(time).unwrap_or(i64::MAX));
     LostEventsGap { from: time(from), to: to.map_or(Nanos(i64::MAX), time), events }
 }
 
-/// A request that is in progress for longer than this no longer delays the finished ones.
+/// A request that is in progress for longer does not delay finished requests.
 const LONGEST_WAIT: Nanos = Nanos::from_secs(30);
-/// Maximum number of finished requests that are held back.
+/// Maximum number of finished requests that are kept back.
 const MOST_HELD: usize = 1 << 18;
 
-/// Holds finished requests until no request that arrived earlier can still finish. Limited in number and in time.
+/// Keeps finished requests until no earlier arrival can still finish. Number and time are limited.
 #[derive(Default)]
 pub(crate) struct ArrivalOrder {
-    /// By arrival, then by the order of finishing.
+    /// Key: arrival, and the order of completion among equal arrivals.
     finished: BTreeMap<(Nanos, u64), Request>,
     added: u64,
     last: Option<Nanos>,
     latest: Option<Nanos>,
-    /// Requests that finished too late to be sorted, and were omitted.
+    /// Number of requests that were omitted because they finished too late to be sorted.
     pub(crate) late: u64,
 }
 
 impl ArrivalOrder {
-    /// Adds a finished request. If it arrived before a request that was already returned, it is omitted and counted.
+    /// Adds a finished request. A request that arrived before one already returned is omitted and counted.
     pub(crate) fn push(&mut self, request: Request) {
         if self.last.is_some_and(|last| request.arrival < last) {
             self.late += 1;
@@ -291,7 +291,7 @@ impl ArrivalOrder {
         self.added += 1;
     }
 
-    /// The next request, if no request can precede it. `oldest_open` is the arrival of the oldest request in progress.
+    /// The next request, if none with an earlier arrival can follow. `oldest_open` is the arrival of the oldest request in progress.
     pub(crate) fn pop(&mut self, oldest_open: Option<Nanos>) -> Option<Request> {
         let (arrival, _) = *self.finished.first_key_value()?.0;
         let waited = self.latest.is_some_and(|latest| latest - arrival > LONGEST_WAIT);
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
     use crate::kernel_format::Files;
 
-    /// A kernel with only the required fields, in unusual order and sizes.
+    /// A kernel with the required fields only, in unusual order and sizes.
     fn phone() -> Files {
         let common = "field:unsigned short common_type; offset:0; size:2; signed:0;\n\
                       field:int common_pid; offset:4; size:4; signed:1;\n";
@@ -342,7 +342,7 @@ mod tests {
             (5, "mmc/mmc_request_done", done),
             (6, "ext4/ext4_sync_file_enter", sync),
             (7, "ext4/ext4_sync_file_exit", sync),
-            // An event with unknown fields: it cannot be decoded, and is omitted.
+            // An event with unknown fields, which cannot be decoded and is omitted.
             (8, "ufs/ufshcd_command", sync),
         ] {
             let event = name.split('/').nth(1).unwrap();
@@ -391,7 +391,7 @@ mod tests {
         words(3, &[blocks, address, 512, flags, name, opcode, argument, count, opcode], host)
     }
 
-    /// The opcode also serves as the pointer that identifies the request.
+    /// The opcode is also used as the pointer that identifies the request.
     fn mmc_done(opcode: u32, error: u32, host: &[u8]) -> Vec<u8> {
         words(5, &[opcode, 0, error, 3, ((host.len() as u32) << 16) | 0x1c], host)
     }
@@ -534,7 +534,7 @@ mod tests {
         assert!(drain(&mut order, Some(5)).is_empty());
         order.push(request(20, 11 + LONGEST_WAIT.0));
         assert_eq!(drain(&mut order, Some(5)), [10]);
-        // When it finishes after all, it can no longer be sorted.
+        // A request that finishes later than that can no longer be sorted.
         order.push(request(5, 99));
         assert_eq!((order.late, drain(&mut order, None)), (1, vec![20]));
     }

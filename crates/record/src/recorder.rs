@@ -1,4 +1,4 @@
-//! A recording, from start to end, and the machine to record.
+//! A recording from start to end, and the machine that is recorded.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,27 +19,27 @@ use crate::registers;
 use crate::statistics::{RecordMeter, RecordStatistics};
 use crate::transports::{self, RecordSetup, RecordTransport};
 
-/// Maximum number of batches that wait for the caller during the recording; 4 full ones have some 20 MB.
+/// Maximum number of batches that wait for the caller during the recording; four full batches have about 20 MB.
 const WAITING_BATCHES: usize = 4;
-/// Interval of checks whether the caller has received a batch.
+/// Interval of checks whether the caller has taken a batch.
 const LOOK_AFTER_CALLER: Duration = Duration::from_millis(1);
-/// After this time, a partial batch is sent to the caller.
+/// Time after which a partial batch is sent to the caller.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Interval of checks that the recorded disks still exist.
+/// Interval of checks whether the recorded disks still exist.
 const LOOK_AFTER_DISKS: Duration = Duration::from_secs(1);
 
-/// The disks to record, and the options.
+/// What to record, and how.
 #[derive(Clone, Debug, Default)]
 pub struct RecordOptions {
-    /// The machine.
+    /// The machine to record.
     pub target: RecordTarget,
-    /// Disks, partitions, mapped devices, `MAJOR:MINOR` or mount points. If empty, the disk of Android's `/data` if there is one, else
-    /// every real disk.
+    /// Disks, partitions, mapped devices, `MAJOR:MINOR` or mount points. If empty, the disk with Android's `/data` if there is
+    /// one, otherwise every real disk.
     pub devices: Vec<String>,
     /// Size of the ring buffer of each CPU in KB; `None` for 8 MB on this host and 1 MB elsewhere.
     pub buffer_kb: Option<u32>,
-    /// Pause between two readings of an idle machine; `None` for 20 ms on this host and 200 ms elsewhere.
+    /// Pause between two rounds while the machine is idle; `None` for 20 ms on this host and 200 ms elsewhere.
     pub interval: Option<Duration>,
 }
 
@@ -48,19 +48,19 @@ pub struct RecordOptions {
 pub struct RecordOutcome {
     /// Counts of events and requests: seen, kept, skipped, lost.
     pub ledger: Ledger,
-    /// The origin of the trace; `activity` is the JSON of [`RecordOutcome::activity`], if there is any.
+    /// The header of the trace; its `activity` is the JSON of [`RecordOutcome::activity`], if there is any.
     pub header: TraceHeader,
     /// The recorded activity other than requests.
     pub activity: RecordedActivity,
     /// Counts by CPU.
     pub cpus: Vec<CpuCounters>,
-    /// Irregularities, as texts for users: events lost, disks added or removed.
+    /// Irregularities, for users: lost events, disks that were added or removed.
     pub remarks: Vec<String>,
-    /// Why the recording ended by itself, if so; the trace is complete up to that time.
+    /// Why the recording ended early; `None` if the caller ended it. The trace is complete up to that time.
     pub interrupted: Option<Error>,
 }
 
-/// The state shared by worker and caller.
+/// The state that worker and caller share.
 #[derive(Default)]
 struct RecorderShared {
     stop: AtomicBool,
@@ -69,7 +69,7 @@ struct RecorderShared {
     live: Mutex<LiveFigures>,
 }
 
-/// Figures of the running recording.
+/// Statistics of the running recording.
 #[derive(Default)]
 struct LiveFigures {
     meter: RecordMeter,
@@ -83,22 +83,22 @@ impl RecorderShared {
     }
 }
 
-/// A running recording. If it is dropped without [`TracefsRecorder::stop`], it ends, too, and its tracefs instance is removed.
+/// A running recording. Dropping it without [`TracefsRecorder::stop`] also ends it and removes its tracefs instance.
 pub struct TracefsRecorder {
     shared: Arc<RecorderShared>,
     batches: Option<Receiver<Batch>>,
     worker: Option<JoinHandle<RecordOutcome>>,
     /// The disks that are recorded.
     pub disks: Vec<TargetDisk>,
-    /// Why these disks are recorded, as a text, if none was named.
+    /// Why these disks are recorded, for users; `None` if the caller named them.
     pub choice_reason: Option<String>,
-    /// The origin of the trace, as known at the start, for the beginning of a file.
+    /// The header of the trace as known at the start, to be written at the beginning of a file.
     pub header: TraceHeader,
 }
 
 impl TracefsRecorder {
-    /// Starts recording; returns when the kernel is recording.
-    /// Errors: if the machine cannot be reached, does not allow tracing, or has no such device.
+    /// Starts a recording; returns when the kernel records.
+    /// Errors: if the machine cannot be reached, does not allow tracing, or has none of the devices.
     pub fn start(options: &RecordOptions) -> Result<Self> {
         let mut transport = transports::open(&options.target)?;
         let files = transport.files();
@@ -150,7 +150,7 @@ impl TracefsRecorder {
             stopping: false,
             disks: disks.clone(),
             gaps: registers::remarks(&devices),
-            // If no disks are named, disks that appear during the recording are reported.
+            // If the caller names no disk, disks that appear during the recording are reported.
             before: options.devices.is_empty().then(|| all.default_disks()),
         };
         let ended = header.clone();
@@ -162,26 +162,26 @@ impl TracefsRecorder {
         Ok(Self { shared, batches: Some(batches), worker: Some(worker), disks, choice_reason: chosen, header })
     }
 
-    /// The next batch, in order of arrival; `None` if none arrives within `timeout`, or if the recording has ended.
+    /// The next batch in order of arrival; `None` if none is available within `timeout` or the recording has ended.
     pub fn next_batch(&self, timeout: Duration) -> Option<Batch> {
         let batch = self.batches.as_ref()?.recv_timeout(timeout).ok()?;
         self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
         Some(batch)
     }
 
-    /// Whether the recording has ended by itself (connection lost, disk removed). Batches may still be waiting.
+    /// Whether the recording has ended early (connection lost, disk removed). Batches may still be waiting.
     pub fn has_ended(&self) -> bool {
         self.worker.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Figures since the last call. They are delayed by the interval of reading.
+    /// Statistics since the last call. They lag by the pause between two rounds.
     pub fn stats(&self) -> RecordStatistics {
         let LiveFigures { meter, processes, ledger } = &mut *self.shared.live();
         meter.take(processes, ledger)
     }
 
-    /// Ends the recording. `batch` is called with the remaining batches; then the tracefs instance is removed.
-    /// Errors: the first error of `batch` (for example a full disk); the recording is ended even then.
+    /// Ends the recording, calls `batch` with each remaining batch, and removes the tracefs instance.
+    /// Errors: the first error of `batch` (for example a full disk). The recording ends in any case.
     pub fn stop(mut self, mut batch: impl FnMut(Batch) -> Result<()>) -> Result<RecordOutcome> {
         self.shared.stop.store(true, Ordering::Relaxed);
         let mut result = Ok(());
@@ -203,7 +203,7 @@ impl TracefsRecorder {
 impl Drop for TracefsRecorder {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        // Dropping the receiver ends the worker at once.
+        // Dropping the receiver ends the worker immediately.
         self.batches = None;
         if let Some(worker) = self.worker.take() {
             let _ = worker.join();
@@ -218,15 +218,15 @@ struct RecorderWorker {
     shared: Arc<RecorderShared>,
     /// `None` after the receiver was dropped.
     sender: Option<Sender<Batch>>,
-    /// Tasks seen, and whether they belong to the recorder.
+    /// Tasks seen so far, and whether they belong to the recorder.
     recorder_tasks: BTreeMap<i32, bool>,
-    /// Whether recording has stopped, so that only the contents of the kernel's buffers are left.
+    /// Whether recording has stopped, so that only the contents of the ring buffers remain to be read.
     stopping: bool,
     /// The disks that are recorded.
     disks: Vec<TargetDisk>,
-    /// Registers of the devices that could not be read.
+    /// Registers that could not be read, as texts for users.
     gaps: Vec<String>,
-    /// The disks that existed at the start, if all were to be recorded.
+    /// The disks that existed at the start, if the caller named none; otherwise `None`.
     before: Option<Vec<TargetDisk>>,
 }
 
@@ -285,7 +285,7 @@ impl RecorderWorker {
         RecordOutcome { ledger: self.pipeline.ledger.clone(), header, activity, cpus, remarks, interrupted }
     }
 
-    /// An error if all recorded disks have been removed; else `None`.
+    /// An error if all recorded disks were removed, otherwise `None`.
     fn all_gone(&self) -> Option<Error> {
         let now = self.transport.disks_now()?;
         if self.disks.iter().any(|disk| now.hold(disk)) {
@@ -298,7 +298,7 @@ impl RecorderWorker {
         )
     }
 
-    /// Remarks about registers that could not be read, lost events by CPU, and disks that were added or removed.
+    /// Remarks on registers that could not be read, events lost by each CPU, and disks that were added or removed.
     fn remarks(&self, cpus: &[CpuCounters]) -> Vec<String> {
         let lossy = cpus.iter().filter(|counts| counts.lost > 0);
         let mut out = self.gaps.clone();
@@ -314,17 +314,17 @@ impl RecorderWorker {
         out
     }
 
-    /// Whether a batch can be sent: the recording has ended, or the caller keeps up.
+    /// Whether a batch can be sent: the recording has ended, or few batches wait for the caller.
     fn has_room(&self) -> bool {
         self.stopping || self.shared.stop.load(Ordering::Relaxed) || self.shared.waiting.load(Ordering::Relaxed) < WAITING_BATCHES
     }
 
-    /// Sends batches of at least this many requests; returns whether there was one.
+    /// Sends the batches of at least this many requests; returns whether there was one.
     fn give(&mut self, at_least: usize) -> bool {
         let mut any = false;
         loop {
-            // A partial batch can grow until there is room. The worker must not wait for its caller here, or it would not notice the end of
-            // the recording.
+            // A partial batch can grow until the caller has taken others. The worker must not wait for the caller here: it would
+            // not see the end of the recording.
             let at_least = if self.has_room() { at_least } else { BATCH_ROWS };
             let Self { pipeline, transport, recorder_tasks: own, shared, .. } = &mut *self;
             let mut live = shared.live();
@@ -335,7 +335,7 @@ impl RecorderWorker {
             drop(live);
             let Some(batch) = batch else { return any };
             any = true;
-            // Waits until the caller has received a batch; meanwhile the kernel's own buffers fill.
+            // Waits until the caller has taken a batch; meanwhile the ring buffers of the kernel fill.
             while !self.has_room() {
                 std::thread::sleep(LOOK_AFTER_CALLER);
             }
@@ -347,7 +347,7 @@ impl RecorderWorker {
     }
 }
 
-/// The origin of the trace.
+/// The header of the trace.
 fn header(files: &Files, disks: &[TargetDisk]) -> TraceHeader {
     let text = |name: &str| files.get(name).map_or("", |text| text.trim());
     let monotonic = text("trace_clock").contains("[mono]");
@@ -369,7 +369,7 @@ fn header(files: &Files, disks: &[TargetDisk]) -> TraceHeader {
     }
 }
 
-/// The number of lost events in the `stats` text of a CPU: overwritten before they were read, or dropped.
+/// The number of lost events in the `stats` text of a CPU: events that were overwritten before they were read, and dropped events.
 pub(crate) fn lost_by_counters(text: &str) -> u64 {
     let count = |name: &str| -> u64 {
         let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -378,7 +378,7 @@ pub(crate) fn lost_by_counters(text: &str) -> u64 {
     count("overrun") + count("commit overrun") + count("dropped events")
 }
 
-/// The note of the trace: the disks, the remarks, and why the recording ended early, if so.
+/// The note of the trace: the disks, the remarks, and the reason of an early end.
 fn note(disks: Option<&str>, remarks: &[String], interrupted: Option<&Error>) -> String {
     let mut out = disks.unwrap_or_default().to_owned();
     for remark in remarks {
@@ -396,20 +396,20 @@ pub enum RecordTarget {
     /// This host.
     #[default]
     Local,
-    /// A machine over ssh.
+    /// A machine that is reached over ssh.
     Ssh {
-        /// `USER@HOST`, or a host of the ssh configuration.
+        /// `USER@HOST`, or the name of a host in the ssh configuration.
         destination: String,
-        /// More options for the ssh client (`-p`, `2222`, ...).
+        /// Additional options of the ssh client (`-p`, `2222`, ...).
         options: Vec<String>,
     },
-    /// An Android phone over adb.
+    /// An Android phone that is connected by adb.
     Adb {
         /// The phone's serial number; `None` if only one phone is connected.
         serial: Option<String>,
         /// Port of the adb server of this host; `None` for `$ANDROID_ADB_SERVER_PORT` or 5037.
         port: Option<u16>,
     },
-    /// Another connection: a command whose standard input and output are those of the helper, which is run with [`crate::helper_command`].
+    /// Any other connection: a command whose standard input and output are connected to the helper, which [`crate::helper_command`] runs.
     Command(Vec<String>),
 }

@@ -1,11 +1,11 @@
-//! Reads the registers of the recorded devices: the files of sysfs and debugfs with the registers of an eMMC or the descriptors of a UFS
-//! device, at the start of the recording. `emmclab-registers` decodes their contents.
+//! Reads the registers of the recorded devices at the start of the recording: the files in sysfs and debugfs with the registers
+//! of an eMMC or the descriptors of a UFS device. `emmclab-registers` decodes them.
 //!
-//! The recorded machine prints for each disk a text `registers/DISK`:
+//! The recorded machine prints a text `registers/DISK` for each disk:
 //!
 //! ```text
 //! emmc /sys/devices/...     `emmc` or `ufs`, and the folder of the device
-//! + NAME VALUE              a file of that folder and its line
+//! + NAME VALUE              a file of that folder with its line
 //! - NAME REASON             a file or folder that could not be read, and why
 //! ```
 
@@ -16,12 +16,12 @@ use serde::Serialize;
 use crate::disks::TargetDisk;
 use crate::kernel_format::Files;
 
-/// Prefix of a text's name, before that of its disk.
+/// Prefix of the name of a text; the name of its disk follows.
 const PREFIX: &str = "registers/";
-/// What to do if the register of an eMMC is missing.
+/// The reason and remedy if the `EXT_CSD` of an eMMC cannot be read.
 const NO_DEBUGFS: &str = "is not there (as root: `mount -t debugfs nodev /sys/kernel/debug`)";
 
-/// The commands for a POSIX shell that print these texts for the disks.
+/// Commands for a POSIX shell that print these texts for the disks.
 pub(crate) fn script(disks: &[TargetDisk]) -> String {
     let is_plain = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-!.".contains(&byte));
     let names: Vec<_> = disks.iter().map(|disk| &*disk.name).filter(is_plain).collect();
@@ -30,7 +30,7 @@ pub(crate) fn script(disks: &[TargetDisk]) -> String {
     format!("N='{}'\n{}\n", names.join(" "), lines.join("\n"))
 }
 
-/// A device, and its register files.
+/// A device and its register files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeviceRegisters {
     /// The recorded disks on this device.
@@ -39,9 +39,9 @@ pub struct DeviceRegisters {
     pub kind: String,
     /// The device's folder on the recorded machine.
     pub folder: String,
-    /// The files of that folder that could be read: their path in it, and their line.
+    /// The files that could be read: path in the folder, and line.
     pub files: BTreeMap<String, String>,
-    /// The files that could not be read, and why.
+    /// The files that could not be read, each with the reason.
     pub gaps: Vec<String>,
 }
 

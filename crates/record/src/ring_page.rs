@@ -1,8 +1,9 @@
 //! Parses pages of the kernel's ring buffer, as read from `per_cpu/cpuN/trace_pipe_raw`.
 //!
-//! A page has a header (start time, bytes in use and lost-event flags) and a sequence of records. Each record begins with 32 bits: 5 bits
-//! of type or length, 27 bits of time since the previous record. The layout of the header is read from `events/header_page`; that of the 32
-//! bits is checked against `events/header_event`. Source: the kernel's `include/linux/ring_buffer.h` and `kernel/trace/ring_buffer.c`.
+//! A page has a header (start time, number of bytes in use, flags of lost events) and a sequence of records. A record begins with
+//! 32 bits: 5 bits for type or length, 27 bits for the time since the previous record. The layout of the header is read from
+//! `events/header_page`; the layout of the 32 bits is compared with `events/header_event`. Source: the kernel's
+//! `include/linux/ring_buffer.h` and `kernel/trace/ring_buffer.c`.
 
 use emmclab_trace::{Error, ErrorClass, Result};
 
@@ -16,7 +17,7 @@ const LARGEST_PAGE: usize = 1 << 22;
 const MISSED_EVENTS: u64 = 1 << 31;
 /// Set in `commit` if the number of lost events is stored after the data.
 const MISSED_STORED: u64 = 1 << 30;
-/// The bits of `commit` that hold the number of bytes in use.
+/// The bits of `commit` that contain the number of bytes in use.
 const USED: u64 = (1 << 27) - 1;
 
 const TYPE_PADDING: u32 = 29;
@@ -25,7 +26,7 @@ const TYPE_TIME_STAMP: u32 = 31;
 /// An absolute time stamp has 59 bits.
 const STAMP_BITS: u32 = 59;
 
-/// Offsets of the parts of a page.
+/// The layout of a ring-buffer page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingPageLayout {
     /// The byte order of the pages.
@@ -37,9 +38,8 @@ pub struct RingPageLayout {
 }
 
 impl RingPageLayout {
-    /// Parses `events/header_page`, and checks that `events/header_event` describes the records known here.
-    /// Errors: [`ErrorClass::Syntax`] for text of another form, [`ErrorClass::Unsupported`] for another layout of
-    /// records.
+    /// Parses `events/header_page`, and checks that `events/header_event` describes the layout of records that this module reads.
+    /// Errors: [`ErrorClass::Syntax`] for malformed text, [`ErrorClass::Unsupported`] for another layout of records.
     pub fn parse(header_page: &str, header_event: &str, order: KernelByteOrder) -> Result<Self> {
         let mut fields = Vec::new();
         for (number, line) in (1..).zip(header_page.lines()) {
@@ -68,7 +68,7 @@ impl RingPageLayout {
         Ok(layout)
     }
 
-    /// Bytes of a page, which is what one read of `trace_pipe_raw` returns.
+    /// Size of a page in bytes, which is what one read of `trace_pipe_raw` returns.
     pub fn page_bytes(&self) -> usize {
         self.data_at + self.data_size
     }
@@ -124,18 +124,18 @@ fn check_header_event(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Events lost before a page because the buffer was full, as reported by the kernel.
+/// Events that the kernel lost before a page because the buffer was full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostEvents {
-    /// Nothing.
+    /// None were lost.
     None,
     /// This many events.
     Count(u64),
-    /// Some events; the kernel had no room to store their number.
+    /// Some events; their number is not stored.
     Unknown,
 }
 
-/// A record: when it was written and what was written.
+/// A record: its time and its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingRecord<'a> {
     /// Time on the clock of the trace: ns for all clocks except `counter` and the raw cycle counters.
@@ -144,13 +144,13 @@ pub struct RingRecord<'a> {
     pub data: &'a [u8],
 }
 
-/// What was read next.
+/// An item of a page.
 enum PageEvent<'a> {
     Record(RingRecord<'a>),
     End,
 }
 
-/// The records of a page, in the order of writing. Ends with an error at the first damaged record.
+/// Iterator over the records of a page, in the order of writing. It ends with an error at the first damaged record.
 #[derive(Clone, Debug)]
 pub struct RingPage<'a> {
     order: KernelByteOrder,
@@ -168,14 +168,14 @@ impl<'a> RingPage<'a> {
         Error::new(ErrorClass::Syntax, "a ring-buffer record does not fit into its page").at_offset(at as u64)
     }
 
-    /// The next record, or the end; `None` if a record extends beyond the page.
+    /// The next item; `None` if a record extends beyond the page.
     fn advance(&mut self) -> Option<PageEvent<'a>> {
         loop {
             if self.at >= self.records.len() {
                 return Some(PageEvent::End);
             }
             let word = self.order.u32(self.records, self.at)?;
-            // These are bit fields, which compilers allocate from the lowest bit on, or from the highest, depending on the byte order.
+            // These are bit fields, which compilers allocate from the lowest or the highest bit, depending on the byte order.
             let (kind, delta) = match self.order {
                 KernelByteOrder::Little => (word & 31, word >> 5),
                 KernelByteOrder::Big => (word >> 27, word & ((1 << 27) - 1)),
@@ -196,7 +196,7 @@ impl<'a> RingPage<'a> {
                     continue;
                 }
                 TYPE_PADDING => {
-                    // A discarded event. Its time delta counts, but the kernel stores 1 instead of 0, as 0 marks the end.
+                    // A discarded event. Its time delta is valid, but the kernel stores 1 instead of 0, because 0 marks the end.
                     let length = self.order.u32(self.records, self.at + 4)? as usize;
                     self.time = self.time.wrapping_add(if delta == 1 { 0 } else { delta });
                     self.at = self.at.checked_add(length)?.checked_add(4)?;
@@ -232,7 +232,7 @@ impl<'a> Iterator for RingPage<'a> {
     }
 }
 
-/// Completes an absolute time stamp with the upper bits of the previous time.
+/// Completes an absolute time stamp with the upper bits of the previous time, which it lacks.
 fn absolute(previous: u64, stamp: u64) -> u64 {
     let upper = previous >> STAMP_BITS << STAMP_BITS;
     let full = upper | stamp;

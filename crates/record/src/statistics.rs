@@ -1,4 +1,4 @@
-//! Live figures of a recording.
+//! Statistics of a running recording.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,24 @@ use emmclab_trace::{ByteCount, Ledger, NameId, NameTable, Nanos, Op, Request, Sy
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Maximum number of rows in an interval, which may last for hours; further processes are counted in one row without a name.
+/// Maximum number of rows of an interval, which may last for hours; further processes share a row without a name.
 const MOST_ROWS: usize = 512;
 
-/// Maximum response time in the histograms; longer ones are counted as this long.
+/// Maximum response time in the histograms; longer times are counted as this time.
 const LONGEST_NS: u64 = 120_000_000_000;
 
-/// The requests of one process by one operation since the last snapshot.
+/// The requests of one process and operation in an interval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessStatistics {
-    /// Name of the process; empty if unknown, or for the processes beyond the maximum number of rows.
+    /// Name of the process; empty if it is not known, and for processes beyond the maximum number of rows.
     pub process: String,
     /// The operation.
     pub op: Op,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Bytes read or written, or the total range of discards.
+    /// Bytes that were read, written or discarded.
     pub bytes: ByteCount,
-    /// Size of the largest request.
+    /// Size of the largest request, bytes.
     #[serde(rename = "largest_bytes")]
     pub largest: ByteCount,
     /// Median response time.
@@ -32,24 +32,24 @@ pub struct ProcessStatistics {
     /// 99th percentile of the response times.
     #[serde(rename = "response_p99_ns")]
     pub response_p99: Nanos,
-    /// Requests that arrived when no earlier one was unfinished.
+    /// Number of requests that arrived when no earlier one was unfinished.
     pub no_wait: u64,
 }
 
-/// Counts since the last snapshot, and the ledger since the start.
+/// Counts of an interval, and the ledger since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RecordStatistics {
     /// Time on the trace's clock, from the first arrival to the last completion of the interval.
     #[serde(rename = "span_ns")]
     pub span: Nanos,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Requests that arrived when no earlier one was unfinished.
+    /// Number of requests that arrived when no earlier one was unfinished.
     pub no_wait: u64,
-    /// Sum of all response times. Divided by the span, it is the mean queue depth (Little's law).
+    /// Sum of all response times. Divided by the span, this is the mean queue depth (Little's law).
     #[serde(rename = "response_sum_ns")]
     pub response_sum: Nanos,
-    /// Number of idle gaps, in which no request was in progress.
+    /// Number of idle gaps, in which no request is in progress.
     pub gaps: u64,
     /// Sum of the idle gaps.
     #[serde(rename = "idle_ns")]
@@ -57,7 +57,7 @@ pub struct RecordStatistics {
     /// The longest idle gap.
     #[serde(rename = "longest_gap_ns")]
     pub longest_gap: Nanos,
-    /// By process and operation; the row with the most requests first.
+    /// Statistics by process and operation, the row with the most requests first.
     pub processes: Vec<ProcessStatistics>,
     /// Completed waits for durability, by process and file system.
     pub syncs: Vec<SyncCounts>,
@@ -70,7 +70,7 @@ struct ProcessCounters {
     bytes: u64,
     largest: u64,
     no_wait: u64,
-    /// Histogram of response times with two significant digits, as displayed. `None` only if its bounds are invalid.
+    /// Histogram of response times with two significant digits, the precision of the display. `None` only if its bounds are invalid.
     response: Option<Histogram<u32>>,
 }
 
@@ -84,11 +84,11 @@ impl ProcessCounters {
     }
 }
 
-/// Counts requests in order of arrival.
+/// Computes statistics of requests, which come in order of arrival.
 #[derive(Default)]
 pub(crate) struct RecordMeter {
     rows: BTreeMap<(Option<NameId>, Op), ProcessCounters>,
-    /// Latest completion by device.
+    /// Latest completion, by device.
     busy_until: BTreeMap<Option<NameId>, Nanos>,
     first: Option<Nanos>,
     last: Option<Nanos>,
@@ -143,7 +143,7 @@ impl RecordMeter {
         }
     }
 
-    /// Returns the figures since the last call, and begins a new interval.
+    /// Returns the statistics since the last call, and starts a new interval.
     pub(crate) fn take(&mut self, processes: &NameTable, ledger: &Ledger) -> RecordStatistics {
         let mut stats = std::mem::take(&mut self.current);
         if let (Some(first), Some(last)) = (self.first.take(), self.last.take()) {

@@ -1,4 +1,4 @@
-//! A log of the simulated device is explored: an honest device keeps every promise, and each lie is caught as what it is.
+//! Logs of the simulated device are explored: an honest device keeps every promise, and each lie is detected as what it is.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::path::Path;
@@ -64,7 +64,7 @@ fn ask() -> impl Strategy<Value = Ask> {
     ]
 }
 
-/// Drives a device with these requests, one at a time or several at once, and gives its log.
+/// Sends these requests to a device, one at a time or several at once, and returns its log.
 fn logged(settings: &[(&str, &str)], asks: &[Ask], at_once: usize, path: &Path) -> Arc<CrashLogIndex> {
     let mut config = DeviceConfig::from_toml(SMALL_DEVICE).unwrap();
     config.set_all(settings).unwrap();
@@ -113,7 +113,7 @@ fn logged(settings: &[(&str, &str)], asks: &[Ask], at_once: usize, path: &Path) 
     Arc::new(CrashLogIndex::open(path).unwrap())
 }
 
-/// The promises that the device's own states break.
+/// The promises that the states of the device break.
 fn broken(run: &Arc<CrashLogIndex>) -> Vec<DevicePromise> {
     let ways = "device".parse().unwrap();
     let options = ExploreOptions { cuts: usize::MAX, ways, ..ExploreOptions::default() };

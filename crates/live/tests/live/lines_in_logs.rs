@@ -1,4 +1,4 @@
-//! A line that a workload printed before a request is in the log before this request.
+//! A line that a workload printed before a request precedes this request in the log.
 
 use std::io::{Read, Write};
 
@@ -11,7 +11,7 @@ use emmclab_serve::BlockAction;
 
 use crate::support::{Client, options};
 
-/// The lines and the host's writes of a log, in its order.
+/// The lines and the writes of the host in a log, in order.
 fn order(log: &std::path::Path, port: CommandPort) -> Vec<String> {
     let mut reader = CrashLogReader::open(log).unwrap();
     let mut found = Vec::new();

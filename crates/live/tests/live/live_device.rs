@@ -1,4 +1,4 @@
-//! A live device as its exports use it: contents, power, state, clock, trace.
+//! A live device as its exports use it: contents, power, state, clock and trace.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use proptest::prelude::*;
 
 const SECTOR: usize = 512;
 
-/// A device of 2.5 MB with these settings on top.
+/// A device of 2.5 MB with these additional settings.
 fn config(settings: &[(&str, &str)]) -> DeviceConfig {
     let mut config = DeviceConfig::from_toml(SMALL_DEVICE).unwrap();
     config.set_all(&[("geometry.block_groups.0.blocks", "16")]).unwrap();
@@ -42,13 +42,13 @@ fn layers() -> impl Strategy<Value = Vec<LayerConfig>> {
     ])
 }
 
-/// A layer that logs to a device beside.
+/// A layer that logs to a second device.
 fn beside() -> Vec<LayerConfig> {
     let ressd = LayerConfig::named("ressd").with("reserved", "512 KB").with("clustered_block", "32 KB");
     vec![ressd.with("second_device", "true")]
 }
 
-/// The device beside, for layers that use one.
+/// The second device, for layers that use one.
 fn second_of(layers: &[LayerConfig]) -> Option<DeviceConfig> {
     let uses = |layer: &LayerConfig| layer.name == "pair" || layer.settings.contains_key("second_device");
     layers.iter().any(uses).then(|| config(&[]))
@@ -57,7 +57,7 @@ fn second_of(layers: &[LayerConfig]) -> Option<DeviceConfig> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(150), ..ProptestConfig::default() })]
 
-    /// Discards, zeros and writes with and without flags, several at once, against a plain array.
+    /// Compares the device with an array under discards, zeros and writes with and without flags, several at once.
     #[test]
     fn a_live_device_holds_what_a_plain_array_holds(
         layers in layers(),
@@ -70,7 +70,7 @@ proptest! {
         let client = Client::of(&device);
         let limits = device.limits();
         let mut model = vec![0u8; limits.sectors as usize * SECTOR];
-        // Sectors that a discard has left undefined: a layer or a part of a unit may keep them.
+        // Sectors that are undefined after a discard: a layer or a part of a unit may keep them.
         let mut undefined = vec![false; limits.sectors as usize];
         let mut version = 0;
         for batch in batches {
@@ -122,8 +122,8 @@ proptest! {
         device.stop().unwrap();
     }
 
-    /// What was acknowledged with a flush or FUA is there after a cut, also in a device that is served anew; with a device that
-    /// lies it is not, which is what makes this a test.
+    /// Data that was acknowledged with a flush or FUA survives a power cut, also if the device is served again. A device that
+    /// lies loses such data, which shows that the test can fail.
     #[test]
     fn acknowledged_data_survives_cuts_and_an_unclean_end(
         layers in layers(),
@@ -152,7 +152,7 @@ proptest! {
             }
             let Some(killed) = cut else { continue };
             if killed {
-                // The process is gone without a word.
+                // The process ends without a shutdown.
                 drop(device);
                 device = LiveDevice::new(&config, &options, None).unwrap();
                 prop_assert!(device.previous_run().image && !device.previous_run().clean);
@@ -171,7 +171,7 @@ proptest! {
             }
         }
         device.stop().unwrap();
-        // A clean end keeps everything.
+        // A shutdown keeps everything.
         let device = LiveDevice::new(&config, &options, None).unwrap();
         prop_assert!(device.previous_run().clean);
         let found = Client::of(&device).read(0, 84);
@@ -214,7 +214,7 @@ fn a_tearing_device_leaves_half_of_a_write_that_was_cut() {
     assert!(found[..4 * SECTOR] == stamp(1, 8)[..4 * SECTOR] && found[4 * SECTOR..] == [0; 4 * SECTOR]);
 }
 
-/// The error of a device that cannot be made.
+/// The error of a device that cannot be created.
 fn refused(config: &DeviceConfig, options: &LiveOptions) -> String {
     LiveDevice::new(config, options, None).err().unwrap().to_string()
 }
@@ -223,7 +223,7 @@ fn image_of(folder: &Path) -> PathBuf {
     folder.join("disk.img")
 }
 
-/// The contents of a state file, which are a zstd frame after the first bytes; `None` if it is damaged.
+/// The contents of a state file, which are a zstd frame after the mark; `None` if it is damaged.
 fn state_contents(state: &[u8]) -> Option<Vec<u8>> {
     let frame = state.windows(4).position(|bytes| bytes == [0x28, 0xb5, 0x2f, 0xfd])?;
     zstd::decode_all(&state[frame..]).ok()
@@ -255,7 +255,7 @@ fn an_image_of_another_device_layer_or_size_is_refused_with_the_reason() {
         let mut flipped = whole.clone();
         flipped[at] ^= 1 << (at % 8);
         std::fs::write(&state, &flipped).unwrap();
-        // A few bits of a zstd frame have no meaning: with them changed, the state is the same.
+        // A few bits of a zstd frame have no meaning: if they change, the state is the same.
         if state_contents(&flipped).is_some_and(|contents| Some(contents) == state_contents(&whole)) {
             continue;
         }
@@ -292,7 +292,7 @@ fn on_a_real_clock_a_request_completes_when_the_model_says_and_not_before() {
     for sector in 0..20 {
         client.write(sector * 16, stamp(1, 16)).unwrap();
     }
-    // A page takes 1 ms.
+    // Programming a page takes 1 ms.
     assert!(begin.elapsed() >= Duration::from_millis(20));
     let status = device.status();
     assert_eq!((status.requests, status.clock.as_str()), (20, "real"));
@@ -322,7 +322,7 @@ fn the_trace_of_a_run_has_every_request_with_its_times() {
     let ops: Vec<_> = requests.iter().map(|request| request.op).collect();
     assert_eq!(ops, [vec![Op::Write; 5], vec![Op::Read, Op::Flush]].concat());
     for (one, next) in requests.iter().zip(&requests[1..]) {
-        // One at a time on a free clock: each comes when its predecessor is complete.
+        // One request at a time on a free clock: each arrives when the one before it is complete.
         assert_eq!(one.complete.unwrap(), next.arrival);
     }
     assert!(requests[0].flags.contains(emmclab_trace::RequestFlags::FUA) && requests[0].response().unwrap().0 == 1_000_000);
@@ -465,7 +465,7 @@ fn the_log_of_a_run_with_two_devices_refuses_a_second_one_with_a_cache() {
     LiveDevice::new(&config(&[]), &plain, None).unwrap().stop().unwrap();
 }
 
-/// A device with zones of 192 KB, the first of which is conventional.
+/// A device with zones of 192 KB; the first zone is conventional.
 fn zoned() -> DeviceConfig {
     config(&[
         ("interface.kind", "ufs"),
@@ -506,7 +506,7 @@ fn what_zones_do_not_allow_fails_alone_and_the_service_goes_on() {
         client.ask(request, zone, sectors, CommandFlags::empty())
     };
     assert_eq!(erased(8), Err(RequestFailure::Io));
-    // Zeros are written, as a discard has to cover a zone.
+    // Zeros are written, because a discard must cover a whole zone.
     assert!(client.ask(BlockAction::WriteZeroes { keep_allocated: false }, zone + 16, 16, CommandFlags::empty()).is_ok());
     assert!(client.write(zone + 32, stamp(3, 8)).is_ok());
     assert_eq!(client.read(zone, 16), stamp(1, 16));

@@ -1,5 +1,5 @@
-//! A layer that knows the journal does live what a replay of the host's trace says that it does. The trace keeps only how many
-//! sectors of a block changed and the live annotator which: what goes to the device depends on the number alone.
+//! A layer that uses the journal sends the same writes live as in a replay of the host's trace. The trace has only the number of
+//! changed sectors of a block, the live annotator also which they are: the writes to the device depend only on the number.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
 #[path = "../../../ext4/tests/ext4/support/mod.rs"]
@@ -24,7 +24,7 @@ use ext4::journal::{Fault, Fill, Form, Part, Transaction, Writer, Wrote, journal
 
 const BLOCK: usize = 4096;
 const SECTORS: u64 = 8;
-/// Modes that leave something of the journal.
+/// Modes in which the journal is still written.
 const MODES: [&str; 6] = ["legacy", "no_barrier", "ordered_fua", "delta", "packed", "aware"];
 
 /// A request of the host.
@@ -34,11 +34,11 @@ enum Asked {
     Flush,
 }
 
-/// Transactions that were not checkpointed: where they begin in the journal, their number, and what goes home.
+/// Transactions that are not checkpointed: first block in the journal, number, and the blocks to write home.
 type Live = VecDeque<(u32, u32, Vec<(u64, Fill)>)>;
 
-/// The requests of mkfs and then of so many transactions of ext4 in ordered mode, half of them by preflush and FUA and half by
-/// flushes, with data before, and checkpoints that move the tail of the log or empty it.
+/// The requests of mkfs and of `transactions` transactions of ext4 in ordered mode: half of them use preflush and FUA, half
+/// flushes. Data precedes each transaction, and checkpoints move the tail of the log or empty it.
 fn stream(transactions: usize) -> Vec<Asked> {
     let images = Images::new();
     let path = images.make("base", 24 << 20, &["-b", "4096", "-N", "64", "-J", "size=4"]);
@@ -103,7 +103,7 @@ fn stream(transactions: usize) -> Vec<Asked> {
     asked
 }
 
-/// Sends the blocks of a transaction, neighbours in one request, and then what commits it.
+/// Sends the blocks of a transaction, adjacent blocks in one request, and the writes that commit it.
 fn commit(wrote: &[Wrote], by_flags: bool, asked: &mut Vec<Asked>) {
     let (last, blocks) = wrote.split_last().unwrap();
     assert!(last.part == Part::Commit);
@@ -122,7 +122,7 @@ fn commit(wrote: &[Wrote], by_flags: bool, asked: &mut Vec<Asked>) {
     }
 }
 
-/// Writes home what all but the newest transactions hold.
+/// Writes the blocks of all but the newest `left` transactions home.
 fn checkpoint(live: &mut Live, left: usize, asked: &mut Vec<Asked>) {
     while live.len() > left {
         let (_, _, logged) = live.pop_front().unwrap();
@@ -138,7 +138,7 @@ fn config() -> DeviceConfig {
     DeviceConfig::preset("emmc51-cache").unwrap().with_capacity(256 << 20, "256MB").unwrap()
 }
 
-/// Serves the requests, each once the one before it is complete, on a clock that gives the host no time.
+/// Serves the requests, each when the one before it is complete, on a clock on which the host takes no time.
 fn serve(layers: &[LayerConfig], asked: &[Asked], folder: &Path) -> (PathBuf, PathBuf, SimulationResult) {
     let (trace, log) = (folder.join("live.parquet"), folder.join("live.log"));
     let options = LiveOptions { layers: layers.to_vec(), record: Some(trace.clone()), log: Some(log.clone()), ..options() };
@@ -154,7 +154,7 @@ fn serve(layers: &[LayerConfig], asked: &[Asked], folder: &Path) -> (PathBuf, Pa
         }
         .unwrap();
     }
-    // Without the flush by which the end makes everything durable.
+    // Excludes the flush with which the shutdown makes everything durable.
     let result = device.result();
     device.stop().unwrap();
     (trace, log, result)
@@ -174,7 +174,7 @@ fn writes_of(log: &Path) -> Vec<(u64, u32)> {
     found
 }
 
-/// Keeps the response time of each request.
+/// Collects the response times of requests.
 #[derive(Default)]
 struct Responses(Vec<i64>);
 
@@ -193,7 +193,7 @@ fn responses_of(trace: &Path) -> Vec<i64> {
     found
 }
 
-/// Replays the trace of a host, each request once the one before it is complete.
+/// Replays the trace of a host, each request when the one before it is complete.
 fn simulate(layers: &[LayerConfig], trace: &Path) -> (SimulationResult, Responses) {
     let options = ReplayOptions { mode: ReplayMode::Closed, check: true, first_writes: u32::MAX, ..ReplayOptions::default() };
     let mut simulation = Simulation::new(&config(), &options, None).unwrap().with_layers(layers, None).unwrap();
@@ -223,14 +223,14 @@ fn a_replay_of_the_host_s_trace_sends_the_commands_that_the_live_layer_sends() {
         let (trace, log, live) = serve(&layers, &asked, &own);
         let (simulated, responses) = simulate(&layers, &plain);
         let writes = writes_of(&log);
-        // The log begins once the layer has started.
+        // The log begins when the layer has started.
         let (started, sent) = simulated.first_writes.split_at(simulated.first_writes.len() - writes.len());
         assert_eq!(sent, writes, "{mode}: writes in order");
         assert!(started.len() <= 8, "{mode}: {started:?}");
         assert_eq!(simulated.layers[0].counters, live.layers[0].counters, "{mode}");
         assert_eq!(simulated.layers[0].counters["commits"], 160, "{mode}");
-        // Flushes, forced and reliable writes take other times than plain writes, to the nanosecond. The first request of a live
-        // device waits for the layer's start, which a replay counts beside it.
+        // Flushes, FUA and reliable writes take other times than plain writes, and the comparison is exact to the nanosecond. The
+        // first request of a live device waits for the start of the layer, which a replay counts separately.
         assert_eq!(responses.0[1..], responses_of(&trace)[1..], "{mode}: response times, ns");
         different.insert(responses.0);
     }

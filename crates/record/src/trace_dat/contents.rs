@@ -1,5 +1,5 @@
-//! The contents of a `trace.dat` file except its pages: texts of the kernel, buffers, and the offsets of their pages; and the parser of its
-//! numbers, texts and compressed chunks.
+//! Reads everything of a `trace.dat` file except the pages: texts of the kernel, buffers and the offsets of their pages. Also the
+//! parser of its numbers, texts and compressed chunks.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -13,22 +13,22 @@ use crate::kernel_format::Files;
 pub(super) const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 
 const MOST_CPUS: u64 = 1 << 13;
-/// Maximum number of option sections. They are linked; more than this means that the links form a circle.
+/// Maximum number of option sections. The sections are linked; a greater number means that the links form a cycle.
 const MOST_OPTION_SECTIONS: usize = 1000;
 
-/// Option ids; those without a remark exist in both versions.
+/// Ids of options; those without a comment exist in both versions.
 const DONE: u16 = 0;
 const CPU_STATISTICS: u16 = 2;
 const BUFFER: u16 = 3;
 const TRACE_CLOCK: u16 = 4;
-/// Ids of options that hold the offset of a section, in version 7.
+/// Ids of options that contain the offset of a section, in version 7.
 const HEADER_INFO: u16 = 16;
 const EVENT_FORMATS: u16 = 18;
 const NAMES_OF_TASKS: u16 = 21;
 /// Flag of a compressed section.
 const COMPRESSED: u16 = 1;
 
-/// A recorded tracefs instance; the main one has no name.
+/// A recorded tracefs instance; the main one has an empty name.
 #[derive(Debug, Default)]
 pub(super) struct TraceBuffer {
     pub(super) name: String,
@@ -45,13 +45,13 @@ pub(super) struct CpuPages {
     pub(super) end: u64,
 }
 
-/// The header of a file.
+/// The contents of a file without its pages.
 pub(super) struct TraceDatContents {
     pub(super) compression: TraceDatCompression,
     pub(super) page_bytes: u64,
-    /// The texts as read from a live machine: formats, layout of pages, byte order.
+    /// The texts as [`crate::KernelFormat::from_files`] takes them: formats, page layout, byte order.
     pub(super) files: Files,
-    /// The main buffer and those of instances; empty ones are omitted.
+    /// The main buffer and those of other instances; empty ones are omitted.
     pub(super) buffers: Vec<TraceBuffer>,
     /// The `per_cpu/cpuN/stats` texts of the main buffer.
     pub(super) statistics: Vec<String>,
@@ -100,9 +100,9 @@ impl TraceDatContents {
         Ok(contents)
     }
 
-    /// Sets the clock of buffers without their own clock to that of the file.
+    /// Sets the clock of buffers that have none to the clock of the file.
     fn set_clocks(&mut self) {
-        // As in tracefs: `[local] global counter ...` with the selected clock in brackets, or only its name.
+        // The text is that of tracefs, `[local] global counter ...` with the selected clock in brackets, or only the name of the clock.
         let text = self.clock.trim_matches(['\0', '\n', ' ']);
         let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
         let clock = chosen.map_or(text, |(clock, _)| clock);
@@ -112,14 +112,14 @@ impl TraceDatContents {
         self.buffers.retain(|buffer| !buffer.cpus.is_empty());
     }
 
-    /// Reads a version 6 file: parts in a fixed order, then options, then the table of CPUs.
+    /// Reads a version 6 file: parts in a fixed order, then options and the table of CPUs.
     fn version_6(&mut self, parser: &mut TraceDatParser<File>) -> Result<()> {
         self.header_info(parser)?;
         for _ in 0..parser.number(4)? {
             parser.text()?;
         }
         self.event_formats(parser)?;
-        // Skips kernel symbols and printk formats.
+        // Kernel symbols and printk formats are skipped.
         for _ in 0..2 {
             let size = parser.number(4)?;
             parser.bytes(size)?;
@@ -224,7 +224,7 @@ impl TraceDatContents {
         if count > MOST_CPUS {
             return Err(nonsense("CPUs", count));
         }
-        // Compressed pages begin with the number of their chunks.
+        // Compressed pages begin with the number of chunks.
         let skip = if self.compression == TraceDatCompression::None { 0 } else { 4 };
         let mut cpus = Vec::new();
         for _ in 0..count {
@@ -294,10 +294,10 @@ fn no_pages(tag: &[u8]) -> Error {
         .hint("record events in place of this latency trace, with `trace-cmd record -e block`")
 }
 
-/// Maximum size of a part, in bytes. Event formats and symbols of a large kernel have some 10 MB.
+/// Maximum size of a part, in bytes. Event formats and symbols of a large kernel have about 10 MB.
 const LARGEST_PART: u64 = 1 << 28;
 
-/// How a version 7 file is compressed.
+/// The compression of a version 7 file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TraceDatCompression {
     None,
@@ -325,7 +325,7 @@ pub(super) struct TraceDatParser<R> {
     pub(super) order: KernelByteOrder,
 }
 
-/// The error for input that is cut short or cannot be decompressed.
+/// The error for input that is truncated or cannot be decompressed.
 pub(super) fn damaged(error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => Error::new(ErrorClass::Truncated, "the file ends too early")
@@ -335,7 +335,7 @@ pub(super) fn damaged(error: &io::Error) -> Error {
     }
 }
 
-/// The error for a number that is impossible in such a file.
+/// The error for a number that cannot occur in such a file.
 pub(super) fn nonsense(what: &str, value: u64) -> Error {
     Error::new(ErrorClass::Value, "is impossible in a trace.dat")
         .of_field(what, 0, value.to_string().as_bytes())
@@ -349,7 +349,7 @@ impl<R: Read> TraceDatParser<R> {
         Ok(self.order.unsigned(&bytes, 0, size).unwrap_or(0))
     }
 
-    /// Reads this number of bytes; memory is allocated only for bytes that exist.
+    /// Reads `size` bytes; memory is allocated only for bytes that exist.
     pub(super) fn bytes(&mut self, size: u64) -> Result<Vec<u8>> {
         if size > LARGEST_PART {
             return Err(nonsense("size", size));
@@ -373,7 +373,7 @@ impl<R: Read> TraceDatParser<R> {
             .hint("copy or record the file again: it is damaged"))
     }
 
-    /// Reads a text with its length before it.
+    /// Reads a text that is preceded by its length.
     pub(super) fn text(&mut self) -> Result<String> {
         let size = self.number(8)?;
         Ok(String::from_utf8_lossy(&self.bytes(size)?).into_owned())
@@ -386,7 +386,7 @@ impl<R: Read> TraceDatParser<R> {
         Ok((id, self.bytes(size)?))
     }
 
-    /// Reads a chunk of compressed data with its two sizes before it.
+    /// Reads a chunk of compressed data, which is preceded by its two sizes.
     pub(super) fn chunk(&mut self, compression: TraceDatCompression) -> Result<Vec<u8>> {
         let (packed, plain) = (self.number(4)?, self.number(4)?);
         if plain > LARGEST_PART {

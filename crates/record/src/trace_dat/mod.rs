@@ -1,7 +1,7 @@
-//! Reads `trace.dat` files of trace-cmd, versions 6 and 7, which contain the same ring-buffer pages. Source: `trace-cmd.dat.v6(5)` and
-//! `trace-cmd.dat.v7(5)`.
+//! Reads `trace.dat` files of trace-cmd, versions 6 and 7, which contain pages of the kernel's ring buffer. Source:
+//! `trace-cmd.dat.v6(5)` and `trace-cmd.dat.v7(5)`.
 //!
-//! If there are several buffers (`trace-cmd record -B NAME`), the first one with block events is read.
+//! Of several buffers (`trace-cmd record -B NAME`), the first one with block events is read.
 
 mod contents;
 
@@ -44,10 +44,10 @@ struct CpuPageReader {
     /// Offset of the next page in the file, and end of the pages.
     at: u64,
     end: u64,
-    /// Decompressed data that was not read yet, of a compressed file.
+    /// Decompressed data that is not read yet; unused in an uncompressed file.
     unpacked: Vec<u8>,
     used: usize,
-    /// Latest time that was read. The CPU with the smallest one is read next.
+    /// Latest time read so far. The CPU with the smallest one is read next.
     latest: u64,
 }
 
@@ -56,15 +56,15 @@ struct TraceDatReader {
     compression: TraceDatCompression,
     page: Vec<u8>,
     cpus: Vec<CpuPageReader>,
-    /// CPUs with more to read; computed in each round.
+    /// CPUs with pages to read; computed in each round.
     cpus_behind: Vec<usize>,
     pipeline: RecordPipeline,
-    /// Number of lost events by CPU, as counted by the kernel for the main buffer.
+    /// Number of lost events of each CPU, as counted by the kernel for the main buffer.
     lost: Vec<(usize, u64)>,
-    /// Names of tasks, from the kernel's list at the end.
+    /// Names of tasks from the list that the kernel saves.
     saved_names: String,
     header: TraceHeader,
-    /// The pages of all CPUs, to count events by name if no request was found.
+    /// The pages of all CPUs, to count events by name if there is no request.
     pages: Vec<CpuPages>,
     names: BTreeMap<u16, String>,
     tally: EventTally,
@@ -118,7 +118,7 @@ impl TraceDatReader {
         })
     }
 
-    /// Reads a page of the CPU that was read up to the earliest time; false if all pages were read.
+    /// Reads a page of the CPU that was read up to the earliest time; returns false if all pages are read.
     fn advance(&mut self) -> Result<bool> {
         let Some(cpu) = self.cpus.iter_mut().filter(|cpu| !cpu.is_empty()).min_by_key(|cpu| cpu.latest) else {
             return Ok(false);
@@ -163,7 +163,7 @@ impl TraceDatReader {
     }
 }
 
-/// Names of events, by the number in their format.
+/// Names of events by their id.
 fn event_names(files: &Files) -> BTreeMap<u16, String> {
     let formats = files.iter().filter_map(|(path, text)| {
         let name = path.strip_prefix("events/")?.strip_suffix("/format")?.rsplit('/').next()?;
@@ -172,7 +172,7 @@ fn event_names(files: &Files) -> BTreeMap<u16, String> {
     formats.collect()
 }
 
-/// The index of the first buffer with a block event; the first buffer if none has one.
+/// The index of the first buffer with a block event, or 0 if no buffer has one.
 fn choose(
     parser: &mut TraceDatParser<File>, contents: &TraceDatContents, kernel: &KernelFormat, page: &mut [u8],
 ) -> Result<usize> {
@@ -195,7 +195,7 @@ fn choose(
     Ok(0)
 }
 
-/// The kind of the trace's clock; an error for clocks that do not count nanoseconds.
+/// The kind of the trace's clock; an error if the clock does not count nanoseconds.
 fn clock(buffer: &TraceBuffer) -> Result<&'static str> {
     match buffer.clock.as_str() {
         "mono" | "mono_raw" | "boot" => Ok("monotonic"),
@@ -223,7 +223,7 @@ impl CpuPageReader {
         self.at >= self.end && self.used >= self.unpacked.len()
     }
 
-    /// Reads the next page; false if less than a page is left.
+    /// Reads the next page; returns false if less than a page remains.
     fn page(&mut self, parser: &mut TraceDatParser<File>, compression: TraceDatCompression, page: &mut [u8]) -> Result<bool> {
         if compression == TraceDatCompression::None {
             parser.input.seek(SeekFrom::Start(self.at)).map_err(|error| damaged(&error))?;
@@ -253,7 +253,7 @@ impl TraceSource for TraceDatReader {
     }
 
     fn fill(&mut self, _out: &mut Vec<Request>) -> Result<bool> {
-        // Batches are sorted already, see `next_sorted`.
+        // Batches are already sorted, see `next_sorted`.
         Ok(false)
     }
 
@@ -300,10 +300,10 @@ impl TraceSource for TraceDatReader {
     }
 }
 
-/// The formats that are supported here, for [`ReadOptions::further`].
+/// The formats that this crate adds, for [`ReadOptions::further`].
 pub static FORMATS: &[&TraceFormat] = &[&FORMAT];
 
-/// Opens a trace of any format: one of [`FORMATS`], or one that [`TraceReader::open`] supports by itself.
+/// Opens a trace of any format: one of [`FORMATS`] or of those that [`TraceReader::open`] knows.
 /// Errors: as [`TraceReader::open`].
 pub fn open_trace(path: &Path, options: &ReadOptions) -> Result<TraceReader> {
     TraceReader::open(path, &ReadOptions { further: FORMATS, ..options.clone() })

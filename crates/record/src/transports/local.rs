@@ -1,4 +1,4 @@
-//! Records from the ring buffers of this host, in a private tracefs instance, which is removed however the recording ends.
+//! Records from the ring buffers of this host in a private tracefs instance, which is removed at the end of the recording in any case.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -20,11 +20,11 @@ use crate::kernel_format::Files;
 
 const MOUNTS: &str = "/proc/mounts";
 
-/// Maximum number of pages that are read of one CPU before the next CPU: 1 MB with pages of 4 KB.
+/// Maximum number of pages that are read from one CPU before the next CPU: 1 MB with pages of 4 KB.
 const PAGES_PER_TURN: usize = 256;
 
 pub(crate) struct LocalTransport {
-    // Dropped before the instance, which cannot be removed while these files are open.
+    // These files must be closed before the instance is removed, so this field comes before the instance.
     pipes: Vec<(usize, File)>,
     instance: TracefsInstance,
     files: Files,
@@ -36,7 +36,7 @@ pub(crate) struct LocalTransport {
 }
 
 impl LocalTransport {
-    /// Makes the instance and reads the texts.
+    /// Creates the instance and reads the texts.
     pub(crate) fn open() -> Result<Self> {
         let instance = TracefsInstance::create()?;
         // Kernels before 3.17 have no monotonic trace clock.
@@ -45,7 +45,7 @@ impl LocalTransport {
         for name in ["trace_clock", "events/header_page", "events/header_event"] {
             files.insert(name.to_owned(), instance.read(name)?);
         }
-        // Missing events are ignored here; `Kernel::from_files` checks those that are required.
+        // Missing events are ignored here; `KernelFormat::from_files` checks the required ones.
         let block = fs::read_dir(instance.file("events/block")).into_iter().flatten().flatten();
         let block = block.map(|entry| format!("block/{}", entry.file_name().to_string_lossy()));
         let extra = KernelEvent::ALL.into_iter().map(|(event, _)| event.to_owned());
@@ -133,7 +133,7 @@ impl RecordTransport for LocalTransport {
 
     fn stop(&mut self) {
         self.stopping = true;
-        // If this fails, the rounds still end: they read what is there, and the events end when the instance is removed.
+        // If this fails, the rounds still end: they read the remaining pages, and removing the instance ends the events.
         let _ = self.instance.write("tracing_on", "0");
     }
 
@@ -155,7 +155,7 @@ impl RecordTransport for LocalTransport {
     }
 }
 
-/// Runs the commands that print the registers of devices; empty if there is no shell.
+/// Runs the commands that print the registers of devices; empty if no shell can be run.
 fn registers(commands: &str) -> Files {
     let shell = Command::new("sh").args(["-c", commands]).stdin(Stdio::null()).stderr(Stdio::null()).output();
     let printed = shell.map_or_else(|_| Vec::new(), |output| output.stdout);
@@ -197,19 +197,19 @@ fn disks() -> String {
 /// Instances are named `emmclab[N]-PID-AGE`. AGE is the start time of the process, because process ids are reused.
 const PREFIX: &str = "emmclab";
 
-/// A tracefs instance with its own buffers, events and filters; no global settings are changed. It is removed when dropped.
+/// A tracefs instance with its own buffers, events and filters, so that no global settings change. Dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct TracefsInstance {
     path: PathBuf,
 }
 
-/// Maximum number of attempts to remove a busy instance, 10 ms apart.
+/// Maximum number of attempts to remove an instance that is in use, 10 ms apart.
 const TRIES: u32 = 100;
 
 /// The usual mount point of tracefs.
 const TRACEFS: &str = "/sys/kernel/tracing";
 
-/// The folder of tracefs: its own mount point, or below debugfs on kernels before 4.1. If it is not mounted, it is mounted.
+/// The folder of tracefs: its own mount point, or in debugfs on kernels before 4.1. It is mounted if necessary.
 pub(crate) fn tracefs() -> Result<&'static Path> {
     let mounted =
         || [TRACEFS, "/sys/kernel/debug/tracing"].map(Path::new).into_iter().find(|path| path.join("instances").is_dir());
@@ -218,7 +218,7 @@ pub(crate) fn tracefs() -> Result<&'static Path> {
     }
     let root = rustix::process::geteuid().is_root();
     if root {
-        // Without systemd, tracefs may not be mounted. A failure is detected by the second check.
+        // Without systemd, tracefs may not be mounted. The second check detects a failure.
         let _ = mount("nodev", TRACEFS, "tracefs", MountFlags::empty(), None);
     }
     mounted().ok_or_else(|| {
@@ -230,12 +230,12 @@ pub(crate) fn tracefs() -> Result<&'static Path> {
 /// Start time of a process in clock ticks since boot: the 22nd field of its `stat`.
 fn age(pid: &str) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the name in parentheses, which may contain any characters.
+    // The second field is the name in parentheses, which may contain any character.
     let (_, rest) = stat.rsplit_once(") ")?;
     rest.split(' ').nth(19).map(str::to_owned)
 }
 
-/// Removes instances whose process has ended without removing them. Those that are in use cannot be removed.
+/// Removes instances whose process ended without removing them. Instances in use cannot be removed.
 fn remove_stale(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -250,7 +250,7 @@ fn remove_stale(instances: &Path) {
 }
 
 impl TracefsInstance {
-    /// Makes an instance with tracing off, after removing the instances left by earlier runs.
+    /// Creates an instance with tracing off; first removes instances that earlier runs left behind.
     pub(crate) fn create() -> Result<Self> {
         let instances = tracefs()?.join("instances");
         remove_stale(&instances);
@@ -277,7 +277,7 @@ impl TracefsInstance {
     /// Reads a file of the instance.
     pub(crate) fn read(&self, name: &str) -> Result<String> {
         let path = self.path.join(name);
-        // The kernel returns `header_page` only to the first read call, so the buffer must be large enough for any file here.
+        // The kernel returns `header_page` only to the first read call, so the buffer must be large enough for every file that is read here.
         let mut text = vec![0; 1 << 16];
         let mut used = 0;
         let mut file = fs::File::open(&path).map_err(|error| denied(&path, &error))?;
@@ -304,8 +304,8 @@ impl TracefsInstance {
 
 impl Drop for TracefsInstance {
     fn drop(&mut self) {
-        // Removing the instance turns its events off. It cannot be removed while another process has it open, which lasts only moments. If
-        // it still fails, the next run tries again.
+        // Removing the instance disables its events. It fails while another process has the instance open, which is usually
+        // short. If it still fails, the next run tries again.
         for _ in 0..TRIES {
             let removed = fs::remove_dir(&self.path);
             if removed.map_or_else(|error| error.kind() != io::ErrorKind::ResourceBusy, |()| true) {

@@ -13,7 +13,7 @@ use crate::disks::TargetDisks;
 use crate::kernel_format::Files;
 use crate::recorder::RecordTarget;
 
-/// What to record and how, as determined from the texts of the recorded machine.
+/// What to record and how, derived from the texts of the recorded machine.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordSetup {
     /// Events by their folder (`block/block_rq_issue`).
@@ -54,26 +54,26 @@ pub(crate) trait RecordTransport: Send {
     /// Reads the registers of the devices, then starts recording. Returns the texts of [`crate::registers`].
     fn begin(&mut self, setup: &RecordSetup) -> Result<Files>;
 
-    /// Reads every CPU once and calls `page` with each page and its CPU. Pauses first if the last round left nothing to read.
+    /// Reads every CPU once and calls `page` with each page and its CPU. Pauses first if the last round read everything.
     fn round(&mut self, page: &mut dyn FnMut(usize, &[u8])) -> Result<ReadRound>;
 
-    /// Stops recording; the caller continues with rounds until the last one.
+    /// Stops recording; the caller then continues the rounds until the last one.
     fn stop(&mut self);
 
     /// The `stats` text of each CPU, after the last round.
     fn counters(&self) -> Vec<(usize, String)>;
 
-    /// The kernel's own list of tasks, in lines `PID NAME`, after the last round; empty if it is not available.
+    /// The kernel's list of tasks as lines `PID NAME`, after the last round; empty if it is not available.
     fn saved_names(&self) -> String;
 
-    /// The disks that exist now; `None` if the transport reports them only after the last round, or never.
+    /// The disks that exist now; `None` if the transport reports them only after the last round or not at all.
     fn disks_now(&self) -> Option<TargetDisks>;
 
-    /// Whether this task is one of the recorder's own.
+    /// Whether this task belongs to the recorder.
     fn is_own(&self, task: i32) -> bool;
 }
 
-/// Connects to a machine and makes the tracefs instance there.
+/// Connects to a machine and creates the tracefs instance there.
 pub(crate) fn open(target: &RecordTarget) -> Result<Box<dyn RecordTransport>> {
     Ok(match target {
         RecordTarget::Local => Box::new(local::LocalTransport::open()?),
@@ -83,12 +83,12 @@ pub(crate) fn open(target: &RecordTarget) -> Result<Box<dyn RecordTransport>> {
     })
 }
 
-/// Runs the helper through this host's ssh client, with the user's own configuration, keys and agent.
+/// Runs the helper through the ssh client of this host, with the user's configuration, keys and agent.
 fn open_ssh(destination: &str, options: &[String]) -> Result<RemoteTransport> {
     let mut command: Vec<String> =
         ["ssh", "-T", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"].map(str::to_owned).to_vec();
     command.extend_from_slice(options);
-    // `--` prevents that the destination is parsed as an option.
+    // `--` prevents that the destination is parsed as an option of ssh.
     command.extend(["--".to_owned(), destination.to_owned(), helper_command()]);
     RemoteTransport::spawn(&command)
 }

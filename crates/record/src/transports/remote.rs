@@ -1,4 +1,4 @@
-//! Runs the helper script on another machine, over any connection that carries bytes in both directions.
+//! Runs the helper script on another machine, over any connection that transports bytes in both directions.
 //!
 //! An Android phone is reached over the adb server of this host, by the server's own protocol: each request is a length of four hexadecimal
 //! digits and a text. The answer is `OKAY`, or `FAIL` and a reason. After `host:transport...` and `exec:COMMAND` the connection carries the
@@ -18,11 +18,11 @@ use crate::disks::TargetDisks;
 use crate::helper_stream::{HelperFrame, HelperStream};
 use crate::kernel_format::Files;
 
-/// How long to wait for the helper to remove its instance.
+/// Time limit for the helper to remove its instance.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// The shell command to run on the recorded machine for [`crate::RecordTarget::Command`]: it becomes root by any available method, then runs
-/// the helper.
+/// The shell command to run on the recorded machine for [`crate::RecordTarget::Command`]: it becomes root by any available method
+/// and runs the helper.
 pub fn helper_command() -> String {
     let script: Vec<&str> = include_str!("helper.sh").lines().filter(|line| !line.starts_with('#')).collect();
     let quoted = script.join("\n").replace('\'', r"'\''");
@@ -36,7 +36,7 @@ pub fn helper_command() -> String {
     )
 }
 
-/// A recording by the helper script.
+/// A recording that the helper script makes.
 pub(crate) struct RemoteTransport {
     stream: HelperStream<Box<dyn Read + Send>>,
     answer: Option<Box<dyn Write + Send>>,
@@ -79,7 +79,7 @@ impl RemoteTransport {
         Ok(remote)
     }
 
-    /// If the connection ended because its command failed, returns an error that says so.
+    /// If the connection ended because its command failed, returns an error with the exit status.
     fn explain(&mut self, error: Error) -> Error {
         let status = match (&mut self.child, error.kind()) {
             (Some(child), ErrorClass::Truncated) => child.wait().ok(),
@@ -87,7 +87,7 @@ impl RemoteTransport {
         };
         match status {
             Some(status) if !status.success() => {
-                // ssh reports its own failures as 255, after a message of its own.
+                // ssh reports its own failures with status 255, after a message.
                 let problem = match status.code() {
                     Some(255) => "there is no connection to the recorded machine (exit status 255)".to_owned(),
                     Some(code) => {
@@ -167,7 +167,7 @@ impl RecordTransport for RemoteTransport {
 
 impl Drop for RemoteTransport {
     fn drop(&mut self) {
-        // In any state, the helper cleans up and exits when its input or output is closed.
+        // The helper cleans up and exits when its input or output is closed.
         self.answer = None;
         self.stream = HelperStream::new(Box::new(std::io::empty()));
         let Some(child) = &mut self.child else { return };
@@ -185,10 +185,10 @@ impl Drop for RemoteTransport {
 
 /// Default port of the server, unless `ANDROID_ADB_SERVER_PORT` is set.
 const PORT: u16 = 5037;
-/// The helper sends something in every round. After this time without any data, the connection is considered lost.
+/// The helper sends data in every round. After this time without data, the connection is considered lost.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// Runs the helper on the phone with this serial number, or on the only one.
+/// Runs the helper on the phone with this serial number, or on the only phone.
 pub(crate) fn open_adb(serial: Option<&str>, port: Option<u16>) -> Result<RemoteTransport> {
     let mut server = connect(port.unwrap_or_else(default_port))?;
     let transport = match serial {
@@ -206,7 +206,7 @@ fn default_port() -> u16 {
     std::env::var("ANDROID_ADB_SERVER_PORT").ok().and_then(|port| port.parse().ok()).unwrap_or(PORT)
 }
 
-/// Connects to the server; starts the server if it does not run.
+/// Connects to the server; starts it if it does not run.
 fn connect(port: u16) -> Result<TcpStream> {
     let address = ("127.0.0.1", port);
     if let Ok(server) = TcpStream::connect(address) {

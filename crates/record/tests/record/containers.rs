@@ -1,5 +1,5 @@
-//! What was recorded once, in the files of several tools: `trace.dat` of both versions, by the manual pages of trace-cmd, and Perfetto's
-//! traces, with its own messages for the events that it knows and the names of the fields of others.
+//! Writes a recording in the file formats of several tools: `trace.dat` in both versions, by the manual pages of trace-cmd; and
+//! Perfetto traces, with their own messages for known events and with field names for others.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -9,13 +9,13 @@ use Order::Little;
 use emmclab_record::{EventFormat, EventFormatField, Files, HelperFrame, HelperStream, KernelByteOrder, KernelFormat};
 use emmclab_testing::ProtobufMessage as Message;
 
-/// A kept file of the fixtures, unpacked.
+/// A file of the fixtures, decompressed.
 pub fn fixture(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()
 }
 
-/// A kept stream of the helper: the texts before, the pages of each CPU, the texts after.
+/// A stored stream of the helper: the texts before the pages, the pages of each CPU, the texts after them.
 pub fn capture(name: &str) -> (Files, Vec<Vec<u8>>, Files) {
     let bytes = fixture(name);
     let mut stream = HelperStream::new(&bytes[..]);
@@ -39,7 +39,7 @@ pub fn capture(name: &str) -> (Files, Vec<Vec<u8>>, Files) {
 
 pub const PAGE: usize = 4096;
 
-/// The file writes numbers lowest byte first, or highest first.
+/// Byte order of numbers in the file: lowest or highest byte first.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Order {
     Little,
@@ -97,14 +97,14 @@ fn event_formats(order: Order, files: &Files) -> Vec<u8> {
     out
 }
 
-/// Names of tasks, where the machine gave them.
+/// Names of tasks, if the machine provided them.
 fn names_of_tasks(order: Order, files: &Files) -> Vec<u8> {
     let mut out = Vec::new();
     text(order, &mut out, files.get("saved_cmdlines").map_or("", String::as_str));
     out
 }
 
-/// A version 6 file of a main buffer and, behind it, one with a name.
+/// A version 6 file with a main buffer and optionally a named one after it.
 pub fn version_6_of(order: Order, files: &Files, main: &[Vec<u8>], instance: Option<&[Vec<u8>]>) -> Vec<u8> {
     let mut out = start(order, b'6');
     out.extend(header_info(order, files));
@@ -142,7 +142,7 @@ fn pages_6(order: Order, out: &mut Vec<u8>, cpus: &[Vec<u8>]) {
     out.extend(cpus.concat());
 }
 
-/// How a version 7 file is packed.
+/// Compression of a version 7 file.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Packing {
     None,
@@ -151,7 +151,7 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// Packed, behind both sizes.
+    /// The compressed data after its two sizes.
     fn chunk(self, data: &[u8]) -> Vec<u8> {
         let packed = if self == Packing::Zlib {
             let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -164,7 +164,7 @@ impl Packing {
         sizes.iter().flat_map(|size| Little.number(*size as u64, 4)).chain(packed).collect()
     }
 
-    /// In pieces of three pages, behind their number.
+    /// The data in chunks of three pages, after the number of chunks.
     fn chunks(self, data: &[u8]) -> Vec<u8> {
         let pieces: Vec<_> = data.chunks(3 * PAGE).collect();
         let mut out = Little.number(pieces.len() as u64, 4);
@@ -229,7 +229,7 @@ const SHORT: Fields = &[("dev", 1), ("sector", 2), ("nr_sector", 3), ("rwbs", 4)
 const LONG: Fields = &[("dev", 1), ("sector", 2), ("nr_sector", 3), ("bytes", 4), ("rwbs", 5), ("comm", 6)];
 const ENDED: Fields = &[("dev", 1), ("sector", 2), ("nr_sector", 3), ("error", 4), ("rwbs", 5)];
 
-/// Number in `FtraceEvent` and fields, by `ftrace_event.proto` and those of its events.
+/// Field number in `FtraceEvent` and fields, by `ftrace_event.proto` and the messages of the events.
 const OWN: [(&str, u32, Fields); 13] = [
     ("ext4_sync_file_enter", 43, &[("dev", 1), ("ino", 2), ("parent", 3), ("datasync", 4)]),
     ("ext4_sync_file_exit", 44, &[("dev", 1), ("ino", 2), ("ret", 3)]),
@@ -246,16 +246,16 @@ const OWN: [(&str, u32, Fields); 13] = [
     ("ufshcd_command", 406, &[("dev_name", 1), ("opcode", 5), ("str", 6), ("tag", 7), ("transfer_len", 8), ("str_t", 10)]),
 ];
 
-/// How events that Perfetto does not know are written.
+/// The encoding of events that Perfetto does not know.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Unknown {
-    /// With the names of their fields in each.
+    /// Each event contains the names of its fields.
     Named,
-    /// By a description that stands in front (since Perfetto 50).
+    /// A description before the events contains the names (since Perfetto 50).
     Described,
 }
 
-/// Fields below this number are Perfetto's own events.
+/// Smaller field numbers are Perfetto's own events.
 const FIRST_DESCRIBED: u32 = 65_536;
 
 enum Value {
@@ -269,7 +269,7 @@ fn value(field: &EventFormatField, record: &[u8]) -> Option<Value> {
         return Some(Value::Text(field.text(order, record)?.to_vec()));
     }
     let number = field.number(order, record)? as u64;
-    // As `makedev` of C libraries.
+    // Encoded like `makedev` of C libraries.
     let device = (number >> 20) << 8 | (number & 0xff) | (number & 0xfff00) << 12;
     Some(Value::Number(if field.name == "dev" { device } else { number }))
 }
@@ -316,7 +316,7 @@ fn description(format: &EventFormat) -> Message {
     Message::default().number(1, u64::from(FIRST_DESCRIBED) + u64::from(format.id)).bytes(2, message)
 }
 
-/// The pages of all CPUs in a trace, a bundle of each CPU for each round of `period` events.
+/// The pages of all CPUs as a trace: for each round of `period` events, a bundle of each CPU.
 pub fn perfetto_trace(files: &Files, cpus: &[Vec<u8>], unknown: Unknown, period: usize) -> Vec<u8> {
     let formats: BTreeMap<u16, EventFormat> = files
         .iter()

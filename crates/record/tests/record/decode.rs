@@ -1,5 +1,5 @@
-//! The decoder against what the kernel itself prints of the same pages, against damaged pages, and against pages of any byte order and word
-//! size, built by the rules of the kernel's ring buffer. Needs no root.
+//! Compares the decoder with the text that the kernel prints for the same pages; also tests damaged pages, and pages in any byte
+//! order and word size that are built by the rules of the kernel's ring buffer. Needs no root.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::containers::{PAGE, fixture};
 
-/// Texts before, pages of all CPUs, texts after.
+/// The texts before, the pages of all CPUs, and the texts after.
 fn capture(name: &str) -> (Files, Vec<Vec<u8>>, Files) {
     let (before, cpus, after) = crate::containers::capture(name);
     (before, cpus.iter().flat_map(|pages| pages.chunks(PAGE)).map(<[u8]>::to_vec).collect(), after)
@@ -36,7 +36,7 @@ fn decode_all(kernel: &KernelFormat, pages: &[Vec<u8>]) -> (Vec<(u64, BlockEvent
     (events, total)
 }
 
-/// What an event prints, in the kernel's words: micros, pid, device, operation, sector, sectors (or second sector).
+/// An event as printed by the kernel: microseconds, pid, device, operation, sector, sectors (or second sector).
 type Printed = (u64, i32, String, String, u64, u64);
 
 /// `sqlite3-123 [000] ..... 3011.123456: block_rq_issue: 7,0 WS 4096 () 10 + 8 none,0,0 [sqlite3]`
@@ -78,7 +78,7 @@ fn every_event_comes_out_as_the_kernel_prints_it() {
     }
     assert_eq!((total.events, total.other, total.lost), (lines.len() as u64, 0, 0));
     assert!(!total.damaged);
-    // Names of tasks are in the records too.
+    // Names of tasks are also in the records.
     let names = events.iter().filter(|(_, event)| unfilled(&event.comm) == b"sqlite3").count();
     assert!(names > 100, "{names}");
     assert!(after["per_cpu/cpu0/stats"].contains("overrun: 0"));
@@ -145,7 +145,7 @@ proptest! {
     }
 }
 
-/// Also in the other byte order, where the same bytes mean something else.
+/// Also in the other byte order, in which the bytes have another meaning.
 #[test]
 fn the_fuzz_corpus_never_panics() {
     let (mut files, _, _) = capture("host.stream.zst");
@@ -265,7 +265,7 @@ fn an_absolute_stamp_keeps_the_upper_bits_of_the_clock() {
     let start = (1 << 60) | 5;
     let bytes = page.page(start, 0, &[]);
     let times: Vec<_> = page.layout().open(&bytes).unwrap().map(|record| record.unwrap().time).collect();
-    // The lower 59 bits went from 5 to 1: they have run over.
+    // The lower 59 bits decrease from 5 to 1, because they have overflowed.
     assert_eq!(times, [(1 << 60) + (1 << 59) + 1]);
 }
 

@@ -1,5 +1,5 @@
-//! A guest with Debian's kernel and an SD card behind the real MMC driver, recorded from outside over ssh. Takes QEMU, and
-//! the folder that `tests/guest/build.sh` fills from Debian's packages; `make test-guest` provides both.
+//! A guest with Debian's kernel and an SD card behind the real MMC driver, recorded over ssh. Needs QEMU and the folder that
+//! `tests/guest/build.sh` builds from Debian's packages; `make test-guest` provides both.
 
 use crate::common::guest::{Clock, Guest, folder};
 use crate::common::{Counted, record_elsewhere, stop, take, wait_until};
@@ -22,7 +22,7 @@ fn an_sd_card_of_a_guest_is_recorded_over_ssh_as_its_kernel_counts() {
     let card = Counted::printed(&work, "AFTER").since(Counted::printed(&work, "BEFORE"));
     assert_eq!(Counted::of(&requests), card);
 
-    // The driver was asked when the card got the data, and counted the same bytes.
+    // The issue times come from the driver, which counted the same bytes.
     assert!(requests.iter().any(|recorded| recorded.request.start < recorded.request.issue));
     let [host] = &outcome.activity.hosts[..] else { unreachable!("{:?}", outcome.activity) };
     eprintln!("{host:?}");
@@ -32,7 +32,7 @@ fn an_sd_card_of_a_guest_is_recorded_over_ssh_as_its_kernel_counts() {
     assert!(host.commands.iter().all(|row| row.errors == 0 && row.time >= row.longest && row.count > 0));
     assert!(host.busy.0 > 0);
 
-    // Each dd waited once for its file, on ext4 and on f2fs; ext4 committed its journal.
+    // Each dd waited once for the durability of its file, on ext4 and on f2fs; ext4 committed its journal.
     for file_system in ["ext4", "f2fs"] {
         let calls = |row: &&SyncCounts| row.file_system == file_system && row.process == "dd";
         let row = outcome.activity.syncs.iter().find(calls).unwrap();
@@ -41,7 +41,7 @@ fn an_sd_card_of_a_guest_is_recorded_over_ssh_as_its_kernel_counts() {
     let [journal] = &outcome.activity.journals[..] else { unreachable!("{:?}", outcome.activity) };
     assert!(journal.device == "mmcblk0p1" && journal.commits >= 5, "{journal:?}");
     assert!(requests.iter().any(|recorded| recorded.request.flags.contains(RequestFlags::JOURNAL)));
-    // Nothing of the recorder is left there.
+    // The recorder leaves nothing behind in the guest.
     assert_eq!(guest.ssh("ls /sys/kernel/tracing/instances").unwrap(), "");
 }
 

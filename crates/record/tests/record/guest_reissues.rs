@@ -1,5 +1,5 @@
-//! The rule for suspected re-issues, judged in a guest where the kernel reports every request that it gave back: a SCSI disk
-//! whose host says every 20th command that it is busy. Runs under `make test-guest`.
+//! Evaluates the rule for suspected re-issues in a guest whose kernel reports every returned request: the host of a SCSI disk
+//! returns every 20th command as busy. Runs with `make test-guest`.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use std::fmt::Write;
 use crate::common::guest::{Clock, Guest, folder};
 use emmclab_trace::{Ledger, ReadOptions, ReissueWindow, RequestFlags, TraceReader};
 
-/// Device, range and operation; there is one device.
+/// Device, range and operation; there is only one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Place {
     write: bool,
@@ -15,7 +15,7 @@ struct Place {
     sectors: u64,
 }
 
-/// A request that went to the driver.
+/// The issue of a request to the driver.
 #[derive(Debug)]
 struct Issue {
     time_ns: i64,
@@ -23,15 +23,15 @@ struct Issue {
     pid: String,
     place: Place,
     complete_ns: Option<i64>,
-    /// Time since the first issue of a request that was given back.
+    /// For a re-issue: time since the first issue of the returned request.
     again_after_ns: Option<i64>,
     by_another: bool,
 }
 
-/// The issues of `text`, the kernel's own; which are issued again is what its requeue events say.
+/// The issues in the kernel's text; its requeue events show which of them are re-issues.
 fn issues(text: &str) -> Vec<Issue> {
     let mut issues: Vec<Issue> = Vec::new();
-    // The issues of a request that is not complete, and the requests that were given back.
+    // The issues of open requests, and the requests that were returned.
     let (mut open, mut back) = (HashMap::<Place, Vec<usize>>::new(), HashSet::new());
     for line in text.lines() {
         let Some((head, event)) = line.split_once(": block_rq_") else { continue };
@@ -60,7 +60,7 @@ fn issues(text: &str) -> Vec<Issue> {
                 let (process, pid) = (process.to_owned(), pid.to_owned());
                 issues.push(Issue { time_ns, process, pid, place, complete_ns: None, again_after_ns, by_another });
             }
-            // One that never reached the driver is given back too.
+            // A request that never reached the driver is also returned.
             "requeue" if open.contains_key(&place) => drop(back.insert(place)),
             "complete" => {
                 let end = sector + sectors;
@@ -82,7 +82,7 @@ fn issues(text: &str) -> Vec<Issue> {
     issues
 }
 
-/// How a trace of issues alone is judged.
+/// How well the rule detects re-issues in a trace of issues.
 #[derive(Clone, Copy, Debug, Default)]
 struct Judgement {
     known: usize,
@@ -95,18 +95,18 @@ impl Judgement {
         Self { known: self.known + other.known, marked: self.marked + other.marked, right: self.right + other.right }
     }
 
-    /// Known re-issues among those that were marked.
+    /// Share of the marked requests that are re-issues.
     fn precision(self) -> f64 {
         self.right as f64 / self.marked.max(1) as f64
     }
 
-    /// Marked ones among the known.
+    /// Share of the re-issues that are marked.
     fn recall(self) -> f64 {
         self.right as f64 / self.known.max(1) as f64
     }
 }
 
-/// Reads the issues as a trace of nothing else, with the completions or without.
+/// Reads the issues as a trace without other events, with or without completions.
 fn judge(issues: &[Issue], completions: bool, window: Option<&str>) -> Judgement {
     let mut text = "arrival_ns,complete_ns,op,sector,sectors,process,pid,device\n".to_owned();
     for issue in issues {
@@ -133,7 +133,7 @@ fn judge(issues: &[Issue], completions: bool, window: Option<&str>) -> Judgement
     })
 }
 
-/// The ledger of these lines, read as the kernel's text.
+/// The ledger of these lines, read as text of the kernel.
 fn ledger_of_text<'a>(lines: impl Iterator<Item = &'a str>) -> Ledger {
     let file = tempfile::Builder::new().suffix(".txt").tempfile().unwrap();
     std::fs::write(&file, lines.flat_map(|line| [line, "\n"]).collect::<String>()).unwrap();
@@ -142,8 +142,8 @@ fn ledger_of_text<'a>(lines: impl Iterator<Item = &'a str>) -> Ledger {
     reader.ledger()
 }
 
-/// The sums over both schedulers of how a trace of a disk, whose commands take so long, is judged: issues alone with the
-/// usual window and with a wide one, and issues with completions with the wide one.
+/// Results of the rule for a trace of a disk with this command time, summed over both schedulers: issues with the usual window
+/// and with a wide one, and issues with completions with the wide one.
 fn judged(guest: &Guest, command_ns: u32) -> [Judgement; 3] {
     let mut sums = [Judgement::default(); 3];
     for scheduler in ["mq-deadline", "none"] {
@@ -165,11 +165,11 @@ fn judged(guest: &Guest, command_ns: u32) -> [Judgement; 3] {
             issues.len(),
             quartiles.join(" / "),
         );
-        // Where the kernel names its requests in events, a second issue updates the first.
+        // If the recording contains requeue events, a second issue updates the first one.
         let with_requeues = ledger_of_text(text.lines());
         let without = ledger_of_text(text.lines().filter(|line| !line.contains("block_rq_requeue")));
         eprintln!("  events: {with_requeues}\n  without requeues: {without}");
-        // Up to the first requeue event, behind 20 commands, two reads of a range at once are taken for one.
+        // Before the first requeue event, after 20 commands, two simultaneous reads of the same range are taken for one.
         assert!(with_requeues.requeued >= again.len() as u64 && with_requeues.unpaired <= 20, "{with_requeues}");
 
         let ways = [(false, None), (false, Some("0-100ms")), (true, Some("0-100ms"))];
@@ -192,13 +192,13 @@ fn judged(guest: &Guest, command_ns: u32) -> [Judgement; 3] {
 fn the_rule_finds_the_requests_that_a_busy_host_gave_back_within_its_times() {
     let Some(folder) = folder() else { return };
     let guest = Guest::boot(&folder, Clock::Instructions);
-    // This host takes a command again when another one ends, or after seven tries of 3 ms or more each: fast commands are
-    // hardly ever issued again within the usual window, which marks hardly anything else either; slow ones often are.
+    // This host repeats a command when another one ends, or after seven attempts of at least 3 ms each. Fast commands are rarely
+    // re-issued within the usual window, which rarely marks anything else; slow commands often are.
     let [fast, fast_wide, fast_timed] = judged(&guest, 200_000);
     assert!(fast.marked - fast.right <= 5 && fast.recall() <= 0.25, "{fast:?}");
     let [slow, slow_wide, slow_timed] = judged(&guest, 1_500_000);
     assert!(slow.precision() >= 0.7 && slow.recall() >= 0.3, "{slow:?}");
-    // Without completions a worker that writes the same range once more looks alike.
+    // Without completions, a repeated write of the same range by a worker cannot be distinguished.
     let (wide, timed) = (fast_wide.add(slow_wide), fast_timed.add(slow_timed));
     assert!(wide.recall() >= 0.95 && wide.precision() >= 0.6, "{wide:?}");
     assert!(timed.recall() >= 0.95 && timed.precision() >= 0.95, "{timed:?}");

@@ -1,5 +1,5 @@
-//! A guest with Debian's kernel and QEMU's UFS behind the real driver, recorded from outside over ssh, with the list of
-//! UFSHCI 3 and with the queues of UFSHCI 4. Takes a QEMU that has the device (8.2 or later); `make test-guest` provides it.
+//! A guest with Debian's kernel and QEMU's UFS behind the real driver, recorded over ssh, with the request list of UFSHCI 3 and
+//! with the queues of UFSHCI 4. Needs a QEMU with this device (8.2 or later); `make test-guest` provides it.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::common::{Counted, Recorded, record_elsewhere};
 use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget};
 use emmclab_trace::{CommandCounts, CommandKind, Nanos, Op, RequestFlags};
 
-/// Commands and their data by kind, as the kernel's own text of the events has them.
+/// Number and bytes of commands by kind, from the kernel's text of the events.
 fn printed(text: &str) -> BTreeMap<CommandKind, (u64, u64)> {
     let mut found = BTreeMap::new();
     for line in text.lines().filter(|line| line.contains(": send_req: ")) {
@@ -30,7 +30,7 @@ fn printed(text: &str) -> BTreeMap<CommandKind, (u64, u64)> {
     found
 }
 
-/// Boots a guest whose UFS has these options and records its work; what the work printed, too.
+/// Boots a guest whose UFS has these options and records its work; also returns the output of the work.
 fn recorded(options: &str) -> Option<(Vec<Recorded>, RecordOutcome, String)> {
     let folder = folder()?;
     let machine = Machine::with_ufs(&folder, options)?;
@@ -51,13 +51,13 @@ fn check(options: &str) {
     assert_eq!((ledger.lost, ledger.unpaired, ledger.skipped), (0, 0, 0), "{ledger}");
     eprintln!("{options}: {}: {ledger}", outcome.header.source);
 
-    // Requests are those that the kernel counted; the work's own are known.
+    // The requests are those that the kernel counted; those of the work are known.
     let disk = Counted::printed(&work, "AFTER").since(Counted::printed(&work, "BEFORE"));
     assert_eq!(Counted::of(&requests), disk);
     assert_eq!(disk.discards.1, (64 << 20) / 512);
     assert!(disk.reads.0 >= 66 && disk.writes.0 >= 21, "{disk:?}");
 
-    // The commands are those of the kernel's own text, kind by kind, and carry the requests' bytes.
+    // The commands of each kind are those in the kernel's text, and have the bytes of the requests.
     let commands: Vec<&CommandCounts> = outcome.activity.hosts.iter().flat_map(|host| &host.commands).collect();
     eprintln!("{commands:?}");
     let seen: BTreeMap<_, _> = commands.iter().map(|row| (row.kind, (row.count, row.bytes.0))).collect();
@@ -77,7 +77,7 @@ fn check(options: &str) {
     assert_eq!((&*sync.file_system, sync.calls, sync.errors), ("ext4", 5, 0));
     assert!(outcome.activity.journals[0].commits >= 5, "{:?}", outcome.activity);
 
-    // The disk hibernated before each of the last two reads, and each waited for the link to wake up.
+    // The disk hibernated before each of the last two reads, which waited for the wake-up of the link.
     let row = |kind| commands.iter().find(|row| row.kind == kind).unwrap();
     assert!(row(CommandKind::Hibernate).count >= 2 && row(CommandKind::WakeUp).count >= 2);
     let late: Vec<Nanos> = requests

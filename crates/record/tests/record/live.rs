@@ -1,5 +1,5 @@
-//! Recordings of this host, held against what the kernel and fio counted: requests, waits for durability, journals and response times; and
-//! disks that come and go while they are recorded. Needs root.
+//! Recordings of this host, compared with the counters of the kernel and fio: requests, waits for durability, journals and
+//! response times. Also disks that appear and disappear during a recording. Needs root.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ fn a_sqlite_workload_is_recorded_without_loss_as_the_kernel_counts_it() {
     let (requests, outcome) = record(RecordTarget::Local, &disk, || {
         let folder = disk.mount();
         sqlite(&folder);
-        // Larger than a request, however few or many pieces of memory it lies in.
+        // Larger than a request, in however many segments its memory is.
         let file = format!("of={}/big", folder.display());
         run("dd", &["if=/dev/zero", &file, "bs=8M", "count=1", "oflag=direct", "status=none"]);
         run("rm", &[&format!("{}/big", folder.display())]);
@@ -73,7 +73,7 @@ fn a_fio_workload_has_the_counts_bytes_and_times_that_fio_saw() {
     disk.unmount();
     let ledger = &outcome.ledger;
     assert_eq!((ledger.lost, ledger.unpaired), (0, 0), "{ledger}");
-    // The kernel reads bitmaps of the file system in the background, perhaps just before the recording begins.
+    // The kernel reads bitmaps of the file system in the background, possibly just before the recording begins.
     let recorded = Counted::of(&requests);
     assert!(recorded.is_between(counted, most), "{recorded:?} is not from {counted:?} to {most:?}");
 
@@ -89,7 +89,7 @@ fn a_fio_workload_has_the_counts_bytes_and_times_that_fio_saw() {
         let recorded_bytes: u64 = data.iter().map(|recorded| recorded.request.bytes().0).sum();
         assert!(ios > 500);
         assert_eq!(recorded_bytes, bytes, "{name}");
-        // fio's time encloses that of the block layer, request by request.
+        // For each request, the time of fio includes the time of the block layer.
         let sum: i64 = data.iter().map(|recorded| recorded.request.response().unwrap().0).sum();
         let mean = sum as f64 / data.len() as f64;
         let fio_mean = seen["lat_ns"]["mean"].as_f64().unwrap() * ios as f64 / data.len() as f64;
@@ -125,7 +125,7 @@ fn an_instance_goes_away_with_its_recorder_and_stale_ones_with_the_next() {
     let disk = LoopDisk::new();
     let folder = std::path::Path::new("/sys/kernel/tracing/instances");
     let options = RecordOptions { devices: vec![disk.device.clone()], ..RecordOptions::default() };
-    // Of a process that is gone, and of one that lives: process 1, by its start time.
+    // Instances of a process that has ended, and of one that runs: process 1, by its start time.
     let stat = fs::read_to_string("/proc/1/stat").unwrap();
     let born = stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap();
     let own = std::process::id();
@@ -137,7 +137,7 @@ fn an_instance_goes_away_with_its_recorder_and_stale_ones_with_the_next() {
     for path in [&stale, &reused, &alive] {
         fs::create_dir(path).unwrap();
     }
-    // The kernel keeps an instance while somebody else looks into it.
+    // The kernel keeps an instance while another process has it open.
     wait_until("stale instances are removed", || {
         drop(TracefsRecorder::start(&options).unwrap());
         !stale.exists() && !reused.exists()
@@ -147,7 +147,7 @@ fn an_instance_goes_away_with_its_recorder_and_stale_ones_with_the_next() {
     assert!(left);
     assert_eq!(disk.instances(), 0);
 
-    // Two recorders of one process, and one that cannot start, leave nothing behind either.
+    // Two recorders in one process, and one that cannot start, leave nothing behind.
     let (first, second) = (TracefsRecorder::start(&options).unwrap(), TracefsRecorder::start(&options).unwrap());
     assert_eq!(disk.instances(), 2);
     drop((first, second));
@@ -162,7 +162,7 @@ fn what_the_recorder_itself_reads_and_writes_is_left_out() {
     let Some(_alone) = machine(&["losetup", "mkfs.ext4"]) else { return };
     let disk = LoopDisk::new();
     let (requests, outcome) = record(RecordTarget::Local, &disk, || {
-        // This very process: four pieces past the page cache's read-ahead.
+        // Requests of this process: four pieces beyond the read-ahead of the page cache.
         use std::os::unix::fs::FileExt;
         let file = fs::File::open(&disk.device).unwrap();
         let mut bytes = [0; 4096];
@@ -190,7 +190,7 @@ fn live_figures_name_the_processes_of_the_interval() {
     assert!(recorder.stats().processes.iter().all(|row| row.process != "dd"));
 }
 
-/// A loop device of 16 MB, which may be mounted.
+/// A loop device of 16 MB, possibly mounted.
 struct Loop {
     _file: tempfile::NamedTempFile,
     point: tempfile::TempDir,
@@ -206,7 +206,7 @@ impl Loop {
         Self { _file: file, point: tempfile::tempdir().unwrap(), mounted: false, device: Some(device) }
     }
 
-    /// One that backs a file system.
+    /// A loop device with a mounted file system.
     fn mounted() -> Self {
         let mut disk = Self::new();
         run("mkfs.ext4", &["-q", disk.device()]);
@@ -223,7 +223,7 @@ impl Loop {
         self.device().rsplit('/').next().unwrap()
     }
 
-    /// Has a process read 50 blocks; its id.
+    /// Makes another process read 50 blocks; returns its id.
     fn read(&self) -> i32 {
         let source = format!("if={}", self.device());
         let mut dd = Command::new("dd");
@@ -258,7 +258,7 @@ fn a_recording_ends_with_its_last_disk_and_holds_what_came_before() {
     let name = disk.name().to_owned();
     let reader = disk.read();
     disk.remove();
-    // The kernel may give the number to a disk of somebody else at once, whose requests are recorded until that is seen.
+    // The kernel may immediately give the number to another disk, whose requests are recorded until this is detected.
     wait_until("the recording ends", || recorder.has_ended());
     let (requests, outcome) = stop(recorder, Vec::new());
     let read: Vec<_> = requests.iter().filter(|recorded| recorded.request.pid == Some(reader)).collect();
@@ -274,13 +274,13 @@ fn a_recording_ends_where_another_disk_takes_the_number_of_its_last() {
     let mut disk = Loop::new();
     let options = RecordOptions { devices: vec![disk.device().to_owned()], ..RecordOptions::default() };
     let recorder = TracefsRecorder::start(&options).unwrap();
-    // The same device node, with another file behind it.
+    // The same device node with another file.
     let (device, other) = (disk.device().to_owned(), tempfile::NamedTempFile::new().unwrap());
     other.as_file().set_len(16 << 20).unwrap();
     run("losetup", &["-d", &device]);
     let attach = || Command::new("losetup").args([device.as_str(), other.path().to_str().unwrap()]).status();
     if !attach().unwrap().success() {
-        // Somebody else was given the number, which is as good.
+        // The number was given to another device, which is also a valid case.
         disk.device = None;
     }
     wait_until("the recording ends", || recorder.has_ended());
@@ -294,7 +294,7 @@ fn disks_that_come_or_go_are_named_at_the_end() {
     let shell = ["sh", "-c", &helper_command()].map(str::to_owned);
     for target in [RecordTarget::Local, RecordTarget::Command(shell.to_vec())] {
         let (mut old, unused) = (Loop::mounted(), Loop::new());
-        // Without a name all disks are recorded, but for loop devices that back nothing.
+        // If no disk is named, all disks are recorded except unused loop devices.
         let recorder = TracefsRecorder::start(&RecordOptions { target, ..RecordOptions::default() }).unwrap();
         assert!(recorder.disks.iter().any(|disk| disk.name == old.name()));
         assert!(recorder.disks.iter().all(|disk| disk.name != unused.name()));
@@ -310,7 +310,7 @@ fn disks_that_come_or_go_are_named_at_the_end() {
     }
 }
 
-/// Runs one job of fio on a file and gives its report; `json+` holds the histograms.
+/// Runs a job of fio on a file and returns its report; `json+` contains the histograms.
 fn fio(folder: &Path, options: &[&str]) -> Value {
     let file = format!("--filename={}/data", folder.display());
     let fixed = ["--name=job", &file, "--size=16m", "--randseed=1", "--output-format=json+", "--clocksource=clock_gettime"];
@@ -333,16 +333,16 @@ fn syncs_are_those_of_fio(target: RecordTarget) -> (Vec<Recorded>, RecordOutcome
     assert!(calls >= 40, "{calls}");
     let activity = &outcome.activity;
     let row = activity.syncs.iter().find(|row| row.process == "fio").unwrap();
-    // fio makes one more call of its own when it ends the file.
+    // fio makes an additional call when it closes the file.
     assert!((calls..=calls + 1).contains(&row.calls), "{row:?}, {calls} by fio");
     assert_eq!((&*row.file_system, row.errors), ("ext4", 0));
-    // fio's time encloses that of the kernel, call by call; it has no time of the last call.
+    // For each call, the time of fio includes the time of the kernel; fio has no time of the last call.
     let fio_sum = job["sync"]["lat_ns"]["mean"].as_f64().unwrap() * calls as f64;
     let last = if row.calls > calls { row.longest.0 as f64 } else { 0.0 };
     let sum = row.time.0 as f64;
     assert!(sum > 0.0 && sum <= fio_sum + last, "{sum} ns recorded, {fio_sum} ns by fio, {last} ns at its end");
     assert!(row.longest.0 as f64 >= sum / row.calls as f64);
-    // The journal is that of the disk, and the header holds the same.
+    // The journal is that of the disk, and the header contains the same activity.
     let [journal] = &activity.journals[..] else { unreachable!("{activity:?}") };
     assert_eq!(journal.device, disk.device.rsplit('/').next().unwrap());
     assert!(journal.commits > 0 && journal.blocks >= 2 * journal.commits, "{journal:?}");
@@ -359,7 +359,7 @@ fn syncs_by_process_are_those_that_fio_made_and_the_journal_is_marked() {
     for recorded in &requests {
         assert_eq!(journal(recorded), recorded.process.starts_with("jbd2/"), "{recorded:?}");
     }
-    // A file system of this size has blocks of 1 KB; each commit is ended by a block of its own, made durable.
+    // A file system of this size has blocks of 1 KB; each commit ends with a durable block.
     let written: u64 = requests.iter().filter(|it| journal(it)).map(|it| it.request.bytes().0 / 1024).sum();
     assert!(written >= outcome.activity.journals[0].blocks, "{written} blocks, {:?}", outcome.activity);
     let commits = requests.iter().filter(|it| journal(it) && it.request.flags.contains(RequestFlags::FUA)).count() as u64;
@@ -373,7 +373,7 @@ fn syncs_are_recorded_by_the_helper_too() {
     syncs_are_those_of_fio(RecordTarget::Command(shell.to_vec()));
 }
 
-/// How many of these times are no longer than the limit.
+/// Number of times that do not exceed the limit.
 fn at_most(times: &BTreeMap<i64, u64>, limit: i64) -> u64 {
     times.range(..=limit).map(|(_, count)| count).sum()
 }
@@ -403,7 +403,8 @@ fn no_response_is_longer_than_fio_saw_it() {
     let theirs: BTreeMap<i64, u64> = bins.iter().map(|(time, count)| (time.parse().unwrap(), count.as_u64().unwrap())).collect();
     for (name, ours) in [("response", count(Request::response)), ("service", count(Request::service))] {
         assert_eq!((ours.values().sum::<u64>(), theirs.values().sum::<u64>()), (3000, 3000));
-        // fio's time encloses the block layer's, request by request; its bins are 1/64 wide, and named by their middle.
+        // For each request, the time of fio includes that of the block layer; the bins of fio are 1/64 wide and are identified by
+        // their middle.
         for limit in theirs.keys() {
             assert!(at_most(&ours, limit + limit / 64) >= at_most(&theirs, *limit), "{name} at {limit} ns");
         }

@@ -1,4 +1,4 @@
-//! One recording in the files of every tool: each gives the same requests, and the same of what happened around them.
+//! One recording in the files of every tool: each file gives the same requests and the same activity.
 //! Needs no root.
 
 use std::io::Write;
@@ -9,7 +9,7 @@ use emmclab_trace::{CommandKind, Ledger, Nanos, ReadOptions, RecordedActivity, R
 
 const CARD: &str = "debian-6.12-card.stream.zst";
 
-/// What a file gives: requests with the names of process and device, and everything else.
+/// The contents of a file: requests with the names of process and device, and everything else.
 #[derive(Debug, PartialEq)]
 struct Read {
     requests: Vec<(Request, String, String)>,
@@ -33,19 +33,19 @@ fn read(bytes: &[u8], format: &str) -> Read {
     let header = reader.header();
     assert_eq!(header.format, format);
     let activity = header.activity.map_or_else(RecordedActivity::default, |text| serde_json::from_str(&text).unwrap());
-    // Files of trace-cmd and Perfetto stand in the order of arrival, or in that of completion: no concern here.
+    // Files of trace-cmd and Perfetto are in order of arrival or of completion, which is not tested here.
     let ledger = Ledger { reordered: 0, ..reader.ledger() };
     Read { requests, ledger, activity }
 }
 
-/// A kept stream: raw pages, with the names of tasks that the kernel gave at the end.
+/// A stored stream: raw pages, with the names of tasks that the kernel gave at the end.
 fn recording(name: &str) -> (Files, Vec<Vec<u8>>) {
     let (mut files, cpus, after) = capture(name);
     files.extend(after.into_iter().filter(|(name, _)| name == "saved_cmdlines"));
     (files, cpus)
 }
 
-/// The card of the guest, in a file of trace-cmd.
+/// The card of the guest in a file of trace-cmd.
 fn trace_dat() -> Read {
     let (files, cpus) = recording(CARD);
     read(&version_6_of(Order::Little, &files, &cpus, None), "trace-cmd")
@@ -54,7 +54,7 @@ fn trace_dat() -> Read {
 #[test]
 fn a_recording_of_a_card_is_used_in_full() {
     let Read { requests, ledger, activity } = trace_dat();
-    // The figures are those that `/sys/block/mmcblk0/stat` of the guest gave (see `guest/work`).
+    // The figures are those of `/sys/block/mmcblk0/stat` in the guest (see `guest/work`).
     let [host] = &activity.hosts[..] else { panic!("{activity:?}") };
     let row = |kind| host.commands.iter().find(|row| row.kind == kind).unwrap();
     let (read, write) = (row(CommandKind::Read), row(CommandKind::Write));
@@ -65,12 +65,12 @@ fn a_recording_of_a_card_is_used_in_full() {
     assert_eq!(syncs, [("dd", "ext4", 5), ("dd", "f2fs", 5)]);
     let [journal] = &activity.journals[..] else { panic!("{activity:?}") };
     assert_eq!((&*journal.device, journal.commits, journal.blocks), ("179,1", 5, 41));
-    // The trace does not name the disk behind the host; its requests identify it.
+    // The trace does not contain the disk of the host; the requests identify it.
     for (request, process, _) in &requests {
         assert_eq!(request.flags.contains(RequestFlags::JOURNAL), process.starts_with("jbd2/"), "{process}");
         if request.op.has_data() {
             assert!(request.start < request.issue && request.issue < request.complete, "{request:?}");
-            // What goes through flushes of the kernel is served by several commands.
+            // A request with flushes of the kernel is served by several commands.
             assert_eq!(request.served.is_none(), request.flags.contains(RequestFlags::PREFLUSH), "{request:?}");
             assert!(request.served.is_none_or(|end| request.issue < Some(end) && Some(end) < request.complete));
         }
@@ -106,7 +106,7 @@ fn the_kernels_own_text_says_the_same_to_the_microsecond() {
             assert_eq!(found, expected, "{format}: {process}");
         }
         assert_eq!(found.requests, expected.requests, "{format}");
-        // Each of the 204 commands may be off by a microsecond.
+        // Each of the 204 commands may differ by a microsecond.
         let mut whole = expected.activity.clone();
         for (found, expected) in durations(&mut found.activity).into_iter().zip(durations(&mut whole)) {
             assert!((found.0 - expected.0).abs() <= 204_000, "{found:?}, {expected:?}");

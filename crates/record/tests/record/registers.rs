@@ -1,5 +1,5 @@
-//! The registers of the recorded device stand in the header of the recording: over adb, over ssh and of this host, each in a mount
-//! namespace whose sysfs and debugfs are stand-ins. Needs root.
+//! The header of a recording contains the registers of the recorded device: over adb, over ssh and on this host, each in a mount
+//! namespace with substitutes for sysfs and debugfs. Needs root.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,14 +11,14 @@ use serde_json::Value;
 use crate::common::{LoopDisk, machine, record_elsewhere};
 use crate::remote::{Server, Sshd};
 
-/// Stand-ins for sysfs and debugfs: a loop device has the name and the folder of another disk.
+/// Substitutes for sysfs and debugfs, in which a loop device has the name and folder of another disk.
 struct Machine {
     root: tempfile::TempDir,
     disk: &'static str,
 }
 
 impl Machine {
-    /// A machine whose disk is this loop device, with these files in the folder of its device.
+    /// A machine with this loop device as disk, and with these files in the folder of the device.
     fn new(disk: &'static str, device: &LoopDisk, folder: &str, files: &[(&str, &str)]) -> Self {
         let root = tempfile::tempdir().unwrap();
         let path = |name: &str| root.path().join(name);
@@ -37,7 +37,7 @@ impl Machine {
         Self { root, disk }
     }
 
-    /// What a shell has to run before anything else of this machine.
+    /// Shell commands to run before any other command on this machine.
     fn enter(&self) -> String {
         let root = self.root.path().display();
         format!("{LEAVE_FOREIGN_MOUNTS}; mount --bind {root}/block /sys/block && mount --bind {root}/debug /sys/kernel/debug")

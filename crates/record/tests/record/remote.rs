@@ -1,5 +1,5 @@
-//! Recordings through the helper script: under every shell that there is here, over ssh, over links that break, and through a real adb
-//! server, to a stand-in for a phone's `adbd` that speaks adb's transport protocol (source: `protocol.txt` of Android's
+//! Recordings with the helper script: with all installed shells, over ssh, over connections that break, and through a real adb
+//! server to a substitute for `adbd` on a phone that implements adb's transport protocol (source: `protocol.txt` of Android's
 //! platform/packages/modules/adb). Needs root.
 
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ fn through(shell: &[&str]) -> RecordTarget {
 fn the_helper_records_everything_under_every_shell() {
     let Some(_alone) = machine(&["sqlite3", "mkfs.ext4", "losetup"]) else { return };
     let disk = LoopDisk::new();
-    // `busybox sh` takes busybox's own cat, dd and sleep; mksh is Android's shell.
+    // `busybox sh` uses busybox's cat, dd and sleep; mksh is the shell of Android.
     for shell in [&["dash"][..], &["mksh"], &["busybox", "sh"], &["bash"]] {
         if emmclab_testing::has_tool(shell[0]) {
             eprintln!("under {shell:?}");
@@ -57,7 +57,7 @@ fn the_helper_needs_no_more_than_androids_tools() {
     complete_recording(through(&["env", &path, "sh"]), &disk);
 }
 
-/// A kernel counts a record just before it can be read; whoever reads in between gets nothing.
+/// A kernel counts a record slightly before it can be read; a read in between returns nothing.
 #[test]
 fn a_read_that_comes_too_early_costs_nothing() {
     let Some(_alone) = machine(&["sqlite3", "mkfs.ext4", "losetup", "dd"]) else { return };
@@ -87,7 +87,7 @@ fn a_read_that_comes_too_early_costs_nothing() {
 fn a_link_that_breaks_leaves_what_came_before() {
     let Some(_alone) = machine(&["mkfs.ext4", "losetup"]) else { return };
     let disk = LoopDisk::new();
-    // The helper's output is cut in the middle of a page.
+    // The output of the helper is truncated inside a page.
     let cut = format!("sh -c '{}' | dd bs=1 count=200000 status=none", helper_command().replace('\'', r"'\''"));
     let target = RecordTarget::Command(["sh", "-c", &cut].map(str::to_owned).to_vec());
     let options = RecordOptions { target, devices: vec![disk.device.clone()], ..RecordOptions::default() };
@@ -106,7 +106,7 @@ fn a_link_that_breaks_leaves_what_came_before() {
     assert_eq!(error.kind(), ErrorClass::Truncated);
     assert!(error.to_string().contains("link"), "{error}");
     assert!(outcome.header.note.unwrap().contains("ended early"));
-    // All that was read up to some moment, without a gap.
+    // All requests up to some time are present, without a gap.
     let kept: Vec<_> = by_dd(&requests).collect();
     assert!(!kept.is_empty() && kept.len() <= read, "{} of {read}", kept.len());
     for (number, request) in kept.iter().enumerate() {
@@ -132,7 +132,7 @@ fn what_cannot_be_reached_is_said_in_words() {
     assert_eq!(error.kind(), ErrorClass::Truncated);
 }
 
-/// An ssh server of this host's own for each connection, without a port, for a key made now.
+/// An ssh server of this host without a port, one process for each connection, with a temporary key.
 pub struct Sshd {
     folder: tempfile::TempDir,
 }
@@ -142,7 +142,7 @@ impl Sshd {
         Self::behind("")
     }
 
-    /// A server that runs this command in place of the one that is asked for; empty: that one.
+    /// A server that runs this command instead of the requested one; empty for the requested one.
     pub fn behind(command: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -181,14 +181,14 @@ fn ssh_records_as_the_kernel_counts_and_its_end_removes_the_instance() {
     let outcome = complete_recording(server.target(), &disk);
     assert!(outcome.header.note.unwrap().contains("loop"));
 
-    // A recorder that goes away without a word.
+    // A recorder that disappears without ending the recording.
     let options = RecordOptions { target: server.target(), devices: vec![disk.device.clone()], ..RecordOptions::default() };
     let recorder = TracefsRecorder::start(&options).unwrap();
     assert_eq!(disk.instances(), 1);
     drop(recorder);
     disk.wait_for_no_instance();
 
-    // A device that is not there is found out before anything is recorded.
+    // A device that does not exist is an error before anything is recorded.
     let options = RecordOptions { devices: vec!["/dev/mmcblk7".to_owned()], ..options };
     assert_eq!(TracefsRecorder::start(&options).err().unwrap().kind(), ErrorClass::Config);
     disk.wait_for_no_instance();
@@ -199,7 +199,7 @@ const OPEN: u32 = u32::from_le_bytes(*b"OPEN");
 const OKAY: u32 = u32::from_le_bytes(*b"OKAY");
 const WRTE: u32 = u32::from_le_bytes(*b"WRTE");
 const CLSE: u32 = u32::from_le_bytes(*b"CLSE");
-/// What phones before Android 9 take at most.
+/// Maximum length of a message on phones before Android 9.
 const MAX_DATA: usize = 4096;
 
 fn send(link: &Mutex<TcpStream>, command: u32, arg0: u32, arg1: u32, data: &[u8]) {
@@ -234,7 +234,7 @@ fn open_service(shell: &[String], link: &Arc<Mutex<TcpStream>>, local: u32, remo
                 0 => break,
                 read => send(&link, WRTE, local, remote, &data[..read]),
             }
-            // One message at a time may be on its way.
+            // Only one message may be in transit.
             if ready.recv().is_err() {
                 return;
             }
@@ -244,7 +244,7 @@ fn open_service(shell: &[String], link: &Arc<Mutex<TcpStream>>, local: u32, remo
     Service { input: child.stdin.take(), child, acknowledged }
 }
 
-/// Serves one connection as `adbd` does, without authentication (as `ro.adb.secure=0`).
+/// Serves a connection like `adbd` without authentication (`ro.adb.secure=0`).
 fn phone(shell: &[String], stream: TcpStream) {
     let mut reader = stream.try_clone().unwrap();
     let link = Arc::new(Mutex::new(stream));
@@ -289,7 +289,7 @@ fn phone(shell: &[String], stream: TcpStream) {
     }
 }
 
-/// Debian's adb server on a port of its own, connected to the stand-in.
+/// Debian's adb server on its own port, connected to the substitute.
 pub struct Server {
     home: tempfile::TempDir,
     port: u16,
@@ -301,7 +301,7 @@ impl Server {
         Self::of(&["sh", "-c"])
     }
 
-    /// A phone on which these words run a command.
+    /// A phone whose shell consists of these words.
     pub fn of(shell: &[&str]) -> Self {
         let shell: Arc<Vec<String>> = Arc::new(shell.iter().map(|word| (*word).to_owned()).collect());
         let phones = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -312,7 +312,7 @@ impl Server {
                 std::thread::spawn(move || phone(&shell, stream));
             }
         });
-        // Somebody else may take a port between its choice and the start of the server.
+        // Another process may take a port between its choice and the start of the server.
         let mut tried = Vec::new();
         for _ in 0..10 {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

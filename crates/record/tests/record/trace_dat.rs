@@ -1,5 +1,5 @@
-//! `trace.dat` files of both versions, written here by the manual pages of trace-cmd around pages of a real kernel, and
-//! by trace-cmd itself where it is installed. Needs no root.
+//! `trace.dat` files of both versions, written here by the manual pages of trace-cmd from pages of a real kernel, and by
+//! trace-cmd itself if it is installed. Needs no root.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::containers::{PAGE, Packing, capture, version_6_of, version_7_of};
 use emmclab_record::{Files, open_trace};
 use emmclab_trace::{ErrorClass, ReadOptions, Request, Result, TraceReader};
 
-/// The texts and the pages of each CPU of the host's stream.
+/// The texts and the pages of each CPU in the stream of the host.
 fn host() -> (Files, Vec<Vec<u8>>) {
     let (files, cpus, _) = capture("host.stream.zst");
     (files, cpus)
@@ -37,7 +37,7 @@ fn open_and_read(bytes: &[u8]) -> Result<(TraceReader, Vec<Request>)> {
     Ok((reader, out))
 }
 
-/// The requests of a file in which every one is complete.
+/// The requests of a file in which all are complete.
 fn read(bytes: &[u8]) -> Result<Vec<Request>> {
     let (reader, out) = open_and_read(bytes)?;
     let (ledger, header) = (reader.ledger(), reader.header());
@@ -59,7 +59,7 @@ fn both_versions_plain_and_compressed_hold_the_same_requests() {
 fn of_several_buffers_the_one_with_block_events_is_read() {
     let (files, cpus) = host();
     let expected = read(&version_6()).unwrap();
-    // The main buffer was recorded too, and saw nothing of interest.
+    // The main buffer was also recorded, but contains no block event.
     let empty = [vec![0; 2 * PAGE], vec![0; PAGE]];
     let bytes = version_6_of(Little, &files, &empty, Some(&cpus));
     assert_eq!(read(&bytes).unwrap(), expected);
@@ -71,7 +71,7 @@ fn of_several_buffers_the_one_with_block_events_is_read() {
 
 #[test]
 fn what_the_kernel_lost_is_counted() {
-    // A second section of options, which the end of the first one names.
+    // A second section of options, to which the end of the first one refers.
     let statistics = b"CPU: 1\nentries: 0\noverrun: 3\ncommit overrun: 0\ndropped events: 4\n\0";
     let option = [&2u16.to_le_bytes()[..], &(statistics.len() as u32).to_le_bytes(), statistics].concat();
     let end = [&[0, 0, 8, 0, 0, 0][..], &[0; 8]].concat();
@@ -84,7 +84,7 @@ fn what_the_kernel_lost_is_counted() {
     assert_eq!(reader.header().note.as_deref(), Some("CPU 1 lost 7 events"));
 }
 
-/// A machine that stores the highest byte first, made up: its kernel has only the fields that are needed.
+/// A hypothetical big-endian machine, whose kernel has only the required fields.
 #[test]
 fn a_file_of_a_big_endian_machine_is_read() {
     let field = |name: &str, offset, size| format!("\tfield:{name};\toffset:{offset};\tsize:{size};\tsigned:0;\n");
@@ -109,7 +109,7 @@ fn a_file_of_a_big_endian_machine_is_read() {
         record.extend(64u64.to_be_bytes());
         record.extend(8u32.to_be_bytes());
         record.extend(b"WS\0\0\0\0\0\0");
-        // The two bit fields are filled from the highest bit on.
+        // The two bit fields are allocated from the highest bit.
         records.extend((((record.len() as u32 / 4) << 27) + 1_000).to_be_bytes());
         records.extend(record);
     }
@@ -129,7 +129,7 @@ fn a_file_of_trace_cmd_is_read() {
     assert_eq!(read(&std::fs::read(path).unwrap()).unwrap(), read(&version_6()).unwrap());
 }
 
-/// Files that trace-cmd itself writes of ours.
+/// Files that trace-cmd converts from these files.
 #[test]
 fn what_trace_cmd_writes_is_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -168,7 +168,7 @@ fn a_file_that_was_compressed_as_a_whole_is_read_as_it_is() {
 
 #[test]
 fn what_cannot_be_read_is_said_with_a_way_out() {
-    // Cycles of a processor are no times.
+    // Processor cycles are not times.
     let mut bytes = version_6();
     let at = bytes.windows(19).position(|found| found == b"local global [mono]").unwrap();
     bytes[at..at + 19].copy_from_slice(b"[counter] mono     ");

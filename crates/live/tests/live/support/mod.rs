@@ -11,7 +11,7 @@ use emmclab_serve::{BlockAction, BlockDevice, CompletionReceiver, RequestFailure
 
 const SECTOR: usize = 512;
 
-/// A device that nobody paces, checked, without an image or a record.
+/// Options of a device on a free clock, with checks, without an image or a recording.
 pub fn options() -> LiveOptions {
     LiveOptions {
         layers: Vec::new(),
@@ -27,7 +27,7 @@ pub fn options() -> LiveOptions {
     }
 }
 
-/// Takes completions, from any thread.
+/// Collects completions from any thread.
 #[derive(Default)]
 struct Inbox {
     completed: Mutex<Vec<ServedCompletion>>,
@@ -57,7 +57,7 @@ impl<'a> Client<'a> {
         self.device.submit(&mut { requests }, &to);
     }
 
-    /// Waits for so many completions.
+    /// Waits for `count` completions.
     pub fn take(&self, count: usize) -> Vec<ServedCompletion> {
         let mut completed = self.inbox.completed.lock().unwrap();
         while completed.len() < count {

@@ -1,4 +1,4 @@
-//! A guest with Debian's kernel in QEMU, which a test logs in to over ssh.
+//! A guest with Debian's kernel in QEMU, in which a test logs in over ssh.
 
 use std::fs;
 use std::net::TcpListener;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::PATIENCE;
 
-/// The folder with the guest; `None` where there is none, and the test is skipped.
+/// The folder with the guest; `None` if there is none, and the test must be skipped.
 pub fn folder() -> Option<PathBuf> {
     let folder = std::env::var_os("EMMCLAB_GUEST").map(PathBuf::from);
     let has_qemu = || emmclab_testing::has_tool("qemu-system-x86_64");
@@ -19,7 +19,7 @@ pub fn folder() -> Option<PathBuf> {
     built
 }
 
-/// A running guest. What it said is printed where a test fails.
+/// A running guest. Its console is printed if the test fails.
 pub struct Guest {
     qemu: Child,
     console: tempfile::NamedTempFile,
@@ -27,18 +27,18 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Boots it and waits until it can be logged in to.
+    /// Boots the guest and waits until a login is possible.
     pub fn boot(folder: &Path, clock: Clock) -> Self {
         Self::boot_as(folder, clock, &Machine::default())
     }
 
-    /// As [`Guest::boot`], by another QEMU and with further devices.
+    /// Like [`Guest::boot`], with another QEMU and additional devices.
     pub fn boot_as(folder: &Path, clock: Clock, machine: &Machine) -> Self {
         let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let console = tempfile::NamedTempFile::new().unwrap();
-        // One thread for both processors: with two, QEMU 7.2 may translate an instruction while the other processor's kernel
-        // patches it, and keep the breakpoint that stood there; of 56 guests booted on a busy machine, one died of it.
+        // One thread for both processors: with two, QEMU 7.2 may translate an instruction while the kernel on the other processor
+        // patches it, and keep the temporary breakpoint; of 56 guests booted on a busy machine, one crashed for this reason.
         let clock = match clock {
             Clock::Host => "",
             Clock::Instructions => "-icount shift=1,sleep=on",
@@ -76,17 +76,17 @@ impl Guest {
         guest
     }
 
-    /// The options of `ssh` that lead to it.
+    /// The options with which `ssh` connects to the guest.
     pub fn ssh_options(&self) -> Vec<String> {
         self.options.clone()
     }
 
-    /// Ends it as a loss of power would.
+    /// Ends the guest like a power loss.
     pub fn kill(&mut self) {
         self.qemu.kill().unwrap();
     }
 
-    /// What a command in the guest prints; `None` where it fails.
+    /// The output of a command in the guest; `None` if the command fails.
     pub fn ssh(&self, command: &str) -> Option<String> {
         let mut ssh = Command::new("ssh");
         ssh.args(&self.options).args(["root@127.0.0.1", command]);
@@ -95,7 +95,7 @@ impl Guest {
     }
 }
 
-/// The QEMU that runs a guest, and devices beside the card and the network.
+/// The QEMU that runs a guest, and devices in addition to card and network.
 pub struct Machine {
     qemu: PathBuf,
     devices: Vec<String>,
@@ -108,8 +108,8 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// With a UFS of these options, whose logical unit is the folder's `ufs`; `None` where `$EMMCLAB_QEMU` names no QEMU that
-    /// has the device, and the test is skipped.
+    /// A machine with a UFS of these options, whose logical unit is the file `ufs` of the folder; `None` if `$EMMCLAB_QEMU` is
+    /// not a QEMU with this device, and the test must be skipped.
     pub fn with_ufs(folder: &Path, options: &str) -> Option<Self> {
         let able = |qemu: &PathBuf| {
             let help = Command::new(qemu).args(["-device", "ufs,help"]).output();
@@ -132,12 +132,12 @@ impl Machine {
     }
 }
 
-/// What the time of a guest follows.
+/// The source of a guest's time.
 #[derive(Clone, Copy, Debug)]
 pub enum Clock {
-    /// The host's clock: a busy host makes the guest slow by its own clock too.
+    /// The clock of the host: on a busy host the guest also measures longer times.
     Host,
-    /// The guest's instructions, 2 ns each, so that a busy host changes no time that the guest measures.
+    /// The instructions of the guest, 2 ns each, so that a busy host does not change the times that the guest measures.
     Instructions,
 }
 

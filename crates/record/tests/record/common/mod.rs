@@ -1,4 +1,4 @@
-//! What live tests share: whether they can run, a disk to record, and what the kernel counted on it.
+//! Helpers of live tests: whether they can run, a disk to record, and the kernel's counters of it.
 
 pub mod guest;
 
@@ -14,15 +14,15 @@ pub use emmclab_testing::{PATIENCE, run, wait_until};
 use emmclab_trace::{Batch, Op, Request};
 
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
-/// Takes the machine for a test; `None` where it has to be skipped.
+/// Locks the machine for a test; `None` if the test must be skipped.
 pub fn machine(tools: &[&str]) -> Option<MachineLock> {
     if !emmclab_testing::has_root() || !emmclab_testing::has_tools(tools) {
         return None;
     }
-    // One live test at a time: a loop device that one gives back is the next one's.
+    // Only one live test at a time: a loop device that one test releases is the next test's.
     let alone = MachineLock::take("emmclab-live-tests.lock");
     if !Path::new(INSTANCES).is_dir() {
-        // The recorder mounts it, too, but a test may look first.
+        // The recorder also mounts it, but a test may need it earlier.
         let _ = Command::new("mount").args(["-t", "tracefs", "nodev", "/sys/kernel/tracing"]).status();
     }
     if !Path::new(INSTANCES).is_dir() {
@@ -36,7 +36,7 @@ pub fn machine(tools: &[&str]) -> Option<MachineLock> {
 pub struct LoopDisk {
     work: tempfile::TempDir,
     pub device: String,
-    /// Instances that recorded a disk of this number before, and were not removed.
+    /// Earlier instances for a disk of this number, which were not removed.
     before: BTreeSet<String>,
 }
 
@@ -48,23 +48,23 @@ impl LoopDisk {
         fs::create_dir(path("mnt")).unwrap();
         run("truncate", &["-s", "256M", &path("image")]);
         let device = run("losetup", &["-f", "--show", &path("image")]);
-        // Without its background initialisation, which would go on between two looks at the counters.
+        // Without background initialisation, which could run between two reads of the counters.
         run("mkfs.ext4", &["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", &device]);
         let before = instances_of(&device).collect();
         Self { work, device, before }
     }
 
-    /// How many instances record this disk; others on the machine are not of this test.
+    /// Number of instances that record this disk; other instances do not belong to this test.
     pub fn instances(&self) -> usize {
         instances_of(&self.device).filter(|name| !self.before.contains(name)).count()
     }
 
-    /// Waits for the helper to notice that nobody listens any more.
+    /// Waits until the helper has noticed that its connection is closed.
     pub fn wait_for_no_instance(&self) {
         wait_until("the instance is removed", || self.instances() == 0);
     }
 
-    /// Has another process read so many blocks of so many KB, one after the other; its name is `dd`.
+    /// Makes another process, `dd`, read `blocks` blocks of `kb` KB one after the other.
     pub fn read(&self, blocks: usize, kb: usize) {
         let (source, size, count) = (format!("if={}", self.device), format!("bs={kb}k"), format!("count={blocks}"));
         run("dd", &[&source, "of=/dev/null", &size, &count, "iflag=direct", "status=none"]);
@@ -80,7 +80,7 @@ impl LoopDisk {
         run("umount", &[self.work.path().join("mnt").to_str().unwrap()]);
     }
 
-    /// What the kernel has counted on the device.
+    /// The kernel's counters of the device.
     pub fn counted(&self) -> Counted {
         let name = self.device.rsplit('/').next().unwrap();
         let text = fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
@@ -105,7 +105,7 @@ impl Drop for LoopDisk {
     }
 }
 
-/// Requests and their sectors. The kernel counts a flush as a write of nothing.
+/// Number of requests and their sectors. The kernel counts a flush as a write without sectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     pub reads: (u64, u64),
@@ -114,14 +114,14 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// From the text of `/sys/block/X/stat`.
+    /// Parses the text of `/sys/block/X/stat`.
     pub fn parse(stat: &str) -> Self {
         let field = |i: usize| stat.split_whitespace().nth(i).unwrap().parse::<u64>().unwrap();
         let [reads, writes, discards] = [0, 4, 11].map(|i| (field(i), field(i + 2)));
         Self { reads, writes, discards }
     }
 
-    /// The figures behind `word` in what a workload printed.
+    /// The figures after `word` in the output of a workload.
     pub fn printed(text: &str, word: &str) -> Self {
         Self::parse(text.lines().find_map(|line| line.strip_prefix(word)).unwrap())
     }
@@ -135,7 +135,7 @@ impl Counted {
         }
     }
 
-    /// Whether each count is from that of `least` to that of `most`.
+    /// Whether each count is between those of `least` and `most`.
     pub fn is_between(self, least: Counted, most: Counted) -> bool {
         let counts = |of: Counted| [of.reads, of.writes, of.discards].map(|(requests, sectors)| [requests, sectors]).concat();
         let (own, least, most) = (counts(self), counts(least), counts(most));
@@ -170,7 +170,7 @@ pub fn recorded(batch: &Batch) -> Vec<Recorded> {
     batch.iter().map(recorded).collect()
 }
 
-/// Records `work` on a disk by `target`; all requests and the outcome.
+/// Records `work` on a disk with `target`; returns all requests and the outcome.
 pub fn record(target: RecordTarget, disk: &LoopDisk, work: impl FnOnce()) -> (Vec<Recorded>, RecordOutcome) {
     let options = RecordOptions { target, devices: vec![disk.device.clone()], ..RecordOptions::default() };
     record_elsewhere(&options, || {
@@ -179,14 +179,14 @@ pub fn record(target: RecordTarget, disk: &LoopDisk, work: impl FnOnce()) -> (Ve
     })
 }
 
-/// As [`record`], of another kernel.
+/// Like [`record`], for another kernel.
 pub fn record_elsewhere(options: &RecordOptions, work: impl FnOnce()) -> (Vec<Recorded>, RecordOutcome) {
     let recorder = TracefsRecorder::start(options).unwrap();
     work();
     stop(recorder, Vec::new())
 }
 
-/// Ends a recording: the requests, from those on that were taken before, and the outcome, which says the same.
+/// Ends a recording; returns all requests, beginning with those received before, and the outcome, whose counts must agree.
 pub fn stop(recorder: TracefsRecorder, mut requests: Vec<Recorded>) -> (Vec<Recorded>, RecordOutcome) {
     let rest = |batch: Batch| {
         requests.extend(recorded(&batch));
@@ -198,7 +198,7 @@ pub fn stop(recorder: TracefsRecorder, mut requests: Vec<Recorded>) -> (Vec<Reco
     (requests, outcome)
 }
 
-/// Takes what a running recording gives until it has given so many requests of `dd`; others may read the disk, too.
+/// Receives requests of a running recording until `at_least` are of `dd`; other processes may read the disk, too.
 pub fn take(recorder: &TracefsRecorder, at_least: usize) -> Vec<Recorded> {
     let mut requests = Vec::new();
     wait_until("the requests are recorded", || {
@@ -212,7 +212,7 @@ pub fn by_dd(requests: &[Recorded]) -> impl Iterator<Item = &Request> {
     requests.iter().filter(|recorded| recorded.process == "dd").map(|recorded| &recorded.request)
 }
 
-/// The instances that record the disk of this number and no other, by name: recordings of all disks are not of these tests.
+/// Names of the instances that record only the disk of this number; recordings of all disks do not belong to these tests.
 fn instances_of(device: &str) -> impl Iterator<Item = String> {
     let name = device.rsplit('/').next().unwrap();
     let number = fs::read_to_string(format!("/sys/block/{name}/dev")).unwrap();
@@ -227,12 +227,12 @@ fn instances_of(device: &str) -> impl Iterator<Item = String> {
     all.filter(of_disk).map(|entry| entry.file_name().to_string_lossy().into_owned())
 }
 
-/// SQLite in rollback and write-ahead mode, as message applications use it.
+/// Runs SQLite in rollback and write-ahead mode, as messaging applications use it.
 pub fn sqlite(folder: &Path) {
     for mode in ["delete", "wal"] {
         let file = folder.join(format!("{mode}.db"));
         let file = file.to_str().unwrap();
-        // Not by this process, whose requests are left out.
+        // By another process, because requests of this process are omitted.
         run("rm", &["-f", file]);
         run("sqlite3", &[file, &format!("PRAGMA journal_mode={mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)")]);
         for _ in 0..10 {
@@ -241,7 +241,7 @@ pub fn sqlite(folder: &Path) {
     }
 }
 
-/// Records a workload whose every request must come out, and compares with the kernel's counters.
+/// Records a workload of which no request may be missing, and compares with the kernel's counters.
 pub fn complete_recording(target: RecordTarget, disk: &LoopDisk) -> RecordOutcome {
     let before = disk.counted();
     let (requests, outcome) = record(target, disk, || {
