@@ -1,5 +1,5 @@
-//! The interface of a block device for its exports: requests are submitted, and completions are delivered in any order; and a device in
-//! memory.
+//! The interface between a block device and its exports: requests are submitted, and completions are delivered in any order. Also
+//! a device in memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,19 +9,19 @@ use rustix::io::Errno;
 
 use crate::SECTOR;
 
-/// The work that a request asks for. Sectors have 512 bytes.
+/// What a request does. Sectors have 512 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockAction {
     /// Read the sectors.
     Read,
-    /// Write this data, whose length is that of the sectors.
+    /// Write this data, which is as long as the sectors.
     Write(Vec<u8>),
-    /// The sectors read as zeros from now on; `keep_allocated` forbids discarding them (NBD `NO_HOLE`).
+    /// Make the sectors read as zeros; `keep_allocated` forbids discarding them (NBD `NO_HOLE`).
     WriteZeroes {
         /// Whether the sectors stay allocated.
         keep_allocated: bool,
     },
-    /// The data is no longer needed; discarded sectors read as zeros.
+    /// Discard data that is no longer needed; discarded sectors read as zeros.
     Discard {
         /// Whether old data must not be recoverable (secure erase).
         secure: bool,
@@ -35,7 +35,7 @@ pub enum BlockAction {
 pub struct ServedRequest {
     /// A number chosen by the sender; the completion carries the same number.
     pub tag: u64,
-    /// The work.
+    /// What to do.
     pub action: BlockAction,
     /// First sector.
     pub sector: u64,
@@ -52,12 +52,12 @@ impl ServedRequest {
     }
 }
 
-/// The reason for a failed request.
+/// The cause of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestFailure {
     /// The request extends beyond the device or has an invalid length (EINVAL).
     Invalid,
-    /// No space for the data: the device is full, or the disk that holds its image (ENOSPC).
+    /// No space for the data: the device is full, or the disk that contains its image (ENOSPC).
     NoSpace,
     /// The device is worn out, stopped or without power (EIO).
     Io,
@@ -81,11 +81,11 @@ impl RequestFailure {
 pub struct ServedCompletion {
     /// The tag of the request.
     pub tag: u64,
-    /// The data of a read, an empty vector for other requests, or the reason of the failure.
+    /// The data of a read, an empty vector for other requests, or the cause of the failure.
     pub outcome: Result<Vec<u8>, RequestFailure>,
 }
 
-/// Receives completions. It is called by the thread that advances the device, whichever that is, and must not block.
+/// Receives completions. The thread that advances the device calls it; it must not block.
 pub trait CompletionReceiver: Send + Sync {
     /// Called when requests are complete; drains the list.
     fn complete(&self, completed: &mut Vec<ServedCompletion>);
@@ -102,7 +102,7 @@ impl CompletionReceiver for Mutex<Vec<ServedCompletion>> {
 pub struct AllocationExtent {
     /// Length in sectors.
     pub sectors: u64,
-    /// Whether the sectors hold data; false if they read as zeros and occupy no space.
+    /// Whether the sectors contain data; false if they read as zeros and occupy no space.
     pub allocated: bool,
 }
 
@@ -115,42 +115,42 @@ pub struct BlockDeviceLimits {
     pub preferred_sectors: u32,
     /// Longest request in sectors.
     pub max_sectors: u32,
-    /// Granularity of discards, in sectors: the alignment and the minimum length of what is actually discarded.
+    /// Alignment and minimum length of a discard that has an effect, in sectors.
     pub discard_sectors: u32,
     /// Whether completed writes may be volatile, so that flushes are needed.
     pub write_cache: bool,
 }
 
-/// A block device. Any number of exports and connections may use it at once.
+/// A block device. Several exports and connections may use it concurrently.
 pub trait BlockDevice: Send + Sync {
     /// Size and capabilities, which never change.
     fn limits(&self) -> BlockDeviceLimits;
 
-    /// The present state of the flash. By default, for a device without flash, nothing is known.
+    /// The current health of the flash; by default unknown, for a device without flash.
     fn health(&self) -> DeviceHealth {
         DeviceHealth::default()
     }
 
-    /// Removes all requests from the list and submits them in order. Each is completed once: before this returns, or later from another
-    /// thread. Requests that overlap take effect in the order of submission; others are completed in any order.
+    /// Removes all requests from the list and submits them in order. Each is completed once: before this returns, or later from
+    /// another thread. Requests that overlap take effect in the order of submission; others complete in any order.
     fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>);
 
-    /// Appends the allocation of at most `sectors` sectors from `sector` on to `found`, in at most `most` extents.
+    /// Appends the extents of the `sectors` sectors from `sector` on to `extents`, at most `most` of them.
     fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>);
 }
 
-/// Sectors of a chunk, the unit of allocation.
+/// Sectors of a chunk, the unit of memory allocation.
 const CHUNK_SECTORS: u64 = 128;
 const CHUNK: usize = CHUNK_SECTORS as usize * SECTOR;
 
-/// A sparse block device in memory, which completes requests at once.
+/// A sparse block device in memory, which completes requests immediately.
 pub struct MemoryDevice {
     limits: BlockDeviceLimits,
-    /// Data by chunk; a missing chunk holds zeros.
+    /// Data by number of the chunk; a missing chunk contains zeros.
     chunks: Mutex<BTreeMap<u64, Box<[u8]>>>,
 }
 
-/// Splits a range of sectors at chunks: the number of the chunk, the first byte in it, and the number of bytes.
+/// Splits a range of sectors at the limits of chunks: number of the chunk, first byte in it, number of bytes.
 fn parts(sector: u64, end: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     let mut at = sector;
     std::iter::from_fn(move || {
@@ -163,7 +163,7 @@ fn parts(sector: u64, end: u64) -> impl Iterator<Item = (u64, usize, usize)> {
 }
 
 impl MemoryDevice {
-    /// An empty device of `sectors` sectors. It reports a volatile cache, though it has none, so that clients send flushes.
+    /// An empty device of `sectors` sectors. It reports a volatile cache although it has none, so that clients send flushes.
     pub fn new(sectors: u64) -> Self {
         let limits =
             BlockDeviceLimits { sectors, preferred_sectors: 8, max_sectors: 1 << 16, discard_sectors: 1, write_cache: true };

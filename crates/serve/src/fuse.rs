@@ -1,4 +1,4 @@
-//! The device as a file in a private folder, by FUSE. Any user can use it without root; loop devices are attached to it.
+//! Exports the device as a file in a private folder, by FUSE. This needs no root. Loop devices are attached to this file.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -23,22 +23,22 @@ use crate::device::{
 use crate::supervisor::Supervisor;
 use crate::{SECTOR, host_programs};
 
-/// How long [`FuseFile::stop`] waits for other processes to close the file.
+/// Time for which [`FuseFile::stop`] waits until other processes have closed the file.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long to wait for the threads of an aborted connection.
+/// Time limit for the threads of an aborted connection to end.
 const ABORTED: Duration = Duration::from_secs(5);
 
-/// A block device as a file of its size, which only this user can open. Needs no root.
+/// A block device as a file of the same size, which only this user can open. Needs no root.
 ///
 /// Reads and writes are passed directly to the device (direct I/O, nothing is cached), in requests of at most 1 MiB. `fsync` flushes,
 /// `O_DSYNC` writes are durable (FUA), `fallocate` discards (`PUNCH_HOLE | KEEP_SIZE`) and zeroes (`ZERO_RANGE`), `SEEK_DATA` and
 /// `SEEK_HOLE` report what is allocated. A write that is not aligned to sectors of 512 bytes first reads the sectors around it; discards
 /// and zeroes of unaligned ranges fail with EINVAL.
 ///
-/// The file is unmounted and its folder removed when this is dropped, by [`Self::stop`], and when the process ends, also by SIGKILL.
+/// The file is unmounted and its folder removed by [`Self::stop`], when this is dropped, and when the process ends, also by SIGKILL.
 ///
-/// A thread of the serving process may use the file only while it does not hold a lock that the device needs (in Python: the interpreter
-/// lock). If the process forked a child without exec, the folder is removed only when the child ends.
+/// A thread of the serving process may use the file only while it holds no lock that the device needs (in Python: the interpreter
+/// lock). If the process forked a child without exec, the folder is removed when the child has ended.
 pub struct FuseFile {
     pub(crate) supervisor: Supervisor,
     session: Option<BackgroundSession>,
@@ -84,9 +84,8 @@ impl FuseFile {
         longest_request(&self.limits)
     }
 
-    /// Unmounts the file and removes its folder. If other processes keep the file open, it is removed all the same, and they get errors
-    /// from then on.
-    /// Errors: Names the processes that held the file. The file and its folder are removed even then.
+    /// Unmounts the file and removes its folder, even if other processes have the file open; their later operations fail.
+    /// Errors: if processes had the file open, with their names. The file and its folder are removed in this case, too.
     pub fn stop(mut self) -> emmclab_base::Result<()> {
         self.end()
     }
@@ -121,12 +120,12 @@ impl Drop for FuseFile {
 /// Name of the file.
 const NAME: &str = "disk";
 const FILE: INodeNo = INodeNo(2);
-/// How long the kernel may cache attributes; size and owner never change.
+/// Time for which the kernel may cache attributes; size and owner never change.
 const KEPT: Duration = Duration::from_hours(1);
 /// The kernel allows requests of 256 pages (`fs.fuse.max_pages_limit`).
 const MOST_BYTES: u32 = 1 << 20;
 const PAGE: u32 = 4096;
-/// Maximum number of requests in flight; a loop device has 128 by default.
+/// Maximum number of requests in flight; a loop device sends at most 128 by default.
 const IN_FLIGHT: u16 = 512;
 /// `lseek` flags (linux/fs.h).
 const SEEK_DATA: i32 = 3;
@@ -138,7 +137,7 @@ fn longest_request(limits: &BlockDeviceLimits) -> u32 {
     (device.min(u64::from(MOST_BYTES)) as u32 / PAGE * PAGE).max(PAGE)
 }
 
-/// The folder and its file.
+/// The file system: one folder with one file.
 struct FuseFileSystem {
     requests: Arc<FuseRequestSender>,
     limits: BlockDeviceLimits,
@@ -210,12 +209,12 @@ impl FuseFileSystem {
 impl Filesystem for FuseFileSystem {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let longest = longest_request(&self.limits);
-        // If a value is out of range, fuser returns the nearest allowed one as an error, and the kernel's default remains in force.
+        // If a value is out of range, fuser returns the nearest allowed value as an error, and the kernel's default remains valid.
         let _ = config.set_max_write(longest);
         let _ = config.set_max_readahead(longest);
         let _ = config.set_max_background(IN_FLIGHT);
         let _ = config.set_congestion_threshold(IN_FLIGHT);
-        // Without this capability the requests of a loop device arrive one at a time.
+        // Without this capability the kernel sends the requests of a loop device one at a time.
         config
             .add_capabilities(InitFlags::FUSE_ASYNC_DIO)
             .map_err(|_| io::Error::new(io::ErrorKind::Unsupported, "this kernel's FUSE has no asynchronous direct I/O"))
@@ -307,7 +306,7 @@ impl Filesystem for FuseFileSystem {
 
     fn fallocate(&self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, length: u64, mode: i32, reply: ReplyEmpty) {
         let mode = FallocateFlags::from_bits_retain(mode as u32);
-        // Loop devices punch holes for discards, and for write-zeroes requests that need not keep the sectors allocated.
+        // Loop devices punch holes for discards, and for write-zeroes requests that may deallocate the sectors.
         let action = if mode == FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE {
             BlockAction::Discard { secure: false }
         } else if mode.difference(FallocateFlags::KEEP_SIZE) == FallocateFlags::ZERO_RANGE {
@@ -353,14 +352,14 @@ impl Filesystem for FuseFileSystem {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        // A loop device uses the block size as its discard granularity.
+        // A loop device takes the block size as its discard granularity.
         let discard = self.limits.discard_sectors.saturating_mul(SECTOR as u32);
         let block = discard.clamp(PAGE, 1 << 30);
         reply.statfs(self.attributes.size / u64::from(block), 0, 0, 1, 0, block, 255, block);
     }
 }
 
-/// The reply that a request waits for.
+/// What to do when a request is complete.
 enum FuseReply {
     /// Replies with the bytes `skip..skip + bytes` of the data that was read.
     Read { reply: ReplyData, skip: usize, bytes: usize },
@@ -376,9 +375,9 @@ enum FuseReply {
 struct SplitFuseRequest {
     answer: FuseReply,
     parts_left: usize,
-    /// The data that was read so far; each part is copied to its position.
+    /// The data that was read; each part is copied to its position.
     data: Vec<u8>,
-    /// Bytes of each part except the last.
+    /// Length of each part except the last, in bytes.
     part_bytes: usize,
     failure: Option<RequestFailure>,
 }
@@ -390,7 +389,7 @@ struct PendingReplyTable {
     closed: bool,
 }
 
-/// Replies that wait for completions.
+/// Replies that are sent when their requests are complete.
 #[derive(Default)]
 struct PendingFuseReplies(Mutex<PendingReplyTable>);
 
@@ -421,9 +420,9 @@ impl SplitFuseRequest {
         self.parts_left = self.parts_left.saturating_sub(1);
         match outcome {
             Err(failure) => self.failure = self.failure.or(Some(failure)),
-            // The common case: one part, whose data need not be copied.
+            // The usual case of a single part, whose data is not copied.
             Ok(data) if part == 0 && self.parts_left == 0 && self.data.is_empty() => self.data = data,
-            // Only reads have data. A discard of gigabytes has many parts without data.
+            // Only reads have data; a discard of gigabytes has many parts without data.
             Ok(data) if data.is_empty() => {}
             Ok(data) => {
                 let at = part * self.part_bytes;
@@ -494,7 +493,7 @@ impl CompletionReceiver for PendingFuseReplies {
     }
 }
 
-/// Maximum number of parts of a long discard in flight at once, which limits memory.
+/// Maximum number of parts of a long discard that are in flight, to limit memory.
 const PARTS: u64 = 1024;
 
 /// A range of sectors, and the flags of the requests for it.
@@ -523,7 +522,7 @@ impl FuseSectorRange {
         self.sector + self.sectors
     }
 
-    /// Splits the range into ranges of at most this many sectors, in order.
+    /// Splits the range into ranges of at most `most` sectors, in order.
     fn split(self, most: u64) -> impl Iterator<Item = Self> {
         (self.sector..self.end()).step_by(most as usize).map(move |sector| Self {
             sector,
@@ -537,7 +536,7 @@ struct FuseRequestSender {
     device: Arc<dyn BlockDevice>,
     limits: BlockDeviceLimits,
     pending: Arc<PendingFuseReplies>,
-    /// Held during the read-modify-write of an unaligned write.
+    /// Locked during the read-modify-write of an unaligned write.
     edges: Mutex<()>,
 }
 
@@ -586,8 +585,8 @@ impl FuseRequestSender {
         self.pending.submit(&*self.device, answer, vec![flush], 0);
     }
 
-    /// Writes bytes that are not aligned to sectors, in a separate thread, by a read-modify-write of the sectors around them. The kernel
-    /// splits long writes like this if the writer's memory is not aligned to pages.
+    /// Writes bytes that are not aligned to sectors by a read-modify-write of the sectors around them, in a separate thread. The
+    /// kernel splits long writes into such parts if the writer's memory is not aligned to pages.
     fn write_unaligned(self: &Arc<Self>, reply: ReplyWrite, range: FuseSectorRange, skip: usize, data: &[u8]) {
         let (this, new) = (Arc::clone(self), data.to_vec());
         std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The device as a block device of this host, on which file systems can be made and mounted.
+//! The device as a block device of this host, on which file systems can be created and mounted.
 
 use std::ffi::OsString;
 use std::fs;
@@ -34,11 +34,11 @@ impl HostDiskDriver {
 
 /// A block device of this host, as `/dev/loopN` or `/dev/ublkbN`. It needs root; without root, use [`FuseFile`] or NBD.
 ///
-/// Requests reach the device unsplit, up to 512 KiB or the device's own limit. A device without a volatile cache gets no flushes. On a loop
-/// device, FUA arrives as a flush after the write; on a ublk device, as FUA.
+/// Requests up to 512 KiB or the limit of the device are not split. A device without a volatile cache receives no flushes. FUA is
+/// passed on by a ublk device; a loop device sends a flush after the write instead.
 ///
-/// When this is dropped, by [`Self::stop`], and when the process ends (also by SIGKILL), the file systems are unmounted and the block
-/// device is removed. After SIGKILL this is like a power cut: data that was not written back is lost.
+/// The file systems are unmounted and the block device is removed by [`Self::stop`], when this is dropped, and when the process
+/// ends, also by SIGKILL. SIGKILL is like a power cut: data that was not written back is lost.
 ///
 /// ```no_run
 /// # fn main() -> emmclab_base::Result<()> {
@@ -68,7 +68,7 @@ pub struct HostDisk {
 
 impl HostDisk {
     /// Attaches a free loop device to the file.
-    /// Errors: Without root, without loop devices, or if the kernel refuses direct I/O.
+    /// Errors: without root, without loop devices, or if the kernel does not support direct I/O here.
     pub fn on_loop(file: FuseFile, options: &LoopOptions) -> Result<Self> {
         check(&file, options)?;
         let limits = file.limits();
@@ -77,13 +77,13 @@ impl HostDisk {
         let disk =
             Self { driver: HostDiskDriver::Loop(file), device, mounts: Vec::new(), patience: options.patience, attached: true };
         if !fs::read_to_string(attributes(&disk.device).join("loop/dio")).is_ok_and(|value| value.trim() == "1") {
-            // Reads and writes would go through the page cache of the file.
+            // Otherwise reads and writes would go through the page cache of the file.
             return Err(Error::new(ErrorClass::Unsupported, "the kernel refuses direct I/O on the loop device")
                 .in_file(&disk.device)
                 .hint("try blocks of 4096 bytes"));
         }
-        // Requests have a limit, and there are flushes only with a volatile cache. Both are always set, because the kernel keeps the values
-        // of the last user of the device.
+        // Sets the limit of requests and the cache mode; flushes are sent only for a volatile cache. Both must be set, because
+        // the kernel keeps the values of the last user of the device.
         set(&disk.device, "queue/max_sectors_kb", &(longest.min(LONGEST_BYTES) / 1024).to_string())?;
         set(&disk.device, "queue/write_cache", if limits.write_cache { "write back" } else { "write through" })?;
         if let Some(bytes) = options.dirty_bytes {
@@ -94,8 +94,8 @@ impl HostDisk {
         Ok(disk)
     }
 
-    /// Makes a ublk device.
-    /// Errors: Without root, without the driver `ublk_drv`, or if the driver refuses the options.
+    /// Creates a ublk device.
+    /// Errors: without root, without the driver `ublk_drv`, or if the driver rejects the options.
     pub fn on_ublk(device: &Arc<dyn BlockDevice>, options: &UblkOptions) -> Result<Self> {
         let ublk = UblkDevice::start(device, options)?;
         let (device, patience) = (ublk.path(), options.patience);
@@ -107,7 +107,7 @@ impl HostDisk {
         &self.device
     }
 
-    /// The path of a partition, or of the whole device for `None`.
+    /// The path of a partition; for `None`, of the whole device.
     fn part(&self, partition: Option<u32>) -> Result<PathBuf> {
         let Some(number) = partition else { return Ok(self.device.clone()) };
         let mut path = self.device.clone().into_os_string();
@@ -121,21 +121,21 @@ impl HostDisk {
             .hint("a loop device shows partitions only on request, and the kernel must support its kind of partition table"))
     }
 
-    /// Makes the kernel present a range of the device as a partition, without a partition table on the device.
-    /// Errors: if the partition number or the range is already in use, or if the range is not on the device.
+    /// Makes the kernel present a range of the device as a partition; the device needs no partition table.
+    /// Errors: if the partition number or the range is in use, or the range is not on the device.
     pub fn add_partition(&self, number: u32, first_sector: u64, sectors: u64) -> Result<()> {
         let mut command = host_programs::tool("addpart", "util-linux")?;
         command.arg(&self.device).args([number.to_string(), first_sector.to_string(), sectors.to_string()]);
         host_programs::run(ErrorClass::Io, command).map(drop)
     }
 
-    /// Makes a file system.
-    /// Errors: if the tool is missing or fails, or if it would overwrite something without [`MkfsOptions::overwrite`].
+    /// Creates a file system.
+    /// Errors: if the tool is missing or fails, or data would be overwritten without [`MkfsOptions::overwrite`].
     pub fn mkfs(&self, mkfs: &MkfsOptions) -> Result<()> {
         mkfs.make(&self.part(mkfs.partition)?)
     }
 
-    /// Mounts a file system at a folder. A missing folder is made, and removed again at the end.
+    /// Mounts a file system at a folder. A missing folder is created, and removed at the end.
     /// Errors: if `mount` fails.
     pub fn mount(&mut self, options: &LinuxMountOptions) -> Result<()> {
         let device = self.part(options.partition)?;
@@ -150,10 +150,9 @@ impl HostDisk {
         &self.mounts
     }
 
-    /// Runs a command to its end, with its own choice of standard streams (by default those of this process). The environment variable
-    /// `EMMCLAB_DEVICE` names the block device, `EMMCLAB_MOUNT` the last mount point.
-    /// Errors: if the command cannot be started, or if the caller is interrupted ([`emmclab_base::interrupt`]); the
-    /// command is ended then.
+    /// Runs a command to its end, with the standard streams that it sets (by default those of this process). `EMMCLAB_DEVICE` in
+    /// its environment is the block device, `EMMCLAB_MOUNT` the last mount point.
+    /// Errors: if the command cannot be started, or the caller is interrupted ([`emmclab_base::interrupt`]); then the command is ended.
     pub fn run(&mut self, command: &mut Command) -> Result<ExitStatus> {
         command.env("EMMCLAB_DEVICE", &self.device);
         if let Some(folder) = self.mounts.last() {
@@ -165,9 +164,8 @@ impl HostDisk {
         host_programs::interruptible(child.map_err(failed)?, |mut child| child.wait())?.map_err(failed)
     }
 
-    /// Unmounts the file systems in reverse order. Their data is written to the device before this returns.
-    /// Errors: Names the processes that keep a file system busy for longer than the patience of the options. The file
-    /// system stays mounted then.
+    /// Unmounts the file systems in reverse order, which writes their data to the device.
+    /// Errors: if processes keep a file system busy for longer than the patience of the options, with their names. It then stays mounted.
     pub fn unmount(&mut self) -> Result<()> {
         while let Some(folder) = self.mounts.last() {
             unmount(folder, self.patience)?;
@@ -176,9 +174,9 @@ impl HostDisk {
         Ok(())
     }
 
-    /// Unmounts the file systems and removes the block device. A file system that stays busy is written back and detached; processes that
-    /// use it get errors from then on.
-    /// Errors: Names those processes. The file systems and the device are removed even then.
+    /// Unmounts the file systems and removes the block device. A busy file system is written back and detached; later operations
+    /// of the processes that use it fail.
+    /// Errors: if processes kept a file system busy, with their names. The file systems and the device are removed in this case, too.
     pub fn stop(mut self) -> Result<()> {
         self.end()
     }
@@ -194,7 +192,7 @@ impl HostDisk {
         }
         let removed = match &mut self.driver {
             HostDiskDriver::Loop(file) => {
-                // A busy loop device is removed together with the file.
+                // A busy loop device is removed when its file is.
                 let detached = if free { detach(&self.device, &file.path()) } else { Ok(()) };
                 let stopped = file.end();
                 detached.and(stopped)
@@ -216,13 +214,13 @@ impl Drop for HostDisk {
 pub enum LinuxFileSystem {
     /// ext4.
     Ext4,
-    /// XFS; at least 300 MB.
+    /// XFS, on at least 300 MB.
     Xfs,
-    /// Btrfs; at least 109 MiB.
+    /// Btrfs, on at least 109 MiB.
     Btrfs,
-    /// F2FS; mounting it needs support in the kernel.
+    /// F2FS; the kernel must support it to mount it.
     F2fs,
-    /// FAT; mounting it needs support in the kernel.
+    /// FAT; the kernel must support it to mount it.
     Vfat,
 }
 
@@ -230,7 +228,7 @@ impl LinuxFileSystem {
     /// All file systems.
     pub const ALL: [Self; 5] = [Self::Ext4, Self::Xfs, Self::Btrfs, Self::F2fs, Self::Vfat];
 
-    /// The name, as in `mount -t`.
+    /// The name that `mount -t` takes.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
@@ -242,7 +240,7 @@ impl LinuxFileSystem {
     }
 
     /// The file system with this name.
-    /// Errors: if there is no file system of this name; the error lists the names.
+    /// Errors: if there is no file system with this name; the error lists the names.
     pub fn named(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
@@ -250,7 +248,7 @@ impl LinuxFileSystem {
         })
     }
 
-    /// The package of its tool, and the arguments that keep the tool quiet and let it overwrite existing data and use a whole disk.
+    /// The package of the mkfs tool, and arguments with which the tool is quiet, overwrites existing data and accepts a whole disk.
     const fn tool(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Ext4 => ("e2fsprogs", &["-q", "-F"]),
@@ -262,26 +260,26 @@ impl LinuxFileSystem {
     }
 }
 
-/// A file system to make.
+/// A file system to create.
 #[derive(Clone, Debug)]
 pub struct MkfsOptions {
     /// The file system.
     pub file_system: LinuxFileSystem,
-    /// More arguments of its `mkfs` tool.
+    /// Additional arguments of the mkfs tool.
     pub options: Vec<OsString>,
     /// Whether an existing file system or partition table may be overwritten.
     pub overwrite: bool,
-    /// The partition, counted from 1; the whole device by default.
+    /// Number of the partition, from 1; `None` for the whole device.
     pub partition: Option<u32>,
 }
 
 impl MkfsOptions {
-    /// A file system with the tool's defaults, on the whole device; existing data is not overwritten.
+    /// A file system with the defaults of the tool, on the whole device; existing data is not overwritten.
     pub const fn new(file_system: LinuxFileSystem) -> Self {
         Self { file_system, options: Vec::new(), overwrite: false, partition: None }
     }
 
-    /// Makes the file system on a block device.
+    /// Creates the file system on a block device.
     fn make(&self, device: &Path) -> Result<()> {
         let kind = self.file_system;
         let (package, arguments) = kind.tool();
@@ -297,13 +295,13 @@ impl MkfsOptions {
     }
 }
 
-/// What a device contains, by its signature; `None` without one.
+/// What a device contains according to its signatures; `None` if it has none.
 fn existing_signature(device: &Path) -> Result<Option<String>> {
     let mut command = host_programs::tool("blkid", "util-linux")?;
     command.args(["--probe", "--output", "export"]).arg(device);
     let found = match host_programs::run(ErrorClass::Io, command) {
         Ok(found) => found,
-        // The exit status of blkid for a device without a signature.
+        // blkid exits with status 2 if the device has no signature.
         Err(error) if error.to_string().contains("exit status: 2") => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -312,25 +310,25 @@ fn existing_signature(device: &Path) -> Result<Option<String>> {
     Ok(value("TYPE=").or(table).or_else(|| Some("several signatures".to_owned())))
 }
 
-/// Maximum number of attempts to get a free loop device, since another process may be faster.
+/// Maximum number of attempts to get a free loop device, because another process may take it first.
 const ATTEMPTS: u32 = 200;
 /// Time limit for a loop device to release its file.
 const DETACH: Duration = Duration::from_secs(5);
 const BETWEEN: Duration = Duration::from_millis(20);
-/// A request of a loop device has at most 128 segments, each a page of 4096 bytes in the worst case. Longer ones would be split
-/// at offsets that depend on the location of the pages.
+/// A request of a loop device has at most 128 segments, in the worst case each a page of 4096 bytes. Longer requests would be
+/// split at offsets that depend on the location of the pages.
 const LONGEST_BYTES: u32 = 512 << 10;
 
-/// Properties of the loop device.
+/// Options of a loop device.
 #[derive(Clone, Debug)]
 pub struct LoopOptions {
     /// Logical block size: 512, 1024, 2048 or 4096 bytes.
     pub block_bytes: u32,
     /// Whether the kernel looks for partitions (`/dev/loopNp1` ...).
     pub partitions: bool,
-    /// Limit of dirty data for it in the host's page cache; without it the limit of the host applies.
+    /// Limit of its dirty data in the page cache of the host; `None` for the limit of the host.
     pub dirty_bytes: Option<u64>,
-    /// How long unmounting waits for processes that use a file system before it fails.
+    /// How long unmounting waits for processes that use a file system.
     pub patience: Duration,
 }
 
@@ -351,7 +349,7 @@ fn set(device: &Path, attribute: &str, value: &str) -> Result<()> {
     fs::write(&path, value).map_err(|error| Error::io(&path, error))
 }
 
-/// Returns an error for properties that a loop device cannot have.
+/// Checks that a loop device can have these properties.
 fn check(file: &FuseFile, options: &LoopOptions) -> Result<()> {
     let block = options.block_bytes;
     if !rustix::process::geteuid().is_root() {
@@ -389,7 +387,7 @@ fn attach(file: &Path, block_bytes: u32, partitions: bool) -> Result<PathBuf> {
     }
 }
 
-/// Whether another process took the free device, or the device node of a new one does not exist yet.
+/// Whether another process took the free device, or the node of a new device does not exist yet.
 fn is_attach_race(error: &Error) -> bool {
     let said = error.to_string();
     ["busy", "temporarily unavailable", "No such device", "No such file"].iter().any(|why| said.contains(why))
@@ -402,7 +400,7 @@ fn detach(device: &Path, file: &Path) -> Result<()> {
     if !held() {
         return Ok(());
     }
-    // Restores the defaults for other users of loop devices, because the kernel keeps the values.
+    // Restores the defaults, because the kernel keeps the values for other users of loop devices.
     set(device, "queue/write_cache", "write back")?;
     set(device, "queue/max_sectors_kb", "0")?;
     if attributes(device).join("bdi/strict_limit").exists() {
@@ -412,7 +410,7 @@ fn detach(device: &Path, file: &Path) -> Result<()> {
     let mut command = host_programs::tool("losetup", "mount")?;
     command.arg("-d").arg(device);
     host_programs::finish(command)?;
-    // A busy device detaches later by itself. A second request could detach a device that another process uses by then.
+    // A busy device is detached when it is closed. A second request could detach a device that another process uses by then.
     let until = Instant::now() + DETACH;
     while held() {
         if Instant::now() > until {
@@ -430,13 +428,13 @@ const UNMOUNT_PAUSE: Duration = Duration::from_millis(50);
 /// A file system to mount.
 #[derive(Clone, Debug)]
 pub struct LinuxMountOptions {
-    /// The folder; its last component is made if it is missing.
+    /// The folder; its last component is created if it does not exist.
     pub folder: PathBuf,
-    /// The file system; if not given, it is detected by its signature.
+    /// The file system; `None` to detect it by its signature.
     pub file_system: Option<LinuxFileSystem>,
-    /// Options as in `mount -o`.
+    /// Options for `mount -o`.
     pub options: Option<String>,
-    /// The partition, counted from 1; the whole device by default.
+    /// Number of the partition, from 1; `None` for the whole device.
     pub partition: Option<u32>,
 }
 
@@ -446,13 +444,13 @@ impl LinuxMountOptions {
         Self { folder: folder.into(), file_system: None, options: None, partition: None }
     }
 
-    /// The folder as an absolute path, because the process that cleans up has another working directory.
+    /// The folder as an absolute path, because the process that unmounts it has another working directory.
     fn folder(&self) -> Result<PathBuf> {
         std::path::absolute(&self.folder).map_err(|error| Error::io(&self.folder, error))
     }
 }
 
-/// Mounts a block device. Returns the folder as an absolute path without symbolic links, as the kernel lists it.
+/// Mounts a block device. Returns the folder as an absolute path without symbolic links, which is how the kernel lists it.
 fn mount(device: &Path, options: &LinuxMountOptions) -> Result<PathBuf> {
     let folder = options.folder()?.canonicalize().map_err(|error| Error::io(&options.folder, error))?;
     let mut command = host_programs::tool("mount", "mount")?;
@@ -472,8 +470,8 @@ fn mount(device: &Path, options: &LinuxMountOptions) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Returns an error if the folder is not empty: the mount would hide its files. They may have been written there after a killed server had
-/// left its mount point.
+/// Returns an error if the folder is not empty: the mount would hide its files, which may have been written there after a killed
+/// server had left its mount point.
 fn refuse_files(folder: &Path) -> Result<()> {
     let mut entries = match folder.read_dir() {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -487,7 +485,7 @@ fn refuse_files(folder: &Path) -> Result<()> {
         .hint("name an empty folder, or a new one, which is removed again at the end"))
 }
 
-/// Unmounts the file system; retries while it is busy, until `patience` has passed.
+/// Unmounts the file system; repeats this while it is busy, until `patience` has passed.
 fn unmount(folder: &Path, patience: Duration) -> Result<()> {
     let until = Instant::now() + patience;
     loop {
@@ -495,7 +493,7 @@ fn unmount(folder: &Path, patience: Duration) -> Result<()> {
         command.arg("--").arg(folder);
         match host_programs::finish(command) {
             Ok(_) => return Ok(()),
-            // Someone else unmounted it.
+            // Another process has unmounted it.
             Err(error) if error.to_string().contains("not mounted") => return Ok(()),
             Err(error) if Instant::now() > until => return Err(host_programs::name_holders_in(error, folder)),
             Err(_) => std::thread::sleep(UNMOUNT_PAUSE),
@@ -507,7 +505,7 @@ fn unmount(folder: &Path, patience: Duration) -> Result<()> {
 fn write_back(folder: &Path) {
     if let Ok(mut command) = host_programs::tool("sync", "coreutils") {
         command.arg("--file-system").arg(folder);
-        // If this fails, the error is reported only by unmounting.
+        // An error is reported by the later unmounting.
         let _ = host_programs::finish(command);
     }
 }

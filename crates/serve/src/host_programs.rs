@@ -1,7 +1,7 @@
-//! Runs programs of the host that attach devices, and make, mount and unmount file systems; finds the processes that keep a mount busy.
+//! Runs programs of the host that attach devices and create, mount and unmount file systems; lists the processes that keep a mount busy.
 //!
-//! Each of them may wait for the device that this process serves. As separate processes they leave this process killable: a thread of it
-//! that waited in the kernel for its own process would keep the FUSE connection open for ever.
+//! Each of them may wait for the device that this process serves. They are separate processes, so that this process can be
+//! killed: if one of its threads waited in the kernel for the process itself, the FUSE connection would stay open forever.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use std::{fs, io};
 use emmclab_base::{Error, ErrorClass, Result, interrupt};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// Time between two checks whether the caller was interrupted.
+/// Time between two checks for an interruption.
 const POLL: Duration = Duration::from_millis(50);
-/// How long a process has to end after each signal.
+/// Time for a process to end after each signal.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The path of a program. Administration folders such as `/usr/sbin` are searched, too, since they are not in every user's `PATH`.
+/// The path of a program. Administration folders such as `/usr/sbin`, which are not in every user's `PATH`, are searched, too.
 pub(crate) fn find(tool: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -33,7 +33,7 @@ pub(crate) fn missing(tool: &str, package: &str) -> Error {
         .hint(format!("install the Debian package {package}"))
 }
 
-/// A command for a program of this package. Its messages are in English and are captured for the error.
+/// A command that runs a program of this package. Its messages are in English and are captured for the error.
 pub(crate) fn tool(name: &str, package: &str) -> Result<Command> {
     let path = find(name).ok_or_else(|| missing(name, package))?;
     let mut command = Command::new(path);
@@ -45,14 +45,14 @@ fn name(command: &Command) -> String {
     Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The standard output of a program; its message as an error of this kind if it failed.
+/// The standard output of a program; if it failed, an error of this kind with its message.
 fn check_output(name: &str, output: io::Result<Output>, kind: ErrorClass) -> Result<String> {
     let output = output.map_err(|error| Error::new(ErrorClass::Io, format!("{name}: {error}")))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    // A usage text after the error does not help with this call.
+    // The usage text after the error does not help the user.
     let lines = said.lines().map(str::trim).take_while(|line| !line.to_lowercase().starts_with("usage"));
     let said = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
     let said = if said.is_empty() { output.status.to_string() } else { said };
@@ -60,17 +60,17 @@ fn check_output(name: &str, output: io::Result<Output>, kind: ErrorClass) -> Res
     Err(Error::new(kind, format!("{name}: {said}")))
 }
 
-/// Runs a program to its end, in its own process group, so that Ctrl-C does not interrupt the clean-up.
+/// Runs a program to its end in its own process group, so that Ctrl-C does not interrupt it.
 pub(crate) fn finish(mut command: Command) -> Result<String> {
     let name = name(&command);
     check_output(&name, command.process_group(0).output(), ErrorClass::Io)
 }
 
-/// Waits for a process. If the caller is interrupted ([`interrupt`]), the process gets SIGTERM, and SIGKILL if it does not end.
+/// Waits for a process. If the caller is interrupted ([`interrupt`]), the process receives SIGTERM, and SIGKILL if it does not end.
 pub(crate) fn interruptible<T: Send + 'static>(
     child: Child, wait: impl FnOnce(Child) -> io::Result<T> + Send + 'static,
 ) -> Result<io::Result<T>> {
-    // The process is not reaped yet, so its number cannot belong to another process.
+    // The process is not reaped yet, so its id cannot belong to another process.
     let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
     let signal = |signal| process.as_ref().is_ok_and(|process| pidfd_send_signal(process, signal).is_ok());
     let (sender, receiver) = channel();
@@ -92,15 +92,14 @@ pub(crate) fn interruptible<T: Send + 'static>(
     }
 }
 
-/// Runs a program to its end, or until the caller is interrupted. If it fails because of the user's request, such as a wrong option, the
-/// error is [`ErrorClass::Config`].
+/// Runs a program to its end or until the caller is interrupted. The error of a failed program has the class `failure`.
 pub(crate) fn run(failure: ErrorClass, mut command: Command) -> Result<String> {
     let name = name(&command);
     let child = command.spawn().map_err(|error| Error::new(ErrorClass::Io, format!("{name}: {error}")))?;
     check_output(&name, interruptible(child, Child::wait_with_output)?, failure)
 }
 
-/// Unmounts a FUSE file system that this user mounted.
+/// Unmounts a FUSE file system of this user.
 pub(crate) fn unmount_fuse(folder: &Path) -> Result<()> {
     let (name, package, arguments): (_, _, &[&str]) = match find("fusermount3") {
         _ if rustix::process::geteuid().is_root() => ("umount", "mount", &[]),
@@ -112,22 +111,22 @@ pub(crate) fn unmount_fuse(folder: &Path) -> Result<()> {
     finish(command).map(drop)
 }
 
-/// Maximum number of processes that a message names; the others are only counted.
+/// Maximum number of processes that a message lists by name; the others are counted.
 const NAMED: usize = 5;
 
-/// Whether a process uses something below `folder`. Links and maps are compared as text, so that nothing blocks on the mount.
+/// Whether a process uses something below `folder`. Links and maps are compared as text, because accessing the mount could block.
 fn uses(process: &Path, folder: &Path) -> bool {
     let below = |link: PathBuf| fs::read_link(link).is_ok_and(|target| target.starts_with(folder));
     let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten().map(|entry| entry.path());
     let links = ["cwd", "root", "exe"].into_iter().map(|name| process.join(name));
     links.chain(files).any(below)
         || fs::read_to_string(process.join("maps")).is_ok_and(|maps| {
-            // A line has five fields, then the path, which may contain spaces.
+            // A line has five fields and the path, which may contain spaces.
             maps.lines().any(|line| line.find('/').is_some_and(|at| Path::new(&line[at..]).starts_with(folder)))
         })
 }
 
-/// Processes that use the mount at `folder`, as `NAME (pid N)`. Processes of other users are found only by root.
+/// Processes that use the mount at `folder`, as `NAME (pid N)`. Only root finds processes of other users.
 pub(crate) fn holders(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -142,7 +141,7 @@ pub(crate) fn holders(folder: &Path) -> Vec<String> {
     found
 }
 
-/// Other mounts below `folder`, which keep it busy, too.
+/// Other mounts below `folder`, which also keep it busy.
 fn mounts(folder: &Path) -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let points = table.lines().filter_map(|line| line.split(' ').nth(4));
@@ -152,7 +151,7 @@ fn mounts(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// A sentence that names the first few of these holders and counts the others; `None` if there are none.
+/// A sentence that lists the first few holders of a mount and counts the others; `None` if there are none.
 pub(crate) fn holder_sentence(mut found: Vec<String>) -> Option<String> {
     let more = found.len().saturating_sub(NAMED);
     found.truncate(NAMED);
@@ -160,7 +159,7 @@ pub(crate) fn holder_sentence(mut found: Vec<String>) -> Option<String> {
     (!found.is_empty()).then(|| format!("it is in use by {}{more}", found.join(", ")))
 }
 
-/// Adds to an error which processes and mounts keep the mount at `folder` busy.
+/// Adds the processes and mounts that keep the mount at `folder` busy to an error.
 pub(crate) fn name_holders_in(error: Error, folder: &Path) -> Error {
     let mut found = holders(folder);
     found.extend(mounts(folder));

@@ -1,7 +1,7 @@
-//! Exports of a block device to other software, and the block device interface that the exports use.
+//! Exports of a block device to other software, and the interface of the block device.
 //!
-//! An export translates a protocol into [`ServedRequest`]s and [`ServedCompletion`]s. It does not depend on the simulation: every [`BlockDevice`]
-//! can be exported. With a [`MemoryDevice`], the overhead of the export itself can be measured.
+//! An export translates a protocol into [`ServedRequest`]s and [`ServedCompletion`]s. It does not depend on the simulation: every
+//! [`BlockDevice`] can be exported. With a [`MemoryDevice`], the overhead of an export can be measured.
 
 mod device;
 mod fuse;
@@ -25,5 +25,5 @@ pub use sdhci::fuzz_driver::{exercise as exercise_sdhci, exercise_messages as ex
 pub use sdhci::{CardSettings, SdhciExport, SessionEvent};
 pub use ublk::{UblkOptions, delete_left_ublk};
 
-/// Bytes of a sector, as `usize`.
+/// Bytes in a sector, as `usize`.
 const SECTOR: usize = emmclab_base::SECTOR_BYTES as usize;

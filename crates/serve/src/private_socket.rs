@@ -1,4 +1,4 @@
-//! A listening unix socket that only the user can reach: mode 0600, in a folder of the user.
+//! A listening unix socket that only this user can reach: mode 0600, in a folder of the user.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -23,12 +23,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct PrivateSocket {
     pub socket: OwnedFd,
     pub path: PathBuf,
-    /// Device and inode of its file.
+    /// Device and inode of the file.
     identity: (u64, u64),
 }
 
 impl PrivateSocket {
-    /// Listens at `path`. A stale socket, on which nothing listens any more, is replaced.
+    /// Listens at `path`. A stale socket, which no process listens on, is replaced.
     pub fn listen(path: &Path) -> Result<Self> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = open_seekable(folder).map_err(|error| Error::io(folder, error))?;
@@ -37,7 +37,7 @@ impl PrivateSocket {
             let problem = format!("a socket's path has at most 107 bytes; this has {}", path.as_os_str().len());
             Error::new(ErrorClass::Config, problem).in_file(path).hint("choose a shorter path")
         })?;
-        // Between bind and listen a socket looks stale, so servers in one folder must do this one after the other.
+        // Between bind and listen a socket looks stale, so servers in the same folder must do this one after the other.
         lock(folder, &file)?;
         let io = |error: Errno| Error::io(path, error.into());
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(io)?;

@@ -1,7 +1,7 @@
-//! The process that removes mounts, loop devices, ublk devices and folders, however the serving process ends.
+//! The process that removes mounts, loop devices, ublk devices and folders when the serving process has ended in any way.
 //!
-//! It is a shell script, since a Rust process with threads cannot safely continue after fork. It waits for the end of a pipe, and checks
-//! once a second whether the serving process was killed but cannot end.
+//! It is a shell script, because a Rust process with threads cannot safely continue after fork. It waits for the end of a pipe,
+//! and checks every second whether the serving process was killed but cannot end.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -14,13 +14,13 @@ use emmclab_base::{Error, ErrorClass, Result};
 
 const SCRIPT: &str = include_str!("supervisor.sh");
 
-/// The supervising process, and the private folder (mode 0700) that it made and will remove.
+/// The supervisor process, and the private folder (mode 0700) that it created and will remove.
 pub(crate) struct Supervisor {
     child: Child,
     input: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     pub(crate) folder: PathBuf,
-    /// The control groups for commands and of this process, if there are any.
+    /// The control groups of the commands and of this process; `None` if they cannot be used.
     groups: Option<(PathBuf, PathBuf)>,
 }
 
@@ -29,11 +29,11 @@ fn failed(error: &std::io::Error) -> Error {
 }
 
 impl Supervisor {
-    /// Starts the process in its own process group, so that Ctrl-C does not reach it. `cleaner` is a command that deletes the ublk devices
-    /// of the serving process, if it has any.
+    /// Starts the supervisor in its own process group, so that Ctrl-C does not reach it. `cleaner` is a command that deletes the
+    /// ublk devices of the serving process; it may be empty.
     pub(crate) fn start(cleaner: &[OsString]) -> Result<Self> {
         let base = std::env::temp_dir().canonicalize().map_err(|error| Error::io(&std::env::temp_dir(), error))?;
-        // The kernel escapes these characters in the list of mounts.
+        // The kernel escapes these characters in the mount table.
         if base.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b'\\') {
             return Err(Error::new(ErrorClass::Config, "the temporary folder has a blank or a backslash in its name")
                 .in_file(&base)
@@ -74,11 +74,12 @@ impl Supervisor {
         Ok(line.trim_end_matches('\n').to_owned())
     }
 
-    /// Calls `start`, which starts the command: it and all processes that it starts are killed with the serving process. Without control
-    /// groups, only those that keep the variable in their environment.
+    /// Calls `start`, which starts the command. The command and all processes that it starts are killed together with the serving
+    /// process; without control groups, only processes that keep the variable in their environment are.
     pub(crate) fn start_supervised<T>(&self, command: &mut Command, start: impl FnOnce(&mut Command) -> T) -> T {
         command.env("EMMCLAB_SERVER", &self.folder);
-        // A process begins in the group of the one that starts it; 0 is the process that writes. If it cannot be moved, the variable is left.
+        // A process begins in the control group of its parent; 0 stands for the writing process. If it cannot be moved, only the
+        // variable marks it.
         let move_to = |group: &Path| std::fs::write(group.join("cgroup.procs"), "0");
         let moved = self.groups.as_ref().filter(|(group, _)| move_to(group).is_ok());
         let started = start(command);
@@ -88,7 +89,7 @@ impl Supervisor {
         started
     }
 
-    /// Makes a folder that is removed at the end. A folder that exists already is kept.
+    /// Creates a folder that is removed at the end. An existing folder is kept.
     pub(crate) fn make_folder(&mut self, path: &Path) -> Result<()> {
         if path.as_os_str().as_bytes().contains(&b'\n') {
             return Err(Error::new(ErrorClass::Config, "the folder has a line break in its name")
@@ -107,13 +108,13 @@ impl Supervisor {
         }
     }
 
-    /// Makes the process clean up, and waits until it has ended.
+    /// Makes the supervisor clean up, and waits until it has ended.
     pub(crate) fn end(&mut self) {
         if let Some(mut input) = self.input.take() {
             let _ = input.write_all(b"end\n");
             drop(input);
             let _ = self.child.wait();
-            // The folder exists only if the shell was killed; it is empty then.
+            // The folder exists only if the shell was killed; then it is empty.
             let _ = std::fs::remove_dir(&self.folder);
         }
     }

@@ -1,11 +1,11 @@
-//! Wakes a thread that polls, by an eventfd.
+//! Wakes a polling thread by an eventfd.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// An event that a thread polls, and whether the thread is asked to end.
+/// An event that a thread polls, and whether the thread must end.
 pub(crate) struct ThreadWaker {
     pub event: OwnedFd,
     stopping: AtomicBool,
@@ -19,16 +19,16 @@ impl ThreadWaker {
 
     /// Wakes the thread.
     pub fn wake(&self) {
-        // It fails only if the counter is at its maximum, and then the thread is woken anyway.
+        // This fails only if the counter is at its maximum, in which case the thread is woken anyway.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    /// Resets the event, so that it can be polled again. Returns whether it was signalled.
+    /// Resets the event so that it can be polled again. Returns whether it was signalled.
     pub fn clear(&self) -> bool {
         rustix::io::read(&self.event, &mut [0; 8]).is_ok()
     }
 
-    /// Asks the thread to end.
+    /// Requests the end of the thread.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.wake();

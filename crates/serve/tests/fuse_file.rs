@@ -1,4 +1,4 @@
-//! The device as a FUSE file, against an array and against rules of files and block devices.
+//! The device as a FUSE file, compared with an array and with the rules for files and block devices.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod common;
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 const ZERO: FallocateFlags = FallocateFlags::ZERO_RANGE.union(FallocateFlags::KEEP_SIZE);
 
-/// The device as a file; `None` where the test has to be skipped.
+/// The device as a file; `None` if the test must be skipped.
 fn served(device: impl Into<Arc<TestDevice>>) -> Option<FuseFile> {
     live(&[]).then(|| FuseFile::start(device.into()).unwrap())
 }
@@ -45,7 +45,7 @@ enum Step {
 
 const SECTORS: u64 = 6000;
 
-/// A range of sectors; some reach over several requests.
+/// A range of sectors; some ranges span several requests.
 fn range() -> impl Strategy<Value = (u64, u64)> {
     (0..SECTORS, prop_oneof![4 => 1_u64..64, 1 => 1_u64..4500])
         .prop_map(|(sector, sectors)| (sector, sectors.min(SECTORS - sector)))
@@ -62,7 +62,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Bytes that differ by place and seed.
+/// Bytes that depend on the sector and the seed.
 fn pattern(sector: u64, sectors: u64, seed: u8) -> Vec<u8> {
     (sector * 512..(sector + sectors) * 512).map(|byte| (byte / 97) as u8 ^ byte as u8 ^ seed).collect()
 }
@@ -164,7 +164,7 @@ fn requests_reach_the_device_whole_up_to_1_mib_or_its_own_limit() {
             .custom_flags(rustix::fs::OFlags::DIRECT.bits() as i32)
             .open(export.path())
             .unwrap();
-        // Aligned to pages, as the memory of a loop device's requests is.
+        // Aligned to pages, like the memory of a loop device's requests.
         let mut memory = vec![0_u8; (4 << 20) + 4096];
         let skip = memory.as_ptr().align_offset(4096);
         let data = &mut memory[skip..skip + (4 << 20)];
@@ -254,7 +254,7 @@ fn holes_are_found_by_seeking() {
     export.stop().unwrap();
 }
 
-/// A device that fails in the way that the sector says, or never completes.
+/// A device that fails in the way that the sector number selects, or never completes.
 fn failing() -> TestDevice {
     let failures = [RequestFailure::Invalid, RequestFailure::NoSpace, RequestFailure::Io, RequestFailure::ReadOnly];
     let fate = move |request: &ServedRequest| failures.get(request.sector as usize).copied().map_or(Fate::Lost, Fate::Fails);
@@ -284,7 +284,7 @@ fn a_request_that_the_device_never_completes_fails_when_the_file_is_stopped() {
     assert!(waiting.join().unwrap().is_err());
 }
 
-/// Serves a file as another user and checks it; see the test below.
+/// Serves a file as another user and checks it; the test below starts it.
 #[test]
 #[ignore = "run by other tests in a process of its own"]
 fn helper_process_serves_as_a_user() {
@@ -310,7 +310,7 @@ fn a_user_without_root_gets_the_file() {
         return;
     }
     let (_folder, path) = folder();
-    // Some hosts keep /dev/fuse for root; a private mount namespace has it as others have.
+    // On some hosts only root may open /dev/fuse; a private mount namespace has it with the usual permissions.
     let script = r#"mknod "$TMPDIR/fuse" c 10 229 && chmod 666 "$TMPDIR/fuse" && cp "$0" "$TMPDIR/test" &&
         mkdir -m 777 "$TMPDIR/work" && chmod 755 "$TMPDIR" "$TMPDIR/test" &&
         mount --bind "$TMPDIR/fuse" /dev/fuse && program=$TMPDIR/test && TMPDIR=$TMPDIR/work &&

@@ -1,5 +1,4 @@
-//! A serving process that is killed (SIGKILL) leaves no mount, no loop device, no FUSE connection and no folder, and no
-//! process that cannot be ended.
+//! A serving process that is killed (SIGKILL) leaves no mount, loop device, FUSE connection or folder, and no process that cannot be ended.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod common;
@@ -18,12 +17,12 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const TOOLS: &[&str] = &["losetup", "mkfs.ext4", "dd"];
 const POINT: &str = "EMMCLAB_TEST_POINT";
-/// Set where the process itself does I/O on its file system.
+/// Set if the serving process itself does I/O on its file system.
 const INSIDE: &str = "EMMCLAB_TEST_INSIDE";
-/// Set where the command goes on whatever happens to its writes.
+/// Set if the command continues when its writes fail.
 const STUBBORN: &str = "EMMCLAB_TEST_STUBBORN";
 
-/// Serves until it is killed; see `Served`.
+/// Serves until it is killed; started by [`Served`].
 #[test]
 #[ignore = "run by other tests in a process of its own"]
 fn helper_process_serves_until_killed() {
@@ -34,7 +33,7 @@ fn helper_process_serves_until_killed() {
     disk.mount(&LinuxMountOptions::at(point)).unwrap();
     println!("serving {}", disk.path().display());
     if std::env::var_os(INSIDE).is_some() {
-        // The process uses its own file system, which it should not.
+        // The process uses its own file system, which it should not do.
         let file = fs::File::create(disk.mounts()[0].join("data")).unwrap();
         loop {
             file.write_all_at(&vec![1; 1 << 20], 0).unwrap();
@@ -42,7 +41,7 @@ fn helper_process_serves_until_killed() {
             println!("written");
         }
     }
-    // A process that does I/O until it fails.
+    // A command that does I/O until it fails.
     let script = r#"cd / && while dd if=/dev/zero of="$EMMCLAB_MOUNT/data" bs=64k count=200 conv=fsync 2>/dev/null
         do echo written; done"#;
     let stubborn = r#"cd / && while :; do echo written; (echo data >"$EMMCLAB_MOUNT/$$"; sleep 0.01) 2>/dev/null; done"#;
@@ -58,12 +57,12 @@ fn helper_process_serves_until_killed() {
     }
 }
 
-/// A process that serves a file system and works on it.
+/// A process that serves a file system and a command that uses it.
 struct Served {
     process: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
     _folder: tempfile::TempDir,
-    /// Its temporary folder, in which all that it makes is.
+    /// Its temporary folder, which contains all that it creates.
     temporary: PathBuf,
     point: PathBuf,
     connection: String,
@@ -85,7 +84,7 @@ fn connection(temporary: &Path) -> Option<String> {
 }
 
 impl Served {
-    /// `None` where the test has to be skipped.
+    /// `None` if the test must be skipped.
     fn start(variables: &[(&str, &str)]) -> Option<Self> {
         if !live(TOOLS) {
             return None;
@@ -111,7 +110,7 @@ impl Served {
         self.process.wait().unwrap();
     }
 
-    /// Waits until all is undone. A connection without a mount would be one that was detached, but lives.
+    /// Waits until everything is removed. A connection without a mount would have been detached, but still exist.
     fn everything_is_undone(&self) {
         wait_until(&format!("left: {:?}", left_in(&self.temporary)), || left_in(&self.temporary).is_empty());
         let mounted = || fs::read_to_string("/proc/self/mountinfo").unwrap().contains(&format!(" {} ", self.connection));
@@ -137,7 +136,7 @@ fn killed_while_it_waits_for_its_own_file_system() {
     for _ in 0..5 {
         let Some(mut served) = Served::start(&[(INSIDE, "1")]) else { return };
         served.wait_for("written");
-        // The thread that waits keeps the connection and the pipe open, until the connection is aborted.
+        // The waiting thread keeps the connection and the pipe open until the connection is aborted.
         served.process.kill().unwrap();
         served.everything_is_undone();
         served.process.wait().unwrap();
@@ -151,7 +150,7 @@ fn killed_with_a_command_that_would_go_on_in_the_folder_of_the_host() {
         served.wait_for("written");
         served.kill();
         served.everything_is_undone();
-        // The folder is there again, of the host, and nothing writes into it.
+        // The folder is created again on the host, and nothing writes to it.
         fs::create_dir(&served.point).unwrap();
         let owned = format!("EMMCLAB_SERVER={}", served.temporary.display());
         let goes_on = || {
@@ -169,7 +168,7 @@ fn killed_with_a_command_that_would_go_on_in_the_folder_of_the_host() {
 fn killed_while_a_process_keeps_the_mount_busy() {
     let Some(mut served) = Served::start(&[]) else { return };
     let file = served.point.join("held");
-    // It has a file open and dirty, too.
+    // It also has a file open, with dirty data.
     let script = "exec 3>held; echo data >&3; echo ready; exec sleep 1000";
     let mut busy = Command::new("sh");
     busy.args(["-c", script]).current_dir(&served.point).stdout(Stdio::piped());
@@ -181,7 +180,7 @@ fn killed_while_a_process_keeps_the_mount_busy() {
     wait_until("mounts and folders are undone", || {
         mounts_below(&served.temporary).is_empty() && fs::read_dir(&served.temporary).unwrap().count() == 0
     });
-    // The process can be ended; it does not wait for a server that is gone.
+    // The process can be ended; it does not wait for a server that has ended.
     busy.kill().unwrap();
     busy.wait().unwrap();
     served.everything_is_undone();

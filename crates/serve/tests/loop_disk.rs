@@ -1,4 +1,4 @@
-//! The device as a loop device: its queue, file systems on it, foreign tools, and the order of tearing down.
+//! The device as a loop device: its queue, file systems on it, tools of other projects, and the order of the shutdown.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod common;
@@ -18,7 +18,7 @@ use emmclab_serve::{
 
 const MIB: u64 = 2048;
 
-/// The device as a loop device, for a test that needs these tools, too; `None` where it has to be skipped.
+/// The device as a loop device, for a test that also needs these tools; `None` if the test must be skipped.
 fn attach(device: Arc<dyn BlockDevice>, options: &LoopOptions, tools: &[&str]) -> Option<HostDisk> {
     let can_run = live(&["losetup"]) && live(tools);
     can_run.then(|| HostDisk::on_loop(FuseFile::start(device).unwrap(), options).unwrap())
@@ -90,7 +90,7 @@ fn requests_of_the_loop_device_reach_the_device_whole() {
     let seen: Vec<_> = changing.map(|request| (request.action.clone(), request.sector, request.sectors)).collect();
     let is_write = |seen: &&(BlockAction, u64, u32)| matches!(seen.0, BlockAction::Write(_));
     let mut writes: Vec<_> = seen.iter().filter(is_write).map(|seen| (seen.1, seen.2)).collect();
-    // The halves of a write of dd are on their way together.
+    // The halves of a write of dd are in flight together.
     writes.sort_unstable();
     assert_eq!(writes, (0..16).map(|n| (n * 1024, 1024)).collect::<Vec<_>>());
     assert_eq!(seen[16].0, BlockAction::Flush);
@@ -113,7 +113,7 @@ fn a_device_without_a_volatile_cache_gets_no_flushes() {
     assert!(requests.iter().all(|request| request.action != BlockAction::Flush));
 }
 
-/// Makes the file system, writes files, and finds them again after the device was served anew.
+/// Creates the file system, writes files, and compares them after the device is served again.
 fn keeps_files(kind: LinuxFileSystem, sectors: u64, check: &[&str]) {
     let tool = format!("mkfs.{}", kind.name());
     let known = fs::read_to_string("/proc/filesystems").unwrap();
@@ -219,7 +219,7 @@ fn partitions_are_found_and_mounted() {
         disk.mkfs(&MkfsOptions { partition: Some(1), ..MkfsOptions::new(LinuxFileSystem::Ext4) }).unwrap_err().to_string();
     assert!(error.contains("no such partition"), "{error}");
     for number in [1, 2_u32] {
-        // Told to the kernel as they are; not every kernel reads every kind of table.
+        // Passed to the kernel directly, because not every kernel reads every kind of partition table.
         let start = (2048 + (number - 1) * 65536).to_string();
         run("addpart", &[disk.path().to_str().unwrap(), &number.to_string(), &start, "60000"]);
         disk.mkfs(&MkfsOptions { partition: Some(number), ..MkfsOptions::new(LinuxFileSystem::Ext4) }).unwrap();
@@ -257,7 +257,7 @@ fn a_mount_that_a_process_keeps_busy_names_it_and_is_taken_away_at_the_end() {
     busy.wait().unwrap();
     common::wait_until("the loop device goes with the process", || loops_below(&private).is_empty());
 
-    // What was written before is on the device.
+    // Earlier writes are on the device.
     let Some(mut disk) = served(device, &["mkfs.ext4", "e2fsck"]) else { return };
     disk.mount(&LinuxMountOptions::at(&point)).unwrap();
     assert_eq!(fs::read(point.join("file")).unwrap(), vec![5; 1 << 20]);
@@ -267,7 +267,7 @@ fn a_mount_that_a_process_keeps_busy_names_it_and_is_taken_away_at_the_end() {
 #[test]
 fn a_command_ends_when_the_caller_is_interrupted() {
     let Some(mut disk) = served(Arc::new(MemoryDevice::new(MIB)), &[]) else { return };
-    // It cares for no SIGTERM.
+    // A command that ignores SIGTERM.
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' TERM; exec sleep 1000"]);
     let error = interruptible(|| true, || disk.run(&mut command)).unwrap_err();
@@ -306,7 +306,7 @@ fn a_folder_that_cannot_be_made_or_mounted_is_an_error_with_its_name() {
     let error = disk.mount(&LinuxMountOptions::at(&full)).unwrap_err().to_string();
     assert!(error.contains("full") && error.contains("is not empty"), "{error}");
     fs::remove_dir_all(&full).unwrap();
-    // The device holds no file system.
+    // The device contains no file system.
     assert!(disk.mount(&LinuxMountOptions::at(at.join("empty"))).unwrap_err().to_string().contains("mount: "));
     let missing = disk.run(Command::new("/no/such/program").stdin(Stdio::null())).unwrap_err().to_string();
     assert!(missing.contains("/no/such/program"), "{missing}");

@@ -1,4 +1,4 @@
-//! The SDHCI export as a vfio-user client sees it: a small client that speaks the protocol and drives the registers.
+//! The SDHCI export as a vfio-user client sees it: a small client that implements the protocol and accesses the registers.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code, reason = "a test may, and uses a part of the devices")]
 
 #[path = "common/devices.rs"]
@@ -24,7 +24,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 const RAM: u64 = 1 << 20;
 const CONFIGURATION: u32 = 7;
 
-/// An export with its news.
+/// An export and its events.
 struct Served {
     export: SdhciExport,
     device: Arc<TestDevice>,
@@ -71,7 +71,7 @@ impl Client {
         Self { socket: UnixStream::connect(path).unwrap(), id: 0, memory, interrupt }
     }
 
-    /// Sends a command, with a file, and returns the reply's payload or its error.
+    /// Sends a command with an optional file; returns the payload of the reply or its error.
     fn call(&mut self, command: u16, payload: &[u8], file: Option<BorrowedFd<'_>>) -> Result<Vec<u8>, u32> {
         self.id += 1;
         let mut message = Vec::from(self.id.to_ne_bytes());
@@ -109,13 +109,13 @@ impl Client {
         u32::from_le_bytes(reply[16..].try_into().unwrap())
     }
 
-    /// Agrees on the version of the protocol.
+    /// Negotiates the version of the protocol.
     fn greet(&mut self) {
         let version = [&[0, 0, 0, 0][..], br#"{"capabilities":{"max_msg_fds":8}}"#, &[0]].concat();
         assert_eq!(self.call(1, &version, None).unwrap()[..4], [0; 4]);
     }
 
-    /// Memory, interrupt, bus master; power, clock and interrupts of the controller.
+    /// Sets up memory, interrupt and bus mastering, and power, clock and interrupts of the controller.
     fn set_up(&mut self) {
         let map = [words(&[32, 3]), [0_u64, 0, RAM].iter().flat_map(|one| one.to_ne_bytes()).collect()].concat();
         let memory = self.memory.try_clone().unwrap();
@@ -140,7 +140,7 @@ impl Client {
             assert_eq!(status & 0xffff_8000, 0, "CMD{index}: {status:#x}");
             seen |= status;
             self.set(0, 0x30, status);
-            // Unmask: the line fires again where it is still asserted.
+            // Unmask: the interrupt fires again if the line is still asserted.
             self.call(8, &words(&[20, 1 | 1 << 4, 0, 0, 1]), None).unwrap();
         }
         self.get(0, 0x10)
@@ -154,7 +154,7 @@ impl Client {
         self.command(7, 1 << 16, 3, 0, 3);
     }
 
-    /// Moves 4 KiB at `address` of the guest to or from the first sectors.
+    /// Transfers 4 KiB between `address` in the guest and the first sectors.
     fn transfer(&mut self, write: bool, address: u32) {
         let descriptor = [0x0023_u32 | 4096 << 16, address];
         pwrite(&self.memory, &words(&descriptor), 0).unwrap();
@@ -205,7 +205,7 @@ fn the_card_serves_one_client_after_the_other() {
     pwrite(&first.memory, &[9; 4096], 0x8000).unwrap();
     first.transfer(true, 0x8000);
     assert!(Client::connect(served.export.path()).closed(), "a second client is turned away");
-    // A reset of the function takes the power of the card and keeps the data.
+    // A reset of the function power-cycles the card and keeps the data.
     first.call(13, &[], None).unwrap();
     assert_eq!(first.get(0, 0x34), 0);
     drop(first);
@@ -268,7 +268,7 @@ fn what_a_client_must_not_send_is_refused() {
     for command in [0, 6, 11, 12, 14, 99] {
         assert!(client.call(command, &[0; 64], None).is_err());
     }
-    // The connection stands; a header that lies about its length ends it.
+    // The connection is still open; a header with a wrong length ends it.
     client.set_up();
     client.socket.write_all(&[words(&[1]), words(&[u32::MAX, 0, 0])].concat()).unwrap();
     assert!(client.closed());

@@ -1,4 +1,4 @@
-//! A guest whose kernel drives the eMMC of the SDHCI export, over two boots.
+//! A guest whose kernel uses the eMMC of the SDHCI export, over two boots.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
@@ -16,10 +16,10 @@ fn recorded(sectors: u64) -> TestDevice {
     TestDevice::late(sectors, 1 << 16)
 }
 
-/// A guest is booted this often until its kernel does not crash.
+/// Maximum number of boots of a guest until its kernel does not crash.
 const BOOTS: u32 = 3;
 
-/// What a guest said until it switched itself off, and what the device saw, which is new at each boot.
+/// The console output of a guest until it powered itself off, and the requests to the device, which is new at each boot.
 fn run(guest: &Parts, settings: &CardSettings, device: impl Fn() -> TestDevice, parameters: &str) -> (Said, Vec<ServedRequest>) {
     let mut boots = 0;
     loop {
@@ -36,7 +36,7 @@ fn run(guest: &Parts, settings: &CardSettings, device: impl Fn() -> TestDevice, 
             eprintln!("boot {boots}: the kernel of the guest crashed:\n{}", &*said);
             continue;
         }
-        // The thread of the export may learn that QEMU has ended only now.
+        // The thread of the export may notice only now that QEMU has ended.
         for expected in [SessionEvent::Connected, SessionEvent::Disconnected] {
             assert_eq!(news.recv_timeout(PATIENCE), Ok(expected));
         }
@@ -67,21 +67,21 @@ fn a_kernel_drives_the_card_and_its_files_survive_a_reset() {
     let position = |what: &dyn Fn(&ServedRequest) -> bool| seen.iter().position(what).unwrap();
     let words = ["one", "two", "three"].map(|word| position(&|request| holds(request, &format!("emmclab-{word} "))));
     assert!(words.is_sorted());
-    // fsync: the data, the journal, a flush, and the commit block by a reliable write.
+    // fsync: the data, the journal, a flush, and the commit block as a reliable write.
     let synced = &seen[words[0]..words[1]];
     let flush = synced.iter().position(|request| request.action == BlockAction::Flush).unwrap();
     let commit = synced.iter().position(commits).unwrap();
     assert!(flush < commit && synced[commit].modifiers.contains(CommandFlags::RELIABLE), "{flush} {commit}");
     assert_eq!(synced[0].modifiers, CommandFlags::empty());
     assert!(synced[..flush].iter().any(|request| request.modifiers == CommandFlags::META), "the journal is tagged");
-    // Every commit is reliable; the cache is on from the beginning.
+    // Every commit is a reliable write; the cache is on from the beginning.
     assert!(seen.iter().filter(|one| commits(one)).all(|one| one.modifiers.contains(CommandFlags::RELIABLE)));
     assert!(seen.iter().all(|request| !request.modifiers.contains(CommandFlags::FORCED)));
-    // fstrim between the second and the third file, blkdiscard behind them.
+    // fstrim between the second and the third file, blkdiscard after them.
     assert!(seen[words[1]..words[2]].iter().any(|request| removes(request, false)));
     let tail = (8 << 20) - 8192;
     assert!(seen[words[2]..].iter().any(|one| removes(one, false) && (one.sector, one.sectors) == (tail, 8192)));
-    // Secure removal takes the same place, sanitize what holds no data.
+    // The secure removal has the same range; sanitize removes the ranges without data.
     assert!(seen.iter().any(|request| removes(request, true) && (request.sector, request.sectors) == (tail, 2048)));
     assert!(seen.iter().filter(|request| removes(request, true)).count() > 10);
 }

@@ -1,5 +1,5 @@
-//! The device as a ublk device: its queue, file systems on it, what arrives, and what is left behind. Hosts without the driver
-//! skip these tests; `make test-guest` runs this program in a guest that has it.
+//! The device as a ublk device: its queue, file systems on it, the requests that it receives, and what remains afterwards. Hosts
+//! without the driver skip these tests; `make test-guest` runs this program in a guest with the driver.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod common;
@@ -25,9 +25,9 @@ use emmclab_testing::MachineLock;
 const MIB: u64 = 2048;
 const CONTROL: &str = "/dev/ublk-control";
 const POINT: &str = "EMMCLAB_TEST_POINT";
-/// Set in the guest, where nothing may be missing.
+/// Set in the guest, in which no test may be skipped.
 const REQUIRED: &str = "EMMCLAB_TEST_UBLK";
-/// Takes the driver for a test that needs these tools, too; `None` where it has to be skipped.
+/// Locks the driver for a test that also needs these tools; `None` if the test must be skipped.
 fn ublk(tools: &[&str]) -> Option<MachineLock> {
     let has_driver = Path::new(CONTROL).exists();
     if std::env::var_os(REQUIRED).is_some() {
@@ -38,7 +38,7 @@ fn ublk(tools: &[&str]) -> Option<MachineLock> {
         emmclab_testing::skip_always(CONTROL, "make test-guest");
         return None;
     }
-    // Ublk devices share one namespace of the host, so that each test looks for its own alone, also of other runs.
+    // All ublk devices of the host share a namespace, so that tests must not run in parallel, also not those of other runs.
     Some(MachineLock::take("emmclab-ublk-tests.lock"))
 }
 
@@ -54,7 +54,7 @@ fn served<Device: BlockDevice + 'static>(device: Arc<Device>) -> HostDisk {
     HostDisk::on_ublk(&device, &options()).unwrap()
 }
 
-/// Devices of the driver.
+/// The devices of the driver.
 fn devices() -> Vec<PathBuf> {
     let entries = fs::read_dir("/dev").unwrap().flatten().map(|entry| entry.path());
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
@@ -165,7 +165,7 @@ fn requests_arrive_as_the_kernel_sends_them_with_fua_apart_from_flushes() {
     let mut wanted: Vec<_> = (0..4).map(|n| (write.clone(), 1024, n * 1024, none)).collect();
     wanted.push((BlockAction::Flush, 0, 0, none));
     assert_eq!(changes(), wanted);
-    // Each write is durable by itself; the flush behind it is that of the caller's O_DSYNC.
+    // Each write is durable; the flush after it comes from O_DSYNC of the caller.
     run("dd", &["if=/dev/zero", &to, "bs=4k", "count=2", "seek=8", "oflag=direct,dsync", "conv=notrunc"]);
     let pair = |sector| [(write.clone(), 8, sector, fua), (BlockAction::Flush, 0, 0, none)];
     assert_eq!(changes(), [pair(64), pair(72)].concat());
@@ -200,7 +200,7 @@ fn ext4_syncs_by_a_flush_and_a_commit_with_fua_and_keeps_its_files() {
     assert_eq!(seen[data].modifiers, CommandFlags::empty());
     assert!(seen[commit].modifiers.contains(CommandFlags::RELIABLE));
     assert!(seen[..flush].iter().any(|one| one.modifiers.contains(CommandFlags::META)), "metadata is marked");
-    // Nothing folds FUA into a flush behind the write.
+    // FUA is not replaced by a flush after the write.
     assert!(seen[commit..].iter().all(|one| one.action != BlockAction::Flush));
     drop(file);
     fs::write(point.join("gone"), vec![1; 4 << 20]).unwrap();
@@ -251,10 +251,10 @@ fn file_systems_of_phones_are_made_mounted_and_found_clean() {
         fs::remove_file(point.join("file4")).unwrap();
         run("sync", &[]);
         disk.unmount().unwrap();
-        // Status 0: nothing to repair.
+        // Status 0 means that nothing must be repaired.
         let said = run(check, &[if kind == LinuxFileSystem::F2fs { "--dry-run" } else { "-n" }, disk.path().to_str().unwrap()]);
         assert!(!said.contains("[Fail]"), "{said}");
-        // What is there is not overwritten unasked.
+        // Existing data is not overwritten without the option.
         let error = disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Vfat)).unwrap_err();
         assert!(error.to_string().contains(kind.name()), "{error}");
         disk.mount(&LinuxMountOptions::at(&point)).unwrap();
@@ -296,7 +296,7 @@ fn completions_that_come_late_and_in_another_order_are_those_of_their_requests()
     let device: Arc<dyn BlockDevice> = Arc::new(TestDevice::late(64 * MIB, 64));
     let disk = HostDisk::on_ublk(&device, &UblkOptions { queues: 2, depth: 16, ..options() }).unwrap();
     let path = disk.path().to_owned();
-    // Four writers and readers at a time, each in its quarter; requests of the device have 64 sectors at most.
+    // Four writers and readers in parallel, each in its quarter; requests to the device have at most 64 sectors.
     std::thread::scope(|scope| {
         for quarter in 0..4_u64 {
             let path = &path;
@@ -360,7 +360,7 @@ fn a_disk_taken_from_its_users_leaves_nothing_and_names_them() {
     assert_eq!(mounts_below(&temporary), [""; 0]);
     busy.kill().unwrap();
     busy.wait().unwrap();
-    // The same for one who has the disk itself open.
+    // The same for a process that has the disk itself open.
     let disk = served(Arc::new(MemoryDevice::new(64 * MIB)));
     let path = disk.path().to_owned();
     let held = fs::File::open(&path).unwrap();
@@ -369,7 +369,7 @@ fn a_disk_taken_from_its_users_leaves_nothing_and_names_them() {
     nothing_is_left(&path);
     assert!(held.read_at(&mut [0; 512], 0).unwrap_or_default() == 0);
     drop(held);
-    // The driver has forgotten both.
+    // The driver has deleted both devices.
     wait_until("numbers are free", || fs::read_dir("/sys/class/ublk-char").unwrap().next().is_none());
 }
 
@@ -388,7 +388,7 @@ fn helper_process_serves_until_killed() {
     }
 }
 
-/// Whether nothing is left of a process whose temporary folder this is.
+/// Whether nothing remains of a process with this temporary folder.
 fn is_undone(temporary: &Path) -> bool {
     devices().is_empty() && mounts_below(temporary).is_empty() && fs::read_dir(temporary).unwrap().next().is_none()
 }
@@ -411,7 +411,7 @@ fn a_killed_process_leaves_no_device_no_mount_and_no_folder() {
         process.wait().unwrap();
         wait_until("everything is undone", || is_undone(&temporary));
     }
-    // At any moment of its start.
+    // The process is killed at various times during its start.
     for moment in 0..12_u64 {
         let (_folder, temporary) = folder();
         let mut process = serve(&temporary).stdout(Stdio::null()).spawn().unwrap();
@@ -422,7 +422,7 @@ fn a_killed_process_leaves_no_device_no_mount_and_no_folder() {
     }
 }
 
-/// The initrd of a guest that runs this program and switches itself off.
+/// The initrd of a guest that runs this program and powers itself off.
 fn initrd(parts: &Parts, folder: &Path) -> PathBuf {
     let files = folder.join("files");
     fs::create_dir(&files).unwrap();

@@ -1,18 +1,18 @@
-//! The memory that all clients of a server share. Each client has a private part; the rest is allocated in the order of the requests for
-//! it.
+//! Limits the memory that the clients of a server use together. Each client has a private part; the rest is assigned in the order
+//! of the requests for it.
 //!
-//! What a client holds beyond its private part comes from the common part. A client that finds too little there waits in a queue, and
-//! nobody takes memory from the common part before the first in the queue. So short requests never wait for other clients, and long ones
-//! wait until the clients before them have read their replies.
+//! What a client uses beyond its private part comes from the common part. If the common part is too small for it, the client
+//! waits in a queue, and only the first client in the queue gets memory. Thus short requests, which fit into the private part,
+//! never wait for other clients, and long requests wait until the clients before them have read their replies.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::waker::ThreadWaker;
 
-/// Bytes that a client may always hold, regardless of the other clients.
+/// Bytes that a client may use regardless of the other clients.
 pub(super) const OWN: usize = 2 << 20;
-/// Bytes that clients share beyond their private parts: enough for eight clients that hold as much as one may hold.
+/// Bytes that clients share beyond their private parts: eight times the maximum of a client.
 const COMMON: usize = 256 << 20;
 
 /// The common part of the memory.
@@ -20,11 +20,11 @@ pub(super) struct NbdMemoryBudget(Mutex<NbdBudgetState>);
 
 struct NbdBudgetState {
     free: usize,
-    /// The waiting clients, in the order in which they are served.
+    /// The waiting clients, in the order in which they get memory.
     waiting_clients: VecDeque<Arc<ThreadWaker>>,
 }
 
-/// The memory of the common part that one client holds; it is returned when the share is dropped.
+/// The memory that one client uses of the common part; dropping the share returns it.
 pub(super) struct NbdMemoryShare {
     budget: Arc<NbdMemoryBudget>,
     wake: Arc<ThreadWaker>,
@@ -47,7 +47,7 @@ impl NbdMemoryBudget {
 }
 
 impl NbdBudgetState {
-    /// Wakes the first client in the queue, which then tries again.
+    /// Wakes the first client in the queue, which then tries to get memory again.
     fn call(&self) {
         if let Some(first) = self.waiting_clients.front() {
             first.wake();
@@ -60,8 +60,8 @@ impl NbdMemoryShare {
         Self { budget, wake, held_bytes: 0, waits: false }
     }
 
-    /// Takes memory from the common part until the client may hold `bytes`. If there is too little, returns false; the client is queued
-    /// then, and woken later.
+    /// Takes memory from the common part until the client may use `bytes`. If there is too little, returns false and queues the
+    /// client, which is woken later.
     pub fn take(&mut self, bytes: usize) -> bool {
         let missing = bytes.saturating_sub(OWN).saturating_sub(self.held_bytes);
         if missing == 0 {
@@ -84,7 +84,7 @@ impl NbdMemoryShare {
         true
     }
 
-    /// Returns the memory that is not needed to hold `bytes`.
+    /// Returns the memory beyond the need for `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         let excess = self.held_bytes.saturating_sub(bytes.saturating_sub(OWN));
         if excess > 0 {
@@ -141,7 +141,7 @@ mod tests {
         let [mut first, mut long, mut short] = [share(&budget), share(&budget), share(&budget)];
         assert!(first.take(OWN + 6 * MB));
         assert!(!long.take(OWN + 8 * MB));
-        // There is room for this request, but the long one would wait for ever if such requests were served first.
+        // There is memory for this request, but the long request would wait forever if such requests were served first.
         assert!(!short.take(OWN + MB));
         first.shrink_to(OWN + MB);
         assert!(is_woken(&long) && !is_woken(&short));

@@ -22,13 +22,13 @@ use crate::waker::ThreadWaker;
 
 /// Maximum number of extents in one block status reply.
 const MAX_EXTENTS: usize = 1 << 16;
-/// How long a client can receive its last replies when the server stops.
+/// Time for a client to receive its last replies when the server stops.
 const GRACE: Duration = Duration::from_secs(5);
 
 enum NbdPhase {
     Negotiation(NbdNegotiation),
     Transmission(NbdRequestParser),
-    /// Nothing more is received; pending replies are still sent.
+    /// No more input is read; pending replies are still sent.
     Ending,
 }
 
@@ -36,7 +36,7 @@ enum NbdPhase {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ConnectionWait {
     Input,
-    /// Wait until less than this many bytes are held.
+    /// Wait until less than this many bytes are in use.
     Room(usize),
     /// Wait until the device has completed all requests.
     Completions,
@@ -49,15 +49,15 @@ struct NbdConnection {
     buffer: ReceiveBuffer,
     phase: NbdPhase,
     batch: Vec<ServedRequest>,
-    /// Whether more input has probably arrived already.
+    /// Whether more input has probably arrived.
     eager: bool,
-    /// When a stopping server closes the connection.
+    /// Time at which a stopping server closes the connection.
     deadline: Option<Instant>,
 }
 
-/// Serves a client until it or the server ends the connection.
+/// Serves a client until the client or the server ends the connection.
 pub(super) fn serve(link: Arc<NbdLink>, export: Arc<NbdExport>) {
-    // The owner of the connection sends its replies itself, many at once.
+    // The thread of the connection sends its replies itself, many in one call.
     link.owner.get_or_init(|| thread::current().id());
     send_greeting(&mut link.state().pending.output);
     let completions = Arc::clone(&link) as Arc<dyn CompletionReceiver>;
@@ -74,17 +74,17 @@ pub(super) fn serve(link: Arc<NbdLink>, export: Arc<NbdExport>) {
     }
 }
 
-/// The client sees the end of the connection even if the device panics; later completions are dropped.
+/// Shuts the socket down, so that the client sees the end of the connection even if the device panics; later completions are dropped.
 impl Drop for NbdConnection {
     fn drop(&mut self) {
         self.link.state().pending.break_off();
-        // It fails if the client has already disconnected.
+        // This fails if the client has disconnected.
         let _ = shutdown(&self.link.socket, Shutdown::Both);
     }
 }
 
 impl NbdConnection {
-    /// Parses all received bytes and submits their requests; returns what to wait for.
+    /// Parses all received bytes and submits the requests; returns what to wait for.
     fn work(&mut self) -> ConnectionWait {
         loop {
             let refuse = self.link.wake.is_stopping();
@@ -127,8 +127,8 @@ impl NbdConnection {
         }
     }
 
-    /// Answers a block status request. The link is not locked while the device is asked, since a thread that completes requests may hold
-    /// the device's lock.
+    /// Answers a block status request. The link is not locked during the query of the device, because a thread that completes
+    /// requests may have the lock of the device.
     fn report(&self, query: BlockStatusQuery) {
         let (sector, sectors) = (query.offset / SECTOR_BYTES, u64::from(query.length) / SECTOR_BYTES);
         let mut found = Vec::new();
@@ -139,7 +139,7 @@ impl NbdConnection {
         self.link.state().pending.output.block_status(query.cookie, CONTEXT_ID, &extents);
     }
 
-    /// Receives, or sleeps until there is work; false if the connection is over.
+    /// Receives input, or sleeps until there is work; returns false if the connection has ended.
     fn wait(&mut self, need: ConnectionWait) -> bool {
         if self.link.wake.is_stopping() {
             let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + GRACE);
@@ -147,7 +147,7 @@ impl NbdConnection {
                 return false;
             }
         }
-        // A stopping server refuses the requests that were already sent before it closes the connection.
+        // A stopping server rejects the requests that have arrived before it closes the connection.
         let eager = std::mem::take(&mut self.eager) || self.deadline.is_some();
         if need == ConnectionWait::Input && eager && self.receive() {
             return true;
@@ -171,14 +171,14 @@ impl NbdConnection {
         self.sleep(need == ConnectionWait::Input, unsent)
     }
 
-    /// Polls the socket and the wake descriptor; receives if there is input. False if polling fails.
+    /// Polls the socket and the wake descriptor, and receives input if there is any. Returns false if polling fails.
     fn sleep(&mut self, input: bool, unsent: bool) -> bool {
         let mut interest = PollFlags::empty();
         interest.set(PollFlags::IN, input);
         interest.set(PollFlags::OUT, unsent);
         let timeout = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
-        // A socket without interest is not polled: it would report continuously that its client has disconnected.
+        // The socket is polled only with an interest: otherwise a disconnected client would be reported continuously.
         let mut polled = [PollFd::new(&self.link.wake.event, PollFlags::IN), PollFd::new(&self.link.socket, interest)];
         let count = if interest.is_empty() { 1 } else { 2 };
         match poll(&mut polled[..count], timeout.as_ref()) {
@@ -198,7 +198,7 @@ impl NbdConnection {
         true
     }
 
-    /// Receives once without blocking. True if there was input, or the end of the stream.
+    /// Receives once without blocking. Returns true if there was input or the end of the stream.
     fn receive(&mut self) -> bool {
         let received = match &mut self.phase {
             NbdPhase::Transmission(intake) => intake.receive(&mut self.buffer, &self.link.socket),
@@ -207,14 +207,14 @@ impl NbdConnection {
         match received {
             Err(Errno::AGAIN) => return false,
             Ok(0) | Err(_) => self.phase = NbdPhase::Ending,
-            // A full read suggests that there is more.
+            // A full buffer suggests that there is more.
             Ok(count) => self.eager |= count >= CAPACITY / 4,
         }
         true
     }
 }
 
-/// Extents as lengths in bytes and flags: at least one extent, and no more than the requested `sectors`.
+/// Converts extents into lengths in bytes and flags: at least one extent, and no more than `sectors` in total.
 fn states(found: &[AllocationExtent], sectors: u64) -> Vec<(u32, u32)> {
     let mut left = sectors;
     let mut states: Vec<(u32, u32)> = Vec::with_capacity(found.len());
@@ -237,16 +237,16 @@ fn states(found: &[AllocationExtent], sectors: u64) -> Vec<(u32, u32)> {
 /// The part of a link that is protected by its lock.
 pub(super) struct NbdLinkState {
     pub pending: PendingNbdRequests,
-    /// The connection's thread sleeps until there are completions.
+    /// The thread of the connection sleeps until requests are complete.
     pub awaits_completions: bool,
-    /// The connection's thread sleeps until the socket is writable.
+    /// The thread of the connection sleeps until the socket is writable.
     pub awaits_socket: bool,
 }
 
-/// A connection, as the device and the server use it.
+/// A connection, as shared with the device and the server.
 pub(super) struct NbdLink {
     pub socket: OwnedFd,
-    /// Wakes the connection's thread, and asks it to end.
+    /// Wakes the thread of the connection, or requests its end.
     pub wake: Arc<ThreadWaker>,
     state: Mutex<NbdLinkState>,
     owner: OnceLock<ThreadId>,
@@ -270,10 +270,10 @@ impl CompletionReceiver for NbdLink {
         let mut state = self.state();
         completed.drain(..).for_each(|completion| state.pending.complete(completion));
         if self.owner.get() == Some(&thread::current().id()) {
-            // The owner sends the replies before it sleeps.
+            // The thread of the connection sends the replies before it sleeps.
             return;
         }
-        // Only one system call, so that a long queue does not delay the device's thread.
+        // A single system call, so that a long queue does not delay the thread of the device.
         state.pending.send(&self.socket);
         let unsent = !state.pending.output.is_empty() && !state.awaits_socket;
         if unsent || state.awaits_completions {
@@ -328,7 +328,7 @@ impl ReceiveBuffer {
         Ok(count)
     }
 
-    /// Receives once, without blocking, and appends to `data`, which is to have `wanted` bytes in all. This buffer must be empty.
+    /// Receives once without blocking and appends to `data` until it has `wanted` bytes. This buffer must be empty.
     pub fn receive_behind(&mut self, socket: &OwnedFd, data: &mut Vec<u8>, wanted: usize) -> Result<usize> {
         data.reserve_exact(wanted - data.len());
         let (count, _) = retry(|| recv(socket, spare_capacity(data), RecvFlags::DONTWAIT))?;

@@ -1,12 +1,12 @@
-//! Export of a block device by the Network Block Device protocol, fixed newstyle, on a unix socket or loopback.
+//! Exports a block device by the Network Block Device protocol (fixed newstyle) on a unix socket or loopback.
 //!
 //! Source: `doc/proto.md` of NetworkBlockDevice/nbd; the constants here have the names used there. Supported beyond the baseline:
 //! structured replies with `DF` and holes, `base:allocation`, FUA, write-zeroes with `NO_HOLE` and `FAST_ZERO`, size constraints, several
 //! connections. Not supported: TLS (nothing leaves the machine), extended headers, resizing. `NBD_CMD_CACHE` is checked and has no effect,
 //! so it is not advertised: there is no cache between the client and the device.
 //!
-//! Each connection has a thread, which reads many requests at once, submits them as one list and writes the replies with one system call.
-//! Completions from other threads are written by those threads, as far as the socket accepts them without blocking.
+//! Each connection has a thread, which reads many requests in one call, submits them as a list and writes the replies with one
+//! system call. Completions from other threads are written by those threads, as far as the socket accepts them without blocking.
 
 mod budget;
 mod connection;
@@ -36,9 +36,9 @@ use crate::device::{BlockDevice, BlockDeviceLimits};
 use crate::private_socket::PrivateSocket;
 use crate::waker::ThreadWaker;
 
-/// Maximum number of clients; more are disconnected. They share 512 MB for requests and replies (`budget`).
+/// Maximum number of clients; further ones are disconnected. The clients share 512 MB for requests and replies (`budget`).
 const MAX_CLIENTS: usize = 128;
-/// Pause after accepting a client has failed, for example because there are no more descriptors.
+/// Pause after an error on accepting a client, for example for lack of descriptors.
 const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// A running NBD server. It stops when it is dropped.
@@ -58,7 +58,7 @@ const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// ```
 pub struct NbdServer {
     address: ListenAddress,
-    /// Asks the accepting thread to end.
+    /// Requests the end of the accepting thread.
     stop: Arc<ThreadWaker>,
     thread: Option<JoinHandle<()>>,
 }
@@ -69,7 +69,7 @@ struct NbdClient {
 }
 
 impl NbdServer {
-    /// Listens and serves `device` in separate threads.
+    /// Starts a server for `device` in separate threads.
     /// Errors: [`ErrorClass::Config`] if other users could reach the socket, if the path is in use or too long, if the
     /// address is not loopback, or if the export cannot be described; [`ErrorClass::Io`] for errors of the system.
     pub fn start(device: Arc<dyn BlockDevice>, listen: &ListenAddress, options: NbdExportOptions) -> Result<Self> {
@@ -108,9 +108,9 @@ impl NbdServer {
         }
     }
 
-    /// Stops the server: no more clients are accepted, the socket's file is removed, new requests are refused with `ESHUTDOWN`, requests in
-    /// the device are answered, and connections are closed. Returns when all threads have ended. Clients that do not read their replies,
-    /// and devices that complete nothing, delay it by at most 5 s.
+    /// Stops the server: accepts no more clients, removes the file of the socket, rejects new requests with `ESHUTDOWN`, answers
+    /// the requests in the device, and closes the connections. Returns when all threads have ended. Clients that do not read
+    /// their replies and devices that complete nothing delay this by at most 5 s.
     pub fn stop(mut self) {
         self.end();
     }
@@ -118,7 +118,7 @@ impl NbdServer {
     fn end(&mut self) {
         self.stop.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic in the thread was already reported there.
+            // A panic of the thread was reported there.
             let _ = thread.join();
         }
     }
@@ -159,14 +159,14 @@ fn accept_all(listener: NbdListener, export: &Arc<NbdExport>, stop: &ThreadWaker
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let accepted = accept_with(listener.socket(), flags);
         match accepted {
-            // The connection of a client beyond the limit is closed.
+            // There are too many clients: the connection is closed.
             Ok(_) if clients.len() >= MAX_CLIENTS => {}
             Ok(socket) => clients.extend(client(socket, export, &budget)),
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 let mut polled = [PollFd::new(&stop.event, PollFlags::IN)];
                 let _ = poll(&mut polled, Some(&RETRY));
             }
-            // The client has already disconnected.
+            // The client has disconnected.
             Err(_) => {}
         }
     }
@@ -177,9 +177,9 @@ fn accept_all(listener: NbdListener, export: &Arc<NbdExport>, stop: &ThreadWaker
     clients.into_iter().for_each(NbdClient::join);
 }
 
-/// Starts the thread of a client. If the system cannot start it, the connection is closed.
+/// Starts the thread of a client; closes the connection if no thread can be started.
 fn client(socket: OwnedFd, export: &Arc<NbdExport>, budget: &Arc<NbdMemoryBudget>) -> Option<NbdClient> {
-    // This fails on unix sockets, which do not delay short packets anyway.
+    // This fails on unix sockets, which do not delay short packets.
     let _ = set_tcp_nodelay(&socket, true);
     let link = Arc::new(NbdLink::new(socket, budget).ok()?);
     let (shared, export) = (Arc::clone(&link), Arc::clone(export));
@@ -193,7 +193,7 @@ impl NbdClient {
     }
 }
 
-/// The address on which a server listens.
+/// The address on which a server listens for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
     /// A unix socket, mode 0600, in a folder that belongs to the user and in which no one else can write.
@@ -204,8 +204,7 @@ pub enum ListenAddress {
 
 impl ListenAddress {
     /// Parses a TCP address, `127.0.0.1:10809` or `[::1]:10809`.
-    /// Errors: [`ErrorClass::Config`] if the text is not an address with a port, or if other machines can reach the
-    /// address.
+    /// Errors: [`ErrorClass::Config`] if the text is not an address with a port, or other machines can reach the address.
     pub fn tcp(text: &str) -> Result<Self> {
         let address = text.parse().map_err(|_| {
             Error::new(ErrorClass::Config, format!("`{text}` is not an address and a port"))
@@ -283,11 +282,11 @@ pub struct NbdExportOptions {
     pub name: String,
     /// A description for users, which `nbdinfo --list` prints; at most 4096 bytes.
     pub description: String,
-    /// Whether commands that change data are refused.
+    /// Whether commands that change data are rejected.
     pub read_only: bool,
 }
 
-/// A device, with the properties that negotiation and checks need.
+/// A device with the properties that negotiation and checks need.
 struct NbdExport {
     options: NbdExportOptions,
     device: Arc<dyn BlockDevice>,
@@ -313,7 +312,7 @@ impl NbdExport {
         Ok(Self { options, device, limits, size })
     }
 
-    /// The names that clients can use.
+    /// The names that clients can request.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let name = self.options.name.as_str();
         std::iter::once("").chain((!name.is_empty()).then_some(name))

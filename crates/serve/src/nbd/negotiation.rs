@@ -1,4 +1,4 @@
-//! The handshake (fixed newstyle): options and their replies. It does not use the socket.
+//! The handshake (fixed newstyle): parses options and creates their replies. It does not access the socket.
 
 use super::NbdExport;
 use super::connection::CAPACITY;
@@ -6,7 +6,7 @@ use super::pending::NbdOutputQueue;
 use super::request_parser::NbdSession;
 use super::wire::{MAX_PAYLOAD, MAX_STRING, NBD_MAGIC, NbdFieldReader, OPTION_MAGIC, handshake, info, option, option_reply};
 
-/// The name of the only metadata context, and its number.
+/// The name of the only metadata context.
 const CONTEXT: &str = "base:allocation";
 pub(super) const CONTEXT_ID: u32 = 1;
 /// Maximum length of an option that is parsed, in bytes; with its header it fits into the buffer.
@@ -14,7 +14,7 @@ const MAX_OPTION: usize = CAPACITY / 4;
 /// Maximum length of an option that is skipped, in bytes; a longer one ends the connection.
 const MAX_SKIPPED: usize = 1 << 20;
 
-/// The outcome of one step. Numbers are bytes of input that were consumed.
+/// The result of a step. Numbers are bytes of input that were consumed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NegotiationStep {
     /// More bytes are needed.
@@ -30,22 +30,22 @@ pub(super) enum NegotiationStep {
 /// The server's side of the handshake.
 #[derive(Default)]
 pub(super) struct NbdNegotiation {
-    /// The client's flags, once they were received.
+    /// The client's flags; `None` until they are received.
     client: Option<u16>,
     structured: bool,
     /// The export name for which `base:allocation` is selected.
     selected: Option<Vec<u8>>,
-    /// An option that is too long: its type, and its bytes that are still to be skipped.
+    /// Type of an option that is too long, and number of its bytes that must still be skipped.
     skipped: Option<(u32, usize)>,
 }
 
-/// A refused option: the type of the reply, and a message for users.
+/// A rejected option: type of the reply, and message for users.
 type OptionRefusal = (u32, &'static str);
 
 const MALFORMED: OptionRefusal = (option_reply::ERR_INVALID, "the option's data does not have its form");
 const NO_EXPORT: OptionRefusal = (option_reply::ERR_UNKNOWN, "there is no export of this name");
 
-/// The greeting, which is sent before anything is received.
+/// Sends the greeting, which comes before all other data.
 pub(super) fn send_greeting(output: &mut NbdOutputQueue) {
     output.push(&NBD_MAGIC.to_be_bytes());
     output.push(&OPTION_MAGIC.to_be_bytes());
@@ -53,7 +53,7 @@ pub(super) fn send_greeting(output: &mut NbdOutputQueue) {
 }
 
 impl NbdNegotiation {
-    /// Processes the client's flags or one option. If `refuse` is set, options are answered with `ERR_SHUTDOWN`.
+    /// Processes the flags of the client or one option. With `refuse`, options are answered with `ERR_SHUTDOWN`.
     pub fn step(&mut self, input: &[u8], export: &NbdExport, refuse: bool, output: &mut NbdOutputQueue) -> NegotiationStep {
         let mut fields = NbdFieldReader(input);
         let Some(client) = self.client else {
@@ -119,13 +119,13 @@ impl NbdNegotiation {
         }
     }
 
-    /// The negotiated properties of a session on an export of this name.
+    /// The negotiated properties of a session on the export `name`.
     fn session(&self, name: &[u8]) -> NbdSession {
         let status = self.structured && self.selected.as_deref() == Some(name);
         NbdSession { structured: self.structured, status }
     }
 
-    /// Answers an option, except for the final reply. Returns a session if the transmission phase begins.
+    /// Answers an option, without the final reply. Returns a session if the transmission phase begins.
     fn answer(
         &mut self, kind: u32, data: &[u8], export: &NbdExport, output: &mut NbdOutputQueue,
     ) -> Result<Option<NbdSession>, OptionRefusal> {
@@ -163,7 +163,7 @@ impl NbdNegotiation {
         Ok(None)
     }
 
-    /// Sends the information of `INFO` and `GO`; returns the requested export name.
+    /// Sends the information for `INFO` and `GO`; returns the requested export name.
     fn describe<'a>(
         &self, kind: u32, data: &'a [u8], export: &NbdExport, output: &mut NbdOutputQueue,
     ) -> Result<&'a [u8], OptionRefusal> {
@@ -187,13 +187,13 @@ impl NbdNegotiation {
         if wanted(info::DESCRIPTION) {
             inform(info::DESCRIPTION, &[export.options.description.as_bytes()]);
         }
-        // This is always sent, since requests that are not aligned to sectors are refused.
+        // This is always sent, because requests that are not aligned to sectors are rejected.
         let sizes = [512, export.preferred_bytes(), MAX_PAYLOAD].map(u32::to_be_bytes);
         inform(info::BLOCK_SIZE, &[sizes.as_flattened()]);
         Ok(name)
     }
 
-    /// Whether the queries match `base:allocation`, and for which export name.
+    /// The export name in the queries, and whether one of them matches `base:allocation`.
     fn contexts<'a>(&self, data: &'a [u8], export: &NbdExport, listing: bool) -> Result<(&'a [u8], bool), OptionRefusal> {
         if !self.structured {
             return Err((option_reply::ERR_INVALID, "structured replies have to be negotiated first"));
@@ -201,7 +201,7 @@ impl NbdNegotiation {
         let mut fields = NbdFieldReader(data);
         let name = fields.string().ok_or(MALFORMED)?;
         let count = fields.u32().ok_or(MALFORMED)?;
-        // Without a query all contexts are listed, and none is selected.
+        // Without queries, all contexts are listed and none is selected.
         let mut found = listing && count == 0;
         for _ in 0..count {
             let query = fields.string().ok_or(MALFORMED)?;

@@ -1,4 +1,4 @@
-//! Requests that are not complete: the reply to which each part belongs, and the memory that the parts hold.
+//! Requests that are not complete: the replies to which their parts belong, and the memory that they use.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -17,10 +17,10 @@ use super::wire::{
 };
 use crate::device::ServedCompletion;
 
-/// Maximum number of bytes that a connection's requests and unsent replies hold, if other clients leave room for it (`budget`). A single
-/// request may hold more.
+/// Maximum number of bytes of a connection's requests and unsent replies, if other clients leave that much memory (`budget`). A
+/// single request may use more.
 const BUDGET: usize = MAX_PAYLOAD as usize;
-/// Memory of a part of a request, in addition to its data, in bytes.
+/// Memory for a part of a request in addition to its data, in bytes.
 const OVERHEAD: usize = 128;
 
 /// A request that is not answered yet.
@@ -31,7 +31,7 @@ struct PendingNbdRequest {
     length: u64,
     /// Length of each part except the last, in bytes.
     part: u64,
-    /// Number of incomplete parts, whether they were passed to the device or not.
+    /// Number of incomplete parts, including those not passed to the device yet.
     remaining_parts: u32,
     error: Option<NbdError>,
     reply: NbdReplyForm,
@@ -40,7 +40,7 @@ struct PendingNbdRequest {
 enum NbdReplyForm {
     /// A reply without data.
     Status {
-        /// Whether the request itself has data.
+        /// Whether the request itself contains data.
         carries_data: bool,
     },
     /// Each part is sent when it is complete.
@@ -53,11 +53,11 @@ enum NbdReplyForm {
 pub(super) struct PendingNbdRequests {
     requests: Vec<Option<PendingNbdRequest>>,
     free: Vec<u32>,
-    /// Number of parts in the device.
+    /// Number of parts that are in the device.
     outstanding: usize,
-    /// Bytes held by parts in the device, and by completed parts that are sent together.
+    /// Bytes of the parts in the device, and of completed parts that are sent together.
     held_bytes: usize,
-    /// Bytes that are reserved and not held yet.
+    /// Bytes that are reserved but not used yet.
     reserved_bytes: usize,
     share: NbdMemoryShare,
     /// Whether replies are structured.
@@ -70,7 +70,7 @@ impl PendingNbdRequest {
         self.part.min(self.length.saturating_sub(u64::from(index) * self.part))
     }
 
-    /// Bytes that a part holds while it is in the device.
+    /// Bytes that a part uses while it is in the device.
     fn holds(&self, index: u32) -> usize {
         match self.reply {
             NbdReplyForm::Status { carries_data: false } => OVERHEAD,
@@ -93,13 +93,13 @@ impl PendingNbdRequests {
         }
     }
 
-    /// Bytes that are held by requests and replies.
+    /// Bytes that requests and replies use.
     pub fn used(&self) -> usize {
         self.held_bytes + self.output.bytes
     }
 
-    /// Reserves `bytes` for the next request, and returns whether there is room. A request of any length is possible if nothing else is
-    /// held, but it waits until other clients leave room for it.
+    /// Reserves `bytes` for the next request and returns whether this succeeded. A request of any length can succeed if no other
+    /// memory is in use, but it waits until other clients leave enough memory.
     pub fn has_room(&mut self, bytes: usize) -> bool {
         let wanted = self.used() + bytes + OVERHEAD;
         self.reserved_bytes = 0;
@@ -111,19 +111,19 @@ impl PendingNbdRequests {
         true
     }
 
-    /// Returns the memory that is no longer needed to the other clients.
+    /// Returns unused memory to the other clients.
     fn give_back(&mut self) {
         self.share.shrink_to(self.used() + self.reserved_bytes);
     }
 
-    /// Writes as much as the socket accepts, with one system call. Returns whether it is worth calling again.
+    /// Writes as much as the socket accepts with one system call. Returns whether another call may write more.
     pub fn send(&mut self, socket: &OwnedFd) -> bool {
         let more = self.output.send(socket);
         self.give_back();
         more
     }
 
-    /// Drops all replies, and all later ones.
+    /// Drops all current and later replies.
     pub fn break_off(&mut self) {
         self.output.break_off();
         self.reserved_bytes = 0;
@@ -162,7 +162,7 @@ impl PendingNbdRequests {
         (self.requests.len() - 1) as u32
     }
 
-    /// Records that a part is passed to the device; returns its tag.
+    /// Records that a part was passed to the device; returns its tag.
     pub fn issue(&mut self, slot: u32, part: u32) -> u64 {
         if let Some(pending) = self.requests.get(slot as usize).and_then(Option::as_ref) {
             self.held_bytes += pending.holds(part);
@@ -172,7 +172,7 @@ impl PendingNbdRequests {
         u64::from(part) << 32 | u64::from(slot)
     }
 
-    /// Processes the completion of a part; queues the replies that are now possible.
+    /// Processes the completion of a part and queues the replies that it permits.
     pub fn complete(&mut self, completion: ServedCompletion) {
         let (slot, part) = (completion.tag as u32, (completion.tag >> 32) as u32);
         let Some(pending) = self.requests.get_mut(slot as usize).and_then(Option::as_mut) else { return };
@@ -208,7 +208,7 @@ impl PendingNbdRequests {
         }
     }
 
-    /// Answers a request after all of its parts are complete.
+    /// Answers a request when all its parts are complete.
     fn finish(&mut self, slot: u32) {
         let Some(pending) = self.requests.get_mut(slot as usize).and_then(Option::take) else { return };
         self.free.push(slot);
@@ -220,7 +220,7 @@ impl PendingNbdRequests {
         match (pending.error, &mut reply) {
             (Some(error), _) => self.output.error(cookie, error, self.structured),
             (None, NbdReplyForm::Status { .. }) => self.output.push_simple_reply(cookie, 0),
-            // The chunk of the last part has ended the reply.
+            // The chunk of the last part ended the reply.
             (None, NbdReplyForm::Chunks) => {}
             (None, NbdReplyForm::Whole(parts)) if self.structured => {
                 self.output.data(cookie, pending.offset, take(parts), true);
@@ -240,7 +240,7 @@ pub(super) fn parts_of(header: &NbdRequestHeader, part_sectors: u32) -> u32 {
     (u64::from(header.length) / SECTOR_BYTES).div_ceil(u64::from(part_sectors)) as u32
 }
 
-/// Data up to this length in bytes is copied into the piece of its header.
+/// Maximum length of data that is copied into the piece of its header, in bytes.
 const COPIED: usize = 1024;
 /// Capacity of a piece for headers and copied data, in bytes.
 const PIECE: usize = 8192;
@@ -257,11 +257,11 @@ pub(super) struct NbdOutputQueue {
     written: usize,
     /// Bytes in the queue.
     bytes: usize,
-    /// Whether more can be appended to the last piece.
+    /// Whether bytes can be appended to the last piece.
     open: bool,
     /// An empty piece for reuse.
     spare: Vec<u8>,
-    /// Whether the socket has failed; nothing is queued any more then.
+    /// Whether the socket has failed; then nothing is queued.
     pub broken: bool,
 }
 
@@ -270,7 +270,7 @@ impl NbdOutputQueue {
         self.bytes == 0
     }
 
-    /// Drops all queued bytes, and all that are pushed later.
+    /// Drops all queued bytes and all that are pushed later.
     pub fn break_off(&mut self) {
         *self = Self { broken: true, ..Self::default() };
     }
@@ -360,7 +360,7 @@ impl NbdOutputQueue {
         self.push(&(length as u32).to_be_bytes());
     }
 
-    /// Queues chunks of data and of holes. Data without any hole is not copied.
+    /// Queues chunks of data and holes. Data without a hole is not copied.
     pub fn sparse(&mut self, cookie: u64, offset: u64, data: Vec<u8>, done: bool) {
         if !data.chunks(HOLE).any(is_zero) {
             return self.data(cookie, offset, vec![data], done);
@@ -391,7 +391,7 @@ impl NbdOutputQueue {
         }
     }
 
-    /// Writes as much as the socket accepts, with one system call. Returns whether it is worth calling again.
+    /// Writes as much as the socket accepts with one system call. Returns whether another call may write more.
     pub fn send(&mut self, socket: &OwnedFd) -> bool {
         if self.is_empty() {
             return false;
@@ -416,7 +416,7 @@ impl NbdOutputQueue {
         !self.is_empty()
     }
 
-    /// Removes written bytes from the front.
+    /// Removes `count` written bytes from the front.
     fn advance(&mut self, count: usize) {
         self.bytes -= count;
         self.written += count;

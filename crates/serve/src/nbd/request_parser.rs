@@ -11,18 +11,18 @@ use super::pending::{PendingNbdRequests, parts_of};
 use super::wire::{MAX_PAYLOAD, NbdError, NbdFieldReader, REQUEST_MAGIC, command, command_flag, errno};
 use crate::device::{BlockAction, ServedRequest};
 
-/// Maximum length of the data of a refused write that is read and dropped, in bytes; for longer data the connection ends.
+/// Maximum length of the data of a rejected write that is read and dropped, in bytes; longer data ends the connection.
 const MAX_SKIPPED: u32 = 2 * MAX_PAYLOAD;
-/// If at least this many bytes of a write are missing, they are received directly into its data, not through the buffer.
+/// Minimum number of missing bytes of a write at which they are received directly into its data instead of the buffer.
 const DIRECT: usize = 16 << 10;
 
-/// Why no more requests can be parsed for now.
+/// Why no request can be parsed at present.
 pub(super) enum ParserPause {
     /// More bytes are needed.
     Hungry,
-    /// Requests and replies hold the maximum of memory.
+    /// Requests and replies use the maximum of memory.
     Stalled,
-    /// A block status request, which the caller has to answer.
+    /// A block status request, which the caller must answer.
     Status(BlockStatusQuery),
     /// The client has disconnected or violated the protocol.
     Ended,
@@ -51,7 +51,7 @@ impl SplitNbdRequest {
         (self.end - self.sector).min(u64::from(most)) as u32
     }
 
-    /// Makes the next part; `data` is that of a write.
+    /// Creates the request for the next part; `data` is the data of a write.
     fn take(&mut self, sectors: u32, pending: &mut PendingNbdRequests, data: Vec<u8>) -> ServedRequest {
         let (action, fua) = match self.command {
             NbdCommand::Write { fua } => (BlockAction::Write(data), fua),
@@ -68,16 +68,16 @@ impl SplitNbdRequest {
     }
 }
 
-/// What the next bytes are.
+/// The meaning of the next bytes.
 enum ParserState {
     Header,
-    /// Data of a write: the received bytes of a part, which has `wanted` bytes.
+    /// Data of a write: the received bytes of a part, which will have `wanted` bytes.
     Data {
         parts: SplitNbdRequest,
         data: Vec<u8>,
         expected_bytes: usize,
     },
-    /// Data of a refused write.
+    /// Data of a rejected write.
     Skip {
         remaining_bytes: usize,
         cookie: u64,
@@ -99,7 +99,7 @@ impl NbdRequestParser {
         Self { stage: ParserState::Header, session }
     }
 
-    /// Receives once, without blocking, into the buffer or directly into the data of a write.
+    /// Receives once without blocking, into the buffer or directly into the data of a write.
     pub fn receive(&mut self, buffer: &mut ReceiveBuffer, socket: &OwnedFd) -> io::Result<usize> {
         match &mut self.stage {
             ParserState::Data { data, expected_bytes: wanted, .. }
@@ -111,7 +111,7 @@ impl NbdRequestParser {
         }
     }
 
-    /// Parses the received bytes into requests. If `refuse` is set, all new requests are answered with `ESHUTDOWN`.
+    /// Parses the received bytes into requests. With `refuse`, all new requests are answered with `ESHUTDOWN`.
     pub fn parse(
         &mut self, buffer: &mut ReceiveBuffer, export: &NbdExport, refuse: bool, pending: &mut PendingNbdRequests,
         batch: &mut Vec<ServedRequest>,
@@ -177,7 +177,7 @@ impl NbdRequestParser {
                     self.stage = ParserState::Header;
                 }
                 ParserState::Issue(parts) => {
-                    // The memory for a whole read was reserved when it began.
+                    // The memory for a whole read is reserved when it begins.
                     let read = matches!(parts.command, NbdCommand::Read { .. });
                     loop {
                         if !read && !pending.has_room(0) {
@@ -210,7 +210,7 @@ impl NbdRequestParser {
         };
     }
 
-    /// Answers a request that is not passed to the device, after its data was skipped.
+    /// Answers a request that is not passed to the device, after its data is skipped.
     fn refuse(&mut self, header: NbdRequestHeader, error: NbdError, pending: &mut PendingNbdRequests) {
         match header.payload() {
             0 => pending.answer(header.cookie, Err(error)),
@@ -223,12 +223,12 @@ impl NbdRequestParser {
 /// Length of a request's header in bytes.
 pub(super) const HEADER: usize = 28;
 
-/// Properties of a session that were negotiated.
+/// The negotiated properties of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NbdSession {
     /// Whether reads have structured replies.
     pub structured: bool,
-    /// Whether `base:allocation` was selected for the export in use.
+    /// Whether `base:allocation` was selected for the export.
     pub status: bool,
 }
 
@@ -241,7 +241,7 @@ pub(super) struct NbdRequestHeader {
     pub length: u32,
 }
 
-/// A request that was checked.
+/// A valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NbdCommand {
     Read {
@@ -268,7 +268,7 @@ pub(super) enum NbdCommand {
 }
 
 impl NbdRequestHeader {
-    /// Parses a header. `None` if the magic number is wrong; the stream cannot be resynchronised then.
+    /// Parses a header. `None` if the magic number is wrong; then the stream cannot be resynchronised.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let mut fields = NbdFieldReader(bytes);
         let magic = fields.u32()?;
@@ -291,7 +291,7 @@ impl NbdRequestHeader {
         self.flags & flag != 0
     }
 
-    /// Checks the request and returns its command. FUA is accepted with every command, whether advertised or not.
+    /// Checks the request and returns its command. FUA is accepted with every command, even if it was not advertised.
     pub fn command(&self, export: &NbdExport, session: NbdSession) -> Result<NbdCommand, NbdError> {
         use command_flag::{DF, FAST_ZERO, FUA, NO_HOLE, REQ_ONE};
         let fua = self.has(FUA);

@@ -1,4 +1,4 @@
-//! Constants of the protocol. Every number on the wire is big-endian.
+//! Constants of the protocol. Numbers are transmitted as big-endian.
 
 use crate::device::RequestFailure;
 
@@ -125,7 +125,7 @@ impl From<RequestFailure> for NbdError {
     }
 }
 
-/// Reads numbers and strings from the front of a byte slice; `None` if too few bytes are left.
+/// Reads numbers and strings from the front of a byte slice; `None` if too few bytes remain.
 pub(super) struct NbdFieldReader<'a>(pub &'a [u8]);
 
 impl<'a> NbdFieldReader<'a> {
@@ -153,7 +153,7 @@ impl<'a> NbdFieldReader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A string with its length in 32 bits before it.
+    /// A string that is preceded by its length in 32 bits.
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let length = self.u32()?;
         self.bytes(length as usize)

@@ -1,4 +1,4 @@
-//! The PCI function of a connection: its configuration space (PCI Local Bus 3.0, chapter 6), regions and interrupts, and the requests to
+//! The PCI function of a connection: its configuration space (PCI Local Bus 3.0, chapter 6), regions, interrupts, and requests to
 //! the block device.
 
 use std::os::fd::OwnedFd;
@@ -26,7 +26,7 @@ const INTX: u32 = 0;
 const DEVICE_FLAGS: u32 = 0b11;
 /// Flags of a region that can be read and written.
 const REGION_FLAGS: u32 = 0b11;
-/// Flags of an interrupt that is signalled by an eventfd, and masked automatically when it fires.
+/// Flags of an interrupt that an eventfd signals and that is masked automatically when it fires.
 const INTX_FLAGS: u32 = 0b111;
 
 /// Flags of `SET_IRQS`.
@@ -38,10 +38,10 @@ mod irq {
     pub const TRIGGER: u32 = 1 << 5;
 }
 
-/// Flag of `DMA_UNMAP` to unmap everything.
+/// Flag of `DMA_UNMAP` for all mappings.
 const UNMAP_ALL: u32 = 1 << 1;
 
-/// Receives completions on any thread, for the thread of the export.
+/// Receives completions from any thread and passes them to the thread of the export.
 struct VfioCompletionInbox {
     completed: Mutex<Vec<ServedCompletion>>,
     wake: Arc<ThreadWaker>,
@@ -67,16 +67,16 @@ impl CompletionReceiver for VfioCompletionInbox {
     }
 }
 
-/// The interrupt line as the client uses it: level-triggered, masked automatically when it fires.
+/// The interrupt line as the client sees it: level-triggered, masked automatically when it fires.
 #[derive(Default)]
 struct Intx {
     trigger: Option<OwnedFd>,
-    /// An eventfd by which the client unmasks, instead of by a message (a hypervisor that resamples).
+    /// An eventfd with which the client unmasks the interrupt instead of sending a message; hypervisors with resampling use it.
     unmask: Option<OwnedFd>,
     masked: bool,
 }
 
-/// An SD host controller as a PCI function, with its block device. It is kept between connections.
+/// An SD host controller as a PCI function, with its block device. It persists between connections.
 pub(super) struct SdhciPciFunction {
     controller: SdhciController,
     configuration: PciConfigSpace,
@@ -85,13 +85,13 @@ pub(super) struct SdhciPciFunction {
     completions: Arc<dyn CompletionReceiver>,
     memory: DmaMappings,
     intx: Intx,
-    /// Whether the guest used memory that the client does not share.
+    /// Whether the guest has used memory that the client does not share.
     unshared: bool,
     /// Whether the client has negotiated the version of the protocol.
     greeted: bool,
 }
 
-/// An access to a region: the beginning of its message.
+/// An access to a region, as encoded at the beginning of a message.
 struct RegionAccess {
     offset: u64,
     region: u32,
@@ -101,7 +101,7 @@ struct RegionAccess {
 impl RegionAccess {
     const BYTES: usize = 16;
 
-    /// Parses an access; returns it with the bytes after it.
+    /// Parses an access; returns it and the bytes after it.
     fn decode(payload: &[u8]) -> Result<(Self, &[u8]), Errno> {
         let mut fields = VfioFieldReader(payload);
         let (offset, region, count) = (fields.u64()?, fields.u32()?, fields.u32()? as usize);
@@ -111,7 +111,7 @@ impl RegionAccess {
         Ok((Self { offset, region, count }, fields.rest()))
     }
 
-    /// Whether the access is to the registers of the controller.
+    /// Whether the access is for the registers of the controller.
     fn of_registers(&self) -> bool {
         self.region == BAR_REGION && self.offset.saturating_add(self.count as u64) <= u64::from(BAR_BYTES)
     }
@@ -145,7 +145,7 @@ impl SdhciPciFunction {
         GuestDma { memory, allowed: configuration.bus_master(), unshared: false }
     }
 
-    /// Advances card and controller until they wait for the device or for the guest, then updates the interrupt line.
+    /// Advances card and controller until they wait for the device or the guest, then updates the interrupt line.
     fn work(&mut self) {
         loop {
             for completion in self.inbox.take() {
@@ -168,7 +168,7 @@ impl SdhciPciFunction {
         let asserted = self.configuration.interrupts() && self.controller.interrupt();
         if let Some(trigger) = self.intx.trigger.as_ref().filter(|_| asserted && !self.intx.masked) {
             self.intx.masked = true;
-            // If the counter is at its maximum, the client is notified all the same.
+            // If the counter is at its maximum, the client is notified anyway.
             let _ = rustix::io::write(trigger, &1_u64.to_ne_bytes());
         }
     }
@@ -187,7 +187,7 @@ impl SdhciPciFunction {
         Ok(())
     }
 
-    /// Executes a command; returns the payload of the reply, or the error number.
+    /// Executes a command; returns the payload of the reply, or the errno.
     pub fn execute(&mut self, message: VfioMessage) -> Result<Vec<u8>, Errno> {
         let VfioMessage { header, payload, files } = message;
         match header.command {
@@ -351,14 +351,14 @@ impl SdhciPciFunction {
             let message = link.receive()?;
             self.handle(link, message)?;
         }
-        // The event may have been cleared while a message was received.
+        // The event may have been reset during the receipt of a message.
         self.work();
         Ok(())
     }
 }
 
-/// Serves one client until it disconnects; then the function is reset, as if the machine had lost its power. `news` is called once when the
-/// client uses the protocol, and once when the guest uses memory that the client does not share. Also returns whether the client used the
+/// Serves one client until it disconnects, then resets the function as after a power loss. Calls `news` once when the client uses
+/// the protocol, and once when the guest uses memory that the client does not share. Also returns whether the client used the
 /// protocol: a program that only checks whether the socket is alive does not.
 pub(super) fn serve(
     function: &mut SdhciPciFunction, mut link: VfioLink<'_>, listener: &OwnedFd, news: impl Fn(SessionEvent),
@@ -405,7 +405,7 @@ fn version(payload: &[u8]) -> Result<Vec<u8>, Errno> {
 }
 
 pub(super) const CONFIGURATION_BYTES: usize = 256;
-/// Bytes of BAR 0, which holds the registers of the only slot.
+/// Size in bytes of BAR 0, which has the registers of the only slot.
 pub(super) const BAR_BYTES: u32 = 256;
 
 const COMMAND: usize = 0x04;
@@ -417,7 +417,7 @@ const STATUS: usize = 0x06;
 const STATUS_INTERRUPT: u8 = 1 << 3;
 const INTERRUPT_LINE: usize = 0x3c;
 
-/// An SD host controller: identifiers of QEMU's `sdhci-pci`, class 0x0805, one slot in BAR 0, interrupt pin A.
+/// The configuration space of an SD host controller: identifiers of QEMU's `sdhci-pci`, class 0x0805, one slot in BAR 0, interrupt pin A.
 pub(super) struct PciConfigSpace {
     bytes: [u8; CONFIGURATION_BYTES],
 }
@@ -434,7 +434,7 @@ impl PciConfigSpace {
         Self { bytes }
     }
 
-    /// Reads a range; false if it is outside the configuration space.
+    /// Reads a range; returns false if it is not inside the configuration space.
     pub fn read(&self, offset: u64, data: &mut [u8], interrupt: bool) -> bool {
         let Some(from) = range(offset, data.len()) else { return false };
         let start = from.start;
@@ -445,7 +445,7 @@ impl PciConfigSpace {
         true
     }
 
-    /// Writes a range, except for read-only bits; false if it is outside the configuration space.
+    /// Writes a range except its read-only bits; returns false if it is not inside the configuration space.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> bool {
         let Some(to) = range(offset, data.len()) else { return false };
         for (at, value) in to.zip(data) {

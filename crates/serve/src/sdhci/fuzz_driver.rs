@@ -1,5 +1,5 @@
-//! Drives controller, card and protocol with arbitrary bytes, for fuzzing: no input may lead to a panic, a hang or an invalid request to
-//! the device.
+//! Drives controller, card and protocol with arbitrary bytes, for fuzzing: no input may cause a panic, a hang or an invalid
+//! request to the device.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use super::vfio::{HEADER_BYTES, VfioHeader, VfioMessage};
 use crate::device::{BlockAction, BlockDevice, CompletionReceiver, MemoryDevice, ServedCompletion, ServedRequest};
 use crate::waker::ThreadWaker;
 
-/// Bytes of guest memory: a power of two.
+/// Size of guest memory in bytes; a power of two.
 const MEMORY: usize = 1 << 16;
 const SECTORS: u64 = 1 << 12;
 
@@ -32,14 +32,14 @@ impl GuestMemory for TestRam {
     }
 }
 
-/// Has the device complete these requests; returns their completions.
+/// Submits these requests to the device; returns their completions.
 pub(super) fn completions_of(device: &MemoryDevice, requests: &mut Vec<ServedRequest>) -> Vec<ServedCompletion> {
     let collected = Arc::new(Mutex::<Vec<ServedCompletion>>::default());
     device.submit(requests, &(collected.clone() as Arc<dyn CompletionReceiver>));
     std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A driver with the controller, the memory and the block device.
+/// A driver with controller, memory and block device.
 pub(super) struct TestMachine {
     pub controller: SdhciController,
     pub memory: TestRam,
@@ -61,7 +61,7 @@ impl TestMachine {
         self.step();
     }
 
-    /// Advances the transfer, and completes requests unless they wait.
+    /// Advances the transfer, and completes requests unless `holds` is set.
     pub fn step(&mut self) {
         let limits = self.device.limits();
         loop {
@@ -89,7 +89,7 @@ impl TestMachine {
         }
     }
 
-    /// Completes the requests that wait.
+    /// Completes the waiting requests.
     pub fn complete(&mut self) {
         self.submit();
         self.step();
@@ -111,12 +111,13 @@ impl TestMachine {
     }
 }
 
-/// Settings with small partitions, which are made quickly.
+/// Settings with small partitions, which are created fast.
 fn small() -> CardSettings {
     CardSettings { boot_bytes: 128 << 10, rpmb_bytes: 128 << 10, ..CardSettings::default() }
 }
 
-/// Interprets `data` as messages of a vfio-user client: each is a header, and a payload of the length in the header modulo 512 bytes.
+/// Interprets `data` as messages of a vfio-user client: each consists of a header and a payload, whose length is that in the
+/// header modulo 512 bytes.
 pub fn exercise_messages(data: &[u8]) {
     let device = Arc::new(MemoryDevice::new(SECTORS));
     let controller = SdhciController::new(EmmcCard::new(&small(), device.clone()));

@@ -1,7 +1,7 @@
 //! SDHCI: an SD host controller with an eMMC card, exported to QEMU as a PCI function over vfio-user.
 //!
-//! The guest uses its normal SDHCI and MMC drivers. Three parts are independent of each other's protocols: the card implements eMMC, the
-//! controller registers and DMA, the connection vfio-user.
+//! The guest uses its usual SDHCI and MMC drivers. The three parts do not depend on each other's protocols: the card implements
+//! eMMC, the controller registers and DMA, the connection vfio-user.
 
 mod card;
 mod controller;
@@ -31,23 +31,23 @@ use crate::waker::ThreadWaker;
 
 pub use card::CardSettings;
 
-/// Pause after accepting a client has failed.
+/// Pause after an error on accepting a client.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Events of an export that are reported to the user.
+/// Events of an export, for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// A virtual machine connected and negotiated the protocol version.
+    /// A virtual machine has connected and negotiated the version of the protocol.
     Connected,
-    /// The virtual machine disconnected; the card was power-cycled.
+    /// The virtual machine has disconnected; the card was power-cycled.
     Disconnected,
-    /// The guest's memory is not shared with this process, so the card cannot transfer data.
+    /// The memory of the guest is not shared with this process, so the card cannot transfer data.
     MemoryNotShared,
-    /// The virtual machine violated the protocol and was disconnected, for this reason.
+    /// The virtual machine was disconnected for violating the protocol in this way.
     Fault(String),
-    /// A program that is not a virtual machine connected, and disconnected.
+    /// A program that does not use the protocol has connected and disconnected.
     Stranger,
-    /// A program that does not use the protocol connected, and was disconnected for this reason.
+    /// A program that does not use the protocol was disconnected for this reason.
     Refused(String),
 }
 
@@ -76,8 +76,8 @@ impl fmt::Display for SessionEvent {
 /// memory-backend-memfd,id=ram,size=512M,share=on -machine memory-backend=ram` together with `-m 512M`. Memory in huge pages does not work:
 /// the system cannot write to its file.
 ///
-/// The export ends when it is stopped or dropped; it does not wait for incomplete requests of the device. The contents of the boot and RPMB
-/// partitions are kept only as long as the export exists.
+/// The export ends when it is stopped or dropped; it does not wait for incomplete requests of the device. The contents of the
+/// boot and RPMB partitions are lost when the export ends.
 pub struct SdhciExport {
     path: PathBuf,
     wake: Arc<ThreadWaker>,
@@ -85,8 +85,8 @@ pub struct SdhciExport {
 }
 
 impl SdhciExport {
-    /// Listens on a new unix socket at `path`, to which only this user can connect. `news` is called from the export's thread.
-    /// Errors: if a setting does not fit into the card's registers, if `path` is in use, or if others could reach it.
+    /// Listens on a new unix socket at `path`, to which only this user can connect. The export's thread calls `news`.
+    /// Errors: if the card's registers cannot encode a setting, if `path` is in use, or if other users could reach it.
     pub fn start(
         device: Arc<dyn BlockDevice>, settings: &CardSettings, path: &Path, news: impl Fn(SessionEvent) + Send + 'static,
     ) -> Result<Self> {
@@ -94,7 +94,7 @@ impl SdhciExport {
         let refused = |errno: Errno| Error::io(path, errno.into());
         let wake = Arc::new(ThreadWaker::new().map_err(refused)?);
         let listener = PrivateSocket::listen(path)?;
-        // A client may disconnect before it is accepted.
+        // A client may disconnect before it is accepted, so the socket must not block.
         rustix::io::ioctl_fionbio(&listener.socket, true).map_err(refused)?;
         let card = EmmcCard::new(settings, Arc::clone(&device));
         let function = SdhciPciFunction::new(SdhciController::new(card), device, Arc::clone(&wake));
@@ -133,7 +133,7 @@ fn accept_clients(
 ) {
     while !wake.is_stopping() {
         let mut files = [PollFd::new(&listener.socket, PollFlags::IN), PollFd::new(&wake.event, PollFlags::IN)];
-        // A signal or a lack of memory does not end the loop.
+        // A signal or lack of memory does not end the loop.
         let _ = poll(&mut files, None);
         wake.clear();
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -141,7 +141,7 @@ fn accept_clients(
             Ok(socket) => socket,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => continue,
             Err(_) => {
-                // The system lacks resources; the client waits.
+                // The system lacks resources, so the client must wait.
                 std::thread::sleep(RETRY);
                 continue;
             }

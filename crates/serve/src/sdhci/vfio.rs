@@ -1,9 +1,10 @@
-//! vfio-user: messages to and from a virtual machine over a unix socket, with their files, and the guest's memory, which it shares.
+//! vfio-user: messages and files that are exchanged with a virtual machine over a unix socket, and the memory of the guest, which
+//! the virtual machine shares.
 //!
-//! The protocol is QEMU's `interop/vfio-user`, version 0.0. This is an independent server, since a server must end on request, survive
-//! malformed messages, and handle guest memory that is not shared with it. A message has a header of 16 bytes and a payload, all in the
-//! byte order of the host. The protocol also has messages to access memory that is not shared. QEMU cannot answer them while a guest CPU
-//! waits for a register access, which is most of the time (tested with 11.1), so the memory must be shared.
+//! The protocol is QEMU's `interop/vfio-user`, version 0.0. This is a separate implementation, because a server must end on
+//! request, survive malformed messages, and handle guest memory that is not shared. A message has a header of 16 bytes and a
+//! payload, in the byte order of the host. The protocol also has messages to access memory that is not shared. They are not used,
+//! because QEMU cannot answer them while a guest CPU waits for a register access, which is most of the time (tested with 11.1).
 
 use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
@@ -59,7 +60,7 @@ pub(super) struct VfioLink<'a> {
 }
 
 impl VfioLink<'_> {
-    /// Waits in the middle of a message. Completions that arrive meanwhile are processed after the message.
+    /// Waits inside a message. Completions that arrive during this time are processed after the message.
     fn wait(&self, flags: PollFlags) -> Result<(), ConnectionLoss> {
         loop {
             if self.wake.is_stopping() {
@@ -141,9 +142,9 @@ impl VfioLink<'_> {
 }
 
 pub(super) const HEADER_BYTES: usize = 16;
-/// Maximum number of bytes of one access to a region or to memory, as negotiated with the client.
+/// Maximum number of bytes in an access to a region or to memory, as negotiated with the client.
 pub(super) const MOST_DATA: usize = 1 << 20;
-/// Maximum length of a payload that is accepted.
+/// Maximum length of an accepted payload.
 pub(super) const MOST_PAYLOAD: usize = MOST_DATA + 64;
 
 pub(super) mod command {
@@ -169,7 +170,7 @@ const ERROR: u32 = 1 << 5;
 pub(super) struct VfioHeader {
     pub id: u16,
     pub command: u16,
-    /// Bytes of the whole message.
+    /// Length of the whole message in bytes.
     pub bytes: u32,
     flags: u32,
 }
@@ -194,7 +195,7 @@ impl VfioHeader {
     }
 }
 
-/// The reply to a command, or the error reply.
+/// The reply to a command: its payload or its error.
 pub(super) fn reply(to: &VfioHeader, outcome: Result<&[u8], Errno>) -> Vec<u8> {
     let (flags, error, payload) = match outcome {
         Ok(payload) => (REPLY, 0, payload),
@@ -206,14 +207,14 @@ pub(super) fn reply(to: &VfioHeader, outcome: Result<&[u8], Errno>) -> Vec<u8> {
     [&id[..], &command, words.as_flattened(), payload].concat()
 }
 
-/// A message that was received.
+/// A received message.
 pub(super) struct VfioMessage {
     pub header: VfioHeader,
     pub payload: Vec<u8>,
     pub files: Vec<OwnedFd>,
 }
 
-/// Reads the fields of a payload, one after the other; returns an error if the payload is too short.
+/// Reads the fields of a payload in order; an error if the payload is too short.
 pub(super) struct VfioFieldReader<'a>(pub &'a [u8]);
 
 impl<'a> VfioFieldReader<'a> {
@@ -240,7 +241,7 @@ impl<'a> VfioFieldReader<'a> {
     }
 }
 
-/// Maximum number of mappings of a client: the usual value in the protocol.
+/// Maximum number of mappings of a client; the usual value in the protocol.
 const MOST_MAPPINGS: usize = 65535;
 
 /// Flags of a mapping.
@@ -250,16 +251,16 @@ const WRITABLE: u32 = 1 << 1;
 struct DmaMapping {
     bytes: u64,
     flags: u32,
-    /// The shared file, and the offset of the mapping in it.
+    /// The shared file and the offset of the mapping in it; `None` if the memory is not shared.
     file: Option<(OwnedFd, u64)>,
 }
 
-/// The mappings of a client, by their address.
+/// The mappings of a client by address.
 #[derive(Default)]
 pub(super) struct DmaMappings(BTreeMap<u64, DmaMapping>);
 
 impl DmaMappings {
-    /// Adds a mapping. Returns an error if it wraps around, is empty or overlaps another one.
+    /// Adds a mapping. Fails if it is empty, wraps around or overlaps another one.
     pub fn map(&mut self, address: u64, bytes: u64, flags: u32, file: Option<(OwnedFd, u64)>) -> Result<(), Errno> {
         let end = address.checked_add(bytes).filter(|_| bytes > 0).ok_or(Errno::INVAL)?;
         let before = self.0.range(..end).next_back();
@@ -267,7 +268,7 @@ impl DmaMappings {
             return Err(Errno::EXIST);
         }
         if let Some((file, offset)) = &file {
-            // A write after the end would extend the file.
+            // A write after the end of the file would extend it.
             let size = fstat(file)?.st_size as u64;
             offset.checked_add(bytes).filter(|end| *end <= size).ok_or(Errno::INVAL)?;
         }
@@ -278,7 +279,7 @@ impl DmaMappings {
         Ok(())
     }
 
-    /// Removes the mappings in a range. Returns an error if the range contains only a part of a mapping.
+    /// Removes the mappings in a range. Fails if the range contains only a part of a mapping.
     pub fn unmap(&mut self, address: u64, bytes: u64) -> Result<(), Errno> {
         let end = address.checked_add(bytes).ok_or(Errno::INVAL)?;
         let inside: Vec<_> = self.0.range(address..end).map(|(start, one)| (*start, one.bytes)).collect();
@@ -295,7 +296,7 @@ impl DmaMappings {
         Ok(())
     }
 
-    /// The mapping at an address, the offset in it, and the number of bytes from there to its end.
+    /// The mapping that contains an address, the offset in it, and the number of bytes from there to its end.
     fn find(&self, address: u64, flag: u32) -> Result<(&DmaMapping, u64, u64), UnmappedAccess> {
         let (start, mapping) = self.0.range(..=address).next_back().ok_or(UnmappedAccess)?;
         let offset = address - start;
@@ -304,18 +305,18 @@ impl DmaMappings {
     }
 }
 
-/// The guest's memory, while a message is processed.
+/// The memory of the guest during the processing of a message.
 pub(super) struct GuestDma<'a> {
     pub memory: &'a DmaMappings,
-    /// Whether the guest lets the function access memory at all.
+    /// Whether the guest permits the function to access memory.
     pub allowed: bool,
     /// Whether an access failed because the client does not share that memory.
     pub unshared: bool,
 }
 
 impl GuestDma<'_> {
-    /// Splits an access at mappings and at partial transfers of the system. `each` is called with the file, the offset in it, and a range
-    /// of the bytes; it returns the number of bytes that it moved.
+    /// Splits an access at the limits of mappings and after partial transfers. `each` is called with the file, the offset in it,
+    /// and a range of the bytes; it returns the number of bytes that it moved.
     fn parts(
         &mut self, address: u64, bytes: usize, flag: u32,
         mut each: impl FnMut(&OwnedFd, u64, Range<usize>) -> rustix::io::Result<usize>,

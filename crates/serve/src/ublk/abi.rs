@@ -6,7 +6,7 @@ use crate::device::BlockDeviceLimits;
 const CONTROL_BYTES: usize = 32;
 pub(super) const IO_BYTES: usize = 16;
 pub(super) const DESCRIPTION_BYTES: usize = 24;
-/// `UBLK_MAX_QUEUE_DEPTH`. In the mapped file, the descriptions of each queue have room for this many.
+/// `UBLK_MAX_QUEUE_DEPTH`. The mapped file has space for this number of descriptions for each queue.
 pub(super) const MOST_DEPTH: u16 = 4096;
 /// `UBLK_F_CMD_IOCTL_ENCODE`: commands have the numbers of ioctls (Linux 6.4 and later).
 pub(super) const IOCTL_NUMBERS: u64 = 1 << 6;
@@ -29,13 +29,13 @@ pub(super) enum UblkIoCommand {
     CommitAndFetch = 0x21,
 }
 
-/// The number of an ioctl of type `u` (`_IOC` of linux/ioctl.h). It reads from the kernel, and also writes to it if `writes` is set.
+/// The number of an ioctl of type `u` (`_IOC` of linux/ioctl.h). Its data is read from the kernel, and with `writes` also written to it.
 const fn ioctl(number: u32, bytes: usize, writes: bool) -> u32 {
     (2 | writes as u32) << 30 | (bytes as u32) << 16 | (b'u' as u32) << 8 | number
 }
 
 impl UblkControlCommand {
-    /// The command's number, for a kernel with ioctl numbers or for an older one.
+    /// The number of the command, for a kernel with ioctl numbers or an older one.
     pub(super) const fn number(self, ioctl_numbers: bool) -> u32 {
         let writes = !matches!(self, Self::GetInfo);
         if ioctl_numbers { ioctl(self as u32, CONTROL_BYTES, writes) } else { self as u32 }
@@ -43,17 +43,17 @@ impl UblkControlCommand {
 }
 
 impl UblkIoCommand {
-    /// As [`UblkControlCommand::number`].
+    /// Like [`UblkControlCommand::number`].
     pub(super) const fn number(self, ioctl_numbers: bool) -> u32 {
         if ioctl_numbers { ioctl(self as u32, IO_BYTES, true) } else { self as u32 }
     }
 }
 
-/// `struct ublksrv_ctrl_cmd` in the 80 bytes of a ring entry: for a device, with a buffer (address and length) and one value.
+/// `struct ublksrv_ctrl_cmd` in the 80 bytes of a ring entry: device, buffer (address and length), and a value.
 pub(super) fn control(device: u32, buffer: (u64, u16), value: u64) -> [u8; 80] {
     let mut bytes = [0; 80];
     bytes[..4].copy_from_slice(&device.to_ne_bytes());
-    // The command is not for a single queue.
+    // The command is not for a specific queue.
     bytes[4..6].copy_from_slice(&u16::MAX.to_ne_bytes());
     bytes[6..8].copy_from_slice(&buffer.1.to_ne_bytes());
     bytes[8..16].copy_from_slice(&buffer.0.to_ne_bytes());
@@ -82,7 +82,7 @@ pub(super) struct UblkDeviceInfo {
     pub(super) depth: u16,
     /// Maximum length of a read or write in bytes.
     pub(super) buffer_bytes: u32,
-    /// N in `/dev/ublkbN`; `u32::MAX` requests a free number.
+    /// N of `/dev/ublkbN`; `u32::MAX` requests a free number.
     pub(super) device: u32,
     /// Feature flags of the driver.
     pub(super) flags: u64,
@@ -116,16 +116,16 @@ impl UblkDeviceInfo {
     }
 }
 
-/// `struct ublk_params` with the basic and the discard parameters, from the limits of the device.
+/// `struct ublk_params` with basic and discard parameters, derived from the limits of the device.
 pub(super) fn parameters(limits: &BlockDeviceLimits, buffer_bytes: u32) -> [u8; 64] {
-    /// `UBLK_ATTR_VOLATILE_CACHE`, `UBLK_ATTR_FUA`. Without a cache every write is durable, so the kernel need not send flushes.
+    /// `UBLK_ATTR_VOLATILE_CACHE`, `UBLK_ATTR_FUA`. Without a cache every write is durable, so the kernel does not send flushes.
     const CACHED: u32 = 1 << 2 | 1 << 3;
     const SECTOR_SHIFT: u32 = 9;
     let page_shift = SECTOR_SHIFT + limits.preferred_sectors.max(1).ilog2();
-    // File systems do not support physical blocks that are longer than a memory page.
+    // File systems do not support physical blocks larger than a memory page.
     let shifts = [SECTOR_SHIFT, page_shift.min(12), page_shift, page_shift];
     let granularity = limits.discard_sectors.clamp(1, u32::MAX >> SECTOR_SHIFT);
-    // A longer discard is split at multiples of the granularity.
+    // Longer discards are split at multiples of the granularity.
     let most = (limits.max_sectors / granularity * granularity).max(1);
     let mut bytes = [0; 64];
     let mut put = |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
@@ -163,7 +163,7 @@ impl UblkIoDescriptor {
     pub(super) const WRITE_ZEROES: u8 = 5;
     pub(super) const META: u32 = 1 << 11;
     pub(super) const FUA: u32 = 1 << 13;
-    /// The zeroed sectors stay allocated.
+    /// The sectors that are zeroed stay allocated.
     pub(super) const NO_UNMAP: u32 = 1 << 15;
 
     pub(super) fn parse(bytes: &[u8; DESCRIPTION_BYTES]) -> Self {
@@ -176,7 +176,7 @@ impl UblkIoDescriptor {
         }
     }
 
-    /// Bytes in the buffer of the request; 0 if it has no data.
+    /// Number of bytes in the buffer of the request; 0 if it has no data.
     pub(super) fn data_bytes(&self) -> usize {
         match self.operation {
             Self::READ | Self::WRITE => self.sectors as usize * crate::SECTOR,

@@ -1,4 +1,5 @@
-//! Commands that create, start, stop and delete ublk devices, on `/dev/ublk-control`, and the removal of what a killed process left.
+//! Commands on `/dev/ublk-control` that create, start, stop and delete ublk devices, and the removal of devices that a killed
+//! process left behind.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -17,12 +18,12 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use super::abi::{self, IOCTL_NUMBERS, UblkControlCommand, UblkDeviceInfo};
 
-/// The outcome of a command.
+/// The result of a command; the error is an errno.
 type UblkResult<T> = std::result::Result<T, Errno>;
 
 /// The device file for the commands.
 pub(super) const PATH: &str = "/dev/ublk-control";
-/// Interval at which `gives_up` is checked.
+/// Interval of the calls of `gives_up`.
 const POLL: Timespec = Timespec::new().nsec(50_000_000);
 
 fn ring() -> io::Result<IoUring<Entry128>> {
@@ -35,7 +36,7 @@ pub(super) fn no_ring(error: &io::Error) -> Error {
     Error::new(ErrorClass::Unsupported, problem).hint("set `sysctl kernel.io_uring_disabled` to 0, or 1 for root alone")
 }
 
-/// The error if the kernel has no ublk, or if its module is not loaded.
+/// The error if the kernel has no ublk or its module is not loaded.
 fn no_ublk_error() -> Error {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     Error::new(ErrorClass::Unsupported, format!("there is no {PATH}; this kernel is Linux {}", release.trim())).hint(
@@ -47,7 +48,7 @@ fn no_ublk_error() -> Error {
 pub(super) struct UblkControl {
     ring: IoUring<Entry128>,
     file: File,
-    /// Whether the driver uses ioctl numbers for its commands.
+    /// Whether the driver expects ioctl numbers for its commands.
     ioctl_numbers: bool,
 }
 
@@ -60,8 +61,7 @@ impl UblkControl {
         Ok(Self { ring: ring().map_err(|error| no_ring(&error))?, file, ioctl_numbers: true })
     }
 
-    /// Sends a command and waits until it is complete. If `gives_up` returns true before, the command is cancelled, and the error is
-    /// TIMEDOUT.
+    /// Sends a command and waits until it is complete. If `gives_up` returns true first, the command is cancelled and the error is TIMEDOUT.
     #[expect(unsafe_code, reason = "the kernel is given the address of the buffer")]
     fn send(
         &mut self, command: UblkControlCommand, device: u32, buffer: Option<&mut [u8]>, value: u64,
@@ -71,7 +71,7 @@ impl UblkControl {
         let buffer = buffer.map_or((0, 0), |buffer| (buffer.as_mut_ptr().expose_provenance() as u64, buffer.len() as u16));
         let number = command.number(self.ioctl_numbers);
         let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), number).cmd(abi::control(device, buffer, value)).build();
-        // SAFETY: the file and the buffer outlive the command, since this function waits until a command with a buffer is complete.
+        // SAFETY: the file and the buffer outlive the command, because this function waits until a command with a buffer is complete.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| Errno::BUSY)?;
         loop {
             if let Some(done) = self.ring.completion().next() {
@@ -94,7 +94,7 @@ impl UblkControl {
         let mut bytes = wanted.bytes();
         let mut add = |this: &mut Self| this.send(UblkControlCommand::Add, wanted.device, Some(&mut bytes), 0, || false);
         if let Err(first) = add(self) {
-            // Before Linux 6.4 there are only the old numbers; later kernels may not support those.
+            // Before Linux 6.4 only the old numbers exist; later kernels may not support them.
             self.ioctl_numbers = false;
             add(self).map_err(|errno| if errno == Errno::OPNOTSUPP { first } else { errno })?;
         }
@@ -118,28 +118,27 @@ impl UblkControl {
         self.send(UblkControlCommand::SetParameters, device, Some(&mut parameters), 0, || false)
     }
 
-    /// Starts the disk, once every queue of this process accepts requests; stops waiting if `gives_up` returns true.
+    /// Starts the disk when every queue of this process accepts requests; stops waiting if `gives_up` returns true.
     pub(super) fn start(&mut self, device: u32, gives_up: impl FnMut() -> bool) -> UblkResult<()> {
         self.send(UblkControlCommand::Start, device, None, u64::from(std::process::id()), gives_up)
     }
 
-    /// Stops the disk, and waits for the requests of the device.
+    /// Stops the disk and waits for the requests in the device.
     pub(super) fn stop(&mut self, device: u32) -> UblkResult<()> {
         self.send(UblkControlCommand::Stop, device, None, 0, || false)
     }
 
-    /// Deletes the device. The error TIMEDOUT means that it is deleted, but a process still has its disk open, so that its number is not
-    /// free yet.
+    /// Deletes the device. The error TIMEDOUT means that it is deleted, but its number is still in use because a process has its disk open.
     pub(super) fn delete(&mut self, device: u32, patience: Duration) -> UblkResult<()> {
         let until = Instant::now() + patience;
         self.send(UblkControlCommand::Delete, device, None, 0, || Instant::now() > until)
     }
 }
 
-/// How long to wait for processes to close a removed disk. Tools open new disks for a moment to probe them.
+/// Time for processes to close a removed disk; tools open new disks briefly to probe them.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Decodes a path of `/proc/self/mountinfo`, where a space or a backslash is a backslash and three octal digits.
+/// Decodes a path of `/proc/self/mountinfo`, in which spaces and backslashes are encoded as a backslash and three octal digits.
 fn unescaped(field: &str) -> PathBuf {
     let mut parts = field.split('\\');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
@@ -151,7 +150,7 @@ fn unescaped(field: &str) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// Mount points of the disk and its partitions in the mount table, the last mounted first.
+/// Mount points of the disk and its partitions in the mount table, most recent first.
 fn mounts(table: &str, device: u32) -> Vec<PathBuf> {
     let disk = format!("/dev/ublkb{device}");
     let of_disk = |source: &str| {
@@ -168,17 +167,17 @@ fn mounts(table: &str, device: u32) -> Vec<PathBuf> {
     found
 }
 
-/// Detaches the file systems of a removed disk; processes that use them get errors.
+/// Detaches the file systems of a removed disk; later operations of processes that use them fail.
 pub(super) fn unmount_all(device: u32) {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     for point in mounts(&table, device) {
-        // Another process may have unmounted it before.
+        // Another process may have unmounted it already.
         let _ = unmount(point, UnmountFlags::DETACH);
     }
 }
 
-/// Deletes the ublk devices that a killed process made with this token, and their mounts. The kernel itself only removes the disks. See
-/// [`crate::UblkOptions::cleaner`].
+/// Deletes the ublk devices that a killed process created with this token, and unmounts their file systems. The kernel itself
+/// only removes the disks. See [`crate::UblkOptions::cleaner`].
 /// Errors: if the driver cannot be reached.
 pub fn delete_left_ublk(token: u64) -> Result<()> {
     let devices = fs::read_dir("/sys/class/ublk-char").into_iter().flatten().flatten();
@@ -190,11 +189,11 @@ pub fn delete_left_ublk(token: u64) -> Result<()> {
     let mut control = UblkControl::open()?;
     for device in devices {
         if control.info(device).is_ok_and(|info| info.token == token) {
-            // Deleting also stops the device.
+            // Deleting a device also stops it, so that errors are ignored here.
             let _ = control.stop(device);
             unmount_all(device);
             match control.delete(device, PATIENCE) {
-                // A process that has the disk open keeps its number in use; the device is deleted all the same.
+                // A process that has the disk open keeps the number in use, but the device is deleted.
                 Ok(()) | Err(Errno::TIMEDOUT | Errno::NODEV) => {}
                 Err(errno) => return Err(Error::io(Path::new(PATH), errno.into())),
             }

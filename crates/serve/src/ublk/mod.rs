@@ -1,4 +1,4 @@
-//! The device as a block device of this host by the kernel's ublk driver (Linux 6.0 and later).
+//! The device as a block device of this host through the kernel's ublk driver (Linux 6.0 and later).
 
 mod abi;
 mod control;
@@ -27,28 +27,28 @@ use crate::device::{BlockDevice, BlockDeviceLimits};
 use crate::host_programs;
 use crate::supervisor::Supervisor;
 
-/// Maximum length of a read or write of the kernel, in bytes. The buffer of each tag has at most this size; its memory is allocated when it
-/// is first used.
+/// Maximum length of a read or write of the kernel, in bytes, which is also the maximum size of each tag's buffer. The memory of
+/// a buffer is allocated at its first use.
 const LONGEST_BYTES: u32 = 512 << 10;
-/// Requests cannot be limited to less than this: the kernel reads and writes whole pages.
+/// The minimum of this limit: the kernel reads and writes whole pages.
 const PAGE: u32 = 4096;
-/// How long to wait for the files of a new device to appear in `/dev`.
+/// Time limit for the files of a new device to appear in `/dev`.
 const APPEARS: Duration = Duration::from_secs(5);
-/// How long to wait for the queue threads to end after the disk was removed.
+/// Time limit for the queue threads to end after the disk is removed.
 const QUEUES_END: Duration = Duration::from_secs(5);
 const BETWEEN: Duration = Duration::from_millis(5);
 
-/// Properties of a ublk device.
+/// Options of a ublk device.
 #[derive(Clone, Debug)]
 pub struct UblkOptions {
-    /// Number of queues, each with its own thread; no more than there are processors.
+    /// Number of queues, each with its own thread; at most the number of processors.
     pub queues: u16,
     /// Maximum number of requests in flight in each queue: 1 to 4096.
     pub depth: u16,
-    /// How long to wait for processes that use a file system before unmounting fails.
+    /// Time for which unmounting waits for processes that use a file system before it fails.
     pub patience: Duration,
-    /// A command that calls [`crate::delete_left_ublk`] with the number that is appended as its last argument. It is run if this process
-    /// was killed: the kernel then removes the disk, but not the device. Without a command, `/dev/ublkcN` remains.
+    /// A command that calls [`crate::delete_left_ublk`] with the token that is appended as its last argument. It is run if this
+    /// process is killed, because the kernel then removes the disk but not the device. Without a command, `/dev/ublkcN` remains.
     pub cleaner: Vec<OsString>,
 }
 
@@ -62,7 +62,7 @@ impl Default for UblkOptions {
 pub(crate) struct UblkDevice {
     pub(crate) supervisor: Supervisor,
     control: UblkControl,
-    /// N in `/dev/ublkbN`.
+    /// N of `/dev/ublkbN`.
     device: u32,
     queues: Vec<(Arc<UblkCompletionInbox>, JoinHandle<()>)>,
     started: bool,
@@ -98,14 +98,14 @@ fn check(limits: &BlockDeviceLimits, options: &UblkOptions) -> Result<()> {
     Ok(())
 }
 
-/// An error of the driver.
+/// The error for a command that the driver rejects.
 fn refused(work: &str, errno: Errno) -> Error {
     Error::new(ErrorClass::Io, format!("ublk_drv refuses to {work}: {}", io::Error::from(errno)))
         .in_file(Path::new(PATH))
         .hint("see `dmesg` for the reason")
 }
 
-/// Opens or finds a file of a new device; waits until it appears.
+/// Opens or looks up a file of a new device; waits until the file exists.
 fn appearing<T>(path: &Path, mut open: impl FnMut(&Path) -> io::Result<T>) -> Result<T> {
     let until = Instant::now() + APPEARS;
     loop {
@@ -128,7 +128,7 @@ impl UblkDevice {
         check(&limits, options)?;
         let buffer_bytes = longest_request(&limits)?;
         let mut control = UblkControl::open()?;
-        // A random number, from the random keys of hash maps.
+        // A random number, derived from the random keys of hash maps.
         let token = RandomState::new().build_hasher().finish();
         let mut cleaner = options.cleaner.clone();
         if !cleaner.is_empty() {
@@ -176,8 +176,8 @@ impl UblkDevice {
         PathBuf::from(format!("/dev/ublkb{}", self.device))
     }
 
-    /// Removes the disk, even if processes use it, and deletes the device.
-    /// Errors: Names the processes that held the disk. The device is deleted even then.
+    /// Removes the disk even if processes use it, and deletes the device.
+    /// Errors: if processes had the disk open, with their names. The device is deleted in this case, too.
     pub(crate) fn end(&mut self) -> Result<()> {
         if !std::mem::take(&mut self.started) {
             return Ok(());
@@ -189,7 +189,7 @@ impl UblkDevice {
                 std::thread::sleep(BETWEEN);
             }
             inbox.wake.stop();
-            // A panic of the thread has already ended its queue.
+            // If the thread panicked, its queue has ended.
             let _ = thread.join();
         }
         control::unmount_all(self.device);
@@ -202,7 +202,7 @@ impl UblkDevice {
         stopped.and(deleted)
     }
 
-    /// The error if processes still hold the disk; the kernel marks its path as deleted.
+    /// The error if processes still have the disk open; the kernel marks its path as deleted.
     fn in_use(&self) -> Error {
         let path = self.path();
         let held = host_programs::holder_sentence(host_programs::holders(Path::new(&format!("{} (deleted)", path.display()))));
@@ -219,9 +219,8 @@ impl Drop for UblkDevice {
     }
 }
 
-/// Drops the `CAP_SYS_ADMIN` capability of this thread. The kernel does not read partition tables from servers without it (6.3 and later).
-/// This matters because a process that is killed while its driver reads a partition table cannot end, nor can the device be deleted (seen
-/// on 6.12).
+/// Drops the capability `CAP_SYS_ADMIN` of this thread, so that the kernel does not read the partition table of the disk (6.3 and later). A
+/// process that is killed while its driver reads a partition table cannot end, and its device cannot be deleted (seen on 6.12).
 fn give_up_administration() -> rustix::io::Result<()> {
     let mut sets = capabilities(None)?;
     sets.effective.remove(CapabilitySet::SYS_ADMIN);

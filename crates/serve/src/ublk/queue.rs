@@ -1,5 +1,5 @@
-//! The thread of one queue of a ublk device: passes requests of the kernel to the device, and completions back. [`UblkQueue`] is the
-//! connection (`/dev/ublkcN`, an `io_uring`, memory that is shared with the kernel); it contains all unsafe code of the data path.
+//! The thread of a queue of a ublk device: passes requests of the kernel to the device and completions back. [`UblkQueue`] is the connection
+//! (`/dev/ublkcN`, an `io_uring`, memory that is shared with the kernel); it contains all unsafe code of the data path.
 
 use std::fs::File;
 use std::io;
@@ -21,14 +21,14 @@ use crate::waker::ThreadWaker;
 #[derive(Default)]
 struct UblkInboxState {
     completions: Vec<ServedCompletion>,
-    /// Whether the thread sleeps, or is about to.
+    /// Whether the thread sleeps or is about to.
     asleep: bool,
 }
 
 /// Completions for the thread of the queue.
 pub(super) struct UblkCompletionInbox {
     list: Mutex<UblkInboxState>,
-    /// Wakes the thread, and makes it end even if the kernel still has requests.
+    /// Wakes the thread, or makes it end even if the kernel still has requests.
     pub(super) wake: Arc<ThreadWaker>,
 }
 
@@ -41,7 +41,7 @@ impl UblkCompletionInbox {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves the completed requests to `completions`. Returns false if there are none; the thread may sleep then.
+    /// Moves the completed requests to `completions`. Returns false if there are none; then the thread may sleep.
     fn take(&self, completions: &mut Vec<ServedCompletion>) -> bool {
         let mut list = self.list();
         completions.append(&mut list.completions);
@@ -95,7 +95,7 @@ pub(super) fn serve(mut channel: UblkQueue, device: &dyn BlockDevice, inbox: &Ar
     }
 }
 
-/// Translates the request of a tag for the device.
+/// Converts the request of a tag for the device.
 fn request(channel: &UblkQueue, tag: u16) -> Result<ServedRequest, Errno> {
     let description = channel.description(tag).ok_or(Errno::INVAL)?;
     let action = match description.operation {
@@ -123,7 +123,7 @@ fn action(description: &UblkIoDescriptor) -> Option<BlockAction> {
 fn modifiers(description: &UblkIoDescriptor) -> CommandFlags {
     let mut modifiers = CommandFlags::empty();
     let has = |flag| description.flags & flag != 0;
-    // The kernel also sets these flags for other requests; its own flushes have FUA, too.
+    // The kernel sets these flags also for other requests; its own flushes have FUA, too.
     let data = matches!(description.operation, UblkIoDescriptor::READ | UblkIoDescriptor::WRITE);
     modifiers.set(CommandFlags::RELIABLE, description.operation != UblkIoDescriptor::FLUSH && has(UblkIoDescriptor::FUA));
     modifiers.set(CommandFlags::META, data && has(UblkIoDescriptor::META));
@@ -137,7 +137,7 @@ fn finish(channel: &mut UblkQueue, tag: u16, outcome: Result<Vec<u8>, RequestFai
     let outcome = match outcome {
         Err(failure) => Err(failure.errno()),
         Ok(data) if description.operation == UblkIoDescriptor::READ => {
-            // If the device returns data of another length than requested, the read has failed.
+            // A read has failed if the device returns data of another length than requested.
             if data.len() == bytes && channel.store(tag, &data) { Ok(bytes) } else { Err(Errno::IO) }
         }
         Ok(_) => Ok(bytes),
@@ -145,7 +145,7 @@ fn finish(channel: &mut UblkQueue, tag: u16, outcome: Result<Vec<u8>, RequestFai
     channel.finish(tag, outcome.map_or_else(|errno| -errno.raw_os_error(), |bytes| bytes as i32))
 }
 
-/// `user_data` of the entry that waits for the wake event; other entries have their tag.
+/// `user_data` of the entry that waits for the wake event; that of the other entries is their tag.
 const WAKE: u64 = u64::MAX;
 
 /// A mapping of memory.
@@ -178,7 +178,7 @@ impl UblkMemoryMap {
 impl Drop for UblkMemoryMap {
     #[expect(unsafe_code, reason = "mapping memory")]
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and nothing borrows from it.
+        // SAFETY: this value owns the mapping, and nothing borrows from it.
         let _ = unsafe { munmap(self.start.cast(), self.bytes) };
     }
 }
@@ -200,9 +200,9 @@ enum UblkTagOwner {
     Gone,
 }
 
-/// One queue. Only the thread that made it may use it: the kernel knows the queue by its thread.
+/// A queue. Only the thread that opened it may use it: the kernel identifies the queue by its thread.
 pub(super) struct UblkQueue {
-    // Dropped first, because the kernel may use the memory until the ring is closed.
+    // This must be dropped first, because the kernel may use the memory until the ring is closed.
     ring: IoUring,
     file: Arc<File>,
     wake: Arc<ThreadWaker>,
@@ -217,7 +217,7 @@ pub(super) struct UblkQueue {
 }
 
 impl UblkQueue {
-    /// Opens a queue of the device and asks for requests with every tag; `wake` ends [`Self::wait`].
+    /// Opens a queue of the device and requests I/O with every tag; `wake` ends [`Self::wait`].
     pub(super) fn open(file: Arc<File>, info: &UblkDeviceInfo, queue: u16, wake: Arc<ThreadWaker>) -> io::Result<Self> {
         let depth = usize::from(info.depth);
         let page = rustix::param::page_size() as u64;
@@ -268,12 +268,12 @@ impl UblkQueue {
         self.push(&entry)
     }
 
-    /// Ends the request of a tag and asks for the next one. `result` is the number of moved bytes, or a negative error number.
+    /// Ends the request of a tag and requests the next one. `result` is the number of moved bytes, or a negative errno.
     pub(super) fn finish(&mut self, tag: u16, result: i32) -> io::Result<()> {
         self.pass_to_kernel(tag, UblkIoCommand::CommitAndFetch, result)
     }
 
-    /// Collects the events since the last call.
+    /// Appends the events since the last call to `events`.
     pub(super) fn events(&mut self, found: &mut Vec<UblkQueueEvent>) {
         for entry in self.ring.completion() {
             if entry.user_data() == WAKE {
@@ -283,7 +283,7 @@ impl UblkQueue {
             }
             let tag = entry.user_data() as u16;
             if let Some(state) = self.tags.get_mut(usize::from(tag)) {
-                // UBLK_IO_RES_OK is 0; anything else means that the tag can no longer be used.
+                // UBLK_IO_RES_OK is 0; with another result the tag can no longer be used.
                 *state = if entry.result() == 0 { UblkTagOwner::Ours } else { UblkTagOwner::Gone };
                 if entry.result() == 0 {
                     found.push(UblkQueueEvent::Request(tag));
@@ -292,12 +292,12 @@ impl UblkQueue {
         }
     }
 
-    /// Whether the kernel sends no more requests.
+    /// Whether the kernel will send no more requests.
     pub(super) fn is_gone(&self) -> bool {
         self.tags.iter().all(|tag| *tag == UblkTagOwner::Gone)
     }
 
-    /// Submits completions to the kernel; waits for an event if `sleeps`.
+    /// Submits completions to the kernel; waits for an event if `sleeps` is set.
     pub(super) fn wait(&mut self, sleeps: bool) -> io::Result<()> {
         if !self.polled {
             let events = u32::from(PollFlags::IN.bits());
@@ -307,7 +307,7 @@ impl UblkQueue {
         }
         let Err(error) = self.ring.submit_and_wait(usize::from(sleeps)) else { return Ok(()) };
         match Errno::from_io_error(&error) {
-            // A signal arrived, or the completion queue has to be emptied first.
+            // A signal arrived, or the completion queue must be emptied first.
             Some(Errno::INTR | Errno::AGAIN | Errno::BUSY) => Ok(()),
             _ => Err(error),
         }
@@ -338,7 +338,7 @@ impl UblkQueue {
         Some(data.to_vec())
     }
 
-    /// Stores the data of a read; returns false if it is longer than the buffer.
+    /// Stores the data of a read in the buffer; returns false if it is longer than the buffer.
     #[expect(unsafe_code, reason = "memory that the kernel reads")]
     pub(super) fn store(&mut self, tag: u16, data: &[u8]) -> bool {
         let Some(at) = self.owned_tag_index(tag).filter(|_| data.len() <= self.buffer_bytes) else {
@@ -354,7 +354,7 @@ impl UblkQueue {
 impl Drop for UblkQueue {
     #[expect(unsafe_code, reason = "memory that the kernel writes")]
     fn drop(&mut self) {
-        // If the kernel still owns a tag, as after a failure, it could write to the memory after it was reused; so it is leaked.
+        // If the kernel still owns a tag, as after a failure, it could write to the memory after it is reused. Then the memory is leaked.
         if !self.tags.contains(&UblkTagOwner::Kernels) {
             // SAFETY: dropped once, and not used again.
             unsafe { ManuallyDrop::drop(&mut self.buffers) };

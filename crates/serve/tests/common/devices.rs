@@ -12,28 +12,28 @@ use emmclab_serve::{
 
 type Finished = (ServedCompletion, Arc<dyn CompletionReceiver>);
 
-/// When completions are delivered.
+/// Time at which completions are delivered.
 enum Delivery {
     AtOnce,
-    /// From another thread, late and out of order.
+    /// Later, from another thread and out of order.
     Late(Sender<Finished>),
-    /// When they are released.
+    /// When the test releases them.
     Held(Mutex<Vec<Finished>>),
 }
 
-/// What becomes of a request.
+/// The result of a request.
 pub enum Fate {
     Done,
     Fails(RequestFailure),
-    /// It is never complete.
+    /// It is never completed.
     Lost,
 }
 
-/// A device in memory that notes its requests, and fails and completes as a test wants.
+/// A device in memory that records its requests, and completes or fails them as the test specifies.
 pub struct TestDevice {
     memory: MemoryDevice,
     pub limits: BlockDeviceLimits,
-    /// All requests that came.
+    /// All requests that were received.
     pub requests: Mutex<Vec<ServedRequest>>,
     fate: Box<dyn Fn(&ServedRequest) -> Fate + Send + Sync>,
     knows_extents: bool,
@@ -51,7 +51,7 @@ impl TestDevice {
         Self::with(sectors, Delivery::AtOnce)
     }
 
-    /// A device that takes requests of up to `max_sectors` and completes them late and out of order, from another thread.
+    /// A device that accepts requests of up to `max_sectors`, and completes them later and out of order from another thread.
     pub fn late(sectors: u64, max_sectors: u32) -> Self {
         let (queue, finished) = channel::<Finished>();
         thread::spawn(move || {
@@ -70,12 +70,12 @@ impl TestDevice {
         device
     }
 
-    /// A device that keeps its completions until they are released.
+    /// A device that keeps completions back until they are released.
     pub fn held(sectors: u64) -> Arc<Self> {
         Arc::new(Self::with(sectors, Delivery::Held(Mutex::default())))
     }
 
-    /// A device that fails every request, and knows nothing of extents.
+    /// A device that fails every request and does not report extents.
     pub fn failing(failure: RequestFailure, limits: BlockDeviceLimits) -> Arc<Self> {
         let device = Self { limits, knows_extents: false, ..Self::new(0) };
         Arc::new(device.with_fate(move |_| Fate::Fails(failure)))
@@ -86,13 +86,13 @@ impl TestDevice {
         self
     }
 
-    /// The device, of which one sector can be neither read nor written.
+    /// The device with one sector that can be neither read nor written.
     pub fn with_bad_sector(self, bad: u64) -> Self {
         let is_bad = move |one: &ServedRequest| (one.sector..one.end()).contains(&bad);
         self.with_fate(move |one| if is_bad(one) { Fate::Fails(RequestFailure::Io) } else { Fate::Done })
     }
 
-    /// The requests that came since the last call.
+    /// The requests since the last call.
     pub fn take(&self) -> Vec<ServedRequest> {
         std::mem::take(&mut self.requests.lock().unwrap())
     }
@@ -102,14 +102,14 @@ impl TestDevice {
         kept.lock().unwrap()
     }
 
-    /// Waits until the device keeps so many completions.
+    /// Waits until the device keeps `count` completions back.
     pub fn wait_for(&self, count: usize) {
         while self.kept().len() < count {
             thread::yield_now();
         }
     }
 
-    /// Completions that are kept.
+    /// Number of completions that are kept back.
     pub fn count(&self) -> usize {
         self.kept().len()
     }

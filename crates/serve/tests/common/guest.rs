@@ -1,22 +1,22 @@
-//! A guest with Debian's kernel in QEMU, which switches itself off when it is done. Takes a QEMU with vfio-user, and the folder
-//! that `tests/guest/build.sh` fills; `make test-guest` provides both.
+//! A guest with Debian's kernel in QEMU, which powers itself off at the end. Needs a QEMU with vfio-user, and the folder that
+//! `tests/guest/build.sh` fills; `make test-guest` provides both.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A guest that takes longer than this hangs; a busy machine is no failure.
+/// Time limit of a guest; it is long, so that a busy machine causes no failure.
 const PATIENCE: Duration = Duration::from_mins(30);
 
-/// What a guest is made of.
+/// The components of a guest.
 pub struct Parts {
     pub folder: PathBuf,
     qemu: PathBuf,
 }
 
 impl Parts {
-    /// `None` where there is no guest, and the test is skipped.
+    /// `None` if there is no guest, and the test must be skipped.
     pub fn find() -> Option<Self> {
         let named = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.exists());
         let found = named("EMMCLAB_GUEST").filter(|folder| folder.join("initrd-serve").exists());
@@ -27,20 +27,20 @@ impl Parts {
         both.map(|(folder, qemu)| Self { folder, qemu })
     }
 
-    /// The files of the guest at its start.
+    /// The initial file system of the guest.
     pub fn initrd(&self) -> PathBuf {
         self.folder.join("initrd-serve")
     }
 }
 
-/// QEMU with a guest in it.
+/// A QEMU with a guest.
 pub struct Guest {
     qemu: Child,
     console: tempfile::NamedTempFile,
 }
 
 impl Guest {
-    /// Boots a guest whose memory of 1 GiB is shared, with so many processors and more arguments of QEMU; `parameters` are
+    /// Boots a guest with 1 GiB of shared memory, this number of processors, and additional arguments of QEMU; `parameters` are
     /// those of the kernel.
     pub fn boot(parts: &Parts, initrd: &Path, processors: u32, arguments: &[&str], parameters: &str) -> Self {
         let console = tempfile::NamedTempFile::new().unwrap();
@@ -62,7 +62,7 @@ impl Guest {
         Self { qemu, console }
     }
 
-    /// What the guest said until it switched itself off.
+    /// The console output of the guest until it powered itself off.
     pub fn finish(mut self) -> Said {
         let deadline = Instant::now() + PATIENCE;
         while self.qemu.try_wait().unwrap().is_none() {
@@ -73,7 +73,7 @@ impl Guest {
     }
 }
 
-/// The console of a guest. If the test fails, it is printed.
+/// The console output of a guest. It is printed if the test fails.
 pub struct Said(String);
 
 impl Said {

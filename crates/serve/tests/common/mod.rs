@@ -1,4 +1,4 @@
-//! What tests of live exports share: whether they can run, devices that answer late, and a process that serves until killed.
+//! Helpers of tests of live exports: whether they can run, devices that complete late, and a process that serves until it is killed.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code, unused_imports, reason = "a test may, and each uses a part of it")]
 
 pub mod devices;
@@ -11,7 +11,7 @@ use std::process::Command;
 use emmclab_serve::{BlockAction, ServedRequest};
 pub use emmclab_testing::{PATIENCE, run, wait_until};
 
-/// Whether the host can run a test that needs FUSE, root, and these tools; it is skipped where not.
+/// Whether the host can run a test that needs FUSE, root and these tools; otherwise the test must be skipped.
 pub fn live(tools: &[&str]) -> bool {
     if !emmclab_testing::has_root() || !emmclab_testing::has_tools(tools) {
         return false;
@@ -29,7 +29,7 @@ pub fn attribute(device: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap().trim().to_owned()
 }
 
-/// Loop devices whose file is below the folder.
+/// Loop devices whose file is in the folder.
 pub fn loops_below(folder: &Path) -> Vec<String> {
     let blocks = fs::read_dir("/sys/block").unwrap().flatten();
     let backing = blocks.filter_map(|entry| fs::read_to_string(entry.path().join("loop/backing_file")).ok());
@@ -42,7 +42,7 @@ pub fn mounts_below(folder: &Path) -> Vec<String> {
     points.filter(|point| Path::new(point).starts_with(folder)).map(str::to_owned).collect()
 }
 
-/// What is left of exports whose temporary folder this is: mounts, loop devices and folders.
+/// What remains of exports with this temporary folder: mounts, loop devices and folders.
 pub fn left_in(temporary: &Path) -> Vec<String> {
     let mut left = mounts_below(temporary);
     left.extend(loops_below(temporary));
@@ -51,21 +51,21 @@ pub fn left_in(temporary: &Path) -> Vec<String> {
     left
 }
 
-/// This test binary again, to run only `test`, with `TMPDIR` below `temporary`.
+/// This test program as a command that runs only `test`, with `TMPDIR` in `temporary`.
 pub fn again(test: &str, temporary: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture", "--include-ignored"]).env("TMPDIR", temporary);
     command
 }
 
-/// A folder for the test, by its path without links.
+/// A folder for the test, and its path without symbolic links.
 pub fn folder() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap();
     (folder, path)
 }
 
-/// A commit block of ext4's journal: magic number and type, the highest byte first.
+/// Whether a request writes a commit block of ext4's journal: magic number and type, in big-endian order.
 pub fn commits(request: &ServedRequest) -> bool {
     let commit = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2];
     matches!(&request.action, BlockAction::Write(data) if data.chunks(512).any(|sector| sector.starts_with(&commit)))

@@ -1,4 +1,4 @@
-//! Clients that die, send garbage, or never read; stops at any moment.
+//! Clients that die, send garbage or never read, and a server that stops at any time.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -16,7 +16,7 @@ use crate::support::{CACHE, Client, DISC, FLUSH, READ, TestServer, WRITE, ZEROES
 
 const ESHUTDOWN: u32 = 108;
 
-/// A valid session in bytes: options, the start of transmission, and commands.
+/// The bytes of a valid session: options, the start of transmission, and commands.
 fn session() -> Vec<u8> {
     let name = b"\0\0\0\0\0\0\0\x01\0\0\0\x0fbase:allocation";
     let option = |kind: u8, data: &[u8]| [b"IHAVEOPT\0\0\0", &[kind, 0, 0, 0, data.len() as u8][..], data].concat();
@@ -40,12 +40,12 @@ fn session() -> Vec<u8> {
     .concat()
 }
 
-/// Sends bytes, then their end, and reads until the server closes.
+/// Sends bytes and the end of the stream, and reads until the server closes the connection.
 fn survives(device: Arc<dyn BlockDevice>, bytes: &[u8]) {
     let (mut stream, thread) = served(device, options());
     let mut sender = stream.try_clone().unwrap();
     let sent = thread::scope(|scope| {
-        // The server may close before it has read everything.
+        // The server may close the connection before it has read everything.
         let sent = scope.spawn(move || sender.write_all(bytes).and_then(|()| sender.shutdown(Shutdown::Write)));
         let mut received = Vec::new();
         let _ = stream.read_to_end(&mut received);
@@ -112,12 +112,12 @@ fn a_client_that_never_reads_holds_bounded_memory_and_delays_nobody() {
     let mut modest = server.client(true);
     modest.send(READ, 0, 1, 0, 4096, &[]);
     device.wait_for(32);
-    // 31 MiB and the small request are there; the budget of a connection is 32 MiB.
+    // 31 MiB and the small request have arrived; the budget of a connection is 32 MiB.
     assert_eq!(device.count(), 32);
     device.release();
     assert_eq!(modest.receive().1.data, [0; 4096]);
     sending.join().unwrap().unwrap();
-    // The greedy client lives on once it reads: holes came instead of data.
+    // The greedy client continues when it reads: the server sends holes instead of data.
     let reader = thread::spawn(move || {
         for _ in 0..1000 {
             let mut chunk = [0; 32];
@@ -137,19 +137,19 @@ fn a_client_that_never_reads_holds_bounded_memory_and_delays_nobody() {
 fn many_clients_share_one_memory_budget_and_none_is_starved() {
     let device = TestDevice::held(1 << 16);
     let server = TestServer::on(device.clone());
-    // 40 clients ask for 20 MiB each: 800 MiB in all.
+    // 40 clients request 20 MiB each, 800 MiB in total.
     let mut clients: Vec<Client> = (0..40).map(|_| server.client(true)).collect();
     for client in &mut clients {
         (0..20).for_each(|cookie| client.send(READ, 0, cookie, 0, 1 << 20, &[]));
     }
-    // Each has a part of its own, and the common part is nearly full.
+    // Each client has its own part, and the common part is nearly full.
     device.wait_for(256);
     let mut late = server.client(true);
     late.send(READ, 0, 1, 0, 4096, &[]);
     while device.requests.lock().unwrap().iter().all(|request| request.sectors != 8) {
         thread::yield_now();
     }
-    // 2 MiB of each client's own, and 256 MiB.
+    // 2 MiB of each client, and 256 MiB in common.
     assert!(device.count() <= 41 * 2 + 256, "{} MiB are held", device.count());
     let readers: Vec<_> =
         clients.into_iter().map(|mut client| thread::spawn(move || (0..20).all(|_| client.receive().1.error == 0))).collect();
@@ -169,7 +169,7 @@ fn long_requests_beyond_the_memory_budget_wait_for_their_turn() {
     for client in &mut clients {
         client.send(READ, 0, 1, 0, 32 << 20, &[]);
     }
-    // The last ones wait until the first have read; requests that fit into a client's own part do not wait.
+    // The last requests wait until the first clients have read; requests that fit into a client's own part do not wait.
     let mut modest = server.client(false);
     assert_eq!(modest.write(0, 0, &pattern(1, 4096)), 0);
     let read = |mut client: Client| thread::spawn(move || client.receive().1.data.len());
@@ -187,7 +187,7 @@ fn clients_that_die_at_once_harm_nobody() {
         drop(Client::connect(&server.socket));
         let mut dying = server.client(true);
         dying.send(READ, 0, 1, 0, 1 << 20, &[]);
-        // The data of this write never comes in full.
+        // The data of this write never arrives completely.
         dying.send(WRITE, 0, 2, 1 << 20, 1 << 20, &vec![round; 1 << 15]);
         drop(dying);
         assert_eq!(steady.write(0, 4096, &pattern(round, 4096)), 0);
@@ -261,7 +261,7 @@ fn a_stop_answers_what_the_device_has_and_refuses_the_rest() {
     client.send(WRITE, 0, 1, 0, 512, &[1; 512]);
     device.wait_for(1);
     let stopping = thread::spawn(move || server.server.stop());
-    // The connection learns of the stop at any moment from now on; the device never sees this command.
+    // From now on the connection may notice the stop at any time; the device never receives this command.
     let refused = std::iter::repeat_with(|| client.ask(CACHE, 0, 0, 512).error).find(|error| *error != 0);
     assert_eq!(refused, Some(ESHUTDOWN));
     assert!(!server.socket.exists());

@@ -1,4 +1,4 @@
-//! Tools of other projects as judges: libnbd, QEMU, fio. Each test is skipped where its tool is missing.
+//! Tests with tools of other projects: libnbd, QEMU and fio. A test is skipped if its tool is missing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ use crate::support::{TestServer, memory, options, pattern};
 
 const SIZE: usize = 8 << 20;
 
-/// A server for a test that needs this tool; `None` where it has to be skipped.
+/// A server for a test that needs this tool; `None` if the test must be skipped.
 fn bench(tool: &str) -> Option<TestServer> {
     has_tools(&[tool]).then(|| TestServer::on(memory(SIZE as u64 / 512)))
 }
 
-/// As [`bench`], of a device that completes late and out of order.
+/// Like [`bench`], with a device that completes late and out of order.
 fn late_bench(tool: &str, max_sectors: u32) -> Option<TestServer> {
     has_tools(&[tool]).then(|| TestServer::on(Arc::new(TestDevice::late(SIZE as u64 / 512, max_sectors))))
 }
@@ -32,7 +32,7 @@ impl TestServer {
         self.folder.path().join(name)
     }
 
-    /// A file with data, holes and data again.
+    /// A file that consists of data, holes, and data again.
     fn image(&self, name: &str) -> String {
         let mut data = pattern(11, SIZE);
         data[1 << 20..5 << 20].fill(0);
@@ -40,7 +40,7 @@ impl TestServer {
         self.path(name).display().to_string()
     }
 
-    /// Runs a tool to success; returns what it printed.
+    /// Runs a tool, which must succeed; returns its output.
     fn run(&self, tool: &str, arguments: &[&str]) -> String {
         let done = Command::new(tool).args(arguments).current_dir(self.folder.path()).output().unwrap();
         let [out, errors] = [&done.stdout, &done.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
@@ -94,7 +94,7 @@ fn nbdcopy_there_and_back_is_identical() {
 
 #[test]
 fn nbdsh_finds_the_errors_of_the_specification() {
-    // The module belongs to Debian's Python, which need not be the first one of the path.
+    // The module belongs to Debian's Python, which may not be the first one in `PATH`.
     let python = "/usr/bin/python3";
     if !Command::new(python).args(["-c", "import nbd"]).output().is_ok_and(|done| done.status.success()) {
         emmclab_testing::skip("nbdsh", "apt-get install python3-libnbd");

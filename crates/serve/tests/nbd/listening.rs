@@ -1,4 +1,4 @@
-//! The places where a server listens, and those that it refuses.
+//! The addresses at which a server listens, and those that it rejects.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -15,7 +15,7 @@ fn start(path: &Path) -> Result<NbdServer, Error> {
     NbdServer::start(memory(64), &ListenAddress::Unix(path.to_owned()), options())
 }
 
-/// The error of a refused place; every one has a hint.
+/// The error for a rejected address; each one has a hint.
 fn refused(path: &Path) -> String {
     let error = start(path).map(drop).unwrap_err();
     assert!(error.hint_text().is_some(), "{error}");

@@ -1,4 +1,4 @@
-//! The NBD server: its bytes, its data against a model, misbehaving clients, and the tools of other projects.
+//! Tests of the NBD server: its bytes, its data compared with a model, misbehaving clients, and tools of other projects.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! Random mixtures of commands on several connections against a plain array.
+//! Compares random commands on several connections with an array.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::devices::TestDevice;
 use crate::support::{Client, DF, FLUSH, FUA, NO_HOLE, READ, STATUS, TRIM, TestServer, WRITE, ZEROES, pattern};
 
 const CLIENTS: usize = 3;
-/// Sectors that one client uses at a time, so that no other request overlaps.
+/// Number of sectors that a client uses at a time, so that no request of another client overlaps.
 const REGION: u64 = 600;
 const SECTORS: u64 = REGION * CLIENTS as u64;
 
-/// A request within the region of its client; sectors.
+/// A request in the region of its client, in sectors.
 #[derive(Clone, Debug)]
 struct Step {
     client: usize,
@@ -41,7 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
-/// Sends all steps before any reply is read, then compares the replies; regions move on with `round`.
+/// Sends all steps before it reads any reply, then compares the replies; the regions depend on `round`.
 fn play(clients: &mut [(Client, bool)], model: &mut [u8], round: usize, steps: &[Step]) {
     let mut expected = vec![Vec::new(); CLIENTS];
     for step in steps {
@@ -71,7 +71,7 @@ fn play(clients: &mut [(Client, bool)], model: &mut [u8], round: usize, steps: &
             open -= 1;
         }
     }
-    // Nothing is in flight any more.
+    // No request is in flight.
     for (client, _) in clients.iter_mut().filter(|(_, structured)| *structured) {
         let length = SECTORS * 512;
         let extents = client.ask(STATUS, 0, 0, length as u32).extents;

@@ -14,7 +14,7 @@ fn client() -> Client {
     Client::greet(served(memory(2048), options()).0)
 }
 
-/// The final reply's type.
+/// The type of the final reply.
 fn end(replies: &[(u32, Vec<u8>)]) -> u32 {
     replies.last().unwrap().0
 }
@@ -56,7 +56,7 @@ fn export_name_answers_with_and_without_zeroes() {
         let mut answer = vec![0; 10 + zeroes];
         stream.read_exact(&mut answer).unwrap();
         assert_eq!(answer[..10], *b"\0\0\0\0\0\x10\0\0\x09\x6d");
-        // The next byte belongs to the reply of a request.
+        // The next byte belongs to the reply to a request.
         stream.write_all(b"\x25\x60\x95\x13\0\0\0\x03abcdefgh\0\0\0\0\0\0\0\0\0\0\0\0").unwrap();
         let mut reply = [0; 16];
         stream.read_exact(&mut reply).unwrap();
@@ -98,7 +98,7 @@ fn info_answers_what_was_asked_and_stays_in_negotiation() {
     assert_eq!(replies[2].1, b"\0\x02a device for tests");
     assert_eq!(end(&client.option(6, b"\0\0\0\x04desk\0\0")), ERR_UNKNOWN);
     assert_eq!(client.option(8, &[]), [(1, Vec::new())]);
-    // With structured replies DF is offered.
+    // With structured replies, DF is advertised.
     assert_eq!(client.option(7, data)[0].1[10..], [0x09, 0xed]);
 }
 

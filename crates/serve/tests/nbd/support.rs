@@ -1,4 +1,4 @@
-//! A small client, which reads everything that a server may send.
+//! A small client that reads everything a server may send.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -26,10 +26,10 @@ pub const DF: u16 = 4;
 pub const REQ_ONE: u16 = 8;
 pub const FAST_ZERO: u16 = 16;
 
-/// A server that takes longer than this hangs; a busy machine is no failure.
+/// Time limit of a server; it is long, so that a busy machine causes no failure.
 pub const HUNG: Duration = Duration::from_mins(10);
 
-/// Serves the other end of the returned stream on a thread.
+/// Serves the other end of the returned stream in a thread.
 pub fn served(device: Arc<dyn BlockDevice>, options: NbdExportOptions) -> (UnixStream, JoinHandle<()>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_read_timeout(Some(HUNG)).unwrap();
@@ -47,7 +47,7 @@ pub fn options() -> NbdExportOptions {
     NbdExportOptions { name: "disk".into(), description: "a device for tests".into(), read_only: false }
 }
 
-/// A server on a socket in a folder of its own.
+/// A server on a socket in its own folder.
 pub struct TestServer {
     pub server: NbdServer,
     pub socket: PathBuf,
@@ -68,23 +68,23 @@ impl TestServer {
     }
 }
 
-/// The answer to a request: what was read, or what was said of extents.
+/// The reply to a request: the data of a read, or the extents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
     pub error: u32,
     pub data: Vec<u8>,
-    /// Bytes that came as holes.
+    /// Number of bytes that were sent as holes.
     pub holes: usize,
-    /// Chunks with content.
+    /// Number of chunks with content.
     pub chunks: usize,
     pub extents: Vec<(u32, u32)>,
 }
 
-/// A client behind the greeting.
+/// A client after the greeting.
 pub struct Client {
     pub stream: UnixStream,
     structured: bool,
-    /// Offset and length of reads that are not answered.
+    /// Offset and length of reads that are not answered yet.
     reads: BTreeMap<u64, (u64, usize)>,
     partial: BTreeMap<u64, Reply>,
 }
@@ -104,7 +104,7 @@ impl Client {
         Self::greet(stream)
     }
 
-    /// In the transmission phase, with structured replies and block status if wanted.
+    /// Enters the transmission phase, with structured replies and block status if requested.
     pub fn ready(mut self, structured: bool) -> Self {
         self.structured = structured;
         if structured {
@@ -168,7 +168,7 @@ impl Client {
         self.stream.write_all(&[&header[..], data].concat()).unwrap();
     }
 
-    /// The next whole answer and its cookie.
+    /// The next complete reply and its cookie.
     pub fn receive(&mut self) -> (u64, Reply) {
         loop {
             let (cookie, done) = match self.u32() {
@@ -232,7 +232,7 @@ impl Client {
         (cookie, flags == [0, 1])
     }
 
-    /// Sends a request and waits for its answer; nothing else is in flight.
+    /// Sends a request and waits for its reply; no other request may be in flight.
     pub fn ask(&mut self, kind: u16, flags: u16, offset: u64, length: u32) -> Reply {
         self.send(kind, flags, 7, offset, length, &[]);
         let (cookie, reply) = self.receive();
@@ -246,7 +246,7 @@ impl Client {
         self.receive().1.error
     }
 
-    /// Waits until the server has closed the connection; it sends nothing before that.
+    /// Waits until the server closes the connection; the server must send nothing before.
     pub fn closed(mut self) {
         let mut rest = Vec::new();
         match self.stream.read_to_end(&mut rest) {
@@ -266,7 +266,7 @@ pub fn header(kind: u16, flags: u16, cookie: u64, offset: u64, length: u32) -> V
     bytes
 }
 
-/// Data that differs from sector to sector.
+/// Data that differs between sectors.
 pub fn pattern(seed: u8, count: usize) -> Vec<u8> {
     (0..count).map(|at| seed.wrapping_add((at / 512) as u8).wrapping_mul(31) | 1).collect()
 }

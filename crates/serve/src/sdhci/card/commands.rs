@@ -8,12 +8,12 @@ use super::{CardPartition, CardResponse, CardState, CardStatus, EmmcCard, EraseO
 
 /// Operating conditions (JESD84-B51, 7.1): 1.7-1.95 V and 2.7-3.6 V.
 const OCR: u32 = 0x00ff_8080;
-/// OCR: power-up has ended.
+/// OCR bit: power-up is complete.
 const OCR_READY: u32 = 1 << 31;
-/// OCR: addresses count sectors.
+/// OCR bit: addresses are sector numbers.
 const OCR_SECTORS: u32 = 1 << 30;
 
-/// The tuning block for four data lines (JESD84-B51, 6.6.5.1). On eight lines, each half of a byte is sent on both groups of four lines.
+/// The tuning block for four data lines (JESD84-B51, 6.6.5.1). On eight lines, each half byte is sent on both groups of four lines.
 const TUNING: [u8; 64] = [
     0xff, 0x0f, 0xff, 0x00, 0xff, 0xcc, 0xc3, 0xcc, 0xc3, 0x3c, 0xcc, 0xff, 0xfe, 0xff, 0xfe, 0xef, 0xff, 0xdf, 0xff, 0xdd, 0xff,
     0xfb, 0xff, 0xfb, 0xbf, 0xff, 0x7f, 0xff, 0x77, 0xf7, 0xbd, 0xef, 0xff, 0xf0, 0xff, 0xf0, 0x0f, 0xfc, 0xcc, 0x3c, 0xcc, 0x33,
@@ -32,7 +32,7 @@ impl EmmcCard {
     /// Executes a command of the host.
     pub fn command(&mut self, index: u8, argument: u32) -> CardResponse {
         let (before, busy) = (self.state, self.busy());
-        // CMD23 applies to the next command; CMD13 may be sent between them.
+        // CMD23 applies to the next command except CMD13.
         let count = if index == 13 { None } else { self.count.take() };
         if !matches!(index, 0 | 13 | 35 | 36 | 38) && self.erase.abort() {
             self.errors |= CardStatus::ERASE_RESET;
@@ -88,7 +88,7 @@ impl EmmcCard {
                 CommandReply::R1
             }
             (6, Selected) => {
-                // The response is sent before the switch; errors of the switch are in the status of a later response.
+                // The response precedes the switch; errors of the switch are in the status of a later response.
                 let response = self.r1(Selected, false);
                 self.switch(argument);
                 CommandReply::Other(response)
@@ -101,7 +101,7 @@ impl EmmcCard {
                 self.program();
                 CommandReply::R1
             }
-            // CMD7 for another card, or CMD4, which has no effect, as there is no driver stage register (DSR_IMP is 0).
+            // CMD7 for another card; or CMD4, which has no effect because there is no driver stage register (DSR_IMP is 0).
             (7, StandBy | Disconnected) | (4, StandBy) => CommandReply::Silent,
             (7, Selected | SendingData | Programming) if !addressed => {
                 self.transfer = None;
@@ -124,7 +124,7 @@ impl EmmcCard {
                 self.end_write();
                 CommandReply::R1
             }
-            // A high-priority interrupt. The requests are already in the device and are not interrupted.
+            // A high-priority interrupt. Requests that are already in the device are not interrupted.
             (12, Programming) if addressed && argument & 1 == 1 && self.ext_csd.high_priority_interrupt() => CommandReply::R1,
             (13, StandBy | Selected | SendingData | ReceivingData | Programming | Disconnected | BusTest) if addressed => {
                 CommandReply::R1
@@ -215,7 +215,7 @@ impl EmmcCard {
         })
     }
 
-    /// Starts sending data that is available at once, as a single block.
+    /// Starts to send available data as a single block.
     fn send(&mut self, data: Vec<u8>) -> CommandReply {
         self.transfer = Some(CardTransfer::Fixed(data));
         self.state = CardState::SendingData;
@@ -226,7 +226,7 @@ impl EmmcCard {
     fn switch(&mut self, argument: u32) {
         let (index, value) = ((argument >> 16) as u8, (argument >> 8) as u8);
         let access = match argument >> 24 & 0b11 {
-            // The standard command set is the only one.
+            // There is only the standard command set.
             0 => {
                 if argument & 0b111 != 0 {
                     self.errors |= CardStatus::SWITCH_ERROR;

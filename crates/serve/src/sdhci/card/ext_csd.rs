@@ -1,11 +1,11 @@
-//! The `EXT_CSD` register (JESD84-B51, 7.4): 512 bytes of properties, and of modes that CMD6 changes.
+//! The `EXT_CSD` register (JESD84-B51, 7.4) of a card: 512 bytes with properties, and with modes that CMD6 changes.
 
 use emmclab_base::{DeviceHealth, SECTOR_BYTES};
 use emmclab_registers::ext_csd::fields::{self, FIELDS, REGISTER_BYTES, RegisterField};
 
 use super::settings::{CardSettings, ERASE_UNIT, PARTITION_UNIT};
 
-/// Modes that CMD0 does not reset. All but the first two also survive a loss of power.
+/// Modes that CMD0 does not reset. All except the first two also survive a power loss.
 const LASTING: [RegisterField; 7] = [
     fields::BOOT_WP,
     fields::BOOT_WP_STATUS,
@@ -19,7 +19,7 @@ const LASTING: [RegisterField; 7] = [
 /// Sectors of an erase group for hosts that leave `ERASE_GROUP_DEF` clear: (31 + 1) * (31 + 1), as in the CSD.
 const DEFAULT_ERASE_GROUP: u64 = 32 * 32;
 
-/// The operation that a change of a mode starts.
+/// The operation that follows a change of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SwitchEffect {
     None,
@@ -98,7 +98,7 @@ impl CardExtCsd {
         Self { bytes }
     }
 
-    /// Updates the fields that report the state of the flash.
+    /// Updates the fields on the state of the flash.
     pub fn report(&mut self, health: DeviceHealth) {
         self.put(fields::BKOPS_STATUS, health.background.min(3).into());
         // 1: normal; 2 and 3: 80 % and 90 % of the spare blocks are used.
@@ -121,9 +121,9 @@ impl CardExtCsd {
         field.get(&self.bytes)
     }
 
-    /// Executes CMD0: resets the modes, except those in [`LASTING`]. Of `PARTITION_CONFIG`, the partition access is reset.
+    /// Executes CMD0: resets the modes except those in [`LASTING`]. Of `PARTITION_CONFIG`, only the partition access is reset.
     pub fn reset(&mut self) {
-        // Some properties have indices among those of the modes.
+        // Some properties lie among the modes.
         let properties = [fields::WR_REL_PARAM, fields::WR_REL_SET, fields::RPMB_SIZE_MULT];
         for field in FIELDS.iter().filter(|field| field.byte < fields::EXT_CSD_REV.byte) {
             if !LASTING.contains(field) && !properties.contains(field) {
@@ -133,7 +133,7 @@ impl CardExtCsd {
         self.put(fields::PARTITION_CONFIG, self.get(fields::PARTITION_CONFIG) & !0b111);
     }
 
-    /// Resets the modes after a loss of power.
+    /// Resets the modes after a power loss.
     pub fn power_cycle(&mut self) {
         self.reset();
         self.put(fields::BOOT_WP, 0);
@@ -150,7 +150,7 @@ impl CardExtCsd {
         (self.get(fields::PARTITION_CONFIG) & 0b111) as u8
     }
 
-    /// Whether boot partition 0 or 1 is write-protected until the next loss of power.
+    /// Whether boot partition 0 or 1 is write-protected until the next power loss.
     pub fn boot_protected(&self, partition: usize) -> bool {
         self.get(fields::BOOT_WP_STATUS) >> (2 * partition) & 0b11 != 0
     }
@@ -164,7 +164,7 @@ impl CardExtCsd {
         self.get(fields::HS_TIMING) & 0xf == 2
     }
 
-    /// The number of data lines in use.
+    /// Number of data lines in use.
     pub fn bus_lines(&self) -> usize {
         match self.get(fields::BUS_WIDTH) {
             0 => 1,
@@ -190,7 +190,7 @@ impl CardExtCsd {
         self.get(fields::SEC_FEATURE_SUPPORT) & 1 == 1
     }
 
-    /// Executes CMD6 on one byte. `None` if the host must not write this byte or this value: `SWITCH_ERROR`.
+    /// Executes CMD6 on one byte. `None` (`SWITCH_ERROR`) if the host must not write this byte or this value.
     pub fn switch(&mut self, access: SwitchAccess, index: u8, value: u8) -> Option<SwitchEffect> {
         let field = FIELDS.iter().find(|field| field.byte == u16::from(index))?;
         let old = self.bytes[usize::from(index)];
@@ -205,7 +205,7 @@ impl CardExtCsd {
         let allowed = match *field {
             fields::FLUSH_CACHE => {
                 kept = 0;
-                // Flushing a cache that is turned off has no effect.
+                // Flushing a disabled cache has no effect.
                 match (new, cache) {
                     (0, Some(_)) | (1 | 2, Some(false)) => true,
                     (1, Some(true)) => {
@@ -220,7 +220,7 @@ impl CardExtCsd {
                 }
             }
             fields::CACHE_CTRL => {
-                // Cached data becomes durable when the cache is turned off.
+                // Disabling the cache makes its data durable.
                 if cache == Some(true) && new == 0 {
                     effect = SwitchEffect::Flush;
                 }
@@ -228,7 +228,7 @@ impl CardExtCsd {
             }
             fields::BARRIER_CTRL => self.get(fields::BARRIER_SUPPORT) == 1 && new <= 1,
             fields::POWER_OFF_NOTIFICATION => {
-                // The host announces that it will turn the power off: the cache must be flushed.
+                // The host announces that it will turn off the power, so the cache must be flushed.
                 if (2..=4).contains(&new) && cache == Some(true) {
                     effect = SwitchEffect::Flush;
                 }
@@ -256,7 +256,7 @@ impl CardExtCsd {
                         _ => false,
                     }
             }
-            // Can be written once: it is 0 until then.
+            // This can be written once; it is 0 before.
             fields::RST_N_FUNCTION => new <= 2 && (old == 0 || old == new),
             fields::BUS_WIDTH => matches!(new, 0..=2 | 5 | 6),
             fields::HS_TIMING => new <= 2,
@@ -274,8 +274,8 @@ impl CardExtCsd {
         Some(effect)
     }
 
-    /// `BOOT_WP [173]`: protects both boot partitions, or the one selected by bit 1, until the next loss of power (bit 0). Permanent
-    /// protection (bits 2 and 3) is not supported.
+    /// `BOOT_WP [173]`: protects both boot partitions, or the one that bit 1 selects, until the next power loss (bit 0).
+    /// Permanent protection (bits 2 and 3) is not supported.
     fn protect_boot(&mut self, value: u8) -> bool {
         let (power_on, which, chosen) = (value & 1 == 1, value >> 1 & 1, value >> 7 == 1);
         let old = self.get(fields::BOOT_WP_STATUS) as u8;

@@ -1,8 +1,7 @@
-//! An eMMC card by JESD84-B51: it receives commands and data from the host, returns responses and data, and makes requests to a block
-//! device.
+//! An eMMC card (JESD84-B51): it receives commands and data from the host, returns responses and data, and sends requests to a block device.
 //!
-//! The card has no clock: the host reads data with [`EmmcCard::start_clocking`] and writes data with [`EmmcCard::push`]. The card is busy while the block
-//! device executes requests that change data.
+//! The card has no clock: the host reads data with [`EmmcCard::start_clocking`] and writes data with [`EmmcCard::push`]. The card
+//! is busy while the block device executes requests that change data.
 
 mod commands;
 mod ext_csd;
@@ -28,13 +27,13 @@ pub(super) use transfer::ClockedData;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
-/// Devices above this size use sector addresses, others byte addresses (JESD84-B51, 6.6.7).
+/// Larger devices use sector addresses, others byte addresses (JESD84-B51, 6.6.7).
 const BYTE_ADDRESSED: u64 = (2 << 30) / SECTOR_BYTES;
 
 /// The effect of CMD23: the length of the next transfer, and its flags.
 #[derive(Clone, Copy)]
 struct PresetBlockCount {
-    /// Number of blocks; `None` for an open-ended transfer, until CMD12.
+    /// Number of blocks; `None` for an open-ended transfer, which CMD12 ends.
     blocks: Option<u32>,
     modifiers: CommandFlags,
 }
@@ -66,7 +65,7 @@ pub(super) struct EmmcCard {
     transfer: Option<CardTransfer>,
     bus_pattern: Vec<u8>,
     erase: EraseSequence,
-    /// Requests to be taken by [`Self::take_requests`].
+    /// Requests that [`Self::take_requests`] returns next.
     requests: Vec<ServedRequest>,
     /// Tags of incomplete requests that change data. The card is busy while there are any.
     programming: BTreeSet<u64>,
@@ -74,7 +73,7 @@ pub(super) struct EmmcCard {
 }
 
 impl EmmcCard {
-    /// A card after power-up. The caller must have checked the settings.
+    /// A card after power-up. The caller must check the settings before.
     pub fn new(settings: &CardSettings, device: Arc<dyn BlockDevice>) -> Self {
         let limits = device.limits();
         Self {
@@ -130,7 +129,7 @@ impl EmmcCard {
         !self.programming.is_empty()
     }
 
-    /// Processes the completion of a request; ignores it if the card no longer waits for the request.
+    /// Processes the completion of a request; ignores it if the card does not wait for the request.
     pub fn complete(&mut self, completion: ServedCompletion) {
         if self.programming.remove(&completion.tag) {
             if let Err(failure) = completion.outcome {
@@ -146,7 +145,7 @@ impl EmmcCard {
         }
     }
 
-    /// Ends the programming state if no request is left.
+    /// Leaves the programming state if no request is in progress.
     fn finish_transfer(&mut self) {
         if !self.busy() {
             self.state = match self.state {
@@ -164,7 +163,7 @@ impl EmmcCard {
         self.finish_transfer();
     }
 
-    /// The response R1 to a command that was received in state `before`. It reports the errors since the last R1.
+    /// The response R1 to a command that was received in state `before`, with the errors since the last R1.
     fn r1(&mut self, before: CardState, busy: bool) -> CardResponse {
         let mut status = std::mem::take(&mut self.errors);
         status.set(CardStatus::READY_FOR_DATA, !busy);
@@ -179,17 +178,17 @@ impl EmmcCard {
         }
     }
 
-    /// Sectors of the selected partition.
+    /// Size of the selected partition in sectors.
     fn area_sectors(&self) -> u64 {
         match self.area() {
             CardPartition::User => self.sectors,
             CardPartition::Boot(number) => (self.boot[number].len() / SECTOR) as u64,
-            // Any argument is allowed, since RPMB frames contain their address.
+            // Any argument is valid, because RPMB frames contain their address.
             CardPartition::Rpmb => u64::from(u32::MAX),
         }
     }
 
-    /// The sector that the argument of a command addresses; `None` if there is none, with the error set in the status.
+    /// The sector that the argument of a command addresses; `None` if it is invalid, with the error set in the status.
     fn locate(&mut self, argument: u32) -> Option<u64> {
         let mut sector = u64::from(argument);
         if self.sectors <= BYTE_ADDRESSED {
@@ -214,7 +213,7 @@ impl EmmcCard {
         self.requests.push(ServedRequest { tag, action, sector, sectors, modifiers });
     }
 
-    /// Discards the sectors from `start` up to `end` (exclusive), in requests that are no longer than the device accepts.
+    /// Discards the sectors from `start` up to `end` (exclusive), in requests of at most the length that the device accepts.
     fn discard(&mut self, start: u64, end: u64, secure: bool) {
         let mut at = start;
         while at < end {
@@ -224,7 +223,7 @@ impl EmmcCard {
         }
     }
 
-    /// Starts the operation that a change of a mode requests.
+    /// Starts the operation that follows a change of a mode.
     fn start(&mut self, effect: SwitchEffect) {
         match effect {
             SwitchEffect::None => {}
@@ -234,7 +233,7 @@ impl EmmcCard {
         }
     }
 
-    /// Executes SANITIZE (JESD84-B51, 6.6.11): securely removes what is not allocated; allocated data stays.
+    /// Executes SANITIZE (JESD84-B51, 6.6.11): securely removes the data of sectors that are not allocated.
     fn sanitize(&mut self) {
         const MOST: usize = 256;
         let mut at = 0;
@@ -257,7 +256,7 @@ impl EmmcCard {
 }
 
 bitflags! {
-    /// Device status, the content of R1 (JESD84-B51, 6.13), without the state.
+    /// Device status, which R1 contains (JESD84-B51, 6.13), without the state.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(crate) struct CardStatus: u32 {
         const ADDRESS_OUT_OF_RANGE = 1 << 31;
@@ -299,7 +298,7 @@ pub(crate) enum CardResponse {
     None,
     /// 32 bits of content: R1, R1b, R3, R4 and R5.
     Short(u32),
-    /// A register of 128 bits, the highest byte first: R2.
+    /// A register of 128 bits, most significant byte first: R2.
     Long([u8; 16]),
 }
 
@@ -344,7 +343,7 @@ struct EraseSequence {
 }
 
 impl EraseSequence {
-    /// Ends the sequence because of another command; returns whether there was one.
+    /// Ends the sequence because of another command; returns whether a sequence had begun.
     pub fn abort(&mut self) -> bool {
         self.end = None;
         self.start.take().is_some()

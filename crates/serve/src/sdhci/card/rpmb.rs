@@ -4,7 +4,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 const FRAME: usize = 512;
-/// Bytes of data in a frame, the unit of addresses.
+/// Bytes of data in a frame, which is also the unit of addresses.
 const DATA: usize = 256;
 
 /// The positions of the fields in a frame. Numbers are big-endian.
@@ -22,7 +22,7 @@ mod field {
     pub const SIGNED: Range<usize> = 228..512;
 }
 
-/// Types of requests; the type of a response is the same shifted by eight bits.
+/// Types of requests; the type of a response is that of its request shifted by eight bits.
 mod request {
     pub const PROGRAM_KEY: u16 = 1;
     pub const READ_COUNTER: u16 = 2;
@@ -54,7 +54,7 @@ enum RpmbResponse {
     },
 }
 
-/// The partition: its memory, key and write counter, which persist for the life of the card.
+/// The partition: memory, key and write counter, which persist for the life of the card.
 pub(super) struct RpmbPartition {
     memory: Vec<u8>,
     key: Option<[u8; 32]>,
@@ -82,12 +82,12 @@ impl RpmbPartition {
         Self { memory: vec![0; bytes], key: None, counter: 0, response: RpmbResponse::Nothing }
     }
 
-    /// Drops an answer that was not read, after a loss of power.
+    /// Drops an unread response after a power loss.
     pub fn power_cycle(&mut self) {
         self.response = RpmbResponse::Nothing;
     }
 
-    /// The HMAC state after the signed bytes of these frames; `None` without a key.
+    /// The HMAC state after the signed bytes of these frames; `None` if there is no key.
     fn mac(&self, frames: &[u8]) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key?).ok()?;
         frames.chunks_exact(FRAME).for_each(|frame| mac.update(&frame[field::SIGNED]));
@@ -117,7 +117,7 @@ impl RpmbPartition {
             }
             request::READ_COUNTER if one => RpmbResponse::Counter(read_bytes(last, field::NONCE)),
             request::READ if one => RpmbResponse::Data { nonce: read_bytes(last, field::NONCE), address },
-            // The result of the previous operation is kept for the next read.
+            // The result of the previous operation remains for the next read.
             request::READ_RESULT if one => return,
             _ => RpmbResponse::Result(kind, RpmbResult::GeneralFailure, 0),
         };

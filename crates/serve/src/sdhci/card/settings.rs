@@ -1,4 +1,4 @@
-//! The settings of a card's registers, and its registers CID and CSD (JESD84-B51, 7.2 and 7.3).
+//! The settings of a card's registers, and the registers CID and CSD (JESD84-B51, 7.2 and 7.3).
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ use emmclab_registers::crc7;
 
 use crate::device::BlockDeviceLimits;
 
-/// A register of 128 bits, written field by field.
+/// A register of 128 bits that is filled field by field.
 struct IdentityRegister(u128);
 
 impl IdentityRegister {
@@ -15,7 +15,7 @@ impl IdentityRegister {
         self.0 |= value << low;
     }
 
-    /// The bytes, the highest first, with the checksum in bits 7:1 and a 1 in bit 0.
+    /// The bytes, most significant first, with the checksum in bits 7:1 and a 1 in bit 0.
     fn finish(self) -> [u8; 16] {
         let mut bytes = self.0.to_be_bytes();
         bytes[15] = crc7(&bytes[..15]) << 1 | 1;
@@ -23,7 +23,7 @@ impl IdentityRegister {
     }
 }
 
-/// The CID: manufacturer 0 (unassigned), a BGA package, made in January 2021.
+/// The CID: manufacturer 0 (unassigned), a BGA package, manufactured in January 2021.
 pub(super) fn cid(settings: &CardSettings) -> [u8; 16] {
     let mut cid = IdentityRegister(0);
     cid.set(112, 1);
@@ -37,7 +37,7 @@ pub(super) fn cid(settings: &CardSettings) -> [u8; 16] {
     cid.finish()
 }
 
-/// The CSD. It holds the size of devices up to 2 GiB; the size of larger ones is only in `SEC_COUNT`.
+/// The CSD. It contains the size of devices up to 2 GiB; the size of larger ones is only in `SEC_COUNT`.
 pub(super) fn csd(sectors: u64) -> [u8; 16] {
     let bytes = sectors * SECTOR_BYTES;
     let read_block_log2 = if bytes > 1 << 30 { 10 } else { 9 };
@@ -71,7 +71,7 @@ pub(super) const PARTITION_UNIT: u32 = 128 << 10;
 /// Unit of the size of an erase group, in bytes (JESD84-B51, `HC_ERASE_GRP_SIZE [224]`).
 pub(super) const ERASE_UNIT: u32 = 512 << 10;
 
-/// Properties of an eMMC card, as its CID and `EXT_CSD` registers state them. The size comes from the block device.
+/// Properties of an eMMC card that its registers CID and `EXT_CSD` report. The size is that of the block device.
 ///
 /// Command queueing and packed commands are always off, and erased memory reads as zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,24 +83,24 @@ pub struct CardSettings {
     pub revision: u8,
     /// Serial number in the CID (PSN).
     pub serial: u32,
-    /// Volatile cache in bytes (`CACHE_SIZE [252:249]`), a multiple of 128; 0: none, and the host sends no flush, so
+    /// Volatile cache in bytes (`CACHE_SIZE [252:249]`), a multiple of 128; 0: none. Without a cache the host sends no flush, so
     /// that the device must make writes durable before it completes them.
     pub cache_bytes: u64,
     /// Whether data leaves the cache in the order of the writes (`CACHE_FLUSH_POLICY [240]` bit 0).
     pub cache_in_order: bool,
     /// Whether the card supports reliable writes of any length (`WR_REL_PARAM [166]` bit 2, `EN_REL_WR`).
     pub reliable_write: bool,
-    /// Sectors that a reliable write treats as one (`REL_WR_SEC_C [222]`), at least 1.
+    /// Size of an atomic reliable write in sectors (`REL_WR_SEC_C [222]`), at least 1.
     pub reliable_sectors: u8,
     /// Bytes of an erase group (`HC_ERASE_GRP_SIZE [224]`), a multiple of 512 KiB up to 127.5 MiB.
     pub erase_group_bytes: u32,
-    /// Bytes that the card prefers to write at once (`OPTIMAL_WRITE_SIZE [265]`), a multiple of 4096; 0: not stated.
+    /// Preferred size of writes in bytes (`OPTIMAL_WRITE_SIZE [265]`), a multiple of 4096; 0: not stated.
     pub optimal_write_bytes: u32,
     /// Bytes of each of the two boot partitions (`BOOT_SIZE_MULT [226]`), a multiple of 128 KiB; 0: none.
     pub boot_bytes: u32,
     /// Bytes of the RPMB partition (`RPMB_SIZE_MULT [168]`), a multiple of 128 KiB up to 16 MiB; 0: none.
     pub rpmb_bytes: u32,
-    /// Whether a long operation can be interrupted by a CMD12 (`HPI_FEATURES [503]`).
+    /// Whether CMD12 can interrupt a long operation (`HPI_FEATURES [503]`).
     pub high_priority_interrupt: bool,
     /// Whether the host may start and allow background operations (`BKOPS_SUPPORT [502]`).
     pub background_operations: bool,

@@ -168,7 +168,7 @@ fn flush_barrier_and_power_off_are_flushes() {
     assert_eq!(host.requests.len(), before);
     assert_eq!(host.switch(34, 3), CardStatus::empty());
     assert_eq!(host.last().action, BlockAction::Flush);
-    // Its effect ends once it was executed.
+    // Its effect ends with its execution.
     assert_eq!(host.read_one(8, 0)[32], 0);
 }
 
@@ -251,7 +251,7 @@ fn nothing_lies_behind_the_end() {
     }
     host.r1(23, 2);
     assert!(out(host.r1(25, end - 1)), "a known length counts at once");
-    // An open-ended one fails when it reaches the end.
+    // An open-ended transfer fails when it reaches the end.
     host.r1(18, end - 1);
     assert!(matches!(host.read(1), ClockedData::Data(_)));
     assert_eq!(host.read(1), ClockedData::Failed);
@@ -278,7 +278,7 @@ fn erase_takes_whole_groups_and_trim_takes_sectors() {
     host.switch(175, 1);
     host.erase(1024, 1024, 0);
     assert_eq!((host.last().sector, host.last().sectors), (1024, 1024), "512 KiB");
-    // Long ranges are split by the longest request.
+    // Long ranges are split at the longest request of the device.
     let before = host.requests.len();
     host.erase(1, SECTORS as u32 - 1, 3);
     let parts = &host.requests[before..];
@@ -396,11 +396,11 @@ fn the_bus_test_returns_the_pattern_inverted() {
     assert_eq!((block.len(), &block[..8]), (128, &[0xff, 0xff, 0, 0xff, 0xff, 0xff, 0, 0][..]));
 }
 
-/// A host with a card. It completes requests only when it is told to.
+/// A host with a card. It completes requests only when [`Self::complete`] or [`Self::fail`] is called.
 pub(super) struct CardTestHost {
     pub card: EmmcCard,
     device: Arc<MemoryDevice>,
-    /// Every request that the card made, in order.
+    /// All requests of the card, in order.
     pub requests: Vec<ServedRequest>,
 }
 
@@ -410,7 +410,7 @@ impl CardTestHost {
         Self { card: EmmcCard::new(settings, device.clone()), device, requests: Vec::new() }
     }
 
-    /// A card in the transfer state, with its cache on.
+    /// A card in the transfer state, with its cache enabled.
     pub fn selected(sectors: u64) -> Self {
         let mut host = Self::with(&CardSettings::default(), sectors);
         host.identify();
@@ -426,7 +426,7 @@ impl CardTestHost {
         self.r1(7, 1 << 16);
     }
 
-    /// Completes the pending requests of the card, with any outcome.
+    /// Completes the pending requests of the card, successful or not.
     pub fn complete(&mut self) {
         let mut requests = self.card.take_requests();
         self.requests.extend(requests.iter().cloned());
@@ -505,12 +505,12 @@ impl CardTestHost {
 /// Steps of the model test, on a card of 64 sectors.
 #[derive(Clone, Debug)]
 enum CardModelStep {
-    /// First sector, number of sectors, byte, and whether CMD23 sets the length.
+    /// First sector, number of sectors, byte that fills them, and whether CMD23 sets the length.
     Write(u32, u32, u8, bool),
     Read(u32, u32, bool),
-    /// First and last sector, CMD38's argument.
+    /// First and last sector, argument of CMD38.
     Erase(u32, u32, u32),
-    /// The card is reset in the middle of a write.
+    /// A write that a reset of the card interrupts.
     Cut(u32),
     Partition(u8),
 }
@@ -538,7 +538,7 @@ proptest! {
         let mut host = CardTestHost::with(&settings, 64);
         host.card.max_sectors = max;
         host.identify();
-        // The byte that fills each sector, by partition.
+        // From partition and sector to the byte that fills it.
         let mut model: BTreeMap<(u8, u32), u8> = BTreeMap::new();
         let mut partition = 0;
         for step in steps {
@@ -577,13 +577,13 @@ proptest! {
                     host.r1(36, last * 512);
                     host.r1(38, argument);
                     host.complete();
-                    // An erase group is larger than this card, and two are larger than a boot partition of 256 sectors.
+                    // An erase group is larger than the user area of this card, and two are larger than a boot partition of 256 sectors.
                     let gone = if argument.is_multiple_of(4) { 0..=255 } else { first..=last };
                     model.retain(|(area, sector), _| *area != partition || !gone.contains(sector));
                 }
                 CardModelStep::Cut(first) => {
                     host.r1(25, first * 512);
-                    // Data that was not passed to the device is lost; a chunk of full length was passed.
+                    // Data that was not passed to the device is lost; a chunk of full length is passed.
                     prop_assert!(host.card.push(&vec![0xcc; SECTOR]));
                     let written = partition == 0 && max == 1;
                     host.complete();

@@ -21,18 +21,18 @@ pub(super) enum CardTransfer {
 pub(super) struct CardRead {
     area: CardPartition,
     next: u64,
-    /// Blocks that the host may still read; `None` for an open-ended read, until CMD12.
+    /// Number of blocks that the host may still read; `None` for an open-ended read, which CMD12 ends.
     left: Option<u32>,
     single: bool,
     modifiers: CommandFlags,
-    /// Parts of the blocks that the host clocks, in order; the tags of parts from the device are consecutive.
+    /// Parts of the blocks that the host reads, in order. The tags of parts from the device are consecutive.
     parts: VecDeque<CardReadPart>,
     /// Number of parts whose data has not arrived yet.
     missing: usize,
     failed: bool,
 }
 
-/// Data of one request to the device; `None` until it arrives.
+/// Data of a request to the device; `None` until it arrives.
 struct CardReadPart {
     tag: u64,
     data: Option<Vec<u8>>,
@@ -44,14 +44,14 @@ pub(super) struct CardWrite {
     next: u64,
     left: Option<u32>,
     modifiers: CommandFlags,
-    /// Data that was not passed to the device yet.
+    /// Data that is not passed to the device yet.
     data: Vec<u8>,
 }
 
-/// The result of clocking the data lines, for the host.
+/// The result of clocking the data lines.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::sdhci) enum ClockedData {
-    /// No start bit yet: the data is not available.
+    /// No start bit: the data is not available yet.
     Waiting,
     /// The requested data.
     Data(Vec<u8>),
@@ -103,7 +103,7 @@ impl EmmcCard {
             return;
         }
         let mut modifiers = count.modifiers;
-        // With its cache turned off, a card completes a write only when it is programmed (JESD84-B51, 6.6.31).
+        // With its cache disabled, a card completes a write when it is programmed (JESD84-B51, 6.6.31).
         if self.ext_csd.cache_on() == Some(false) {
             modifiers |= CommandFlags::FORCED;
         }
@@ -111,7 +111,7 @@ impl EmmcCard {
         self.state = CardState::ReceivingData;
     }
 
-    /// The first sector of a transfer. If the length is known, all of its blocks must exist; otherwise the first.
+    /// The first sector of a transfer. If the length is known, all blocks must exist; otherwise only the first.
     fn locate_blocks(&mut self, argument: u32, count: PresetBlockCount) -> Option<u64> {
         let sector = self.locate(argument)?;
         if sector + u64::from(count.blocks.unwrap_or(1)) > self.area_sectors() {
@@ -121,7 +121,7 @@ impl EmmcCard {
         Some(sector)
     }
 
-    /// Starts sending this many blocks to the host; [`Self::take_clocked`] returns them when they are available.
+    /// Starts sending `blocks` blocks to the host; [`Self::take_clocked`] returns them when they are available.
     pub fn start_clocking(&mut self, blocks: u32, block_bytes: usize) {
         let (sectors, max) = (self.area_sectors(), self.max_sectors);
         let mut next_tag = self.next_tag;
@@ -214,7 +214,7 @@ impl EmmcCard {
         self.state = CardState::Transfer;
     }
 
-    /// Receives the bytes of one or more blocks from the host. False if the card does not accept them: no CRC status follows.
+    /// Receives the bytes of one or more blocks from the host. Returns false if the card does not accept them; then no CRC status follows.
     pub fn push(&mut self, data: &[u8]) -> bool {
         let (sectors, max) = (self.area_sectors(), u64::from(self.max_sectors));
         match &mut self.transfer {
@@ -247,7 +247,7 @@ impl EmmcCard {
         }
     }
 
-    /// Passes the received data to the device, in requests that are no longer than the device accepts.
+    /// Passes the received data to the device, in requests of at most the length that the device accepts.
     fn write_out(&mut self) {
         let Some(CardTransfer::Write(write)) = &mut self.transfer else { return };
         let (area, modifiers, first) = (write.area, write.modifiers, write.next);

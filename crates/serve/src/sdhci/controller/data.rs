@@ -1,19 +1,19 @@
-//! Data transfers between card and guest: by the buffer port, by SDMA, and by ADMA2 with addresses of 32 bits (SD Host Controller Simplified
-//! Specification 2.00, 1.13).
+//! Data transfers between card and guest through the buffer port, by SDMA, or by ADMA2 with 32-bit addresses (SD Host Controller
+//! Simplified Specification 2.00, 1.13).
 
 use super::{GuestMemory, SdhciController, interrupt, mode};
 use crate::sdhci::card::{CardResponse, ClockedData};
 
-/// The largest block in bytes, as in the capabilities.
+/// Maximum length of a block in bytes, as the capabilities state it.
 const MOST_BLOCK: usize = 512;
-/// The longest transfer in bytes: the maximum block count, in blocks of the largest size.
+/// Maximum length of a transfer in bytes: the maximum block count times the largest block.
 const MOST_BYTES: usize = 65535 * MOST_BLOCK;
 
-/// How data is moved into and out of the guest.
+/// How data is moved to and from the guest.
 enum TransferEngine {
     Port,
     Sdma,
-    /// ADMA2, with the rest of the segment of the last descriptor.
+    /// ADMA2: the table, and the rest of the segment of the last descriptor.
     Adma(AdmaTableReader, DmaSegment),
 }
 
@@ -22,9 +22,9 @@ enum TransferEngine {
 pub(super) enum TransferPause {
     /// Nothing: it can continue.
     None,
-    /// The driver has to read or write the buffer port.
+    /// The driver must read or write the buffer port.
     Port,
-    /// The driver has to set the address of the next SDMA buffer.
+    /// The driver must set the address of the next SDMA buffer.
     Boundary,
     Card,
 }
@@ -34,9 +34,9 @@ pub(super) struct ControllerTransfer {
     pub reads: bool,
     engine: TransferEngine,
     block_bytes: usize,
-    /// Blocks that are left, without those in `data`; `None` for an open-ended transfer, until CMD12.
+    /// Number of remaining blocks, without those in `data`; `None` for an open-ended transfer, which CMD12 ends.
     left: Option<u32>,
-    /// The blocks that are being moved, and the number of bytes that were moved.
+    /// The blocks that are being moved; the first `moved` bytes are done.
     data: Vec<u8>,
     moved: usize,
     auto_stop: bool,
@@ -47,7 +47,7 @@ pub(super) struct ControllerTransfer {
 enum TransferFault {
     /// The card sends no data, or does not acknowledge it.
     Card,
-    /// Guest memory or the descriptor table cannot be used; the flag is set if the lengths of table and transfer do not match.
+    /// Guest memory or the descriptor table cannot be used. The flag is set if the table and the transfer differ in length.
     Adma(AdmaState, bool),
     /// SDMA to an address without memory.
     Sdma,
@@ -58,7 +58,7 @@ impl ControllerTransfer {
         self.pause == TransferPause::Port
     }
 
-    /// Number of blocks that are moved together: all of them, or one if the length is open or the port is used.
+    /// Number of blocks that are moved together: all, or one if the transfer is open-ended or uses the port.
     fn chunk(&self) -> u32 {
         match (&self.engine, self.left) {
             (TransferEngine::Port, _) | (_, None) => 1,
@@ -89,7 +89,7 @@ impl SdhciController {
             (true, 2) => {
                 let adma = AdmaTableReader::new(registers.adma_address as u32);
                 if left.is_none() {
-                    // The length is that of the descriptor table.
+                    // The descriptor table determines the length.
                     match adma.total(memory, MOST_BYTES) {
                         Ok(bytes) if bytes > 0 && bytes.is_multiple_of(block_bytes) => {
                             left = Some((bytes / block_bytes) as u32);
@@ -100,7 +100,7 @@ impl SdhciController {
                 }
                 TransferEngine::Adma(adma, DmaSegment { address: 0, bytes: 0 })
             }
-            // Other kinds of DMA are not among the capabilities.
+            // The capabilities include no other kind of DMA.
             (true, _) => return self.fail(&TransferFault::Adma(AdmaState::Stop, false)),
         };
         let mut transfer = ControllerTransfer {
@@ -117,7 +117,7 @@ impl SdhciController {
         self.transfer = Some(transfer);
     }
 
-    /// Begins the next blocks: a read requests them from the card, a write allocates a buffer.
+    /// Begins the next blocks: a read requests them from the card, a write allocates a buffer for them.
     fn begin_chunk(&mut self, transfer: &mut ControllerTransfer) {
         let blocks = transfer.chunk();
         transfer.moved = 0;
@@ -133,7 +133,7 @@ impl SdhciController {
         }
     }
 
-    /// Starts moving the data; if the port is used, the driver is interrupted.
+    /// Starts to move the data; a transfer through the port interrupts the driver.
     fn offer(&mut self, transfer: &mut ControllerTransfer) {
         transfer.pause = TransferPause::None;
         if matches!(transfer.engine, TransferEngine::Port) {
@@ -142,7 +142,7 @@ impl SdhciController {
         }
     }
 
-    /// Moves data as far as possible. It is called after every register access and every completion.
+    /// Moves data as far as possible. Must be called after every register access and every completion.
     pub fn step(&mut self, memory: &mut dyn GuestMemory) {
         while let Some(mut transfer) = self.transfer.take() {
             match self.advance(&mut transfer, memory) {
@@ -152,7 +152,7 @@ impl SdhciController {
                     self.transfer = Some(transfer);
                     break;
                 }
-                // The last block was moved.
+                // The last block has been moved.
                 Ok(false) => {
                     if transfer.auto_stop {
                         if let CardResponse::Short(bits) = self.card.command(12, 0) {
@@ -183,7 +183,7 @@ impl SdhciController {
         }
     }
 
-    /// Advances the transfer by one step. False if it waits or, with [`TransferPause::None`], has ended.
+    /// Advances the transfer by one step. Returns false if it waits or, with [`TransferPause::None`], has ended.
     fn advance(&mut self, transfer: &mut ControllerTransfer, memory: &mut dyn GuestMemory) -> Result<bool, TransferFault> {
         if transfer.pause == TransferPause::Card {
             if !transfer.reads {
@@ -211,7 +211,7 @@ impl SdhciController {
             transfer.pause = TransferPause::Boundary;
             return Ok(false);
         }
-        // All blocks in `data` were moved to or from the guest.
+        // All blocks in `data` have been moved to or from the guest.
         if !transfer.reads && !self.card.push(&transfer.data) {
             return Err(TransferFault::Card);
         }
@@ -229,7 +229,7 @@ impl SdhciController {
         Ok(true)
     }
 
-    /// Copies between `data` and the guest. False if SDMA stops at a boundary.
+    /// Copies between `data` and the guest. Returns false if SDMA stops at a boundary.
     fn copy(&mut self, transfer: &mut ControllerTransfer, memory: &mut dyn GuestMemory) -> Result<bool, TransferFault> {
         while transfer.moved < transfer.data.len() {
             let rest = transfer.data.len() - transfer.moved;
@@ -308,10 +308,10 @@ impl SdhciController {
     }
 }
 
-/// Maximum number of descriptors in one transfer. It ends a table that links back to itself.
+/// Maximum number of descriptors in a transfer, which ends a table that links back to itself.
 const MOST_DESCRIPTORS: u32 = 1 << 18;
 
-/// States of the engine that the error register reports.
+/// States of the DMA engine that the error register reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AdmaState {
     Stop = 0,
@@ -328,11 +328,11 @@ pub(super) struct DmaSegment {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdmaTableReader {
-    /// The address of the descriptor after the last one that was read.
+    /// The address of the next descriptor.
     address: u32,
     descriptors_read: u32,
     ended: bool,
-    /// Whether a descriptor asked for an interrupt.
+    /// Whether a descriptor requested an interrupt.
     pub interrupt: bool,
 }
 
@@ -341,7 +341,7 @@ impl AdmaTableReader {
         Self { address, descriptors_read: 0, ended: false, interrupt: false }
     }
 
-    /// The next piece of memory; `None` after the end of the table. An error if a descriptor cannot be read or is not valid.
+    /// The next segment of memory; `None` after the end of the table. An error if a descriptor cannot be read or is invalid.
     pub fn next(&mut self, memory: &mut dyn GuestMemory) -> Result<Option<DmaSegment>, AdmaState> {
         while !self.ended {
             let mut descriptor = [0; 8];
@@ -370,7 +370,7 @@ impl AdmaTableReader {
         Ok(None)
     }
 
-    /// Total bytes of the table; an error if there are more than `most`.
+    /// Total number of bytes of the table; an error if there are more than `most`.
     pub fn total(mut self, memory: &mut dyn GuestMemory, most: usize) -> Result<usize, AdmaState> {
         let mut total = 0;
         while let Some(segment) = self.next(memory)? {

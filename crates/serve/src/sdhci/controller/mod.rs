@@ -1,7 +1,7 @@
 //! An SD host controller with one slot (SD Host Controller Simplified Specification 2.00): registers, commands and interrupts.
 //!
-//! The guest's driver writes registers; [`SdhciController::step`] then advances the transfer as far as possible. The owner of the controller
-//! takes the card's requests to the block device, and passes the completions back.
+//! The guest's driver writes registers; [`SdhciController::step`] then advances the transfer as far as possible. The owner of the
+//! controller passes the requests of the card to the block device, and the completions back.
 
 mod data;
 #[cfg(test)]
@@ -38,7 +38,7 @@ pub(super) struct SdhciController {
     pub card: EmmcCard,
     registers: SdhciRegisters,
     transfer: Option<ControllerTransfer>,
-    /// Whether the transfer is complete as soon as the card is no longer busy.
+    /// Whether the transfer is complete once the card is no longer busy.
     ending: bool,
 }
 
@@ -60,7 +60,7 @@ impl SdhciController {
         self.registers.status & self.registers.signal_enable != 0
     }
 
-    /// Reads registers with any width; other offsets read as zeros.
+    /// Reads registers in accesses of any width; other offsets read as zeros.
     pub fn read(&mut self, offset: u64, data: &mut [u8]) {
         let mut at = 0;
         while at < data.len() {
@@ -78,7 +78,7 @@ impl SdhciController {
         }
     }
 
-    /// Writes registers with any width; other offsets are ignored.
+    /// Writes registers in accesses of any width; other offsets are ignored.
     pub fn write(&mut self, offset: u64, data: &[u8], memory: &mut dyn GuestMemory) {
         let mut at = 0;
         while at < data.len() {
@@ -108,7 +108,7 @@ impl SdhciController {
             word::RESPONSE..=word::RESPONSE_END => registers.response[((at - word::RESPONSE) / 4) as usize],
             word::PRESENT_STATE => self.present_state(),
             word::HOST_CONTROL => registers.host_control,
-            // The internal clock is always stable at once.
+            // The internal clock is stable immediately.
             word::CLOCK => registers.clock | (registers.clock & 1) << 1,
             word::STATUS => self.status(),
             word::STATUS_ENABLE => registers.status_enable,
@@ -221,7 +221,7 @@ impl SdhciController {
         }
     }
 
-    /// Sets those bits of the interrupt status that the driver has enabled.
+    /// Sets the bits of the interrupt status that the driver has enabled.
     fn raise(&mut self, bits: u32) {
         self.registers.status |= bits & self.registers.status_enable;
     }
@@ -232,7 +232,7 @@ impl SdhciController {
         let powered = self.registers.host_control >> 8 & 1 == 1 && self.registers.clock & 0b101 == 0b101;
         let response = if powered { self.card.command(index, self.registers.argument) } else { CardResponse::None };
         if index == 12 {
-            // The command aborts a transfer that is in progress on the data lines.
+            // The command aborts a transfer on the data lines.
             self.transfer = None;
         }
         match (kind, response) {
@@ -243,12 +243,12 @@ impl SdhciController {
                 return;
             }
             (1, CardResponse::Long(bytes)) => {
-                // The checksum is left out: bits 127:8.
+                // Bits 127:8, without the checksum.
                 let bits = u128::from_be_bytes(bytes) >> 8;
                 self.registers.response = [0, 32, 64, 96].map(|shift| (bits >> shift) as u32);
             }
             (2 | 3, CardResponse::Short(bits)) => self.registers.response[0] = bits,
-            // The response does not have the length that the driver expects.
+            // The response has another length than the driver expects.
             _ => {
                 self.raise(interrupt::COMMAND_CRC);
                 return;
@@ -263,15 +263,15 @@ impl SdhciController {
     }
 }
 
-/// An access to memory that the guest has not mapped, or that it does not permit.
+/// An access to memory that the guest has not mapped or does not permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnmappedAccess;
 
-/// Memory, accessed by bus address.
+/// Guest memory, accessed by bus address.
 pub(crate) trait GuestMemory {
-    /// Reads all of the bytes, or fails.
+    /// Reads all bytes or fails.
     fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), UnmappedAccess>;
-    /// Writes all of the bytes, or fails.
+    /// Writes all bytes or fails.
     fn write(&mut self, address: u64, from: &[u8]) -> Result<(), UnmappedAccess>;
 }
 
@@ -324,7 +324,7 @@ mod present {
     pub const READ_ACTIVE: u32 = 1 << 9;
     pub const BUFFER_WRITE: u32 = 1 << 10;
     pub const BUFFER_READ: u32 = 1 << 11;
-    /// A card is inserted and stable; it is not write-protected.
+    /// A card is inserted, stable and not write-protected.
     pub const CARD: u32 = 0b1111 << 16;
     pub const DATA_LINES: u32 = 0b1111 << 20;
     pub const DATA_LINE_0: u32 = 1 << 20;

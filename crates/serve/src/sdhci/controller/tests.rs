@@ -32,7 +32,7 @@ impl TestMachine {
         self.set(word::SIGNAL_ENABLE, u32::MAX);
     }
 
-    /// Completes the held requests, and those that follow.
+    /// Completes the waiting requests, and those that follow.
     fn release(&mut self) {
         self.holds = false;
         self.step();
@@ -49,7 +49,7 @@ impl TestMachine {
         u32::from_le_bytes(value)
     }
 
-    /// Sends a command; `flags` are the lower byte of the command register.
+    /// Sends a command; `flags` is the lower byte of the command register.
     fn send(&mut self, index: u16, argument: u32, flags: u16) {
         self.set(word::ARGUMENT, argument);
         self.write(word::COMMAND + 2, &(index << 8 | flags).to_le_bytes());
@@ -73,7 +73,7 @@ impl TestMachine {
         self.set(word::ADMA_ADDRESS, TABLE);
     }
 
-    /// Executes CMD18 or CMD25 with this many blocks and CMD12 after them, by the DMA that host control selects.
+    /// Executes CMD18 or CMD25 with this number of blocks and CMD12 afterwards, by the DMA that host control selects.
     fn transfer(&mut self, index: u16, address: u32, blocks: u32, mode: u16) {
         self.set(word::BLOCK, blocks << 16 | 512);
         self.write(word::COMMAND, &mode.to_le_bytes());
@@ -119,7 +119,7 @@ fn adma_gathers_and_scatters_by_its_table() {
     assert_eq!((&machine.memory.0[0x3_0000..0x3_0ffc], &machine.memory.0[0x5_0000..0x5_0004]), (&data[..4092], &data[4092..]));
     assert_eq!(machine.get(word::RESPONSE + 12) >> 9 & 0xf, 5, "CMD12 by itself");
     assert_eq!(machine.get(word::BLOCK) >> 16, 0);
-    // Without a block count, the length is that of the table.
+    // Without a block count, the descriptor table determines the length.
     machine.table(&[(END, 1024, 0x6_0000)]);
     machine.transfer(18, 4096, 0, READ & !mode::BLOCK_COUNT);
     assert_eq!(machine.status(), DONE);
