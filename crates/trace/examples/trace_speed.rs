@@ -1,5 +1,5 @@
-//! Prints how fast traces are read on one core: `trace_speed FILE...`, and `trace_speed --make FILE ROWS` for a
-//! Parquet trace of that many requests.
+//! Measures how fast one core reads traces: `trace_speed FILE...`. `trace_speed --make FILE ROWS` writes a Parquet trace with
+//! that many requests.
 
 use std::path::Path;
 use std::time::Instant;
@@ -33,7 +33,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Requests and bytes in a trace.
+/// Number of requests and bytes in a trace.
 fn read(path: &Path) -> Result<(u64, u64)> {
     let mut reader = TraceReader::open(path, &ReadOptions::default())?;
     let mut requests = 0;
@@ -43,7 +43,7 @@ fn read(path: &Path) -> Result<(u64, u64)> {
     Ok((requests, reader.progress().done))
 }
 
-/// A trace with every column filled and phone-like values from a fixed generator.
+/// Writes a trace with a value in every column, similar to that of a phone, from a fixed generator.
 fn make(path: &Path, rows: u64) -> Result<()> {
     let header = TraceHeader { source: "made".into(), clock: "relative".into(), ..TraceHeader::default() };
     let mut writer = TraceWriter::create(path, &header, &WriteOptions::default())?;

@@ -1,4 +1,4 @@
-//! Conversion between batches and Arrow record batches without a copy of the values.
+//! Converts between batches and Arrow record batches without copying the values.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,11 +21,11 @@ use crate::{
     TraceColumn,
 };
 
-/// Maximum length of the name of a process or device, in bytes; paths have at most 4,096.
+/// Maximum length of a process or device name in bytes; a path has at most 4,096.
 pub(crate) const MOST_NAME_BYTES: usize = 1 << 16;
 
 impl Batch {
-    /// The Arrow and Parquet schema of a trace: the columns of [`TraceColumn::ALL`], with those of block notes if `notes`.
+    /// The Arrow and Parquet schema of a trace: the columns of [`TraceColumn::ALL`], those of block notes only if `notes`.
     pub fn schema(notes: bool) -> SchemaRef {
         let field = |column: TraceColumn| {
             // Flags may be missing from a file, but are never null.
@@ -36,8 +36,8 @@ impl Batch {
         Arc::new(Schema::new(columns.map(field).collect::<Vec<_>>()))
     }
 
-    /// The batch as Arrow columns in [`Batch::schema`], with those of block notes if `notes`. Values are shared; only validity
-    /// bits and lists of notes are created.
+    /// The batch as Arrow columns of [`Batch::schema`], with block notes if `notes`. Values are shared; only validity bits and
+    /// lists of notes are created.
     pub fn to_record_batch(&self, notes: bool) -> Result<RecordBatch> {
         let rows = self.len();
         let ops = StringArray::from_iter_values(Op::ALL.map(Op::name));
@@ -63,14 +63,13 @@ impl Batch {
         RecordBatch::try_new(Self::schema(notes), columns).map_err(arrow_error)
     }
 
-    /// A batch from Arrow columns in [`Batch::schema`]; `before` is the number of rows of the trace before it. New names are
-    /// added to `processes` and `devices`; ids stay the same over the batches of one trace. Fails with
-    /// [`ErrorClass::Syntax`] if a column is missing or of another type, [`ErrorClass::Value`] if an operation or role
-    /// is unknown or the lists of notes of a row differ in length.
+    /// A batch from Arrow columns of [`Batch::schema`]; `before` is the number of earlier rows of the trace. New names are added to
+    /// `processes` and `devices`; ids are stable over the batches of a trace. Fails with [`ErrorClass::Syntax`] if a column is missing or has
+    /// another type, [`ErrorClass::Value`] if an operation or role is unknown or the lists of notes in a row differ in length.
     pub fn from_record_batch(
         record: &RecordBatch, before: u64, processes: &mut GrowingNameTable, devices: &mut GrowingNameTable,
     ) -> Result<Self> {
-        // Other tools give a column without values a type of their own: pandas writes numbers as Float64 and names as Null.
+        // Other tools use a type of their own for a column without values: pandas writes numbers as Float64 and names as Null.
         let has_values = |array: &ArrayRef| array.logical_null_count() < array.len();
         let found = |column: TraceColumn| {
             let array = record.column_by_name(column.name());
@@ -136,7 +135,7 @@ fn to_arrow<T: ArrowPrimitiveType>(column: &ScalarBuffer<T::Native>, rows: usize
     Arc::new(PrimitiveArray::<T>::new(column.clone(), nulls))
 }
 
-/// The values of an array whose type has been checked; empty if the column is missing or has only nulls.
+/// The values of an array whose type has been checked; empty if the column is missing or all values are null.
 fn from_arrow<T: ArrowPrimitiveType>(array: Option<&ArrayRef>, none: T::Native) -> ScalarBuffer<T::Native> {
     let Some(array) = array.and_then(|array| array.as_primitive_opt::<T>()) else { return Vec::new().into() };
     match array.nulls() {
@@ -160,8 +159,8 @@ fn names_to_arrow(column: &ScalarBuffer<u32>, rows: usize, names: &NameTable) ->
     Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(values)).map_err(arrow_error)?))
 }
 
-/// The names that a column refers to, in order of appearance, and the column with indices into them. Used if the table of all
-/// names of a trace is larger than the batch.
+/// The names that a column uses, in order of appearance, and the column with indices into them. Used if a batch has fewer rows
+/// than the trace has names.
 fn used(column: &ScalarBuffer<u32>, names: &NameTable) -> (ScalarBuffer<u32>, StringArray) {
     let mut places: HashMap<u32, u32> = HashMap::new();
     let mut values = Vec::new();
@@ -197,7 +196,7 @@ fn names_from_arrow(column: TraceColumn, array: Option<&ArrayRef>, names: &mut G
     };
     let keys = dictionary.keys();
     if values.len() > keys.len().max(BATCH_ROWS) {
-        // Slices of a table share its dictionary: only the names that this slice refers to are looked up.
+        // Slices of a table share its dictionary; only names that this slice uses are looked up.
         return keys.iter().map(|key| key.map_or(Ok(NO_NAME), &mut id_of)).collect::<Result<Vec<_>>>().map(Into::into);
     }
     let ids = (0..values.len() as u32).map(id_of).collect::<Result<Vec<u32>>>()?;
@@ -233,11 +232,11 @@ fn ops_from_arrow(array: &ArrayRef) -> Result<ScalarBuffer<u8>> {
     Ok(dictionary.keys().values().iter().map(|key| codes[*key as usize]).collect::<Vec<_>>().into())
 }
 
-/// A row whose value cannot be converted.
+/// The row that contains a value which cannot be converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnconvertibleRow(pub usize);
 
-/// Converts the column to `wanted`, a type of the schema; a column that already has this type is shared.
+/// Converts the column to `wanted`, a type of the schema; a column of this type is shared.
 pub(crate) fn converted(array: &ArrayRef, wanted: &DataType) -> std::result::Result<ArrayRef, UnconvertibleRow> {
     if array.data_type() == wanted {
         return Ok(array.clone());
@@ -287,7 +286,7 @@ fn names<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> std::result::Result<Arr
     Ok(Arc::new(out.finish()))
 }
 
-/// The text of a row; `None` if it is null. Fails if the column is not of text.
+/// The text in a row; `None` if it is null. Fails if the column does not contain text.
 fn text(array: &dyn Array, row: usize) -> std::result::Result<Option<&str>, UnconvertibleRow> {
     if array.is_null(row) {
         return Ok(None);
@@ -304,7 +303,7 @@ fn text(array: &dyn Array, row: usize) -> std::result::Result<Option<&str>, Unco
     }
 }
 
-/// Returns the range of the items of a row's list.
+/// Function that returns the range of items of the list in a row.
 type ItemRange<'a> = Box<dyn Fn(usize) -> Range<usize> + 'a>;
 
 fn lists(array: &ArrayRef, item: &Arc<Field>) -> std::result::Result<ArrayRef, UnconvertibleRow> {
@@ -381,9 +380,9 @@ impl BatchNotes {
         ])
     }
 
-    /// Reads the notes from these columns; `None` if the columns are missing. `before` is the number of rows of the trace
-    /// before them. Fails with [`ErrorClass::Syntax`] if a column is missing or of another type, [`ErrorClass::Value`]
-    /// if the lists of a row differ in length or an entry is not a valid note.
+    /// Reads the block notes from these columns; `None` if there are no such columns. `before` is the number of earlier rows of
+    /// the trace. Fails with [`ErrorClass::Syntax`] if a column is missing or has another type, [`ErrorClass::Value`] if the
+    /// lists of a row differ in length or an entry is invalid.
     pub fn from_arrow(record: &RecordBatch, before: u64) -> Result<Option<Self>> {
         let roles = RoleColumn::find(record)?;
         let sectors = NumberListColumn::<UInt32Type>::find(record, TraceColumn::RoleSectors, AsArray::as_primitive_opt)?;
@@ -448,7 +447,7 @@ fn no_entry(column: TraceColumn) -> Error {
         .hint("give each note a role and a length; only the other columns may lack an entry")
 }
 
-/// A set of `count` sectors: the first ones, because the file does not store which sectors changed.
+/// A set of `count` sectors; because the file stores only their number, it has the first sectors.
 fn changed_sectors(count: u16) -> Result<SectorSet> {
     if count > MOST_CHANGED {
         let error = Error::new(ErrorClass::Value, format!("is more than the {MOST_CHANGED} sectors that a block has"));
@@ -463,7 +462,7 @@ struct NumberListColumn<'a, T: ArrowPrimitiveType> {
 }
 
 impl<'a, T: ArrowPrimitiveType> NumberListColumn<'a, T> {
-    /// Finds the column; `None` if it is missing. `numbers` returns the values of the lists as numbers; `None` if they are of
+    /// Looks the column up; `None` if it is missing. `numbers` returns the values of the lists as numbers, or `None` if they have
     /// another type.
     fn find(
         record: &'a RecordBatch, column: TraceColumn, numbers: impl FnOnce(&'a dyn Array) -> Option<&'a PrimitiveArray<T>>,
@@ -474,7 +473,7 @@ impl<'a, T: ArrowPrimitiveType> NumberListColumn<'a, T> {
         both.map(Some).ok_or_else(|| wrong_type(column.name(), array.data_type()))
     }
 
-    /// The range of a row's values; empty if the list is null.
+    /// The range of the values of a row; empty if its list is null.
     fn range(&self, row: usize) -> Range<usize> {
         if self.lists.is_null(row) {
             return 0..0;
@@ -491,7 +490,7 @@ impl<'a, T: ArrowPrimitiveType> NumberListColumn<'a, T> {
 struct RoleColumn<'a> {
     lists: NumberListColumn<'a, UInt8Type>,
     names: &'a StringArray,
-    /// The role of each name; `None` if there is no such role.
+    /// The role for each key of the dictionary; `None` if its name is not a role.
     by_key: Vec<Option<BlockRole>>,
 }
 
@@ -509,7 +508,7 @@ impl<'a> RoleColumn<'a> {
         }))
     }
 
-    /// The role at an index.
+    /// The role of the note at this index.
     fn get(&self, at: usize) -> Result<BlockRole> {
         let key = usize::from(self.lists.get(at).ok_or_else(|| no_entry(TraceColumn::Role))?);
         self.by_key[key].ok_or_else(|| {

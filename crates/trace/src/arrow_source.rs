@@ -1,8 +1,7 @@
 //! Reads a trace from Arrow record batches in memory, which another library provides.
 //!
-//! Columns are those of [`TraceColumn`]; text may be plain, large, a view or a dictionary, and integers of any width that hold the
-//! values. Other columns are left out and named in the note of the header. Values of the types in [`Batch::schema`] are shared,
-//! not copied.
+//! The columns are those of [`TraceColumn`]. Text may be plain, large, a view or a dictionary; integers may have any width that fits the
+//! values. Other columns are omitted and listed in the note of the header. Values of the types in [`Batch::schema`] are shared, not copied.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -20,14 +19,14 @@ use crate::{
     RecordedFeatures, Request, Result, TraceColumn, TraceHeader, TraceReader, TraceSource,
 };
 
-/// The format name in headers of traces from Arrow; no file has this format.
+/// The format in the headers of traces from Arrow; no file has this format.
 const FORMAT: &str = "arrow";
 /// Prefix of the names of the columns in which pandas stores its index.
 const PANDAS_INDEX: &str = "__index_level_";
 
 impl TraceReader {
-    /// A trace from record batches, whose rows must be in order of arrival; `name` is used in the header and in errors.
-    /// Fails with [`ErrorClass::Syntax`] if a column is missing or of a type that cannot hold its values.
+    /// A trace from record batches, whose rows must be in order of arrival; `name` is used in the header and in errors. Fails
+    /// with [`ErrorClass::Syntax`] if a column is missing or its type cannot be converted.
     pub fn of_arrow(records: Box<dyn RecordBatchReader + Send>, name: &str) -> Result<Self> {
         let path = Path::new(name);
         let source = ArrowSource::new(records, name).map_err(|error| error.in_file(path))?;
@@ -40,14 +39,14 @@ impl TraceReader {
 
 struct ArrowSource {
     records: Box<dyn RecordBatchReader + Send>,
-    /// Parts of the last record batch that have not been returned yet.
+    /// Parts of the last record batch that are not returned yet.
     parts: VecDeque<RecordBatch>,
     header: TraceHeader,
     processes: GrowingNameTable,
     devices: GrowingNameTable,
     last_arrival: i64,
     rows: u64,
-    /// Rows with block notes that were returned as requests without them.
+    /// Number of rows whose block notes were dropped.
     notes_left_out: u64,
 }
 
@@ -101,12 +100,12 @@ impl ArrowSource {
     }
 }
 
-/// The first row whose arrival is before that of the row before it, or before `last`.
+/// The first row with an earlier arrival than the row before it, or than `last`.
 fn descent(arrivals: &[i64], last: i64) -> Option<usize> {
     std::iter::once(&last).chain(arrivals).zip(arrivals).position(|(before, now)| now < before)
 }
 
-/// Checks that each column of the schema can be read; returns the names of columns that a trace does not have.
+/// Checks that each column of a trace can be read; returns the names of the other columns.
 fn check_columns(schema: &Schema) -> Result<Vec<String>> {
     let names = || schema.fields().iter().map(|field| field.name().as_str());
     let unknown: Vec<&str> =
@@ -138,14 +137,14 @@ fn check_columns(schema: &Schema) -> Result<Vec<String>> {
     Ok(unknown.into_iter().map(str::to_owned).collect())
 }
 
-/// Whether an unknown name is likely this column's name without its unit, or with another unit.
+/// Whether an unknown name is probably that of this column without its unit or with another unit.
 fn is_meant(name: &str, column: TraceColumn) -> bool {
     let word = column.name().trim_end_matches("_ns");
     let name = name.to_ascii_lowercase();
     name == word || (column.name() != word && ["_s", "_ms", "_us", "_time"].iter().any(|unit| name == format!("{word}{unit}")))
 }
 
-/// The type of a column, for hints.
+/// The expected values of a column, for hints.
 fn meaning(column: TraceColumn) -> String {
     let kind = match (column.of_notes(), is_text(&item(&column.data_type()))) {
         (false, true) => "text",
@@ -165,20 +164,20 @@ fn is_text(found: &DataType) -> bool {
     }
 }
 
-/// Whether values of this type can be converted to those of the column. Floating-point numbers cannot: they round nanoseconds.
+/// Whether values of this type can be converted to those of the column. Floating-point numbers cannot, because they round nanoseconds.
 fn takes(column: TraceColumn, found: &DataType) -> bool {
-    // A column of nulls alone has no type of its own.
+    // A column that contains only nulls has the type Null.
     let empty = column.optional() && column != TraceColumn::Flags && *found == DataType::Null;
     let is_list = *found != item(found);
     let fits = |wanted: &DataType, found: &DataType| {
-        // The item type of lists that are all empty.
+        // The item type of lists that are all empty is Null.
         let nothing = column.of_notes() && *found == DataType::Null;
         nothing || if is_text(wanted) { is_text(found) } else { found.is_integer() }
     };
     empty || (is_list == column.of_notes() && fits(&item(&column.data_type()), &item(found)))
 }
 
-/// The item type of a list type; the type itself if it is not a list.
+/// The item type of a list type; for other types, the type itself.
 fn item(found: &DataType) -> DataType {
     match found {
         DataType::List(field)
@@ -190,7 +189,7 @@ fn item(found: &DataType) -> DataType {
     }
 }
 
-/// Converts the columns to the types of [`Batch::schema`]; an error is returned with the number of its row.
+/// Converts the columns to the types of [`Batch::schema`]; an error comes with the number of its row.
 fn conform(record: &RecordBatch) -> std::result::Result<RecordBatch, (usize, Error)> {
     let wanted = Batch::schema(true);
     let mut fields = Vec::new();
@@ -225,7 +224,7 @@ fn cast(array: &ArrayRef, column: TraceColumn) -> std::result::Result<ArrayRef, 
     })
 }
 
-/// Converts names of operations to their codes. Unknown names that no row uses, such as unused categories, are ignored.
+/// Converts names of operations to their codes. Unknown names are ignored if no row uses them, for example unused categories.
 fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)> {
     let by_number = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
     let not_text = |row: usize| (row, Error::new(ErrorClass::Syntax, "is not text").in_field("op"));

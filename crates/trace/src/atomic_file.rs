@@ -1,10 +1,10 @@
-//! Output files are written atomically; devices and pipes are written directly.
+//! Writes regular files atomically; devices and pipes are written directly.
 //!
-//! Temporary files that are renamed to their place when complete. Their names have a common prefix, and they are locked while
-//! they are written, so that those of killed writers can be recognised and removed.
+//! A file is written under a temporary name and renamed when it is complete. The temporary names have a common prefix, and the
+//! files are locked while they are written, so that the files of killed writers can be recognised and removed.
 //!
-//! The kernel releases the lock when the writer ends, however it ends, so a file that can be locked has no writer. Process ids
-//! would not be enough: they are reused, and differ between containers that share a folder.
+//! The kernel releases a lock when its process ends in any way, so a file that can be locked has no writer. Process ids would not
+//! suffice: they are reused, and they differ between containers that share a folder.
 
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata, Permissions};
@@ -21,12 +21,12 @@ use tempfile::{Builder, NamedTempFile};
 
 use crate::{Error, OutputCompression, Result, compression::CompressingWriter};
 
-/// A temporary file that [`AtomicFile::commit`] syncs and renames to its place; without a commit it is deleted when dropped.
-/// `/dev/null`, a pipe and anything else that is not a regular file is written directly. A new file has the permissions of the
-/// umask, and a replaced file keeps its permissions.
+/// An output file. A regular file is written under a temporary name, which [`AtomicFile::commit`] syncs and renames; without a
+/// commit it is deleted when dropped. `/dev/null`, a pipe or any other file is written directly. A new file has the permissions
+/// of the umask, a replaced file keeps its permissions.
 pub struct AtomicFile {
     path: PathBuf,
-    /// The target of a symbolic link.
+    /// The final path, after symbolic links are resolved.
     target: PathBuf,
     out: CompressingWriter<BufWriter<OutputTarget>>,
 }
@@ -39,7 +39,7 @@ enum OutputTarget {
 impl Write for OutputTarget {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            // `tempfile` is bypassed, because its errors contain the path of the temporary file.
+            // The wrapper of `tempfile` is bypassed, because its errors contain the path of the temporary file.
             OutputTarget::Aside(file) => file.as_file_mut().write(bytes),
             OutputTarget::Straight(file) => {
                 wait_writable(file)?;
@@ -57,13 +57,13 @@ impl Write for OutputTarget {
 }
 
 impl AtomicFile {
-    /// Starts a file that will appear at `path`. An existing file there is unchanged until the commit. Fails if `path`
-    /// is a directory, or its folder is missing or not writable.
+    /// Starts a file that will be at `path`. An existing file is not changed before the commit. Fails if `path` is a directory,
+    /// or its folder does not exist or is not writable.
     pub fn create(path: &Path) -> Result<Self> {
         if path.is_dir() {
             return Err(Error::io(path, io::Error::from(io::ErrorKind::IsADirectory)).hint("name a file"));
         }
-        // A symbolic link, such as /dev/stdout, stays a link.
+        // A symbolic link, such as /dev/stdout, is not replaced.
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let there = path.metadata().ok();
         let out = if there.as_ref().is_some_and(|there| !there.is_file()) {
@@ -73,15 +73,14 @@ impl AtomicFile {
                 Some(parent) if !parent.as_os_str().is_empty() => parent,
                 _ => Path::new("."),
             };
-            // The new file is private until it has the permissions of the replaced file.
+            // The new file is private until it has the permissions of the file that it replaces.
             create_locked(folder, if there.is_some() { 0o600 } else { 0o666 }).map(OutputTarget::Aside)
         };
         let out = out.map_err(|error| Error::io(path, error))?;
         Ok(Self { path: path.to_owned(), target, out: CompressingWriter::Plain(BufWriter::with_capacity(1 << 18, out)) })
     }
 
-    /// Starts writing to the standard output, which is written directly even if it is a file. Fails if the standard
-    /// output is closed.
+    /// Starts to write to the standard output, which is written directly even if it is a file. Fails if it is closed.
     pub fn stdout() -> Result<Self> {
         let path = PathBuf::from("standard output");
         let out = io::stdout().as_fd().try_clone_to_owned().map_err(|error| Error::io(&path, error))?;
@@ -104,8 +103,7 @@ impl AtomicFile {
         &self.path
     }
 
-    /// Makes the content durable and renames the file to its place. Fails if the disk is full or fails; the old file,
-    /// if any, is then untouched.
+    /// Makes the content durable and renames the file. Fails if the disk is full or has an error; an existing file is then not changed.
     pub fn commit(self) -> Result<()> {
         let path = self.path;
         let out = self.out.finish().map_err(|error| Error::io(&path, error))?;
@@ -118,10 +116,10 @@ impl AtomicFile {
     }
 }
 
-/// Copies the permissions to `file`, and if the system allows it the owner, of the file that it will replace.
+/// Copies the permissions of the replaced file to `file`, and its owner and group if the system allows it.
 fn keep_permissions(replaced: &Path, file: &File) -> io::Result<()> {
     let Ok(old) = replaced.metadata() else { return Ok(()) };
-    // Only root may change the owner. Group and owner are set separately, because a user may set the group to one of their own.
+    // Only root may change the owner. Group and owner are set separately, because a user may set the group to one of the user's own.
     let _ = fchown(file, None, Some(old.gid()));
     let _ = fchown(file, Some(old.uid()), None);
     file.set_permissions(Permissions::from_mode(old.mode() & 0o777))
@@ -137,13 +135,13 @@ impl Write for AtomicFile {
     }
 }
 
-/// Prefix of the names of temporary files and folders. Only emmclab gives such names, so what has one may be removed.
+/// Prefix of the names of temporary files and folders. Only emmclab uses such names, so that these may be removed.
 pub const ASIDE_PREFIX: &str = ".emmclab-tmp-";
 
 /// Folders in which this process has removed the files of killed writers.
 static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Creates a locked temporary file in `folder`, with the permissions `mode` less the umask. The first call for a folder in a
+/// Creates a locked temporary file in `folder` with the permissions `mode` minus the umask. The first call for a folder in a
 /// process also removes what killed writers left there.
 pub(crate) fn create_locked(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
     if SWEPT.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned()) {
@@ -151,7 +149,7 @@ pub(crate) fn create_locked(folder: &Path, mode: u32) -> io::Result<NamedTempFil
     }
     loop {
         let file = Builder::new().prefix(ASIDE_PREFIX).permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
-        // A failure is harmless: on a file system without locks, `sweep` removes nothing.
+        // An error is harmless: on a file system without locks, `sweep` removes nothing.
         let _ = file.as_file().lock();
         // Another process may have removed the file before it was locked.
         if file.path().exists() {
@@ -160,10 +158,10 @@ pub(crate) fn create_locked(folder: &Path, mode: u32) -> io::Result<NamedTempFil
     }
 }
 
-/// Removes what killed writers of this user left in `folder`. What living processes write stays, as does what cannot be removed.
+/// Removes what killed writers of this user left in `folder`. Files of living processes stay, and so do files that cannot be removed.
 ///
-/// In a folder of several users, another user may have given such a name to anything: links are not followed, and pipes and devices
-/// are not opened.
+/// In a folder of several users, another user may have created anything with such a name: links are not followed, and pipes and
+/// devices are not opened.
 pub fn sweep(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
@@ -177,13 +175,13 @@ pub fn sweep(folder: &Path) {
     }
 }
 
-/// Locks an existing regular file or folder of this user; `None` for anything else, and if a living process has locked it.
+/// Locks an existing regular file or folder of this user; `None` for anything else, and if a living process has the lock.
 fn lock(path: &Path) -> Option<File> {
     let is_own = |found: &Metadata| found.uid() == geteuid().as_raw() && (found.is_file() || found.is_dir());
     if !is_own(&path.symlink_metadata().ok()?) {
         return None;
     }
-    // The flags and the second look are for a path that is replaced meanwhile.
+    // The flags and the second check handle a path that is replaced in between.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
     (is_own(&file.metadata().ok()?) && file.try_lock().is_ok()).then_some(file)
@@ -288,7 +286,7 @@ mod tests {
         }
         let link = at(".emmclab-tmp-link");
         std::os::unix::fs::symlink(at("emmclab-results"), &link).unwrap();
-        // Opening a pipe would wait for its writer for ever.
+        // Opening a pipe would wait for its writer forever.
         let pipe = at(".emmclab-tmp-pipe");
         mknodat(CWD, &pipe, FileType::Fifo, Mode::from(0o666), 0).unwrap();
         kept.extend([link, pipe]);

@@ -1,4 +1,4 @@
-//! A batch of requests in columns.
+//! A batch of requests, stored by column.
 #![expect(clippy::inline_always, reason = "columns that a loop does not use are not read")]
 
 use std::convert::identity;
@@ -13,8 +13,8 @@ use crate::{
     columns::each_column, formats::FARTHEST_NS,
 };
 
-/// Rows in a full batch: large enough to amortise per-batch work, small enough to stay in the second-level cache, and so that
-/// the allocator reuses the memory of a finished batch for the next.
+/// Rows of a full batch: enough to amortise the work for each batch, and so few that a batch fits into the second-level cache and
+/// the allocator reuses its memory for the next one.
 pub const BATCH_ROWS: usize = 1 << 13;
 
 macro_rules! batch {
@@ -22,23 +22,22 @@ macro_rules! batch {
         always { $($field:ident: $type:ty, $request:ident => $value:expr, $wrap:path;)* }
         optional { $($some:ident: $some_type:ty, $none:ident, $of:ident => $some_value:expr, $some_wrap:path;)* }
     ) => {
-        /// An immutable batch of requests in columns. A column in which no request has a value uses no memory; a clone shares
-        /// all columns.
+        /// An immutable batch of requests, stored by column. A column without a value uses no memory; clones share all columns.
         #[derive(Clone, Debug)]
         pub struct Batch {
             $(pub(crate) $field: ScalarBuffer<$type>,)*
             $(pub(crate) $some: ScalarBuffer<$some_type>,)*
-            /// `None` in a trace without notes.
+            /// The block notes; `None` if the trace has none.
             pub(crate) notes: Option<Arc<BatchNotes>>,
             pub(crate) processes: Arc<NameTable>,
             pub(crate) devices: Arc<NameTable>,
         }
 
         impl Batch {
-            /// The columns as slices. Always inlined, so that the compiler knows in a loop that they have equal lengths.
+            /// The columns as slices. Always inlined, so that the compiler knows that all have the same length.
             #[inline(always)]
             pub(crate) fn rows(&self) -> BatchRows<'_> {
-                // Equal lengths, so that an index is checked only once for all columns that are always present.
+                // All required columns have this length, so that an index is checked only once.
                 let rows = self.arrival.len();
                 BatchRows { $($field: &self.$field[..rows],)* $($some: &self.$some,)* }
             }
@@ -60,7 +59,7 @@ impl Batch {
         self.arrival.is_empty()
     }
 
-    /// Whether any of its requests may have a recorded completion.
+    /// Whether a request may have a recorded completion.
     #[inline]
     pub fn has_completions(&self) -> bool {
         !self.complete.is_empty()
@@ -85,13 +84,13 @@ impl Batch {
         self.rows().range(rows)
     }
 
-    /// The block notes of the request in row `i`; empty if they are not known or there is no such row.
+    /// The block notes of the request in row `i`; empty if it has none or there is no such row.
     #[inline]
     pub fn notes(&self, i: usize) -> &[BlockNote] {
         self.notes.as_ref().map_or(&[], |notes| notes.of(i))
     }
 
-    /// Whether the batch belongs to a trace with block notes; its own requests may have none.
+    /// Whether the trace of the batch has block notes; the requests of the batch may have none.
     #[inline]
     pub fn has_notes(&self) -> bool {
         self.notes.is_some()
@@ -114,8 +113,8 @@ impl Batch {
         &self.arrival
     }
 
-    /// Loads into the cache those columns of these rows that every replay reads, except the first sectors. Another CPU wrote
-    /// the batch; in a loop that only loads, the cache misses overlap. Panics if there are no such rows.
+    /// Loads the columns that every replay reads, except the first sectors, into the cache for these rows. Another CPU wrote the
+    /// batch; the cache misses of a loop that only loads overlap. Panics if there are no such rows.
     #[inline]
     pub fn prefetch(&self, rows: Range<usize>) {
         fn lines<T: Copy>(column: &[T], bits: impl Fn(T) -> u64) -> u64 {
@@ -138,12 +137,12 @@ impl Batch {
         &self.devices
     }
 
-    /// The same to share: for a batch with the same names.
+    /// The table of [`Batch::processes`], to share with a batch that has the same names.
     pub fn processes_shared(&self) -> &Arc<NameTable> {
         &self.processes
     }
 
-    /// The same to share: for a batch with the same names.
+    /// The table of [`Batch::devices`], to share with a batch that has the same names.
     pub fn devices_shared(&self) -> &Arc<NameTable> {
         &self.devices
     }
@@ -167,7 +166,7 @@ macro_rules! rows {
         always { $($field:ident: $type:ty, $request:ident => $value:expr, $wrap:path;)* }
         optional { $($some:ident: $some_type:ty, $none:ident, $of:ident => $some_value:expr, $some_wrap:path;)* }
     ) => {
-        /// The columns as plain slices. A missing value is `NO_TIME`, `NO_PID` or `NO_NAME`, or its whole column is empty.
+        /// The columns as slices. A missing value is `NO_TIME`, `NO_PID` or `NO_NAME`; a column without values may be empty.
         #[derive(Clone, Copy)]
         pub(crate) struct BatchRows<'a> {
             $(pub $field: &'a [$type],)*
@@ -193,7 +192,7 @@ fn operation(code: u8) -> Op {
     Op::from_code(code).unwrap_or(Op::Read)
 }
 
-/// The value at `i` of a column that may be absent (empty) or hold `none` there.
+/// The value at `i` of a column; `None` if it is `none` or the column is empty.
 #[inline]
 fn optional<T: Copy + PartialEq>(column: &[T], i: usize, none: T) -> Option<T> {
     column.get(i).copied().filter(|value| *value != none)
@@ -250,7 +249,7 @@ impl Iterator for RequestIter<'_> {
 
 impl ExactSizeIterator for RequestIter<'_> {}
 
-/// Appends to a column that stays empty until its first value; `rows` is the number of rows before this one.
+/// Appends to a column that stays empty until its first value; `rows` is the number of rows before.
 #[inline]
 fn push<T: Copy>(column: &mut Vec<T>, rows: usize, value: Option<T>, none: T) {
     if value.is_some() && column.is_empty() {
@@ -261,11 +260,11 @@ fn push<T: Copy>(column: &mut Vec<T>, rows: usize, value: Option<T>, none: T) {
     }
 }
 
-/// As [`push`], for many rows at once.
+/// Like [`push`], for many rows.
 #[inline]
 fn extend<T: Copy>(column: &mut Vec<T>, rows: usize, requests: &[Request], value: impl Fn(&Request) -> Option<T>, none: T) {
     if column.is_empty() {
-        // The fold has no branch per request.
+        // The fold has no branch for each request.
         if !requests.iter().fold(false, |any, request| any | value(request).is_some()) {
             return;
         }
@@ -274,7 +273,7 @@ fn extend<T: Copy>(column: &mut Vec<T>, rows: usize, requests: &[Request], value
     column.extend(requests.iter().map(|request| value(request).unwrap_or(none)));
 }
 
-/// The values of a column from row `rows` on; empty if it has no such rows.
+/// The values of a column from row `rows` on; empty if the column is.
 fn since<T>(column: &[T], rows: usize) -> &[T] {
     column.get(rows..).unwrap_or(&[])
 }
@@ -289,14 +288,14 @@ macro_rules! builder {
         pub struct BatchBuilder {
             $($field: Vec<$type>,)*
             $($some: Vec<$some_type>,)*
-            /// `None` until the first note, unless the trace is known to have notes.
+            /// The block notes; `None` until the first note, unless the trace is known to have notes.
             notes: Option<BatchNotes>,
             /// Whether the trace has notes.
             noted: bool,
         }
 
         impl BatchBuilder {
-            /// Adds a request. Its name ids must be of the tables that are later passed to [`BatchBuilder::finish`].
+            /// Adds a request. The ids of its names must refer to the tables that [`BatchBuilder::finish`] receives.
             #[inline]
             pub fn push(&mut self, request: &Request) {
                 let rows = self.len();
@@ -322,11 +321,11 @@ macro_rules! builder {
                 BatchRows { $($field: since(&self.$field, from),)* $($some: since(&self.$some, from),)* }
             }
 
-            /// Returns the collected requests as a batch and empties the builder. An optional column is filled up with missing
-            /// values when its first value arrives.
+            /// Returns the collected requests as a batch and empties the builder. Rows before the first value of an optional
+            /// column have missing values.
             #[must_use]
             pub fn finish(&mut self, processes: &Arc<NameTable>, devices: &Arc<NameTable>) -> Batch {
-                // The next batch is expected to have the same length and columns.
+                // The next batch will probably have the same length and columns.
                 let notes = self.noted.then(BatchNotes::default);
                 let next = Self {
                     $($field: Vec::with_capacity(self.$field.len()),)*
@@ -350,12 +349,12 @@ macro_rules! builder {
 each_column!(builder);
 
 impl BatchBuilder {
-    /// An empty builder. If `noted`, the trace has block notes, and each batch is marked so, even if its requests have none.
+    /// An empty builder. With `noted`, the trace has block notes, and each batch is marked as such even if its requests have none.
     pub fn of_noted(noted: bool) -> Self {
         Self { notes: noted.then(BatchNotes::default), noted, ..Self::default() }
     }
 
-    /// Adds a request with its block notes. They cover it from its first sector on; empty if they are not known.
+    /// Adds a request with its block notes, which cover all its sectors; an empty slice means that they are not known.
     #[inline]
     pub fn push_noted(&mut self, request: &Request, notes: &[BlockNote]) {
         debug_assert!(fault_of_notes(request, notes).is_none(), "{notes:?} are no notes of {request:?}");
@@ -378,7 +377,7 @@ impl BatchBuilder {
 }
 
 impl Batch {
-    /// Checks that arrivals do not decrease, also from `last`, the last arrival before the batch; updates `last`.
+    /// Checks that arrivals do not decrease, and that none is before `last`, the last arrival before the batch; updates `last`.
     pub(crate) fn check_order(&self, last: &mut i64) -> Result<()> {
         let mut before = *last;
         let mut sorted = true;
@@ -395,10 +394,10 @@ impl Batch {
             .hint("sort the rows by `arrival_ns`"))
     }
 
-    /// The first row that is not a valid request, counted from 0, with its fault: no data, times in the wrong order, a time
-    /// more than [`FARTHEST_NS`] from 0, or notes that do not fit.
+    /// The first row with an invalid request, counted from 0, and its fault: no data, times in the wrong order, a time more than
+    /// [`FARTHEST_NS`] from 0, or notes that do not fit.
     pub(crate) fn first_fault(&self) -> Option<(usize, Error)> {
-        // Fast path over whole columns, without branches. A missing time is less than any other.
+        // Fast path over whole columns, without branches. A missing time is smaller than any other.
         #[allow(clippy::needless_bitwise_bool, reason = "without branches it is done many rows at a time")]
         let goes_back = |earlier: &[i64], later: &[i64]| {
             earlier.iter().zip(later).fold(false, |bad, (a, b)| bad | ((*b < *a) & (*b != NO_TIME)))
@@ -407,7 +406,7 @@ impl Batch {
         let early = (0..times.len()).any(|i| times[i + 1..].iter().any(|later| goes_back(times[i], later)));
         let flush = Op::Flush as u8;
         let empty = self.sectors.iter().zip(self.op.iter()).any(|(sectors, op)| *sectors == 0 && *op != flush);
-        // A missing time is not far.
+        // A missing time is not too far from 0.
         #[allow(clippy::needless_bitwise_bool, reason = "as above")]
         let is_far = |time: &i64| (time.unsigned_abs() > FARTHEST_NS) & (*time != NO_TIME);
         let far =
@@ -418,7 +417,7 @@ impl Batch {
         (0..self.len()).find_map(|row| Some((row, self.fault(row)?)))
     }
 
-    /// The batch without the rows that are not valid requests.
+    /// The batch without invalid requests.
     pub(crate) fn sound(self) -> Batch {
         let rows: Vec<_> = (0..self.len()).filter(|row| self.fault(*row).is_none()).collect();
         self.chosen(&rows)
@@ -460,7 +459,7 @@ fn fault(request: &Request) -> Option<Error> {
 /// The block notes of all requests of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct BatchNotes {
-    /// The end of each row's notes in `all`; rows after the last entry have no notes.
+    /// For each row, the end of its notes in `all`; rows after the last entry have no notes.
     ends: Vec<usize>,
     all: Vec<BlockNote>,
 }
@@ -474,7 +473,7 @@ impl BatchNotes {
         &self.all[start..*end]
     }
 
-    /// Adds the notes of a row; it must be after all rows that have notes.
+    /// Adds the notes of a row, which must be after all rows with notes.
     pub fn push(&mut self, row: usize, notes: &[BlockNote]) {
         self.ends.resize(row, self.all.len());
         self.all.extend_from_slice(notes);
@@ -492,8 +491,7 @@ impl BatchNotes {
     }
 }
 
-/// The error for notes that do not fit this request; `None` if they do. Only writes have notes, and these cover the request
-/// without gaps.
+/// The error for notes that do not fit the request; `None` if they do. Only writes have notes, which cover the request without gaps.
 pub(crate) fn fault_of_notes(request: &Request, notes: &[BlockNote]) -> Option<Error> {
     let wrong = |column: TraceColumn, value: u64, what: &str| {
         let error = Error::new(ErrorClass::Value, what);

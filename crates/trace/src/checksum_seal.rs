@@ -1,12 +1,12 @@
-//! Checksums of Parquet files, so that a byte that changed since it was written is found when it is read.
+//! Checksums of Parquet files, by which readers detect bytes that changed after they were written.
 //!
-//! A file that emmclab writes has a *seal* between its data and its footer, where no other reader of Parquet looks. All numbers of the
-//! seal are little-endian `u32`: the CRC-32C of each 8 KiB before it; then the CRC-32C of the footer (to the end of the file), the number
-//! of those blocks, and the CRC-32C of the seal itself; then 8 bytes of a mark. Every byte of the file is covered; checksums of pages, as
-//! Parquet defines them, cover neither the headers of pages nor statistics nor the footer. Readers of a part check that part.
+//! A file that emmclab writes has a *seal* between its data and its footer, where other readers of Parquet do not look. All numbers in the
+//! seal are little-endian `u32`: the CRC-32C of each 8 KiB block before it, the CRC-32C of the footer (up to the end of the file), the number
+//! of blocks, and the CRC-32C of the seal itself; a mark of 8 bytes follows. The seal covers every byte of the file; the page checksums of
+//! Parquet do not cover page headers, statistics and the footer. Readers of a part check that part.
 //!
-//! Files of other tools have no seal and are read unchecked, as are copies that such a tool made: only the name of the writer in
-//! the footer states that the file must have a seal.
+//! Files of other tools have no seal and are read without a check, also copies of sealed files: the name of the writer in the
+//! footer states whether a file must have a seal.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -24,15 +24,15 @@ use crate::{AtomicFile, Error, ErrorClass, Result};
 
 /// The name of the writer in the footer of a sealed file.
 pub const SEALED_WRITER: &str = concat!("emmclab ", env!("CARGO_PKG_VERSION"), ", sealed");
-/// Beginning and end of that name in any version.
+/// The start and the end of that name in all versions.
 const WRITER_ENDS: (&str, &str) = ("emmclab ", ", sealed");
-/// Bytes with one checksum.
+/// Number of bytes that a checksum covers.
 const BLOCK: usize = 1 << 13;
 const MARK: &[u8; 8] = b"EMMCSEAL";
-/// Size of the seal without the checksums of blocks, and of the length and the mark at the end of a Parquet file.
+/// Size of the seal without the checksums of the blocks, plus length and mark at the end of a Parquet file.
 const SEAL_BYTES: usize = 20;
 const END_BYTES: usize = 8;
-/// Number of bytes that are read for the header of a page, which is shorter in most cases.
+/// Number of bytes that are read for a page header; most are shorter.
 const HEADER_BYTES: u64 = 512;
 /// Value of [`CheckedFileInner::damaged`] for an intact file.
 const INTACT: u64 = u64::MAX;
@@ -58,7 +58,7 @@ impl BlockChecksums {
         }
     }
 
-    /// The seal after these blocks and before the footer, which ends the file.
+    /// The seal for these blocks and this footer, which ends the file.
     fn seal(mut self, footer: &[u8]) -> Vec<u8> {
         if self.filled > 0 {
             self.whole.push(self.last);
@@ -72,16 +72,16 @@ impl BlockChecksums {
     }
 }
 
-/// A Parquet file that is written and will be sealed; see [`finish_sealed`].
+/// A Parquet file that is being written and will be sealed by [`finish_sealed`].
 pub struct SealedFile {
     file: AtomicFile,
     sums: BlockChecksums,
-    /// The end of the file, with the footer, as soon as it is written.
+    /// The end of the file, with the footer; `None` until it is written.
     end: Option<Vec<u8>>,
 }
 
 impl SealedFile {
-    /// Seals what is written to `file`.
+    /// Seals the bytes that are written to `file`.
     pub fn new(file: AtomicFile) -> Self {
         Self { file, sums: BlockChecksums::default(), end: None }
     }
@@ -118,20 +118,20 @@ impl Write for SealedFile {
     }
 }
 
-/// Writes the footer and the seal of a file. Fails if it cannot be written.
+/// Writes the footer and the seal of a file. Fails if they cannot be written.
 pub fn finish_sealed(mut writer: ArrowWriter<SealedFile>) -> std::result::Result<AtomicFile, ParquetError> {
     writer.flush()?;
     writer.inner_mut().end = Some(Vec::new());
     Ok(writer.into_inner()?.seal()?)
 }
 
-/// The size of the footer with its length and the mark after it, from the last bytes of a file.
+/// The size of the footer including its length and the mark after it, from the last bytes of a file.
 fn footer_bytes(end: &[u8]) -> Option<usize> {
     let length = end.len().checked_sub(END_BYTES).and_then(|at| end.get(at..at + 4))?;
     Some(u32::from_le_bytes(length.try_into().ok()?) as usize + END_BYTES)
 }
 
-/// The checksums of a file, and which blocks are known to have them.
+/// The checksums of a file, and which blocks have been checked.
 struct ChecksumSeal {
     sums: Vec<u32>,
     verified_blocks: Vec<AtomicBool>,
@@ -140,7 +140,7 @@ struct ChecksumSeal {
 }
 
 impl ChecksumSeal {
-    /// The position of a block in the file.
+    /// Start and end of a block in the file.
     fn range(&self, block: usize) -> (u64, u64) {
         let start = (block * BLOCK) as u64;
         (start, (start + BLOCK as u64).min(self.end))
@@ -155,16 +155,16 @@ struct CheckedFileInner {
     file: File,
     bytes: u64,
     seal: Option<ChecksumSeal>,
-    /// Offset of the first block with another checksum.
+    /// Offset of the first block whose checksum is wrong; [`INTACT`] if there is none.
     damaged: AtomicU64,
 }
 
-/// A Parquet file whose bytes are checked when they are read.
+/// A Parquet file that checks bytes when they are read.
 #[derive(Clone)]
 pub(crate) struct CheckedFile(Arc<CheckedFileInner>);
 
 impl CheckedFile {
-    /// Opens a file of `bytes` bytes, and checks its footer and its seal, if it has one.
+    /// Opens a file of `bytes` bytes, and checks its footer and its seal if it has one.
     pub fn new(file: File, bytes: u64) -> io::Result<Result<Self>> {
         let seal = match find_seal(&file, bytes)? {
             Ok(seal) => seal,
@@ -173,14 +173,14 @@ impl CheckedFile {
         Ok(Ok(Self(Arc::new(CheckedFileInner { file, bytes, seal, damaged: AtomicU64::new(INTACT) }))))
     }
 
-    /// Refuses a file whose writer has sealed it if the seal is gone.
+    /// Rejects a file without a seal if its writer seals files.
     pub fn check_writer(&self, writer: Option<&str>) -> Result<()> {
         let (begin, end) = WRITER_ENDS;
         let sealed = writer.is_some_and(|name| name.starts_with(begin) && name.ends_with(end));
         if sealed && self.0.seal.is_none() { Err(damage(self.0.bytes)) } else { Ok(()) }
     }
 
-    /// The error for a byte that was read and has changed; `None` if all were intact.
+    /// The error for bytes that were read and have changed; `None` if all were intact.
     pub fn damage(&self) -> Option<Error> {
         let offset = self.0.damaged.load(Ordering::Relaxed);
         (offset != INTACT).then(|| damage(offset))
@@ -192,7 +192,7 @@ impl CheckedFile {
         blocks.try_for_each(|(start, end)| self.read(start, (end - start) as usize).map(drop))
     }
 
-    /// Reads a part of the file; blocks that were not read before are read whole and checked.
+    /// Reads a part of the file; blocks that are read for the first time are read completely and checked.
     fn read(&self, start: u64, length: usize) -> io::Result<Bytes> {
         let end = start.saturating_add(length as u64);
         if end > self.0.bytes {
@@ -225,7 +225,7 @@ fn bytes_at(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
     file.read_exact_at(&mut buffer, start).map(|()| buffer)
 }
 
-/// Reads a seal. The inner error is the offset of a damaged part: the seal, or the footer after it.
+/// Reads the seal; `None` if there is none. The inner error is the offset of a damaged seal or footer.
 fn find_seal(file: &File, bytes: u64) -> io::Result<std::result::Result<Option<ChecksumSeal>, u64>> {
     let read = |start: u64, end: u64| bytes_at(file, start, end);
     let last = read(bytes.saturating_sub(END_BYTES as u64), bytes)?;
@@ -281,7 +281,7 @@ impl ChunkReader for CheckedFile {
 pub(crate) struct CheckedFileReader {
     file: CheckedFile,
     at: u64,
-    /// What was read and not returned yet.
+    /// Bytes that are read but not returned yet.
     buffer: Bytes,
 }
 

@@ -6,13 +6,13 @@ use arrow_schema::DataType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum TraceColumn {
-    /// Time at which the request was generated.
+    /// Time at which the request entered the queue.
     Arrival,
     /// Time at which the driver fetched the request.
     Start,
-    /// Time of submission.
+    /// Time of submission to the device.
     Issue,
-    /// Time at which the driver saw the command end.
+    /// Time at which the driver saw the end of the command.
     Served,
     /// Time of completion.
     Complete,
@@ -30,7 +30,7 @@ pub enum TraceColumn {
     Process,
     /// Device name.
     Device,
-    /// Role of each block note of a write. This and the columns below have an entry for each note.
+    /// Role of each block note of a write. This column and those below have an entry for each note.
     Role,
     /// Length of each note.
     RoleSectors,
@@ -69,12 +69,12 @@ impl TraceColumn {
         TEXTS[self as usize].0
     }
 
-    /// The column of this name; `None` if there is none.
+    /// The column with this name; `None` if there is none.
     pub fn by_name(name: &str) -> Option<TraceColumn> {
         TraceColumn::ALL.into_iter().find(|column| column.name() == name)
     }
 
-    /// Whether a request may have no value in it. A file without an optional column is read as if all values were missing.
+    /// Whether requests may lack this value. A file without an optional column is read as if all its values were missing.
     pub const fn optional(self) -> bool {
         !matches!(self, TraceColumn::Arrival | TraceColumn::Sector | TraceColumn::Sectors | TraceColumn::Op)
     }
@@ -102,7 +102,7 @@ impl TraceColumn {
     /// The optional columns that a recording of kernel events can fill: all except those of block notes.
     pub const OF_EVENTS: &[TraceColumn] = TraceColumn::ALL_OPTIONAL.split_at(8).0;
 
-    /// Those that events of the block layer alone can fill: without the time at which the driver saw the end of the command.
+    /// The optional columns that events of the block layer alone can fill, without the time at which the driver saw the end of the command.
     pub const OF_BLOCK_LAYER: &[TraceColumn] = &[
         TraceColumn::Start,
         TraceColumn::Issue,
@@ -113,8 +113,8 @@ impl TraceColumn {
         TraceColumn::Device,
     ];
 
-    /// Whether it is a column of block notes. Each value of these is a list with an entry for each note of the request. A trace
-    /// without notes has none of them.
+    /// Whether it is a column of block notes, whose values are lists with an entry for each note of the request. A trace without
+    /// notes has none of these columns.
     pub const fn of_notes(self) -> bool {
         self as usize >= TraceColumn::Role as usize
     }
@@ -199,9 +199,8 @@ const TEXTS: [(&str, &str, &str); TraceColumn::ALL.len()] = [
     ),
 ];
 
-/// Passes every column of a batch to the macro `$then`: its field, the type of its values, the expression that reads the value
-/// from a request, and the function that converts it back. A column of the second list may be absent; its constant stands for a
-/// missing value.
+/// Passes all columns of a batch to the macro `$then`: field, type of the values, the expression that reads the value from a request, and the
+/// function that converts it back. A column of the second list may be absent; its constant marks a missing value.
 macro_rules! each_column {
     ($then:ident) => {
         $then! {

@@ -1,14 +1,14 @@
-//! Compression of an output, chosen by the extension of its name.
+//! Compression of output files, selected by the extension of their names.
 
 use std::io::{self, Write};
 
 use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
 
-/// Compression level of xz; the default of the `xz` command.
+/// Compression level of xz, which is the default of the `xz` command.
 const XZ_LEVEL: u32 = 6;
 
-/// How an output is compressed.
+/// The compression of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputCompression {
     /// gzip.
@@ -20,11 +20,11 @@ pub enum OutputCompression {
 }
 
 impl OutputCompression {
-    /// Extensions of file names, without the dot. Those of one compression are adjacent, the usual one first.
+    /// Extensions of file names, without the dot. Extensions of the same compression are adjacent, the usual one first.
     pub const ENDINGS: [(&'static str, OutputCompression); 4] =
         [("gz", Self::Gzip), ("zst", Self::Zstd), ("zstd", Self::Zstd), ("xz", Self::Xz)];
 
-    /// The name without an extension of a compression, and this compression; `None` if it has no such extension.
+    /// Splits off the extension of a compression and returns the name and the compression; `None` if there is no such extension.
     pub fn split(name: &str) -> (&str, Option<OutputCompression>) {
         let ended = name.rsplit_once('.').and_then(|(rest, ending)| {
             let ending = ending.to_ascii_lowercase();
@@ -34,8 +34,8 @@ impl OutputCompression {
     }
 }
 
-/// Compresses parts of a file with zstd, with a checksum, which zstd has only on request; `zstd::decode_all` checks it.
-/// Fails if there is not enough memory.
+/// Compresses parts of a file with zstd, with a checksum, which zstd adds only on request and `zstd::decode_all` checks. Fails if
+/// there is not enough memory.
 pub fn compress_checked(parts: &[&[u8]], level: i32) -> io::Result<Vec<u8>> {
     let mut encoder = zstd::Encoder::new(Vec::new(), level)?;
     encoder.include_checksum(true)?;

@@ -1,17 +1,17 @@
 //! Merges the event streams of all CPUs into one stream in order of time.
 
-/// Merges events that are read from all CPUs in rounds, without knowledge of the recorded machine's clock.
+/// Merges events that are read from all CPUs in rounds. It does not need the clock of the recorded machine.
 ///
-/// The stream of each CPU is in order. When a round has emptied every CPU, all events that are read later were written after
-/// the previous round had begun. So all events up to the latest time of the previous round can be passed on. If a CPU was not
-/// emptied, events after its latest time have to wait. The events of up to two rounds are in memory.
+/// The stream of each CPU is in order. If a round has emptied every CPU, all events that are read later were written after the
+/// previous round began. Therefore all events up to the latest time of the previous round can be returned. If a CPU was not
+/// emptied, events after its latest time must wait. The events of up to two rounds are in memory.
 #[derive(Debug)]
 pub struct CpuStreamMerge<T> {
     pending: Vec<(u64, T)>,
     /// Latest time up to the end of the previous round.
     last_round: u64,
     latest: u64,
-    /// The earliest of the latest times of CPUs that were not emptied in this round.
+    /// The smallest of the latest times of CPUs that were not emptied in this round.
     behind: u64,
 }
 
@@ -29,23 +29,23 @@ impl<T> CpuStreamMerge<T> {
         self.pending.push((time, event));
     }
 
-    /// Notes that a CPU whose last event was at `latest` has more events that were not read in this round.
+    /// Records that a CPU, whose last event was at `latest`, has more events that were not read in this round.
     pub fn not_emptied(&mut self, latest: u64) {
         self.behind = self.behind.min(latest);
     }
 
-    /// Ends a round; returns, in order of time, the events that no earlier event can follow.
+    /// Ends a round; returns the events before which no event can follow, in order of time.
     pub fn end_round(&mut self) -> impl Iterator<Item = (u64, T)> {
         let safe = self.last_round.min(self.behind);
         self.last_round = self.latest;
         self.behind = u64::MAX;
-        // The sort is stable, and fast on the sorted runs of each CPU.
+        // The sort is stable, and fast because the events of each CPU are sorted.
         self.pending.sort_by_key(|(time, _)| *time);
         let ready = self.pending.partition_point(|(time, _)| *time <= safe);
         self.pending.drain(..ready)
     }
 
-    /// After an incomplete round, drops the events that an earlier event could still have followed; returns their number.
+    /// After an incomplete round, drops the events before which an event may be missing; returns their number.
     pub fn abandon(&mut self) -> usize {
         self.pending.drain(..).count()
     }
@@ -88,8 +88,8 @@ mod tests {
     }
 
     proptest! {
-        /// Simulates the machine: events are written at rising times on any CPU, and a round visits the CPUs one after another
-        /// while more are written.
+        /// Simulates the machine: events are written at increasing times on any CPU, and a round reads one CPU after the other
+        /// while more events are written.
         #[test]
         fn the_merged_stream_is_in_order_and_complete(
             steps in prop::collection::vec((0usize..4, 0usize..3), 1..300),

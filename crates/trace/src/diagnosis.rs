@@ -1,4 +1,4 @@
-//! The error for a trace without requests: what the trace contains instead, and what to record.
+//! The error for a trace without requests: what it contains instead, and what to record.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use rustc_hash::FxHashMap;
 
 use crate::{BlockEventKind, Error, ErrorClass, KernelEvent, Ledger, RecordedActivity, TraceHeader};
 
-/// Maximum number of event names in a message, unless more of them are of storage.
+/// Maximum number of event names in a message, unless more of them are events of storage.
 const MOST_LISTED: usize = 5;
 
-/// The names by which a recorder knows the two events of a request, and how to record them.
+/// How a recorder names the two events of a request, and how to record them.
 struct RecorderEventNames {
     issue: &'static str,
     complete: &'static str,
-    /// The hint if neither of the two was recorded.
+    /// The hint if neither event was recorded.
     record: &'static str,
-    /// The hint if only one of the two was recorded.
+    /// The hint if only one of the two events was recorded.
     add: &'static str,
 }
 
@@ -28,7 +28,7 @@ const KERNEL: RecorderEventNames = RecorderEventNames {
           block`, `perf record -a -e 'block:*'`",
 };
 
-/// Events of the kernel in a trace of Perfetto.
+/// Kernel events in a Perfetto trace.
 const PERFETTO: RecorderEventNames = RecorderEventNames {
     issue: KERNEL.issue,
     complete: KERNEL.complete,
@@ -38,7 +38,7 @@ const PERFETTO: RecorderEventNames = RecorderEventNames {
           \"block/*\"` in the `ftrace_config` of the recording",
 };
 
-/// Actions of blkparse, by letter.
+/// Actions of blkparse by letter.
 const ACTIONS: RecorderEventNames = RecorderEventNames {
     issue: "D",
     complete: "C",
@@ -47,7 +47,7 @@ const ACTIONS: RecorderEventNames = RecorderEventNames {
           hold all of its lines",
 };
 
-/// The error for a trace without a request. `lenient`: whether bad records are skipped.
+/// The error for a trace without a request. `lenient` states whether invalid records are skipped.
 pub(crate) fn no_request(tally: &EventTally, ledger: &Ledger, header: &TraceHeader, lenient: bool) -> Error {
     let error = |text: String| Error::new(ErrorClass::Empty, text);
     if ledger.filtered > 0 {
@@ -95,7 +95,7 @@ pub(crate) fn no_request(tally: &EventTally, ledger: &Ledger, header: &TraceHead
     error(format!("the trace holds no request, but {}{commands}", list(tally, &vocabulary))).hint(cure)
 }
 
-/// The recorded commands of the drivers as text that begins with a semicolon; `None` if there are none.
+/// The recorded commands of the drivers as a text that begins with a semicolon; `None` if there are none.
 fn commands(header: &TraceHeader) -> Option<String> {
     let activity = RecordedActivity::from_json(header.activity.as_deref()?)?;
     let hosts = activity.hosts.iter().filter(|host| !host.commands.is_empty()).map(|host| {
@@ -109,12 +109,12 @@ fn commands(header: &TraceHeader) -> Option<String> {
     (!hosts.is_empty()).then(|| format!("; {}", hosts.join("; ")))
 }
 
-/// Whether the name is a one-letter action of the block tracer, such as `Q`, `D` or `C`.
+/// Whether the name is an action of the block tracer, a single letter such as `Q`, `D` or `C`.
 fn is_letter(name: &str) -> bool {
     name.len() == 1 && name.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
-/// The hint if issues and completions were recorded, but no issue matches a completion.
+/// The hint if issues and completions were recorded but none of them match.
 fn unmatched(ledger: &Ledger) -> String {
     let cure = "no completion belongs to a request that was issued in this recording: record for longer";
     if ledger.lost > 0 {
@@ -123,7 +123,7 @@ fn unmatched(ledger: &Ledger) -> String {
     format!("{cure}, and all events of the block layer")
 }
 
-/// Whether the event is about requests or commands of a storage device.
+/// Whether the event concerns requests or commands of a storage device.
 fn is_of_storage(name: &str) -> bool {
     is_letter(name)
         || BlockEventKind::of_event(name.as_bytes()).is_some()
@@ -132,7 +132,7 @@ fn is_of_storage(name: &str) -> bool {
         || name.starts_with("f2fs_iostat")
 }
 
-/// Lists events with their counts, those of storage first, and then those of the two needed events that are missing.
+/// Lists events with their counts, first those of storage, and the missing events of a request.
 fn list(tally: &EventTally, vocabulary: &RecorderEventNames) -> String {
     let (mut first, others): (Vec<_>, Vec<_>) = tally.counts().iter().partition::<Vec<_>, _>(|(name, _)| is_of_storage(name));
     let room = MOST_LISTED.max(first.len());
@@ -148,24 +148,23 @@ fn list(tally: &EventTally, vocabulary: &RecorderEventNames) -> String {
     words.join(", ")
 }
 
-/// Maximum number of names that are counted separately; the events of all further names are counted together.
+/// Maximum number of names that are counted separately; events of further names are counted together.
 const MOST_NAMES: usize = 1 << 10;
 
 /// Counts of the events of a recording by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventTally {
     counts: Vec<(String, u64)>,
-    /// The tracer that the recording names (`# tracer: function`), if any.
+    /// The tracer that the recording specifies (`# tracer: function`), if any.
     pub tracer: Option<String>,
-    /// The packets of programs in words, if any.
+    /// The packets of programs as text, if there are any.
     pub packets: Option<String>,
-    /// The hint that names missing parts of the recording; `None` if none is missing.
+    /// The hint that lists missing parts of the recording; `None` if none is missing.
     pub missing: Option<String>,
 }
 
 impl EventTally {
-    /// Builds the counts, most frequent first. The counts of equal names are added up, and names with a count of 0 are left
-    /// out.
+    /// Sorts the counts, most frequent first. Counts of equal names are added, names with a count of 0 are omitted.
     pub fn new<N: Into<String>>(counts: impl IntoIterator<Item = (N, u64)>) -> Self {
         let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
         for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
@@ -181,18 +180,18 @@ impl EventTally {
         &self.counts
     }
 
-    /// Number of events of this name.
+    /// Number of events with this name.
     pub fn of(&self, name: &str) -> u64 {
         self.counts.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
     }
 
-    /// Whether no event was seen.
+    /// Whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 }
 
-/// Counts events by name while they are read, and stores the meaning of each name.
+/// Counts events by name while they are read, and keeps a meaning for each name.
 #[derive(Debug)]
 pub(crate) struct NameCounts<M> {
     entries: Vec<NameCountEntry<M>>,
@@ -219,7 +218,7 @@ impl<M> Default for NameCounts<M> {
 pub(crate) struct NameIndex(usize);
 
 impl<M: Copy> NameCounts<M> {
-    /// The place of this name and its meaning; `find` is called once for each name. Does not count an event.
+    /// The index of this name, and its meaning, for which `find` is called once. Does not count an event.
     #[inline]
     pub(crate) fn name_index(&mut self, name: &[u8], find: impl FnOnce(&[u8]) -> M) -> (NameIndex, M) {
         match self.entries.get(self.last) {
@@ -243,7 +242,7 @@ impl<M: Copy> NameCounts<M> {
         (NameIndex(place), self.entries[place].meaning)
     }
 
-    /// Counts one event of the name at this place.
+    /// Counts an event with this name.
     #[inline]
     pub(crate) fn add(&mut self, place: NameIndex) {
         match self.entries.get_mut(place.0) {

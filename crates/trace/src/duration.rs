@@ -1,8 +1,8 @@
-//! Parses durations as a user writes them.
+//! Parses durations that users write.
 
 use crate::Nanos;
 
-/// Units with their length in seconds.
+/// Units and their length in seconds.
 const UNITS: [(&str, f64); 9] = [
     ("", 1.0),
     ("ns", 1e-9),
@@ -14,11 +14,11 @@ const UNITS: [(&str, f64); 9] = [
     ("h", 3_600.0),
     ("d", 86_400.0),
 ];
-/// About 30 years; a longer duration is probably a mistake.
+/// Maximum duration, about 30 years; a longer one is probably a mistake.
 const LONGEST_S: f64 = 1e9;
 
-/// Parses a duration: `90s`, `500ms`, `1.5h`, or several in a row as in `2m30s`; a number alone is in seconds. `None` if it is
-/// not a duration or longer than 1e9 s.
+/// Parses a duration such as `90s`, `500ms`, `1.5h` or `2m30s`; a number without a unit is in seconds. `None` if it is not a
+/// duration or is longer than 1e9 s.
 pub(crate) fn parse_duration(text: &str) -> Option<Nanos> {
     let mut rest = text;
     let mut seconds = 0.0;

@@ -1,4 +1,4 @@
-//! The origin of a trace, and the format of its file.
+//! The origin of a trace, and the format of the file.
 
 use std::fmt;
 
@@ -6,84 +6,83 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{ClockJumps, Op, RequestFlags, batch::BatchRows};
 
-/// The origin of a trace; stored in its file.
+/// The origin of a trace, which is stored in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TraceHeader {
-    /// Name of the file (without folders) or recording from which the trace was first read.
+    /// Name of the file (without folders) or recording from which the trace was first imported.
     pub source: String,
-    /// Name of the format from which the trace was first read.
+    /// Name of the format from which the trace was first imported.
     pub format: String,
-    /// How that format was recognised: by `content`, or because of `--format` or `--columns`.
+    /// How that format was recognised: by `content`, `--format` or `--columns`.
     pub recognised: Option<String>,
-    /// What the trace records besides reads and writes; `None` in files of versions that did not store it, for which
+    /// What the trace records in addition to reads and writes; `None` in files of older versions, for which
     /// [`crate::TraceReader`] derives it from the format.
     pub recorded: Option<RecordedFeatures>,
-    /// The device, if the whole trace is of one device.
+    /// The device, if all requests have the same one.
     pub device: Option<String>,
     /// The meaning of time 0: `unix`, `monotonic` or `relative`.
     pub clock: String,
-    /// Any other information from the recorder.
+    /// Additional information from the recorder.
     pub note: Option<String>,
     /// Clock jumps or pauses of the recording, as JSON of [`crate::ClockJumps`]; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_jumps: Option<String>,
-    /// The step of the clock, such as `1ms`, if it is too coarse to tell which requests waited for each other: arrivals, and what follows
-    /// from them (no-wait, queue depth, idle time, think times), are unknown then. `None` for a usual clock.
+    /// The step of the clock, such as `1ms`, if it is too coarse to tell which requests waited for others; `None` for an ordinary clock. With
+    /// a coarse clock, arrivals and what follows from them (no-wait, queue depth, idle time, think times) are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coarse_clock: Option<String>,
-    /// The time range in which a request may be issued again, as `0ms-100ms`, if `--reissue-window` was given; `None` for the
-    /// default.
+    /// The time range in which a request may be issued again, such as `0ms-100ms`, if `--reissue-window` was used; `None` for the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reissue_window: Option<String>,
-    /// The file system whose roles the block notes use (`ext4`); `None` in a trace without notes.
+    /// The file system that defines the roles of the block notes (`ext4`); `None` in a trace without notes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_notes: Option<String>,
-    /// The activity that was recorded with the requests (commands of the driver, waits for durability), as JSON.
+    /// The activity that was recorded in addition to requests (commands of drivers, waits for durability), as JSON.
     pub activity: Option<String>,
-    /// The registers of the recorded devices, as JSON: files of registers by device, and what could not be read.
+    /// The registers of the recorded devices as JSON: register files by device, and what could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub registers: Option<String>,
 }
 
 impl TraceHeader {
-    /// The value of [`TraceHeader::block_notes`] in a trace with notes: roles are those of ext4.
+    /// The value of [`TraceHeader::block_notes`] for roles in ext4.
     pub const EXT4: &str = "ext4";
 
-    /// What the trace records besides reads and writes, as far as that is known.
+    /// What the trace records in addition to reads and writes, if it is known.
     pub fn recorded(&self) -> RecordedFeatures {
         self.recorded.unwrap_or(RecordedFeatures::NONE)
     }
 
-    /// Clock jumps or pauses of the recording.
+    /// The clock jumps or pauses of the recording.
     pub fn clock_jumps(&self) -> Option<ClockJumps> {
         self.clock_jumps.as_deref().and_then(|json| serde_json::from_str(json).ok())
     }
 }
 
-/// The format as which a file is read, and how it was recognised.
+/// The format in which a file is read, and how it was recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecognisedFormat {
     /// Name of the format.
     pub format: &'static str,
-    /// `content`, `--format` or `--columns`.
+    /// How it was recognised: `content`, `--format` or `--columns`.
     pub by: &'static str,
 }
 
-/// The operations besides reads and writes, and the flags, that a format or a trace records. A count of others is unknown: that none is
-/// in the trace does not mean that there was none.
+/// The operations other than reads and writes, and the flags, that a format or trace records. The number of all others is
+/// unknown: they may have occurred although the trace has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordedFeatures {
-    /// A bit for each operation, by its code.
+    /// A bit for each operation, at the position of its code.
     ops: u8,
     flags: RequestFlags,
 }
 
 impl RecordedFeatures {
-    /// Reads and writes only.
+    /// Only reads and writes.
     pub const NONE: Self = Self::of(&[], RequestFlags(0));
 
-    /// The letters of an operation that the block layer's events state (such as `WFSM`), and errors.
+    /// What the letters of block-layer events (such as `WFSM`) describe, and errors.
     pub const BLOCK_LAYER: Self = Self::of(
         &[Op::Discard, Op::Flush, Op::SecureErase],
         RequestFlags::SYNC
@@ -95,17 +94,17 @@ impl RecordedFeatures {
             .union(RequestFlags::APPEND),
     );
 
-    /// The same with the names of threads, by which the writes of a journal are known.
+    /// Like `BLOCK_LAYER`, with thread names, by which the writes of a journal are recognised.
     pub const BLOCK_EVENTS: Self = Self::BLOCK_LAYER.and(RequestFlags::JOURNAL);
 
-    /// What software asks of a served device.
+    /// What a served device receives from software.
     pub const SERVED: Self =
         Self::of(&[Op::Discard, Op::Flush, Op::SecureErase], RequestFlags::FUA.union(RequestFlags::PREFLUSH));
 
-    /// Everything: for workloads that are defined by what they do.
+    /// All operations and flags, for workloads whose definition contains them.
     pub const ALL: Self = Self { ops: u8::MAX, flags: RequestFlags(u16::MAX) };
 
-    /// These operations and flags.
+    /// The given operations and flags.
     pub const fn of(ops: &[Op], flags: RequestFlags) -> Self {
         let (mut bits, mut at) = (1 << Op::Read as u8 | 1 << Op::Write as u8, 0);
         while at < ops.len() {
@@ -115,52 +114,52 @@ impl RecordedFeatures {
         Self { ops: bits, flags }
     }
 
-    /// These flags as well.
+    /// Adds these flags.
     #[must_use]
     pub const fn and(self, flags: RequestFlags) -> Self {
         Self { ops: self.ops, flags: self.flags.union(flags) }
     }
 
-    /// Whether a count of this operation is known.
+    /// Whether this operation is recorded, so that its number is known.
     pub const fn has_op(self, op: Op) -> bool {
         self.ops >> op as u8 & 1 == 1
     }
 
-    /// Whether counts of all of these flags are known.
+    /// Whether all of these flags are recorded, so that their numbers are known.
     pub const fn has(self, flags: RequestFlags) -> bool {
         self.flags.contains(flags)
     }
 
-    /// What either of two records.
+    /// What at least one of the two records.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self { ops: self.ops | other.ops, flags: self.flags.union(other.flags) }
     }
 
-    /// What both record: the counts that are known of the two together.
+    /// What both record, and therefore what is known of their combination.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self { ops: self.ops & other.ops, flags: self.flags.intersection(other.flags) }
     }
 
-    /// What this has and another does not.
+    /// What `self` records and `other` does not.
     #[must_use]
     pub const fn difference(self, other: Self) -> Self {
         Self { ops: self.ops & !other.ops, flags: self.flags.difference(other.flags) }
     }
 
-    /// Whether it is nothing at all.
+    /// Whether it contains only reads and writes.
     pub const fn is_empty(self) -> bool {
         self.ops == 0 && self.flags.0 == 0
     }
 
-    /// Adds what these requests have: a file that contains an operation or a flag records it.
+    /// Adds the operations and flags of these requests: a file that contains them records them.
     pub(crate) fn see(&mut self, rows: &BatchRows<'_>) {
         self.ops |= rows.op.iter().fold(0, |all, op| all | 1_u8.unbounded_shl(u32::from(*op)));
         self.flags.0 |= rows.flags.iter().fold(0, |all, flags| all | flags);
     }
 
-    /// The names of everything but reads and writes, each with whether it is recorded.
+    /// The names of all operations and flags except reads and writes, each with its value; only those that are recorded.
     fn named(self) -> impl Iterator<Item = (&'static str, Self)> {
         let ops = Op::ALL.into_iter().filter(|op| !op.has_data());
         let ops = ops.map(|op| (op.name(), Self { ops: 1 << op as u8, flags: RequestFlags(0) }));
@@ -170,7 +169,7 @@ impl RecordedFeatures {
     }
 }
 
-/// Names with a blank between them, as in the header of a file; empty for reads and writes only.
+/// The names separated by blanks, as in the header of a file; empty for reads and writes only.
 impl fmt::Display for RecordedFeatures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.named().map(|(name, _)| name).collect();
@@ -184,7 +183,7 @@ impl Serialize for RecordedFeatures {
     }
 }
 
-/// Names that this version does not know are left out.
+/// Unknown names are ignored.
 impl<'de> Deserialize<'de> for RecordedFeatures {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;

@@ -1,10 +1,10 @@
-//! Counts of the records that were read or recorded.
+//! Counts of records in an import or a recording.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A count; `None` if the input does not state it.
+/// A count; `None` if the input does not contain it.
 trait LedgerCount: Copy + Into<Option<u64>> {
     fn plus(self, other: Self) -> Self;
 }
@@ -23,7 +23,7 @@ impl LedgerCount for Option<u64> {
 
 macro_rules! ledger {
     ($($(#[$doc:meta])* $field:ident: $type:ty, $label:literal;)*) => {
-        /// Counts of records that an import or a recording kept, changed or lost. It is printed with every result.
+        /// Counts of the records that an import or a recording kept, changed or lost. They are printed with every result.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct Ledger {
@@ -31,7 +31,7 @@ macro_rules! ledger {
         }
 
         impl Ledger {
-            /// Field, label and value of each count, in the order of declaration; `None` if the input does not state it.
+            /// Field, label and value of each count, in the order of declaration; the value is `None` if the input does not contain it.
             pub fn entries(&self) -> Vec<(&'static str, &'static str, Option<u64>)> {
                 vec![$((stringify!($field), $label, self.$field.into()),)*]
             }
@@ -47,17 +47,17 @@ macro_rules! ledger {
 ledger! {
     /// Number of records (lines, rows or events) in the input.
     seen: u64, "seen";
-    /// Requests whose arrival and completion events were matched.
+    /// Requests whose arrival and completion events were combined.
     paired: u64, "paired";
     /// Number of requests in the trace.
     kept: u64, "kept";
-    /// Bad records that were left out with `--lenient`, or records that are not requests.
+    /// Invalid records that were skipped with `--lenient`, or records that are not requests.
     skipped: u64, "skipped";
-    /// Lines in the file that are not of the trace, such as the output of a benchmark.
+    /// Lines in the file that do not belong to the trace, such as the output of a benchmark.
     foreign: u64, "foreign lines";
-    /// Lines of call stacks below events.
+    /// Lines of call stacks after events.
     stack_lines: u64, "lines of call stacks";
-    /// Lines that a mail program or a web page had split from the previous line, and that were joined to it again.
+    /// Lines that a mail program or web page had split from the line before, and that were joined to it again.
     joined: u64, "broken lines joined";
     /// Requests that the block layer split.
     split: u64, "split";
@@ -65,39 +65,39 @@ ledger! {
     merged: u64, "merged";
     /// Requests that the driver returned to the block layer, which issued them again.
     requeued: u64, "requeued";
-    /// Requests that were out of order in the file, and were sorted by arrival.
+    /// Requests that were out of order in the file and were sorted by arrival.
     reordered: u64, "reordered";
-    /// Jumps of the clock, or pauses of the recording.
+    /// Clock jumps or pauses of the recording.
     clock_jumps: u64, "clock jumps or pauses";
-    /// Of these, those that were removed with `--mend-clock`.
+    /// Clock jumps that were removed with `--mend-clock`.
     mended_jumps: u64, "of them mended";
-    /// Requests that are suspected to be issued a second time; `None` if neither processes nor completions are recorded.
+    /// Requests that are suspected re-issues; `None` if neither processes nor completions are recorded.
     reissued: Option<u64>, "suspected re-issues";
-    /// Of these, those that were dropped with `--drop-reissued`.
+    /// Suspected re-issues that were dropped with `--drop-reissued`.
     dropped_reissues: u64, "of them dropped";
-    /// Requests that were left out with `--only`.
+    /// Requests that `--only` did not select.
     filtered: u64, "left out by --only";
-    /// Requests that were left out when the file was made; the file states their number.
+    /// Requests that were filtered out before the file was written, as stated in the file.
     filtered_before: u64, "left out when the file was made";
-    /// Requests whose block notes were left out with `--mend-clock`.
+    /// Requests whose block notes were dropped by `--mend-clock`.
     notes_left_out: u64, "without their block notes";
-    /// Packed-command header blocks that were subtracted from the size of a request.
+    /// Header blocks of packed commands that were subtracted from the size of a request.
     headers_stripped: u64, "headers stripped";
-    /// Requests that did not begin and end at a sector of 512 bytes, and were rounded.
+    /// Requests that did not begin and end at a sector of 512 bytes and were rounded.
     rounded: u64, "rounded to sectors";
     /// Requests that could be matched in more than one way.
     ambiguous: u64, "ambiguous";
-    /// Requests without a recorded queue event, although others have one: their issue time is used as arrival.
+    /// Requests without a recorded queue event although others have one; their issue time is used as arrival.
     unqueued: u64, "with their issue as arrival";
-    /// Requests of which only the completion was recorded: its time is used as arrival.
+    /// Requests of which only the completion was recorded; its time is used as arrival.
     from_completion: u64, "with their completion as arrival";
     /// Requests that ended with an error.
     failed: u64, "failed";
-    /// Requests without a completion, or completions without a request, at the edges of a recording.
+    /// Requests without a completion, or completions without a request, at the beginning or end of a recording.
     unpaired: u64, "unpaired";
     /// Records that the recorder reported as lost.
     lost: u64, "lost";
-    /// Requests whose address was wrapped into a smaller device. The field keeps its old name because files contain it.
+    /// Requests whose address was wrapped into a smaller device. The name of the field is an old one, because files contain it.
     folded: u64, "wrapped";
 }
 

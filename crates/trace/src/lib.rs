@@ -1,4 +1,4 @@
-//! Columnar traces, the ledger, and one reader and writer per trace format.
+//! Columnar traces, the ledger, and a reader or writer for each trace format.
 //!
 //! A trace is a stream of [`Batch`]es in order of arrival. [`TraceReader`] opens a file of any known format and yields batches
 //! in bounded memory; [`TraceWriter`] writes them. Requests that a reader dropped, split, merged or reordered are counted in a

@@ -7,17 +7,17 @@ use arrow_array::StringArray;
 
 use crate::NameId;
 
-/// Number of names in a part of the table; clones share full parts.
+/// Number of names in a part of the table; clones share complete parts.
 const PART: usize = 1 << 10;
 
-/// A growing table of distinct names. Ids are assigned in order of first appearance and never change.
+/// A growing table of distinct names. Ids are assigned in the order of first appearance and never change.
 ///
-/// A clone shares the names, so that each batch of a trace can keep the table as it was. A clone copies one pointer per
-/// [`PART`] names, and fewer than [`PART`] further ones. A clone builds its own index when it first looks up a name.
+/// A clone shares the names, so that each batch of a trace can keep the table of its time. Cloning copies a pointer for every
+/// [`PART`] names, and fewer than [`PART`] other names. A clone builds its own index at its first lookup.
 #[derive(Debug, Default)]
 pub struct NameTable {
     full: Vec<Arc<[Arc<str>]>>,
-    /// The last names, fewer than [`PART`].
+    /// The names after the last complete part.
     last: Vec<Arc<str>>,
     ids: OnceLock<HashMap<Arc<str>, u32>>,
 }
@@ -68,7 +68,7 @@ impl NameTable {
         self.full.len() * PART + self.last.len()
     }
 
-    /// True if nothing has been interned.
+    /// Whether the table has no names.
     pub fn is_empty(&self) -> bool {
         self.full.is_empty() && self.last.is_empty()
     }
@@ -84,7 +84,7 @@ impl NameTable {
         self.parts().skip(part).flatten().skip(place).map(AsRef::as_ref)
     }
 
-    /// Whether this table has all names of `earlier` under the same ids because one is a clone of the other. False if equal
+    /// Whether this table contains all names of `earlier` with the same ids because one is a clone of the other. False if equal
     /// names were interned separately.
     pub fn continues(&self, earlier: &Self) -> bool {
         let tail = self.full.get(earlier.full.len()).map_or(self.last.as_slice(), AsRef::as_ref);
@@ -99,12 +99,12 @@ impl NameTable {
     }
 
     pub(crate) fn to_arrow(&self) -> StringArray {
-        // Arrow needs to know the number of names.
+        // Arrow needs the number of names in advance.
         StringArray::from_iter_values(self.iter().collect::<Vec<_>>())
     }
 }
 
-/// A table of names that grows, with shared snapshots for batches.
+/// A growing table of names with shared snapshots for batches.
 #[derive(Debug, Default)]
 pub struct GrowingNameTable {
     names: NameTable,
@@ -112,22 +112,22 @@ pub struct GrowingNameTable {
 }
 
 impl GrowingNameTable {
-    /// Adds a name, as [`NameTable::intern`].
+    /// Adds a name; see [`NameTable::intern`].
     pub fn intern(&mut self, name: &str) -> NameId {
         self.names.intern(name)
     }
 
-    /// The table as it is now.
+    /// The current table.
     pub fn names(&self) -> &NameTable {
         &self.names
     }
 
-    /// The table, so that names can be added.
+    /// The table, to add names.
     pub fn names_mut(&mut self) -> &mut NameTable {
         &mut self.names
     }
 
-    /// The table as it is now, for a batch to keep.
+    /// The current table, to share with a batch.
     pub fn shared(&mut self) -> &Arc<NameTable> {
         // Tables only grow, so equal lengths mean equal tables.
         if self.shared.len() != self.names.len() {
@@ -137,7 +137,7 @@ impl GrowingNameTable {
     }
 }
 
-/// A text as an array of `N` bytes, truncated or padded with zeros.
+/// A text in an array of `N` bytes, truncated or padded with zeros.
 #[inline]
 pub fn fixed<const N: usize>(text: &[u8]) -> [u8; N] {
     let mut out = [0; N];
@@ -157,7 +157,7 @@ pub fn device_label(major: u64, minor: u64) -> String {
     format!("{major},{minor}")
 }
 
-/// The kernel's name of a device, from its `dev_t` (major << 20 | minor).
+/// The kernel's name of a device, from its device number (major << 20 | minor).
 pub fn dev_t_label(device: u32) -> String {
     device_label(u64::from(device >> 20), u64::from(device & 0xf_ffff))
 }

@@ -2,7 +2,7 @@
 
 use crate::Op;
 
-/// UNMAP, whose ranges are in its data.
+/// UNMAP; its ranges are in its data.
 pub(crate) const SCSI_UNMAP: u8 = 0x42;
 
 /// The operation of a SCSI command; `None` if it does not access the data of the medium.
@@ -20,7 +20,7 @@ pub(crate) fn scsi(code: u8) -> Option<Op> {
     })
 }
 
-/// The operation of an NVM Express command; `None` for any other command.
+/// The operation of an NVM Express command; `None` for other commands.
 pub(crate) fn nvme(code: u8) -> Option<Op> {
     Some(match code {
         0x00 => Op::Flush,
@@ -32,7 +32,7 @@ pub(crate) fn nvme(code: u8) -> Option<Op> {
     })
 }
 
-/// The operation of an MMC command, given its number; `None` for any other command.
+/// The operation of the MMC command with this number; `None` for other commands.
 pub(crate) fn mmc(command: u8) -> Option<Op> {
     Some(match command {
         // Single block, multiple blocks, and the execution of a queued task.

@@ -1,4 +1,4 @@
-//! Reads a trace ahead in a thread of its own, while earlier batches are processed.
+//! Reads a trace ahead in its own thread, while earlier batches are processed.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -9,23 +9,23 @@ use crate::{
     Batch, Error, ErrorClass, Ledger, ReadOptions, ReadProgress, RecognisedFormat, Result, TraceHeader, TraceReader, interrupt,
 };
 
-/// Maximum number of batches read ahead: enough that neither thread waits for a slow batch of the other.
+/// Maximum number of batches that are read ahead: enough that neither thread waits for a single slow batch of the other.
 const READY: usize = 8;
 
-/// Batches consumed before the reading thread is told that it may read more: a wake-up costs as much as a hundred requests.
+/// Number of consumed batches after which the reading thread is permitted to read more; a wake-up costs as much as a hundred requests.
 const NOTIFY_EVERY: usize = READY / 2;
 
-/// Interval between checks for an interrupt while waiting for a batch.
+/// Interval of checks for an interruption while waiting for a batch.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Reads ahead in a thread of its own, and returns the batches, counts and errors of a [`TraceReader`]. Counts cover the
-/// batches returned, not those read ahead. Reading starts with the first call.
+/// Reads ahead in its own thread, and returns the batches, counts and errors of a [`TraceReader`]. Counts cover the returned
+/// batches, not those read ahead. Reading starts at the first call.
 pub(crate) struct TraceReadAhead {
     pub recognised: RecognisedFormat,
-    /// As [`TraceReader::requests_of_whole_trace`].
+    /// Like [`TraceReader::requests_of_whole_trace`].
     pub requests_of_whole_trace: Option<u64>,
     state: TraceReadAheadState,
-    /// State of the reader after the batch that was returned last.
+    /// State of the reader after the last returned batch.
     pub snapshot: ReaderSnapshot,
 }
 
@@ -34,12 +34,12 @@ pub(crate) struct ReaderSnapshot {
     pub ledger: Ledger,
     pub header: TraceHeader,
     pub progress: ReadProgress,
-    /// As [`TraceReader::devices`].
+    /// Like [`TraceReader::devices`].
     pub devices: Vec<(String, u64)>,
 }
 
 enum TraceReadAheadState {
-    /// The thread has not been started.
+    /// The thread is not started yet.
     Waiting(Box<TraceReader>),
     Reading(ReaderThread),
     Ended,
@@ -49,9 +49,9 @@ enum TraceReadAheadState {
 struct ReaderThread {
     batches: Receiver<(Result<Option<Batch>>, ReaderSnapshot)>,
     thread: JoinHandle<()>,
-    /// Allows the thread to read [`NOTIFY_EVERY`] more batches.
+    /// Permits the thread to read [`NOTIFY_EVERY`] more batches.
     read_permits: Sender<()>,
-    /// Batches consumed since the last signal.
+    /// Number of batches consumed since the last permit.
     consumed_batches: usize,
 }
 
@@ -62,7 +62,7 @@ impl ReaderSnapshot {
 }
 
 impl TraceReadAhead {
-    /// As [`TraceReader::open`].
+    /// Like [`TraceReader::open`].
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let reader = TraceReader::open(path, options)?;
         Ok(Self {
@@ -73,14 +73,14 @@ impl TraceReadAhead {
         })
     }
 
-    /// As [`TraceReader::next_batch`]; `None` after the end and after an error.
+    /// Like [`TraceReader::next_batch`]; `None` after the end and after an error.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         if matches!(self.state, TraceReadAheadState::Waiting(_)) {
             self.start()?;
         }
         let TraceReadAheadState::Reading(reading) = &mut self.state else { return Ok(None) };
         let (batch, seen) = loop {
-            // The reading thread runs on its own, so the waiting thread checks for interrupts.
+            // The reading thread does not check for interruptions, so the waiting thread does.
             interrupt::check()?;
             match reading.batches.recv_timeout(PATIENCE) {
                 Ok(read) => break read,
@@ -112,7 +112,7 @@ impl TraceReadAhead {
             loop {
                 let batch = reader.next_batch();
                 let last = !matches!(batch, Ok(Some(_)));
-                // The receiver is dropped when the run stops.
+                // The receiver was dropped, because the run stops.
                 if sender.send((batch, ReaderSnapshot::of(&reader))).is_err() || last {
                     return;
                 }
@@ -133,7 +133,7 @@ impl TraceReadAhead {
         Ok(())
     }
 
-    /// The thread ended without a last batch or an error: resumes its panic here.
+    /// The thread ended without a last batch or an error: propagates its panic.
     #[cold]
     fn panicked(&mut self) -> ! {
         if let TraceReadAheadState::Reading(reading) = std::mem::replace(&mut self.state, TraceReadAheadState::Ended)
@@ -144,7 +144,7 @@ impl TraceReadAhead {
         unreachable!("a reader ends with its last batch or an error")
     }
 
-    /// As [`TraceReader::require_one_device`], but only before reading; false if reading has started already.
+    /// Like [`TraceReader::require_one_device`], but only possible before reading starts; returns false afterwards.
     pub fn require_one_device(&mut self) -> bool {
         let TraceReadAheadState::Waiting(reader) = &mut self.state else { return false };
         reader.require_one_device();

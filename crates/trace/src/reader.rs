@@ -11,10 +11,10 @@ use crate::{
     TraceHeader, TraceSource, diagnosis, formats, interrupt, request_screen::RequestScreen,
 };
 
-/// Default size of the reorder window: requests that are held back to sort them by arrival.
+/// Default number of requests that are kept back to sort them by arrival.
 pub const REORDER_WINDOW: usize = 1 << 16;
 
-/// Requests that are put into columns together; few enough to stay in the first-level cache from one column to the next.
+/// Number of requests that are put into columns together; so few that they stay in the first-level cache.
 const CACHED_ROWS: usize = 256;
 
 /// A trace as a stream of batches in order of arrival, in bounded memory.
@@ -23,18 +23,18 @@ pub struct TraceReader {
     source: Box<dyn TraceSource>,
     window: usize,
     read: Vec<Request>,
-    /// Full batches that are held back, then the one being filled.
+    /// Full batches that are kept back; the next field is the batch being filled.
     full: VecDeque<Batch>,
     builder: BatchBuilder,
-    /// The requests that are held back are sorted up to this arrival time; `None` if all of them are sorted.
+    /// Arrival up to which the requests kept back are sorted; `None` if all are sorted.
     in_order_to: Option<i64>,
     processes: Arc<NameTable>,
     devices: Arc<NameTable>,
     last_arrival: i64,
-    /// Arrival of the last request read, in the order of the file, to count requests out of order.
+    /// Arrival of the last request in the order of the file, to count requests out of order.
     last_in_file: i64,
     ended: bool,
-    /// Whether a trace without requests is an error; a part of a trace may be empty.
+    /// Whether a trace without requests is an error; false for a part of a trace.
     needs_requests: bool,
     lenient: bool,
     kept_requests: u64,
@@ -42,33 +42,33 @@ pub struct TraceReader {
     guard: formats::UnitGuard,
     recognised: RecognisedFormat,
     recorded: RecordedFeatures,
-    /// What was found in a file that does not state what it records: it records that, too.
+    /// The features of the requests, for a file that does not state what it records; `None` for other files.
     observed_features: Option<RecordedFeatures>,
     clock: ClockMonitor,
     screen: RequestScreen,
 }
 
-/// Finds the jumps of a trace's clock, and removes them if asked.
+/// Detects jumps of a trace's clock, and removes them on request.
 struct ClockMonitor {
     gaps: ArrivalGaps,
-    /// The jumps in the order of the file.
+    /// Detects jumps in the order of the file.
     file: FileClock,
     in_file_order: bool,
     mending: Option<ClockMendState>,
-    /// The clock of the recorder if its step is coarse; known if `is_judged`.
+    /// The clock of the recorder if its step is coarse; determined when `is_clock_checked` is set.
     coarse: Option<CoarseClock>,
     is_clock_checked: bool,
 }
 
 enum ClockMendState {
-    /// The jumps have to be found first, in a first pass over the file.
+    /// The jumps must be detected in a first pass over the file.
     Unplanned(Box<ReadOptions>),
     Planned(Box<ClockMender>),
 }
 
 impl TraceReader {
-    /// Opens `path` and recognises its format and compression by its content. Fails if the file cannot be read, is
-    /// empty, or its format is unknown.
+    /// Opens `path` and recognises format and compression by the contents. Fails if the file cannot be read, is empty, or has an
+    /// unknown format.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let formats::OpenedTrace { source, guard, recognised, recorded } =
             formats::open(path, options).map_err(|error| error.in_file(path))?;
@@ -82,7 +82,7 @@ impl TraceReader {
         Ok(Self::of_source(path, source, guard, (recognised, recorded), options))
     }
 
-    /// A reader of an open source; `path` is named in errors.
+    /// A reader of an open source; errors contain `path`.
     pub(crate) fn of_source(
         path: &Path, source: Box<dyn TraceSource>, guard: formats::UnitGuard,
         (recognised, recorded): (RecognisedFormat, RecordedFeatures), options: &ReadOptions,
@@ -126,8 +126,8 @@ impl TraceReader {
         }
     }
 
-    /// The next batch, or `None` at the end. Fails at a bad record, an absurd unit, a request too far out of order, or
-    /// several devices if one is required; at the end also if a value of [`ReadOptions::only`] matches no request.
+    /// The next batch; `None` at the end. Fails at an invalid record, an implausible unit, a request too far out of order, or
+    /// several devices if one is required; at the end also if no request matches a value of [`ReadOptions::only`].
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         let batch = self.next_screened().map_err(|error| error.in_file(&self.path))?;
         if let Some(batch) = &batch {
@@ -140,14 +140,14 @@ impl TraceReader {
         Ok(batch)
     }
 
-    /// The next batch that still has requests after screening.
+    /// The next batch that is not empty after screening.
     fn next_screened(&mut self) -> Result<Option<Batch>> {
         while let Some(batch) = self.advance()? {
             if let Some(found) = &mut self.observed_features {
                 found.see(&batch.rows());
             }
             let batch = self.screen.apply(batch);
-            // A trace that will be refused is read to its end, to list all its devices.
+            // A trace that will be rejected is read to its end, so that the error lists all devices.
             if !batch.is_empty() && !self.screen.refuses() {
                 return Ok(Some(batch));
             }
@@ -158,12 +158,12 @@ impl TraceReader {
 
     fn advance(&mut self) -> Result<Option<Batch>> {
         if let Some(ClockMendState::Unplanned(options)) = &self.clock.mending {
-            // A second source is opened for the first pass, so that `self.source` stays at its beginning.
+            // The first pass uses a second source, so that `self.source` stays at its beginning.
             let mut first_pass = formats::open(&self.path, options)?.source;
             let mender = ClockMender::find_jumps(&mut *first_pass)?;
             self.clock.mending = Some(ClockMendState::Planned(Box::new(mender)));
         }
-        // To shift times, requests have to be read one by one.
+        // To shift times, requests must be read one by one.
         let sorted = if self.clock.mending.is_none() { self.source.next_sorted() } else { None };
         if let Some(sorted) = sorted {
             let batch = sorted?;
@@ -196,7 +196,7 @@ impl TraceReader {
         Ok(Some(batch))
     }
 
-    /// The error for a request that arrived `behind` before a request that was already returned.
+    /// The error for a request that arrived `behind` earlier than a request that was already returned.
     #[cold]
     fn out_of_order(&mut self, behind: Nanos) -> Result<Error> {
         while self.clock.file.is_undecided() && !self.ended {
@@ -218,12 +218,12 @@ impl TraceReader {
         )))
     }
 
-    /// Number of requests held back.
+    /// Number of requests that are kept back.
     fn buffered_requests(&self) -> usize {
         self.full.len() * BATCH_ROWS + self.builder.len()
     }
 
-    /// Reads the next requests of the source.
+    /// Reads the next requests from the source.
     fn read_on(&mut self) -> Result<()> {
         interrupt::check()?;
         let mut read = std::mem::take(&mut self.read);
@@ -253,7 +253,7 @@ impl TraceReader {
         if self.ended || self.full.len() > full { self.guard.check(self.ended) } else { Ok(()) }
     }
 
-    /// Puts requests into columns, in groups; calls `done` after each group with the group's first row in the builder.
+    /// Puts requests into columns, in groups; after each group, calls `done` with the group's first row in the builder.
     fn hold(&mut self, mut requests: &[Request], done: impl Fn(&mut Self, usize)) {
         while !requests.is_empty() {
             let room = (BATCH_ROWS - self.builder.len()).min(CACHED_ROWS);
@@ -269,7 +269,7 @@ impl TraceReader {
         }
     }
 
-    /// Counts requests that arrived before their predecessor in the file, and sorts those that were just read.
+    /// Counts requests that arrived before the preceding one in the file, and sorts those that were just read.
     fn put_in_order(&mut self, read: &mut [Request]) {
         let ([first, ..], [.., last]) = (&*read, &*read) else { return };
         let mut back = 0;
@@ -279,7 +279,7 @@ impl TraceReader {
             back += u64::from(pair[1].arrival < pair[0].arrival);
             widest = widest.max(gap);
         }
-        // A mender has already checked the order of the file, and it returns stray requests later.
+        // A mender has already checked the order of the file, and returns stray requests later.
         if self.clock.in_file_order && self.clock.mending.is_none() {
             self.clock.file.see(read, back == 0, widest.unsigned_abs());
         }
@@ -294,7 +294,7 @@ impl TraceReader {
         }
     }
 
-    /// Returns the requests of the builder as a batch.
+    /// Returns the requests in the builder as a batch.
     fn freeze(&mut self) -> Batch {
         let (processes, devices) = self.source.names();
         refresh(&mut self.processes, processes);
@@ -302,8 +302,7 @@ impl TraceReader {
         self.builder.finish(&self.processes, &self.devices)
     }
 
-    /// Sorts the requests held back, which are in order up to this arrival. Requests with equal arrivals keep the order of the
-    /// file.
+    /// Sorts the requests that are kept back, which are in order up to `arrival`. Requests with equal arrivals keep the order of the file.
     fn sort_from(&mut self, arrival: i64) {
         let later = |batch: &Batch| batch.rows().arrival.iter().any(|other| *other > arrival);
         let first = self.full.iter().position(later).unwrap_or(self.full.len());
@@ -342,7 +341,7 @@ impl TraceReader {
         }
         self.clock.describe(&mut header, self.screen.leaves_out());
         if self.clock.mending.is_some() {
-            // To shift times, requests were read one by one, without their notes; the ledger counts those that had notes.
+            // When times are shifted, requests are read without their notes; the ledger counts those that had notes.
             header.block_notes = None;
         }
         if let Some(window) = self.screen.window() {
@@ -361,22 +360,22 @@ impl TraceReader {
         self.source.progress()
     }
 
-    /// The number of requests of the whole trace, if the file states that it is a part of one.
+    /// The number of requests of the whole trace if the file states that it is a part of one; otherwise `None`.
     pub fn requests_of_whole_trace(&self) -> Option<u64> {
         self.source.requests_of_whole_trace()
     }
 
-    /// The extent of the whole trace, if it is known without reading it; `None` if requests may be left out.
+    /// The extent of the whole trace if it is known without reading the trace; `None` if requests may be filtered out.
     pub fn extent(&self) -> Option<TraceExtent> {
         self.source.extent().filter(|_| !self.screen.leaves_out())
     }
 
-    /// Devices with their numbers of requests so far, the largest number first.
+    /// Devices with the number of their requests so far, largest number first.
     pub fn devices(&self) -> Vec<(String, u64)> {
         self.screen.devices()
     }
 
-    /// Refuses a trace of several devices from now on, as [`ReadOptions::one_device`] does.
+    /// Rejects a trace with several devices from now on, like [`ReadOptions::one_device`].
     pub fn require_one_device(&mut self) {
         self.screen.require_one_device();
     }
@@ -400,8 +399,7 @@ impl ClockMonitor {
         }
     }
 
-    /// Number of jumps that are left. After a backward jump, the jumps in the order of arrival differ from those in the order
-    /// of the file.
+    /// Number of jumps that remain. After a backward jump, the jumps in the order of arrival differ from those in the order of the file.
     fn remaining_jumps(&self) -> u64 {
         if self.file.backward() > 0 { self.file.count() } else { self.gaps.jumps().len() as u64 }
     }
@@ -412,7 +410,7 @@ impl ClockMonitor {
         let mut all = if self.file.backward() > 0 {
             self.file.jumps()
         } else if stored.interleaved() {
-            // The jumps cannot be found again, because requests are now in the order of arrival.
+            // The jumps cannot be detected again, because requests are now in order of arrival.
             stored
         } else {
             let left = self.gaps.jumps().iter().map(|(length_ns, place)| ClockJump::forward(*length_ns, *place));
@@ -424,7 +422,7 @@ impl ClockMonitor {
             all.jumps.extend(mender.jumps());
         }
         if leaves_out {
-            // This time is of all requests, but some are left out.
+            // This time is that of all requests, but some are filtered out.
             all.without_ns = 0;
         }
         all.jumps.sort_by_key(|jump| jump.request);
@@ -433,7 +431,7 @@ impl ClockMonitor {
     }
 }
 
-/// Updates a snapshot of a table of names. Tables only grow, so a snapshot is stale if its length differs.
+/// Updates a snapshot of a table of names. Tables only grow, so a snapshot of another length is outdated.
 fn refresh(snapshot: &mut Arc<NameTable>, names: &NameTable) {
     if snapshot.len() != names.len() {
         *snapshot = Arc::new(names.clone());

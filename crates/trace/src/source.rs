@@ -1,4 +1,4 @@
-//! The interface of readers: requests of a file of one format in the order of the file, with names, counts and progress.
+//! The interface of readers: the requests in a file in the order of the file, with names, counts and progress.
 
 use crate::{Batch, EventTally, Ledger, NameTable, Request, Result, Sector, TraceHeader, formats::FormatTimes};
 
@@ -11,21 +11,21 @@ pub struct ReadProgress {
     pub total: Option<u64>,
 }
 
-/// Facts about a whole trace that are known before its requests are read.
+/// Properties of a whole trace that are known before its requests are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceExtent {
-    /// No request ends after this sector.
+    /// End of the address range: no request ends after this sector.
     pub end: Sector,
     /// Number of requests without a recorded completion.
     pub without_completion: u64,
-    /// Whether it is certain that all requests are to one device.
+    /// Whether it is certain that all requests have the same device.
     pub one_device: bool,
 }
 
-/// A stream of requests in the order of the file; implemented by each format.
+/// A stream of requests in the order of the file; each format implements it.
 pub trait TraceSource: Send {
-    /// Appends some requests, at most about [`crate::BATCH_ROWS`]; false at the end of the input. Fails at the first
-    /// bad record, unless bad records are skipped.
+    /// Appends some requests, at most about [`crate::BATCH_ROWS`]; returns false at the end of the input. Fails at the first
+    /// invalid record, unless invalid records are skipped.
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool>;
     /// Names of the processes and devices read so far.
     fn names(&self) -> (&NameTable, &NameTable);
@@ -33,31 +33,31 @@ pub trait TraceSource: Send {
     fn ledger(&self) -> Ledger;
     /// The origin of the trace.
     fn header(&self) -> TraceHeader;
-    /// Progress through the input.
+    /// Progress of reading the input.
     fn progress(&self) -> ReadProgress;
-    /// The next batch in order of arrival, for formats that store such batches; `None` for other formats.
-    /// [`crate::TraceReader`] does not sort these batches. Fails as [`TraceSource::fill`].
+    /// The next batch in order of arrival, for formats that store such batches; `None` for other formats. [`crate::TraceReader`]
+    /// does not sort these batches. Fails as [`TraceSource::fill`].
     fn next_sorted(&mut self) -> Option<Result<Option<Batch>>> {
         None
     }
-    /// Whether requests are returned in the order in which they were recorded. False for formats that match events: a request
-    /// is returned only when it is complete.
+    /// Whether requests are returned in the order of their recording. False for formats that combine events, in which a request
+    /// is returned when it is complete.
     fn in_file_order(&self) -> bool {
         true
     }
-    /// How times are stated in this file; `None` if as usual in its format.
+    /// The unit and meaning of the times in this file; `None` if they are those of its format.
     fn times(&self) -> Option<FormatTimes> {
         None
     }
-    /// Counts of the recording's events, for formats that match requests from events.
+    /// Counts of the events in the recording, for formats that combine events into requests.
     fn tally(&self) -> EventTally {
         EventTally::default()
     }
-    /// The number of requests of the whole trace, if the file states that it is a part of one.
+    /// The number of requests of the whole trace if the file states that it is a part of one; otherwise `None`.
     fn requests_of_whole_trace(&self) -> Option<u64> {
         None
     }
-    /// The extent of all requests, for formats that store it.
+    /// The extent of the trace, for formats that store it.
     fn extent(&self) -> Option<TraceExtent> {
         None
     }

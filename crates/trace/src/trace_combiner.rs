@@ -1,4 +1,4 @@
-//! Combines several traces into one: their requests are interleaved on one clock, and repeated if asked.
+//! Combines several traces: interleaves their requests on one clock, and repeats them on request.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,55 +13,55 @@ use crate::{
 /// A trace to combine.
 #[derive(Clone, Debug, Default)]
 pub struct TraceInput {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The options of reading it.
+    /// Options for reading it.
     pub options: ReadOptions,
     /// Arrival of its first request on the common clock.
     pub start_offset: Nanos,
 }
 
-/// Interleaves traces as if all had started together, at time 0 (or at their offsets); equal arrivals keep the order of the
-/// traces. A single trace that is read once is not changed. Each trace is read ahead in a thread of its own.
+/// Interleaves traces as if all had started at time 0 or at their offsets; equal arrivals are in the order of the traces. A
+/// single trace that is read once is not changed. Each trace is read ahead in its own thread.
 ///
-/// Addresses are not changed: traces of the same device share its addresses. Service times are not changed either, although
-/// each trace had the device for itself.
+/// Addresses are not changed, so that traces of the same device share its addresses. Service times are not changed, although each
+/// trace had the device to itself.
 pub struct TraceCombiner {
     inputs: Vec<TraceInput>,
     streams: Vec<TraceCursor>,
     processes: GrowingNameTable,
     devices: GrowingNameTable,
     builder: BatchBuilder,
-    /// True for one trace that is read once, without an offset.
+    /// Whether there is one trace that is read once, without an offset.
     plain: bool,
-    /// True if the inputs are parts of one trace, which keep their distances in time.
+    /// Whether the inputs are parts of one trace, which keep their distances in time.
     in_parts: bool,
-    /// Passes that remain after this one.
+    /// Number of passes after this one.
     passes: u32,
-    /// Added to the times of this pass.
+    /// Offset that is added to the times of this pass.
     shift: Nanos,
     last: Nanos,
     requests: u64,
     earlier_passes: Ledger,
 }
 
-/// A trace and the position in it.
+/// An open trace and the position in it.
 struct TraceCursor {
     reader: TraceReadAhead,
     batch: Option<Batch>,
     row: usize,
     /// The next request, with times on the clock of this pass; `None` at the end.
     head: Option<Request>,
-    /// Subtracted from the trace's times; known once the first request was read.
+    /// Offset that is subtracted from the times of the trace; known after its first request.
     origin: Nanos,
-    /// The combined trace's ids of the names of the current batch.
+    /// For each process id of the current batch, the id in the combined trace.
     processes: Vec<NameId>,
     devices: Vec<NameId>,
 }
 
 impl TraceCombiner {
-    /// Opens the inputs. All of them are read `passes` times (at least once). A pass begins one mean inter-arrival time after
-    /// the last request of the previous one. Fails with [`ErrorClass::Config`] without an input; otherwise as
+    /// Opens the inputs. All of them are read `passes` times (at least once). A pass begins one mean inter-arrival time after the
+    /// last request of the pass before. Fails with [`ErrorClass::Config`] without an input, otherwise as
     /// [`crate::TraceReader::open`] and [`crate::TraceReader::next_batch`].
     pub fn open(inputs: Vec<TraceInput>, passes: u32) -> Result<Self> {
         if inputs.is_empty() {
@@ -88,8 +88,8 @@ impl TraceCombiner {
         Ok(combiner)
     }
 
-    /// Refuses inputs of several devices from now on, as [`ReadOptions::one_device`] does. Fails as
-    /// [`TraceCombiner::open`]: if reading has started already, the inputs are opened again.
+    /// Rejects inputs with several devices from now on, like [`ReadOptions::one_device`]. Fails as [`TraceCombiner::open`]: if
+    /// reading has started, the inputs are opened again.
     pub fn require_one_device(&mut self) -> Result<()> {
         self.inputs.iter_mut().for_each(|input| input.options.one_device = true);
         if !self.streams.iter_mut().all(|stream| stream.reader.require_one_device()) {
@@ -98,7 +98,7 @@ impl TraceCombiner {
         Ok(())
     }
 
-    /// Devices with their numbers of requests in this pass so far, the largest number first.
+    /// Devices with the number of their requests in this pass so far, largest number first.
     pub fn devices(&self) -> Vec<(String, u64)> {
         let mut all: BTreeMap<&str, u64> = BTreeMap::new();
         let devices = self.streams.iter().flat_map(|stream| stream.reader.snapshot.devices.iter());
@@ -146,14 +146,14 @@ impl TraceCombiner {
         Ok(())
     }
 
-    /// The next batch, or `None` at the end of the last trace's last pass. Fails as [`crate::TraceReader::next_batch`].
+    /// The next batch; `None` at the end of the last pass. Fails as [`crate::TraceReader::next_batch`].
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         if self.plain {
             return self.streams[0].reader.next_batch();
         }
         while self.builder.len() < BATCH_ROWS {
             let next = self.streams.iter_mut().filter(|stream| stream.head.is_some()).min_by_key(|stream| {
-                // `min_by_key` keeps the first of equals.
+                // `min_by_key` returns the first of equal elements.
                 stream.head.map(|head| head.arrival)
             });
             let Some(stream) = next else {
@@ -182,13 +182,13 @@ impl TraceCombiner {
         self.open_streams()
     }
 
-    /// The ledgers of all traces and passes, added up; parts of one trace share the ledger of the whole.
+    /// The sum of the ledgers of all traces and passes; parts of one trace share the ledger of the whole.
     pub fn ledger(&self) -> Ledger {
         let mut all = self.earlier_passes.clone();
         if let ([first, ..], true) = (self.streams.as_slice(), self.in_parts) {
             let mut whole = first.reader.snapshot.ledger.clone();
             whole.kept = self.streams.iter().map(|stream| stream.reader.snapshot.ledger.kept).sum();
-            // Re-issues are found while the rows of each part are read, so each part has its own count.
+            // Re-issues are detected while the rows of each part are read, so each part has its own count.
             whole.reissued = self.streams.iter().map(|stream| stream.reader.snapshot.ledger.reissued).sum();
             all.add(&whole);
             return all;
@@ -197,7 +197,7 @@ impl TraceCombiner {
         all
     }
 
-    /// The header of the combined trace, which names all sources.
+    /// The header of the combined trace, which lists all sources.
     pub fn header(&self) -> TraceHeader {
         let headers: Vec<TraceHeader> = self.streams.iter().map(|stream| stream.reader.snapshot.header.clone()).collect();
         if let ([only], true) = (headers.as_slice(), self.plain) {
@@ -248,7 +248,7 @@ impl TraceCombiner {
         format!("from {}", seconds.join(", "))
     }
 
-    /// As [`crate::TraceReader::requests_of_whole_trace`], for a single trace; `None` for several.
+    /// Like [`crate::TraceReader::requests_of_whole_trace`] for a single trace; `None` for several.
     pub fn requests_of_whole_trace(&self) -> Option<u64> {
         match self.streams.as_slice() {
             [only] => only.reader.requests_of_whole_trace,
@@ -261,15 +261,15 @@ impl TraceCombiner {
         self.streams.iter().map(|stream| stream.reader.recognised)
     }
 
-    /// Progress in this pass, over all files.
+    /// Progress in this pass, summed over all files.
     pub fn progress(&self) -> ReadProgress {
         let parts = || self.streams.iter().map(|stream| stream.reader.snapshot.progress);
         ReadProgress { done: parts().map(|part| part.done).sum(), total: parts().map(|part| part.total).sum() }
     }
 }
 
-/// Whether these are parts of one trace: each states that it is a part, and the number of requests of the whole trace, its
-/// source, format and clock are the same.
+/// Whether these are parts of one trace: each file states that it is a part, and number of requests of the whole trace, source,
+/// format and clock are equal.
 fn are_parts(streams: &[TraceCursor]) -> bool {
     let [first, others @ ..] = streams else { return false };
     let origin = |stream: &TraceCursor| {
@@ -280,8 +280,8 @@ fn are_parts(streams: &[TraceCursor]) -> bool {
     whole.0.is_some() && !others.is_empty() && others.iter().all(|other| origin(other) == whole)
 }
 
-/// Leaves out inputs that are further files of the recording of an earlier input, which reads all files of its recording. A
-/// file that is named twice stays twice.
+/// Removes inputs that are further files of the recording of an earlier input, which reads all files of its recording. A file
+/// that is listed twice is read twice.
 fn one_per_recording(inputs: Vec<TraceInput>) -> Vec<TraceInput> {
     let mut kept: Vec<(TraceInput, Vec<PathBuf>)> = Vec::with_capacity(inputs.len());
     for input in inputs {
@@ -331,7 +331,7 @@ fn translate(theirs: &NameTable, ours: &mut GrowingNameTable, ids: &mut Vec<Name
     }
 }
 
-/// The request with its times relative to `origin`.
+/// The request with times relative to `origin`.
 fn since(request: &Request, origin: Nanos) -> Request {
     let shift = |time: Nanos| Nanos(time.0.saturating_sub(origin.0));
     Request {

@@ -5,25 +5,24 @@ use std::path::Path;
 use crate::formats::{self, FormatCapabilities};
 use crate::{AtomicFile, Batch, BatchBuilder, Error, ErrorClass, Ledger, OutputCompression, Result, TraceColumn, TraceHeader};
 
-/// Options of writing a trace.
+/// Options for writing a trace.
 #[derive(Clone, Debug, Default)]
 pub struct WriteOptions {
-    /// Name of a format, with or without an extension for compression (`csv.gz`); `None` chooses by the extension of the file
-    /// name.
+    /// Name of a format, possibly with an extension for compression (`csv.gz`); `None` to derive it from the extension of the file name.
     pub format: Option<String>,
 }
 
-/// Counts of the values that the target format could not represent.
+/// Counts of the values that the format cannot represent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteLosses {
-    /// Number of requests left out because the format does not have their operation.
+    /// Number of requests that were not written because the format does not have their operation.
     pub requests: u64,
-    /// Number of values left out of written requests, by column in the order of the schema. If the times of the format are
-    /// coarser, it includes times that were rounded down.
+    /// Number of values that were lost from written requests, by column in the order of the schema. It includes times that were
+    /// rounded down because the times of the format are coarser.
     pub values: Vec<(&'static str, u64)>,
 }
 
-/// A trace that is being written; the file appears under its name only on [`TraceWriter::finish`].
+/// A trace that is being written; the file exists under its name only after [`TraceWriter::finish`].
 pub struct TraceWriter {
     sink: Box<dyn TraceSink>,
     holds: FormatCapabilities,
@@ -32,8 +31,8 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Starts a trace at `path`; `-` is the standard output. The output is compressed if the name ends in `.gz`, `.zst` or
-    /// `.xz`. Fails if the format is unknown or cannot be written, or the folder cannot be written to.
+    /// Starts a trace at `path`; `-` is the standard output. The output is compressed if the name ends in `.gz`, `.zst` or `.xz`.
+    /// Fails if the format is unknown or cannot be written, or the folder is not writable.
     pub fn create(path: &Path, header: &TraceHeader, options: &WriteOptions) -> Result<Self> {
         let (_, by_path) = OutputCompression::split(&path.to_string_lossy());
         let (format, compression) = match &options.format {
@@ -77,24 +76,23 @@ impl TraceWriter {
         self.sink.write(&fitting.finish(batch.processes_shared(), batch.devices_shared()))
     }
 
-    /// Counts of the values that were left out so far because the format cannot represent them. The caller must print them.
+    /// Counts of the values lost so far because the format cannot represent them. The caller must print them.
     pub fn losses(&self) -> WriteLosses {
         let values = TraceColumn::ALL.into_iter().zip(self.values).filter(|(_, count)| *count > 0);
         WriteLosses { requests: self.left_out, values: values.map(|(column, count)| (column.name(), count)).collect() }
     }
 
-    /// Completes the file and renames it to its place. Fails if the disk is full; no file is left then.
+    /// Completes the file and renames it to its final name. Fails if the disk is full; then no file remains.
     pub fn finish(self, ledger: &Ledger, header: &TraceHeader) -> Result<()> {
         self.sink.finish(ledger, header)?.commit()
     }
 }
 
-/// Encodes batches; implemented by each writable format.
+/// Encodes batches; each writable format implements it.
 pub trait TraceSink: Send {
     /// Adds a batch. All its operations must be in the format's [`crate::formats::FormatCapabilities`]. Fails if the
     /// disk is full or the format cannot represent a request.
     fn write(&mut self, batch: &Batch) -> Result<()>;
-    /// Completes the content with the final ledger and header, and returns the file for its commit. Fails if the disk
-    /// is full.
+    /// Completes the content with the final ledger and header, and returns the file for its commit. Fails if the disk is full.
     fn finish(self: Box<Self>, ledger: &Ledger, header: &TraceHeader) -> Result<AtomicFile>;
 }

@@ -1,5 +1,5 @@
-//! Removes clock jumps from a trace (`--mend-clock`). A forward jump is cut to the median gap; requests after a backward jump
-//! are moved to one median gap after those before it.
+//! Removes clock jumps from a trace (`--mend-clock`). A forward jump is cut to the median gap; the requests after a backward jump
+//! are moved to one median gap after the requests before it.
 
 use std::collections::VecDeque;
 
@@ -12,30 +12,30 @@ use crate::{
     duration::parse_duration, interrupt,
 };
 
-/// Number of cuts that are kept, for requests out of order that arrived before them.
+/// Number of cuts that are remembered, for late requests that arrived before them.
 const CUTS: usize = 64;
-/// Number of requests after which a stray request is treated as late. Until then, a backward jump may follow, and the stray
-/// request may belong after it.
+/// Number of requests after which a stray request counts as late. A backward jump may follow before that, and the stray request
+/// may belong after it.
 const STRAYS: u64 = 512;
-/// A wait between two times of a request that is longer than this contains a jump: no storage needs half an hour.
+/// A time between two stamps of a request that is longer than this contains a jump: no storage needs half an hour.
 const LONGEST_WAIT_NS: u64 = 1_800_000_000_000;
-/// The longest gap that can be given, about 30 years.
+/// The longest gap that the user can give, about 30 years.
 const LONGEST_NS: i64 = 1_000_000_000_000_000_000;
 /// 100 years: the upper bound of the histogram of gaps.
 const LONGEST_GAP_NS: u64 = 100 * 365 * 86_400 * 1_000_000_000;
 
-/// The gaps that are removed from a trace. Backward jumps are removed in both cases.
+/// The gaps to remove from a trace. Backward jumps are removed in both cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MendClock {
-    /// The gaps that are jumps; a first pass over the file finds them.
+    /// The gaps that are jumps; a first pass over the file detects them.
     Jumps,
-    /// The gaps longer than this; one pass is enough.
+    /// The gaps longer than this; only one pass is needed.
     Above(Nanos),
 }
 
 impl MendClock {
-    /// Parses `auto`, or a duration such as `1h`, `30min` or `2d`; a number alone is in seconds. Fails with
-    /// [`ErrorClass::Config`] if the text is neither.
+    /// Parses `auto`, or a duration such as `1h`, `30min` or `2d`; a number without a unit is in seconds. Fails with
+    /// [`ErrorClass::Config`] for other texts.
     pub fn parse(text: &str) -> Result<Self> {
         if text == "auto" {
             return Ok(Self::Jumps);
@@ -70,9 +70,9 @@ struct TimeShifts {
     pace: CutGapLength,
     first: i64,
     requests: u64,
-    /// The shift that is added to times after the last jump, in nanoseconds.
+    /// The shift, in nanoseconds, that is added to times after the last jump.
     shift: i64,
-    /// The latest cuts since the last backward jump.
+    /// The last cuts since the last backward jump.
     cuts: VecDeque<GapCut>,
     count: u64,
     /// The first jumps that were removed.
@@ -83,13 +83,13 @@ struct TimeShifts {
 struct GapCut {
     from: i64,
     to: i64,
-    /// The shift of times before the cut.
+    /// The shift of times before the cut, in nanoseconds.
     before: i64,
-    /// The length to which it is cut, in nanoseconds.
+    /// The length to which the gap is cut, in nanoseconds.
     cut_length_ns: i64,
 }
 
-/// The length to which a gap is cut: the median of all gaps, or of those so far.
+/// The length to which gaps are cut: the median of all gaps, or of the gaps so far.
 enum CutGapLength {
     Median(u64),
     SoFar(Box<Histogram<u64>>),
@@ -101,7 +101,7 @@ impl ClockMender {
         Self::new(limit.0.max(1).cast_unsigned(), CutGapLength::SoFar(Box::new(gap_histogram())), in_file_order)
     }
 
-    /// Reads a trace to its end and finds its jumps. Fails as [`TraceSource::fill`].
+    /// Reads a trace to its end to detect its jumps. Fails as [`TraceSource::fill`].
     pub fn find_jumps(source: &mut dyn TraceSource) -> Result<Self> {
         let in_file_order = source.in_file_order();
         let mut clock = FileClock::new(in_file_order);
@@ -118,7 +118,7 @@ impl ClockMender {
         }
         clock.finish();
         order.finish(&mut |_, step| count(&mut gaps, step));
-        // Every other gap is at most a tenth of the shortest jump.
+        // All gaps that are not jumps are at most a tenth of the shortest jump.
         let limit_ns = clock.shortest_forward_ns().map_or(u64::MAX, |shortest| shortest / 2);
         Ok(Self::new(limit_ns, CutGapLength::Median(gaps.value_at_quantile(0.5)), in_file_order))
     }
@@ -141,7 +141,7 @@ impl ClockMender {
         }
     }
 
-    /// Shifts the requests in `read`. Some hundreds may be held back until more are read or the file has ended.
+    /// Shifts the requests in `read`. Some hundred requests may be kept back until more are read or the file has ended.
     pub fn mend(&mut self, read: &mut Vec<Request>, ended: bool) {
         let Self { order, shifts, strays, mended } = self;
         let mut each = |request: Request, step| {
@@ -155,7 +155,7 @@ impl ClockMender {
                     let latest = before.saturating_add(shifts.shift);
                     let late: Vec<_> = strays.drain(..).map(|(_, stray)| (stray, shifts.shift_at(stray.arrival.0))).collect();
                     mended.push(shifts.take(request, step));
-                    // A stray request gets the shift before or after the jump, whichever puts it nearer to the jump.
+                    // A stray request gets the shift before or after the jump, whichever moves it nearer to the jump.
                     for (stray, late) in late {
                         let off = |shift: i64| stray.arrival.0.saturating_add(shift).abs_diff(latest);
                         let shift = if off(shifts.shift) < off(late) { shifts.shift } else { late };
@@ -192,7 +192,7 @@ fn gap_histogram() -> Histogram<u64> {
     Histogram::new_with_max(LONGEST_GAP_NS, 3).unwrap_or_else(|_| unreachable!("constant bounds"))
 }
 
-/// Counts the gap before a request; for one out of order, the gap is 0.
+/// Counts the gap before a request; 0 for a request that is out of order.
 fn count(gaps: &mut Histogram<u64>, step: OrderClass) {
     match step {
         OrderClass::Gap(gap) => gaps.saturating_record(gap),
@@ -202,8 +202,7 @@ fn count(gaps: &mut Histogram<u64>, step: OrderClass) {
 }
 
 impl TimeShifts {
-    /// The request with its times shifted. The caller keeps stray requests, which are late ([`TimeShifts::late`]) or belong after
-    /// the next jump.
+    /// Shifts the times of the request. The caller keeps stray requests, which are late ([`TimeShifts::late`]) or belong after the next jump.
     fn take(&mut self, request: Request, step: OrderClass) -> Request {
         let arrival = request.arrival.0;
         let shift = match step {
@@ -240,7 +239,7 @@ impl TimeShifts {
         self.shifted(request, shift)
     }
 
-    /// A request from before the latest arrival, with its times shifted.
+    /// Shifts the times of a request that arrived before the latest arrival.
     fn late(&self, request: Request) -> Request {
         self.shifted(request, self.shift_at(request.arrival.0))
     }
@@ -267,7 +266,7 @@ impl TimeShifts {
         }
     }
 
-    /// The shift at a time, which may be before the last cuts.
+    /// The shift at a time, which may be earlier than the last cuts.
     fn shift_at(&self, time: i64) -> i64 {
         let mut shift = self.shift;
         for cut in self.cuts.iter().rev() {
@@ -276,7 +275,7 @@ impl TimeShifts {
             }
             let behind = time.saturating_sub(cut.from);
             if behind > 0 {
-                // Within the gap: at most as long after its start as the length that is left of the gap.
+                // The time is in the gap: its distance from the start is limited to the remaining length of the gap.
                 return cut.before.saturating_sub(behind - behind.min(cut.cut_length_ns));
             }
             shift = cut.before;
@@ -284,7 +283,7 @@ impl TimeShifts {
         shift
     }
 
-    /// Shifts all times of a request. A wait between two of its times that contains a jump is cut as a gap is.
+    /// Shifts all times of a request. A jump between two of its times is cut like a gap.
     fn shifted(&self, mut request: Request, shift: i64) -> Request {
         let limit = self.limit_ns.max(LONGEST_WAIT_NS);
         let mut shift = shift;

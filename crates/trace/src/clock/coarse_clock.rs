@@ -1,31 +1,31 @@
-//! The step of a recorder's clock, if it is too coarse to tell which request came first and which one waited.
+//! Detects the step of a recorder's clock that is too coarse to tell the order and the waits of requests.
 //!
-//! The stamps of a clock are multiples of its step, which is found as their greatest common divisor. A trace may state a time by a stamp
-//! and a duration that was measured with another clock: then only the stamps have the step. A clock is coarse if its step is above the
-//! median response time (without responses, above the mean time between arrivals) and requests share stamps.
+//! The stamps of a clock are multiples of its step, which is their greatest common divisor. A trace may contain a time as a stamp
+//! plus a duration measured by another clock; then only the stamps have the step. A clock is coarse if its step is above the
+//! median response time (if there is none, above the mean time between arrivals) and requests share stamps.
 
 use crate::Request;
 
-/// Number of requests, from the first of a trace, by which its clock is judged.
+/// Number of requests at the beginning of a trace that are examined.
 pub(crate) const JUDGED: usize = 1 << 12;
-/// Number of time stamps in a group. Each group has its own divisor, so that a wrong stamp spoils only the divisor of its group.
+/// Number of time stamps in a group. Each group has its own divisor, so that a wrong stamp affects only the divisor of its group.
 const GROUP: usize = 16;
-/// One of so many groups may be spoiled.
+/// At most one of this many groups may have wrong stamps.
 const SPOILED: usize = 10;
-/// Steps below this are those of usual clocks, ns.
+/// Shorter steps, in ns, are those of ordinary clocks.
 const LEAST_NS: u64 = 10_000;
-/// At least one of so many stamps is that of the request before it. Requests that start at the beats of a timer share none.
+/// At least one of this many stamps must equal that of the request before. Requests that a timer starts share no stamps.
 const SHARED: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CoarseClock {
     step_ns: i64,
-    /// A stamp, from which all others are a multiple of the step away.
+    /// A stamp, in ns. All others differ from it by a multiple of the step.
     stamp: i64,
 }
 
 impl CoarseClock {
-    /// Judges the clock by the first requests of a trace, in the order of its file.
+    /// Examines the first requests of a trace, in the order of its file; `None` if the clock is not coarse.
     pub fn of(requests: &[Request]) -> Option<Self> {
         let arrivals: Vec<_> = requests.iter().map(|request| request.arrival.0).collect();
         let completions: Vec<_> = requests.iter().filter_map(|request| Some(request.complete?.0)).collect();
@@ -46,8 +46,8 @@ impl CoarseClock {
         Some(Self { step_ns: i64::try_from(step).ok()?, stamp })
     }
 
-    /// Sets the arrival of a request to the stamp before it, and moves its other times along, so that requests between two stamps keep the
-    /// order of the file and all times between them.
+    /// Sets the arrival of a request to the stamp before it and shifts its other times equally, so that requests between two
+    /// stamps keep the order of the file and all durations.
     #[inline]
     pub fn keep_order(&self, request: &mut Request) {
         let early = request.arrival.0.wrapping_sub(self.stamp).rem_euclid(self.step_ns);
@@ -58,7 +58,7 @@ impl CoarseClock {
         }
     }
 
-    /// The step as in the header of a file, such as `1ms`.
+    /// The step as text for the header of a file, such as `1ms`.
     pub fn text(&self) -> String {
         let (divisor, unit) = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")]
             .into_iter()
@@ -68,7 +68,7 @@ impl CoarseClock {
     }
 }
 
-/// The greatest common divisor of the differences between stamps, but for those of a few groups; `None` if all stamps are the same.
+/// The greatest common divisor of the differences between stamps, except those of a few groups; `None` if all stamps are equal.
 fn step(stamps: &[i64]) -> Option<u64> {
     let first = *stamps.first()?;
     let of_group = |group: &[i64]| group.iter().fold(0, |all, stamp| divisor(all, stamp.abs_diff(first)));
@@ -77,7 +77,7 @@ fn step(stamps: &[i64]) -> Option<u64> {
     divisors.iter().skip(divisors.len() / SPOILED).copied().reduce(divisor)
 }
 
-/// The greatest common divisor; that of 0 and a number is the number.
+/// The greatest common divisor; for 0 and a number, the number.
 fn divisor(mut a: u64, mut b: u64) -> u64 {
     while b > 0 {
         (a, b) = (b, a % b);
@@ -94,7 +94,7 @@ mod tests {
         Request { complete: complete.map(Nanos), ..Request::new(Nanos(arrival), Op::Read, Sector(0), 8) }
     }
 
-    /// Requests that end at these stamps, and take this long.
+    /// Requests that end at these stamps and take this long.
     fn ended_at(stamps: impl IntoIterator<Item = i64>, took: impl Fn(i64) -> i64) -> Vec<Request> {
         stamps.into_iter().zip(0..).map(|(end, number)| request(end - took(number), Some(end))).collect()
     }
@@ -109,9 +109,9 @@ mod tests {
         assert_eq!(coarse_clock_text(&ended_at([1, 1, 1, 2].map(ms), |_| 300_000)), Some("1ms".to_owned()));
         let many = || (0..2_000).map(|number| ms(number / 3));
         assert_eq!(coarse_clock_text(&ended_at(many(), |number| 80_000 + number * 7)), Some("1ms".to_owned()));
-        // Responses above the step are known well enough.
+        // Responses longer than the step are known well enough.
         assert_eq!(coarse_clock_text(&ended_at(many(), |number| 2_000_000 + number * 7)), None);
-        // A timer shares no stamp.
+        // Requests of a timer share no stamp.
         assert_eq!(coarse_clock_text(&ended_at((0..2_000).map(ms), |number| 80_000 + number * 7)), None);
     }
 

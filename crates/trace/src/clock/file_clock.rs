@@ -1,11 +1,11 @@
-//! Finds jumps of the clock while a trace is read, in the order of the file.
+//! Detects jumps of the clock while a trace is read.
 //!
 //! Classifies requests in the order of the file: in order, out of order, or after the clock was set back.
 
 use super::gaps::{self, LargestGaps};
 use crate::{ClockJump, ClockJumps, GapLocation, JumpDirection, MOST_JUMPS, Request};
 
-/// Finds clock jumps in arrivals in the order of the file.
+/// Detects clock jumps from arrivals in the order of the file.
 pub(crate) struct FileClock {
     order: FileOrderClassifier<NumberedArrival>,
     faults: ClockFaults,
@@ -24,13 +24,13 @@ impl HasArrival for NumberedArrival {
     }
 }
 
-/// The gaps and jumps found so far.
+/// The gaps and jumps so far.
 #[derive(Debug, Default)]
 struct ClockFaults {
     first: i64,
     /// First arrival since the last backward jump.
     stretch_first: i64,
-    /// Sum of the times from the first to the last arrival of each stretch before that.
+    /// Sum of the durations of all stretches before that, from first to last arrival.
     stretches_ns: i64,
     requests: u64,
     gaps: u64,
@@ -41,13 +41,12 @@ struct ClockFaults {
 }
 
 impl FileClock {
-    /// `in_file_order` is whether requests are read in the order in which they were recorded; only then backward jumps can be
-    /// found.
+    /// `in_file_order` states whether requests are read in the order of the recording; only then can backward jumps be detected.
     pub fn new(in_file_order: bool) -> Self {
         Self { order: FileOrderClassifier::new(in_file_order), faults: ClockFaults::default() }
     }
 
-    /// Adds requests that were read together. `sorted` is whether none arrives before its predecessor; `widest` is then the
+    /// Adds requests that were read together. `sorted` states that none arrives before the one before it; then `widest` is the
     /// largest gap between two of them, in nanoseconds.
     pub fn see(&mut self, requests: &[Request], sorted: bool, widest: u64) {
         let ([first, ..], [.., last]) = (requests, requests) else { return };
@@ -71,13 +70,13 @@ impl FileClock {
         }
     }
 
-    /// Ends the file: classifies the requests that are still held back.
+    /// Ends the file: classifies the requests that are kept back.
     pub fn finish(&mut self) {
         let Self { order, faults: found } = self;
         order.finish(&mut |arrival, step| found.take(arrival, step));
     }
 
-    /// Whether the last requests may be the first ones after a backward jump.
+    /// Whether the last requests may be the first after a backward jump.
     pub fn is_undecided(&self) -> bool {
         self.order.is_undecided()
     }
@@ -150,39 +149,39 @@ impl ClockFaults {
     }
 }
 
-/// This many successive requests before the latest arrival show that the clock was set back; fewer are out of order.
+/// Number of consecutive requests before the latest arrival that show that the clock was set back; fewer are out of order.
 const BACK_REQUESTS: usize = 256;
-/// Each of them arrives at least this many nanoseconds before the latest arrival.
+/// Minimum time in nanoseconds by which each of them arrives before the latest arrival.
 const BACK_NS: i64 = 1_000_000_000;
 
-/// The class of a request, compared with those before it in the file.
+/// The class of a request in relation to the requests before it in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OrderClass {
     /// The first request of the file.
     First,
-    /// In order; this many nanoseconds after the latest arrival.
+    /// In order; the time after the latest arrival, in nanoseconds.
     Gap(u64),
     /// Less than a second before the latest arrival: out of order.
     Late,
-    /// A second or more before the latest arrival, but too few such requests to show a jump.
+    /// A second or more before the latest arrival, but with too few such requests to be a jump.
     Stray,
-    /// The first request after a backward jump, with the latest arrival before it, in nanoseconds.
+    /// The first request after a backward jump, with the latest arrival before the jump, in nanoseconds.
     Back(i64),
 }
 
-/// A request, or its arrival alone.
+/// A request, or only its arrival.
 pub(super) trait HasArrival {
     fn arrival(&self) -> i64;
 }
 
-/// Classifies requests in the order of the file. Fewer than 256 requests that cannot be classified yet are held back.
+/// Classifies requests in the order of the file. At most 255 requests that cannot be classified yet are kept back.
 #[derive(Debug)]
 pub(super) struct FileOrderClassifier<R> {
-    /// Whether to search for backward jumps.
+    /// Whether backward jumps are detected.
     looks_back: bool,
     /// Latest arrival since the last backward jump; `None` before the first request.
     latest: Option<i64>,
-    /// Requests that may be the first after a jump.
+    /// Requests that may be the first ones after a jump.
     run: Vec<R>,
 }
 
@@ -191,7 +190,7 @@ impl<R: HasArrival> FileOrderClassifier<R> {
         Self { looks_back, latest: None, run: Vec::new() }
     }
 
-    /// Adds the next request; calls `each` with the requests that are now classified, in the order of the file.
+    /// Adds the next request; calls `each` with the requests that can now be classified, in the order of the file.
     pub fn take(&mut self, request: R, each: &mut impl FnMut(R, OrderClass)) {
         let arrival = request.arrival();
         let Some(latest) = self.latest else {
@@ -214,13 +213,12 @@ impl<R: HasArrival> FileOrderClassifier<R> {
         }
     }
 
-    /// Skips requests that the caller has classified: they are in order, and arrive after those added before. `latest` is the
-    /// arrival of the last one.
+    /// Skips requests that are known to be in order and after all requests added before. `latest` is the arrival of the last one.
     pub fn skip_to(&mut self, latest: i64) {
         self.latest = Some(latest);
     }
 
-    /// Classifies the requests held back; there are no further ones.
+    /// Classifies the requests that are kept back; no request follows.
     pub fn finish(&mut self, each: &mut impl FnMut(R, OrderClass)) {
         while !self.run.is_empty() {
             self.jump_back(each);
@@ -242,7 +240,7 @@ impl<R: HasArrival> FileOrderClassifier<R> {
         self.latest
     }
 
-    /// Whether requests are held back.
+    /// Whether requests are kept back.
     pub fn is_undecided(&self) -> bool {
         !self.run.is_empty()
     }

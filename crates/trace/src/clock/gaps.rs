@@ -1,16 +1,16 @@
-//! Collects the largest gaps between arrivals, and finds those that are jumps.
+//! Collects the largest gaps between arrivals and determines those that are jumps.
 
 use std::cmp::Reverse;
 
 use crate::MOST_JUMPS;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
-/// A gap of at least an hour is a jump if it is at least this many times the next smaller gap; the second value is for gaps of
-/// a day or more.
+/// A gap of an hour or more is a jump if it is at least this many times as long as the next smaller gap; the second value applies
+/// to gaps of a day or more.
 const TIMES_NEXT_HOUR: u64 = 100;
 const TIMES_NEXT_DAY: u64 = 10;
 
-/// Arrivals that are searched at once for a gap that is long enough to be kept.
+/// Number of arrivals that are searched together for a gap that is long enough to be kept.
 const TOGETHER: usize = 256;
 
 /// The place of a gap in a recording.
@@ -22,7 +22,7 @@ pub struct GapLocation {
     pub request: u64,
 }
 
-/// The largest gaps: one more than the maximum number of jumps, because a jump is compared with the next gap.
+/// The largest gaps: one more than the maximum number of jumps, because the last jump is compared with the next gap.
 pub(super) type LargestGaps = LargestValues<GapLocation, { MOST_JUMPS + 1 }>;
 
 /// The largest gaps between successive arrivals, of one recording or of several.
@@ -82,7 +82,7 @@ impl ArrivalGaps {
         self.last = other.last;
     }
 
-    /// Adds the gaps of another recording; places stay relative to each recording.
+    /// Adds the gaps of another recording; each location stays relative to its recording.
     pub fn add_recording(&mut self, other: &Self) {
         if self.first.is_none() {
             self.clone_from(other);
@@ -92,7 +92,7 @@ impl ArrivalGaps {
         }
     }
 
-    /// The gaps that are jumps of the clock or pauses of the recording: lengths in nanoseconds and places, the longest first.
+    /// The gaps that are clock jumps or pauses of the recording, longest first: length in nanoseconds, and location.
     pub fn jumps(&self) -> &[(u64, GapLocation)] {
         jumps(&self.largest, self.count)
     }
@@ -112,7 +112,7 @@ pub(super) fn jumps(largest: &LargestGaps, gaps: u64) -> &[(u64, GapLocation)] {
     let values = largest.values();
     let count = (1..=values.len().min(MOST_JUMPS)).rev().find(|&count| {
         let length = values[count - 1].0;
-        // Gaps of 0 ns are not kept. In a trace with few gaps that are all kept, there is no next gap to compare with.
+        // Gaps of 0 ns are not kept. If all gaps of a short trace are kept, there is no next gap to compare with.
         let next = values.get(count).map(|(next, _)| *next).or((gaps > count as u64).then_some(0));
         next.is_some_and(|next| {
             (length >= HOUR_NS && length >= next.saturating_mul(TIMES_NEXT_HOUR))
@@ -122,12 +122,12 @@ pub(super) fn jumps(largest: &LargestGaps, gaps: u64) -> &[(u64, GapLocation)] {
     &values[..count.unwrap_or(0)]
 }
 
-/// The `N` largest values that were added, each with its place. The largest is first, and equal values are in order of their
+/// The `N` largest values that were added, with their places. The largest is first, and equal values are in the order of their
 /// places. Zeros are not kept.
 #[derive(Clone, Debug)]
 pub struct LargestValues<P, const N: usize> {
     values: Vec<(u64, P)>,
-    /// Values that are not larger than this are not kept.
+    /// Only larger values are kept.
     floor: u64,
 }
 
@@ -138,13 +138,13 @@ impl<P, const N: usize> Default for LargestValues<P, N> {
 }
 
 impl<P: Copy + Ord, const N: usize> LargestValues<P, N> {
-    /// The limit for [`LargestValues::add`]: a value at a later place is kept if it is larger.
+    /// The limit for [`LargestValues::add`]: only larger values at later places are kept.
     #[inline]
     pub fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// Adds a value whose place is after those of all before.
+    /// Adds a value whose place is after those of all earlier values.
     #[inline]
     pub fn add(&mut self, value: u64, place: impl FnOnce() -> P) {
         if value > self.floor {
@@ -165,7 +165,7 @@ impl<P: Copy + Ord, const N: usize> LargestValues<P, N> {
         if value == 0 {
             return;
         }
-        // Allocates only once.
+        // This allocates only once.
         self.values.reserve_exact((N + 1).saturating_sub(self.values.len()));
         let at = self.values.partition_point(|(other, there)| (Reverse(*other), *there) < (Reverse(value), place));
         self.values.insert(at, (value, place));
@@ -175,7 +175,7 @@ impl<P: Copy + Ord, const N: usize> LargestValues<P, N> {
         }
     }
 
-    /// Adds the values of another; `moved` converts their places.
+    /// Adds the values of `other`; `moved` converts their places.
     pub fn merge(&mut self, other: &Self, moved: impl Fn(P) -> P) {
         other.values.iter().for_each(|(value, place)| self.insert(*value, moved(*place)));
     }

@@ -1,10 +1,10 @@
-//! Jumps of the recorder's clock, and pauses of the recording, which look the same in a trace.
+//! Jumps of the recorder's clock and pauses of the recording, which cannot be distinguished in a trace.
 //!
-//! Forward jumps: gaps between arrivals are sorted, the longest first. `k` is the largest number up to 64 for which gap `k` is
-//! at least an hour and 100 times gap `k + 1`, or at least 24 hours and 10 times gap `k + 1`. The first `k` gaps are jumps.
-//! Nights and weekends of a phone in use are not jumps, because its gaps during the day reach minutes.
+//! Forward jumps: the gaps between arrivals are sorted, longest first. `k` is the largest number up to 64 for which gap `k` is at
+//! least an hour and 100 times gap `k + 1`, or at least 24 hours and 10 times gap `k + 1`. The first `k` gaps are jumps.
+//! Nights and weekends of a phone in use are not jumps, because its gaps during the day are minutes long.
 //!
-//! Backward jumps, in the order of the file: 256 successive requests, or all that remain, arrive a second or more before the
+//! Backward jumps, in the order of the file: 256 consecutive requests, or all remaining ones, arrive a second or more before the
 //! latest arrival so far. Fewer such requests are out of order and are sorted.
 
 mod clock_mender;
@@ -27,7 +27,7 @@ pub const MOST_JUMPS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JumpDirection {
-    /// A gap that is not a pause of the application: the clock was set forward, or the recording paused.
+    /// A gap that is too long to be a pause of the application: the clock was set forward, or the recording was paused.
     Forward,
     /// The clock was set back.
     Backward,
@@ -48,17 +48,17 @@ pub struct ClockJump {
     pub mended: bool,
 }
 
-/// Jumps that a reader found; stored in a trace's header.
+/// The jumps that a reader detected; stored in the header of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockJumps {
-    /// The first [`MOST_JUMPS`] of them, in the order of the requests.
+    /// The first [`MOST_JUMPS`] jumps, in the order of the requests.
     pub jumps: Vec<ClockJump>,
-    /// Time from the first to the last arrival without all jumps, in nanoseconds, if the clock was set back; otherwise 0.
+    /// If the clock was set back, the time from the first to the last arrival without all jumps, in nanoseconds; otherwise 0.
     pub without_ns: i64,
 }
 
 impl ClockJump {
-    /// The forward jump in a gap.
+    /// The forward jump that a gap is.
     pub fn forward(length_ns: u64, place: GapLocation) -> Self {
         let GapLocation { at_ns, request } = place;
         Self { direction: JumpDirection::Forward, request, at_ns, length_ns, mended: false }

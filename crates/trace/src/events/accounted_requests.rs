@@ -1,15 +1,15 @@
 //! Builds requests from `block_io_start` and `block_io_done`, for recordings without other block events. Source: the kernel's
-//! `include/trace/events/block.h` (since 6.5). The first event states a request as it was allocated, before others are merged
-//! into it; the second states its sector, but no length.
+//! `include/trace/events/block.h` (since 6.5). The first event describes a request before others are merged into it; the second
+//! has its sector, but not its length.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::{BlockLayerEvent, Ledger, NameId, Nanos, Op, Request, RequestFlags, Sector};
 
-/// Maximum number of open requests; if there are more, the ends of some were lost.
+/// Maximum number of open requests; a greater number means that ends were lost.
 const MOST_OPEN: usize = 1 << 16;
 
-/// Number of requests before a sector that are searched for one that contains it.
+/// Number of requests before a sector among which one that contains the sector is searched.
 const NEIGHBOURS: usize = 64;
 
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ impl AccountedRequests {
         self.count += 1;
     }
 
-    /// Ends a request. If it was completed in parts, the event states the sector of the last part.
+    /// Ends a request. If the request was completed in parts, the event has the sector of the last part.
     pub(super) fn end(&mut self, event: &BlockLayerEvent, ledger: &mut Ledger) {
         self.has_request_ends = true;
         self.events += 1;
@@ -72,12 +72,12 @@ impl AccountedRequests {
         }
     }
 
-    /// Number of requests that ended and were not returned yet.
+    /// Number of requests that have ended but are not returned yet.
     pub(super) fn len(&self) -> usize {
         self.ended_requests.len()
     }
 
-    /// Arrival of the oldest request that was not returned yet.
+    /// Arrival of the oldest request that is not returned yet.
     pub(super) fn oldest(&self) -> Option<Nanos> {
         let open = self.open.values().flatten();
         open.chain(&self.ended_requests).map(|request| request.arrival).min()
@@ -89,7 +89,7 @@ impl AccountedRequests {
         out.append(&mut self.ended_requests);
     }
 
-    /// Ends the recording. Open requests are unpaired, unless no end at all was recorded.
+    /// Ends the recording. Open requests are unpaired, unless the recording has no ends at all.
     pub(super) fn finish(&mut self, ledger: &mut Ledger) {
         if self.has_request_ends {
             ledger.unpaired += self.count as u64;
@@ -101,7 +101,7 @@ impl AccountedRequests {
         self.count = 0;
     }
 
-    /// Drops all requests, because other block events contain the same requests.
+    /// Drops all requests, because other block events describe the same requests.
     pub(super) fn clear(&mut self, ledger: &mut Ledger) {
         ledger.skipped += self.events;
         *self = Self::default();
@@ -111,7 +111,7 @@ impl AccountedRequests {
         self.count == 0 && self.ended_requests.is_empty() && self.returned_requests == 0
     }
 
-    /// The note on how the requests were made; `None` if there are none.
+    /// The note on the origin of the requests; `None` if there are none.
     pub(super) fn note(&self) -> Option<String> {
         (self.returned_requests > 0).then(|| {
             "requests are those of block_io_start and block_io_done: the length of a request does not include later merges, \

@@ -1,5 +1,5 @@
-//! The activity that a recording counts beside the requests: commands of the device, waits of processes for files to be
-//! durable, and commits of journals. Stored as JSON in the header of the trace.
+//! The activity that a recording counts in addition to requests: commands of the device, waits of processes for durability of
+//! files, and commits of journals. Stored as JSON in the header of the trace.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{ByteCount, CommandKind, Nanos};
 pub struct CommandCounts {
     /// The purpose of the commands.
     pub kind: CommandKind,
-    /// Number of commands; repeated ones are counted each time.
+    /// Number of commands; each repetition is counted.
     pub count: u64,
     /// Amount of data of the commands.
     pub bytes: ByteCount,
@@ -46,18 +46,18 @@ pub struct HostActivity {
     pub commands: Vec<CommandCounts>,
 }
 
-/// How often and how long a process waited for files to be durable (`fsync`, `fdatasync`, `msync`).
+/// Number and duration of the waits of a process for durability of files (`fsync`, `fdatasync`, `msync`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncCounts {
     /// Name of the process; `pid N` if no event contained the name.
     pub process: String,
     /// The kind of file system.
     pub file_system: String,
-    /// Number of calls that ended in the recording.
+    /// Number of calls that ended during the recording.
     pub calls: u64,
     /// Number of calls that returned an error.
     pub errors: u64,
-    /// Sum of their durations.
+    /// Sum of the durations.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// The longest duration.
@@ -75,7 +75,7 @@ impl SyncCounts {
     }
 }
 
-/// One wait of a task for a file to be durable.
+/// A wait of a task for durability of a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SyncWait {
     /// Start of the call, on the clock of the requests.
@@ -92,7 +92,7 @@ pub struct SyncWait {
     pub device: String,
 }
 
-/// A wait that had not ended when the recording ended.
+/// A wait that had not ended at the end of the recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnfinishedWait {
     /// Name of the process; `pid N` if no event contained the name.
@@ -108,8 +108,8 @@ pub struct UnfinishedWait {
     pub start: Nanos,
 }
 
-/// The threads of the kernel that write for a file system on behalf of processes that wait for it: the thread of a journal of
-/// ext4, those of checkpoints and flushes of f2fs.
+/// Kernel threads that write for a file system while processes wait: the journal thread of ext4, the threads for checkpoints and
+/// flushes of f2fs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FsWriterThreads {
     /// The kind of file system.
@@ -120,13 +120,13 @@ pub struct FsWriterThreads {
     pub pids: Vec<i32>,
 }
 
-/// A stretch of time in which the recorder lost events.
+/// A period in which the recorder lost events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostEventsGap {
-    /// The last event before it, on the clock of the requests.
+    /// Time of the last event before it, on the clock of the requests.
     #[serde(rename = "from_ns")]
     pub from: Nanos,
-    /// The first event after it.
+    /// Time of the first event after it.
     #[serde(rename = "to_ns")]
     pub to: Nanos,
     /// Number of lost events.
@@ -144,8 +144,8 @@ pub struct JournalCounts {
     pub handles: u64,
     /// Number of blocks written to the journal.
     pub blocks: u64,
-    /// Starts of commits whose start and end were recorded, on the clock of the requests, in their order; of all journals at
-    /// most 65,536, which are the longest.
+    /// Starts of the commits whose start and end were recorded, in order, on the clock of the requests. Over all journals, at
+    /// most the 65,536 longest commits are included.
     #[serde(rename = "commit_start_ns", default, skip_serializing_if = "Vec::is_empty")]
     pub commit_starts: Vec<Nanos>,
     /// The duration of each of these commits.
@@ -153,27 +153,27 @@ pub struct JournalCounts {
     pub commit_times: Vec<Nanos>,
 }
 
-/// The activity that a recording counted beside the requests.
+/// The activity that a recording counted in addition to requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredActivity", into = "StoredActivity")]
 pub struct RecordedActivity {
     /// Host controllers, in order of their names.
     pub hosts: Vec<HostActivity>,
-    /// Waits for durability by process and file system, the most calls first.
+    /// Waits for durability by process and file system, most calls first.
     pub syncs: Vec<SyncCounts>,
-    /// Each of these waits, in order of their starts; at most 65,536, which are the longest.
+    /// The individual waits in order of their starts; at most the 65,536 longest.
     pub waits: Vec<SyncWait>,
     /// Waits without a recorded end, in order of their starts.
     pub unfinished: Vec<UnfinishedWait>,
-    /// The threads that write for the file systems of the waits.
+    /// The kernel threads that write for the file systems on which processes waited.
     pub writers: Vec<FsWriterThreads>,
-    /// Journals, in order of their devices' names.
+    /// Journals, in order of the names of their devices.
     pub journals: Vec<JournalCounts>,
-    /// When events were lost, if the recorder knows this; at most 4,096 gaps, of which the last may contain others.
+    /// Periods in which events were lost, if the recorder reports them; at most 4,096, of which the last may combine several.
     pub gaps: Vec<LostEventsGap>,
 }
 
-/// An activity as it is stored: the waits of a task together, because there may be many.
+/// The stored form of an activity: the waits of a task are together, because there may be many.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct StoredActivity {

@@ -9,13 +9,13 @@ use crate::{
     JournalCounts, LostEventsGap, Nanos, RecordedActivity, SyncCounts, SyncWait, UnfinishedWait, unfilled,
 };
 
-/// Maximum number of open commands or calls; if there are more, the ends of some were lost.
+/// Maximum number of open commands or calls; a greater number means that ends were lost.
 const MOST_OPEN: usize = 4096;
-/// Maximum number of rows of processes, hosts or journals; further ones are counted together, without a name.
+/// Maximum number of rows of processes, hosts or journals; further ones share a row without a name.
 const MOST_ROWS: usize = 4096;
-/// Maximum number of gaps; further ones are joined to the last.
+/// Maximum number of gaps; further ones extend the last gap.
 const MOST_GAPS: usize = 4096;
-/// Number of waits for durability that are kept individually, and of commits; they are the longest.
+/// Number of waits for durability that are kept individually, and of commits; the longest ones are kept.
 const MOST_KEPT: usize = 1 << 16;
 
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub(super) struct ActivityMeter {
     /// The syncs since the last [`ActivityMeter::take_syncs`].
     recent: Syncs,
     waits: LongestDurations<TimedSyncWait>,
-    /// Names of mounted devices, by their `dev_t`.
+    /// Names of mounted devices by device number.
     devices: BTreeMap<u32, String>,
     journals: BTreeMap<String, JournalCounters>,
     commits: LongestDurations<TimedCommit>,
@@ -41,7 +41,7 @@ struct OpenSync {
     device: u32,
 }
 
-/// A bounded number of values, which are the largest.
+/// The largest of the values that were added, in bounded number.
 #[derive(Debug)]
 struct LongestDurations<T>(BinaryHeap<Reverse<T>>);
 
@@ -68,7 +68,7 @@ impl<T: Ord> LongestDurations<T> {
     }
 }
 
-/// The entry of this name, or the one without a name if there are [`MOST_ROWS`] already.
+/// The entry with this name; the entry without a name if there are already [`MOST_ROWS`] others.
 fn entry_or_unnamed<K: Ord + Default, V: Default>(rows: &mut BTreeMap<K, V>, name: K) -> &mut V {
     let full = rows.len() >= MOST_ROWS && !rows.contains_key(&name);
     rows.entry(if full { K::default() } else { name }).or_default()
@@ -83,7 +83,7 @@ struct JournalCounters {
     open: Option<Nanos>,
 }
 
-/// A commit of the journal of a device. The order is by length first, so that the longest are kept.
+/// A commit of a journal. Commits are ordered by length, so that the longest ones are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct TimedCommit {
     time: Nanos,
@@ -93,7 +93,7 @@ struct TimedCommit {
 
 type Syncs = BTreeMap<(TaskKey, &'static str), SyncCounters>;
 
-/// The task of a row, by its name if it was known, otherwise by its id.
+/// The task of a row: by name if it was known, otherwise by id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum TaskKey {
     Named(String),
@@ -101,7 +101,7 @@ enum TaskKey {
 }
 
 impl TaskKey {
-    /// The name of the task, as known now, or `pid N`.
+    /// The name of the task if it is known by now, otherwise `pid N`.
     fn name(&self, name_of: impl Fn(i32) -> Option<String>) -> String {
         match self {
             TaskKey::Named(name) => name.clone(),
@@ -110,7 +110,7 @@ impl TaskKey {
     }
 }
 
-/// One wait of a task. The order is by length first, so that the longest are kept.
+/// A wait of a task. Waits are ordered by length, so that the longest ones are kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct TimedSyncWait {
     time: Nanos,
@@ -220,7 +220,7 @@ impl ActivityMeter {
                 self.open_syncs.insert(event.pid, open);
             }
             FsStep::SyncEnd { failed } => {
-                // A call that began before the recording has no duration, and is left out.
+                // A call that began before the recording has no duration and is omitted.
                 let Some(OpenSync { begin, .. }) = self.open_syncs.remove(&event.pid) else { return };
                 let took = between(begin, time);
                 let call = SyncCounters { calls: 1, errors: u64::from(failed), time: took, longest: took };
@@ -261,13 +261,12 @@ impl ActivityMeter {
         }
     }
 
-    /// Returns the syncs since the last call.
+    /// Returns the syncs since the last call, by process and file system.
     pub(super) fn take_syncs(&mut self, name_of: impl Fn(i32) -> Option<String>) -> Vec<SyncCounts> {
         if self.recent.is_empty() { Vec::new() } else { rows(&std::mem::take(&mut self.recent), name_of) }
     }
 
-    /// The activity so far. `name_of` returns the names of tasks that had no name when they were counted; `tasks` are all names
-    /// by id.
+    /// The activity so far. `name_of` returns the names of tasks that were not known when they were counted; `tasks` has all names by id.
     pub(super) fn activity<'a>(
         &self, name_of: impl Fn(i32) -> Option<String>, tasks: impl Iterator<Item = (i32, &'a [u8])>,
     ) -> RecordedActivity {
@@ -325,7 +324,7 @@ impl ActivityMeter {
         }
     }
 
-    /// The name of a mounted device; empty if it is one of too many.
+    /// The name of a mounted device; empty if the table of names was full.
     fn device(&self, device: u32) -> &str {
         self.devices.get(&device).map_or("", String::as_str)
     }
@@ -341,7 +340,7 @@ impl ActivityMeter {
         }
     }
 
-    /// The threads that write for the file systems of the waits.
+    /// The kernel threads that write for the file systems on which processes waited.
     fn writers(&self, tasks: &[(i32, &[u8])]) -> Vec<FsWriterThreads> {
         let of_waits = self.waits.iter().map(|wait| (wait.system, wait.device)).collect::<BTreeSet<_>>();
         of_waits
@@ -356,7 +355,7 @@ impl ActivityMeter {
     }
 }
 
-/// The syncs by process and file system, the most calls first.
+/// The syncs by process and file system, most calls first.
 fn rows(syncs: &Syncs, name_of: impl Fn(i32) -> Option<String>) -> Vec<SyncCounts> {
     // The name of a task may have become known after the call.
     let mut named: BTreeMap<(String, &str), SyncCounters> = BTreeMap::new();

@@ -1,14 +1,13 @@
-//! Commands that a host controller sends to its device, as the MMC and UFS drivers report them. Source: the kernel's
-//! `include/trace/events/mmc.h` and `ufs.h`, `drivers/mmc/core/core.c`, `drivers/ufs/core/ufshcd.c`; opcodes and arguments:
-//! JEDEC JESD84-B51, 6.10.4, and SBC-4.
+//! Commands of a host controller to its device, as the MMC and UFS drivers report them. Source: the kernel's `include/trace/events/mmc.h` and
+//! `ufs.h`, `drivers/mmc/core/core.c`, `drivers/ufs/core/ufshcd.c`; opcodes and arguments: JEDEC JESD84-B51, 6.10.4, and SBC-4.
 //!
 //! Commands of SCSI disks. Source: the kernel's `include/trace/events/scsi.h`; layout of commands: SBC-4.
 //!
-//! The address of a driver's command on its disk, in sectors of 512 bytes.
+//! Also derives the address of a command on its disk, in sectors of 512 bytes.
 //!
-//! The events of UFS and SCSI state a first block. UFS drivers of kernels up to 5.14 count in sectors, later ones in logical
-//! blocks of 4 KiB. SCSI commands count in the logical blocks of the disk, which have 512 bytes or 4 KiB. No event states the
-//! unit, but the addresses show it: see [`AddressUnitEvidence`].
+//! Events of UFS and SCSI contain the first block. UFS drivers of kernels up to 5.14 count in sectors, later ones in logical
+//! blocks of 4 KiB. SCSI commands count in logical blocks of the disk, which have 512 bytes or 4 KiB. No event contains the unit;
+//! it is derived from the addresses, see [`AddressUnitEvidence`].
 
 use std::cmp::Ordering;
 use std::io::Write;
@@ -23,14 +22,14 @@ use crate::{EventField, EventFieldValues, KernelEvent, Op, SECTOR_BYTES, fixed};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandKind {
-    /// Data from the device.
+    /// Reads data from the device.
     Read,
-    /// Data to the device.
+    /// Writes data to the device.
     Write,
     /// A flush of the cache: eMMC `CMD6` to `FLUSH_CACHE`, SCSI `SYNCHRONIZE CACHE`.
     Flush,
     /// Discard, trim or erase: eMMC `CMD35`, `CMD36` and `CMD38`, SD `CMD32`, `CMD33` and `CMD38`, SCSI `UNMAP`, and `WRITE
-    /// SAME`, which Linux uses to write zeroes, and to discard on disks that prefer it.
+    /// SAME`, with which Linux writes zeroes, and discards on disks that prefer it.
     Discard,
     /// A status request (`CMD13`), with which the driver polls for the end of busy time.
     Status,
@@ -40,7 +39,7 @@ pub enum CommandKind {
     Sleep,
     /// Hibernation of a UFS link: `DME_HIBERNATE_ENTER`.
     Hibernate,
-    /// Wake-up of a UFS link: `DME_HIBERNATE_EXIT`; the next command waits for its end.
+    /// Wake-up of a UFS link: `DME_HIBERNATE_EXIT`; the next command waits until it has ended.
     WakeUp,
     /// Anything else.
     #[default]
@@ -82,15 +81,15 @@ impl CommandKind {
 /// The start or end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandStep {
-    /// The command was given to the device.
+    /// The driver sent the command to the device.
     Start {
         /// Purpose of the command.
         kind: CommandKind,
-        /// Bytes of its data.
+        /// Number of bytes of its data.
         bytes: u64,
-        /// The sectors of its data.
+        /// The sectors that it accesses.
         target: CommandTarget,
-        /// Whether it is an eMMC packed command: several writes in one.
+        /// Whether it is an eMMC packed command, which contains several writes.
         packed: bool,
         /// Whether it is an eMMC reliable write.
         reliable: bool,
@@ -99,45 +98,45 @@ pub enum CommandStep {
     Done {
         /// Whether the command, its data, or one of the commands around it failed.
         failed: bool,
-        /// Whether the driver repeats it after this failure.
+        /// Whether the driver repeats the failed command.
         will_be_repeated: bool,
     },
 }
 
-/// The sectors that a command is for.
+/// The sectors that a command accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandTarget {
-    /// None: it has no data of the disk, or its event does not state it.
+    /// None: the command has no data of the disk, or the event does not contain its address.
     Nowhere,
     /// Sectors of 512 bytes.
     Sectors {
-        /// The first.
+        /// First sector.
         first: u64,
-        /// Their number; 0 if the event does not state it.
+        /// Number of sectors; 0 if the event does not contain it.
         count: u64,
     },
     /// Sectors or logical blocks of the disk, depending on the kernel's version.
     Blocks {
-        /// The first.
+        /// First sector or block.
         first: u64,
-        /// Their number, if the event states blocks and not bytes.
+        /// Number of blocks; `None` if the event contains bytes instead.
         count: Option<u32>,
         /// Whether the event has fields of kernels that use logical blocks.
         is_recent: bool,
     },
-    /// The first sector of the erase that the next commands complete (`CMD35`).
+    /// First sector of an erase, which the next commands complete (`CMD35`).
     EraseFrom(u64),
-    /// The last sector of this erase (`CMD36`).
+    /// Last sector of this erase (`CMD36`).
     EraseTo(u64),
-    /// The erase of the sectors that the previous commands stated (`CMD38`).
+    /// The erase of the sectors that the previous commands set (`CMD38`).
     Erase(EraseKind),
-    /// An erase of sectors in one event.
+    /// An erase with its sectors in one event.
     Erased {
-        /// The first.
+        /// First sector.
         first: u64,
-        /// Their number.
+        /// Number of sectors.
         count: u64,
-        /// Its kind.
+        /// Kind of the erase.
         erase: EraseKind,
     },
 }
@@ -147,7 +146,7 @@ pub enum CommandTarget {
 pub struct EraseKind {
     /// Whether copies of the data are erased too.
     pub secure: bool,
-    /// Whether it is the second step of a secure trim, whose first step stated the sectors.
+    /// Whether it is the second step of a secure trim, whose first step set the sectors.
     pub second_step: bool,
 }
 
@@ -169,7 +168,7 @@ impl CommandTarget {
 pub struct CommandEvent {
     /// Name of the host controller (`mmc0`, `1d84000.ufshc`), truncated or padded with zeros.
     pub host: [u8; 16],
-    /// Identifies the command from start to end; no two commands in progress have the same.
+    /// Identifies the command from start to end; commands in progress have different ids.
     pub id: u64,
     /// The kind of event.
     pub step: CommandStep,
@@ -177,7 +176,7 @@ pub struct CommandEvent {
 
 /// `MMC_DATA_WRITE` in `data_flags`.
 const DATA_WRITE: i64 = 1 << 8;
-/// Argument of `CMD23` (`SET_BLOCK_COUNT`), which is sent before a read or write.
+/// Argument bit of `CMD23` (`SET_BLOCK_COUNT`), which precedes a read or write.
 const SBC_RELIABLE: i64 = 1 << 31;
 const SBC_PACKED: i64 = 1 << 30;
 /// Position of the `EXT_CSD` index in the argument of `CMD6`, and the index of `FLUSH_CACHE`.
@@ -188,14 +187,14 @@ const SECURE: i64 = 1 << 31;
 const SECOND_STEP: i64 = 1 << 15;
 /// `UFS_CMD_SEND` of `enum ufs_trace_str_t`; the other values are ends of commands.
 const UFS_SEND: i64 = 0;
-/// Identifies the command of the link, of which there is one at a time; larger than any tag of the queue. Opcodes: `enum
+/// Id of the link command, of which only one is in progress at a time; larger than every tag of the queue. Opcodes: `enum
 /// uic_cmd_dme` of `ufshci.h`.
 const UIC_ID: u64 = 1 << 32;
 const UIC_HIBERNATE_ENTER: i64 = 0x17;
 const UIC_HIBERNATE_EXIT: i64 = 0x18;
 
 impl CommandEvent {
-    /// The meaning of an event with these fields; `None` if it does not concern a command.
+    /// The meaning of an event with these fields; `None` if it is not an event of a command.
     pub(super) fn read(event: KernelEvent, values: &EventFieldValues) -> Option<Self> {
         let host = fixed(values.text(EventField::Host));
         Some(match event {
@@ -207,7 +206,7 @@ impl CommandEvent {
                 let step = CommandStep::Done { failed, will_be_repeated: failed && values.number(EventField::Retries) > 0 };
                 Self { host, id: values.number(EventField::Request) as u64, step }
             }
-            // These events name neither the host nor the request.
+            // These events identify neither the host nor the request.
             KernelEvent::MmcBlock { erase, begins } => Self {
                 host: fixed(b"mmc"),
                 id: values.number(EventField::Address) as u64 & 0xffff_ffff | u64::from(erase) << 32,
@@ -260,7 +259,7 @@ fn mmc_start(values: &EventFieldValues) -> CommandStep {
     };
     let has_data = matches!(kind, CommandKind::Read | CommandKind::Write);
     let before = if has_data { number(EventField::CountArgument) } else { 0 };
-    // Cards of more than 2 GB are addressed by sector, and so is the argument.
+    // Cards larger than 2 GB are addressed by sector, so the argument is a sector.
     let argument = number(EventField::Argument) as u64 & 0xffff_ffff;
     let target = match number(EventField::Opcode) {
         32 | 35 => CommandTarget::EraseFrom(argument),
@@ -281,7 +280,7 @@ fn mmc_block(erase: bool, values: &EventFieldValues) -> CommandStep {
     let bytes = count.saturating_mul(SECTOR_BYTES);
     let kind = if erase { CommandKind::Discard } else { mmc_kind(values.number(EventField::Opcode), 0, bytes) };
     let has_data = matches!(kind, CommandKind::Read | CommandKind::Write);
-    // In an erase, the argument of the erase is in the place of the opcode.
+    // For an erase, the field of the opcode contains the argument of the erase.
     let target = match values.number(EventField::Opcode) {
         argument if erase => CommandTarget::Erased { first, count, erase: EraseKind::of_argument(argument) },
         _ if has_data => CommandTarget::Sectors { first, count },
@@ -316,10 +315,10 @@ fn mmc_kind(opcode: i64, argument: i64, bytes: u64) -> CommandKind {
     }
 }
 
-/// The start of a UFS command. Its address counts sectors of 512 bytes in kernels up to 5.14, and logical blocks in later ones.
+/// The start of a UFS command. Its address is in sectors of 512 bytes in kernels up to 5.14, in logical blocks in later ones.
 fn ufs_start(values: &EventFieldValues) -> CommandStep {
     let kind = scsi_kind(values.number(EventField::Opcode));
-    // -1 if the command has no data, in a signed or unsigned field.
+    // The value is -1 if the command has no data, in a signed or unsigned field.
     let bytes = u32::try_from(values.number(EventField::Bytes)).ok().filter(|bytes| *bytes != u32::MAX).unwrap_or(0);
     let has_place = matches!(kind, CommandKind::Read | CommandKind::Write | CommandKind::Discard);
     let target = if has_place && values.has(EventField::Lba) {
@@ -341,8 +340,8 @@ pub(super) fn scsi_kind(opcode: i64) -> CommandKind {
     }
 }
 
-/// The start of a command of the link. The opcode is in the low byte of the register. An end states the register at that time,
-/// with any opcode or none.
+/// The start of a link command. The opcode is in the low byte of the register. An event of an end contains the register at that
+/// time, with any opcode or none.
 fn link_start(values: &EventFieldValues) -> CommandStep {
     let kind = match values.number(EventField::Opcode) & 0xff {
         UIC_HIBERNATE_ENTER => CommandKind::Hibernate,
@@ -352,16 +351,16 @@ fn link_start(values: &EventFieldValues) -> CommandStep {
     CommandStep::Start { kind, bytes: 0, target: CommandTarget::Nowhere, packed: false, reliable: false }
 }
 
-/// The name of a UFS host; `ufs` if the event does not name it. Kernels from 6.15 on name the disk (`0:0:0:1`), 6.12 nothing;
-/// tags are those of the controller.
+/// The name of a UFS host; `ufs` if the event has none. Kernels since 6.15 report the disk instead (`0:0:0:1`), 6.12 reports
+/// nothing; tags belong to the controller.
 fn ufs_host(name: &[u8]) -> &[u8] {
     let is_disk = name.iter().all(|byte| byte.is_ascii_digit() || *byte == b':');
     if is_disk { b"ufs" } else { name }
 }
 
-/// The beginning of the host's name in a command event; `SCSI_HOST:CHANNEL:TARGET:UNIT` follows.
+/// Beginning of the host name in an event of a SCSI command; `SCSI_HOST:CHANNEL:TARGET:UNIT` follows.
 pub(super) const SCSI_HOST: &[u8] = b"scsi ";
-/// Set in an id that is a tag, so that it differs from those made from a command's blocks.
+/// Set in ids that are tags, to distinguish them from ids that are derived from the blocks of a command.
 const TAG: u64 = 1 << 63;
 
 /// The name of the disk of a command, truncated or padded with zeros.
@@ -375,7 +374,7 @@ pub(super) fn scsi_host(values: &EventFieldValues) -> [u8; 16] {
     name
 }
 
-/// The id of a command in progress: its tag, or before kernel 5.14, a number from its opcode and blocks.
+/// The id of a command in progress: its tag, or before kernel 5.14 a number derived from its opcode and blocks.
 pub(super) fn scsi_id(values: &EventFieldValues) -> u64 {
     let tag = values.number(EventField::Tag);
     if values.has(EventField::Tag) && tag >= 0 {
@@ -406,7 +405,7 @@ struct ScsiCommand {
 }
 
 impl ScsiCommand {
-    /// Decodes the command descriptor block if the event contains it; otherwise uses the fields of the text.
+    /// Decodes the command descriptor block if the event contains it; otherwise takes the fields of the event.
     fn of(values: &EventFieldValues) -> Self {
         let bytes = values.text(EventField::Cdb);
         let number = |from: usize, to: usize| {
@@ -415,7 +414,7 @@ impl ScsiCommand {
         let opcode = (values.number(EventField::Opcode) & 0xff) as u8;
         let (first, count) = match opcode {
             _ if bytes.is_empty() => (values.number(EventField::Lba) as u64, values.number(EventField::Blocks) as u64),
-            // Groups of commands by length: 6, 10, 16 and 12 bytes. In the first group, 0 means 256 blocks.
+            // Opcodes are grouped by the length of the commands: 6, 10, 16 and 12 bytes. In the first group, 0 means 256 blocks.
             0x00..=0x1f => (number(1, 4) & 0x1f_ffff, (number(4, 5) + 255) % 256 + 1),
             0x20..=0x5f => (number(2, 6), number(7, 9)),
             0x80..=0x9f => (number(2, 10), number(10, 14)),
@@ -426,33 +425,33 @@ impl ScsiCommand {
     }
 }
 
-/// Size of a logical block in bytes, of UFS and of SCSI disks whose blocks do not have 512 bytes.
+/// Size in bytes of the logical blocks of UFS, and of SCSI disks whose blocks are not 512 bytes long.
 const LONG_BLOCK: u64 = 4096;
 const SECTORS_OF_LONG: u64 = LONG_BLOCK / SECTOR_BYTES;
 
-/// The blocks of a command, as its event states them.
+/// The blocks of a command, as reported by its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CommandBlocks {
     pub(super) first: u64,
-    /// Their number, if the event states no bytes.
+    /// Number of blocks; `None` if the event contains bytes.
     pub(super) count: Option<u32>,
-    /// Number of bytes, if the event states it.
+    /// Number of bytes, if the event contains it.
     pub(super) bytes: u64,
     /// Whether the event has fields of kernels that use logical blocks.
     pub(super) is_recent: bool,
 }
 
-/// Evidence from a host's commands for the unit of its addresses.
+/// Evidence for the unit of addresses, from the commands of a host.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AddressUnitEvidence {
     commands: u64,
-    /// Number of commands whose address, and number of blocks if it is stated, are multiples of eight.
+    /// Number of commands whose address, and number of blocks if it is known, are multiples of eight.
     in_eights: u64,
-    /// Number of commands that begin at the end of the previous one if addresses are sectors; then the same if they are long
-    /// blocks.
+    /// Number of commands that begin at the end of the previous command if addresses are in sectors; the next field is that
+    /// number if addresses are in long blocks.
     follow_as_sectors: u64,
     follow_as_blocks: u64,
-    /// The end of the last command, if addresses are sectors; then if they are long blocks.
+    /// End of the last command if addresses are in sectors; the next field is that end if addresses are in long blocks.
     end_in_sectors: u64,
     end_in_blocks: u64,
     is_recent: bool,
@@ -479,10 +478,10 @@ impl AddressUnitEvidence {
 
     /// The unit of the addresses in sectors: 1 or 8.
     ///
-    /// If the events state bytes (UFS), the disk has long blocks, and addresses in sectors are all multiples of eight. An
-    /// address that is not shows that the unit is 8. Otherwise the unit is the one in which more commands follow the previous
-    /// one, and if both are equal, the form of the event decides. If the events state blocks (SCSI), most requests of a file
-    /// system are multiples of 4 KiB, so that on a disk with short blocks more than half are multiples of eight.
+    /// If events contain bytes (UFS), the disk has long blocks, and addresses in sectors are all multiples of eight: another
+    /// address shows that the unit is 8. Otherwise the unit is the one in which more commands follow the previous command; if
+    /// both are equal, the form of the event decides. If events contain blocks (SCSI), most requests of a file system are
+    /// multiples of 4 KiB, so that on a disk with short blocks more than half of the addresses are multiples of eight.
     pub(super) fn sectors_of_unit(&self) -> u64 {
         let is_long = if !self.tells_bytes {
             self.commands > 0 && 2 * self.in_eights <= self.commands

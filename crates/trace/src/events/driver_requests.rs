@@ -1,7 +1,7 @@
 //! Builds requests from the commands of MMC, UFS and SCSI drivers, for recordings without block events.
 //!
-//! A command becomes a request. Its arrival, start and issue are the time at which the driver gives it to the device, and its
-//! completion is the time at which the driver sees its end. The rules:
+//! Each command becomes a request. Its arrival, start and issue are the time at which the driver sends it to the device, and its
+//! completion is the time at which the driver sees its end. Rules:
 //!
 //! 1. `CMD35`, `CMD36` and `CMD38` become one discard of the sectors from the first to the second argument; it arrives with
 //!    `CMD35`. The second step of a secure trim becomes part of the first.
@@ -20,18 +20,18 @@ use crate::{
     Sector, unfilled,
 };
 
-/// Maximum number of open commands of a host; if there are more, the ends of some were lost.
+/// Maximum number of open commands of a host; a greater number means that ends were lost.
 const MOST_OPEN: usize = 4096;
 /// Maximum number of hosts; commands of further hosts are unpaired.
 const MOST_HOSTS: usize = 256;
-/// A status request within this time belongs to the previous command. The kernel's longest pause between two status requests is
-/// 33 ms.
+/// Maximum time after the previous command at which a status request belongs to it. The longest pause of the kernel between two
+/// status requests is 33 ms.
 const POLLING: Nanos = Nanos(40_000_000);
 
 /// Name of a host, padded with zeros.
 type HostName = [u8; 16];
 
-/// A request whose address may not be known in sectors yet.
+/// A request whose address may not be converted to sectors yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DriverRequest {
     host: HostName,
@@ -44,7 +44,7 @@ pub(super) struct DriverRequest {
 #[derive(Clone, Copy, Debug)]
 enum OpenCommand {
     Request(DriverRequest),
-    /// A status request, with which the driver waits for the end of the previous command.
+    /// A status request, with which the driver polls for the end of the previous command.
     Poll,
     /// A command that failed and will be repeated.
     Again(DriverRequest),
@@ -55,10 +55,10 @@ enum OpenCommand {
 #[derive(Debug, Default)]
 struct HostCommandState {
     open: HashMap<u64, OpenCommand>,
-    /// First sector and arrival, then last sector, of an erase whose `CMD38` has not been sent yet.
+    /// Of an erase whose `CMD38` is not sent yet: first sector and arrival; the next field is the last sector.
     erase_from: Option<(u64, Nanos)>,
     erase_to: Option<u64>,
-    /// A request that ended, but with which the device may be busy.
+    /// A request that has ended, but may keep the device busy.
     busy: Option<DriverRequest>,
     evidence: AddressUnitEvidence,
 }
@@ -66,11 +66,11 @@ struct HostCommandState {
 #[derive(Debug, Default)]
 pub(super) struct DriverRequests {
     hosts: BTreeMap<HostName, HostCommandState>,
-    /// Requests that ended and were not returned yet.
+    /// Requests that have ended but are not returned yet.
     ended_requests: Vec<DriverRequest>,
-    /// Whether the end of any command was recorded.
+    /// Whether the recording has the end of any command.
     has_command_ends: bool,
-    /// Whether a command of a UFS controller was recorded.
+    /// Whether the recording has a command of a UFS controller.
     has_ufs: bool,
     /// Number of commands with an unknown length, which do not become requests.
     without_length: u64,
@@ -120,14 +120,14 @@ impl DriverRequests {
             CommandRange::Sectors(op, first, count) => {
                 let mut row = DriverRequest::new(event.host, time, op, first, count, packed, reliable);
                 if let CommandTarget::Erase(_) = target {
-                    // The erase arrived with the first of its three commands.
+                    // The arrival of an erase is that of the first of its three commands.
                     row.request.arrival = host.erase_from.take().map_or(time, |(_, arrival)| arrival);
                 }
                 if let CommandTarget::Erase(erase) | CommandTarget::Erased { erase, .. } = target
                     && erase.second_step
                     && let Some(first_step) = self.ended_requests.pop_if(|row| row.request.sector.0 == first)
                 {
-                    // The first step stated the same sectors: both steps are one request.
+                    // The first step has the same sectors; both steps are one request.
                     row = first_step;
                 }
                 OpenCommand::Request(row)
@@ -162,7 +162,7 @@ impl DriverRequests {
                 if failed {
                     row.request.flags = row.request.flags.union(RequestFlags::FAILED);
                 }
-                // If other commands are in progress, a later status request says nothing about this command.
+                // While other commands are in progress, a later status request does not belong to this command.
                 let before = if host.open.is_empty() { host.busy.replace(row) } else { Some(row) };
                 self.ended_requests.extend(before);
             }
@@ -176,12 +176,12 @@ impl DriverRequests {
         }
     }
 
-    /// Number of requests that ended and were not returned yet.
+    /// Number of requests that have ended but are not returned yet.
     pub(super) fn len(&self) -> usize {
         self.ended_requests.len()
     }
 
-    /// Arrival of the oldest request that was not returned yet.
+    /// Arrival of the oldest request that is not returned yet.
     pub(super) fn oldest(&self) -> Option<Nanos> {
         let open = self.hosts.values().flat_map(|host| {
             let open = host.open.values().filter_map(|open| match open {
@@ -193,11 +193,11 @@ impl DriverRequests {
         open.chain(self.ended_requests.iter().map(|row| row.request.arrival)).min()
     }
 
-    /// Appends the requests that ended to `out`; their devices are named after their hosts.
+    /// Appends the requests that have ended to `out`; their devices are named after the hosts.
     pub(super) fn take(&mut self, devices: &mut NameTable, ledger: &mut Ledger, out: &mut Vec<Request>) {
         for row in self.ended_requests.drain(..) {
             if self.has_ufs && row.host.starts_with(SCSI_HOST) {
-                // This is the same command as one of the UFS controller, reported by the SCSI layer above it.
+                // The SCSI layer above the UFS controller has reported this command, too.
                 continue;
             }
             let unit = self.hosts.get(&row.host).map_or(1, |host| host.evidence.sectors_of_unit());
@@ -215,7 +215,7 @@ impl DriverRequests {
         }
     }
 
-    /// The note on how the requests were made; `None` if there is nothing to note.
+    /// The note on the origin of the requests; `None` if there is nothing to note.
     pub(super) fn note(&self) -> Option<String> {
         let mut parts = Vec::new();
         if self.returned_requests > 0 {
@@ -231,7 +231,7 @@ impl DriverRequests {
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    /// Ends the recording. Commands in progress are unpaired, unless no end at all was recorded.
+    /// Ends the recording. Commands in progress are unpaired, unless the recording has no ends at all.
     pub(super) fn finish(&mut self, ledger: &mut Ledger) {
         for host in self.hosts.values_mut() {
             self.ended_requests.extend(host.busy.take());
@@ -252,7 +252,7 @@ impl DriverRequests {
         }
     }
 
-    /// Drops all requests, because block events contain the same requests.
+    /// Drops all requests, because block events describe the same requests.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -262,7 +262,7 @@ impl DriverRequests {
 enum CommandRange {
     Sectors(Op, u64, u64),
     Blocks(Op, CommandBlocks),
-    /// The event does not state the length.
+    /// The event does not contain the length.
     Unknown,
     /// The command is not a request.
     None,

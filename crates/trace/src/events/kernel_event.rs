@@ -1,6 +1,6 @@
 //! The kernel events that are read in addition to those of the block layer.
 //!
-//! Events of file systems: waits of tasks for a file to be durable, and commits of a journal. Source: the kernel's
+//! Events of file systems: waits of tasks for durability of a file, and commits of a journal. Source: the kernel's
 //! `include/trace/events/ext4.h`, `f2fs.h` and `jbd2.h`.
 
 use crate::CommandEvent;
@@ -31,9 +31,9 @@ pub enum KernelEvent {
     ScsiDone,
     /// `scsi_dispatch_cmd_timeout`.
     ScsiTimeout,
-    /// `ext4_sync_file_enter`, or the same event of this file system.
+    /// `ext4_sync_file_enter`, or the corresponding event of this file system.
     SyncBegin(&'static str),
-    /// `ext4_sync_file_exit`, or the same event of this file system.
+    /// `ext4_sync_file_exit`, or the corresponding event of this file system.
     SyncEnd(&'static str),
     /// `jbd2_start_commit`.
     CommitBegin,
@@ -44,7 +44,7 @@ pub enum KernelEvent {
 }
 
 impl KernelEvent {
-    /// All events, by their paths below `events/`.
+    /// All events by their paths below `events/`.
     pub const ALL: [(&str, KernelEvent); 19] = [
         ("mmc/mmc_request_start", KernelEvent::MmcStart),
         ("mmc/mmc_request_done", KernelEvent::MmcDone),
@@ -67,7 +67,7 @@ impl KernelEvent {
         ("jbd2/jbd2_run_stats", KernelEvent::Commit),
     ];
 
-    /// The event of this name, without its folder; `None` if there is none.
+    /// The event with this name, which does not include its folder; `None` if there is none.
     pub fn by_name(name: &[u8]) -> Option<KernelEvent> {
         let has_name = |path: &str| path.as_bytes().strip_suffix(name).is_some_and(|rest| rest.ends_with(b"/"));
         KernelEvent::ALL.into_iter().find(|(path, _)| has_name(path)).map(|(_, event)| event)
@@ -79,7 +79,7 @@ impl KernelEvent {
         matches!(self, ScsiStart | ScsiRefused | ScsiDone | ScsiTimeout)
     }
 
-    /// Whether the event has every field that decoding needs. Vendors' kernels have events of these names with other fields.
+    /// Whether the event has all fields that are needed to decode it. Kernels of vendors have events of the same name with other fields.
     pub fn is_complete_in(self, values: &EventFieldValues) -> bool {
         let has = |slots: &[EventField]| slots.iter().all(|slot| values.has(*slot));
         match self {
@@ -108,7 +108,7 @@ impl KernelEvent {
 
 macro_rules! slots {
     ($($(#[$doc:meta])* $slot:ident: $($name:literal)|+,)*) => {
-        /// The values of an event's fields.
+        /// The fields of events whose values are used.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum EventField {
             $($(#[$doc])* $slot,)*
@@ -117,7 +117,7 @@ macro_rules! slots {
         impl EventField {
             const COUNT: usize = [$(EventField::$slot),*].len();
 
-            /// The slot for the kernel's name of a field; `None` for other fields.
+            /// The field that the kernel gives this name; `None` for fields that are not used.
             pub fn by_name(name: &[u8]) -> Option<EventField> {
                 $($(if name == $name.as_bytes() { return Some(EventField::$slot); })+)*
                 None
@@ -127,7 +127,7 @@ macro_rules! slots {
 }
 
 slots! {
-    /// `dev_t`, as the kernel has it (major << 20 | minor).
+    /// Device number in the kernel's form (major << 20 | minor).
     Device: "dev",
     /// First sector.
     Sector: "sector",
@@ -145,9 +145,9 @@ slots! {
     Opcode: "cmd_opcode" | "opcode" | "cmd",
     /// Argument of the MMC command.
     Argument: "cmd_arg",
-    /// Argument of the `CMD23` before the command.
+    /// Argument of the `CMD23` that precedes the command.
     CountArgument: "sbc_arg",
-    /// First sector of the command. Kernels before 4.16 do not state it.
+    /// First sector of the command; missing before kernel 4.16.
     Address: "blk_addr" | "addr",
     /// Number of blocks of data.
     Blocks: "blocks" | "size",
@@ -155,15 +155,15 @@ slots! {
     BlockBytes: "blksz",
     /// Direction of the data.
     DataFlags: "data_flags",
-    /// Identifies the request; the number has no other meaning.
+    /// Pointer that identifies the request.
     Request: "mrq",
-    /// Number of times that the command may still be repeated after a failure.
+    /// Number of times that the command may still be repeated after failures.
     Retries: "cmd_retries",
     /// Error of the command.
     CommandError: "cmd_err",
-    /// Error of the command that stops it.
+    /// Error of the command that ends the transfer.
     StopError: "stop_err",
-    /// Error of the command that states its number of blocks (`CMD23`).
+    /// Error of the command that sets the number of blocks (`CMD23`).
     CountError: "sbc_err",
     /// Error of its data.
     DataError: "data_err",
@@ -171,7 +171,7 @@ slots! {
     Tag: "tag" | "driver_tag",
     /// First logical block of a SCSI command.
     Lba: "lba",
-    /// Group number of a UFS command. It exists since kernel 5.15, as do addresses in logical blocks.
+    /// Group number of a UFS command. Like addresses in logical blocks, it exists since kernel 5.15.
     Group: "group_id",
     /// Number of a SCSI host.
     HostNumber: "host_no",
@@ -183,13 +183,13 @@ slots! {
     Unit: "lun",
     /// The bytes of a SCSI command; a text.
     Cdb: "cmnd",
-    /// Result of a SCSI command: its status in the low byte, the host's status above it.
+    /// Result of a SCSI command: its status in the low byte, the status of the host above it.
     Status: "result",
     /// Length of the data of a UFS command in bytes.
     Bytes: "transfer_len" | "affected_bytes",
-    /// Whether a UFS command begins or ends, as a number (since kernel 5.12).
+    /// Start or end of a UFS command, as a number (since kernel 5.12).
     Step: "str_t",
-    /// Whether a UFS command begins or ends, as a word; a text.
+    /// Start or end of a UFS command, as a word; a text.
     Word: "str",
     /// The result of a system call.
     Result: "ret",
@@ -207,7 +207,7 @@ impl EventField {
     }
 }
 
-/// The fields of one event.
+/// The values of the fields of an event.
 #[derive(Clone, Copy, Debug)]
 pub struct EventFieldValues<'a> {
     numbers: [i64; EventField::COUNT],
@@ -227,14 +227,14 @@ impl Default for EventFieldValues<'_> {
 }
 
 impl<'a> EventFieldValues<'a> {
-    /// Stores the number of a field.
+    /// Stores the value of a numeric field.
     #[inline]
     pub fn set(&mut self, slot: EventField, number: i64) {
         self.numbers[slot as usize] = number;
         self.present_fields |= 1 << slot as u64;
     }
 
-    /// Stores the text of a field; does nothing if the field is a number.
+    /// Stores the value of a text field; does nothing for a numeric field.
     #[inline]
     pub fn set_text(&mut self, slot: EventField, text: &'a [u8]) {
         let place = match slot {
@@ -255,13 +255,13 @@ impl<'a> EventFieldValues<'a> {
         self.present_fields & 1 << slot as u64 != 0
     }
 
-    /// The number; 0 if there is none.
+    /// The value of a numeric field; 0 if the event does not have it.
     #[inline]
     pub fn number(&self, slot: EventField) -> i64 {
         self.numbers[slot as usize]
     }
 
-    /// The text; empty if there is none.
+    /// The value of a text field; empty if the event does not have it.
     #[inline]
     pub fn text(&self, slot: EventField) -> &'a [u8] {
         match slot {
@@ -278,7 +278,7 @@ impl<'a> EventFieldValues<'a> {
 /// The journal of ext4.
 const JBD2: &str = "jbd2";
 
-/// The kind of event.
+/// The step that an event of a file system marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FsStep {
     /// `fsync` or `fdatasync` begins.
@@ -290,7 +290,7 @@ pub enum FsStep {
     },
     /// The thread of a journal begins to commit a transaction.
     CommitBegin,
-    /// It has committed the transaction.
+    /// The thread has committed the transaction.
     CommitEnd,
     /// The counts of a transaction that is committed.
     Commit {
@@ -306,7 +306,7 @@ pub enum FsStep {
 pub struct FsEvent {
     /// `ext4`, `f2fs` or `jbd2`.
     pub system: &'static str,
-    /// The device that is mounted (a partition, a mapped device), as the kernel's `dev_t`.
+    /// The mounted device (a partition or a mapped device), as the kernel's device number.
     pub device: u32,
     /// Id of the task that was running.
     pub pid: i32,
@@ -315,7 +315,7 @@ pub struct FsEvent {
 }
 
 impl FsEvent {
-    /// The meaning of an event with these fields; `None` if it does not concern a file system.
+    /// The meaning of an event with these fields; `None` if it is not an event of a file system.
     pub(super) fn read(event: KernelEvent, pid: i32, values: &EventFieldValues) -> Option<Self> {
         let (system, step) = match event {
             KernelEvent::SyncBegin(system) => (system, FsStep::SyncBegin),
@@ -332,7 +332,7 @@ impl FsEvent {
     }
 }
 
-/// An event of the driver below the block layer, or of a file system above it.
+/// An event of a driver below the block layer, or of a file system above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodedEvent {
     /// An event of the driver.

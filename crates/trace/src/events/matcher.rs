@@ -1,4 +1,4 @@
-//! Combines kernel events into requests, and counts the activity beside them.
+//! Combines kernel events into requests, and counts other activity.
 
 use std::collections::HashMap;
 
@@ -11,21 +11,21 @@ use crate::{
     LostEventsGap, NameId, NameTable, Nanos, Op, RecordedActivity, Request, RequestFlags, SECTOR_BYTES, SyncCounts, ZoneCommand,
 };
 
-/// Maximum number of MMC disks, of SCSI disks, and of hosts whose disks are known.
+/// Maximum number of MMC disks, of SCSI disks, and of hosts with a known disk.
 const MOST_DISKS: usize = 64;
 
-/// After this many requests without a block event, the recording is assumed to have none.
+/// Number of requests without a block event after which the recording is assumed to have no block events.
 const ENOUGH: usize = 4096;
-/// Maximum number of commands in progress whose requests are stored.
+/// Maximum number of commands in progress whose requests are remembered.
 const MOST_COMMANDS: usize = 4096;
 
-/// The events from which requests are made.
+/// The events from which requests are built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum EventLevel {
-    /// Not known yet: there was no block event so far.
+    /// Not known: no block event was read so far.
     #[default]
     Unknown,
-    /// Events of the block layer; those of drivers only add times.
+    /// Events of the block layer; events of drivers only add times.
     Block,
     /// `block_io_start` and `block_io_done`.
     Accounted,
@@ -33,8 +33,7 @@ enum EventLevel {
     Driver,
 }
 
-/// Combines the events of a recording, in order of time, into requests. If the recording has no block events, the commands of
-/// the drivers become the requests.
+/// Combines the events of a recording, in order of time, into requests. Without block events, the commands of drivers become requests.
 #[derive(Debug, Default)]
 pub struct EventMatcher {
     pairer: EventPairer,
@@ -45,19 +44,19 @@ pub struct EventMatcher {
     tasks: TaskNames,
     mmc_disks: Vec<NameId>,
     scsi_disks: Vec<NameId>,
-    /// The disk of each host, found from its commands.
+    /// The disk of each host, determined from its commands.
     disk_of: HashMap<[u8; 16], NameId>,
-    /// The requests of commands in progress, by host and id of the command.
+    /// The requests of commands in progress, by host and command id.
     under_way: HashMap<([u8; 16], u64), (NameId, u64, Op)>,
 }
 
 impl EventMatcher {
-    /// For a recording that is known to have block events.
+    /// A matcher for a recording that is known to have block events.
     pub fn of_block_events() -> Self {
         Self { level: EventLevel::Block, ..Self::default() }
     }
 
-    /// Registers a disk with its major number, so that [`EventMatcher::command`] can find the disk of a host.
+    /// Registers a disk and its major number, so that [`EventMatcher::command`] can determine the disk of a host.
     pub fn add_disk(&mut self, disk: NameId, major: u32) {
         let disks = match major {
             179 => &mut self.mmc_disks,
@@ -70,7 +69,7 @@ impl EventMatcher {
     }
 
     /// Handles an event of the block layer and appends the requests that it ends to `out`. `task` is the kernel's name of the
-    /// running task, empty if unknown.
+    /// running task; empty if it is not known.
     pub fn block(&mut self, mut event: BlockLayerEvent, task: &[u8], ledger: &mut Ledger, out: &mut Vec<Request>) {
         if !self.of_block_layer(ledger) {
             return;
@@ -79,8 +78,8 @@ impl EventMatcher {
         self.pairer.feed(&event, ledger, out);
     }
 
-    /// Whether requests are made from events of the block layer. Called for each such event; the first one decides this, unless
-    /// it comes after [`ENOUGH`] other requests.
+    /// Whether requests are built from events of the block layer. Called for each such event; the first one decides it, unless it
+    /// follows [`ENOUGH`] other requests.
     fn of_block_layer(&mut self, ledger: &mut Ledger) -> bool {
         match self.level {
             EventLevel::Unknown => {
@@ -94,8 +93,8 @@ impl EventMatcher {
         self.level == EventLevel::Block
     }
 
-    /// Sets the process of an event: it is kept if the event is caused by the submitter, and removed otherwise. A journal
-    /// thread sets [`RequestFlags::JOURNAL`].
+    /// Keeps the process of an event if its submitter causes such events, otherwise removes it. A journal thread sets
+    /// [`RequestFlags::JOURNAL`].
     fn learn_submitter(&mut self, event: &mut BlockLayerEvent, task: &[u8]) {
         if !event.kind.is_by_submitter() {
             (event.pid, event.process) = (None, None);
@@ -109,30 +108,31 @@ impl EventMatcher {
         }
     }
 
-    /// Counts a step of a command to a zone, which is not a request.
+    /// Counts a step of a zone command, which is not a request.
     pub fn zone(&mut self, command: ZoneCommand, step: BlockEventKind) {
         self.pairer.special.zones.see(command, step);
     }
 
-    /// Counts a step of a packet of a program, which is not a request. `code` is its operation code, if it is recorded.
+    /// Counts a step of a packet of a program (pass-through command), which is not a request. `code` is its operation code, if it
+    /// was recorded.
     pub fn packet(&mut self, code: Option<u8>, step: BlockEventKind) {
         self.pairer.special.packets.see(code, step);
     }
 
-    /// Notes that I/O was passed on from the device of this name.
+    /// Records that the device of this name passed I/O on to another device.
     pub(crate) fn remap(&mut self, from: &str, devices: &NameTable) {
         if let Some(device) = devices.id(from) {
             self.pairer.remap(device);
         }
     }
 
-    /// The packets of programs in words; `None` if there are none.
+    /// The packets of programs as text; `None` if there are none.
     pub fn packets(&self) -> Option<String> {
         self.pairer.special.packets_text()
     }
 
-    /// Handles `block_io_start` (as [`BlockEventKind::Insert`]) or `block_io_done` (as [`BlockEventKind::Complete`]); both are ignored
-    /// if other block events were recorded.
+    /// Handles `block_io_start` (as [`BlockEventKind::Insert`]) or `block_io_done` (as [`BlockEventKind::Complete`]); both are
+    /// ignored if the recording has other block events.
     pub fn accounted(&mut self, mut event: BlockLayerEvent, task: &[u8], ledger: &mut Ledger, out: &mut Vec<Request>) {
         if self.level == EventLevel::Block || self.level == EventLevel::Driver {
             ledger.skipped += 1;
@@ -151,16 +151,15 @@ impl EventMatcher {
         }
     }
 
-    /// Handles a command of a driver. With block events, it is counted, and sets the times at which the device got and ended
-    /// its request. The events name the host; if its disk is not known from `disk`, it is the one with an issued request at
-    /// this sector. Without block events, the command becomes a request itself, of a device that is named after its host in
-    /// `devices`.
+    /// Handles a command of a driver. With block events, the command is counted and sets the issue and served times of its
+    /// request. The events identify the host: if `disk` does not give its disk, it is the disk with an issued request at this
+    /// sector. Without block events, the command itself becomes a request, whose device is named after the host in `devices`.
     pub fn command(
         &mut self, time: Nanos, event: &CommandEvent, disk: Option<NameId>, devices: &mut NameTable, ledger: &mut Ledger,
         out: &mut Vec<Request>,
     ) {
         if event.host.starts_with(SCSI_HOST) {
-            // The commands of a UFS are counted from its controller's events, and block events contain more.
+            // The commands of a UFS are counted by the events of its controller, and block events contain more about their requests.
             if self.level == EventLevel::Block {
                 ledger.skipped += 1;
                 return;
@@ -182,7 +181,7 @@ impl EventMatcher {
         }
     }
 
-    /// Sets the times at which the device got and ended the request of a command.
+    /// Sets the issue and served times of the request of a command.
     fn submit(&mut self, time: Nanos, event: &CommandEvent, disk: Option<NameId>, ledger: &mut Ledger, out: &mut Vec<Request>) {
         let command = (event.host, event.id);
         let CommandStep::Start { kind, bytes, target, .. } = event.step else {
@@ -211,7 +210,7 @@ impl EventMatcher {
         self.under_way.insert(command, (device, sector, op));
     }
 
-    /// Finds the disk and first sector of the issued request of a command; `None` if there is none.
+    /// Determines disk and first sector of the issued request of a command; `None` if there is no such request.
     fn find_request(
         &mut self, host: [u8; 16], target: CommandTarget, op: Op, disk: Option<NameId>, ledger: &mut Ledger,
     ) -> Option<(NameId, u64)> {
@@ -222,7 +221,7 @@ impl EventMatcher {
                 let found = disk.or_else(|| self.find_disk(host, first, op, ledger))?;
                 Some((found, first))
             }
-            // The address is in logical blocks or in sectors: the issued requests show which.
+            // The address is in logical blocks or in sectors; the issued requests show which.
             CommandTarget::Blocks { first, .. } => [first.saturating_mul(LONG_BLOCK), first].into_iter().find_map(|sector| {
                 let mut disks = self.scsi_disks.iter().copied();
                 disks.find(|disk| self.pairer.has_issued(*disk, sector, op)).map(|disk| (disk, sector))
@@ -231,8 +230,8 @@ impl EventMatcher {
         }
     }
 
-    /// The MMC disk with an issued request at this sector. If there are several, it is the one that was found for this host
-    /// before, and the choice is counted.
+    /// The MMC disk with an issued request at this sector. If there are several, it is the one that was determined for this host
+    /// before, and the ambiguity is counted.
     fn find_disk(&mut self, host: [u8; 16], sector: u64, op: Op, ledger: &mut Ledger) -> Option<NameId> {
         let known = self.disk_of.get(&host).copied();
         let has_it = |disk: &NameId| self.pairer.has_issued(*disk, sector, op);
@@ -248,34 +247,34 @@ impl EventMatcher {
         Some(first)
     }
 
-    /// Counts an event of the file system on the mounted device of this name. `process` is the name of its process, if the
-    /// reader knows it from elsewhere than earlier events.
+    /// Counts an event of the file system on the mounted device of this name. `process` is the name of its process, if the reader
+    /// knows it from a source other than earlier events.
     pub fn file_system(&mut self, time: Nanos, event: &FsEvent, device: &str, process: Option<&str>) {
         self.meter.file_system(time, event, device, process.or_else(|| self.tasks.name(event.pid)));
     }
 
-    /// Notes that events were lost.
+    /// Records that events were lost.
     pub fn lose(&mut self, gap: LostEventsGap) {
         self.meter.lose(gap);
     }
 
-    /// Stores the name of a task, from an event.
+    /// Stores the name of a task that an event contains.
     pub fn learn_task(&mut self, pid: i32, name: &[u8]) {
         self.tasks.learn(pid, name);
     }
 
-    /// Reads the lines `PID NAME` of `saved_cmdlines`, for tasks that no event named.
+    /// Reads the lines `PID NAME` of `saved_cmdlines`, for tasks whose names no event contains.
     pub fn learn_tasks(&mut self, saved: &str) {
         self.tasks.learn_list(saved);
     }
 
-    /// Arrival of the oldest request that is still open.
+    /// Arrival of the oldest open request.
     pub fn oldest_open(&self) -> Option<Nanos> {
         let oldest = [self.pairer.oldest_open(), self.driver.oldest(), self.accounted.oldest()];
         oldest.into_iter().flatten().min()
     }
 
-    /// Ends the recording. Open requests are unpaired, unless no completions were recorded.
+    /// Ends the recording. Open requests are unpaired, unless the recording has no completions.
     pub fn finish(&mut self, devices: &mut NameTable, ledger: &mut Ledger, out: &mut Vec<Request>) {
         self.pairer.finish(ledger, out);
         if self.accounted.is_empty() {
@@ -287,8 +286,8 @@ impl EventMatcher {
         }
     }
 
-    /// The note for the trace: how requests were made if not from block events, commands to zones, writes of zeroes, and errors.
-    /// `None` if there is nothing to note.
+    /// The note for the trace: the origin of requests that are not from block events, zone commands, writes of zeroes, and
+    /// errors. `None` if there is nothing to note.
     pub fn note(&self) -> Option<String> {
         let made = self.accounted.note().or_else(|| self.driver.note());
         let notes: Vec<_> = made.into_iter().chain(self.pairer.special.note()).collect();
@@ -301,7 +300,7 @@ impl EventMatcher {
         meter.take_syncs(|pid| tasks.name(pid).map(str::to_owned))
     }
 
-    /// The activity beside the requests so far. `name_of` returns the names of tasks that no event named.
+    /// The activity so far, other than requests. `name_of` returns the names of tasks that no event contains.
     pub fn activity(&self, name_of: impl Fn(i32) -> Option<String>) -> RecordedActivity {
         let name = |pid| name_of(pid).or_else(|| self.tasks.name(pid).map(str::to_owned));
         self.meter.activity(name, self.tasks.iter())

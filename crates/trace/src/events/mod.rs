@@ -1,7 +1,7 @@
-//! Events of the kernel's tracer, independent of their encoding: ring-buffer pages, text, or Perfetto's packets.
+//! Events of the kernel's tracer in any encoding: ring-buffer pages, text, or Perfetto packets.
 //!
-//! A reader finds the fields of an event by the kernel's names ([`EventField`]) and puts them into [`EventFieldValues`]; a [`EventMatcher`] makes
-//! requests from block events and counts the activity beside them.
+//! A reader stores the fields of an event, by the kernel's names ([`EventField`]), in [`EventFieldValues`]. An [`EventMatcher`]
+//! builds requests from block events and counts other activity.
 
 mod accounted_requests;
 mod activity;

@@ -1,20 +1,20 @@
-//! Names of tasks by their ids, for events that only state ids.
+//! Names of tasks by id, for events that contain only ids.
 //!
-//! The threads of the kernel that write for a file system, by their names. Source: the kernel's `fs/jbd2/journal.c`
+//! Also identifies kernel threads that write for a file system, by name. Source: the kernel's `fs/jbd2/journal.c`
 //! (`jbd2/DEVICE-INODE`), `fs/f2fs/checkpoint.c` (`f2fs_ckpt-MAJOR:MINOR`) and `fs/f2fs/segment.c` (`f2fs_flush-MAJOR:MINOR`).
 
 use std::collections::HashMap;
 
 use crate::{dev_t_label, fixed, unfilled};
 
-/// Maximum number of tasks; if there are more, all names are dropped and learned again.
+/// Maximum number of tasks; when it is exceeded, all names are dropped and learned again.
 const MOST_TASKS: usize = 1 << 16;
 
-/// Names of tasks, learned from events and from the kernel's own list.
+/// Names of tasks, from events and from the list that the kernel saves.
 #[derive(Debug, Default)]
 pub(super) struct TaskNames {
     names: HashMap<i32, [u8; 16]>,
-    /// The last name learned, because successive events are often of the same task.
+    /// The last name, because consecutive events are often of the same task.
     last: (i32, [u8; 16]),
 }
 
@@ -32,7 +32,7 @@ impl TaskNames {
         self.names.insert(pid, name);
     }
 
-    /// Reads the lines `PID NAME` of `saved_cmdlines`, for tasks that no event named.
+    /// Reads the lines `PID NAME` of `saved_cmdlines`, for tasks whose names no event contains.
     pub(super) fn learn_list(&mut self, text: &str) {
         for line in text.lines() {
             let Some((pid, name)) = line.trim_start().split_once(' ') else { continue };
@@ -53,13 +53,13 @@ impl TaskNames {
     }
 }
 
-/// The kernel stores this many bytes of the name of a task.
+/// Number of bytes of a task name that the kernel stores.
 const LONGEST_NAME: usize = 15;
 
 pub(super) const JOURNAL_THREAD: &[u8] = b"jbd2/";
 
-/// Ids of the threads that write for the file system on a device. The thread of a journal has the name of its device. If only
-/// the device's number is known, as in the kernel's text, the thread is returned only if the recording has just one.
+/// Ids of the threads that write for the file system on a device. A journal thread contains the name of its device in its own. If only the
+/// number of the device is known, as in the kernel's text, the thread is returned only if the recording has a single one.
 pub(super) fn writers_of(system: &str, number: u32, device: &str, tasks: &[(i32, &[u8])]) -> Vec<i32> {
     let named = |is_name: &dyn Fn(&[u8]) -> bool| -> Vec<i32> {
         let mut pids: Vec<_> = tasks.iter().filter(|(_, task)| is_name(task)).map(|(pid, _)| *pid).collect();
@@ -84,7 +84,7 @@ pub(super) fn writers_of(system: &str, number: u32, device: &str, tasks: &[(i32,
     }
 }
 
-/// The part of a name that the kernel stores.
+/// The part of a task name that the kernel stores.
 fn stored(name: &str) -> &[u8] {
     &name.as_bytes()[..name.len().min(LONGEST_NAME)]
 }

@@ -1,8 +1,8 @@
-//! Archives, images, databases and other binary files, by their magic numbers.
+//! Recognises archives, images, databases and other binary files by their magic numbers.
 
 use super::{FileHead, ForeignFileKind};
 
-/// The kind of an image of a file system or a disk, with its hint.
+/// Declares the kind of an image of a file system or a disk.
 macro_rules! image {
     ($what:literal, $is:expr) => {
         ForeignFileKind {

@@ -1,7 +1,6 @@
-//! Kinds of files that are not traces, but that users try to read as traces, with a hint for each.
+//! Kinds of files that are not traces but that users may try to read, with a hint for each.
 //!
-//! A kind is declared once, with its name, how it is recognised, and the hint. [`recognise`] tries the kinds in order if no
-//! format recognises a file.
+//! Each kind is declared once: name, rule to recognise it, hint. If no format recognises a file, [`recognise`] tries the kinds in order.
 
 mod binary;
 mod programs;
@@ -20,11 +19,11 @@ macro_rules! record {
 use record;
 
 pub(crate) struct ForeignFileKind {
-    /// A phrase that names the kind, with its article.
+    /// The name of the kind with its article.
     noun_phrase: &'static str,
-    /// Whether the first bytes of a file (decompressed) are of this kind.
+    /// Whether a file (decompressed) with these first bytes is of this kind.
     matches: fn(&FileHead) -> bool,
-    /// The hint: the command that reads such a file, if there is one, and what to record instead.
+    /// The hint: the command that reads such a file, if there is one, and how to record a trace instead.
     hint: &'static str,
 }
 
@@ -41,13 +40,13 @@ impl<'a> FileHead<'a> {
         self.bytes.get(at..).is_some_and(|bytes| bytes.starts_with(mark))
     }
 
-    /// The first lines that are not empty, without blanks around them.
+    /// The first non-empty lines, without surrounding blanks.
     fn lines(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let lines = self.bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         lines.filter(|line| !line.is_empty()).take(MOST_LINES)
     }
 
-    /// The same lines without the last one if it may be incomplete.
+    /// The lines of [`FileHead::lines`] without the last one if it may be incomplete.
     fn whole_lines(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let cut = usize::from(!self.bytes.ends_with(b"\n") && self.bytes.contains(&b'\n'));
         self.lines().take(self.lines().count() - cut)
@@ -68,35 +67,35 @@ impl<'a> FileHead<'a> {
         memchr::memmem::find(self.bytes, text.as_bytes()).is_some()
     }
 
-    /// Whether `is` is true for at least `least` of the first lines.
+    /// Whether `is` is true for at least `least` of these lines.
     fn has_many(&self, least: usize, is: impl Fn(&[u8]) -> bool) -> bool {
         self.lines().filter(|line| is(line)).count() >= least
     }
 }
 
-/// All kinds, those with the clearest marks first.
+/// All kinds, those with the most specific marks first.
 fn kinds() -> impl Iterator<Item = &'static ForeignFileKind> {
     let recordings = recordings::KINDS.iter();
     recordings.chain(binary::KINDS).chain(registers::KINDS).chain(text::KINDS).chain(programs::KINDS)
 }
 
-/// The kinds of files that some format would accept.
+/// The kinds of files that a format would also accept.
 fn first_kinds() -> impl Iterator<Item = &'static ForeignFileKind> {
     text::OWN.iter().chain(recordings::FIRST)
 }
 
-/// The name of each kind, and its hint.
+/// The name and the hint of each kind.
 pub(crate) fn named() -> impl Iterator<Item = (&'static str, &'static str)> {
     first_kinds().chain(kinds()).map(|kind| (kind.noun_phrase, kind.hint))
 }
 
-/// The error for a file of a known kind that is not a trace; `None` if no kind fits.
+/// The error for a file of a known kind that is not a trace; `None` if it is of no known kind.
 pub(crate) fn recognise(head: &[u8]) -> Option<Error> {
     let head = FileHead { bytes: head };
     kinds().find(|kind| (kind.matches)(&head)).map(refusal).or_else(|| registers::damaged(head.bytes))
 }
 
-/// Like [`recognise`], for kinds that some format would accept. It is called before the formats.
+/// Like [`recognise`], for kinds that a format would also accept; called before the formats.
 pub(crate) fn recognise_first(head: &[u8]) -> Option<Error> {
     let head = FileHead { bytes: head };
     first_kinds().find(|kind| (kind.matches)(&head)).map(refusal)
@@ -122,7 +121,7 @@ mod tests {
         }
     }
 
-    /// The name of the kind that is found for a file with these first bytes.
+    /// The name of the kind of a file with these first bytes.
     pub(super) fn named(head: &[u8]) -> String {
         let error = recognise_first(head).or_else(|| recognise(head));
         error.map_or_else(|| "unknown".to_owned(), |error| error.to_string())

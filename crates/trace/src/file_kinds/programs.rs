@@ -43,8 +43,7 @@ fn is_fio(version: &[u8]) -> bool {
     version.starts_with(b"fio-")
 }
 
-/// Whether the lines are four to six numbers separated by commas and blanks: time, value, direction, size of a block, offset,
-/// priority.
+/// Whether the lines are four to six numbers separated by commas and blanks: time, value, direction, block size, offset, priority.
 fn is_fio_log(head: &FileHead) -> bool {
     const JUDGED: usize = 50;
     let is_entry = |line: &[u8]| {
@@ -63,7 +62,7 @@ fn is_fio_log(head: &FileHead) -> bool {
     judged.peek().is_some() && judged.all(is_entry)
 }
 
-/// Whether this is the text of a program: a script that names its interpreter, or lines of a programming language.
+/// Whether this is source code: a script with an interpreter line, or lines of a programming language.
 fn is_source(head: &FileHead) -> bool {
     const WORDS: [&str; 18] = [
         "import ", "from ", "def ", "class ", "#include ", "#define ", "use ", "mod ", "fn ", "pub ", "impl ", "func ",

@@ -1,10 +1,10 @@
-//! Recognises recordings of requests in forms that no reader reads, by their first bytes or lines. Each hint states how the
-//! recording is brought into a form that is read.
+//! Recognises recordings of requests in forms that no reader supports, by their first bytes or lines. Each hint tells how to
+//! convert the recording into a supported form.
 
 use super::{FileHead, ForeignFileKind};
 use crate::formats::is_action;
 
-/// Forms that the reader of a format would accept. They are checked before the formats.
+/// Forms that the reader of a format would accept; they are checked before the formats.
 pub(super) static FIRST: &[ForeignFileKind] = &[ForeignFileKind {
     noun_phrase: "the latency format of the kernel's tracer, whose lines have no time of a clock",
     matches: |head| head.has_many(1, |line| line.starts_with(b"# latency: ")),
@@ -34,7 +34,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     },
     ForeignFileKind {
         noun_phrase: "a recording of Event Tracing for Windows (.etl)",
-        // The marker of the event behind the header of the first buffer, of 64-bit and of 32-bit systems.
+        // The marker of the event that follows the header of the first buffer, on 64-bit and 32-bit systems.
         matches: |head| head.has(0x48, &[2, 0, 2, 0xc0]) || head.has(0x48, &[2, 0, 1, 0xc0]),
         hint: "export the table Disk Usage of Windows Performance Analyzer as CSV, with a row for each I/O, and name its columns \
                in order, such as `--columns op,arrival_s,complete_s,offset_bytes,size_bytes,device`",
@@ -72,7 +72,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     },
 ];
 
-/// Whether the line is `[HH:MM:SS.NNNNNNNNN] (+S.NNNNNNNNN) HOST EVENT: { FIELDS }, ...`.
+/// Whether the line has the form `[HH:MM:SS.NNNNNNNNN] (+S.NNNNNNNNN) HOST EVENT: { FIELDS }, ...`.
 fn is_of_babeltrace(line: &[u8]) -> bool {
     line.starts_with(b"[")
         && memchr::memmem::find(line, b"] (+").is_some()
@@ -84,7 +84,7 @@ fn words(line: &[u8]) -> Vec<&[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect()
 }
 
-/// Whether the line is `NAME-PID CPU+FLAGS TIME: EVENT: ...`, of which the time is in seconds, or in microseconds with a mark.
+/// Whether the line has the form `NAME-PID CPU+FLAGS TIME: EVENT: ...`, with a time in seconds, or in microseconds with a mark.
 fn is_of_latency_format(line: &[u8]) -> bool {
     let is_task = |word: &[u8]| {
         let dash = memchr::memrchr(b'-', word);
@@ -103,8 +103,8 @@ fn is_of_latency_format(line: &[u8]) -> bool {
     words.windows(3).any(|three| is_task(three[0]) && is_cpu(three[1]) && is_time(three[2]))
 }
 
-/// Whether each line has an action of blkparse and a time with nine decimals, between any separators. Only letters that are no
-/// operation as well show that it is one.
+/// Whether each line has an action of blkparse and a time with nine decimals, between any separators. At least one letter must be
+/// an action that is not also an operation.
 fn is_of_own_format(head: &FileHead) -> bool {
     let fields = |line: &'_ [u8]| -> (bool, bool, bool) {
         let fields = line.split(|byte| byte.is_ascii_whitespace() || b",;|".contains(byte));

@@ -1,5 +1,4 @@
-//! Recognises registers of devices: the `EXT_CSD` register of an eMMC and the descriptors of a UFS. `emmclab-registers` reads
-//! them.
+//! Recognises registers of devices, which `emmclab-registers` reads: the `EXT_CSD` register of an eMMC and the descriptors of a UFS.
 
 use emmclab_registers::{fault_of_ext_csd, is_ext_csd, is_ufs};
 
@@ -21,7 +20,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     },
 ];
 
-/// The error for a file that seems to be a register, but is damaged; `None` for other files.
+/// The error for a file that looks like a damaged register; `None` for other files.
 pub(super) fn damaged(head: &[u8]) -> Option<Error> {
     let fault = fault_of_ext_csd(head)?;
     let problem = format!("this is no trace, but seems to be an EXT_CSD register, and cannot be one: {fault}");

@@ -1,8 +1,8 @@
-//! Recognises text that is not a trace: output of other tools and of emmclab itself, by its first lines.
+//! Recognises text that is not a trace, by its first lines: output of other tools and of emmclab.
 
 use super::{FileHead, ForeignFileKind, record};
 
-/// Pages and documents of emmclab. They are checked before the trace formats, because some are HTML like the pages of systrace.
+/// Pages and documents of emmclab. They are checked before the trace formats, because some are HTML like systrace pages.
 pub(super) static OWN: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "a report page of emmclab",
@@ -53,7 +53,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "output of iostat or sar, which are averages",
         matches: |head| {
-            // The first line is the same in every language, the headings are not.
+            // The first line is the same in every language; the headings are not.
             head.lines().next().is_some_and(|line| line.starts_with(b"Linux ") && line.ends_with(b" CPU)"))
                 || head.has_many(1, |line| {
                     let begins =
@@ -191,7 +191,7 @@ fn is_json(head: &FileHead) -> bool {
     }
 }
 
-/// Whether a line is `NAME(ARGUMENTS) = RESULT`, a part of it, or a message of strace; a process id and a time may precede it.
+/// Whether a line is `NAME(ARGUMENTS) = RESULT`, a part of it, or a message of strace, possibly after a process id and a time.
 fn is_system_call(line: &[u8]) -> bool {
     let call = behind_stamps(line);
     if call.starts_with(b"<... ") {
@@ -206,7 +206,7 @@ fn is_system_call(line: &[u8]) -> bool {
     is_name && (call.ends_with(b"<unfinished ...>") || has_result(&call[open..]))
 }
 
-/// Whether a call ends in `) = RESULT`: a number, an address, or a question mark.
+/// Whether a call ends with `) = RESULT`, where the result is a number, an address, or a question mark.
 fn has_result(call: &[u8]) -> bool {
     let Some(sign) = memchr::memmem::rfind(call, b" = ") else { return false };
     let result = call[sign + 3..].trim_ascii_start();
@@ -214,7 +214,7 @@ fn has_result(call: &[u8]) -> bool {
     call[..sign].trim_ascii_end().ends_with(b")") && result.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'?')
 }
 
-/// The part of the line after `[pid N]`, a process id and a time.
+/// The rest of the line after `[pid N]`, a process id and a time.
 fn behind_stamps(line: &[u8]) -> &[u8] {
     let mut rest = line;
     if let Some(behind) = rest.strip_prefix(b"[pid ") {
@@ -230,7 +230,8 @@ fn behind_stamps(line: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether a line is of the kernel log: `[   12.345678] ...`, also after `<6>`, with a date (`dmesg -T`), or with `kernel:` (journalctl).
+/// Whether a line is from the kernel log: `[   12.345678] ...`, possibly after `<6>`, with a date (`dmesg -T`), or with `kernel:`
+/// (journalctl).
 fn is_of_kernel_log(line: &[u8]) -> bool {
     let line = match line.strip_prefix(b"<") {
         Some(rest) => memchr::memchr(b'>', rest).map_or(rest, |end| &rest[end + 1..]),

@@ -1,4 +1,4 @@
-//! Reads binary formats with records of a fixed size; errors name the offset.
+//! Reads binary formats with records of fixed size; errors contain the offset.
 
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use super::input::damaged;
 use super::prelude::*;
 use crate::BATCH_ROWS;
 
-/// A format with records of a fixed size.
+/// A format with records of fixed size.
 pub(super) trait RecordFormat: Send {
-    /// Appends the request of a record, if the record is a request.
+    /// Appends the request of a record; a record may be something else.
     fn parse(&mut self, raw: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()>;
-    /// The name of the format, the clock and the note for the header.
+    /// Format name, clock and note for the header.
     fn header(&self) -> TraceHeader;
 }
 
@@ -28,7 +28,7 @@ pub(super) struct RecordSource<F> {
 }
 
 impl<F: RecordFormat> RecordSource<F> {
-    /// A source of records of `size` bytes; the first `before` bytes of the file are skipped.
+    /// A source of records of `size` bytes, which follow `before` bytes at the start of the file.
     pub fn new(format: F, input: DecompressedInput, options: &ReadOptions, before: usize, size: usize) -> Result<Self> {
         let (name, path, meter) = (input.name(), input.path().to_owned(), Box::new(input.meter()));
         let reader: Box<dyn Read + Send> = Box::new(input.into_reader());
@@ -48,7 +48,7 @@ impl<F: RecordFormat> RecordSource<F> {
         Ok(source)
     }
 
-    /// Fills `raw`; returns false at the end of the file.
+    /// Fills `raw` with the next record; returns false at the end of the file.
     fn read(&mut self) -> Result<bool> {
         let mut got = 0;
         while got < self.raw.len() {
@@ -113,7 +113,7 @@ impl<F: RecordFormat> TraceSource for RecordSource<F> {
     }
 }
 
-/// The `N` bytes at `at`; zeros if the record ends before them.
+/// The `N` bytes at `at`; zeros if the record is shorter.
 pub(super) fn bytes<const N: usize>(raw: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
     if let Some(from) = raw.get(at..at + N) {

@@ -1,9 +1,9 @@
-//! BIOtracer: the text log of the IISWC 2015 recorder on a Nexus 5 (SNIA IOTTA "Nexus 5 Smartphone Traces").
+//! The text log of BIOtracer, the recorder of the IISWC 2015 study on a Nexus 5 (SNIA IOTTA "Nexus 5 Smartphone Traces").
 //!
-//! Eight fields separated by tabs: start address in sectors, size in sectors, size in bytes, flags (bit 0 write, bit 2 the
-//! queue was empty on arrival), and four Unix times in seconds: queued, fetched by the MMC driver, submitted, finished. A size
-//! that is a multiple of 4 KB plus one sector includes the header block of an eMMC packed command, which is stripped and
-//! counted. Requests are in the order of completion.
+//! A line has eight fields separated by tabs: start address in sectors, size in sectors, size in bytes, flags (bit 0: write, bit
+//! 2: the queue was empty on arrival), and four Unix times in seconds: queued, fetched by the MMC driver, submitted, complete. A
+//! size that is one sector above a multiple of 4 KB includes the header block of an eMMC packed command, which is subtracted and
+//! counted. The lines are in order of completion.
 
 use std::io::Write;
 
@@ -42,7 +42,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
 
 struct BiotracerFormat;
 
-/// The numbers of a line, with times in the order of the fields.
+/// The numbers of a line; times are in the order of the fields.
 struct BiotracerRecord {
     sector: u64,
     sectors: u64,
@@ -51,8 +51,7 @@ struct BiotracerRecord {
 }
 
 impl BiotracerRecord {
-    /// Parses the first line; returns it and the lines after it. `None` if it is not well formed, so that the strict parser
-    /// reads it.
+    /// Parses the first line; returns it and the lines after it. `None` if the line is not well formed; then the strict parser reads it.
     #[inline]
     fn fast(lines: &[u8]) -> Option<(Self, &[u8])> {
         let mut fields = FastFields::new(lines);
@@ -65,7 +64,7 @@ impl BiotracerRecord {
         right.then_some((Self { sector, sectors, bits, times }, rest))
     }
 
-    /// Parses a line field by field; an error names the wrong field.
+    /// Parses a line field by field; an error contains the invalid field.
     #[cold]
     fn strict(line: &[u8]) -> Result<Self> {
         let mut fields = FieldReader::along(blank_separated(line));
@@ -106,7 +105,7 @@ impl BiotracerRecord {
             issue: Some(issue),
             complete: Some(complete),
             flags,
-            // At most 2^32 - 1: checked with the record.
+            // At most 2^32 - 1, as checked with the record.
             ..Request::new(arrival, op, Sector(sector), sectors as u32)
         }
     }
@@ -129,8 +128,8 @@ impl LineFormat for BiotracerFormat {
     }
 }
 
-/// Writes the log as the recorder does. The header block is added to packed requests. A request of which it is unknown whether
-/// it waited is written as one that did, because the format has no value for this.
+/// Writes a log as BIOtracer does. Packed requests include the header block. A request for which no-wait is not known is written
+/// as one that waited, because the format has no value for this.
 struct BiotracerWriter;
 
 impl LineWriter for BiotracerWriter {
@@ -182,7 +181,7 @@ mod tests {
     use super::super::fast_fields::both_ways::agree;
     use super::*;
 
-    /// Usually a valid record, with times that rarely decrease.
+    /// A line that is usually valid and whose times rarely decrease.
     fn line() -> impl Strategy<Value = String> {
         let times = prop::collection::vec(0..3_000_000_000u64, 4);
         let gap = prop::sample::select(&["\t\t", "\t", " ", "\t \t"][..]);

@@ -1,9 +1,9 @@
-//! The default output of `blkparse` (man page blkparse(1), "Default output"), and the classic one of the kernel's tracer
-//! `blk`, which is the same without a sequence number (`options/blk_classic`).
+//! The default output of `blkparse` (man page blkparse(1), "Default output"), and the classic output of the kernel's tracer `blk`
+//! (`options/blk_classic`), which is the same without sequence numbers.
 //!
 //! `MAJOR,MINOR CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS SECTOR + SECTORS [PROCESS]`. [`crate::EventPairer`] combines the
-//! events into requests. The number of lost events is read from the summary after the events, and from the output of blktrace
-//! itself. Headings are skipped, and other lines that are not of the trace are counted.
+//! events into requests. The number of lost events comes from the summary after the events, and from the output of blktrace
+//! itself. Headings are skipped; other lines that are not part of the trace are counted.
 
 use super::fields::cuts_a_length;
 use super::ftrace::{device_name, error_of, packet_of, range, remapped_from};
@@ -29,7 +29,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
     head.split(|byte| *byte == b'\n').any(is_event)
 }
 
-/// Whether the line is an event, from device to action.
+/// Whether the line is an event, from its device to its action.
 pub(super) fn is_event(line: &[u8]) -> bool {
     let mut fields = blank_separated(line);
     let Some(device) = fields.next().filter(|field| device_name(field, 1).is_ok()) else { return false };
@@ -50,7 +50,7 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
     LineSource::open(FORMAT.name, format, input, options)
 }
 
-/// The largest first letter of an action.
+/// The greatest letter with which an action begins.
 const LAST_LETTER: u8 = b'm';
 
 struct BlkparseFormat {
@@ -59,13 +59,13 @@ struct BlkparseFormat {
     in_summary: bool,
 }
 
-/// The name of the process in the brackets at the end.
+/// The name of the process in the brackets at the end of the line.
 fn process_name(line: &[u8]) -> Option<&[u8]> {
     let open = memchr::memchr(b'[', line)?;
     line[open + 1..].strip_suffix(b"]")
 }
 
-/// Whether the line begins like an event, complete or not, with at most one bad field.
+/// Whether the line begins like an event, complete or not, in which at most one field is invalid.
 #[cold]
 fn begins_like_an_event(line: &[u8]) -> bool {
     let mut fields = blank_separated(line);
@@ -77,14 +77,13 @@ fn begins_like_an_event(line: &[u8]) -> bool {
     if !is_device {
         return good == 3 && device.contains(&b',');
     }
-    // The line is cut off after one of its first fields, or was written by the kernel's blk tracer, without a sequence number.
+    // The line is truncated after one of its first fields, or is from the kernel's tracer blk and has no sequence number.
     let lacks_a_sequence = sequence.is_empty() || sequence.contains(&b'.');
     cpu.is_empty() || good > 1 || is_digits(cpu) && lacks_a_sequence
 }
 
-/// Reads the number of lost events in `Skips: 4 forward (4 -   0.0%)` of blkparse and `Total:  90 events (dropped 4), 5 KiB data`
-/// of blktrace; 0 for other lines. `You have 4 dropped events` of blktrace is not read, because the total, which is of all devices
-/// and CPUs, includes it.
+/// Parses the number of lost events in `Skips: 4 forward (4 -   0.0%)` of blkparse or `Total:  90 events (dropped 4), 5 KiB data` of
+/// blktrace; 0 for other lines. `You have 4 dropped events` of blktrace is ignored, because the total over all devices and CPUs includes it.
 fn lost(line: &[u8]) -> Result<u64> {
     let mut fields = blank_separated(line);
     match fields.next() {
@@ -98,7 +97,7 @@ fn lost(line: &[u8]) -> Result<u64> {
     }
 }
 
-/// Whether a line is of the summaries of blkparse and blktrace, a heading or a separator.
+/// Whether a line belongs to the summary of blkparse or blktrace, or is a heading or separator.
 fn is_notice(line: &[u8]) -> bool {
     let line = line.trim_ascii();
     let separates = |byte: &u8| matches!(byte, b'-' | b'=' | b'*' | b'~' | b'|' | b'+' | b'_' | b' ');
@@ -109,7 +108,7 @@ fn is_notice(line: &[u8]) -> bool {
 }
 
 impl BlkparseFormat {
-    /// Skips a line that is not an event, and counts it.
+    /// Skips and counts a line that is not an event.
     fn pass(&mut self, line: &[u8], context: &mut ParseContext) -> Result<()> {
         context.ledger.lost += lost(line)?;
         let begins_summary = line.trim_ascii_start().starts_with(b"CPU") || line.starts_with(b"Total (");
@@ -170,7 +169,7 @@ impl LineFormat for BlkparseFormat {
             }
         };
         let process = match name {
-            // In a completion, the brackets contain the error code.
+            // The brackets of a completion contain the error code.
             Some(name) if kind != BlockEventKind::Complete => Some(context.process(name)?),
             _ => None,
         };
@@ -209,10 +208,10 @@ impl LineFormat for BlkparseFormat {
     }
 }
 
-/// Actions that are not steps of a request: remapping, bouncing, plugging, sleeping, messages.
+/// Actions that are not steps of a request: remaps, bounces, plugs, sleeps, messages.
 const OTHER_ACTIONS: [&[u8]; 9] = [b"A", b"B", b"P", b"S", b"U", b"UT", b"T", b"m", b"?"];
 
-/// An action on a request.
+/// A step of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlkAction {
     pub kind: BlockEventKind,
@@ -231,7 +230,7 @@ impl BlkAction {
     }
 }
 
-/// The kind of event of an action's letter; `None` for other letters.
+/// The kind of event for the letters of an action; `None` for other letters.
 fn kind_of(letter: &[u8]) -> Option<BlockEventKind> {
     Some(match letter {
         b"Q" => BlockEventKind::Queue,
@@ -255,9 +254,9 @@ pub(crate) fn is_action(letter: &[u8]) -> bool {
 pub(super) enum ActionMeaning<'a> {
     /// A step of a request.
     Request(BlkAction),
-    /// A step of a packet of a program, with its operation code.
+    /// A step of a packet of a program (pass-through command), with its operation code.
     Packet(Option<u8>, BlockEventKind),
-    /// I/O was passed on from the device of this name.
+    /// The device of this name passed I/O on to another device.
     Remap(&'a str),
     Zone(ZoneCommand, BlockEventKind),
     /// Any other action.
@@ -265,7 +264,7 @@ pub(super) enum ActionMeaning<'a> {
 }
 
 impl<'a> ActionMeaning<'a> {
-    /// Reads an action and the fields after it; `column` is the column of the action, for errors.
+    /// Parses an action and the fields after it; `column` is the column of the action, for errors.
     pub(super) fn read(text: &'a [u8], column: u64) -> Result<Self> {
         let mut fields = blank_separated(text);
         let letter = need(&mut fields, "action", column)?;
@@ -303,14 +302,14 @@ pub(super) fn rest_after(line: &[u8], count: usize) -> &[u8] {
     rest.trim_ascii_start()
 }
 
-/// Whether this is a command that is not block I/O: it has `(hex payload)` instead of a range, or its number of bytes and `(hex
-/// payload)`.
+/// Whether the fields are those of a command that is not block I/O: `(hex payload)`, or a number of bytes and `(hex payload)`,
+/// instead of a range.
 fn is_command(rest: &[u8]) -> bool {
     let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
     rest[digits..].trim_ascii_start().starts_with(b"(")
 }
 
-/// The sector of an event without data; `None` for other events. Its length is not printed, nor its sector if it is 0.
+/// The sector of an event without data; `None` for other events. blkparse does not print the length, nor a sector of 0.
 fn zero_length(rest: &[u8]) -> Option<&[u8]> {
     if rest.starts_with(b"[") {
         return Some(b"0");

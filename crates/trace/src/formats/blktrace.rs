@@ -1,11 +1,9 @@
-//! blktrace's binary records (`struct blk_io_trace` and `blk_io_trace2` of `linux/blktrace_api.h`, versions 7 and 8), in either byte
-//! order.
+//! blktrace's binary records (`struct blk_io_trace` and `blk_io_trace2` of `linux/blktrace_api.h`, versions 7 and 8), in either byte order.
 //!
-//! There is one file per CPU, `NAME.blktrace.N`. The path of one of them, or `NAME`, reads all, merged by time; the note of the
-//! trace states which are missing. The single file of `blkparse -d` is read as well. [`crate::EventPairer`] combines the events into
-//! requests. Names are read from the records about processes; gaps in a CPU's sequence numbers are counted as lost. Commands to
-//! zones, which version 8 records, are not requests: the note names and counts them. A zone append is a write at the address
-//! that its completion states.
+//! There is a file for each CPU, `NAME.blktrace.N`. For the path of one of them or for `NAME`, all are read and merged by time; the note of
+//! the trace states which are missing. The single file of `blkparse -d` is read, too. [`crate::EventPairer`] combines the events into
+//! requests. Names come from the records about processes; gaps in the sequence numbers of a CPU are counted as lost. Zone commands, which
+//! version 8 records, are not requests: the note lists and counts them. A zone append is a write at the address in its completion.
 //!
 //! The records of a file, of version 7 or 8, in either byte order.
 
@@ -52,7 +50,7 @@ const CGROUP_BYTES: usize = 8;
 const ACTIONS: [&str; 18] =
     ["other", "Q", "M", "F", "G", "S", "R", "D", "C", "P", "U", "UT", "I", "X", "B", "A", "abort", "driver data"];
 
-/// I/O was passed on to another device (`__BLK_TA_REMAP`).
+/// Action of I/O that was passed on to another device (`__BLK_TA_REMAP`).
 const REMAP: u64 = 15;
 
 const NOTIFY_PROCESS: u64 = 0;
@@ -69,7 +67,7 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
         name = Path::new(&prefix).file_name().unwrap_or_default().to_string_lossy().into_owned();
         for path in processors(&prefix) {
             let input = DecompressedInput::open(&path)?;
-            // A CPU without events has an empty file.
+            // The file of a CPU without events is empty.
             if !input.head().is_empty() {
                 meters.push(Box::new(input.meter()));
                 files.push(BlktraceFileReader::open(input)?);
@@ -103,7 +101,7 @@ struct BlktraceSource {
     lenient: bool,
     context: ParseContext,
     pairer: EventPairer,
-    /// Number of records by action, in the order of [`ACTIONS`].
+    /// Number of records of each action, in the order of [`ACTIONS`].
     actions: [u64; ACTIONS.len()],
     commands: HashMap<u32, NameId>,
     sequences: HashMap<u32, u32>,
@@ -112,7 +110,7 @@ struct BlktraceSource {
 }
 
 impl BlktraceSource {
-    /// The next record of all files, in the order of time, then sequence, then CPU.
+    /// The next record of all files, in the order of time, then sequence number, then CPU.
     fn next(&mut self) -> Result<Option<BlktraceRecord>> {
         let earliest = self
             .files
@@ -123,7 +121,7 @@ impl BlktraceSource {
         let Some((_, _, file)) = earliest else { return Ok(None) };
         match self.files[file].advance() {
             Err(_) if self.lenient => {
-                // The start of the next record cannot be found.
+                // Without this record, the start of the next one is not known.
                 self.context.ledger.skipped += 1;
                 let last = self.files[file].next.take();
                 Ok(last)
@@ -197,7 +195,7 @@ impl BlktraceSource {
         let payload = record.payload.get(skipped_bytes(record)..).unwrap_or(&[]);
         match (kind, zone) {
             (Some(kind), Some(command)) => self.pairer.special.zones.see(command, kind),
-            // The payload is the command itself.
+            // The payload is the operation code and the rest of the command.
             (Some(kind), None) => self.pairer.special.packets.see(payload.first().copied(), kind),
             (None, _) if record.action & 0xffff & !CGROUP == REMAP => {
                 // In network order.
@@ -221,12 +219,12 @@ impl BlktraceSource {
     }
 }
 
-/// Length of the id of a control group before the payload.
+/// Length in bytes of the id of a control group, which precedes the payload.
 fn skipped_bytes(record: &BlktraceRecord) -> usize {
     if record.action & CGROUP == 0 { 0 } else { CGROUP_BYTES }
 }
 
-/// The kind of an event, from its `__BLK_TA_*`; `None` for other actions.
+/// The kind of an event by its `__BLK_TA_*`; `None` for other actions.
 fn event_kind(record: &BlktraceRecord) -> Option<BlockEventKind> {
     let skip = skipped_bytes(record);
     Some(match record.action & 0xffff & !CGROUP {
@@ -244,7 +242,7 @@ fn event_kind(record: &BlktraceRecord) -> Option<BlockEventKind> {
     })
 }
 
-/// The command to a zone that these categories state; `None` if it is none.
+/// The zone command that these categories describe; `None` if they describe none.
 fn zone_command(category: u64) -> Option<ZoneCommand> {
     const BITS: [(u64, ZoneCommand); 5] = [
         (1 << 17, ZoneCommand::Reset),
@@ -352,7 +350,7 @@ pub(super) fn prefix(path: &Path) -> Option<String> {
     (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then(|| text[..at].to_owned())
 }
 
-/// The file to open for `path`: `path` itself, or the file of the first CPU if `path` is their common beginning.
+/// The file to open for `path`: `path` itself, or the file of the first CPU if `path` is the common prefix of the files.
 pub(super) fn first_of(path: &Path) -> PathBuf {
     if !path.exists()
         && let Some(first) = path.to_str().and_then(|prefix| processors(prefix).into_iter().next())
@@ -373,7 +371,7 @@ pub(super) fn processors(prefix: &str) -> Vec<PathBuf> {
     numbered(prefix).into_iter().map(|(_, path)| path).collect()
 }
 
-/// The files of a recording with their CPU numbers.
+/// The files of a recording, each with its CPU number.
 fn numbered(prefix: &str) -> Vec<(u32, PathBuf)> {
     let whole = Path::new(prefix);
     let folder = whole.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -395,16 +393,16 @@ fn numbered(prefix: &str) -> Vec<(u32, PathBuf)> {
 /// The CPUs whose files are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct MissingCpus {
-    /// The only CPU whose file exists here; there may be others.
+    /// The CPU of the only file of the recording here; other CPUs may have been recorded.
     alone: Option<u32>,
-    /// CPU numbers below the highest that have no file.
+    /// CPUs below the highest number whose files do not exist.
     gaps: Vec<u32>,
 }
 
 impl MissingCpus {
-    /// Finds the CPUs whose files are missing from a recording.
+    /// Determines the CPUs whose files are missing from a recording.
     pub fn of(prefix: &str) -> Self {
-        /// No machine has more CPUs.
+        /// Upper limit of CPU numbers.
         const MOST: u32 = 1 << 13;
         let numbers: Vec<u32> = numbered(prefix).into_iter().map(|(number, _)| number).collect();
         match numbers.as_slice() {
@@ -417,8 +415,8 @@ impl MissingCpus {
         }
     }
 
-    /// A sentence on the missing files; `None` if none is missing. A single file may be the whole recording: this is assumed if
-    /// `complete`, which is whether all requests have an issue and a completion.
+    /// A sentence on the missing files; `None` if none is missing. A single file counts as the whole recording if `complete`,
+    /// which states whether all requests have an issue and a completion.
     pub fn note(&self, prefix: &str, complete: bool) -> Option<String> {
         const NAMED: usize = 8;
         if let Some(only) = self.alone.filter(|_| !complete) {
@@ -475,7 +473,7 @@ pub(super) struct BlktraceRecord {
     pub payload: Vec<u8>,
 }
 
-/// Reads the records of one file, one record ahead.
+/// Reads the records of a file, one record ahead.
 pub(super) struct BlktraceFileReader {
     path: PathBuf,
     reader: BufReader<Box<dyn Read + Send>>,
@@ -542,7 +540,7 @@ impl BlktraceFileReader {
             BlktraceByteOrder::Little => u64::from(word(at)) | u64::from(word(at + 4)) << 32,
             BlktraceByteOrder::Big => u64::from(word(at)) << 32 | u64::from(word(at + 4)),
         };
-        // In version 8 the action has 64 bits, and the process id is before it.
+        // In version 8 the action has 64 bits and follows the process id.
         let wide = version == WIDE_VERSION;
         let [pid, device, cpu, error, length] = if wide { [28, 40, 44, 48, 50] } else { [32, 36, 40, 44, 46] };
         let action = if wide { long(32) } else { u64::from(word(28)) };
@@ -581,7 +579,7 @@ impl BlktraceFileReader {
         Ok(version)
     }
 
-    /// Fills the buffer, less at the end of the file; returns the number of bytes.
+    /// Fills the buffer except at the end of the file; returns the number of bytes.
     fn read_some(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut got = 0;
         while got < buffer.len() {

@@ -1,11 +1,11 @@
-//! Published block traces that are plain CSV files. They differ in the order of their columns, units, and words for operations, so that
-//! each is a row of a table. None has processes or flags.
+//! Published block traces in simple CSV files. They differ in column order, units, and words for operations, so each format is a
+//! row of a table. None has processes or flags.
 
 use CsvField::{Block, ByteOffset, Bytes, DeviceName, DeviceNumber, Operation, Response, Sectors, Time, WholeTime};
 
 use super::prelude::*;
 
-/// Content of a column. The address of a request precedes its size, and its arrival precedes its response.
+/// Content of a column. In a line, the address precedes the size, and the arrival precedes the response.
 #[derive(Clone, Copy)]
 enum CsvField {
     DeviceNumber,
@@ -14,7 +14,7 @@ enum CsvField {
     Time,
     /// Time of arrival without decimals.
     WholeTime,
-    /// Response time; empty if it was not recorded.
+    /// Response time; empty if not recorded.
     Response,
     /// Operation: the words for a read and a write.
     Operation(&'static [[&'static [u8]; 2]]),
@@ -33,7 +33,7 @@ const ZERO_ONE: &[[&[u8]; 2]] = &[[b"0", b"1"]];
 enum HeadingRule {
     Never,
     Possible,
-    /// It is the mark of the format.
+    /// The heading identifies the format.
     Always,
 }
 
@@ -48,17 +48,17 @@ struct CsvTable {
     heading: HeadingRule,
     unit: TimeUnit,
     clock: &'static str,
-    /// Whether there may be white space around a field.
+    /// Whether fields may have white space around them.
     trimmed: bool,
-    /// Whether there may be further columns.
+    /// Whether lines may have additional columns.
     open_ended: bool,
-    /// Whether records without an operation are skipped and counted, instead of refused.
+    /// Whether records without an operation are skipped and counted instead of rejected.
     skips_lost: bool,
-    /// The error for another file of the same collection.
+    /// Returns the error for another kind of file in the same collection.
     no_trace: fn(&[u8], &Path) -> Option<Error>,
 }
 
-/// What most rows have in common.
+/// The values that most rows share.
 const PLAIN: CsvTable = CsvTable {
     name: "",
     about: "",
@@ -77,8 +77,8 @@ const PLAIN: CsvTable = CsvTable {
 };
 
 const TABLES: [CsvTable; 5] = [
-    // Li et al., IISWC 2020; repository alibaba/block-traces, whose README describes them ("Schema"). The time is that at which the
-    // server received the request.
+    // Li et al., IISWC 2020; repository alibaba/block-traces, whose README describes the columns ("Schema"). The time is that of
+    // receipt at the server.
     CsvTable {
         name: "alibaba",
         about: "Alibaba block traces CSV",
@@ -96,7 +96,8 @@ const TABLES: [CsvTable; 5] = [
         no_trace: alibaba_devices,
         ..PLAIN
     },
-    // SNIA IOTTA 27917; Zhang et al., "OSCA", ATC 2020; README of the set, section 3. Within a second only the order is known.
+    // SNIA IOTTA 27917; Zhang et al., "OSCA", ATC 2020; README of the set, section 3. Times have a resolution of a second, within
+    // which the order is that of the file.
     CsvTable {
         name: "tencent",
         about: "Tencent block storage CSV (SNIA IOTTA)",
@@ -148,9 +149,9 @@ const TABLES: [CsvTable; 5] = [
         open_ended: true,
         ..PLAIN
     },
-    // SNIA IOTTA 4964; Lee et al., "Understanding Storage Traffic Characteristics on Enterprise Virtual Desktop Infrastructure"; README of
-    // the set, section 3. The last three of nine decimals mean nothing. If the response was lost on the monitored network port, the
-    // response time is empty or irregular, and the operation may be empty.
+    // SNIA IOTTA 4964; Lee et al., "Understanding Storage Traffic Characteristics on Enterprise Virtual Desktop Infrastructure";
+    // README of the set, section 3. The last three of nine decimals have no meaning. If the response was lost on the monitored
+    // network port, the response time is empty or irregular, and the operation may be empty.
     CsvTable {
         name: "systor17",
         about: "SNIA Systor '17 CSV (virtual desktops)",
@@ -226,7 +227,7 @@ impl CsvField {
     }
 }
 
-/// The error for the list of devices that is part of Alibaba's traces; it is known by its heading, or by its file name.
+/// The error for the list of devices in Alibaba's traces, which is recognised by its heading or its file name.
 fn alibaba_devices(head: &[u8], path: &Path) -> Option<Error> {
     let line = first_line(head);
     let is_named = || path.file_name().is_some_and(|name| name.to_string_lossy().contains("device_size"));
@@ -237,7 +238,7 @@ fn alibaba_devices(head: &[u8], path: &Path) -> Option<Error> {
     })
 }
 
-/// Reads the lines of a file.
+/// Reads the lines of a file of the table's format.
 struct CsvTableReader {
     table: &'static CsvTable,
     /// Number of records without an operation, and the line of the first one.

@@ -1,11 +1,11 @@
-//! The fast parser: one pass over a well-formed line of numbers. Any other line is read by the strict parser, which reports
-//! the field that is malformed. If both succeed, they return the same requests.
+//! The fast parser reads well-formed lines of numbers in one pass. Other lines are left to the strict parser, which reports the
+//! malformed field. If both succeed, they return the same requests.
 #![expect(clippy::inline_always, reason = "the hottest path of reading; the rest of the text stays in registers")]
 
 use super::trace_format::TimeUnit;
 
-/// The rest of a text, from the current field of a line on. Numbers are read eight bytes at a time, so a number in the last
-/// seven bytes of the text is left to the strict parser.
+/// The rest of a text, from the current field on. Numbers are read in groups of eight bytes, so that a number in the last seven
+/// bytes of the text is left to the strict parser.
 #[derive(Clone, Debug)]
 pub(crate) struct FastFields<'a>(&'a [u8]);
 
@@ -14,7 +14,7 @@ const MOST_DIGITS: usize = 19;
 const POWERS: [u64; 10] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
 
 impl<'a> FastFields<'a> {
-    /// `text` must contain the end of the line, because a field at the end of the text may be incomplete.
+    /// `text` must contain the end of the line; a field at the end of the text could be incomplete.
     #[inline(always)]
     pub(crate) fn new(text: &'a [u8]) -> Self {
         Self(text)
@@ -31,7 +31,7 @@ impl<'a> FastFields<'a> {
         }
     }
 
-    /// Takes `self` by value, as do the functions below, so that it can stay in registers.
+    /// Takes `self` by value, like the functions below, so that it can stay in registers.
     #[inline(never)]
     fn wide_gap(mut self) -> Self {
         while let [b' ' | b'\t', rest @ ..] = self.0 {
@@ -40,7 +40,7 @@ impl<'a> FastFields<'a> {
         self
     }
 
-    /// Skips a tab, if there is one: for fields that are separated by two tabs.
+    /// Skips a tab if there is one, for fields that are separated by two tabs.
     #[inline(always)]
     pub(crate) fn tab(&mut self) -> &mut Self {
         if let [b'\t', rest @ ..] = self.0 {
@@ -49,7 +49,7 @@ impl<'a> FastFields<'a> {
         self
     }
 
-    /// Reads digits; returns their value and number. `None` if there are none or too many.
+    /// Reads digits; returns their value and their number. `None` if there are none or too many.
     #[inline(always)]
     fn digits(&mut self) -> Option<(u64, usize)> {
         let (mut value, mut count) = leading_digits(*self.0.first_chunk()?);
@@ -71,7 +71,7 @@ impl<'a> FastFields<'a> {
         (1..=MOST_DIGITS).contains(&count).then_some((value, count))
     }
 
-    /// The next field, an unsigned number.
+    /// The next field as an unsigned number.
     #[inline(always)]
     pub(crate) fn number(&mut self) -> Option<u64> {
         // Fast path: one blank and up to seven digits.
@@ -85,7 +85,7 @@ impl<'a> FastFields<'a> {
         Some(value)
     }
 
-    /// The next field, an unsigned number, with its text.
+    /// The next field as an unsigned number, with its text.
     #[inline(always)]
     pub(crate) fn number_and_text(&mut self) -> Option<(u64, &'a [u8])> {
         let number;
@@ -101,7 +101,7 @@ impl<'a> FastFields<'a> {
         Some(((value, &text[..count]), self))
     }
 
-    /// Skips the next field and the blank before it if the field is `text` and not the last one; returns whether it did.
+    /// Skips the next field and the blank before it if the field is `text` and not the last one; returns whether it was skipped.
     #[inline(always)]
     pub(crate) fn is(&mut self, text: &[u8]) -> bool {
         // Fast path: a field of one byte.
@@ -118,7 +118,7 @@ impl<'a> FastFields<'a> {
         true
     }
 
-    /// The next field, a time in `unit`s, in nanoseconds; `None` if it has decimals below a nanosecond.
+    /// The next field as a time in `unit`s, converted to nanoseconds; `None` if it has digits below a nanosecond.
     #[inline(always)]
     pub(crate) fn time(&mut self, unit: TimeUnit) -> Option<i64> {
         self.gap();
@@ -156,17 +156,17 @@ impl<'a> FastFields<'a> {
     }
 }
 
-/// The value of the digits at the beginning, and how many there are. All digits are combined at once, first into pairs, then
-/// fours, then the whole number.
+/// The value of the leading digits, and their number. All digits are combined together: first into pairs, then into fours, then
+/// into the whole number.
 #[inline(always)]
 fn leading_digits(text: [u8; 8]) -> (u64, usize) {
     let word = u64::from_le_bytes(text) ^ 0x3030_3030_3030_3030;
-    // The sum sets the high bit of each byte above 9; carries only affect the bytes after it.
+    // The sum sets the high bit of each byte above 9; carries only change bytes after it.
     let others = (word | word.wrapping_add(0x7676_7676_7676_7676)) & 0x8080_8080_8080_8080;
     if others == 0 {
         return (eight_digits(word), 8);
     }
-    // The bytes after the digits are shifted out, and zeros are shifted in before the digits.
+    // Shifts out the bytes after the digits and shifts in zeros before the digits.
     let bit = others.trailing_zeros();
     (eight_digits(word << 1 << (70 - bit)), bit as usize / 8)
 }
@@ -179,7 +179,7 @@ fn eight_digits(digits: u64) -> u64 {
     fours.wrapping_mul(10_000 << 32 | 1) >> 32
 }
 
-/// Reads texts with both parsers, for the tests of formats.
+/// Reads texts with both parsers, for tests of formats.
 #[cfg(test)]
 pub(super) mod both_ways {
     use emmclab_base::{Request, Result};
@@ -192,7 +192,7 @@ pub(super) mod both_ways {
     use crate::ledger::Ledger;
     use crate::source::TraceSource;
 
-    /// A format with its strict parser alone.
+    /// A format with the strict parser only.
     struct StrictOnly<F>(F);
 
     impl<F: LineFormat> LineFormat for StrictOnly<F> {
@@ -222,7 +222,7 @@ pub(super) mod both_ways {
         (requests, devices, source.ledger(), end)
     }
 
-    /// Asserts that both parsers have the same result, errors and counts included.
+    /// Asserts that both parsers give the same result, including errors and counts.
     pub fn agree<F: LineFormat>(format: impl Fn() -> F, text: &str) {
         for lenient in [false, true] {
             let strict = read(StrictOnly(format()), text, lenient);

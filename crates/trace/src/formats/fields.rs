@@ -1,4 +1,4 @@
-//! The fields of a line, and the numbers, times and names in them; errors have the name and column of a field.
+//! Splits a line into fields and parses the numbers, times and names in them; errors contain name and column of the field.
 
 use std::borrow::Cow;
 
@@ -15,17 +15,17 @@ pub(crate) fn comma_separated(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| *byte == b',')
 }
 
-/// The first line that is not empty, without its line end.
+/// The first non-empty line, without its line end.
 pub(crate) fn first_line(head: &[u8]) -> &[u8] {
     head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).find(|line| !line.is_empty()).unwrap_or(&[])
 }
 
-/// True for a field of decimal digits.
+/// Whether the field consists of decimal digits.
 pub(crate) fn is_digits(field: &[u8]) -> bool {
     !field.is_empty() && field.iter().all(u8::is_ascii_digit)
 }
 
-/// True for digits with at most one decimal point.
+/// Whether the field consists of digits with at most one decimal point.
 pub(crate) fn is_decimal(field: &[u8]) -> bool {
     let (whole, fraction) = match memchr::memchr(b'.', field) {
         Some(dot) => (&field[..dot], &field[dot + 1..]),
@@ -34,7 +34,7 @@ pub(crate) fn is_decimal(field: &[u8]) -> bool {
     is_digits(whole) && fraction.iter().all(u8::is_ascii_digit)
 }
 
-/// Returns the next field; the error names the missing one.
+/// The next field; an error with its name if it is missing.
 #[inline]
 pub(crate) fn need<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, name: &str, column: u64) -> Result<&'a [u8]> {
     fields.next().ok_or_else(|| Error::new(ErrorClass::Syntax, "the line ends before this field").of_field(name, column, b""))
@@ -48,13 +48,13 @@ pub(crate) fn no_more<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, column: u
     }
 }
 
-/// Whether the length after `+` is followed by another number, because a number was cut in two.
+/// Whether another number follows the length after `+`, because a number was split in two.
 pub(crate) fn cuts_a_length(line: &[u8]) -> bool {
     let mut fields = blank_separated(line).skip_while(|field| *field != b"+").skip(1);
     fields.next().is_some_and(is_digits) && fields.next().is_some_and(is_digits)
 }
 
-/// Parses a field that must be an unsigned decimal number.
+/// Parses an unsigned decimal number.
 #[inline]
 pub(crate) fn unsigned(field: &[u8], name: &str, column: u64) -> Result<u64> {
     let mut value = 0u64;
@@ -85,10 +85,10 @@ fn not_a_number(field: &[u8], name: &str, column: u64, too_large: bool) -> Error
     bad_number(field, problem).of_field(name, column, field)
 }
 
-/// The hint for a number that a spreadsheet has rounded.
+/// The hint for a number that a spreadsheet rounded.
 pub(crate) const LOST_DIGITS: &str = "take the file as it was before the spreadsheet: lost digits cannot be restored";
 
-/// The error for a field that is not a number: the reason if another program has changed it, otherwise `problem`.
+/// The error for a field that is not a number: the cause if another program has changed it, otherwise `problem`.
 #[cold]
 pub(crate) fn bad_number(field: &[u8], problem: &str) -> Error {
     let error = |problem| Error::new(ErrorClass::Value, problem);
@@ -107,7 +107,7 @@ pub(crate) fn has_decimal_comma(field: &[u8]) -> bool {
     comma.is_some_and(|comma| is_digits(&field[..comma]) && is_digits(&field[comma + 1..]))
 }
 
-/// Whether a number has the form in which spreadsheets write whole numbers of 12 and more digits, with fewer digits than it has.
+/// Whether a number has the form in which spreadsheets write whole numbers of 12 or more digits, which loses digits.
 pub(crate) fn has_lost_digits(field: &[u8]) -> bool {
     const LEAST_EXPONENT: usize = 11;
     let Some(at) = memchr::memmem::find(field, b"E+") else { return false };
@@ -124,8 +124,8 @@ pub(crate) fn pid(field: &[u8], name: &str, column: u64) -> Result<i32> {
         .map_err(|_| Error::new(ErrorClass::Value, "is not a process id").of_field(name, column, field))
 }
 
-/// Parses a decimal number of `unit`s exactly, into nanoseconds. Digits below a nanosecond are rounded half up, because some
-/// tools print doubles.
+/// Parses a decimal number of `unit`s exactly, in nanoseconds. Digits below a nanosecond are rounded half up, because some tools
+/// print doubles.
 #[inline]
 pub(crate) fn decimal_time(field: &[u8], unit: TimeUnit, name: &str, column: u64) -> Result<i64> {
     let bad = |problem| Err(bad_number(field, problem).of_field(name, column, field));
@@ -165,7 +165,7 @@ pub(crate) fn decimal_time(field: &[u8], unit: TimeUnit, name: &str, column: u64
     })
 }
 
-/// Checks a size in sectors: it must not be 0, and must fit in 32 bits.
+/// Checks a size in sectors: it must not be 0, and must fit into 32 bits.
 #[inline]
 pub(crate) fn sectors(value: u64, field: &[u8], name: &str, column: u64) -> Result<u32> {
     if value == 0 {
@@ -178,7 +178,7 @@ pub(crate) fn sectors(value: u64, field: &[u8], name: &str, column: u64) -> Resu
     })
 }
 
-/// The sectors that a range of bytes touches: the start is rounded down, the end rounded up.
+/// The sectors that contain a range of bytes: the start is rounded down, the end up.
 #[inline]
 pub(crate) fn sector_span(offset: u64, bytes: u64, (field, name, column): (&[u8], &str, u64)) -> Result<(Sector, u32)> {
     if bytes == 0 {
@@ -192,8 +192,8 @@ pub(crate) fn sector_span(offset: u64, bytes: u64, (field, name, column): (&[u8]
     Ok((Sector(first), count))
 }
 
-/// The sectors of a range of bytes, and whether it was rounded. Both ends are rounded down to sectors, so that sequential
-/// ranges stay sequential and a stream keeps its length. The result has at least one sector.
+/// The sectors of a range of bytes, at least one, and whether the range was rounded. Both ends are rounded down to sectors, so
+/// that sequential ranges stay sequential and a stream keeps its length.
 #[inline]
 pub(crate) fn stream_span(offset: u64, bytes: u64, (field, name, column): (&[u8], &str, u64)) -> Result<(Sector, u32, bool)> {
     if bytes == 0 {
@@ -207,7 +207,7 @@ pub(crate) fn stream_span(offset: u64, bytes: u64, (field, name, column): (&[u8]
     Ok((Sector(first), count, !(offset | end).is_multiple_of(SECTOR_BYTES)))
 }
 
-/// Decodes text as UTF-8, or, if it is not valid, as Latin-1, in which every byte is a character.
+/// Decodes text as UTF-8; if it is invalid, as Latin-1, in which every byte is a character.
 pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
@@ -215,7 +215,7 @@ pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Caches the last name looked up, because the next one is usually the same.
+/// Caches the last name that was looked up, because the next one is usually the same.
 #[derive(Debug, Default)]
 pub(crate) struct NameIdCache {
     raw: Vec<u8>,
@@ -223,7 +223,7 @@ pub(crate) struct NameIdCache {
 }
 
 impl NameIdCache {
-    /// The id of the name into which `label` converts `raw`.
+    /// The id of a name; `label` converts the raw text `raw` into the name.
     #[inline]
     pub(crate) fn id<'a>(
         &mut self, raw: &'a [u8], names: &mut NameTable, label: impl FnOnce(&'a [u8]) -> Result<Cow<'a, str>>,
@@ -240,13 +240,13 @@ impl NameIdCache {
         }
     }
 
-    /// The id that was returned last, and its raw name.
+    /// The id that was returned last, and its raw text.
     #[inline]
     pub(crate) fn last(&self) -> Option<(NameId, &[u8])> {
         Some((self.id?, &self.raw))
     }
 
-    /// The id of a name if it is in the table already; does not add it.
+    /// The id of a name if it is already in the table; does not add it.
     #[inline(never)]
     pub(crate) fn id_if_known(&mut self, raw: &[u8], names: &NameTable) -> Option<NameId> {
         let id = names.id(std::str::from_utf8(raw).ok()?)?;
@@ -263,12 +263,12 @@ pub(super) struct FieldReader<I> {
 }
 
 impl<'a, I: Iterator<Item = &'a [u8]>> FieldReader<I> {
-    /// Starts at the first of these fields.
+    /// A reader that starts at the first of these fields.
     pub fn along(fields: I) -> Self {
         Self { fields, column: 0 }
     }
 
-    /// The next field; the error names the missing one.
+    /// The next field; an error with its name if it is missing.
     #[inline]
     pub fn next(&mut self, name: &'static str) -> Result<LineField<'a>> {
         self.column += 1;
@@ -276,7 +276,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> FieldReader<I> {
         Ok(LineField { bytes, name, column: self.column })
     }
 
-    /// Returns an error if there are more fields.
+    /// Returns an error if there is another field.
     #[inline]
     pub fn end(mut self) -> Result<()> {
         no_more(&mut self.fields, self.column + 1)
@@ -315,12 +315,12 @@ impl LineField<'_> {
         sector_span(offset, self.unsigned()?, (self.bytes, self.name, self.column))
     }
 
-    /// As [`LineField::span`], but both ends are rounded down, as [`stream_span`] does; also whether they were rounded.
+    /// Like [`LineField::span`], but both ends are rounded down as in [`stream_span`]; also returns whether they were rounded.
     pub fn stream_span(self, offset: u64) -> Result<(Sector, u32, bool)> {
         stream_span(offset, self.unsigned()?, (self.bytes, self.name, self.column))
     }
 
-    /// The operation: a read if the field is `read`, a write if it is `write`.
+    /// The operation: a read if the field equals `read`, a write if it equals `write`.
     #[inline]
     pub fn op(self, read: &[u8], write: &[u8]) -> Result<Op> {
         match self.bytes {
@@ -333,32 +333,32 @@ impl LineField<'_> {
         }
     }
 
-    /// The error that names this field.
+    /// An error on this field.
     #[cold]
     pub fn refused(self, problem: impl Into<String>) -> Error {
         Error::new(ErrorClass::Value, problem).of_field(self.name, self.column, self.bytes)
     }
 }
 
-/// Maximum number of columns; no format has as many.
+/// Maximum number of columns; all formats have fewer.
 const MOST: usize = 32;
 
-/// The positions of `N` named columns in a line, found by the names in the heading; the order of columns may differ between files.
+/// The positions of `N` columns in a line, by their names in the heading; the order of columns may differ between files.
 pub(super) struct ColumnPositions<const N: usize> {
     names: [&'static str; N],
-    /// The index of the name of each column of the file; `None` for other columns.
+    /// For each column of the file, the index of its name; `None` for other columns.
     name_of_column: Vec<Option<usize>>,
 }
 
 impl<const N: usize> ColumnPositions<N> {
-    /// Finds the columns in a heading; `None` if one is missing.
+    /// Determines the positions from a heading; `None` if a column is missing.
     pub fn of<'a>(names: [&'static str; N], heading: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let known = |name: &[u8]| names.iter().position(|known| known.as_bytes() == name);
         let wanted: Vec<_> = heading.take(MOST).map(|name| known(name.trim_ascii())).collect();
         (0..N).all(|name| wanted.contains(&Some(name))).then_some(Self { names, name_of_column: wanted })
     }
 
-    /// The fields of a line, in the order of the names.
+    /// The fields of a line in the order of the names.
     pub fn read<'a>(&self, fields: impl Iterator<Item = &'a [u8]>) -> Result<[LineField<'a>; N]> {
         let mut found = [LineField::default(); N];
         let mut count = 0;

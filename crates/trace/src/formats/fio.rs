@@ -1,12 +1,11 @@
 //! fio's I/O log, versions 2 and 3 (fio HOWTO, "Trace file format").
 //!
-//! After a heading, lines `FILE ACTION` (add, open, close) and `FILE ACTION OFFSET LENGTH` in bytes. In version 3 a time stamp
-//! is first, in microseconds since the start as fio 3.33 writes it (`--time-unit` names another unit). In version 2 the action
-//! `wait` has a delay in microseconds instead of an offset; the delays are added up, and only they advance the clock, so that
-//! requests between two waits have the same time. `sync` and `datasync` become flushes, `trim` a discard; `sync_file_range`
-//! sends no command of its own to the device; it is skipped and counted. A log without its heading is recognised by its
-//! actions. Ranges need not begin and end at sectors of 512 bytes: both ends are rounded down, so that streams stay sequential
-//! and keep their length, and such requests are counted.
+//! A heading is followed by lines `FILE ACTION` (add, open, close) and `FILE ACTION OFFSET LENGTH` in bytes. In version 3 a line begins with
+//! its time since the start, in microseconds as fio 3.33 writes it (`--time-unit` gives another unit). In version 2 the action `wait` has a
+//! delay in microseconds instead of an offset; only the sum of these delays advances the clock, so that requests between two waits have the
+//! same time. `sync` and `datasync` become flushes, `trim` becomes a discard; `sync_file_range` sends no command to the device, and is
+//! skipped and counted. A log without its heading is recognised by its actions. Ranges need not begin and end at sectors of 512 bytes: both
+//! ends are rounded down, so that streams stay sequential and keep their length, and such requests are counted.
 
 use std::io::Write;
 
@@ -40,7 +39,7 @@ const VERSION_3: &[u8] = b"fio version 3 iolog";
 const ACTIONS: [&[u8]; 10] =
     [b"add", b"open", b"close", b"wait", b"read", b"write", b"trim", b"sync", b"datasync", b"sync_file_range"];
 
-/// The version from a heading, or recognised from a line; `None` if neither fits.
+/// The version according to a heading or another line; `None` if it is not from a log.
 fn version(line: &[u8]) -> Option<u8> {
     match line {
         VERSION_2 => return Some(2),
@@ -69,7 +68,7 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
 }
 
 struct FioLogFormat {
-    /// Version 3: each line begins with its time.
+    /// Whether each line begins with its time (version 3).
     timed: bool,
     unit: TimeUnit,
     now_ns: i64,
@@ -137,14 +136,14 @@ impl LineFormat for FioLogFormat {
         Ok(())
     }
 
-    /// Version 3 has the times of the requests. In version 2, delays may be missing, so that times are not checked.
+    /// Only version 3 contains times. In version 2 delays may be missing, so that times are not checked.
     fn times(&self) -> Option<FormatTimes> {
         self.timed.then_some(FormatTimes::Busy(self.unit))
     }
 }
 
-/// Writes version 2, which every fio since 1.17 can replay, for one file `emmclab`. Times are written as delays in whole
-/// microseconds from the first request on.
+/// Writes version 2, which every fio since 1.17 can replay, for a single file `emmclab`. Times are written as delays in whole
+/// microseconds after the first request.
 struct FioLogWriter {
     now_us: Option<i64>,
 }

@@ -1,8 +1,8 @@
 //! Traces of Florida International University (SNIA IOTTA 390, 391 and 414; Koller and Rangaswami, "I/O Deduplication", FAST 2010).
 //!
-//! Fields separated by blanks, as the sets' READMEs describe them: time in nanoseconds, id and name of the process, address and
-//! size in blocks of 512 bytes, `W` or `R`, major and minor number of the device, and MD5 digests of the contents, one for each
-//! 4 KB (for each 512 bytes in the traces of home directories), which are not read. No response times.
+//! Fields are separated by blanks, as the READMEs of the sets describe them: time in nanoseconds, id and name of the process,
+//! address and size in blocks of 512 bytes, `W` or `R`, major and minor number of the device, and MD5 digests of the contents,
+//! which are not read: one for each 4 KB (in the traces of home directories, for each 512 bytes). There are no response times.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     ..TraceFormat::READ_ONLY
 };
 
-/// Maximum number of fields that are read; digests may follow.
+/// Maximum number of fields that are read; digests may follow them.
 const FIELDS: usize = 24;
 
 fn sniff(head: &[u8], _path: &Path) -> bool {
@@ -39,8 +39,7 @@ fn split<'a>(line: &'a [u8], fields: &mut [&'a [u8]; FIELDS]) -> usize {
     fields.iter_mut().zip(blank_separated(line)).map(|(place, field)| *place = field).count()
 }
 
-/// The index of the operation: the first `W` or `R` with two numbers before and two after it. A process name may contain
-/// blanks.
+/// The index of the operation: the first `W` or `R` with two numbers before and after it. A process name may contain blanks.
 fn operation(fields: &[&[u8]]) -> Option<usize> {
     (4..fields.len().saturating_sub(2)).find(|at| {
         matches!(fields[*at], b"W" | b"R" | b"w" | b"r")

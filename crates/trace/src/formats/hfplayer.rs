@@ -1,9 +1,9 @@
 //! The CSV of hfplayer (University of Minnesota; Haghdoost et al., "hfplayer", FAST 2017; samples in the repository umn-cris/hfplayer).
 //!
-//! A heading that begins with `#` names the columns, each with its type (`.I`, `.D`, `.S`). The columns that are read:
-//! `ELAPSED_USECS`, the time since the start; `CMD`, which begins with `RD` or `WR`; `LUN_SSID`, the volume; `PHASE`, 0 for a
-//! command's arrival and 1 for its reply, which is no request of its own and ends the oldest arrival of the same range that has no
-//! latency; `LBA` and `NBLKS` in blocks of 512 bytes; `LATENCY_USECS`, from arrival to reply (0 if it is not known).
+//! A heading that begins with `#` contains the names of the columns with their types (`.I`, `.D`, `.S`). These columns are read:
+//! `ELAPSED_USECS`, the time since the start; `CMD`, which begins with `RD` or `WR`; `LUN_SSID`, the volume; `PHASE`, 0 for the
+//! arrival of a command and 1 for its reply, which is not a request but ends the oldest arrival of the same range without a
+//! latency; `LBA` and `NBLKS` in blocks of 512 bytes; `LATENCY_USECS`, from arrival to reply (0 if not known).
 
 use std::collections::VecDeque;
 
@@ -40,18 +40,17 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
     LineSource::open(FORMAT.name, hfplayer, input, options)
 }
 
-/// Maximum number of requests that wait for the rows of their ends; no queue is as long.
+/// Maximum number of requests that wait for the rows of their ends; it exceeds the depth of every queue.
 const MOST_OPEN: usize = 1 << 12;
 
 struct HfplayerFormat {
     columns: ColumnPositions<7>,
-    /// The requests from the first one without an end, in order of the file.
+    /// The requests from the first one without an end on, in the order of the file.
     open: VecDeque<Request>,
 }
 
 impl HfplayerFormat {
-    /// Ends the oldest request of this range that has no end: after the latency that the row of its end states, or at the time of that
-    /// row.
+    /// Ends the oldest request of this range without an end: after the latency in the row of its end, or at the time of that row.
     fn end(&mut self, row: &Request, took: i64) {
         let is_of = |open: &&mut Request| {
             let range = |request: &Request| (request.device, request.op, request.sector, request.sectors);

@@ -8,21 +8,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{ByteCount, Error, ErrorClass, InputFile, ReadProgress, Result, interrupt, open_seekable};
 
-/// Number of bytes that are examined to recognise the format.
+/// Number of bytes at the start of a file that are examined to recognise the format.
 const HEAD_BYTES: usize = 1 << 16;
 
-/// The marks of the first block of a bzip2 file: of a data block, and of the end if there is no data.
+/// The marks of the first block of a bzip2 file: a data block, or the end block of a file without data.
 const BZIP2_BLOCKS: [&[u8]; 2] = [&[0x31, 0x41, 0x59, 0x26, 0x53, 0x59], &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90]];
 
-/// Unpacked bytes that are read from any compressed file. More are read only up to [`MOST_RATIO`] times the packed bytes, so that a small
-/// file cannot fill the disk.
+/// Number of bytes up to which every compressed file is unpacked. Larger ones are unpacked only up to [`MOST_RATIO`] times the
+/// compressed size, so that a small file cannot fill the disk.
 const MOST_UNPACKED: u64 = 256 << 20;
-/// Largest ratio of unpacked to packed bytes. Traces as text reach about 50; gzip cannot exceed 1,032.
+/// Maximum ratio of unpacked to compressed bytes. Traces as text reach about 50; gzip cannot exceed 1,032.
 const MOST_RATIO: u64 = 1_000;
-/// Memory for decompressing xz, bytes: `xz -9` needs 65 MiB. zstd has a limit of 128 MiB for its window by itself.
+/// Memory limit for decompressing xz in bytes: `xz -9` needs 65 MiB. zstd itself limits its window to 128 MiB.
 const XZ_BYTES: u64 = 256 << 20;
 
-/// An open, possibly compressed input, with its first bytes in memory.
+/// An open input, possibly compressed, with its first bytes in memory.
 pub struct DecompressedInput {
     path: PathBuf,
     head: Vec<u8>,
@@ -30,11 +30,11 @@ pub struct DecompressedInput {
     bytes_read: Arc<AtomicU64>,
     total: u64,
     regular: bool,
-    /// Whether the bytes are those of the file, without decompression or conversion.
+    /// Whether the bytes are those of the file, neither decompressed nor converted.
     plain: bool,
 }
 
-/// Counts the bytes read from the file itself, so that progress is correct for compressed input too.
+/// Counts the bytes that are read from the file itself, so that progress is also correct for compressed input.
 struct CountingInputFile {
     file: InputFile,
     bytes_read: Arc<AtomicU64>,
@@ -48,13 +48,13 @@ impl Read for CountingInputFile {
     }
 }
 
-/// Unpacks, within the bounds above.
+/// Decompresses within the limits above.
 struct BoundedDecoder<R> {
     decoder: R,
     /// Bytes unpacked so far.
     bytes: u64,
     bytes_read: Arc<AtomicU64>,
-    /// The command that unpacks the format.
+    /// Name of the command that decompresses the format.
     tool: &'static str,
 }
 
@@ -90,7 +90,7 @@ impl<R: Read> Read for BoundedDecoder<R> {
 }
 
 impl DecompressedInput {
-    /// Opens a file. gzip, bzip2, zstd and xz, and text in UTF-16, are recognised by their first bytes. Fails if the
+    /// Opens a file. Compression by gzip, bzip2, zstd and xz, and text in UTF-16 are recognised by the first bytes. Fails if the
     /// file cannot be read or is a directory.
     pub fn open(path: &Path) -> Result<Self> {
         let fail = |error| Error::io(path, error);
@@ -132,7 +132,7 @@ impl DecompressedInput {
             rest = Box::new(Utf16Decoder::new(io::Cursor::new(std::mem::take(&mut head)).chain(rest), order));
             rest.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(|error| cut(error, &done))?;
         }
-        // Some editors and spreadsheets put a byte order mark before the text.
+        // Some editors and spreadsheets begin the text with a byte order mark.
         if head.starts_with(&[0xef, 0xbb, 0xbf]) {
             plain = false;
             head.drain(..3);
@@ -141,12 +141,12 @@ impl DecompressedInput {
         Ok(Self { path: path.to_owned(), head, rest, bytes_read: done, total, regular, plain })
     }
 
-    /// The first bytes, decompressed; all of a short file.
+    /// The first bytes, decompressed; a short file completely.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// True for a regular file, which can be read from any offset, and again.
+    /// Whether it is a regular file, which can be read at any offset and repeatedly.
     pub fn is_regular(&self) -> bool {
         self.regular
     }
@@ -161,16 +161,15 @@ impl DecompressedInput {
         self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// Returns a function that returns the progress of reading. `total` is unknown for pipes.
+    /// Returns a function that reports the progress of reading. `total` is not known for pipes.
     pub fn meter(&self) -> impl Fn() -> ReadProgress + Send + use<> {
         let done = self.bytes_read.clone();
         let total = Some(self.total).filter(|total| *total > 0);
         move || ReadProgress { done: done.load(Ordering::Relaxed), total }
     }
 
-    /// The content as a file that can be read from any offset: the file itself if it is regular and not compressed, otherwise
-    /// an unnamed temporary copy, which is deleted when it is closed. Fails if it cannot be read, or there is no room
-    /// for the copy.
+    /// The content as a file that can be read at any offset: the file itself if it is regular and not compressed, otherwise an unnamed
+    /// temporary copy, which is deleted when it is closed. Fails if it cannot be read, or there is not enough space for the copy.
     pub fn into_file(self) -> Result<File> {
         let path = self.path.clone();
         if self.regular && self.plain {
@@ -199,13 +198,13 @@ impl DecompressedInput {
         Ok(copy)
     }
 
-    /// The whole content, from the first byte.
+    /// The whole content from the first byte on.
     pub fn into_reader(self) -> impl Read + Send {
         io::Cursor::new(self.head).chain(self.rest)
     }
 }
 
-/// The error for a failed read, with a hint if the compressed file is cut or damaged.
+/// The error for a failed read, with a hint if the compressed file is truncated or damaged.
 pub(crate) fn damaged(path: &Path, error: io::Error) -> Error {
     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     let cut = matches!(error.kind(), UnexpectedEof | InvalidData | InvalidInput);
@@ -213,10 +212,10 @@ pub(crate) fn damaged(path: &Path, error: io::Error) -> Error {
     if cut { error.hint("copy the compressed file again: it is cut short or damaged") } else { error }
 }
 
-/// Number of code units that are examined if there is no byte-order mark.
+/// Number of code units that are examined if there is no byte order mark.
 const LOOKED_AT: usize = 32;
 const CHUNK: usize = 1 << 13;
-/// Replaces invalid code units (U+FFFD).
+/// Replaces invalid code units.
 const REPLACEMENT: char = '\u{fffd}';
 
 /// Order of the two bytes of a code unit.
@@ -227,8 +226,8 @@ pub(super) enum Utf16ByteOrder {
 }
 
 impl Utf16ByteOrder {
-    /// The byte order from the byte-order mark, or the one in which all of the first code units are ASCII text; `None` if there
-    /// is none.
+    /// The byte order according to the byte order mark, or the one in which the first code units are ASCII text; `None` if the
+    /// text is not UTF-16.
     pub(super) fn of(head: &[u8]) -> Option<Self> {
         match head {
             [0xff, 0xfe, ..] => return Some(Self::Little),
@@ -255,12 +254,12 @@ impl Utf16ByteOrder {
     }
 }
 
-/// Reads UTF-16 and returns UTF-8, without the byte-order mark.
+/// Reads UTF-16 and returns UTF-8 without the byte order mark.
 pub(super) struct Utf16Decoder<R> {
     input: R,
     order: Utf16ByteOrder,
     raw: Vec<u8>,
-    /// A high surrogate whose low surrogate has not been read yet.
+    /// A high surrogate whose low surrogate is not read yet.
     high: Option<u16>,
     text: Vec<u8>,
     returned_bytes: usize,
@@ -272,7 +271,7 @@ impl<R: Read> Utf16Decoder<R> {
         Self { input, order, raw: Vec::new(), high: None, text: Vec::new(), returned_bytes: 0, begun: false }
     }
 
-    /// Reads and converts the next part; false at the end.
+    /// Reads and converts the next part; returns false at the end.
     fn advance(&mut self) -> io::Result<bool> {
         let held = self.raw.len();
         let read = self.input.by_ref().take(CHUNK as u64).read_to_end(&mut self.raw)?;
@@ -287,7 +286,7 @@ impl<R: Read> Utf16Decoder<R> {
         }
         self.raw.drain(..whole);
         if read == 0 {
-            // The text ends with half a code unit, or half a surrogate pair.
+            // The text ends within a code unit or a surrogate pair.
             if !self.raw.is_empty() || self.high.take().is_some() {
                 self.raw.clear();
                 push_char(&mut self.text, REPLACEMENT);

@@ -1,12 +1,11 @@
-//! Traces of iotrace (Standalone Linux IO Tracer of Open CAS) that it printed as CSV or JSON: `iotrace --trace-parser --io
+//! Traces of iotrace (Standalone Linux IO Tracer of Open CAS) that were printed as CSV or JSON: `iotrace --trace-parser --io
 //! --path PATH --format csv`. Source: `doc/IOTRACER.md` of its repository, and `source/octf/proto/parsedTrace.proto` of
 //! Open-CAS/open-cas-telemetry-framework.
 //!
-//! The fields that are read: `header.timestamp`, the submission in nanoseconds since the first event; `io.latency`, from there
-//! to the completion in nanoseconds (0 if it is not known); `io.lba` and `io.len` in sectors; `io.operation` (`Read`, `Write`,
-//! `Discard`); `io.flush`, `io.fua` and `io.error`; and `device.name`. CSV names its columns in a heading; in JSON each line is
-//! an event, and values that are 0, false or a read are left out. A write of no sectors is a flush. Events of files have no
-//! `io` and are skipped.
+//! These fields are read: `header.timestamp`, the submission in nanoseconds since the first event; `io.latency`, from submission
+//! to completion in nanoseconds (0 if not known); `io.lba` and `io.len` in sectors; `io.operation` (`Read`, `Write`, `Discard`);
+//! `io.flush`, `io.fua` and `io.error`; and `device.name`. CSV has the column names in a heading. In JSON each line is an event
+//! without values that are 0, false or `Read`. A write of no sectors is a flush. Events of files have no `io` and are skipped.
 
 use std::borrow::Cow;
 
@@ -37,7 +36,7 @@ const NAMES: [&str; 9] =
     ["device.name", "header.timestamp", "io.error", "io.flush", "io.fua", "io.latency", "io.lba", "io.len", "io.operation"];
 const JSON: &[u8] = b"{\"header\":{\"sid\":";
 
-/// How the events are printed.
+/// The form in which events are printed.
 enum IotraceEncoding {
     Csv(ColumnPositions<9>),
     Json,
@@ -65,11 +64,11 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
 
 struct IotraceFormat {
     form: IotraceEncoding,
-    /// Whether the heading of CSV has not been read yet.
+    /// Whether the heading of the CSV is still to be read.
     heading: bool,
 }
 
-/// An I/O as its line states it.
+/// An I/O as described by its line.
 struct IotraceIo<'a> {
     time: u64,
     latency: u64,
@@ -114,7 +113,7 @@ impl IotraceIo<'_> {
     }
 }
 
-/// The I/O of a line of CSV; `None` for an event of files.
+/// The I/O in a line of CSV; `None` for an event of a file.
 fn of_csv<'a>(fields: &ColumnPositions<9>, line: &'a [u8]) -> Result<Option<IotraceIo<'a>>> {
     let [device, time, error, flush, fua, latency, sector, sectors, operation] = fields.read(comma_separated(line))?;
     let op = match operation.bytes {
@@ -124,7 +123,7 @@ fn of_csv<'a>(fields: &ColumnPositions<9>, line: &'a [u8]) -> Result<Option<Iotr
         b"" => return Ok(None),
         _ => return Err(operation.refused("is not Read, Write or Discard")),
     };
-    // A field that is 0 may be empty.
+    // A field with the value 0 may be empty.
     let number = |field: LineField| match field.bytes {
         b"" => Ok(0),
         _ => field.unsigned(),
@@ -147,7 +146,7 @@ fn of_csv<'a>(fields: &ColumnPositions<9>, line: &'a [u8]) -> Result<Option<Iotr
     }))
 }
 
-/// A number; the JSON of Protocol Buffers has numbers of 64 bits in quotes.
+/// A number. In the JSON of Protocol Buffers, 64-bit numbers are in quotes.
 #[derive(Clone, Copy, Default)]
 struct JsonNumber(u64);
 
@@ -213,7 +212,7 @@ struct JsonDevice<'a> {
     name: Cow<'a, str>,
 }
 
-/// The I/O of a line of JSON; `None` for an event of files.
+/// The I/O in a line of JSON; `None` for an event of a file.
 fn of_json(line: &[u8]) -> Result<Option<IotraceIo<'_>>> {
     let event: JsonEvent = serde_json::from_slice(line)
         .map_err(|error| Error::new(ErrorClass::Syntax, error.to_string()).of_field("line", 0, line))?;

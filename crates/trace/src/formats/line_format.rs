@@ -1,4 +1,4 @@
-//! The common part of all line-by-line formats: lines, fields, numbers, and errors with the position.
+//! The common part of all line-based formats: lines, fields, numbers, and errors with their position.
 
 use std::borrow::Cow;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use crate::{
     Request, Result, TraceHeader, TraceSink, TraceSource,
 };
 
-/// The state that a line format updates while it reads.
+/// State of a reader that its line format updates.
 #[derive(Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct ParseContext {
@@ -19,37 +19,37 @@ pub(crate) struct ParseContext {
     pub last_process: NameIdCache,
     pub last_device: NameIdCache,
     pub ledger: Ledger,
-    /// Number of the line that is parsed.
+    /// Number of the current line.
     pub line: u64,
-    /// Set by the format if a line seems to be only a part of one; the lines after it are then tried as its rest.
+    /// Set by the format if a line seems to be only a part of one; the following lines are then tried as its rest.
     pub broken: bool,
-    /// Set if a line is to be parsed as it is, broken or not.
+    /// Set if a line must be parsed as it is, even if it seems to be broken.
     pub parse_unjoined: bool,
-    /// Set if a line was joined with those after it; it is then only accepted if it is certainly an event.
+    /// Set if a line was joined with following lines; it is then accepted only if it is certainly an event.
     pub joining: bool,
-    /// Set by the format at a heading that is not the first one, and at a record after the end of a recording.
+    /// Set by the format at a repeated heading, or at a record after the end of a recording.
     pub restarts: bool,
 }
 
 impl ParseContext {
-    /// Does not count a line as seen, because it is a heading, a comment or a summary.
+    /// Excludes a line from the number of lines seen, because it is a heading, a comment or a summary.
     pub(crate) fn no_record(&mut self) {
         self.ledger.seen -= 1;
     }
 
-    /// The id of the process of this name.
+    /// The id of the process with this name.
     #[inline]
     pub(crate) fn process(&mut self, name: &[u8]) -> Result<NameId> {
         self.last_process.id(name, &mut self.processes, |raw| Ok(text(raw)))
     }
 
-    /// The id of the device of this name.
+    /// The id of the device with this name.
     #[inline]
     pub(crate) fn device(&mut self, name: &[u8]) -> Result<NameId> {
         self.device_named(name, |raw| Ok(text(raw)))
     }
 
-    /// The id of the device whose name `label` makes of `raw`.
+    /// The id of a device; `label` converts `raw` into its name.
     #[inline]
     pub(crate) fn device_named<'a>(
         &mut self, raw: &'a [u8], label: impl FnOnce(&'a [u8]) -> Result<Cow<'a, str>>,
@@ -62,39 +62,38 @@ impl ParseContext {
         self.ledger.skipped += 1;
     }
 
-    /// Counts a request whose ends were rounded to sectors, if `rounded`.
+    /// Counts a request whose ends were rounded to sectors if `rounded` is set.
     #[inline]
     pub(crate) fn round(&mut self, rounded: bool) {
         self.ledger.rounded += u64::from(rounded);
     }
 
-    /// Counts a line that is not of the trace.
+    /// Counts a line that does not belong to the trace.
     pub(crate) fn foreign(&mut self) {
         self.no_record();
         self.ledger.foreign += 1;
     }
 
-    /// Marks the line as broken, unless it is to be parsed as it is; returns whether it was marked. The caller then stops, so
-    /// that the line is tried with those after it.
+    /// Marks the line as broken unless it must be parsed as it is; returns whether it was marked. The caller then stops, so that
+    /// the line is tried together with the following ones.
     pub(crate) fn waits_for_rest(&mut self) -> bool {
         self.broken = !self.parse_unjoined;
         self.broken
     }
 }
 
-/// A format in which a line is a record. `parse` appends the requests of the line, of which there is usually one, or none.
+/// A format in which each line is a record. `parse` appends the requests of a line, usually one or none.
 pub(crate) trait LineFormat: Send + 'static {
-    /// Parses a line, which has no line end and is not empty.
+    /// Parses a non-empty line without its line end.
     fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()>;
-    /// Parses the first line if it is well formed and has one request; returns the request and the lines after it. Otherwise,
-    /// and if the text ends within the line, returns `None`, and [`LineFormat::parse`] reads the line.
+    /// Parses the first line if it is well formed and contains one request; returns the request and the lines after it.
+    /// Otherwise, and if the text ends within the line, returns `None`, and [`LineFormat::parse`] reads the line.
     #[inline]
     fn parse_fast<'a>(&mut self, _lines: &'a [u8], _context: &mut ParseContext) -> Option<(Request, &'a [u8])> {
         None
     }
-    /// Parses lines with [`LineFormat::parse_fast`] and appends their requests, until a line needs [`LineFormat::parse`] or `out`
-    /// has `goal` requests. Returns the remaining lines. The loop is compiled for each format, so that many lines cost one call
-    /// through a pointer.
+    /// Parses lines with [`LineFormat::parse_fast`] and appends their requests until a line needs [`LineFormat::parse`] or `out` has `goal`
+    /// requests. Returns the remaining lines. The loop is compiled for each format, so that many lines need only one call through a pointer.
     fn parse_fast_run<'a>(
         &mut self, mut lines: &'a [u8], goal: usize, context: &mut ParseContext, out: &mut Vec<Request>,
     ) -> &'a [u8] {
@@ -110,39 +109,39 @@ pub(crate) trait LineFormat: Send + 'static {
     fn finish(&mut self, _context: &mut ParseContext, _out: &mut Vec<Request>) -> Result<()> {
         Ok(())
     }
-    /// Whether a line that is not a record may be the rest of the line before it, which was broken.
+    /// Whether a line that is not a record may be the rest of a broken line before it.
     fn may_be_rest(&self, _line: &[u8]) -> bool {
         false
     }
-    /// As [`TraceSource::in_file_order`].
+    /// Like [`TraceSource::in_file_order`].
     fn in_file_order(&self) -> bool {
         true
     }
-    /// As [`TraceSource::duration_histogram`].
+    /// Like [`TraceSource::duration_histogram`].
     fn times(&self) -> Option<FormatTimes> {
         None
     }
-    /// As [`TraceSource::event_tally`].
+    /// Like [`TraceSource::event_tally`].
     fn tally(&self) -> EventTally {
         EventTally::default()
     }
-    /// What the header tells besides the file and its format: a relative clock by default.
+    /// The header without file and format; by default it states a relative clock.
     fn header(&self) -> TraceHeader {
         TraceHeader { clock: "relative".into(), ..TraceHeader::default() }
     }
 }
 
-/// Maximum length of a line in bytes; a file with longer ones is not text.
+/// Maximum length of a line in bytes; a file with longer lines is not text.
 const MAX_LINE: usize = 1 << 16;
 const CHUNK: usize = 1 << 18;
-/// Requests that are parsed at a time: few enough to stay in the cache until the reader processes them.
+/// Number of requests that are parsed together: few enough to stay in the cache until the reader processes them.
 const ROWS: usize = 1 << 8;
 /// Maximum number of lines that are joined to a broken line.
 const MOST_PARTS: u64 = 12;
-/// Maximum number of lines after a bad one that are parsed to decide whether to suggest skipping bad lines.
+/// Maximum number of lines after an invalid one that are parsed to decide whether the hint suggests skipping invalid lines.
 const MOST_TRIED: usize = 1 << 12;
 
-/// Reads an input with a [`LineFormat`].
+/// Reads an input in a [`LineFormat`].
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct LineSource {
     format_name: &'static str,
@@ -160,24 +159,24 @@ pub(crate) struct LineSource {
     ended: bool,
     finished: bool,
     has_returned_requests: bool,
-    /// The first line that is not empty.
+    /// The first non-empty line.
     first_line: Option<FirstLine>,
-    /// Arrival and end of the last request that was returned.
+    /// Arrival and end of the last returned request.
     last: Option<RequestSpan>,
-    /// The line at which the recording may begin again, with the times of the request before it.
+    /// The line at which the recording may start again, with the times of the request before it.
     restart_at: Option<(u64, Option<RequestSpan>)>,
 }
 
 struct FirstLine {
     text: Vec<u8>,
-    /// Whether it is not a record.
+    /// Whether the line is not a record.
     is_heading: bool,
 }
 
-/// Arrival and end of a request; the end is its arrival if it has none.
+/// Arrival and end of a request; without an end, the arrival twice.
 type RequestSpan = (i64, i64);
 
-/// Minimum length of a first line that is recognised when it comes again: shorter ones are separators.
+/// Minimum length of a first line whose repetition is recognised; shorter lines are separators.
 const LEAST_FIRST: usize = 8;
 
 fn times_of(request: &Request) -> RequestSpan {
@@ -185,14 +184,14 @@ fn times_of(request: &Request) -> RequestSpan {
 }
 
 impl LineSource {
-    /// Reads the lines of a file of the format of this name.
+    /// Reads the lines of a file in this format.
     pub(crate) fn open(
         format_name: &'static str, format: impl LineFormat, input: DecompressedInput, options: &ReadOptions,
     ) -> Result<Box<dyn TraceSource>> {
         Ok(Box::new(Self::over(format_name, Box::new(format), input, options, |bytes| bytes)))
     }
 
-    /// Reads the lines of the text into which `text` converts the bytes of the file.
+    /// Reads the lines of a text, into which `text` converts the bytes of the file.
     pub(crate) fn over(
         format_name: &'static str, format: Box<dyn LineFormat>, input: DecompressedInput, options: &ReadOptions,
         text: impl FnOnce(Box<dyn Read + Send>) -> Box<dyn Read + Send>,
@@ -219,7 +218,7 @@ impl LineSource {
         }
     }
 
-    /// Moves the incomplete line to the front of the buffer and reads more after it.
+    /// Moves the incomplete line to the front of the buffer and fills the rest of the buffer.
     fn refill(&mut self) -> Result<()> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -278,7 +277,7 @@ impl LineSource {
         Ok(())
     }
 
-    /// Returns an error if the recording has begun again: `found`, the first requests after a line that may be the beginning of
+    /// Returns an error if the file contains a second recording: `requests`, the first after a line that may begin
     /// another recording, are earlier than those before it.
     #[cold]
     fn check_beginning(&mut self, found: &[Request]) -> Result<()> {
@@ -298,8 +297,7 @@ impl LineSource {
         )))
     }
 
-    /// Parses a line that is bad or seems to be broken, joined with those after it if the result is certainly a whole line;
-    /// otherwise parses it alone.
+    /// Parses an invalid or probably broken line: joined with the following lines if the result is certainly a whole line, otherwise alone.
     #[cold]
     fn join(&mut self, from: usize, length: usize, fault: Option<Error>, out: &mut Vec<Request>) -> Result<()> {
         self.context.broken = false;
@@ -337,9 +335,9 @@ impl LineSource {
         }
     }
 
-    /// Joins the line with those after it until it is whole. If it never is, returns false and consumes no further line.
+    /// Joins a line with the following ones until it is complete. If it never is, returns false and consumes no further line.
     fn take_with_rest(&mut self, own: &[u8], out: &mut Vec<Request>) -> Result<bool> {
-        // Programs break lines at a blank, which they remove, or within a word.
+        // Programs break lines at a blank, which they remove, or inside a word.
         let mut joined = [(&b" "[..], own.to_vec()), (&b""[..], own.to_vec())];
         let (mut used, rows) = (0, out.len());
         for count in 1..=MOST_PARTS {
@@ -388,8 +386,8 @@ impl LineSource {
         }
     }
 
-    /// Whether the buffered lines after a bad one contain a valid request. Changes the state of the format, so reading must end
-    /// after it.
+    /// Whether the buffered lines after an invalid one contain a valid request. This changes the state of the format, so reading
+    /// must end afterwards.
     fn others_are_good(&mut self) -> bool {
         let mut requests = Vec::new();
         let ledger = self.context.ledger.clone();
@@ -432,7 +430,7 @@ impl TraceSource for LineSource {
                 Some(length) => self.parse_line(length, out)?,
                 None if !self.ended => self.refill()?,
                 None => {
-                    // The last line may have no line end.
+                    // The last line may lack its line end.
                     if self.end > self.start {
                         self.parse_line(self.end - self.start, out)?;
                     }
@@ -482,7 +480,7 @@ impl TraceSource for LineSource {
     }
 }
 
-/// The part of writing that differs between text formats.
+/// The part of a text format that writes lines.
 pub(crate) trait LineWriter: Send {
     /// Appends the lines before the first request.
     fn heading(&mut self, _out: &mut Vec<u8>) {}

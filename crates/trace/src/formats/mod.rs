@@ -1,6 +1,6 @@
-//! The trace formats, one file for each or for a family, and the list of all.
+//! The trace formats, each in its own file or together with similar ones, and the list of all formats.
 
-// The registry's function types return results and take inputs by value; not every format needs both.
+// The function types of the registry return results and take inputs by value, which not every format needs.
 #![allow(clippy::unnecessary_wraps, clippy::needless_pass_by_value)]
 
 mod binary;
@@ -45,7 +45,7 @@ pub(crate) use unit_guard::{FARTHEST_NS, UnitGuard};
 use crate::file_kinds;
 use crate::{Error, ErrorClass, MendClock, OutputCompression, RecognisedFormat, RecordedFeatures, Result, TraceSource};
 
-/// What most formats use.
+/// Imports for most formats.
 mod prelude {
     pub(super) use std::path::Path;
 
@@ -62,7 +62,7 @@ mod prelude {
     };
 }
 
-/// All formats, those with the clearest marks first. A file is read as the first format whose `sniff` accepts it.
+/// All formats, those with the most specific marks first. A file is read in the first format whose `sniff` accepts it.
 pub static FORMATS: &[&TraceFormat] = &[
     &parquet::FORMAT,
     &blktrace::FORMAT,
@@ -96,8 +96,7 @@ pub static FORMATS: &[&TraceFormat] = &[
     &ssdsim::DISKSIM,
 ];
 
-/// The format of this name, in [`FORMATS`] and `further`. Fails with [`ErrorClass::UnknownFormat`] with the known
-/// names.
+/// The format with this name, in [`FORMATS`] or `further`. Fails with [`ErrorClass::UnknownFormat`]; the error lists the names.
 pub fn by_name(name: &str, further: &'static [&'static TraceFormat]) -> Result<&'static TraceFormat> {
     let all = further.iter().chain(FORMATS).copied();
     all.clone().find(|format| format.name == name).ok_or_else(|| {
@@ -112,8 +111,7 @@ pub fn writable() -> impl Iterator<Item = &'static TraceFormat> {
     FORMATS.iter().copied().filter(|format| format.writes.is_some())
 }
 
-/// The writable format with the file-name extension of `path`. Fails with [`ErrorClass::UnknownFormat`] with the known
-/// extensions.
+/// The writable format for the file-name extension of `path`. Fails with [`ErrorClass::UnknownFormat`]; the error lists the extensions.
 pub fn by_extension(path: &Path) -> Result<&'static TraceFormat> {
     let name = path.to_string_lossy();
     let (name, _) = OutputCompression::split(&name);
@@ -133,7 +131,7 @@ pub(crate) fn compresses_itself(format: &TraceFormat) -> bool {
     std::ptr::eq(format, &raw const parquet::FORMAT)
 }
 
-/// The kinds of files that are recognised as not being traces: the name of each, and the hint.
+/// Kinds of files that are recognised but are not traces: name and hint of each.
 pub fn file_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
     file_kinds::named()
 }
@@ -151,7 +149,7 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
     blktrace::files(path)
 }
 
-/// Opens `path` for reading, in the requested or recognised format, with a check of its units.
+/// Opens `path` for reading in the requested or recognised format, and checks its units.
 pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<OpenedTrace> {
     let input = DecompressedInput::open(&blktrace::first_of(path))?;
     if input.head().is_empty() {
@@ -167,7 +165,7 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<OpenedTrace> {
     }
     let (format, by) = match &options.format {
         Some(name) => (by_name(name, options.further)?, "--format"),
-        // Only CSV uses a description of columns.
+        // Only CSV uses a list of columns.
         None if options.columns.is_some() => (&csv::FORMAT, "--columns"),
         None => {
             if let Some(error) = file_kinds::recognise_first(input.head()) {
@@ -182,28 +180,28 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<OpenedTrace> {
     let source = (format.open)(input, options)?;
     let header = source.header();
     let by_name = |name: &str| options.further.iter().chain(FORMATS).find(|format| format.name == name);
-    // Times that were loose in the original format are still loose after a conversion.
+    // If the original format has inexact times, so has a converted trace.
     let loose = by_name(&header.format).is_some_and(|first| first.times == FormatTimes::Loose);
     let times = source.times().unwrap_or(if loose { FormatTimes::Loose } else { format.times });
     let guard = UnitGuard::new(times, options)?;
     let of_format = |name: &str| by_name(name).map_or_else(|| of_own(name), |format| format.recorded);
-    // Several formats are those of traces that were combined.
+    // A combined trace may have several formats.
     let of_formats = || header.format.split(" + ").map(of_format).reduce(RecordedFeatures::intersection);
     let recorded = header.recorded.or_else(of_formats).unwrap_or_default();
     Ok(OpenedTrace { source, guard, recognised: RecognisedFormat { format: format.name, by }, recorded })
 }
 
-/// What the traces record that emmclab itself makes or records, in files that do not state it.
+/// The features that emmclab's own traces record, for files that do not state them.
 fn of_own(format: &str) -> RecordedFeatures {
     match format {
         "record" => RecordedFeatures::BLOCK_EVENTS,
-        // Of served devices, in files without the name of a format.
+        // Traces of served devices have no format name.
         "" => RecordedFeatures::SERVED,
         _ => RecordedFeatures::NONE,
     }
 }
 
-/// The error for a file that no format recognises.
+/// The error for a file of unknown format.
 fn unknown(head: &[u8], path: &Path) -> Error {
     let error = |problem: String| Error::new(ErrorClass::UnknownFormat, problem);
     let heading = || csv::unknown_heading(head).map(|error| error.at_line(1));
@@ -218,10 +216,10 @@ fn unknown(head: &[u8], path: &Path) -> Error {
     })
 }
 
-/// The error for a text with numbers that another program has changed: decimal commas, without which it would be a known format,
-/// or numbers rounded by a spreadsheet.
+/// The error for a text in which another program has changed numbers: decimal commas, without which a format would recognise it,
+/// or numbers that a spreadsheet rounded.
 fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
-    /// Times of recorders have at least four decimals; device numbers such as `259,12` have fewer digits.
+    /// Times of recorders have at least four decimals. Device numbers such as `259,12` have fewer digits after the comma.
     const DECIMALS: [usize; 2] = [4, 1];
     const LINES: usize = 50;
     for decimals in DECIMALS {
@@ -248,7 +246,7 @@ fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
     Some(error.of_field("number", 0, word).hint(fields::LOST_DIGITS))
 }
 
-/// The text after each comma between a digit and this many digits is replaced by a point.
+/// The text with points instead of commas between a digit and `digits` digits.
 fn with_points(text: &[u8], digits: usize) -> Vec<u8> {
     let (mut out, mut at) = (text.to_vec(), 1);
     while at + digits < text.len() {
@@ -256,7 +254,7 @@ fn with_points(text: &[u8], digits: usize) -> Vec<u8> {
         if is_decimal {
             out[at] = b'.';
         }
-        // Like a pattern that is replaced, the digits after the comma are not the beginning of the next match.
+        // As in a search for a pattern, the digits after a comma cannot begin the next match.
         at += if is_decimal { digits + 2 } else { 1 };
     }
     out

@@ -1,9 +1,9 @@
 //! MSR Cambridge CSV (SNIA IOTTA 388; Narayanan et al., "Write Off-Loading", FAST 2008).
 //!
-//! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` without a heading, as the set's README describes: time of
-//! issue in Windows FILETIME (100 ns ticks since 1601), `Read` or `Write`, offset and size in bytes, and the time to completion
-//! in the same ticks. Small time stamps, as in copies whose clock begins at 0, stay relative. Copies may have a heading of these
-//! names, blanks and quotes around their fields, or other separators.
+//! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` without a heading, as the README of the set describes: time of
+//! issue as Windows FILETIME (ticks of 100 ns since 1601), `Read` or `Write`, offset and size in bytes, and the time to
+//! completion in ticks. Small times, as in copies whose clock begins at 0, are taken as relative. Copies may have a heading with
+//! these names, blanks and quotes around fields, or other separators.
 
 use super::prelude::*;
 
@@ -35,7 +35,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
     fields.len() == 7 && [0, 2, 4, 5, 6].iter().all(|i| is_digits(fields[*i])) && matches!(fields[3], b"Read" | b"Write")
 }
 
-/// The line with commas between its fields, and without blanks and quotes around them.
+/// The line with commas between its fields, without blanks and quotes around fields.
 fn usual(line: &[u8]) -> Vec<u8> {
     let fields = line.split(|byte| matches!(byte, b',' | b';' | b'\t')).map(<[u8]>::trim_ascii);
     let unquoted =
@@ -46,7 +46,7 @@ fn usual(line: &[u8]) -> Vec<u8> {
 #[derive(Default)]
 struct MsrFormat {
     raw: Vec<u8>,
-    /// Ticks that are subtracted from each time; determined from the first line.
+    /// Ticks to subtract from each time; determined from the first line.
     epoch: Option<u64>,
 }
 

@@ -1,10 +1,10 @@
 //! Parquet, emmclab's own format, to which every other format is converted.
 //!
 //! The columns are those of [`crate::TraceColumn`]; those of block notes exist if the header states that the trace has notes.
-//! Requests are in order of arrival. Three entries of the file's metadata describe the trace: `emmclab.schema` (the version of
-//! the columns), `emmclab.header` and `emmclab.ledger` (JSON of [`TraceHeader`] and [`Ledger`]). Row groups have 2^20 requests, and
-//! a batch never spans two of them. Every byte has a checksum ([`crate::checksum_seal`]). Files of other tools are read too if they have the
-//! required columns with their types, uncompressed or compressed with zstd or snappy.
+//! Requests are in order of arrival. Three entries of the metadata describe the trace: `emmclab.schema` (version of the columns),
+//! `emmclab.header` and `emmclab.ledger` (JSON of [`TraceHeader`] and [`Ledger`]). Row groups have 2^20 requests, and no batch
+//! spans two of them. Every byte is covered by a checksum ([`crate::checksum_seal`]). Files of other tools can be read if they
+//! have the required columns with their types and are uncompressed or compressed with zstd or snappy.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -50,7 +50,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
 };
 
 const MAGIC: &[u8] = b"PAR1";
-/// Version of the columns; increased when one changes its meaning.
+/// Version of the columns; increased when the meaning of a column changes.
 const SCHEMA_VERSION: &str = "1";
 const SCHEMA_KEY: &str = "emmclab.schema";
 const HEADER_KEY: &str = "emmclab.header";
@@ -58,12 +58,11 @@ const LEDGER_KEY: &str = "emmclab.ledger";
 const ROW_GROUP_ROWS: usize = 1 << 20;
 
 thread_local! {
-    /// Whether a panic on this thread becomes an error instead of Rust's own message.
+    /// Whether a panic on this thread is turned into an error, so that Rust prints no message.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a call into the Parquet decoder. It reports most damage as an error, but a forged length can cause a panic, which
-/// becomes an error here, without a second message.
+/// Calls the Parquet decoder. It reports most damage as an error, but panics on some forged lengths; the panic is turned into an error.
 fn guarded<T>(call: impl FnOnce() -> std::result::Result<T, ParquetError>) -> Result<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -98,7 +97,7 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
     Ok(Box::new(ParquetSource::open(input.path(), options)?))
 }
 
-/// Maximum size of the names in a column of a row group, in bytes: a constant part, and a part for each request.
+/// Maximum size of the names in a column of a row group, in bytes: a constant and a part that is proportional to the number of requests.
 const NAMES_ROOM: u64 = 64 << 20;
 const NAME_ROOM: u64 = 1 << 10;
 
@@ -112,14 +111,14 @@ struct ParquetSource {
     processes: GrowingNameTable,
     devices: GrowingNameTable,
     lenient: bool,
-    /// Rows that were left out because they are not valid requests.
+    /// Number of rows that were omitted because they are not valid requests.
     skipped: u64,
-    /// Rows with block notes that were returned as requests without them.
+    /// Number of rows whose block notes were dropped.
     notes_left_out: u64,
     last_arrival: i64,
     rows_done: u64,
     rows: u64,
-    /// Number of requests of the whole trace, if this file has fewer.
+    /// Number of requests of the whole trace if this file is a part of it.
     requests_of_whole_trace: Option<u64>,
     bytes: u64,
 }
@@ -141,10 +140,10 @@ impl ParquetSource {
         let rows = metadata.metadata().file_metadata().num_rows().max(0) as u64;
         let mut ledger: Ledger = entry(LEDGER_KEY)
             .map_or_else(|| Ok(Ledger { seen: rows, kept: rows, ..Ledger::default() }), |json| described(LEDGER_KEY, &json))?;
-        // `filtered` counts the requests left out in this reading; those left out when the file was written are counted
-        // separately.
+        // `filtered` counts the requests that are filtered out now; those that were filtered out before the file was written are
+        // counted separately.
         ledger.filtered_before += std::mem::take(&mut ledger.filtered);
-        // Other tools that split a trace keep the metadata of the whole trace in each part.
+        // Other tools that split a trace copy the metadata of the whole trace into each part.
         let whole = Some(ledger.kept).filter(|kept| *kept > rows);
         ledger.kept = ledger.kept.min(rows);
         refuse_huge_names(&metadata)?;
@@ -227,7 +226,7 @@ impl ParquetFooter {
     }
 }
 
-/// Refuses names that would need far more memory than their requests, before they are decoded.
+/// Rejects a file whose names need far more memory than its requests, before they are decoded.
 fn refuse_huge_names(metadata: &ArrowReaderMetadata) -> Result<()> {
     let columns = metadata.metadata().row_groups().iter().flat_map(RowGroupMetaData::columns);
     for column in columns {
@@ -244,14 +243,14 @@ fn refuse_huge_names(metadata: &ArrowReaderMetadata) -> Result<()> {
     Ok(())
 }
 
-/// Number of requests in each row group of a Parquet file. Fails if it cannot be read, or is not a Parquet file.
+/// Number of requests in each row group of a Parquet file. Fails if the file cannot be read or is not a Parquet file.
 pub fn row_groups(path: &Path) -> Result<Vec<u64>> {
     let footer = ParquetFooter::of(path).map_err(|error| error.in_file(path))?;
     Ok(rows_of(&footer.metadata).collect())
 }
 
-/// Checks all bytes of a Parquet file, for readers that do not check what they read. A file of another tool has no
-/// checksums and passes. Fails if it cannot be read, is not a Parquet file, or is damaged.
+/// Checks all bytes of a Parquet file, for callers whose reader does not check them. A file of another tool has no checksums and
+/// passes. Fails if the file cannot be read, is not a Parquet file, or is damaged.
 pub fn check_parquet(path: &Path) -> Result<()> {
     let file = ParquetFooter::of(path).map_err(|error| error.in_file(path))?.file;
     let checked = file.check_all();
@@ -262,8 +261,7 @@ fn rows_of(metadata: &ArrowReaderMetadata) -> impl Iterator<Item = u64> {
     metadata.metadata().row_groups().iter().map(|group| group.num_rows().max(0).cast_unsigned())
 }
 
-/// Checks the magic numbers at both ends. A file without the one at the end was cut; the error for this is clearer than the
-/// decoder's.
+/// Checks the magic numbers at both ends. A file without the second one was truncated; this error is clearer than that of the decoder.
 fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
     let bytes = file.metadata()?.len();
     let mut magic = [0; 4];
@@ -284,7 +282,7 @@ fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
     })
 }
 
-/// The extent from the statistics of the footer; `None` if some are missing.
+/// The extent of the trace from the statistics in the footer; `None` if some are missing.
 fn extent(metadata: &ArrowReaderMetadata) -> std::result::Result<Option<TraceExtent>, ParquetError> {
     let file = metadata.metadata();
     let groups = file.row_groups();
@@ -312,14 +310,14 @@ fn extent(metadata: &ArrowReaderMetadata) -> std::result::Result<Option<TraceExt
     Ok(Some(TraceExtent { end, without_completion, one_device: is_of_one_device(groups) }))
 }
 
-/// Whether the statistics state that all requests are to one device.
+/// Whether the statistics show that all requests have the same device.
 fn is_of_one_device(groups: &[RowGroupMetaData]) -> bool {
     let columns = groups.iter().flat_map(RowGroupMetaData::columns);
     let mut bounds = columns.filter(|column| column.column_path().string() == TraceColumn::Device.name()).map(|column| {
         let found = column.statistics()?;
         found.min_bytes_opt().zip(found.max_bytes_opt())
     });
-    // Without the column, all requests are to one device. A row group without names has no bounds, so that the answer is false.
+    // Without the column, all requests have the same device. A row group without names has no bounds; then the result is false.
     let Some(first) = bounds.next() else { return true };
     first.is_some_and(|(low, high)| low == high && bounds.all(|other| other == first))
 }
@@ -334,7 +332,7 @@ fn described<T: serde::de::DeserializeOwned>(key: &str, json: &str) -> Result<T>
         .map_err(|error| Error::new(ErrorClass::Syntax, error.to_string()).of_field(key, 0, json.as_bytes()))
 }
 
-/// The file's own schema, but with names as dictionaries, because other tools store them as plain text.
+/// The schema of the file, but with names as dictionaries, because other tools store them as plain text.
 fn readable_schema(found: &Schema) -> Arc<Schema> {
     let wanted = Batch::schema(true);
     let fields: Vec<Field> = found
@@ -350,7 +348,7 @@ fn readable_schema(found: &Schema) -> Arc<Schema> {
 
 fn with_dictionaries(found: &DataType, wanted: &DataType) -> DataType {
     match (found, wanted) {
-        // Arrow's description of the column; in Parquet it is one without values.
+        // The type that Arrow's metadata gives a column without values.
         (DataType::Dictionary(_, values), _) if **values == DataType::Null => DataType::Null,
         (DataType::Utf8 | DataType::Dictionary(..), DataType::Dictionary(..)) => wanted.clone(),
         (DataType::List(item), DataType::List(wanted)) => {
@@ -414,8 +412,8 @@ fn create(file: AtomicFile, header: &TraceHeader) -> Result<Box<dyn TraceSink>> 
     Ok(Box::new(ParquetSink { path, noted, writer }))
 }
 
-/// The encodings of the columns. Times and addresses grow or stay close, so delta encoding is smaller than general compression
-/// and decodes faster. Values of the other columns repeat, so a dictionary needs one or two bits for each.
+/// The encodings of the columns. Times and addresses increase or differ little, so delta encoding gives smaller files than
+/// general compression and decodes faster. Values of other columns repeat, so a dictionary needs one or two bits for each.
 fn properties() -> WriterProperties {
     let mut builder = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_2_0)
@@ -440,7 +438,7 @@ struct ParquetSink {
     writer: ArrowWriter<SealedFile>,
 }
 
-/// The error for a failed write of a Parquet file; an error of the operating system keeps its number.
+/// The error for a failed write of a Parquet file; an error of the operating system keeps its errno.
 pub fn parquet_error(path: &Path, error: ParquetError) -> Error {
     match error {
         ParquetError::External(source) => match source.downcast::<std::io::Error>() {

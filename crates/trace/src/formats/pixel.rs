@@ -1,10 +1,10 @@
 //! `MobileBlockIOTraces`: block traces of apps on a Pixel 6a ("Space-efficient FTL for Mobile Storage via Tiny Neural
 //! Nets"; public repository `MobileBlockIOTraces`).
 //!
-//! CSV with the heading `proces,device,rw_flag,sector,size,timestamp` (spelled so). The process is `NAME-PID` or the name
-//! alone; the name may contain dashes, and `<...>` is the kernel's text for unknown; the device is the kernel's number (major
-//! << 20 | minor); sector and size count 512 bytes; the time is in seconds since boot, printed from a double, so that its last
-//! digits may be rounding errors. Each request has one time, at which it was recorded; there are no service times.
+//! CSV with the heading `proces,device,rw_flag,sector,size,timestamp` (spelled so). The process is `NAME-PID` or only the name,
+//! which may contain dashes; `<...>` is the kernel's text for an unknown name. The device is the kernel's number (major << 20 |
+//! minor); sector and size are in units of 512 bytes. The time is in seconds since boot, printed from a double, so that its last
+//! digits may be rounding errors. A request has only the time of its record; there are no service times.
 
 use std::borrow::Cow;
 
@@ -34,7 +34,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
 
 struct PixelFormat;
 
-/// Splits a process into name and id. Some threads whose name contains a blank are listed with its first word and no id.
+/// Splits a process into name and id. Some threads with a blank in their name are listed with only its first word and without an id.
 fn split_process(field: &[u8]) -> Result<(&[u8], Option<i32>)> {
     match memchr::memrchr(b'-', field) {
         Some(dash) if is_digits(&field[dash + 1..]) => Ok((&field[..dash], Some(pid(&field[dash + 1..], "proces", 1)?))),
@@ -48,7 +48,7 @@ impl LineFormat for PixelFormat {
             context.no_record();
             return Ok(());
         }
-        // Only the name may contain a comma, so the fields are counted from the end.
+        // Only the name may contain commas, so the fields are counted from the end.
         let mut fields = line.rsplitn(6, |byte| *byte == b',');
         let mut next = |name, column| need(&mut fields, name, column);
         let time = next("timestamp", 6)?;

@@ -1,35 +1,32 @@
-//! Assigns addresses in traces of caches and file servers, which name objects and have no addresses of a device.
+//! Assigns addresses in traces of caches and file servers, which contain objects instead of addresses of a device.
 //!
 //! Objects, or parts of them, are placed one after the other in the order of first use. A reused object keeps its address, and
-//! neighbouring data within a part stays adjacent; distances between parts mean nothing.
+//! adjacent data within a part stays adjacent; distances between parts have no meaning.
 //!
-//! Traces of Tectonic, the storage of Meta, as Baleen uses them (Wong et al., "Baleen: ML Admission & Prefetching for Flash Caches", FAST
-//! 2024).
+//! Traces of Tectonic, the storage of Meta, as published with Baleen (Wong et al., "Baleen: ML Admission & Prefetching for Flash
+//! Caches", FAST 2024).
 //!
-//! Fields separated by blanks, with a heading: `block_id io_offset io_size op_time op_name user_namespace user_name rs_shard_id
-//! op_count host_name`. The fields that are read: the block with offset and size in bytes, from which addresses are made
-//! ([`super::placement`]); the time in seconds; the operation by its number (1, 2 and 5 read data, 3, 4 and 6 write it; others
-//! are skipped and counted); and the user's namespace, which is used as process. No response times.
+//! Fields are separated by blanks after a heading: `block_id io_offset io_size op_time op_name user_namespace user_name
+//! rs_shard_id op_count host_name`. These fields are read: block, offset and size in bytes, from which addresses are derived; the
+//! time in seconds; the number of the operation (1, 2 and 5 read data, 3, 4 and 6 write it; others are skipped and counted); and
+//! the user's namespace, which becomes the process. There are no response times.
 //!
 //! Thesios: I/O of Google's storage servers, synthesised from samples (repository google-research-datasets/thesios; ASPLOS 2024).
 //!
-//! CSV whose heading names the columns, as the repository's README lists them ("Data Description"). The columns that are read:
-//! `start_time`, the arrival at the server in Unix seconds; `op_type`, `READ` or `WRITE`; `request_io_size_bytes`;
-//! `simulated_latency`, from arrival to response in seconds; `simulated_disk_start_time`, when the disk read began (0 for a
-//! write or a hit of the server's cache); `application`. The place is a file (`filename`, hashed) and `file_offset`, from which
-//! addresses are made ([`super::placement`]).
+//! CSV with a heading, whose columns the README of the repository describes ("Data Description"). These columns are read: `start_time`, the
+//! arrival at the server in Unix seconds; `op_type`, `READ` or `WRITE`; `request_io_size_bytes`; `simulated_latency`, from arrival to
+//! response in seconds; `simulated_disk_start_time`, the start of the disk read (0 for a write or a hit in the server's cache);
+//! `application`. Addresses are derived from the file (`filename`, hashed) and `file_offset`.
 //!
 //! The binary traces of libCacheSim (repository 1a1a11a/libCacheSim): `oracleGeneral` and `lcs`, versions 1 to 8.
 //!
-//! Little-endian records without padding. `oracleGeneral` has 24 bytes: seconds (u32), object (u64), its size in bytes (u32),
-//! and the number of the request that uses it next (i64, -1 for none). It has no magic number, so it is recognised by its usual
-//! file name and by plausible records. `lcs` has a header of 8,192 bytes between two equal marks, with the version after the
-//! first; version 1 has the records of `oracleGeneral`; 2 has operation (8 bits) and tenant (24 bits) before the last field; 3
-//! has a size of 64 bits and a time to live; 4 to 8 append 1 to 16 numbers. Operations are numbered as in libCacheSim's
-//! `req_op_e`; a delete is a discard here.
+//! Little-endian records without padding. `oracleGeneral` has 24 bytes: seconds (u32), object (u64), its size in bytes (u32), and the number
+//! of the next request for it (i64, -1 for none). It has no magic number, so it is recognised by its usual file name and plausible records.
+//! `lcs` has a header of 8,192 bytes between two equal marks, with the version after the first one. Version 1 has the records of
+//! `oracleGeneral`; 2 has operation (8 bits) and tenant (24 bits) before the last field; 3 has a size of 64 bits and a time to live; 4 to 8
+//! append 1 to 16 numbers. Operations are numbered as in libCacheSim's `req_op_e`; a delete becomes a discard.
 //!
-//! Such a trace names objects, from which addresses are made ([`super::placement`]). Without operations, all requests are
-//! reads. The trace's note states both.
+//! Addresses are derived from the objects. Without operations, all requests are reads. The note of the trace states both.
 
 use std::collections::HashMap;
 
@@ -37,11 +34,11 @@ use super::binary::{RecordFormat, RecordSource, bytes, refused};
 use super::fields::ColumnPositions;
 use super::prelude::*;
 
-/// The text on addresses in the note of such a trace.
+/// The text on addresses for the note of such a trace.
 pub(super) const NOTE: &str = "the trace names objects and has no addresses: they are placed one after the other in the order of first \
                                use, so that reuse is as recorded and distances are not";
 
-/// The number of an object, from its name: the name itself if it is a number, otherwise a hash of it.
+/// The number of an object: its name if that is a number, otherwise a hash of its name.
 pub(super) fn object(name: &[u8]) -> u64 {
     // FNV-1a.
     let hash =
@@ -49,19 +46,19 @@ pub(super) fn object(name: &[u8]) -> u64 {
     std::str::from_utf8(name).ok().and_then(|text| text.parse().ok()).unwrap_or_else(hash)
 }
 
-/// Addresses of parts of objects; all parts have one size.
+/// Addresses of parts of objects; all parts have the same size.
 pub(super) struct PartAddresses {
     addresses: HashMap<(u64, u64), u64>,
     bytes: u64,
 }
 
 impl PartAddresses {
-    /// For parts of this many bytes.
+    /// Addresses for parts of `bytes` bytes.
     pub fn of(bytes: u64) -> Self {
         Self { addresses: HashMap::new(), bytes }
     }
 
-    /// The sectors of a range of an object, from the fields of its offset and size in bytes.
+    /// The sectors of a range of an object, given by the fields of its offset and size in bytes.
     fn span(&mut self, object: u64, offset: LineField, size: LineField, context: &mut ParseContext) -> Result<(Sector, u32)> {
         let begin = offset.unsigned()?;
         if begin.checked_add(size.unsigned()?).is_none() {
@@ -72,7 +69,7 @@ impl PartAddresses {
         Ok((sector, count))
     }
 
-    /// The address of an offset in an object, both in bytes.
+    /// The address of an offset in an object; both in bytes.
     pub fn offset(&mut self, object: u64, offset: u64) -> u64 {
         let next = self.addresses.len() as u64;
         let part = *self.addresses.entry((object, offset / self.bytes)).or_insert(next);
@@ -83,13 +80,13 @@ impl PartAddresses {
 /// Addresses of objects that are used as a whole.
 #[derive(Default)]
 pub(super) struct ObjectAddresses {
-    /// First sector and reserved sectors of each object.
+    /// First sector and number of reserved sectors of each object.
     addresses: HashMap<u64, (u64, u32)>,
     next: u64,
 }
 
 impl ObjectAddresses {
-    /// The first sector of an object that has this many sectors now. An object that is larger than its reserved space moves.
+    /// The first sector of an object that now has `sectors` sectors. An object that no longer fits into its reserved space is moved.
     pub fn sector(&mut self, object: u64, sectors: u32) -> Sector {
         const PAGE: u32 = 4096 / SECTOR_BYTES as u32;
         let next = self.next;
@@ -116,7 +113,7 @@ pub(super) static TECTONIC: TraceFormat = TraceFormat {
 };
 
 const TECTONIC_COLUMNS: [&str; 6] = ["block_id", "io_offset", "io_size", "op_time", "op_name", "user_namespace"];
-/// Address space of a block, which has at most 8 MB.
+/// Address space of a block in bytes; a block has at most 8 MB.
 const TECTONIC_PART_BYTES: u64 = 16 << 20;
 
 fn tectonic_columns(head: &[u8]) -> Option<ColumnPositions<6>> {
@@ -183,7 +180,7 @@ const THESIOS_COLUMNS: [&str; 8] = [
     "filename", "file_offset", "application", "op_type", "request_io_size_bytes", "start_time", "simulated_disk_start_time",
     "simulated_latency",
 ];
-/// Size of the parts of files within which addresses stay in order: larger than any request.
+/// Size in bytes of the parts of files within which addresses are sequential; larger than any request.
 const THESIOS_PART_BYTES: u64 = 64 << 20;
 
 fn thesios_columns(head: &[u8]) -> Option<ColumnPositions<8>> {
@@ -203,7 +200,7 @@ fn open_thesios(input: DecompressedInput, options: &ReadOptions) -> Result<Box<d
 
 struct ThesiosFormat {
     columns: ColumnPositions<8>,
-    /// Whether the heading has not been read yet.
+    /// Whether the heading is still to be read.
     heading: bool,
     parts: PartAddresses,
 }
@@ -224,7 +221,7 @@ impl LineFormat for ThesiosFormat {
         let (sector, count) = self.parts.span(object(file.bytes), offset, size, context)?;
         let (begin, took) = (seconds(arrival)?, seconds(latency)?);
         let complete = begin.checked_add(took).ok_or_else(|| latency.refused("ends beyond the year 2262"))?;
-        // It has one decimal less than the arrival, so it may be slightly before it.
+        // The start has one decimal less than the arrival, so it may be slightly earlier.
         let start = Some(seconds(disk)?).filter(|start| *start >= begin && *start <= complete);
         let process = context.process(application.bytes)?;
         out.push(Request {
@@ -273,12 +270,12 @@ pub(super) static LCS: TraceFormat = TraceFormat {
 const MARK: [u8; 8] = 0x1234_5678_9abc_def0_u64.to_le_bytes();
 const HEADER_BYTES: usize = 8192;
 
-/// The layout of a version's records.
+/// The layout of the records of a version.
 #[derive(Clone, Copy)]
 struct LcsRecordLayout {
     size: usize,
     wide_size: bool,
-    /// Offset of operation and tenant in a record.
+    /// Offset of operation and tenant in a record; `None` if it has none.
     op_at: Option<usize>,
 }
 
@@ -298,7 +295,7 @@ const LAYOUTS: [LcsRecordLayout; 8] = {
     ]
 };
 
-/// Whether the first records have times in order and valid next uses.
+/// Whether the first records have increasing times and valid next uses.
 fn is_plausible(head: &[u8]) -> bool {
     const JUDGED: usize = 256;
     let size = LAYOUTS[0].size;
@@ -345,7 +342,7 @@ struct LibCacheSimFormat {
     tenant: String,
 }
 
-/// The operation with this number in libCacheSim; `None` for unknown numbers.
+/// The operation with this number in libCacheSim; `None` if the number is not known.
 fn operation(code: u32) -> Option<Op> {
     Some(match code {
         // Not stated, get, gets, read.

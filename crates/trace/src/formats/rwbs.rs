@@ -1,13 +1,13 @@
-//! The kernel's operation letters, as in block trace events (`blk_fill_rwbs`) and `blkparse`.
+//! The kernel's letters for operations and flags, as in block events (`blk_fill_rwbs`) and `blkparse`.
 
 use crate::{Error, ErrorClass, Op, RequestFlags, Result, ZoneCommand};
 
 /// The meaning of the letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RwbsMeaning {
-    /// A request, or a passthrough command.
+    /// A request, or a pass-through command.
     Request(RwbsOperation),
-    /// A command to a zone of the device.
+    /// A command for a zone of the device.
     Zone(ZoneCommand),
 }
 
@@ -16,9 +16,9 @@ pub enum RwbsMeaning {
 pub struct RwbsOperation {
     op: Op,
     flags: RequestFlags,
-    /// Whether it is `N`, for which the kernel has no letter.
+    /// Whether it is `N`, an operation for which the kernel has no letter.
     is_unnamed: bool,
-    /// Whether it is `WZ`.
+    /// Whether it is `WZ`, a write of zeroes.
     is_zeroes: bool,
 }
 
@@ -29,22 +29,22 @@ impl From<Op> for RwbsOperation {
 }
 
 impl RwbsOperation {
-    /// Operation and flags of a request of this many sectors. An operation without a letter (`N`) is a write of zeroes if it
-    /// has sectors, and otherwise a command without data, which becomes a discard of 0 sectors.
+    /// Operation and flags of a request of `sectors` sectors. An operation without a letter (`N`) is a write of zeroes if it has
+    /// sectors, otherwise a command without data, which becomes a discard of 0 sectors.
     #[inline]
     pub fn of(self, sectors: u32) -> (Op, RequestFlags) {
         let op = if self.is_unnamed && sectors == 0 { Op::Discard } else { self.op };
         (op, self.flags)
     }
 
-    /// Whether a request of this many sectors is a write of zeroes.
+    /// Whether a request of `sectors` sectors is a write of zeroes.
     #[inline]
     pub fn is_zeroes(self, sectors: u32) -> bool {
         sectors > 0 && (self.is_unnamed || self.is_zeroes)
     }
 
-    /// Operation and flags of a request without sectors in a table, where each line is a whole request. A write that has nothing but
-    /// a flush before it or forced unit access (`FWS`, `WFS`) is a flush. `None` for a command without data (`N`).
+    /// Operation and flags of a request without sectors in a table in which each line is a whole request. A write with only a
+    /// preflush or FUA (`FWS`, `WFS`) is a flush. `None` for a command without data (`N`).
     pub fn without_sectors(self) -> Option<(Op, RequestFlags)> {
         let of_flush = RequestFlags::PREFLUSH.union(RequestFlags::FUA);
         let is_flush = self.op == Op::Flush || self.op == Op::Write && self.flags.intersects(of_flush);
@@ -56,13 +56,12 @@ impl RwbsOperation {
     }
 }
 
-/// Reads letters such as `R`, `WSM`, `FWFSM`, `DE` or `FF`.
+/// Parses letters such as `R`, `WSM`, `FWFSM`, `DE` or `FF`.
 ///
-/// A leading `F` is a cache flush before the operation, an `F` after it forced unit access; `FF` and blkparse's `FN` are the
-/// flush itself. A write of zeroes (`WZ`, `N` up to Linux 6.17) is read as a write: blktrace before version 8 has no mark for
-/// it, so this is the only rule that results in the same requests for every format. `ZA` appends data to a zone. Newer kernels
-/// (6.18) distinguish the commands to zones (`ZR`, `ZRA`, `ZF`, `ZO`, `ZC`). Fails with [`ErrorClass::Value`] on an
-/// unknown letter.
+/// An `F` before the operation is a preflush, an `F` after it is FUA; `FF` and blkparse's `FN` are flushes. A write of zeroes
+/// (`WZ`, `N` up to Linux 6.17) is read as a write: blktrace before version 8 does not mark it, so only this rule gives the same
+/// requests in every format. `ZA` appends data to a zone. Newer kernels (6.18) distinguish zone commands (`ZR`, `ZRA`, `ZF`,
+/// `ZO`, `ZC`). Fails with [`ErrorClass::Value`] on an unknown letter.
 #[inline]
 pub fn read(field: &[u8], column: u64) -> Result<RwbsMeaning> {
     match zone_command(field) {
@@ -71,7 +70,7 @@ pub fn read(field: &[u8], column: u64) -> Result<RwbsMeaning> {
     }
 }
 
-/// As [`read`] for tables of requests, in which a command to a zone is an error. Fails as [`read`].
+/// Like [`read`], but a zone command is an error, for tables of requests. Fails as [`read`].
 pub fn parse(field: &[u8], column: u64) -> Result<RwbsOperation> {
     match zone_command(field) {
         None => of_request(field, column),
@@ -80,7 +79,7 @@ pub fn parse(field: &[u8], column: u64) -> Result<RwbsOperation> {
     }
 }
 
-/// The command to a zone; `None` for other operations. A flush before it and a priority after it are ignored.
+/// The zone command; `None` for other operations. A preflush before it and a priority after it are ignored.
 #[inline]
 fn zone_command(field: &[u8]) -> Option<ZoneCommand> {
     let letters = field.strip_prefix(b"F").unwrap_or(field);
@@ -95,7 +94,7 @@ fn zone_command(field: &[u8]) -> Option<ZoneCommand> {
     })
 }
 
-/// Reads the letters of a request; the most frequent ones have a fast path.
+/// Parses the letters of a request; the most frequent ones have a fast path.
 #[inline]
 fn of_request(field: &[u8], column: u64) -> Result<RwbsOperation> {
     let (op, flags) = match field {
@@ -135,7 +134,7 @@ fn of_letters(field: &[u8], column: u64) -> Result<RwbsOperation> {
             b'S' => RequestFlags::SYNC,
             b'M' => RequestFlags::META,
             b'A' => RequestFlags::READAHEAD,
-            // Barriers of kernels before 2.6.37, atomic writes of new ones: both are ignored here.
+            // Barriers of kernels before 2.6.37 and atomic writes of new kernels are ignored.
             b'B' | b'U' => RequestFlags::default(),
             _ => return Err(bad()),
         });

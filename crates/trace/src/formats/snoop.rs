@@ -1,28 +1,26 @@
-//! The tables of snoop tools: a heading, then a line for each request when it completes. `biosnoop` and `iosnoop` share this
-//! reader, because only their column names differ.
+//! The tables of snoop tools: a heading, then a line for each request at its completion. `biosnoop` and `iosnoop` share this
+//! reader, because they differ only in the names of the columns.
 //!
-//! The heading states the columns, in any order, and their units. A process name may contain blanks, so the columns after it are
-//! counted from the end of the line. Lines of other programs before, between and after the lines of the table are skipped and counted;
-//! losses that the tool reports are counted as lost.
+//! The heading contains the columns, in any order, and their units. A process name may contain blanks, so the columns after it
+//! are counted from the end of the line. Lines of other programs before, between and after the lines of the table are skipped and
+//! counted; losses that the tool reports are counted as lost.
 //!
-//! The table of `biosnoop` of bcc (tools/biosnoop.py and its manual page) and of libbpf-tools (biosnoop.c).
+//! The table of `biosnoop` from bcc (tools/biosnoop.py and its manual page) and libbpf-tools (biosnoop.c):
 //!
-//! `TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)`; with `-Q`, `QUE(ms)` is before `LAT(ms)`; with `-P`, a pattern `P` is after
-//! `BYTES`. `TIME` is the completion, in seconds since the first line; with `-t` of libbpf-tools it is `TIMESTAMP`, the time of
-//! day. `LAT` is the time from issue to completion, so that the issue is `TIME - LAT`; `QUE` is the time in the queue before
-//! the issue (-1 if it was not recorded). Without `-Q`, the arrival is the time of issue. Sectors have 512 bytes. `T` is `R` or
-//! `W` in bcc, the kernel's letters in libbpf-tools. A flush has no bytes and often the sector 2^64-1, which is not an address.
-//! A table without its heading is read as the columns that bcc prints. The biosnoop of bpftrace prints neither addresses nor
-//! sizes and is refused.
+//! `TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)`; `-Q` adds `QUE(ms)` before `LAT(ms)`; `-P` adds a pattern `P` after `BYTES`.
+//! `TIME` is the completion, in seconds since the first line; with `-t` of libbpf-tools it is `TIMESTAMP`, the time of day. `LAT`
+//! is the time from issue to completion, so that the issue is `TIME - LAT`; `QUE` is the time in the queue before the issue (-1
+//! if not recorded). Without `-Q`, the arrival is the issue. Sectors have 512 bytes. `T` is `R` or `W` in bcc, the kernel's
+//! letters in libbpf-tools. A flush has no bytes and often the sector 2^64-1, which is not an address. A table without a heading
+//! is read with the columns of bcc. The biosnoop of bpftrace prints neither addresses nor sizes and is rejected.
 //!
-//! The table of `iosnoop` of perf-tools (its script and manual page iosnoop(8)).
+//! The table of `iosnoop` from perf-tools (its script and manual page iosnoop(8)):
 //!
-//! `COMM PID TYPE DEV BLOCK BYTES LATms`; `-s` puts `STARTs` and `-t` `ENDs` before it, both in seconds of the clock of ftrace.
-//! `LATms` is the time from issue to completion; with `-Q`, start and latency include the time in the queue. The output does
-//! not show whether `-Q` was given, so the start time at the driver stays unset if there is `STARTs`. Blocks are sectors of 512
-//! bytes, `DEV` is `major,minor`, `TYPE` the kernel's letters. A flush has no bytes, and the block 2^64-1 is not an address.
-//! Without `-s` and `-t` there are no times: each request then begins when the previous one ends, in the order of completion,
-//! and a note of the trace states this.
+//! `COMM PID TYPE DEV BLOCK BYTES LATms`; `-s` adds `STARTs` and `-t` adds `ENDs` before it, both in seconds on the clock of ftrace. `LATms`
+//! is the time from issue to completion; with `-Q`, start and latency include the time in the queue. The output does not show whether `-Q`
+//! was used, so with `STARTs` the start at the driver is not set. Blocks are sectors of 512 bytes, `DEV` is `major,minor`, `TYPE` the
+//! kernel's letters. A flush has no bytes, and the block 2^64-1 is not an address. Without `-s` and `-t` there are no times: then each
+//! request begins at the end of the previous one, in the order of completion, and the note of the trace states this.
 
 use super::fields::{bad_number, has_decimal_comma};
 use super::prelude::*;
@@ -35,7 +33,7 @@ enum SnoopColumn {
     Start(TimeUnit),
     /// Time of completion.
     End(TimeUnit),
-    /// Time of completion, as the time of day: `HH:MM:SS.mmm`.
+    /// Time of completion as the time of day: `HH:MM:SS.mmm`.
     Clock,
     Process,
     Pid,
@@ -43,9 +41,9 @@ enum SnoopColumn {
     Letters,
     Sector,
     Bytes,
-    /// The time in the queues of the operating system.
+    /// Time in the queues of the operating system.
     Queue(TimeUnit),
-    /// The time from issue to completion.
+    /// Time from issue to completion.
     Latency(TimeUnit),
     Other,
 }
@@ -67,23 +65,23 @@ impl SnoopColumn {
         }
     }
 
-    /// Whether two columns have the same meaning, maybe in different units.
+    /// Whether two columns have the same meaning, possibly in different units.
     fn is_like(self, other: Self) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 }
 
-/// More columns than any tool prints.
+/// Maximum number of columns, more than any tool prints.
 const MOST_COLUMNS: usize = 16;
-/// More words than any line of a table has: a process name has at most 16 bytes.
+/// Maximum number of words in a line of a table: a process name has at most 16 bytes.
 const MOST_WORDS: usize = MOST_COLUMNS + 8;
 /// One hour: a longer latency means that the tool matched the completion of another request.
 const LONGEST_NS: i64 = 3_600_000_000_000;
 const DAY_NS: i64 = 86_400_000_000_000;
-/// The sector that the kernel states for a request without an address.
+/// The sector that the kernel reports for a request without an address.
 const NO_SECTOR: u64 = u64::MAX;
 
-/// The unit after the name of a column, with or without brackets; `None` if the column is not `stem`.
+/// The unit after the name of a column, with or without brackets; `None` if the name is not `stem`.
 fn unit(name: &[u8], stem: &[u8]) -> Option<TimeUnit> {
     let rest = name.strip_prefix(stem)?;
     let unit = rest.strip_prefix(b"(").and_then(|rest| rest.strip_suffix(b")")).unwrap_or(rest);
@@ -115,8 +113,8 @@ fn column(name: &[u8]) -> SnoopColumn {
     }
 }
 
-/// The columns that a heading names, in any order; `None` for any other line. Each is named once. A table has a device and a latency,
-/// and names processes, as that of bpftrace, or places.
+/// The columns in a heading, in any order; `None` for any other line. Each column occurs once. A table has a device, a latency,
+/// and processes (as that of bpftrace) or addresses.
 fn heading(line: &[u8]) -> Option<Vec<SnoopColumn>> {
     let columns: Vec<_> = blank_separated(line).take(MOST_COLUMNS + 1).map(column).collect();
     let has = |wanted: SnoopColumn| columns.contains(&wanted);
@@ -136,7 +134,7 @@ fn heading_with<'a>(head: &'a [u8], device: &[u8]) -> Option<&'a [u8]> {
     lines.find(|line| blank_separated(line).any(|name| name == device) && heading(line).is_some())
 }
 
-/// The words of a line, with their positions, so that those of a process name can be joined again.
+/// The words of a line with their positions, so that the words of a process name can be joined again.
 struct LineWords<'a> {
     line: &'a [u8],
     word_spans: [(usize, usize); MOST_WORDS],
@@ -164,7 +162,7 @@ impl<'a> LineWords<'a> {
         Some(words)
     }
 
-    /// The text from the word `from` to the word before `to`, with the blanks between them.
+    /// The text from the word `from` to the word before `to`, including blanks.
     fn range(&self, from: usize, to: usize) -> &'a [u8] {
         if from < to { &self.line[self.word_spans[from].0..self.word_spans[to - 1].1] } else { &[] }
     }
@@ -185,18 +183,18 @@ struct SnoopRow<'a> {
     latency_ns: i64,
 }
 
-/// Reads the lines of such a table.
+/// Reads the lines of a snoop table.
 #[derive(Default)]
 struct SnoopTable {
     format: &'static str,
     columns: Vec<SnoopColumn>,
-    /// The places of the columns of processes and of the time, if the table has them.
+    /// The index of the column of processes, if there is one; the next field is that of the column of the time.
     process_at: Option<usize>,
     time_at: Option<usize>,
-    /// Number of midnights so far, and the previous time of day.
+    /// Number of midnights so far; the next field is the previous time of day.
     midnights: i64,
     time_of_day: i64,
-    /// If the tool prints no times: the end of the previous request.
+    /// End of the previous request, if the tool prints no times.
     laid: i64,
 }
 
@@ -214,7 +212,7 @@ impl SnoopTable {
         self.columns = columns;
     }
 
-    /// The name of a needed column that is missing; `None` if all are present.
+    /// The name of a required column that is missing; `None` if all are present.
     fn missing(&self) -> Option<&'static str> {
         let needed = [(SnoopColumn::Sector, "address"), (SnoopColumn::Bytes, "size"), (SnoopColumn::Letters, "operation")];
         needed.into_iter().find(|(column, _)| !self.columns.contains(column)).map(|(_, name)| name)
@@ -230,8 +228,8 @@ impl SnoopTable {
         if is_after_name { (words + at).saturating_sub(self.columns.len()) } else { at }
     }
 
-    /// Whether a line is of the table: it has as many words as columns, only the name of a process may have none or several, and
-    /// begins like a row in the column of the time, or in tables without times in those of address and length.
+    /// Whether a line belongs to the table: it has as many words as columns (a process name may have none or several), and it
+    /// begins like a row in the column of the time, or without times in the columns of address and length.
     fn is_row(&self, words: &LineWords) -> bool {
         let fits = match self.process_at {
             Some(_) => words.count + 1 >= self.columns.len(),
@@ -271,7 +269,7 @@ impl SnoopTable {
                         bad_number(seconds, "is not a time of day such as 23:59:59.000")
                             .of_field(field.name, field.column, field.bytes)
                     })?;
-                    // Lines of about the same time may be out of order; a time half a day or more earlier is of the next day.
+                    // Lines of about the same time may be out of order; a time that is half a day or more earlier belongs to the next day.
                     if now < self.time_of_day - DAY_NS / 2 {
                         self.midnights += 1;
                     }
@@ -284,7 +282,7 @@ impl SnoopTable {
                 SnoopColumn::Letters => row.letters = field,
                 SnoopColumn::Sector => row.sector = field,
                 SnoopColumn::Bytes => row.bytes = field,
-                // It is -1 if the tool did not record when the request entered the queue.
+                // The value is -1 if the tool did not record when the request entered the queue.
                 SnoopColumn::Queue(_) if field.bytes.starts_with(b"-") => {}
                 SnoopColumn::Queue(unit) => row.queue = Some(field.time(unit)?),
                 SnoopColumn::Latency(unit) => {
@@ -297,7 +295,7 @@ impl SnoopTable {
         Ok(row)
     }
 
-    /// The request of a line; `None` for a command that has no address.
+    /// The request of a line; `None` for a command without an address.
     fn request(&mut self, row: &SnoopRow, context: &mut ParseContext) -> Result<Option<Request>> {
         if row.latency_ns > LONGEST_NS {
             let problem = "is longer than an hour, so it is not a latency: the tool used the completion of another request";
@@ -320,7 +318,7 @@ impl SnoopTable {
         };
         let device = context.device(row.device)?;
         Ok(Some(Request {
-            // With -Q, the start of iosnoop is that of the queue, and its output does not show whether -Q was given.
+            // With -Q, the start of iosnoop is the time of queueing, and its output does not show whether -Q was used.
             start: row.start.is_none().then_some(Nanos(start)),
             complete: Some(Nanos(complete)),
             flags,
@@ -333,7 +331,7 @@ impl SnoopTable {
 }
 
 impl LineFormat for SnoopTable {
-    /// Reads a line, which may be of the table or not.
+    /// Parses a line, which may belong to the table or not.
     fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         if let Some(lost) = lost_events(line) {
             context.no_record();
@@ -393,7 +391,7 @@ impl LineFormat for SnoopTable {
     }
 }
 
-/// Operation, flags and range of a line. `None` for a command without an address or without data.
+/// Operation, flags and range in a line. `None` for a command without an address or without data.
 fn request_range(row: &SnoopRow, bytes: u64) -> Result<Option<(Op, RequestFlags, Sector, u32)>> {
     let RwbsMeaning::Request(operation) = rwbs::read(row.letters.bytes, row.letters.column)? else {
         return Ok(None);
@@ -403,14 +401,14 @@ fn request_range(row: &SnoopRow, bytes: u64) -> Result<Option<(Op, RequestFlags,
         _ => row.sector.unsigned()?,
     };
     if bytes == 0 {
-        // biosnoop of bcc prints no more than R or W of a flush.
+        // For a flush, biosnoop of bcc prints only R or W.
         return Ok(match operation.without_sectors() {
             Some((Op::Read | Op::Write | Op::Flush, flags)) => Some((Op::Flush, flags, Sector(0), 0)),
             _ => None,
         });
     }
     if sector == NO_SECTOR {
-        // A passthrough command of a program.
+        // A pass-through command of a program.
         return Ok(None);
     }
     let count = sectors(bytes.div_ceil(SECTOR_BYTES), row.bytes.bytes, "bytes", row.bytes.column)?;
@@ -418,7 +416,7 @@ fn request_range(row: &SnoopRow, bytes: u64) -> Result<Option<(Op, RequestFlags,
     Ok(Some((op, flags, Sector(sector), count)))
 }
 
-/// The process id of a field; `None` if the table has no such column.
+/// The process id in a field; `None` if the table has no such column.
 fn signed(field: LineField) -> Result<Option<i32>> {
     if field.column == 0 {
         return Ok(None);
@@ -442,9 +440,9 @@ fn time_of_day(field: &[u8]) -> Option<i64> {
     valid.then_some((hours * 60 + minutes) * 60_000_000_000 + seconds)
 }
 
-/// The number of lost events that a line reports; `None` for other lines.
+/// The number of lost events in a line; `None` for other lines.
 fn lost_events(line: &[u8]) -> Option<u64> {
-    // Most lines are requests, which begin with a number.
+    // Most lines are requests, which begin with a digit.
     if line.first().is_some_and(u8::is_ascii_digit) {
         return None;
     }
@@ -474,7 +472,7 @@ pub(super) static BIOSNOOP: TraceFormat = TraceFormat {
     ..TraceFormat::READ_ONLY
 };
 
-/// The columns of a file, from its heading, or recognised from its first line; `None` if neither fits.
+/// The columns of a file, from its heading or recognised from its first line; `None` if it is no such table.
 fn columns(head: &[u8]) -> Option<Vec<SnoopColumn>> {
     heading_with(head, b"DISK").and_then(heading).or_else(|| columns_of_line(first_line(head)))
 }

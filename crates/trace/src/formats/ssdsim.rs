@@ -1,19 +1,19 @@
 //! SSDsim (Hu et al., ICS 2011): the simulator of the IISWC 2015 paper.
 //!
-//! Five numbers per line, as its `get_requests` scans them: arrival time in nanoseconds, device, first sector, sectors, and
-//! operation, 1 = read and 0 = write. The MQSim and DiskSim readers use the same record with other units of time.
+//! A line has five numbers, as its function `get_requests` scans them: arrival time in nanoseconds, device, first sector, number
+//! of sectors, and operation (1: read, 0: write). The MQSim and DiskSim readers use the same record with other units of time.
 //!
 //! MQSim (Tavakkol et al., FAST 2018): trace-based workloads.
 //!
-//! The record of SSDsim: arrival time, device, first sector, sectors, and type, 1 = read and 0 = write. MQSim's own workload
-//! file states the unit of time (`Time_Unit`); here it is nanoseconds unless `--time-unit` is given. Nothing in the file
-//! distinguishes the two simulators, so the extension `.mqsim` or `--format` does.
+//! The record of SSDsim: arrival time, device, first sector, number of sectors, and type (1: read, 0: write). MQSim's workload
+//! file gives the unit of time (`Time_Unit`); here it is nanoseconds unless `--time-unit` is used. The contents of the two
+//! simulators' files do not differ, so the extension `.mqsim` or `--format` selects the format.
 //!
 //! DiskSim's default ASCII format (Bucy et al., "The DiskSim Simulation Environment Version 4.0 Reference Manual",
 //! CMU-PDL-08-101).
 //!
-//! Arrival time in milliseconds with a fraction, device, first block (512 bytes), blocks, and flags, whose lowest bit is 1 for
-//! a read. The record is that of SSDsim with another unit of time.
+//! Arrival time in milliseconds with decimals, device, first block (512 bytes), number of blocks, and flags, whose lowest bit is
+//! 1 for a read. The record is that of SSDsim with another unit of time.
 
 use std::io::Write;
 
@@ -48,7 +48,7 @@ fn is_record(head: &[u8]) -> bool {
         && matches!(fields[4], b"0" | b"1")
 }
 
-/// Reads records of SSDsim, with times in `unit` unless `--time-unit` is given.
+/// Reads records of SSDsim, with times in `unit` unless `--time-unit` is used.
 fn open(format: &TraceFormat, unit: TimeUnit, input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let reader = SsdsimFormat { unit: options.time_unit_or(unit)? };
     LineSource::open(format.name, reader, input, options)
@@ -78,7 +78,7 @@ impl LineFormat for SsdsimFormat {
         Some((Request { device: Some(device), ..Request::new(arrival, op, sector, count) }, rest))
     }
 
-    /// Parses a line field by field; an error names the wrong field.
+    /// Parses a line field by field; an error contains the invalid field.
     #[cold]
     fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         let mut fields = FieldReader::along(blank_separated(line));
@@ -101,8 +101,8 @@ impl LineFormat for SsdsimFormat {
     }
 }
 
-/// Writes records of SSDsim. Times are in nanoseconds since the first request, because the simulators wait for it from time 0.
-/// The device is its index in the trace's list of devices.
+/// Writes records of SSDsim. Times are in nanoseconds since the first request, because the simulators would wait for it from time
+/// 0. The device is its index in the trace's table of device names.
 struct SsdsimWriter {
     /// The first arrival.
     origin: Option<Nanos>,

@@ -1,12 +1,12 @@
-//! Output of Android's systrace and atrace: the kernel tracer's text in a page of HTML, or after atrace's own output.
+//! Output of Android's systrace and atrace: the text of the kernel's tracer in an HTML page, or after the output of atrace.
 //!
-//! A page has the text between `<script class="trace-data" type="application/text">` and `</script>` (one of several; the
-//! others have the data of other agents), before 2015 as a string, `var linuxPerfData = "\`, whose lines end in `\n\`.
-//! Compressed pages have it gzipped in base64 between `<script id="viewer-data" type="application/json">` and `</script>`.
-//! atrace itself prints `TRACE:` before the text, and compresses the text with deflate if `-z` was given. Source:
-//! `systrace.py`, `output_generator.py`, `trace2html.py` of the Catapult project and `atrace.cpp` of Android.
+//! A page has the text between `<script class="trace-data" type="application/text">` and `</script>` (one of several such
+//! scripts; the others have data of other agents). Before 2015 it was a string, `var linuxPerfData = "\`, whose lines end in
+//! `\n\`. Compressed pages have it as gzip in base64 between `<script id="viewer-data" type="application/json">` and `</script>`.
+//! atrace prints `TRACE:` before the text, and with `-z` compresses the text with deflate. Source: `systrace.py`,
+//! `output_generator.py`, `trace2html.py` of the Catapult project and `atrace.cpp` of Android.
 //!
-//! Other lines of the page are passed on as empty lines, so that errors name the line in the file.
+//! Other lines of the page are returned as empty lines, so that errors have the line number in the file.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -29,7 +29,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     ..TraceFormat::READ_ONLY
 };
 
-/// A line that is longer than this is of the page's own scripts.
+/// A longer line belongs to the page's own scripts.
 const LONGEST_LINE: usize = 1 << 16;
 
 fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
@@ -41,14 +41,14 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
     })))
 }
 
-/// Whether this is HTML.
+/// Whether the file is an HTML page.
 fn is_page(head: &[u8]) -> bool {
     let head = head.trim_ascii_start();
     let start = &head[..head.len().min(15)].to_ascii_lowercase();
     start.starts_with(b"<!doctype html") || start.starts_with(b"<html")
 }
 
-/// The offset at which the text begins after atrace's short output; `None` if this is not of atrace.
+/// The offset at which the text begins after the short output of atrace; `None` if the file is not from atrace.
 fn begin_of_atrace(head: &[u8]) -> Option<usize> {
     const WORDS: usize = 1 << 10;
     const MARK: &[u8] = b"TRACE:";
@@ -59,7 +59,7 @@ fn begin_of_atrace(head: &[u8]) -> Option<usize> {
     (own_line && head.get(end) == Some(&b'\n') && head[..at].is_ascii()).then_some(end + 1)
 }
 
-/// The text after the `begin` bytes of atrace's output, decompressed if it is compressed.
+/// The text after the first `begin` bytes of atrace's output, decompressed if necessary.
 fn after_words(mut text: Box<dyn Read + Send>, begin: usize) -> Box<dyn Read + Send> {
     let mut words = Vec::new();
     let mut first = [0; 2];
@@ -76,7 +76,7 @@ fn after_words(mut text: Box<dyn Read + Send>, begin: usize) -> Box<dyn Read + S
     if let Err(error) = result {
         return Box::new(FailingReader(Some(error)));
     }
-    // The lines of the output become empty lines.
+    // The lines of atrace's output become empty lines.
     words.retain(|byte| *byte == b'\n');
     let rest = io::Cursor::new(first[..got].to_vec()).chain(text);
     let deflated = first[0] == 0x78 && u16::from_be_bytes(first).is_multiple_of(31);
@@ -84,7 +84,7 @@ fn after_words(mut text: Box<dyn Read + Send>, begin: usize) -> Box<dyn Read + S
     Box::new(io::Cursor::new(words).chain(text))
 }
 
-/// An input that returns the error with which reading its beginning failed.
+/// An input that returns the error that occurred while its beginning was read.
 struct FailingReader(Option<io::Error>);
 
 impl Read for FailingReader {
@@ -98,9 +98,9 @@ impl Read for FailingReader {
 enum SystracePart {
     /// Outside of the trace.
     Outside,
-    /// In a script with the data of an agent; it is not known yet whether it is the tracer.
+    /// In a script with the data of an agent, which may be the tracer.
     Unknown,
-    /// In the tracer's text.
+    /// In the text of the tracer.
     Text,
     /// In the string of a page from before 2015.
     Quoted,
@@ -112,7 +112,7 @@ struct SystracePage {
     part: SystracePart,
     line: Vec<u8>,
     returned_bytes: usize,
-    /// The text of a compressed page, which is read instead of the rest.
+    /// The text of a compressed page; it is read instead of the rest of the page.
     inner: Option<Box<dyn Read + Send>>,
 }
 
@@ -127,7 +127,7 @@ impl SystracePage {
         }
     }
 
-    /// Reads the next line with its line end; of a very long line, only the beginning. False at the end of the page.
+    /// Reads the next line with its line end, or only the beginning of a very long line. Returns false at the end of the page.
     fn next_line(&mut self) -> io::Result<bool> {
         self.line.clear();
         self.returned_bytes = 0;
@@ -149,7 +149,7 @@ impl SystracePage {
         Ok(true)
     }
 
-    /// Replaces the line by the text of the trace in it, or by an empty line if there is none.
+    /// Replaces the line by the trace's text in it, or by an empty line if it has none.
     fn sort_out(&mut self) {
         let line = self.line.trim_ascii();
         let is_text = match self.part {
@@ -218,18 +218,18 @@ impl Read for SystracePage {
     }
 }
 
-/// The text from the decoded base64, which is gzipped or plain.
+/// The text in the decoded base64, which is gzipped or plain.
 fn inflate(data: Base64Decoder<BufReader<Box<dyn Read + Send>>>) -> Box<dyn Read + Send> {
     let mut data = BufReader::new(data);
     let gzipped = data.fill_buf().is_ok_and(|start| start.starts_with(&[0x1f, 0x8b]));
     if gzipped { Box::new(flate2::bufread::MultiGzDecoder::new(data)) } else { Box::new(data) }
 }
 
-/// Decodes base64 text, which ends at the first other character. Source: RFC 4648, section 4.
+/// Decodes base64 text up to the first other character. Source: RFC 4648, section 4.
 struct Base64Decoder<R> {
     input: R,
     ended: bool,
-    /// Bits that do not complete a byte yet, and their number.
+    /// Bits of an incomplete byte; the next field is their number.
     bits: u32,
     bit_count: u32,
 }

@@ -1,4 +1,4 @@
-//! A format: how it is recognised, read and written, and the options of reading.
+//! Describes a format: how it is recognised, read and written. Also the options of reading.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,32 +13,32 @@ use crate::{
 pub struct TraceFormat {
     /// The name for `--format`, in lower case.
     pub name: &'static str,
-    /// One line on the format and the program that writes it.
+    /// A line on the format and the program that writes it.
     pub about: &'static str,
-    /// The mark by which `sniff` recognises its content, in words.
+    /// How `sniff` recognises the contents, in words.
     pub known_by: &'static str,
-    /// The program with the command that writes such a file, or the collection of traces; in Markdown.
+    /// The program, with the command that writes such a file, or the collection of traces; Markdown.
     pub from: &'static str,
-    /// The optional columns that a file can contain.
+    /// The optional columns that a file may contain.
     pub gives: &'static [TraceColumn],
-    /// What remains unknown, except for the missing columns; in Markdown.
+    /// What remains unknown, in addition to the missing columns; Markdown.
     pub unknown: &'static str,
     /// File-name extensions for which [`crate::TraceWriter`] writes this format, without the dot.
     pub extensions: &'static [&'static str],
-    /// What it records besides reads and writes, in every file; a file that contains more records it, too.
+    /// What every file records in addition to reads and writes. A file that contains other operations or flags records these, too.
     pub recorded: RecordedFeatures,
-    /// How the format states times.
+    /// The unit and meaning of times.
     pub times: FormatTimes,
     /// Whether the first bytes (decompressed) and the file name look like this format.
     pub sniff: fn(&[u8], &Path) -> bool,
     /// Starts reading.
     pub open: fn(DecompressedInput, &ReadOptions) -> Result<Box<dyn TraceSource>>,
-    /// The values that it can represent and how writing starts; `None` if the format cannot be written.
+    /// The values that it can represent, and the function that starts writing; `None` if the format cannot be written.
     pub writes: Option<(FormatCapabilities, Create)>,
 }
 
 impl TraceFormat {
-    /// What most formats share: they are only read, and record reads and writes.
+    /// Defaults for most formats, which can only be read and record reads and writes.
     pub(super) const READ_ONLY: Self = Self {
         name: "",
         about: "",
@@ -55,84 +55,84 @@ impl TraceFormat {
     };
 }
 
-/// Prints the name alone, because addresses of functions differ from run to run.
+/// Prints only the name, because addresses of functions differ between runs.
 impl fmt::Debug for TraceFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-/// How a format states times.
+/// The unit and meaning of the times in a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormatTimes {
     /// Always in this unit.
     Fixed(TimeUnit),
-    /// In this unit unless `--time-unit` names another.
+    /// In this unit unless `--time-unit` gives another one.
     Open(TimeUnit),
-    /// As `Open`, in the file of a benchmark, which issues one request after the other.
+    /// Like `Open`, for benchmarks, which issue one request after the other.
     Busy(TimeUnit),
-    /// Times only state the order of requests, so that rates mean nothing.
+    /// Times give only the order of requests, so that rates have no meaning.
     Loose,
-    /// In nanoseconds, in a column that may be written by any tool.
+    /// In nanoseconds, in a column that any tool may have written.
     Stored,
 }
 
-/// Starts writing a file.
+/// Function that starts writing a file.
 pub type Create = fn(AtomicFile, &TraceHeader) -> Result<Box<dyn TraceSink>>;
 
-/// A part of a trace that is read in parallel with the others. It may contain no request, or none that is wanted.
+/// A part of a trace that is read in parallel with the others. It may contain no request, or none that is selected.
 #[derive(Clone, Debug)]
 pub struct TraceSlice {
-    /// The first arrival of the whole trace, from which [`ReadOptions::only`] counts.
+    /// The first arrival of the whole trace, to which times of [`ReadOptions::only`] are relative.
     pub origin: Nanos,
-    /// Row groups of a Parquet file; all if `None`.
+    /// Row groups of a Parquet file; `None` for all.
     pub groups: Option<Range<usize>>,
 }
 
-/// Options of reading a trace. By default, the format is recognised and nothing is left out.
+/// Options of reading a trace. By default, the format is recognised and all requests are read.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    /// Name of a format (`emmclab formats`); recognised by its content if `None`.
+    /// Name of a format (`emmclab formats`); `None` to recognise it by the contents.
     pub format: Option<String>,
-    /// Skip bad records and count them, instead of stopping at the first.
+    /// Whether invalid records are skipped and counted; otherwise reading stops at the first one.
     pub lenient: bool,
-    /// Column names of a generic CSV in order, comma separated (`arrival,op,sector,sectors,...`).
+    /// Column names of a CSV file in order, separated by commas (`arrival,op,sector,sectors,...`).
     pub columns: Option<String>,
-    /// Unit of times, if the format does not define it: `s`, `ms`, `us`, `ns`.
+    /// Unit of times if the format does not define it: `s`, `ms`, `us`, `ns`.
     pub time_unit: Option<String>,
-    /// Unit of addresses and sizes, if the format does not define it: `sector`, `byte`, `kb`, `page`.
+    /// Unit of addresses and sizes if the format does not define it: `sector`, `byte`, `kb`, `page`.
     pub size_unit: Option<String>,
-    /// Number of requests that may be held back to sort them by arrival; [`crate::REORDER_WINDOW`] if `None`.
+    /// Number of requests that may be kept back to sort them by arrival; `None` for [`crate::REORDER_WINDOW`].
     pub reorder_window: Option<usize>,
-    /// Clock jumps that are removed from the trace; none if `None`.
+    /// Clock jumps to remove from the trace; `None` to remove none.
     pub mend_clock: Option<MendClock>,
-    /// Time range in which a request may be issued again; [`ReissueWindow::default`] if `None`.
+    /// Time range in which a request may be issued again; `None` for [`ReissueWindow::default`].
     pub reissue_window: Option<ReissueWindow>,
-    /// Drop suspected re-issues.
+    /// Whether suspected re-issues are dropped.
     pub drop_reissued: bool,
-    /// The requests that are wanted; all if `None`.
+    /// The requests to read; `None` for all.
     pub only: Option<RequestFilter>,
-    /// Refuse a trace of several devices, because their addresses are not of one space.
+    /// Whether a trace with several devices is rejected, because each has its own address space.
     pub one_device: bool,
-    /// Set if the file is a part of a trace, or a part of the file is read; `None` to read the whole file.
+    /// Set if the file is a part of a trace or only a part of the file is read; `None` to read the whole file.
     pub slice: Option<TraceSlice>,
-    /// Formats of other crates, which are tried before those of [`crate::formats::FORMATS`].
+    /// Formats of other crates; they are tried before [`crate::formats::FORMATS`].
     pub further: &'static [&'static TraceFormat],
 }
 
 impl ReadOptions {
-    /// The unit of times from the option, or `usual` without it.
+    /// The unit of times from the option; `usual` if there is none.
     pub(crate) fn time_unit_or(&self, usual: TimeUnit) -> Result<TimeUnit> {
         self.time_unit.as_deref().map_or(Ok(usual), TimeUnit::by_name)
     }
 }
 
-/// The values that a format can represent; [`crate::TraceWriter`] counts all others as lost.
+/// The values that a format can represent; [`crate::TraceWriter`] counts other values as lost.
 #[derive(Clone, Copy, Debug)]
 pub struct FormatCapabilities {
-    /// The operations; requests with other operations are left out.
+    /// The operations; requests with other operations are not written.
     pub ops: &'static [Op],
-    /// The columns, except arrival, sector, sectors, op and flags.
+    /// The columns, in addition to arrival, sector, sectors, op and flags.
     pub columns: &'static [TraceColumn],
     /// The flags that the format can represent.
     pub flags: RequestFlags,
@@ -149,7 +149,7 @@ impl FormatCapabilities {
     pub const ALL_BUT_NOTES: FormatCapabilities =
         FormatCapabilities { columns: TraceColumn::OF_REQUEST, ..FormatCapabilities::EVERYTHING };
 
-    /// True for a format that loses nothing of a batch with or without block notes.
+    /// Whether the format loses no value of a batch, with or without block notes.
     pub const fn is_everything(&self, notes: bool) -> bool {
         let columns = if notes { TraceColumn::ALL.len() } else { TraceColumn::OF_REQUEST.len() };
         self.ops.len() == Op::ALL.len() && self.columns.len() >= columns && self.tick_ns == 1
@@ -165,7 +165,7 @@ impl FormatCapabilities {
             TraceColumn::Served => time(request.served),
             TraceColumn::Complete => time(request.complete),
             TraceColumn::Sector | TraceColumn::Sectors | TraceColumn::Op => false,
-            // Suspected re-issues are no loss: they are found again when the file is read.
+            // The flag of re-issues is not lost: the reader of the file detects them again.
             TraceColumn::Flags => !self.flags.union(RequestFlags::REISSUED).contains(request.flags),
             TraceColumn::Pid => request.pid.is_some() && !self.columns.contains(&column),
             TraceColumn::Process => request.process.is_some() && !self.columns.contains(&column),
@@ -178,7 +178,7 @@ impl FormatCapabilities {
     }
 }
 
-/// The unit in which a file states its times.
+/// The unit of the times in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
     /// Seconds.
@@ -194,7 +194,7 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// The power of ten of nanoseconds in this unit.
+    /// Decimal exponent of the nanoseconds in this unit.
     pub(crate) const fn digits(self) -> u32 {
         match self {
             TimeUnit::Seconds => 9,
@@ -205,7 +205,7 @@ impl TimeUnit {
         }
     }
 
-    /// The name for `--time-unit`; ticks cannot be chosen.
+    /// The name for `--time-unit`; ticks cannot be selected.
     pub const fn name(self) -> &'static str {
         match self {
             TimeUnit::Seconds => "s",
@@ -216,7 +216,7 @@ impl TimeUnit {
         }
     }
 
-    /// The units that can be chosen, the coarsest first.
+    /// The units that can be selected, coarsest first.
     pub(crate) const CHOICES: [TimeUnit; 4] = [TimeUnit::Seconds, TimeUnit::Millis, TimeUnit::Micros, TimeUnit::Nanos];
 
     pub(crate) fn by_name(name: &str) -> Result<TimeUnit> {

@@ -1,49 +1,49 @@
-//! Refuses a trace whose times or sizes are absurd in the assumed unit.
+//! Rejects a trace whose times or sizes are implausible in the assumed unit.
 
 use super::trace_format::{FormatTimes, TimeUnit};
 use crate::{ByteCount, Error, ErrorClass, Nanos, ReadOptions, Result, SECTOR_BYTES, batch::BatchRows};
 
-/// Maximum plausible rate, in requests per second; a large array reaches a tenth of it.
+/// Maximum plausible rate in requests per second; a large array reaches a tenth of it.
 const MAX_RATE: f64 = 20e6;
 /// Minimum number of requests for a check of the maximum rate.
 const RATE_SAMPLE: u64 = 1_000;
-/// 100 years: no recording is as long, and sums of times fit in 64 bits.
+/// 100 years: longer than every recording, and sums of times fit into 64 bits.
 const MAX_SPAN_NS: i64 = 100 * 365 * 86_400 * 1_000_000_000;
-/// 146 years: the difference of two times that are nearer to zero fits in 64 bits.
+/// 146 years: the difference of two times that are closer to zero fits into 64 bits.
 pub(crate) const FARTHEST_NS: u64 = 1 << 62;
-/// Minimum plausible rate, in requests per second; a sleeping phone has ten times more.
+/// Minimum plausible rate in requests per second; a sleeping phone has ten times as many.
 const MIN_RATE: f64 = 0.02;
 /// Minimum number of requests for a check of the minimum rate.
 const IDLE_SAMPLE: u64 = 100;
-/// Minimum plausible rate of a benchmark, in requests per second; a memory card reaches ten times more.
+/// Minimum plausible rate of a benchmark in requests per second; a memory card reaches ten times as many.
 const MIN_BUSY_RATE: f64 = 5.0;
-/// Of real requests at a low rate, some follow another one within this time.
+/// Even at a low rate, some real requests follow another one within this time.
 const BURST_GAP_NS: u64 = 1_000_000;
-/// Minimum share of such gaps, of a trace and of a benchmark: one in so many.
+/// Minimum share of such gaps: one of this many, for a trace and for a benchmark.
 const BURSTS_OF: u64 = 100;
 const BUSY_BURSTS_OF: u64 = 10;
-/// Number of such gaps after which no more are counted.
+/// Number of such gaps at which counting stops.
 const MANY_BURSTS: u64 = 1 << 16;
-/// No storage device has a longer mean response time than this.
+/// Every storage device has a shorter mean response time.
 const MAX_MEAN_RESPONSE_NS: i128 = 60_000_000_000;
-/// Number of responses that is enough for the mean: a wrong unit affects all of them.
+/// Number of responses that suffices for the mean, because a wrong unit affects all of them.
 const RESPONSES_SAMPLE: u64 = 1 << 20;
-/// Number of requests between two checks: fewer may be a burst or a stall.
+/// Number of requests between two checks; fewer may be a burst or a stall.
 const JUDGED_TOGETHER: u64 = 1 << 16;
-/// 1 GiB: Linux sends at most a few MB at once, an eMMC packed command about 20 MB.
+/// 1 GiB: Linux sends at most a few MB in a request, an eMMC packed command has about 20 MB.
 const MAX_REQUEST_SECTORS: u32 = (1 << 30) / SECTOR_BYTES as u32;
 /// 8 PB: larger than any device.
 const MAX_ADDRESS_SECTORS: u64 = (8 << 50) / SECTOR_BYTES;
-/// Number of requests that must look like bytes before the trace is refused.
+/// Number of requests that must look like bytes before a trace is rejected.
 const BYTES_SAMPLE: u64 = 64;
-/// Minimum number of distinct sizes for this: a stream of equal large requests may be genuine.
+/// Minimum number of distinct sizes for this rejection: a stream of equal large requests may be genuine.
 const BYTES_SIZES: usize = 4;
 
 /// Checks the units of a trace while its requests are read.
 pub(crate) struct UnitGuard {
     times: FormatTimes,
     unit: TimeUnit,
-    /// Whether the user states the unit.
+    /// Whether an option gives the unit.
     is_stated: bool,
     count: u64,
     first: i64,
@@ -54,10 +54,10 @@ pub(crate) struct UnitGuard {
     bursts: u64,
     responses: u64,
     response_sum: i128,
-    /// Number of responses longer than the longest plausible mean.
+    /// Number of responses that are longer than the longest plausible mean.
     long_responses: u64,
     data: u64,
-    /// The largest request with data and the highest address, of those that may be absurd.
+    /// Size of the largest request with data, if it may be implausible; the next field is the highest address.
     largest: u32,
     highest: u64,
     all_like_bytes: bool,
@@ -95,13 +95,12 @@ impl UnitGuard {
         })
     }
 
-    /// Whether times only state the order of requests.
+    /// Whether times give only the order of requests.
     pub(crate) fn is_loose(&self) -> bool {
         self.times == FormatTimes::Loose
     }
 
-    /// Adds requests, which are in order of arrival among themselves. Each column is read only as long as it can change the
-    /// result of the checks.
+    /// Adds requests, which are in order of arrival. A column is read only as long as it can change the result of a check.
     pub(crate) fn see(&mut self, rows: BatchRows) {
         let arrivals = rows.arrival;
         let ([first, ..], [.., last]) = (arrivals, arrivals) else { return };
@@ -112,7 +111,7 @@ impl UnitGuard {
             self.see_gap(first.abs_diff(self.previous));
         }
         if self.bursts < MANY_BURSTS {
-            // Each gap less 1, so that a gap of 0 wraps to the largest value.
+            // Each gap minus 1, so that a gap of 0 wraps to the largest value.
             let less = || {
                 let pairs = arrivals.windows(2);
                 pairs.map(|pair| pair[1].wrapping_sub(pair[0]).cast_unsigned().wrapping_sub(1))
@@ -133,7 +132,7 @@ impl UnitGuard {
             self.long_responses += long;
             self.response_sum += sum;
         }
-        // An upper bound without branches: the OR of all values is at least the largest value.
+        // An upper bound without branches: the OR of all values is at least as large as the largest one.
         if rows.sector.iter().fold(0, |bits, sector| bits | sector) > MAX_ADDRESS_SECTORS {
             self.highest = rows.sector.iter().fold(self.highest, |highest, sector| highest.max(*sector));
         }
@@ -142,7 +141,7 @@ impl UnitGuard {
         }
     }
 
-    /// Checks whether sizes and addresses look like bytes. In real traces, a few requests show that they are sectors.
+    /// Checks whether sizes and addresses look like bytes. In real traces, a few requests suffice to show that they are sectors.
     fn see_sizes(&mut self, rows: BatchRows) {
         for request in rows.iter().filter(|request| request.op.has_data()) {
             self.data += 1;
@@ -168,7 +167,7 @@ impl UnitGuard {
         self.last
     }
 
-    /// Checks the units after each [`JUDGED_TOGETHER`] requests, so that a wrong unit is found early, and at the end.
+    /// Checks the units after every [`JUDGED_TOGETHER`] requests, so that a wrong unit is detected early, and at the end.
     pub(crate) fn check(&mut self, ended: bool) -> Result<()> {
         if self.count < self.next_check_at && !ended {
             return Ok(());
@@ -219,7 +218,7 @@ impl UnitGuard {
         }
         let mean = if self.responses >= IDLE_SAMPLE { self.response_sum / i128::from(self.responses) } else { 0 };
         if mean > MAX_MEAN_RESPONSE_NS {
-            // A wrong unit makes most responses too long.
+            // A wrong unit makes most response times too long.
             if self.long_responses * 2 < self.responses {
                 let problem = format!(
                     "a mean response of {}, by {} of {} requests, is absurd: the clock was set while they were in flight",
@@ -250,12 +249,12 @@ impl UnitGuard {
         Ok(())
     }
 
-    /// The length of `unit` in assumed units.
+    /// The length of `unit` relative to the assumed unit.
     fn times_larger(&self, unit: TimeUnit) -> f64 {
         10f64.powi(unit.digits() as i32 - self.unit.digits() as i32)
     }
 
-    /// The error, with a hint: the unit nearest to the assumed one in which the times make sense.
+    /// The error with a hint: the unit closest to the assumed one in which the times are plausible.
     fn likely(&self, problem: String, fits: impl Fn(TimeUnit) -> bool, coarser: bool) -> Error {
         let mut choices = TimeUnit::CHOICES.to_vec();
         if coarser {
@@ -314,7 +313,7 @@ mod tests {
         guard.check(true)
     }
 
-    /// `count` requests of `sectors`, about `gap` ns apart.
+    /// `count` requests of `sectors` sectors, about `gap` ns apart.
     fn steady(count: i64, gap: i64, sectors: u32) -> impl Iterator<Item = Request> {
         (0..count).map(move |i| {
             let arrival = Nanos(i * gap + (i % 7) * gap / 11);
@@ -373,7 +372,7 @@ mod tests {
 
     #[test]
     fn honest_extremes_pass() {
-        // An idle phone for 8 hours: bursts of four requests, then 20 s without any.
+        // A phone that is idle for 8 hours: bursts of four requests, each followed by 20 s without requests.
         let idle = (0..5_760i64).map(|i| {
             let arrival = Nanos(i / 4 * 20_000_000_000 + i % 4 * 300_000);
             Request::new(arrival, Op::Write, Sector(8 * i as u64), 8)
@@ -383,14 +382,14 @@ mod tests {
         check_units(OPEN, steady(200, 50_000_000, 40_960)).unwrap();
         check_units(OPEN, steady(1, 1, 8)).unwrap();
         check_units(OPEN, steady(2, 1, 1)).unwrap();
-        // A stream of equal 1 MB reads, all aligned.
+        // A stream of equal, aligned 1 MB reads.
         let stream = (0..10_000u64).map(|i| Request::new(Nanos(i as i64 * 9_000_000), Op::Read, Sector(i * 2048), 2048));
         check_units(OPEN, stream).unwrap();
     }
 
     #[test]
     fn a_unit_too_fine_is_named() {
-        // 10 requests a second, stated in microseconds, milliseconds, seconds.
+        // 10 requests per second, written in microseconds, milliseconds and seconds.
         assert!(hint(check_units(OPEN, steady(50_000, 1, 8))).contains("--time-unit us"), "1 M/s in us");
         let milliseconds = (0..5_000i64).map(|i| Request::new(Nanos(i / 40), Op::Read, Sector(8), 8));
         assert!(hint(check_units(OPEN, milliseconds)).contains("--time-unit ms"), "40 k/s in ms");
@@ -398,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_log_of_a_benchmark_is_in_a_finer_unit_if_few_of_its_requests_are_close() {
-        // A request each 0.3 ms in nanoseconds, some of them 500 ns apart, read as microseconds.
+        // A request every 0.3 ms in nanoseconds, some of them 500 ns apart, read as microseconds.
         let log = || {
             (0..1_000i64).map(|i| {
                 let arrival = if i % 50 == 1 { (i - 1) * 300_000 + 500 } else { i * 300_000 };
@@ -411,14 +410,14 @@ mod tests {
         let mut guard = UnitGuard::new(busy, &stated).unwrap();
         guard.see(batch(&log().collect::<Vec<_>>()).rows());
         guard.check(true).unwrap();
-        // A memory card that needs 20 ms for a write.
+        // A memory card that takes 20 ms for a write.
         check_units(busy, steady(1_000, 20_000_000, 8)).unwrap();
     }
 
     #[test]
     fn a_unit_too_coarse_is_named() {
         let times = FormatTimes::Open(TimeUnit::Seconds);
-        // 100 requests a second, stated in milliseconds but read as seconds: one every 10 s.
+        // 100 requests per second, written in milliseconds but read as seconds: one every 10 s.
         let slow = steady(500, 100_000_000_000, 8);
         assert!(hint(check_units(times, slow)).contains("--time-unit ms"));
         let slow = (0..500).map(|i| Request {
@@ -450,7 +449,7 @@ mod tests {
         let seconds = FormatTimes::Open(TimeUnit::Seconds);
         let error = check_units(seconds, [at(0), at(4_000_000_000_000_000_000)].into_iter());
         assert!(hint(error).contains("--time-unit ms"));
-        // The clock of a phone that starts in 1970 until it is set.
+        // The clock of a phone that starts in 1970 and is set later.
         check_units(OPEN, [at(0), at(1_700_000_000_000_000_000)].into_iter()).unwrap();
     }
 

@@ -1,12 +1,11 @@
-//! Traces of `CloudPhysics` (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015): records of `VMware`'s vscsi, in
-//! versions 1 and 2, and the CSV that libCacheSim makes of them.
+//! Traces of `CloudPhysics` (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015): records of `VMware`'s
+//! vscsi, versions 1 and 2, and the CSV to which libCacheSim converts them.
 //!
-//! Little-endian records. Version 1 has 32 bytes: sequence number, length in bytes and number of segments (u32 each), SCSI
-//! operation code and version (u16 each), block of 512 bytes, microseconds since the boot of the host (u64 each). Version 2 has
-//! 40: operation code, version, sequence number, length, number of segments, block, microseconds, and the response time, which
-//! is not read because its unit is not documented. The version is in the upper byte of its field. Commands that neither read,
-//! write, flush nor unmap are skipped and counted. The CSV is `version,time,op,size,lbn` with whole seconds and the code in
-//! hexadecimal.
+//! Little-endian records. Version 1 has 32 bytes: sequence number, length in bytes and number of segments (u32 each), SCSI operation code and
+//! version (u16 each), block of 512 bytes, and microseconds since the boot of the host (u64 each). Version 2 has 40 bytes: operation code,
+//! version, sequence number, length, number of segments, block, microseconds, and the response time, which is not read because its unit is
+//! not documented. The version is in the upper byte of its field. Commands other than read, write, flush and unmap are skipped and counted.
+//! The CSV is `version,time,op,size,lbn` with whole seconds and a hexadecimal code.
 
 use super::binary::{RecordFormat, RecordSource, bytes, refused};
 use super::prelude::*;
@@ -42,12 +41,12 @@ pub(super) static CSV: TraceFormat = TraceFormat {
 
 const HEADING: &[u8] = b"version,time,op,size,lbn";
 
-/// The layout of a version's records.
+/// The layout of the records of a version.
 #[derive(Clone, Copy)]
 struct VscsiRecordLayout {
     version: u16,
     size: usize,
-    /// Offsets of the version, the operation code, the length, the block and the time in a record.
+    /// Offset of the version in a record; the next fields are those of operation code, length, block and time.
     version_at: usize,
     code_at: usize,
     length_at: usize,
@@ -61,14 +60,14 @@ const LAYOUTS: [VscsiRecordLayout; 2] = [
 ];
 
 impl VscsiRecordLayout {
-    /// Whether a record has this version, and an operation code of SCSI.
+    /// Whether a record has this version and an operation code of SCSI.
     fn fits(self, raw: &[u8]) -> bool {
         let short = |at| u16::from_le_bytes(bytes(raw, at));
         short(self.version_at) >> 8 == self.version && short(self.code_at) <= 0xff
     }
 }
 
-/// The layout of the first records; `None` unless there are at least two, and one of them has a known operation.
+/// The layout of the first records; `None` if there are fewer than two, or none has a known operation.
 fn version(head: &[u8]) -> Option<VscsiRecordLayout> {
     const JUDGED: usize = 64;
     LAYOUTS.into_iter().find(|layout| {

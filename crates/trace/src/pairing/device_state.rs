@@ -1,10 +1,10 @@
-//! Follows the requests of one device through the block layer.
+//! Tracks the requests of a device through the block layer.
 
 use super::open_requests::{FlushQueues, OpenRequest, OpenRequestsBySector, is_kernel_flush};
 use super::{MAX_OPEN, special_commands::PairingOutput};
 use crate::{BlockEventKind, BlockLayerEvent, Nanos, Op, Request, RequestFlags, Sector};
 
-/// Stage of an I/O, for [`DevicePairingState::queue`]: it was inserted into the scheduler's queue.
+/// Stage of an I/O in [`DevicePairingState::queue`]: it was inserted into the queue of the scheduler.
 pub(super) const INSERTED: u8 = 1;
 /// Stage of an I/O: its request was allocated.
 pub(super) const ALLOCATED: u8 = 2;
@@ -16,30 +16,30 @@ pub(super) const QUEUED: u8 = 3;
 pub(super) struct DevicePairingState {
     /// Requests that are not issued yet.
     waiting: OpenRequestsBySector,
-    /// Requests that are issued, with their data not complete.
+    /// Requests that are issued and whose data is not complete.
     issued: OpenRequestsBySector,
-    /// Requests whose data is complete, and that wait for the completion of length 0.
+    /// Requests whose data is complete and that wait for a completion of length 0.
     finishing: OpenRequestsBySector,
     flushes: FlushQueues,
-    /// Completions before any other event; maybe only completions are recorded.
+    /// Completions before any other event; the recording may contain only completions.
     early: Vec<OpenRequest>,
-    /// Whether only completions are recorded.
+    /// Whether the recording contains only completions.
     only_completions: bool,
-    /// The earliest recorded stage; 0 if there is none.
+    /// The earliest stage that is recorded; 0 if none is.
     stage: u8,
     issues: bool,
     completions: bool,
-    /// Whether the recording contains requeue events, so that it is known which requests the driver returns.
+    /// Whether the recording contains requeue events, so that requests returned by the driver are known.
     requeues: bool,
-    /// Whether I/O of this device was passed on to another one.
+    /// Whether I/O of this device is passed on to another one.
     passes_on: bool,
 }
 
 fn emit(open: &OpenRequest, complete: Nanos, books: &mut PairingOutput) {
     let request = Request { complete: Some(complete), served: open.served_at(complete), ..open.request };
     if request.early_time().is_some() {
-        // The times contradict each other, because the clocks of CPUs differ or lines are out of order: these events are not of
-        // one request.
+        // The times contradict each other, because the clocks of CPUs differ or lines are out of order: the events do not belong
+        // to the same request.
         lose(open, books);
         return;
     }
@@ -54,14 +54,14 @@ fn keep(open: &OpenRequest, request: Request, books: &mut PairingOutput) {
     books.out.push(request);
 }
 
-/// Counts a request as unpaired, because a part of its events is missing.
+/// Counts a request as unpaired, because some of its events are missing.
 fn lose(open: &OpenRequest, books: &mut PairingOutput) {
     books.ledger.unpaired += 1;
     books.counts.unpaired += open.events;
 }
 
 impl DevicePairingState {
-    /// Notes that I/O of this device was passed on to another one.
+    /// Records that I/O of this device is passed on to another one.
     pub(super) fn passes_on(&mut self) {
         self.passes_on = true;
     }
@@ -78,23 +78,23 @@ impl DevicePairingState {
         shelves.into_iter().any(|shelf| shelf.len > MAX_OPEN) || others > MAX_OPEN
     }
 
-    /// Handles an event before the issue: an I/O was queued, or its request was allocated or inserted.
+    /// Handles an event before the issue: an I/O is queued, or its request is allocated or inserted.
     pub(super) fn queue(&mut self, event: &BlockLayerEvent, stage: u8, books: &mut PairingOutput) {
-        // A later stage of an I/O adds nothing if an earlier one is recorded.
+        // A later stage of an I/O is redundant if an earlier one is recorded.
         if stage < self.stage {
             books.counts.repeated += 1;
             return;
         }
         self.lose_early(books);
         if stage == INSERTED && event.op == Op::Flush {
-            // A flush that the kernel itself generated: inserted, and not yet issued.
+            // A flush that the kernel generated is inserted, but not issued yet.
             books.counts.flushes += 1;
             return;
         }
         let is_first = stage > self.stage && self.stage > 0;
         self.stage = stage;
         if is_first && let Some(open) = self.waiting.of_range(event).last() {
-            // This kernel allocates a request before it queues the I/O.
+            // Early kernels allocate a request before they queue the I/O.
             open.events += 1;
             return;
         }
@@ -109,18 +109,18 @@ impl DevicePairingState {
         }
     }
 
-    /// Counts the completions before the first other event as unpaired: their requests began before the recording.
+    /// Counts the completions before the first other event as unpaired, because their requests began before the recording.
     fn lose_early(&mut self, books: &mut PairingOutput) {
         for open in self.early.drain(..) {
             lose(&open, books);
         }
     }
 
-    /// Handles a merge: an I/O or a request was joined to another.
+    /// Handles a merge: an I/O or a request is joined to another one.
     pub(super) fn merge(&mut self, event: &BlockLayerEvent, books: &mut PairingOutput) {
         let newest = self.waiting.take_newest(event.sector, event.sectors, event.op);
         let newest = newest.map(|open| OpenRequest { events: open.events + 1, ..open });
-        // Allocation and insertion come after merging, so the I/O may have no earlier event of its own.
+        // I/O is merged before allocation and insertion, so it may have no earlier event.
         let is_known = newest.is_some() || self.stage < QUEUED;
         let Some(joining) = newest.or_else(|| (event.kind != BlockEventKind::RequestMerge).then(|| OpenRequest::new(event)))
         else {
@@ -145,7 +145,7 @@ impl DevicePairingState {
         }
     }
 
-    /// Handles a split: an I/O was cut in two at the sector `at`.
+    /// Handles a split of an I/O at the sector `at`.
     pub(super) fn split(&mut self, event: &BlockLayerEvent, at: u64, books: &mut PairingOutput) {
         let list = self.waiting.by_sector.get(&event.sector);
         let found = list
@@ -166,8 +166,8 @@ impl DevicePairingState {
         self.waiting.insert(second);
     }
 
-    /// Removes and returns the waiting request for `[sector, sector + sectors)`. It is one request, several whose merging was
-    /// not recorded, or the first part of one whose splitting was not recorded.
+    /// Removes and returns the waiting request for `[sector, sector + sectors)`: a single request, several whose merging is not
+    /// recorded, or the first part of one whose split is not recorded.
     fn take_waiting(&mut self, event: &BlockLayerEvent, books: &mut PairingOutput) -> Option<OpenRequest> {
         let end = event.sector.saturating_add(u64::from(event.sectors));
         let (mut open, choice) = self.waiting.take(event.sector, event.sectors, event.op).or_else(|| {
@@ -205,7 +205,7 @@ impl DevicePairingState {
         Some(open)
     }
 
-    /// Handles an issue: a request was given to the driver.
+    /// Handles an issue: a request is sent to the driver.
     pub(super) fn issue(&mut self, event: &BlockLayerEvent, books: &mut PairingOutput) {
         self.issues = true;
         self.lose_early(books);
@@ -222,21 +222,21 @@ impl DevicePairingState {
         }
         let mut open = self
             .take_waiting(event, books)
-            // If queueing is recorded, but not of this request, it arrived before the recording, or its event was lost.
+            // If queueing is recorded but not for this request, it arrived before the recording, or its event was lost.
             .unwrap_or_else(|| OpenRequest { queued: self.stage == 0, events: 0, ..OpenRequest::new(event) });
         open.events += 1;
-        // Only later events show whether the driver returns requests without an event, or its completions are not recorded.
+        // Only later events show whether the driver returns requests without an event or completions are not recorded.
         open.may_be_reissue = again;
-        // If the driver does not get the FUA flag of a request, the kernel emulates FUA with a flush after the data.
+        // If the request reaches the driver without its FUA flag, the kernel emulates FUA by a flush after the data.
         open.sequenced |= open.request.flags.contains(RequestFlags::FUA) && !event.flags.contains(RequestFlags::FUA);
         open.request.start.get_or_insert(event.time);
         open.request.issue = Some(event.time);
         self.issued.insert(open);
     }
 
-    /// Whether an issue may repeat the issue of a request that the driver already has, and that it returned without an event.
-    /// False if requeue events are recorded but queueing is not, if another request waits for exactly this range, and for
-    /// appends, because several appends to a zone have the same range.
+    /// Whether an issue may be a re-issue of a request that the driver has returned without an event. False if requeue events are
+    /// recorded but queueing is not, if another request waits for exactly this range, and for appends, because several appends to
+    /// a zone have the same range.
     fn may_be_reissue(&mut self, event: &BlockLayerEvent) -> bool {
         let reported = self.requeues && self.stage == 0;
         !reported
@@ -245,19 +245,18 @@ impl DevicePairingState {
             && self.issued.of_range(event).any(|open| open.served.is_none())
     }
 
-    /// Updates the issue time of a request that is issued again.
+    /// Updates the issue time of a request that is re-issued.
     fn reissue(&mut self, event: &BlockLayerEvent, books: &mut PairingOutput) {
         let mut issued = self.issued.of_range(event).filter(|open| open.served.is_none());
         let Some(open) = issued.next() else { return };
         open.request.issue = Some(event.time);
         open.events += 1;
         books.ledger.requeued += 1;
-        // If queueing is not recorded, or several requests have this range, it may also be another request.
+        // If queueing is not recorded, or several requests have this range, it may be another request.
         books.ledger.ambiguous += u64::from(self.stage == 0 || issued.next().is_some());
     }
 
-    /// Handles the issue of the kernel's own flush. It serves all flushes that wait now, and writes that begin or end with a
-    /// flush.
+    /// Handles the issue of a flush of the kernel. It serves all waiting flushes, and writes that begin or end with a flush.
     fn issue_flush(&mut self, event: &BlockLayerEvent) {
         let mut serves = self.finishing.len > 0;
         let waiting = self.waiting.by_sector.values_mut().flatten();
@@ -268,14 +267,14 @@ impl DevicePairingState {
         self.flushes.issue(event, serves);
     }
 
-    /// Sets the issue time from the driver's event, which is closer to the time at which the device got the request.
+    /// Sets the issue time from the event of the driver, which is closer to the time at which the device received the request.
     pub(super) fn submit(&mut self, event: &BlockLayerEvent) {
         if let Some(open) = self.unserved(event.sector, event.op) {
             open.request.issue = Some(event.time);
         }
     }
 
-    /// Sets the time at which the driver saw the command of a request end.
+    /// Sets the time at which the driver saw the end of the command of a request.
     pub(super) fn served(&mut self, sector: u64, op: Op, time: Nanos) {
         if let Some(open) = self.unserved(sector, op) {
             open.served = Some(time);
@@ -287,7 +286,7 @@ impl DevicePairingState {
         list.iter_mut().find(|open| open.request.op == op && open.served.is_none())
     }
 
-    /// Handles a requeue: the driver returned a request.
+    /// Handles a requeue: the driver returns a request.
     pub(super) fn requeue(&mut self, event: &BlockLayerEvent, books: &mut PairingOutput) {
         self.requeues = true;
         if is_kernel_flush(event) {
@@ -304,7 +303,7 @@ impl DevicePairingState {
         }
     }
 
-    /// Handles a completion of a part or all of a request.
+    /// Handles the completion of a request or of a part of it.
     pub(super) fn complete(&mut self, event: &BlockLayerEvent, books: &mut PairingOutput) {
         if self.passes_on && !self.issues {
             return self.complete_passed_on(event, books);
@@ -323,7 +322,7 @@ impl DevicePairingState {
             return self.complete_flush(event, books);
         }
         if event.sectors == 0 {
-            // Passthrough commands and those to zones also end so, because they carry no data.
+            // Pass-through and zone commands also end like this, because they have no data.
             if event.op == Op::Write {
                 self.complete_sequence(event, books);
             } else {
@@ -355,7 +354,7 @@ impl DevicePairingState {
         }
     }
 
-    /// Handles the completion of I/O that was passed on to another device, whose request it is.
+    /// Handles the completion of I/O that was passed on to another device, to which its request belongs.
     #[cold]
     fn complete_passed_on(&mut self, event: &BlockLayerEvent, books: &mut PairingOutput) {
         books.counts.passed_on += 1;
@@ -367,7 +366,7 @@ impl DevicePairingState {
         }
     }
 
-    /// Handles a completion before any issue or queue event. If none of these follows, it is all that is known of its request.
+    /// Handles a completion before any issue or queue event. If none of these events follows, it is the only event of its request.
     fn complete_early(&mut self, event: &BlockLayerEvent, is_flush: bool, books: &mut PairingOutput) {
         let mut open = OpenRequest::new(event);
         open.fail(event);
@@ -394,7 +393,7 @@ impl DevicePairingState {
         }
         flush.open.request.flags = RequestFlags::default();
         flush.open.fail(event);
-        // The kernel states no sector for its own flush.
+        // The kernel gives no sector for its own flush.
         flush.open.request.sector = Sector(0);
         emit(&flush.open, event.time, books);
     }
@@ -402,7 +401,7 @@ impl DevicePairingState {
     /// Handles the completion of length 0 that ends a flush, or a write with flushes before or after its data.
     fn complete_sequence(&mut self, event: &BlockLayerEvent, books: &mut PairingOutput) {
         let finishing = self.finishing.take(event.sector, 0, event.op).map(|(open, _)| (open, event.time));
-        // A flush ended with that of the kernel.
+        // A flush ended with the flush of the kernel.
         let flush = |open: OpenRequest| (open, open.request.complete.unwrap_or(event.time));
         if let Some((mut open, end)) = finishing.or_else(|| self.flushes.waiting.pop_front().map(flush)) {
             open.events += 1;
@@ -411,7 +410,7 @@ impl DevicePairingState {
         } else if self.stage > 0 {
             lose(&OpenRequest::new(event), books);
         } else {
-            // Its flush is kept as a request.
+            // Its flush remains a request.
             books.counts.flushes += 1;
         }
     }
@@ -429,7 +428,7 @@ impl DevicePairingState {
         shelved.chain(self.flushes.arrivals()).min()
     }
 
-    /// Ends open requests if there are more than `limit`, so that the newest `limit / 2` are left.
+    /// If more than `limit` requests are open, ends the oldest ones, so that the newest `limit / 2` remain.
     pub(super) fn give_up(&mut self, limit: usize, passed_on: bool, books: &mut PairingOutput) {
         if self.early.len() > limit {
             self.only_completions = true;
@@ -444,13 +443,13 @@ impl DevicePairingState {
                 books.counts.passed_on += open.events;
             }
             Some(complete) => {
-                // Its data is complete; only the completion of the flush after it is missing.
+                // Its data is complete; only the completion of the following flush is missing.
                 books.ledger.ambiguous += 1;
                 emit(&open, complete, books);
             }
             None if completions => lose(&open, books),
             None => match open.served {
-                // The end of the driver's command is the only recorded end.
+                // The end of the driver's command is the only end that is recorded.
                 Some(end) => emit(&open, end, books),
                 None => keep(&open, open.request, books),
             },
@@ -478,7 +477,7 @@ impl DevicePairingState {
     }
 }
 
-/// Keeps a request of which only the completion was recorded; its time is used as arrival.
+/// Keeps a request of which only the completion is recorded; its time is used as arrival.
 fn keep_completion(open: &OpenRequest, books: &mut PairingOutput) {
     books.ledger.from_completion += 1;
     keep(open, open.request, books);

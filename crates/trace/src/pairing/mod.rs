@@ -1,35 +1,35 @@
 //! Combines block-layer events into requests.
 //!
-//! The kernel reports what happens to an I/O as separate events that share no identifier: device, sector and length decide
-//! which belong together. The rules, tested on Linux 6.1, 6.12 and 6.18:
+//! The kernel reports the steps of an I/O as separate events without a common id: device, sector and length determine which
+//! events belong together. The rules, tested on Linux 6.1, 6.12 and 6.18:
 //!
-//! 1. A queued I/O waits until a range that contains it is issued; a completion ends the issued request of its sector. If
-//!    several requests of one sector match, the oldest is taken, and the choice is counted as ambiguous.
-//! 2. A merge joins an I/O to its neighbour: the request keeps the earlier arrival. A split divides an I/O, and the second part
-//!    gets no event of its own.
+//! 1. A queued I/O waits until a range that contains it is issued; a completion ends the issued request of its sector. If several
+//!    requests of a sector match, the oldest is taken and counted as ambiguous.
+//! 2. A merge joins an I/O to its neighbour, and the request keeps the earlier arrival. A split divides an I/O; the second part
+//!    has no event of its own.
 //! 3. A completion of less than was issued advances the request to its next sector; a requeue makes it wait again. A driver may
-//!    return a request without that event: an issue of a range that the driver has, and for which no request waits, is then the
-//!    same request again. If queueing is not recorded, it may be another request, and is counted as ambiguous too. After the
-//!    first requeue event of a device, it is another request, because this kernel reports what a driver returns.
+//!    return a request without a requeue event: an issue of a range that the driver has, and for which no request waits, is then the
+//!    same request again. If queueing is not recorded, it may be another request, and is counted as ambiguous. After the first
+//!    requeue event of a device it is another request, because that kernel reports requeues.
 //! 4. A cache flush (`FWS`, no data) is executed by the next flush that the kernel issues (`FF`; before kernel 4.8 `FWS` at
-//!    sector 2^64-1), which serves all waiting flushes and whose end is theirs; a completion of length 0 reports it. A flush of the kernel for which
-//!    nothing waits is a request itself. If the driver has several, the latest ends first, so that a lost completion makes no
-//!    later flush too long.
-//! 5. A write with a preflush, or with forced unit access on a device without it, includes flushes of the kernel: its data
-//!    completes first, and a completion of length 0, at the sector of its last part, ends it.
-//! 6. If some of these events are not recorded, the earliest recorded stage is the arrival. A request with an issue but no
-//!    queue event arrives at its issue, and is counted. Without completions, requests have no end, or end with the command of
-//!    the driver. With completions alone, each is a request that arrives at that time.
-//! 7. A zone append (`ZA`) is issued at the start of its zone; its completion states the sector that was written. The completion
-//!    belongs to the oldest append of the same length to the zone that contains this sector.
+//!    sector 2^64-1), which serves all waiting flushes and whose end is their end; a completion of length 0 reports it. A flush of
+//!    the kernel for which nothing waits is itself a request. If the driver has several, the latest ends first, so that a lost
+//!    completion does not make later flushes too long.
+//! 5. A write with a preflush, or with FUA on a device without FUA, includes flushes of the kernel: its data completes first, and
+//!    a completion of length 0 at the sector of its last part ends it.
+//! 6. If some events are not recorded, the earliest recorded stage is the arrival. A request with an issue but without a queue
+//!    event arrives at its issue, and is counted. Without completions, requests have no end, or end with the command of the driver.
+//!    If only completions are recorded, each becomes a request that arrives at that time.
+//! 7. A zone append (`ZA`) is issued at the start of its zone; its completion contains the sector that was written, and belongs
+//!    to the oldest append of the same length to the zone with this sector.
 //! 8. I/O to a mapped device (dm, zram) is passed on to a disk, or served without a request. If other devices issue or complete
-//!    requests, the I/O of a device that never does is left out and counted as skipped. A device that passes its I/O on (md) may
-//!    complete it, too, without ever issuing a request.
-//! 9. Early kernels allocate a request before they queue its I/O, and queue an I/O that is merged without an event: the earlier event
-//!    is then the arrival, and the event of merging adds the I/O.
+//!    requests, the I/O of a device that never does is omitted and counted as skipped. A device that passes its I/O on (md) may also
+//!    complete it without issuing a request.
+//! 9. Early kernels allocate a request before they queue its I/O, and do not report the allocation of an I/O that is merged: the
+//!    earlier event is the arrival, and the merge adds the I/O.
 //!
-//! `start` of a request is the first time that any part of it was issued to the driver, including its flush. `issue` is the
-//! last time that its data was issued, or given to the device if the driver reports that. `complete` is the final completion.
+//! `start` of a request is the first time that any part of it, including its flush, was issued to the driver. `issue` is the last
+//! time that its data was issued, or sent to the device if the driver reports that. `complete` is the final completion.
 
 mod device_state;
 mod open_requests;
@@ -44,7 +44,7 @@ use special_commands::{PairingOutput, SpecialCommandCounts};
 
 pub use special_commands::{EventCounts, ZoneCommand};
 
-/// Maximum number of open requests of a device; if there are more, the oldest half is dropped.
+/// Maximum number of open requests of a device; when it is exceeded, the oldest half is dropped.
 const MAX_OPEN: usize = 1 << 16;
 
 /// Kinds of block-layer events.
@@ -54,13 +54,13 @@ pub enum BlockEventKind {
     Queue,
     /// A request was allocated for an I/O (`block_getrq`, G).
     GetRequest,
-    /// A request was given to the I/O scheduler (`block_rq_insert`, I).
+    /// A request was inserted into the I/O scheduler (`block_rq_insert`, I).
     Insert,
-    /// A request was given to the driver (`block_rq_issue`, D).
+    /// A request was issued to the driver (`block_rq_issue`, D).
     Issue,
-    /// The driver gave a request to the device (`mmc_request_start`).
+    /// The driver sent a request to the device (`mmc_request_start`).
     Submit,
-    /// A part or all of a request was completed (`block_rq_complete`, C).
+    /// A request or a part of it was completed (`block_rq_complete`, C).
     Complete,
     /// The driver returned a request (`block_rq_requeue`, R).
     Requeue,
@@ -70,12 +70,12 @@ pub enum BlockEventKind {
     FrontMerge,
     /// A request was joined to the end of another (`block_rq_merge`).
     RequestMerge,
-    /// An I/O was cut in two; the second part begins at this sector (`block_split`, X).
+    /// An I/O was split; the second part begins at this sector (`block_split`, X).
     Split(u64),
 }
 
 impl BlockEventKind {
-    /// The kernel's events by name; a split has the sector 0 here.
+    /// The kernel's events by name; the sector of the split is 0.
     pub const NAMES: [(&str, BlockEventKind); 10] = [
         ("block_bio_queue", BlockEventKind::Queue),
         ("block_getrq", BlockEventKind::GetRequest),
@@ -89,12 +89,12 @@ impl BlockEventKind {
         ("block_split", BlockEventKind::Split(0)),
     ];
 
-    /// The step that the kernel's event of this name reports; `None` for other events.
+    /// The step that the event with this name reports; `None` for other events.
     pub fn of_event(name: &[u8]) -> Option<BlockEventKind> {
         BlockEventKind::NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, kind)| *kind)
     }
 
-    /// Whether the running task is the one that caused the event; other events run in the context of an interrupted task.
+    /// Whether the running task caused the event; otherwise the event occurs in the context of an interrupted task.
     #[inline]
     pub fn is_by_submitter(self) -> bool {
         matches!(self, BlockEventKind::Queue | BlockEventKind::GetRequest | BlockEventKind::Insert | BlockEventKind::Issue)
@@ -110,26 +110,25 @@ pub struct BlockLayerEvent {
     pub kind: BlockEventKind,
     /// Device.
     pub device: NameId,
-    /// The operation; `Flush` for the flush that the kernel itself issues (`FF`).
+    /// The operation; `Flush` only for a flush that the kernel itself issues (`FF`).
     pub op: Op,
-    /// Its flags; a `Write` of no sectors with `PREFLUSH` is a flush that a task requested.
+    /// Flags; a `Write` of no sectors with `PREFLUSH` is a flush that a task requested.
     pub flags: RequestFlags,
     /// First sector.
     pub sector: u64,
     /// Length in sectors.
     pub sectors: u32,
-    /// The process that was running.
+    /// Id of the running task.
     pub pid: Option<i32>,
-    /// Name of that process.
+    /// Name of the running task.
     pub process: Option<NameId>,
-    /// The error of a completion as the kernel's negative number; 0 if there is none.
+    /// The error of a completion as a negative errno; 0 for success.
     pub error: i32,
     /// Whether it is a write of zeroes.
     pub zeroes: bool,
 }
 
-/// Combines the events of any number of devices into requests. The memory is bounded by the number of requests that are
-/// open at a time.
+/// Combines the events of any number of devices into requests. Memory is bounded by the number of open requests.
 #[derive(Debug, Default)]
 pub struct EventPairer {
     devices: BTreeMap<NameId, DevicePairingState>,
@@ -140,7 +139,7 @@ pub struct EventPairer {
 }
 
 impl EventPairer {
-    /// Handles the next event, in order of time, and appends the requests that it ends to `out`.
+    /// Handles the next event in order of time, and appends the requests that it ends to `out`.
     pub fn feed(&mut self, event: &BlockLayerEvent, ledger: &mut Ledger, out: &mut Vec<Request>) {
         if event.flags.contains(RequestFlags::APPEND) {
             return self.zone_append(event, ledger, out);
@@ -148,8 +147,7 @@ impl EventPairer {
         self.take(event, ledger, out);
     }
 
-    /// Handles an event of a zone append, which is issued at the start of its zone; its completion states the sector that was
-    /// written.
+    /// Handles an event of a zone append, which is issued at the start of its zone; its completion contains the sector that was written.
     #[cold]
     fn zone_append(&mut self, event: &BlockLayerEvent, ledger: &mut Ledger, out: &mut Vec<Request>) {
         let BlockLayerEvent { kind, device, sector, sectors, .. } = *event;
@@ -174,7 +172,7 @@ impl EventPairer {
     fn take(&mut self, event: &BlockLayerEvent, ledger: &mut Ledger, out: &mut Vec<Request>) {
         let device = self.devices.entry(event.device).or_default();
         let books = &mut PairingOutput { ledger, counts: &mut self.counts, out };
-        // Events of drivers do not belong to the block layer.
+        // Events of drivers are not counted as events of the block layer.
         books.counts.seen += u64::from(event.kind != BlockEventKind::Submit);
         let without_data = books.counts.without_data;
         if event.error != 0 && event.kind == BlockEventKind::Complete {
@@ -204,7 +202,7 @@ impl EventPairer {
         }
     }
 
-    /// Notes that I/O to this device was passed on to another one.
+    /// Records that I/O of this device is passed on to another one.
     pub fn remap(&mut self, from: NameId) {
         if let Some(device) = self.devices.get_mut(&from) {
             device.passes_on();
@@ -216,20 +214,19 @@ impl EventPairer {
         self.devices.get(&device).is_some_and(|device| device.has_issued(sector, op))
     }
 
-    /// Notes the time at which the driver reported the end of a request's command; it is the completion if none is recorded.
+    /// Sets the time at which the driver reported the end of a request's command, which is the completion if none is recorded.
     pub(crate) fn served(&mut self, device: NameId, sector: u64, op: Op, time: Nanos) {
         if let Some(device) = self.devices.get_mut(&device) {
             device.served(sector, op, time);
         }
     }
 
-    /// The counts of the events so far.
+    /// Counts of the events so far.
     pub fn counts(&self) -> EventCounts {
         self.counts
     }
 
-    /// Whether any device issues or completes requests. If so, a device that does not is a mapped device, which passes its I/O
-    /// on.
+    /// Whether any device issues or completes requests. Then a device that does not is a mapped device, which passes its I/O on.
     fn any_active(&self) -> bool {
         self.devices.values().any(DevicePairingState::is_active)
     }
@@ -243,15 +240,15 @@ impl EventPairer {
         }
     }
 
-    /// Arrival of the oldest open request; no later request will arrive before it, so completed requests can be sorted up to
-    /// here.
+    /// Arrival of the oldest open request. No request with an earlier arrival follows, so that completed requests can be sorted
+    /// up to this time.
     pub fn oldest_open(&self) -> Option<Nanos> {
         let any_active = self.any_active();
         let devices = self.devices.values().filter(|device| device.is_active() || !any_active);
         devices.filter_map(DevicePairingState::oldest_open).min()
     }
 
-    /// Ends the recording. Open requests are unpaired, unless the completions of their device are not recorded.
+    /// Ends the recording. Open requests are unpaired, unless the recording has no completions of their device.
     pub fn finish(&mut self, ledger: &mut Ledger, out: &mut Vec<Request>) {
         self.give_up(0, ledger, out);
         self.devices.clear();

@@ -1,4 +1,4 @@
-//! Open requests of a device, by their first sector.
+//! Open requests of a device by first sector.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,18 +9,18 @@ use crate::{BlockEventKind, BlockLayerEvent, NameId, Nanos, Op, Request, Request
 #[expect(clippy::struct_excessive_bools, reason = "each is known or not by itself")]
 pub(super) struct OpenRequest {
     pub(super) request: Request,
-    /// The next sector to be completed; advances with partial completions.
+    /// The next sector to complete; partial completions advance it.
     pub(super) position: u64,
     pub(super) end: u64,
     /// Whether its arrival was recorded; false if its first event is the issue.
     pub(super) queued: bool,
     /// Whether the kernel will end it with a completion of length 0.
     pub(super) sequenced: bool,
-    /// Whether it may be another issue of an earlier request of the same range.
+    /// Whether it may be a re-issue of an earlier request with the same range.
     pub(super) may_be_reissue: bool,
-    /// Time at which the driver saw its command end.
+    /// Time at which the driver saw the end of its command.
     pub(super) served: Option<Nanos>,
-    /// Whether it was completed in parts, each with a command of its own.
+    /// Whether it was completed in parts, each by its own command.
     pub(super) in_parts: bool,
     pub(super) events: u64,
 }
@@ -64,7 +64,7 @@ impl OpenRequest {
         self.measure();
     }
 
-    /// Marks the request as failed if the completion states an error.
+    /// Marks the request as failed if the completion contains an error.
     #[inline]
     pub(super) fn fail(&mut self, completion: &BlockLayerEvent) {
         if completion.error != 0 {
@@ -72,21 +72,21 @@ impl OpenRequest {
         }
     }
 
-    /// The end of its command, if the request was a single command without flushes and the end is between issue and completion.
+    /// The end of its command; `None` if the request had several commands or flushes, or the end is not between issue and completion.
     pub(super) fn served_at(&self, complete: Nanos) -> Option<Nanos> {
         let is_single = !self.in_parts && !self.sequenced;
         let is_later = |end: &Nanos| self.request.issue.is_some_and(|issue| issue <= *end);
         self.served.filter(|end| is_single && is_later(end) && *end <= complete)
     }
 
-    /// Sets the length of the request from its first sector and its end.
+    /// Computes the length of the request from its first sector and its end.
     pub(super) fn measure(&mut self) {
         let sectors = self.end.saturating_sub(self.request.sector.0);
         self.request.sectors = u32::try_from(sectors).unwrap_or(u32::MAX);
     }
 }
 
-/// Requests by the sector that their next event will state; those of one sector are first in, first out.
+/// Requests by the sector that their next event will contain; those of the same sector are first in, first out.
 #[derive(Debug, Default)]
 pub(super) struct OpenRequestsBySector {
     pub(super) by_sector: BTreeMap<u64, VecDeque<OpenRequest>>,
@@ -105,7 +105,7 @@ impl OpenRequestsBySector {
     }
 
     /// Removes and returns a request of this operation at `sector`: one of exactly this length if there is one, otherwise the
-    /// oldest. Also returns whether there was a choice.
+    /// oldest. Also returns whether there were several.
     pub(super) fn take(&mut self, sector: u64, sectors: u32, op: Op) -> Option<(OpenRequest, bool)> {
         let list = self.by_sector.get_mut(&sector)?;
         let end = sector.saturating_add(u64::from(sectors));
@@ -121,8 +121,8 @@ impl OpenRequestsBySector {
         Some((open, choice))
     }
 
-    /// Removes and returns the latest request of this operation that ends at `end`. The first sectors before `end` are
-    /// searched, at most 64 of them, because requests may overlap.
+    /// Removes and returns the latest request of this operation that ends at `end`. At most 64 first sectors before `end` are
+    /// searched, because requests may overlap.
     pub(super) fn take_ending(&mut self, end: u64, op: Op) -> Option<OpenRequest> {
         const NEIGHBOURS: usize = 64;
         let (&sector, at) = self.by_sector.range(..end).rev().take(NEIGHBOURS).find_map(|(sector, list)| {
@@ -132,7 +132,7 @@ impl OpenRequestsBySector {
         self.remove(sector, at)
     }
 
-    /// Removes and returns the newest request of exactly this range: an I/O that was just queued.
+    /// Removes and returns the newest request of exactly this range, which is an I/O that was just queued.
     pub(super) fn take_newest(&mut self, sector: u64, sectors: u32, op: Op) -> Option<OpenRequest> {
         let end = sector.saturating_add(u64::from(sectors));
         let list = self.by_sector.get(&sector)?;
@@ -150,14 +150,14 @@ impl OpenRequestsBySector {
         Some(open)
     }
 
-    /// The requests of exactly this range and operation, the oldest first.
+    /// The requests with exactly this range and operation, oldest first.
     pub(super) fn of_range(&mut self, event: &BlockLayerEvent) -> impl Iterator<Item = &mut OpenRequest> {
         let (end, op) = (event.sector.saturating_add(u64::from(event.sectors)), event.op);
         let all = self.by_sector.get_mut(&event.sector).into_iter().flatten();
         all.filter(move |open| open.end == end && open.request.op == op)
     }
 
-    /// Joins each request that may be another issue of an earlier one to that one; returns the number of joined requests.
+    /// Joins each request that may be a re-issue to the earlier request; returns the number of joined requests.
     pub(super) fn join_repeated(&mut self) -> u64 {
         let mut joined = 0;
         for list in self.by_sector.values_mut() {
@@ -180,12 +180,12 @@ impl OpenRequestsBySector {
         joined as u64
     }
 
-    /// The requests at `sector`, the oldest first.
+    /// The requests at `sector`, oldest first.
     pub(super) fn at(&self, sector: u64) -> impl Iterator<Item = &OpenRequest> {
         self.by_sector.get(&sector).into_iter().flatten()
     }
 
-    /// Removes and returns all requests, the oldest first.
+    /// Removes and returns all requests, oldest first.
     pub(super) fn drain(&mut self) -> Vec<OpenRequest> {
         self.len = 0;
         let mut all: Vec<_> = std::mem::take(&mut self.by_sector).into_values().flatten().collect();
@@ -194,26 +194,26 @@ impl OpenRequestsBySector {
     }
 }
 
-/// A flush that the kernel gave to the driver.
+/// A flush that the kernel issued to the driver.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KernelFlush {
     pub(super) open: OpenRequest,
-    /// Whether a request that is kept waits for it.
+    /// Whether a request that is kept waits for this flush.
     pub(super) serves: bool,
-    /// Whether the driver returned it; the next issue is then of the same flush.
+    /// Whether the driver returned it; then the next issue is the same flush.
     returned: bool,
 }
 
-/// The flushes of one device.
+/// The flushes of a device.
 #[derive(Debug, Default)]
 pub(super) struct FlushQueues {
-    /// Flushes that tasks requested, the oldest first.
+    /// Flushes that tasks requested, oldest first.
     pub(super) waiting: VecDeque<OpenRequest>,
-    /// Flushes of the kernel that the driver has, the oldest first.
+    /// Flushes of the kernel that the driver has, oldest first.
     pub(super) running: VecDeque<KernelFlush>,
 }
 
-/// Whether the event is of a flush that the kernel itself issues: `FF`, or before kernel 4.8 a write of no sectors with a
+/// Whether the event belongs to a flush that the kernel itself issues: `FF`, or before kernel 4.8 a write of no sectors with a
 /// preflush, which completes at sector 2^64-1.
 pub(super) fn is_kernel_flush(event: &BlockLayerEvent) -> bool {
     let empty_write = event.op == Op::Write && event.sectors == 0 && event.flags.contains(RequestFlags::PREFLUSH);
@@ -225,7 +225,7 @@ pub(super) fn is_kernel_flush(event: &BlockLayerEvent) -> bool {
 }
 
 impl FlushQueues {
-    /// Handles the issue of a flush of the kernel. `serves` is whether a write waits for it as one of its steps.
+    /// Handles the issue of a flush of the kernel. `serves` states whether a write waits for it as one of its steps.
     pub(super) fn issue(&mut self, event: &BlockLayerEvent, mut serves: bool) {
         if let Some(running) = self.running.back_mut().filter(|running| running.returned) {
             running.returned = false;
@@ -245,7 +245,7 @@ impl FlushQueues {
         self.running.push_back(KernelFlush { open, serves, returned: false });
     }
 
-    /// Handles the requeue of the latest flush; false if the driver has none.
+    /// Handles the requeue of the latest flush; returns false if the driver has none.
     pub(super) fn requeue(&mut self) -> bool {
         let Some(running) = self.running.back_mut() else { return false };
         running.returned = true;
@@ -253,29 +253,28 @@ impl FlushQueues {
         true
     }
 
-    /// Ends the latest flush, because older ones never end if their completion was lost. Also returns whether it was the only
-    /// one.
+    /// Ends the latest flush, because older ones never end if their completions were lost. Also returns whether it was the only one.
     pub(super) fn complete(&mut self) -> Option<(KernelFlush, bool)> {
         let flush = self.running.pop_back()?;
         Some((flush, self.running.is_empty()))
     }
 
-    /// Arrivals of the open flushes that become requests.
+    /// Arrivals of the open flushes that will become requests.
     pub(super) fn arrivals(&self) -> impl Iterator<Item = Nanos> {
         let running = self.running.iter().filter(|running| !running.serves).map(|running| &running.open);
         self.waiting.iter().chain(running).map(|open| open.request.arrival)
     }
 
-    /// The number of waiting flushes or of running ones, whichever is larger.
+    /// Number of waiting or running flushes, whichever is larger.
     pub(super) fn len(&self) -> usize {
         self.waiting.len().max(self.running.len())
     }
 }
 
-/// Maximum number of open appends; a queue of a driver is shorter.
+/// Maximum number of open appends; the queue of a driver is shorter.
 const MOST_OPEN_APPENDS: usize = 1 << 12;
 
-/// An append, with the values that all its events except the completion state.
+/// A zone append, with the values that all its events except the completion contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ZoneAppend {
     device: NameId,
@@ -288,7 +287,7 @@ struct ZoneAppend {
 pub(super) struct OpenZoneAppends(VecDeque<ZoneAppend>);
 
 impl OpenZoneAppends {
-    /// Adds an append that is issued.
+    /// Adds an append when it is issued.
     pub fn issue(&mut self, device: NameId, sector: u64, sectors: u32) {
         if self.0.len() == MOST_OPEN_APPENDS {
             self.0.pop_front();
@@ -304,8 +303,8 @@ impl OpenZoneAppends {
         }
     }
 
-    /// Ends the append that was written at this sector; returns the start of its zone. The append is the oldest one of this
-    /// length whose zone has the nearest start at or before the sector.
+    /// Ends the append that was written at this sector; returns the start of its zone. It is the oldest append of this length
+    /// whose zone has the nearest start at or before the sector.
     pub fn complete(&mut self, device: NameId, written: u64, sectors: u32) -> Option<u64> {
         let fits = |open: &ZoneAppend| open.device == device && open.sectors == sectors && open.sector <= written;
         let nearest = self.0.iter().filter(|open| fits(open)).map(|open| open.sector).max()?;

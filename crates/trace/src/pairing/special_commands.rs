@@ -1,10 +1,10 @@
-//! Counts of what requests do not show: commands to zones, writes of zeroes, packets of programs, and the numbers of errors.
+//! Counts what requests do not show: zone commands, writes of zeroes, packets of programs (pass-through commands), and errors.
 
 use std::collections::BTreeMap;
 
 use crate::{BlockEventKind, Ledger, Request};
 
-/// Counts of commands of some kinds, by the step that was recorded.
+/// Counts of commands by kind, for each step that was recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandStepCounts<K> {
     issued: BTreeMap<K, u64>,
@@ -29,12 +29,12 @@ impl<K: Ord> CommandStepCounts<K> {
         *counts.entry(kind).or_default() += 1;
     }
 
-    /// The counts by issues if any are recorded, else by completions, else by queue events.
+    /// The counts of issues if any are recorded, otherwise of completions, otherwise of queue events.
     fn counts(&self) -> &BTreeMap<K, u64> {
         [&self.issued, &self.completed].into_iter().find(|counts| !counts.is_empty()).unwrap_or(&self.queued)
     }
 
-    /// The number of each kind with its name, separated by commas; `None` if there are none.
+    /// The count and name of each kind, separated by commas; `None` if there are none.
     fn list(&self, name: impl Fn(&K) -> String) -> Option<String> {
         let named: Vec<_> = self.counts().iter().map(|(kind, count)| format!("{count} x {}", name(kind))).collect();
         (!named.is_empty()).then(|| named.join(", "))
@@ -46,9 +46,9 @@ impl<K: Ord> CommandStepCounts<K> {
 pub(crate) struct SpecialCommandCounts {
     pub zones: CommandStepCounts<ZoneCommand>,
     pub zeroes: CommandStepCounts<()>,
-    /// By operation code; `None` if it is not recorded.
+    /// Packets by operation code; `None` if the code is not recorded.
     pub packets: CommandStepCounts<Option<u8>>,
-    /// Failed completions, by the kernel's negative number.
+    /// Failed completions by negative errno.
     errors: BTreeMap<i32, u64>,
 }
 
@@ -58,7 +58,7 @@ impl SpecialCommandCounts {
         *self.errors.entry(error).or_default() += 1;
     }
 
-    /// The note for the trace; `None` without zones, zeroes and errors.
+    /// The note for the trace; `None` if there were no zone commands, writes of zeroes or errors.
     pub fn note(&self) -> Option<String> {
         let zones = self.zones.list(|command| command.name().to_owned());
         let zones = zones.map(|list| format!("commands to zones, which are no requests here: {list}"));
@@ -81,7 +81,7 @@ impl SpecialCommandCounts {
     }
 }
 
-/// The number of an error with its name in Linux, of those with which block devices fail.
+/// An errno with its name in Linux, for errors of block devices.
 fn named(error: i32) -> String {
     const NAMES: [(i32, &str); 13] = [
         (-5, "EIO"),
@@ -104,16 +104,16 @@ fn named(error: i32) -> String {
     }
 }
 
-/// Events of the block layer, counted by what happened to them. Once no request is open, `seen` is the sum of the other counts.
+/// Events of the block layer, classified by their use. When no request is open, `seen` is the sum of the other counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounts {
     /// Number of all events.
     pub seen: u64,
     /// Events of requests that were kept.
     pub kept: u64,
-    /// Events that add nothing, because an earlier step of the same I/O is recorded.
+    /// Events that are redundant, because an earlier step of the same I/O is recorded.
     pub repeated: u64,
-    /// Events of the kernel's flushes that belong to requests which are kept.
+    /// Events of the kernel's flushes on behalf of requests that were kept.
     pub flushes: u64,
     /// Events of commands without data, except flushes.
     pub without_data: u64,
@@ -126,7 +126,7 @@ pub struct EventCounts {
 }
 
 impl EventCounts {
-    /// Sum of the counts except `seen`: events whose fate is known.
+    /// Sum of all counts except `seen`: the events that are classified.
     pub fn classified_events(&self) -> u64 {
         self.kept + self.repeated + self.flushes + self.without_data + self.unpaired + self.passed_on + self.unmatched
     }
@@ -139,12 +139,12 @@ pub(super) struct PairingOutput<'a> {
     pub(super) out: &'a mut Vec<Request>,
 }
 
-/// A command to a zone, or to all of them.
+/// A command for one zone or for all zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ZoneCommand {
-    /// Moves the write pointer back to the start of the zone.
+    /// Resets the write pointer to the start of the zone.
     Reset,
-    /// Moves the write pointers of all zones back to their start.
+    /// Resets the write pointers of all zones to their starts.
     ResetAll,
     /// Makes the zone full.
     Finish,

@@ -1,6 +1,5 @@
-//! Screens the requests of a trace in order of arrival. Suspected re-issues are marked, then unwanted requests are left out,
-//! then re-issues are dropped if asked. This order matters: all requests are used to find re-issues, but only re-issues among
-//! the wanted requests are counted.
+//! Screens the requests of a trace in order of arrival: marks suspected re-issues, removes requests that are not selected, then drops
+//! re-issues on request. The order matters: re-issues are detected among all requests, but counted only among the selected ones.
 
 mod reissue_detector;
 mod selection;
@@ -17,27 +16,27 @@ pub(crate) use selection::RequestsByName;
 
 /// Screens batches in order of arrival, in bounded memory.
 pub(crate) struct RequestScreen {
-    /// `None` if the file states which requests are re-issues.
+    /// Detects re-issues; `None` if the file marks them.
     reissues: Option<ReissueDetector>,
     /// `--reissue-window`; `None` for the default.
     window: Option<ReissueWindow>,
     selection: Option<RequestSelection>,
     drop_reissued: bool,
     one_device: bool,
-    /// Whether this is a part of a trace, in which wanted values may be missing.
+    /// Whether this is a part of a trace, which may lack values of the selection.
     is_slice: bool,
-    /// Number of marked requests among those that are wanted.
+    /// Number of marked requests among the selected ones.
     reissued: u64,
     dropped: u64,
-    /// Number of re-issues that were dropped when the file was written.
+    /// Number of re-issues that were dropped before the file was written.
     dropped_before: u64,
     devices: RequestsByName,
-    /// Names of processes and devices as of the last batch.
+    /// Names of processes and devices up to the last batch.
     names: Option<(Arc<NameTable>, Arc<NameTable>)>,
 }
 
 impl RequestScreen {
-    /// `stored` is the ledger of the source before reading.
+    /// A screen for a source whose stored ledger is `stored`.
     pub fn new(options: &ReadOptions, stored: &Ledger) -> Self {
         let origin = options.slice.as_ref().map(|slice| slice.origin);
         Self {
@@ -60,17 +59,17 @@ impl RequestScreen {
         self.window
     }
 
-    /// Whether requests may be left out.
+    /// Whether requests may be removed.
     pub fn leaves_out(&self) -> bool {
         self.selection.is_some() || self.drop_reissued
     }
 
-    /// Refuses a trace of several devices from now on.
+    /// Rejects a trace with several devices from now on.
     pub fn require_one_device(&mut self) {
         self.one_device = true;
     }
 
-    /// Applies these steps to the next batch; returns the requests that are left.
+    /// Applies the steps to the next batch; returns the remaining requests.
     pub fn apply(&mut self, mut batch: Batch) -> Batch {
         self.names = Some((batch.processes_shared().clone(), batch.devices_shared().clone()));
         if let Some(reissues) = &mut self.reissues {
@@ -93,12 +92,12 @@ impl RequestScreen {
         batch
     }
 
-    /// Whether the trace is to be refused because it has several devices.
+    /// Whether the trace must be rejected because it has several devices.
     pub fn refuses(&self) -> bool {
         self.one_device && self.devices.len() > 1
     }
 
-    /// At the end of the trace, checks for several devices, and for wanted values that no request has.
+    /// At the end of the trace, checks for several devices and for values of the selection that no request has.
     pub fn check(&self) -> Result<()> {
         let Some((processes, devices)) = &self.names else { return Ok(()) };
         if self.refuses() {
@@ -108,10 +107,10 @@ impl RequestScreen {
         selection.map_or(Ok(()), |selection| selection.check(processes, devices))
     }
 
-    /// Adds its counts to the ledger of the source.
+    /// Adds the counts of the screen to the ledger of the source.
     pub fn count(&self, ledger: &mut Ledger) {
         let left_out = self.selection.as_ref().map_or(0, RequestSelection::left_out);
-        // A Parquet trace contains its count.
+        // A Parquet trace contains the count of its first import.
         ledger.kept = ledger.kept.saturating_sub(left_out + self.dropped);
         ledger.filtered += left_out;
         let judged = self.reissues.as_ref().is_none_or(ReissueDetector::could_detect);
@@ -119,7 +118,7 @@ impl RequestScreen {
         ledger.dropped_reissues += self.dropped;
     }
 
-    /// Devices with their numbers of requests, the largest number first.
+    /// Devices with the number of their requests, largest number first.
     pub fn devices(&self) -> Vec<(String, u64)> {
         let rows = self.names.as_ref().map(|(_, names)| self.devices.rows(names)).unwrap_or_default();
         rows.into_iter().map(|(name, requests)| (name.to_owned(), requests)).collect()
@@ -135,7 +134,7 @@ impl Batch {
         Batch { flags: flags.into(), ..self }
     }
 
-    /// The batch of these rows, which must be in order.
+    /// The batch with these rows, which must be in order.
     pub(crate) fn chosen(self, rows: &[usize]) -> Batch {
         if rows.len() == self.len() {
             return self;

@@ -1,13 +1,12 @@
-//! Finds suspected re-issues: requests that the driver returned and the kernel issued again, in a trace of issues that does not
-//! mark them.
+//! Detects suspected re-issues: requests that the driver returned and the kernel issued again, in traces that do not mark them.
 //!
 //! A request is suspected if the latest earlier request of the same device, sector, length and operation was 0.5 to 3 ms (or
 //! `--reissue-window`) before it, and
-//! - if processes are recorded: the earlier one is of another process, and this one is of a kernel worker (`kworker/...`);
+//! - if processes are recorded: the earlier one belongs to another process, and this one to a kernel worker (`kworker/...`);
 //! - if completions are recorded: the earlier one was not complete.
 //!
 //! A driver that cannot accept a request, because the link to the device sleeps, returns it; a worker of the block layer issues
-//! it again when the link is up. Requests with neither process nor completion cannot be judged.
+//! it again when the link is active. Requests with neither process nor completion cannot be checked.
 
 use std::fmt;
 
@@ -15,12 +14,12 @@ use crate::{Batch, Error, ErrorClass, Nanos, Request, RequestFlags, Result, dura
 
 const WORKER: &str = "kworker/";
 
-/// Finds suspected re-issues in batches in order of arrival.
+/// Detects suspected re-issues in batches in order of arrival.
 #[derive(Debug)]
 pub(super) struct ReissueDetector {
     window: ReissueWindow,
     recent: RecentRequests,
-    /// Whether a process is a kernel worker, by the id of its name.
+    /// For each name id, whether the process is a kernel worker.
     workers: Vec<bool>,
     could_detect: bool,
 }
@@ -30,7 +29,7 @@ impl ReissueDetector {
         Self { window, recent: RecentRequests::new(window.latest.0), workers: Vec::new(), could_detect: false }
     }
 
-    /// Whether any batch had the processes or completions that are needed.
+    /// Whether any batch had the required processes or completions.
     pub fn could_detect(&self) -> bool {
         self.could_detect
     }
@@ -67,7 +66,7 @@ impl ReissueDetector {
     }
 }
 
-/// Whether two requests are of different processes: compares their pids if both have one, otherwise their names.
+/// Whether two requests belong to different processes: compares pids if both have one, otherwise names.
 fn of_another_process(first: &Request, second: &Request) -> bool {
     match (first.pid, second.pid, first.process) {
         (Some(a), Some(b), _) => a != b,
@@ -77,13 +76,13 @@ fn of_another_process(first: &Request, second: &Request) -> bool {
 }
 
 const OPTION: &str = "--reissue-window";
-/// Maximum end of the window; later, a request of the same range is more likely another one.
+/// Maximum end of the window; a later request with the same range is more likely a different one.
 const LATEST: Nanos = Nanos(1_000_000_000);
 
-/// The time from the first issue of a request to the second, as a range that includes both bounds.
+/// The time from the first issue of a request to the second as a range that includes both bounds.
 ///
-/// The default fits a UFS link that wakes up. Other causes need other times: after `HOST_BUSY`, Linux 6.12 issues a SCSI
-/// command again when another one ends, else 20 to 72 ms later, because the host stays blocked for seven tries.
+/// The default fits a UFS link that wakes up. Other causes have other times: after `HOST_BUSY`, Linux 6.12 issues a SCSI command
+/// again when another one ends, otherwise 20 to 72 ms later, because the host stays blocked for seven tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReissueWindow {
     soonest: Nanos,
@@ -97,8 +96,8 @@ impl Default for ReissueWindow {
 }
 
 impl ReissueWindow {
-    /// Parses `SOONEST-LATEST`, as `0.5ms-3ms` or `0-100ms`; a number alone is in seconds. Fails with
-    /// [`ErrorClass::Config`] if the text is not such a range, or its end is more than 1 s.
+    /// Parses `SOONEST-LATEST`, such as `0.5ms-3ms` or `0-100ms`; a number without a unit is in seconds. Fails with
+    /// [`ErrorClass::Config`] if the text is not such a range, or its end exceeds 1 s.
     pub fn parse(text: &str) -> Result<Self> {
         let range = text.split_once('-').and_then(|(soonest, latest)| {
             Some(Self { soonest: parse_duration(soonest.trim())?, latest: parse_duration(latest.trim())? })
@@ -110,14 +109,14 @@ impl ReissueWindow {
         })
     }
 
-    /// Whether a second issue this many nanoseconds after the first may be of the same request.
+    /// Whether a second issue this many nanoseconds after the first may be a re-issue.
     #[inline]
     fn holds(self, after_ns: i64) -> bool {
         (self.soonest.0..=self.latest.0).contains(&after_ns)
     }
 }
 
-/// In the form that [`ReissueWindow::parse`] accepts.
+/// Formats the window as [`ReissueWindow::parse`] accepts it.
 impl fmt::Display for ReissueWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |time: Nanos| time.0 as f64 / 1e6;
@@ -125,19 +124,19 @@ impl fmt::Display for ReissueWindow {
     }
 }
 
-/// Initial capacity, which fits in the first-level cache.
+/// Initial capacity, which fits into the first-level cache.
 const FIRST_ROOM: usize = 1 << 8;
-/// Maximum number of requests that are held; if there are more, the oldest are dropped early. This is 20 million requests per
-/// second for 3 ms, and 655 thousand per second for 100 ms.
+/// Maximum number of remembered requests; when it is exceeded, the oldest are dropped early. It suffices for 20 million requests
+/// per second for 3 ms, and 655 thousand per second for 100 ms.
 const MOST: usize = 1 << 16;
-/// A request number that means that no earlier request has this hash.
+/// The number that stands for no earlier request with this hash.
 const NONE: u32 = u32::MAX;
 
-/// A ring of requests, and for each hash the number of its latest request. Each entry has the number of the previous request of
-/// its hash.
+/// A ring of requests, and for each hash the number of its latest request. Each entry contains the number of the previous request
+/// with its hash.
 #[derive(Clone, Debug)]
 pub(super) struct RecentRequests {
-    /// Time for which requests are held, in nanoseconds.
+    /// Time for which requests are remembered, in nanoseconds.
     horizon_ns: i64,
     ring: Vec<RecentRequestEntry>,
     latest: Vec<u32>,
@@ -156,12 +155,12 @@ impl RecentRequests {
         Self { horizon_ns, ring: Vec::new(), latest: vec![NONE; 2 * FIRST_ROOM], count: 0 }
     }
 
-    /// The latest request of the same device, range and operation within the horizon; `None` if there is none.
+    /// The latest request with the same device, range and operation within the horizon; `None` if there is none.
     #[inline]
     pub fn find(&self, request: &Request) -> Option<&Request> {
         let mut number = self.latest[self.bucket(request)];
         loop {
-            // Requests that are older than the ring were overwritten.
+            // Requests that are older than the ring have been overwritten.
             let age = self.count.wrapping_sub(number) as usize;
             if number == NONE || age > self.ring.len() {
                 return None;
@@ -197,14 +196,14 @@ impl RecentRequests {
             None => self.ring.push(entry),
         }
         self.latest[bucket] = self.count;
-        // The count must not become `NONE`, so the ring is numbered from 0 again.
+        // The count must not become `NONE`, so the ring is numbered again from 0.
         self.count = self.count.wrapping_add(1);
         if self.count == NONE {
             self.restart(self.latest.len() / 2);
         }
     }
 
-    /// Puts the requests into a ring of capacity `room`, in order, and numbers them from 0.
+    /// Moves the requests, in order, into a ring of capacity `room`, and numbers them from 0.
     #[cold]
     fn restart(&mut self, room: usize) {
         let oldest = self.count as usize % self.ring.len().max(1);
@@ -263,7 +262,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with a list of all requests. Few addresses and time steps of 0 make the ring fill up, grow and wrap around.
+        /// Compares with a list of all requests. With few addresses and time steps of 0, the ring fills up, grows and wraps around.
         #[test]
         fn the_latest_equal_request_within_the_horizon_is_found(
             requests in prop::collection::vec((0_i64..4, 0_u64..50), 1..6_000),

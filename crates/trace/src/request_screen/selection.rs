@@ -1,13 +1,13 @@
-//! Leaves out the requests that are not wanted (`--only`), and finds wanted values that no request has.
+//! Selects requests (`--only`), and determines values of the selection that no request has.
 
 use std::collections::BTreeMap;
 
 use crate::{Batch, Error, ErrorClass, NameId, NameTable, Nanos, Op, Request, Result, batch::NO_NAME, duration::parse_duration};
 
-/// Maximum number of process ids that are counted, to list them if a wanted one is missing.
+/// Maximum number of process ids that are counted, to list them if a selected one is missing.
 const MOST_PIDS: usize = 4096;
 
-/// Chooses requests of one trace, and counts the values of all requests.
+/// Selects requests of a trace, and counts the values of all requests.
 #[derive(Debug)]
 pub(super) struct RequestSelection {
     devices: NameSelection,
@@ -21,11 +21,11 @@ pub(super) struct RequestSelection {
     selected: u64,
 }
 
-/// The names that are wanted, of devices or of processes.
+/// The selected names of devices or processes.
 #[derive(Debug)]
 struct NameSelection {
     patterns: Vec<String>,
-    /// Whether a name fits one of the patterns, by its id.
+    /// For each name id, whether the name matches one of the patterns.
     fits: Vec<bool>,
     shares: RequestsByName,
 }
@@ -44,7 +44,7 @@ impl NameSelection {
         self.patterns.is_empty() || id.is_some_and(|id| self.fits.get(id.0 as usize).copied().unwrap_or(false))
     }
 
-    /// A pattern that fits no name of a request; `None` if all patterns fit one.
+    /// A pattern that matches no name of a request; `None` if all patterns match one.
     fn unmet(&self, names: &NameTable) -> Option<&str> {
         let met = |pattern: &String| names.iter().enumerate().any(|(id, name)| self.shares.of(id) > 0 && fits(pattern, name));
         self.patterns.iter().find(|pattern| !met(pattern)).map(String::as_str)
@@ -52,7 +52,7 @@ impl NameSelection {
 }
 
 impl RequestSelection {
-    /// `origin` is the first arrival of the whole trace, if this is a part of one.
+    /// A selection by `only`; `origin` is the first arrival of the whole trace if this is a part of one.
     pub fn new(only: &RequestFilter, origin: Option<Nanos>) -> Self {
         Self {
             devices: NameSelection::new(&only.devices),
@@ -67,12 +67,12 @@ impl RequestSelection {
         }
     }
 
-    /// Number of requests left out so far.
+    /// Number of requests that were not selected so far.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// The batch of the wanted rows.
+    /// The batch with the selected rows.
     pub fn choose(&mut self, batch: Batch) -> Batch {
         self.devices.follow(batch.devices());
         self.processes.follow(batch.processes());
@@ -114,10 +114,10 @@ impl RequestSelection {
             && self.processes.holds(request.process)
     }
 
-    /// Checks at the end of the trace that each wanted value was found in a request, and that some request met all conditions.
+    /// At the end of the trace, checks that each selected value occurred in a request, and that some request satisfied all conditions.
     pub fn check(&self, processes: &NameTable, devices: &NameTable) -> Result<()> {
         if self.first.is_none() {
-            // An empty trace is another error.
+            // A trace without requests is another error.
             return Ok(());
         }
         let unmet = |what: &str, value: &str, there: String| {
@@ -162,29 +162,29 @@ impl RequestSelection {
     }
 }
 
-/// The option by which requests are chosen.
+/// The option with the conditions.
 pub(super) const OPTION: &str = "--only";
 const KEYS: [&str; 6] = ["device", "process", "pid", "op", "from", "to"];
 
-/// Conditions on requests. A request must meet every condition, and meets a condition if it has one of its values.
+/// Conditions on requests. A request must satisfy all conditions; it satisfies a condition if it has one of its values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestFilter {
-    /// Names of devices with `*` and `?`; all if empty.
+    /// Patterns for names of devices, with `*` and `?`; empty for all devices.
     pub(super) devices: Vec<String>,
-    /// Names of processes with `*` and `?`; all if empty.
+    /// Patterns for names of processes, with `*` and `?`; empty for all processes.
     pub(super) processes: Vec<String>,
     pub(super) pids: Vec<i32>,
     pub(super) ops: Vec<Op>,
-    /// Arrivals from this time on, counted from the first arrival of the trace.
+    /// Selects arrivals from this time on, relative to the first arrival of the trace.
     pub(super) from: Nanos,
-    /// Arrivals before this time.
+    /// Selects arrivals before this time, relative to the first arrival.
     pub(super) to: Option<Nanos>,
 }
 
 impl RequestFilter {
-    /// Parses texts such as `device=8,0,process=kworker/*|fio`. The conditions of all texts must hold. Several values of a key
-    /// are joined with `|` or given one by one. A comma ends a value if a key follows. Fails with
-    /// [`ErrorClass::Config`] at an unknown key, or an invalid value.
+    /// Parses texts such as `device=8,0,process=kworker/*|fio`. The conditions of all texts must be satisfied. Several values of
+    /// a key are separated by `|` or given one by one. A comma ends a value if a key follows. Fails with [`ErrorClass::Config`]
+    /// at an unknown key or an invalid value.
     pub fn parse(texts: &[String]) -> Result<Self> {
         let mut only = Self::default();
         let mut times = (None, None);
@@ -241,7 +241,7 @@ impl RequestFilter {
     }
 }
 
-/// The conditions in a text: splits it at each comma that is followed by a word and `=`.
+/// The conditions in a text, which is split at each comma that is followed by a word and `=`.
 fn conditions(text: &str) -> Vec<&str> {
     let begins_one = |rest: &str| {
         let word = rest.trim_start_matches(|c: char| c.is_ascii_lowercase() || c == '_');
@@ -259,11 +259,11 @@ fn conditions(text: &str) -> Vec<&str> {
     found
 }
 
-/// Whether a name fits a pattern: `*` stands for any characters, `?` for one.
+/// Whether a name matches a pattern: `*` stands for any characters, `?` for one character.
 pub(super) fn fits(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
-    // The latest star, and the first character after those that it matches so far.
+    // The latest star; the next value is the first character after those that it matches so far.
     let mut star = None;
     while n < name.len() {
         match pattern.get(p) {
@@ -289,10 +289,10 @@ pub(super) fn fits(pattern: &str, name: &str) -> bool {
 /// Maximum number of names in a message.
 const NAMED: usize = 12;
 
-/// Numbers of requests by name, of devices or of processes.
+/// Number of requests of each name of a device or process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestsByName {
-    /// Number of requests, by id of the name.
+    /// Number of requests by name id.
     counts: Vec<u64>,
     /// Number of requests without a name.
     unnamed: u64,
@@ -305,7 +305,7 @@ impl RequestsByName {
             self.unnamed += rows as u64;
             return;
         };
-        // In most batches all are equal.
+        // In most batches all ids are equal.
         if rest.iter().all(|id| *id == first) {
             self.count(first, rows as u64);
         } else {
@@ -327,7 +327,7 @@ impl RequestsByName {
         self.counts[id] += requests;
     }
 
-    /// Number of requests of the name with this id.
+    /// Number of requests with the name that has this id.
     pub fn of(&self, id: usize) -> u64 {
         self.counts.get(id).copied().unwrap_or(0)
     }
@@ -337,7 +337,7 @@ impl RequestsByName {
         self.counts.iter().filter(|count| **count > 0).count()
     }
 
-    /// Names with their numbers of requests, the largest number first.
+    /// Names with the number of their requests, largest number first.
     pub fn rows<'a>(&self, names: &'a NameTable) -> Vec<(&'a str, u64)> {
         let counts = self.counts.iter().copied();
         let mut rows: Vec<_> = names.iter().zip(counts).filter(|(_, count)| *count > 0).collect();
@@ -360,13 +360,13 @@ impl RequestsByName {
     }
 }
 
-/// A share in percent; a small one that is not zero is `<0.1 %`.
+/// A share in percent; a share below 0.05 % is printed as `<0.1 %`.
 fn share(count: u64, all: u64) -> String {
     let pct = 100.0 * count as f64 / all.max(1) as f64;
     if pct < 0.05 { "<0.1 %".to_owned() } else { format!("{pct:.1} %") }
 }
 
-/// The error for a trace of several devices if one is required.
+/// The error for a trace with several devices if one is required.
 pub(super) fn several_devices(devices: &RequestsByName, names: &NameTable) -> Error {
     let first = devices.rows(names).first().map_or("NAME", |(name, _)| *name).to_owned();
     let message = format!(

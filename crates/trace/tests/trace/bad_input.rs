@@ -1,15 +1,15 @@
-//! Bad input gives a clear error or a correct result, never a panic, over all readers.
+//! Bad input causes a clear error or a correct result, never a panic; tested on all readers.
 
 use crate::support::{SAMPLES, Sample, fixture, lenient, read, read_bytes, read_plain};
 use emmclab_trace::formats::FORMATS;
 use emmclab_trace::{DecompressedInput, Error, ErrorClass, ReadOptions};
 
-/// Reads with the format forced, as a damaged head may no longer identify it.
+/// Options that set the format, because a damaged file may not be recognised.
 fn forced(format: &str, lenient: bool) -> ReadOptions {
     ReadOptions { format: Some(format.into()), lenient, ..ReadOptions::default() }
 }
 
-/// An error that a person can act on names the file, and a bad record its line.
+/// Checks that an error contains the file, and for an invalid record the line.
 fn assert_clear(error: &Error, what: &str) {
     assert!(error.file().is_some(), "{what}: no file: {error}");
     let of_record = matches!(error.kind(), ErrorClass::Syntax | ErrorClass::Value);
@@ -151,7 +151,7 @@ fn compressed_input_reads_the_same_and_a_cut_one_says_so() {
     }
 }
 
-/// A small file that unpacks to 320 MB of zeros.
+/// A small compressed file that unpacks to 320 MB of zeros.
 fn bomb(pack: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let packed = pack(&vec![0; 64 << 20]);
     packed.repeat(5)
@@ -188,7 +188,7 @@ fn xz_that_needs_much_memory_is_refused_before_it_takes_it() {
     let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
     xz.write_all(SAMPLES[0].text.as_bytes()).unwrap();
     let mut packed = xz.finish().unwrap();
-    // The header of the block, from byte 12 on, ends with a checksum; its byte 4 is the size of the dictionary: 40 is 4 GB.
+    // The block header begins at byte 12 and ends with a checksum; its byte 4 is the size of the dictionary: 40 means 4 GB.
     packed[16] = 40;
     let mut sum = flate2::Crc::new();
     sum.update(&packed[12..20]);
@@ -223,7 +223,7 @@ fn impossible_values_are_named_with_field_and_line() {
             ("size 2^40", line(sample, time, "8192", two_40), true),
             ("address 2^64", line(sample, time, two_64, size), true),
             ("address 2^64 - 1", line(sample, time, "18446744073709551615", size), true),
-            // CSV may state times before the zero of its clock.
+            // CSV may contain times before the zero of its clock.
             ("negative time", line(sample, "-1", "8192", size), sample.format != "csv"),
             ("time beyond", line(sample, "99999999999999999999", "8192", size), true),
             ("no number", line(sample, time, "x1", size), true),

@@ -1,4 +1,4 @@
-//! blktrace's binary files: merged by time, in either byte order, and damage is named with its offset.
+//! blktrace's binary files: they are merged by time, in either byte order, and errors on damage contain its offset.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ const COMPLETE: u32 = 8 | 1 << 23 | WRITE;
 const NOTIFY: u32 = 1 << 26;
 const CGROUP: u32 = 1 << 8;
 
-/// Two processors: the first queues and issues, the second completes; one record of the first is missing.
+/// Files of two processors: the first one queues and issues, the second one completes. A record of the first one is missing.
 fn recording(folder: &Path) {
     let name = record(0, 0, 0, 0, NOTIFY, 0, b"sqlite\0\0\0\0\0\0\0\0\0\0");
     let clock = record(0, 1, 0, 0, NOTIFY | 1, 0, &[2, 0, 0, 0, 5, 0, 0, 0]);
@@ -74,7 +74,7 @@ fn a_recording_cut_at_any_byte_says_where() {
     for length in 1..whole.len() {
         let result = read_plain(&whole[..length], "bin");
         if length == 48 || length == 48 + 51 {
-            // Cut between records: an open request of a recording without completions.
+            // The file is truncated between records: one open request in a recording without completions.
             assert_eq!(result.unwrap().requests.len(), 1);
         } else if length < 4 {
             assert_eq!(result.unwrap_err().kind(), ErrorClass::UnknownFormat);
@@ -116,7 +116,7 @@ fn another_version_is_refused_by_its_number() {
     assert_eq!((error.kind(), error.field()), (ErrorClass::Unsupported, Some("version")));
 }
 
-/// A record of version 8; `category` is what stands above the lower 16 bits of the action.
+/// A record of version 8; `category` is the part above the lower 16 bits of the action.
 fn wide(sequence: u32, time: u64, sector: u64, bytes: u32, act: u64, category: u64) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(0x6561_7408_u32.to_le_bytes());
@@ -131,7 +131,7 @@ fn wide(sequence: u32, time: u64, sector: u64, bytes: u32, act: u64, category: u
     out
 }
 
-/// Queue, issue and completion of one request in version 8, which ends at another sector if it appends to a zone.
+/// Queue, issue and completion of a request in version 8. If the request is a zone append, its completion has another sector.
 fn wide_request(time: u64, (sector, end): (u64, u64), bytes: u32, category: u64) -> Vec<u8> {
     let first = time as u32 / 1_000 * 3;
     [
@@ -195,7 +195,7 @@ fn an_error_of_a_completion_marks_the_request_as_failed() {
 fn a_file_alone_without_a_request_names_its_records_and_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.blktrace.3");
-    // A completion behind an issue of another request, and the issue of a third given back.
+    // A completion after the issue of another request, and the issue of a third request that the driver returns.
     let records = [record(1, 10, 8, 4096, ISSUE, 3, &[]), record(2, 20, 800, 4096, COMPLETE, 3, &[])];
     fs::write(&path, records.concat()).unwrap();
     let error = read(&path).unwrap_err();

@@ -1,4 +1,4 @@
-//! Clock jumps and pauses of the recording: what is one, what is none, and what is left when they are taken out.
+//! Clock jumps and pauses of the recording: which gaps are jumps, and what remains after their removal.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const H: i64 = 60 * MIN;
 const DAY: i64 = 24 * H;
 const NONE: [i64; 0] = [];
 
-/// Arrivals with these gaps between them.
+/// Arrivals with these gaps.
 fn arrivals(gaps: impl IntoIterator<Item = i64>) -> Vec<i64> {
     let mut now = 1_000 * S;
     std::iter::once(now)
@@ -27,14 +27,14 @@ fn arrivals(gaps: impl IntoIterator<Item = i64>) -> Vec<i64> {
         .collect()
 }
 
-/// The lengths of the jumps, the longest first.
+/// Lengths of the jumps, longest first.
 fn jumps(gaps: impl IntoIterator<Item = i64>) -> Vec<i64> {
     let mut all = ArrivalGaps::default();
     all.extend(&arrivals(gaps));
     all.jumps().iter().map(|(length, _)| *length as i64).collect()
 }
 
-/// A day of a phone in use: 2,000 gaps of milliseconds and seconds, every hundredth up to `longest`.
+/// The gaps of a day of a phone in use: 2,000 gaps of milliseconds and seconds, every hundredth up to `longest`.
 fn day(longest: i64) -> impl Iterator<Item = i64> {
     (0..2_000).map(move |i| match i % 100 {
         0 => longest - i % 700 * S / 100,
@@ -43,7 +43,7 @@ fn day(longest: i64) -> impl Iterator<Item = i64> {
     })
 }
 
-/// Days with nights of eight hours between them.
+/// The gaps of several days, separated by nights of eight hours.
 fn days_and_nights(days: i64, longest: i64) -> impl Iterator<Item = i64> {
     (0..days).flat_map(move |number| day(longest).chain([8 * H + number * MIN]))
 }
@@ -54,13 +54,13 @@ fn gaps_of_an_hour_and_more_that_are_far_above_all_others_are_jumps() {
     assert_eq!(jumps(day(20 * S).chain([6 * DAY]).chain(day(20 * S))), [6 * DAY]);
     let gaps = day(20 * S).chain([6 * DAY]).chain(day(30 * S)).chain([2 * H]).chain(day(20 * S));
     assert_eq!(jumps(gaps), [6 * DAY, 2 * H]);
-    // An hour is the least, and a hundred times the next gap.
+    // A jump is at least an hour long, and a hundred times as long as the next gap.
     assert_eq!(jumps(day(20 * S).chain([H])), [H]);
     assert_eq!(jumps(day(20 * S).chain([H - 1])), NONE);
     assert_eq!(jumps(day(20 * S).chain([36 * S, H - S])), NONE);
     assert_eq!(jumps(day(20 * S).chain([36 * S, H])), [H]);
     assert_eq!(jumps(day(20 * S).chain([36 * S + 1, H])), NONE);
-    // A trace of long gaps only has nothing to compare them with.
+    // If a trace has only long gaps, there is nothing to compare them with.
     assert_eq!(jumps([2 * DAY]), NONE);
     assert_eq!(jumps([2 * DAY; 5]), NONE);
     assert_eq!(jumps([]), NONE);
@@ -91,7 +91,7 @@ fn a_jump_has_the_number_of_the_request_behind_it_and_the_time_before_it() {
     assert_eq!((length as i64, place.request, place.at_ns), (6 * DAY, 702, 700 * MS));
 }
 
-/// Gaps among which some are jumps.
+/// Gaps, of which some are jumps.
 fn some_gaps() -> impl Strategy<Value = Vec<i64>> {
     let one = prop_oneof![20 => 0..40 * MS, 3 => 0..50 * S, 1 => 0..9 * H, 1 => 0..50 * DAY];
     prop::collection::vec(one, 1..900)
@@ -120,7 +120,7 @@ proptest! {
     }
 }
 
-/// A trace in the order of the file: writes at these arrivals, each complete after 2 ms; the sector is the place.
+/// A trace in the order of the file: writes with these arrivals, each complete after 2 ms. The sector is the position in the file.
 fn file(folder: &Path, times: &[i64]) -> PathBuf {
     let path = folder.join("trace.csv");
     let mut text = "arrival_ns,start_ns,complete_ns,op,sector,sectors\n".to_owned();
@@ -131,7 +131,7 @@ fn file(folder: &Path, times: &[i64]) -> PathBuf {
     path
 }
 
-/// Arrivals and sectors in the order of the trace, the ledger and the jumps.
+/// The result of reading: arrivals and sectors in order, the ledger and the jumps.
 struct Found {
     requests: Vec<(i64, u64)>,
     ledger: Ledger,
@@ -143,7 +143,7 @@ impl Found {
         (self.ledger.clock_jumps, self.ledger.mended_jumps)
     }
 
-    /// Direction, request and length.
+    /// Direction, request number and length of each jump.
     fn listed(&self) -> Vec<(JumpDirection, u64, i64)> {
         let listed = |jump: &emmclab_trace::ClockJump| (jump.direction, jump.request, jump.length_ns as i64);
         self.jumps.jumps.iter().map(listed).collect()
@@ -174,14 +174,13 @@ fn read(times: &[i64], mend: Option<MendClock>) -> Result<Found> {
     read_file(&file(folder.path(), times), mend, None)
 }
 
-/// So many arrivals, one each 10 ms with a little unevenness, from `start` on; some follow another closely, as in real
-/// traces.
+/// `count` arrivals from `start` on, one every 10 ms with small variations; some follow another one closely, as in real traces.
 fn steady(start: i64, count: i64) -> impl Iterator<Item = i64> + Clone {
     let even = move |i: i64| start + i * 10 * MS + i % 7 * MS;
     (0..count).map(move |i| if i % 10 == 5 { even(i - 1) + MS / 2 } else { even(i) })
 }
 
-/// So many requests, then a step of the clock backward, and as many again.
+/// `count` requests, a backward step of the clock, and `count` requests again.
 fn set_back(count: i64, back: i64) -> Vec<i64> {
     steady(1_000 * S, count).chain(steady(1_000 * S + count * 10 * MS - back, count)).collect()
 }
@@ -192,7 +191,7 @@ fn a_clock_set_back_by_500_s_is_found_and_counted() {
     assert_eq!((found.counts(), found.ledger.kept), ((1, 0), 6_000));
     let length = 500 * S - 10 * MS + 2_999 % 7 * MS;
     assert_eq!(found.listed(), [(JumpDirection::Backward, 3_001, length)]);
-    // 30 s and 30 s, less the step between them.
+    // 30 s and 30 s, minus the step between them.
     assert!((found.jumps.without_ns - 60 * S).abs() < 20 * MS, "{}", found.jumps.without_ns);
 }
 
@@ -236,7 +235,7 @@ fn all_that_remain_are_enough_for_a_jump_and_less_than_a_second_is_none() {
     assert_eq!(read(&ending(900 * MS), None).unwrap().counts(), (0, 0));
 }
 
-/// Forward by six days, back by two, forward by three hours: a minute of requests in each stretch.
+/// A forward jump of six days, one of two days back, one of three hours forward; a minute of requests between them.
 fn set_on_and_back() -> Vec<i64> {
     let stretch = |start| steady(start, 6_000);
     let end = |start: i64| start + MIN;
@@ -255,7 +254,7 @@ fn jumps_in_both_directions_are_found_in_the_order_of_the_file() {
     assert!((found.jumps.without_ns - 4 * MIN).abs() < 100 * MS, "{}", found.jumps.without_ns);
 }
 
-/// Backward jumps by the rule, word by word: requests from 1 and lengths.
+/// Backward jumps by a direct implementation of the rule: first request, counted from 1, and length.
 fn plain_backward(times: &[i64]) -> Vec<(u64, i64)> {
     let (mut found, mut latest, mut at) = (Vec::new(), times[0], 1);
     while at < times.len() {
@@ -292,7 +291,7 @@ proptest! {
             times.insert((from + behind).min(times.len()), time);
         }
         let found = read(&times, None);
-        // Few requests over hours, never two within a millisecond, are refused as of another unit.
+        // Few requests over hours without two within a millisecond are rejected, because the unit seems to be wrong.
         prop_assume!(!found.as_ref().is_err_and(|error| error.kind() == ErrorClass::Unit));
         let found = found.unwrap();
         let expected = plain_backward(&times);
@@ -356,7 +355,7 @@ fn a_late_request_from_before_a_jump_stays_before_it() {
 fn requests_that_change_places_at_a_backward_jump_stay_on_their_side_of_it() {
     for back in [500 * S, 900 * S] {
         let mut times = set_back(1_000, back);
-        // The last three before the jump stand behind the first four after it; another is late for its own reasons.
+        // The last three requests before the jump follow the first four after it; another request is late for a different reason.
         times[997..1_004].rotate_left(3);
         let late = times.remove(600);
         times.insert(950, late);
@@ -458,7 +457,7 @@ fn a_length_has_a_unit_or_is_in_seconds_and_nonsense_is_refused_with_a_hint() {
 
 #[test]
 fn a_matched_event_that_ends_late_shows_no_backward_jump() {
-    // Requests of two devices without completions come device by device.
+    // Requests of two devices without completions are in the file device by device.
     let mut text = String::new();
     for i in 0..1_000_u64 {
         for device in ["8,0", "8,16"] {

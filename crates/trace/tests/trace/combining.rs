@@ -1,4 +1,4 @@
-//! Interleaving traces on one clock.
+//! Interleaving of traces on one clock.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,7 +10,7 @@ use emmclab_trace::{
     TraceInput, TraceWriter, WriteOptions,
 };
 
-/// A BIOtracer log of writes at these milliseconds after `epoch_s`, on sectors from `sector` on.
+/// A BIOtracer log of writes at these times, in milliseconds after `epoch_s`, to sectors from `sector` on.
 fn trace(folder: &Path, name: &str, epoch_s: u64, sector: u64, at_ms: &[u64]) -> TraceInput {
     let mut text = String::new();
     for (index, ms) in (0_u64..).zip(at_ms) {
@@ -76,7 +76,7 @@ fn a_second_pass_begins_one_mean_gap_after_the_first_and_an_offset_delays_its_tr
     let mut combined = TraceCombiner::open(vec![a, b], 2).unwrap();
     let batch = combined.next_batch().unwrap().unwrap();
     let order: Vec<_> = batch.iter().map(|request| (request.arrival.0 / 100_000, request.sector.0)).collect();
-    // Four requests in 30 ms: a mean gap of 7.5 ms.
+    // Four requests in 30 ms have a mean gap of 7.5 ms.
     let expected = [(0, 0), (40, 80), (100, 8), (300, 16), (375, 0), (415, 80), (475, 8), (675, 16)];
     assert_eq!(order, expected);
     assert!(combined.next_batch().unwrap().is_none());
@@ -106,11 +106,11 @@ fn the_files_of_a_recording_count_once() {
     let files = || vec![input("little.blktrace.0.gz"), input("little.blktrace.1.gz"), input("little")];
     assert_eq!(kept(files()), alone);
     assert_eq!(kept([files(), vec![input("big.blktrace.0.gz")]].concat()), alone + kept(vec![input("big")]));
-    // A trace that is named twice is meant twice.
+    // A trace that is listed twice is read twice.
     assert_eq!(kept(vec![input("little"), input("little")]), 2 * alone);
 }
 
-/// The rows of a trace cut in two, each part with the metadata of the whole, as other tools write them.
+/// The rows of a trace in two parts, each with the metadata of the whole, as other tools write them.
 fn parts(folder: &Path) -> [TraceInput; 2] {
     let requests: Vec<_> =
         (0..6_i64).map(|at| Request::new(Nanos(7_000_000 + at * 1_000), Op::Write, Sector(at as u64 * 8), 8)).collect();
@@ -148,7 +148,7 @@ fn parts_of_one_trace_keep_their_distance_and_count_once() {
     assert_eq!(note, "a part of a trace: 2 of its 6 requests are here");
 }
 
-/// The header of these files after all have been read.
+/// The header after reading all these files.
 fn read_header(paths: &[&Path]) -> TraceHeader {
     let inputs = paths.iter().map(|path| TraceInput { path: path.to_path_buf(), ..TraceInput::default() });
     let mut combined = TraceCombiner::open(inputs.collect(), 1).unwrap();

@@ -1,4 +1,4 @@
-//! Traces without a request: the message says what they hold, and its cure works.
+//! Traces without a request: the message lists what they contain, and following the hint gives requests.
 
 use crate::support::{SAMPLES, lenient, read_bytes, read_plain};
 use emmclab_trace::{Error, ErrorClass, ReadOptions};
@@ -23,7 +23,7 @@ fn a_trace_without_block_events_names_those_that_it_holds() {
     assert!(problem.ends_with("but 2 sched_switch, no block_rq_issue, no block_rq_complete"), "{problem}");
     assert!(hint.contains("trace-cmd record -e block"), "{hint}");
     assert!(!hint.contains("--"), "it names an option: {hint}");
-    // What the hint asks to record.
+    // The recording that the hint suggests.
     assert_eq!(requests(&format!("{ISSUE}{SWITCH}{COMPLETE}")), 1);
 }
 
@@ -42,7 +42,7 @@ fn packets_of_programs_are_named_and_no_pairing_is_blamed() {
         let (problem, hint) = refused(text);
         assert!(problem.ends_with(&format!("no read or write, but {packets}")), "{problem}");
         assert!(hint.contains("while files are read or written"), "{hint}");
-        // What the hint asks to record.
+        // The recording that the hint suggests.
         assert_eq!(requests(&format!("{ISSUE}{COMPLETE}{ftrace}")), 1);
     }
 }

@@ -1,5 +1,4 @@
-//! Commands of drivers: in recordings without block events they become the requests; beside block events their ends are the times of the
-//! device.
+//! Commands of drivers: without block events they become requests; with block events their ends are the served times of requests.
 
 use std::fmt::Write as _;
 
@@ -9,7 +8,7 @@ use crate::support::{Trace, read_plain};
 
 const BASE: i64 = 49_000_000_000;
 
-/// Lines `microseconds event: payload` as the tracer writes them.
+/// Reads lines `microseconds event: payload` in the form of the kernel's tracer.
 fn read(events: &str) -> Trace {
     let mut text = "# tracer: nop\n#\n".to_owned();
     for line in events.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -19,7 +18,7 @@ fn read(events: &str) -> Trace {
     read_plain(text, "txt").unwrap()
 }
 
-/// Operation, place, length, and times in microseconds behind the 49th second; -1 where missing.
+/// Operation, first sector, length, and times in microseconds after the 49th second; -1 for missing times.
 fn rows(trace: &Trace) -> Vec<(Op, u64, u32, [i64; 3])> {
     let time = |time: Option<Nanos>| time.map_or(-1, |Nanos(time)| (time - BASE) / 1_000);
     let row = |request: &Request| {
@@ -64,7 +63,7 @@ fn both_steps_of_a_secure_trim_are_one_request() {
     assert_eq!(rows(&trace), [(Op::SecureErase, 8, 16, [10, 10, 50]), (Op::SecureErase, 8, 16, [60, 60, 70])]);
 }
 
-/// A start of `mmc_request_start` with this request, command, argument and data.
+/// An event `mmc_request_start` with this request, command, argument and data.
 fn start(time: u32, request: &str, opcode: u32, argument: u32, data: &str) -> String {
     format!(
         "{time} mmc_request_start: mmc0: start struct mmc_request[{request}]: cmd_opcode={opcode} cmd_arg=0x{argument:x} \
@@ -161,7 +160,7 @@ fn requests_of_the_command_queue_engine_are_told_by_their_data() {
 
 #[test]
 fn commands_of_a_ufs_controller_are_requests_in_sectors() {
-    // Kernel 4.19 counts sectors, 5.15 and later logical blocks of 4 KiB, which 3 of them show.
+    // Kernel 4.19 counts sectors, 5.15 and later count logical blocks of 4 KiB, as three commands show.
     let old = read(
         "10 ufshcd_command: send: 624000.ufshc: tag: 3, DB: 0x8, size: 4096, IS: 0, LBA: 80, opcode: 0x2a
          20 ufshcd_command: send: 624000.ufshc: tag: 5, DB: 0x8, size: 8192, IS: 0, LBA: 800, opcode: 0x28
@@ -284,13 +283,13 @@ fn commands_of_scsi_disks_are_requests_in_blocks_of_the_disk() {
     assert_eq!(trace.devices, ["scsi 0:0:0:0"]);
 }
 
-/// Start, issue, served and complete in microseconds behind the 49th second; -1 where missing.
+/// Start, issue, served and complete in microseconds after the 49th second; -1 for missing times.
 fn served_times(request: &Request) -> [i64; 4] {
     let times = [request.start, request.issue, request.served, request.complete];
     times.map(|time| time.map_or(-1, |Nanos(time)| (time - BASE) / 1_000))
 }
 
-/// A write of these sectors by the MMC driver, from the first time to the second.
+/// A write of these sectors by the MMC driver, from the first time to the second one.
 fn written(from: u32, to: u32, sector: u32, blocks: u32) -> String {
     let data = format!("sbc_opcode=23 sbc_arg=0x{blocks:x} blocks={blocks} block_size=512 blk_addr={sector} data_flags=0x100");
     start(from, "a", 25, sector, &data) + &done(to, "a", 25, 0, 0)
@@ -307,7 +306,7 @@ fn service_is_that_of_the_device_where_its_driver_tells_both_ends() {
         written(35, 300, 64, 8),
     ));
     let rows: Vec<_> = trace.requests.iter().map(|request| (served_times(request), request.service())).collect();
-    // The command of the second was not recorded: the time that the driver took is the best that is known.
+    // The command of the second request is not recorded, so its service time is the time of the driver.
     let expected = [([10, 35, 300, 320], Some(Nanos(265_000))), ([400, 400, -1, 500], Some(Nanos(100_000)))];
     assert_eq!(rows, expected);
 }

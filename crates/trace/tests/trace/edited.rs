@@ -1,5 +1,4 @@
-//! Text that people or programs changed after the recording: repeated, sorted by columns, with decimal commas, rounded by a
-//! spreadsheet.
+//! Text that users or programs changed after the recording: repeated, sorted by columns, with decimal commas, rounded by a spreadsheet.
 
 use crate::support::{SAMPLES, Trace, read_bytes, read_plain};
 use emmclab_trace::{Error, ErrorClass, Nanos, ReadOptions, Result};
@@ -12,7 +11,7 @@ fn refused(text: &str) -> Error {
     read(text, "txt").unwrap_err()
 }
 
-/// The two parts of a text that the `head` and the `tail` in a hint make of it.
+/// The two parts into which `head` and `tail` in a hint split a text.
 fn parts(text: &str, hint: &str) -> [String; 2] {
     let number = |mark: &str| -> usize {
         let rest = &hint[hint.find(mark).unwrap() + mark.len()..];
@@ -30,7 +29,7 @@ fn a_recording_that_is_in_the_file_twice_is_refused_with_the_commands_that_separ
         let twice = sample.text.repeat(2);
         match read(&twice, sample.ending) {
             Ok(trace) => {
-                // A step back is seen where there are no lines that are repeated, unless all requests have one time.
+                // Without repeated lines, backward steps are detected, unless all requests have the same time.
                 let back = trace.ledger.clock_jumps + trace.ledger.reordered;
                 let is_timed = whole.iter().any(|one| one.arrival != whole[0].arrival);
                 assert!(back > 0 || !is_timed, "{}: {:?}", sample.format, trace.ledger);
@@ -89,7 +88,7 @@ fn a_table_is_read_by_the_names_of_its_columns_in_any_order() {
         let backwards: Vec<_> = turned.into_iter().rev().collect();
         assert_eq!(read(&text(&backwards), "txt").unwrap().requests, whole.requests);
     }
-    // Without the columns of processes.
+    // Without the columns on processes.
     let trace = read(&text(&[8, 6, 5, 4, 3, 0]), "txt").unwrap();
     assert_eq!((trace.requests.len(), trace.processes.len()), (2, 0));
     let iosnoop = "BLOCK BYTES LATms COMM PID TYPE DEV STARTs ENDs\n80 4096 0.62 x y 9 W 202,1 5.302061 5.302679\n";
@@ -117,7 +116,7 @@ fn decimal_commas_are_named_and_points_in_their_place_make_a_trace() {
         let hint = error.hint_text().unwrap();
         assert!(hint.contains("points") || hint.contains("commas"), "{hint}");
         if let Some(digits) = hint.split("([0-9]),([0-9]").nth(1) {
-            // What the `sed` of the hint does.
+            // The effect of `sed` in the hint.
             let length = if digits.starts_with("{4}") { 4 } else { 1 };
             let changed = text.replace('.', ",");
             let mut out: Vec<char> = changed.chars().collect();
@@ -182,7 +181,7 @@ fn a_list_of_block_numbers_is_read_as_its_hint_says() {
     let places: Vec<_> = trace.requests.iter().map(|one| (one.sector.0, one.sectors)).collect();
     assert_eq!(places, [(800, 8), (1600, 8), (800, 8), (2400, 8)]);
     assert!(trace.header.note.unwrap().contains("no times"));
-    // The lists of the paper on ARC have a length, too.
+    // The lists of the ARC paper also have a length.
     let trace = read_bytes(b"110765 64 0 0\n110829 64 0 0\n", "lis", &options("offset,size,-,-")).unwrap();
     assert_eq!((trace.requests[1].sector.0, trace.requests[1].sectors), (110_829 * 8, 512));
     let error = read_bytes(b"1 2\n", "lis", &options("offset,arrival_us")).unwrap_err();

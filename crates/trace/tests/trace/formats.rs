@@ -1,4 +1,4 @@
-//! The registry: every format has a sample, is found by its content, and reads it right.
+//! The registry: every format has a sample, is recognised by its contents, and reads it correctly.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use crate::support::{SAMPLES, Trace, lenient, read, read_bytes, read_plain, read
 use emmclab_trace::formats::{FORMATS, by_extension, by_name, writable};
 use emmclab_trace::{ErrorClass, Nanos, Op, ReadOptions, Request, RequestFlags, Result, Sector};
 
-/// Formats whose samples are binary: each has a file of tests of its own.
+/// Formats with binary samples; each has its own test file.
 const BINARY: [&str; 6] = ["parquet", "blktrace", "perfetto", "lcs", "oracle-general", "vscsi"];
 
 #[test]
@@ -199,7 +199,7 @@ fn the_real_traces_read_as_known() {
     }
 }
 
-/// An I/O log of fio.
+/// Reads an I/O log of fio.
 fn log(text: &str) -> Result<Trace> {
     read_plain(text, "log")
 }

@@ -1,4 +1,4 @@
-//! Block notes: a trace keeps them, whatever moves its requests; files that hold other ones are refused.
+//! Block notes: every operation on a trace keeps them, and files with invalid notes are rejected.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use emmclab_trace::{
 };
 use proptest::prelude::*;
 
-/// A request with its notes.
+/// A request and its notes.
 type Noted = (Request, Vec<BlockNote>);
 
 fn batch_of(rows: &[Noted]) -> Batch {
@@ -55,7 +55,7 @@ fn all_rows(mut reader: TraceReader) -> emmclab_trace::Result<(Vec<Noted>, Trace
     Ok((rows, reader))
 }
 
-/// A write of one logged block behind its descriptor, each of eight sectors.
+/// A write of a descriptor and a logged block, each of eight sectors.
 fn logged(arrival: i64, home: u64) -> Noted {
     let transaction = Some(7);
     let notes = vec![
@@ -130,7 +130,7 @@ proptest! {
             prop_assert!(batch.has_notes());
             found.extend(rows_of(&batch));
         }
-        // What a request is to the file system does not depend on when it comes.
+        // The role of a request in the file system does not depend on its arrival.
         let key = |rows: &[Noted]| {
             let mut key: Vec<_> = rows.iter().map(|(request, notes)| format!("{:?} {notes:?}", request.op)).collect();
             key.sort();
@@ -185,7 +185,7 @@ fn a_file_with_notes_and_flipped_bytes_never_panics() {
         let mut bytes = bytes.clone();
         bytes[at] ^= if at % 2 == 0 { 0x01 } else { 0xff };
         std::fs::write(&bad, &bytes).unwrap();
-        // What is read all the same are notes of their requests.
+        // The notes that are read in spite of the errors fit their requests.
         for (request, notes) in read(&bad, &ReadOptions::default()).map(|(rows, _)| rows).unwrap_or_default() {
             let covered: u32 = notes.iter().map(|note| note.sectors).sum();
             assert!(notes.is_empty() || covered == request.sectors, "byte {at}");
@@ -228,7 +228,7 @@ fn mending_the_clock_counts_the_requests_whose_notes_it_leaves_out() {
     assert_eq!(reader.header().block_notes, None);
 }
 
-/// The columns that each trace has, of writes of `sectors` each.
+/// The required columns of a trace of writes with these lengths in sectors.
 fn needed(sectors: &[u32]) -> Vec<(&'static str, ArrayRef)> {
     let rows = sectors.len();
     vec![
@@ -256,7 +256,7 @@ fn record(columns: Vec<(&'static str, ArrayRef)>) -> RecordBatch {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap()
 }
 
-/// The record batch read as a table in memory, and as a Parquet file of another tool.
+/// The record batch, read as a table in memory and as a Parquet file of another tool.
 fn both_ways(record: &RecordBatch) -> [emmclab_trace::Result<Vec<Noted>>; 2] {
     let folder = tempfile::tempdir().unwrap();
     let path = parquet_of(folder.path(), record);
@@ -265,7 +265,7 @@ fn both_ways(record: &RecordBatch) -> [emmclab_trace::Result<Vec<Noted>>; 2] {
     [of_table, read(&path, &ReadOptions::default())].map(|found| found.map(|(rows, _)| rows))
 }
 
-/// Writes a Parquet file as another tool does.
+/// Writes a Parquet file like another tool.
 fn parquet_of(folder: &Path, record: &RecordBatch) -> PathBuf {
     let path = folder.join("t.parquet");
     let file = std::fs::File::create(&path).unwrap();
@@ -315,7 +315,7 @@ fn notes_that_are_none_are_refused_with_row_and_column() {
             assert_eq!(found, (ErrorClass::Value, Some(field), Some(2)), "{error}");
         }
     }
-    // What is wrong with a column as a whole.
+    // Faults of a column as a whole.
     for (field, columns) in [
         ("role_sectors", vec![data()]),
         ("role", vec![eight()]),

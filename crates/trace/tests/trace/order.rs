@@ -1,10 +1,10 @@
-//! Requests come in order of arrival however the recorder wrote them, within the window.
+//! Requests are returned in order of arrival, however the recorder wrote them, within the window.
 
 use std::fmt::Write;
 
 use emmclab_trace::{BATCH_ROWS, ErrorClass, REORDER_WINDOW, ReadOptions, TraceReader};
 
-/// A file of SSDsim lines, one each microsecond but in the order of `places`; the sector is the place.
+/// Reads a file of SSDsim lines, one for each microsecond, in the order of `places`; the sector is the index in `places`.
 fn read(places: &[usize], window: Option<usize>) -> emmclab_trace::Result<(Vec<(i64, u64)>, u64)> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.ssdsim");
@@ -23,7 +23,7 @@ fn read(places: &[usize], window: Option<usize>) -> emmclab_trace::Result<(Vec<(
     Ok((found, reader.ledger().reordered))
 }
 
-/// What a stable sort of all lines gives.
+/// The result of a stable sort of all lines.
 fn sorted(places: &[usize]) -> Vec<(i64, u64)> {
     let mut all: Vec<_> = places.iter().map(|place| ((place / 3 * 1000) as i64, *place as u64)).collect();
     all.sort_by_key(|(arrival, _)| *arrival);

@@ -1,9 +1,9 @@
-//! Events become requests by the rules of the kernel.
+//! Events are combined into requests by the rules of the kernel.
 
 use emmclab_trace::{BlockEventKind, BlockLayerEvent, EventPairer, Ledger, NameTable, Nanos, Op, Request, RequestFlags, Sector};
 use proptest::prelude::*;
 
-/// Events written as `time action rwbs sector sectors`, action as in blkparse, `C` with the sectors completed.
+/// Combines events in lines `time action rwbs sector sectors`, with the actions of blkparse; the length of `C` is the completed part.
 fn pair(text: &str) -> (Vec<Request>, Ledger) {
     let mut names = NameTable::default();
     let device = names.intern("179,0");
@@ -56,7 +56,7 @@ fn pair(text: &str) -> (Vec<Request>, Ledger) {
         );
     }
     pairer.finish(&mut ledger, &mut out);
-    // No event is lost without a count.
+    // Every lost event is counted.
     let counts = pairer.counts();
     assert_eq!(
         (counts.seen, counts.classified_events()),
@@ -66,7 +66,7 @@ fn pair(text: &str) -> (Vec<Request>, Ledger) {
     (out, ledger)
 }
 
-/// Arrival, start, issue, complete; -1 where missing.
+/// Arrival, start, issue and complete; -1 for missing times.
 fn times(request: &Request) -> [i64; 4] {
     let time = |time: Option<Nanos>| time.map_or(-1, |time| time.0);
     [request.arrival.0, time(request.start), time(request.issue), time(request.complete)]
@@ -127,7 +127,7 @@ fn a_request_that_is_given_back_without_an_event_is_issued_again() {
     let (requests, ledger) = pair("1 Q W 8 8\n2 D W 8 8\n5 D W 8 8\n9 C W 8 8");
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 2, 5, 9]]);
     assert_eq!(ledger, Ledger { paired: 1, requeued: 1, ..Ledger::default() });
-    // Twice, and for the rest of one that is done in parts.
+    // Two re-issues, also of the rest of a request that is completed in parts.
     let (requests, ledger) = pair("1 Q W 0 64\n2 D W 0 64\n3 D W 0 64\n5 C W 0 24\n6 D W 24 40\n7 D W 24 40\n9 C W 24 40");
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 2, 7, 9]]);
     assert_eq!((ledger.requeued, ledger.unpaired, ledger.ambiguous), (3, 0, 0));
@@ -140,7 +140,7 @@ fn where_requeues_are_recorded_two_issues_of_a_range_at_once_are_two_requests() 
     let (requests, ledger) = pair(&format!("{back}{twice}"));
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 1, 3, 9], [10, 10, 10, 20], [11, 11, 11, 21]]);
     assert_eq!((ledger.paired, ledger.requeued, ledger.unpaired), (3, 1, 0));
-    // Without such events they may be one.
+    // Without requeue events, they may be the same request.
     let (requests, ledger) = pair(twice);
     assert_eq!((requests.len(), ledger.requeued, ledger.ambiguous, ledger.unpaired), (1, 1, 1, 1));
 }
@@ -153,7 +153,7 @@ fn a_later_request_of_a_range_that_was_issued_again_neither_vanishes_nor_takes_s
     let expected = [[1, 2, 5, 9], [5000, 5001, 5001, 5009], [9000, 9001, 9001, 9009]];
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), expected);
     assert_eq!((ledger.paired, ledger.requeued, ledger.unpaired, ledger.ambiguous), (3, 1, 0, 0));
-    // Without recorded queueing, the response would be that of the orphan: from 5 to 5009.
+    // If queueing is not recorded, the response would be that of the lost request: from 5 to 5009.
     let unqueued = |text: &str| text.lines().filter(|line| !line.contains(" Q ")).collect::<Vec<_>>().join("\n");
     let (requests, ledger) = pair(&unqueued(&format!("{first}{later}")));
     let expected = [[2, 2, 5, 9], [5001, 5001, 5001, 5009], [9001, 9001, 9001, 9009]];
@@ -163,14 +163,14 @@ fn a_later_request_of_a_range_that_was_issued_again_neither_vanishes_nor_takes_s
 
 #[test]
 fn equal_requests_that_were_each_queued_stay_two() {
-    // In either order of queueing and issuing, with and without one of them issued again.
+    // Both orders of queueing and issuing, with and without a re-issue.
     let (requests, ledger) = pair("1 Q R 8 8\n2 D R 8 8\n3 Q R 8 8\n4 D R 8 8\n8 C R 8 8\n9 C R 8 8");
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 2, 2, 8], [3, 4, 4, 9]]);
     assert_eq!((ledger.paired, ledger.requeued), (2, 0));
     let (requests, ledger) = pair("1 Q R 8 8\n2 Q R 8 8\n3 D R 8 8\n4 D R 8 8\n5 D R 8 8\n8 C R 8 8\n9 C R 8 8");
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 3, 5, 8], [2, 4, 4, 9]]);
     assert_eq!((ledger.paired, ledger.requeued, ledger.unpaired), (2, 1, 0));
-    // A longer one that waits at the same sector is not what is issued again.
+    // A longer request that waits at the same sector is not re-issued.
     let (requests, ledger) = pair("1 Q R 8 8\n2 D R 8 8\n3 Q R 8 16\n4 D R 8 8\n5 D R 8 16\n8 C R 8 8\n9 C R 8 16");
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 2, 4, 8], [3, 5, 5, 9]]);
     assert_eq!((requests[1].sectors, ledger.requeued, ledger.split, ledger.unpaired), (16, 1, 0, 0));
@@ -190,10 +190,10 @@ fn a_bare_flush_is_served_by_the_next_flush_of_the_kernel() {
     let (requests, ledger) = pair("1 Q FW 0 0\n3 D FF 0 0\n8 C FF 18446744073709551615 0\n9 C W 0 0");
     assert_eq!((requests[0].op, requests[0].sectors, times(&requests[0])), (Op::Flush, 0, [1, 3, 3, 8]));
     assert_eq!((requests.len(), ledger.paired, ledger.unpaired), (1, 1, 0));
-    // Two that wait share one, and end with it.
+    // Two waiting flushes share a flush of the kernel and end with it.
     let (requests, _) = pair("1 Q FW 0 0\n2 Q FW 0 0\n3 D FF 0 0\n8 C FF 0 0\n9 C W 0 0\n10 C W 0 0");
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 3, 3, 8], [2, 3, 3, 8]]);
-    // One that came later waits for the next.
+    // A flush that arrives later waits for the next flush of the kernel.
     let (requests, _) = pair("1 Q FW 0 0\n3 D FF 0 0\n4 Q FW 0 0\n8 C FF 0 0\n9 C W 0 0\n10 D FF 0 0\n12 C FF 0 0\n13 C W 0 0");
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 3, 3, 8], [4, 10, 10, 12]]);
 }
@@ -261,7 +261,7 @@ fn open_requests_are_bounded() {
 fn a_real_recording_leaves_nothing_unmatched_in_any_of_its_forms() {
     let forms = ["ftrace.txt.gz", "perf_script.txt.gz", "blkparse.txt.gz", "little.blktrace.0.gz", "big.blktrace.0.gz"];
     let traces = forms.map(|name| crate::support::read(&crate::support::fixture(name)).unwrap());
-    // The kernel allocated as many requests: 175 lines of `block_getrq`.
+    // The kernel allocated this number of requests: there are 175 lines of `block_getrq`.
     for (trace, name) in traces.iter().zip(forms) {
         let Ledger { kept, paired, split, merged, unpaired, ambiguous, lost, .. } = trace.ledger;
         assert_eq!((kept, paired, split, merged), (175, 175, 6, 72), "{name}");
@@ -284,8 +284,8 @@ fn a_real_recording_leaves_nothing_unmatched_in_any_of_its_forms() {
 }
 
 proptest! {
-    /// A block layer in miniature: queues, merges, splits, requeues, completes in parts, in random order over many
-    /// requests. The pairer must find each with its times.
+    /// A simulated block layer queues, merges, splits, requeues and completes many requests in parts, in random order. The pairer
+    /// must return each request with its times.
     #[test]
     fn any_interleaving_is_paired(seed in any::<u64>(), count in 1usize..60) {
         let mut state = seed | 1;
@@ -295,7 +295,7 @@ proptest! {
             state ^= state << 17;
             (state >> 11) % limit
         };
-        // Each request lives in its own 10,000 sectors, as overlaps are ambiguous by nature.
+        // Each request uses its own 10,000 sectors, because overlapping requests are ambiguous.
         let mut scripts: Vec<Vec<String>> = (0..count as u64).map(|i| {
             let (at, length) = (i * 10_000 + 1_000, 16 + random(100));
             let end = at + length;
@@ -324,7 +324,7 @@ proptest! {
         while !scripts.is_empty() {
             let i = random(scripts.len() as u64) as usize;
             let step = scripts[i].pop().unwrap();
-            // A merge follows its queueing at once, as in the kernel.
+            // A merge immediately follows the queueing, as in the kernel.
             lines.push(format!("{} {step}", lines.len()));
             if scripts[i].is_empty() { scripts.swap_remove(i); }
         }
@@ -346,7 +346,7 @@ fn a_completion_before_its_request_is_unpaired() {
     assert_eq!((ledger.paired, ledger.unpaired), (1, 1));
 }
 
-/// `N` and the commands to zones end with a length of 0, as a flush does.
+/// `N` and zone commands end with a length of 0, like a flush.
 #[test]
 fn a_command_that_passes_through_ends_nobodys_flush() {
     let text = "0 Q FWS 0 0\n10 D FF 0 0\n20 C DS 0 0\n25 C R 0 0\n30 C FF 0 0\n31 C FWS 0 0";
@@ -378,7 +378,7 @@ fn a_flush_whose_end_was_lost_makes_no_later_one_long() {
     let (requests, ledger) = pair("1 D R 0 8\n2 C R 0 8\n3 D FF 0 0\n9000 D FF 0 0\n9005 C FF 0 0");
     assert_eq!((requests.len(), times(&requests[1])), (2, [9000, 9000, 9000, 9005]));
     assert_eq!(ledger.unpaired, 1);
-    // One that the driver gave back stays one.
+    // A request that the driver returned remains one request.
     let (requests, ledger) = pair("1 D R 0 8\n2 C R 0 8\n3 D FF 0 0\n4 R FF 0 0\n6 D FF 0 0\n9 C FF 0 0");
     assert_eq!((requests.len(), times(&requests[1])), (2, [3, 3, 6, 9]));
     assert_eq!((ledger.requeued, ledger.unpaired), (1, 0));
@@ -405,7 +405,7 @@ fn completions_alone_are_requests_that_arrive_then() {
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, -1, -1, -1], [2, -1, -1, -1], [3, -1, -1, -1]]);
     assert_eq!((requests[1].op, requests[1].sector), (Op::Flush, Sector(0)));
     assert_eq!(ledger, Ledger { from_completion: 3, ..Ledger::default() });
-    // More than are held back.
+    // More requests than can be kept back.
     let lines: Vec<_> = (0..100_000).map(|i| format!("{i} C R 64 8")).collect();
     assert_eq!(pair(&lines.join("\n")).0.len(), 100_000);
 }
@@ -417,7 +417,7 @@ fn completions_before_the_first_issue_are_of_the_time_before_the_recording() {
 }
 
 proptest! {
-    /// Any row of events, of few places so that they meet: `pair` checks that each is in a request or counted.
+    /// Random events on few sectors, so that they interact; `pair` checks that each event belongs to a request or is counted.
     #[test]
     fn events_seen_are_those_of_kept_requests_and_those_counted_by_cause(
         events in prop::collection::vec((0usize..10, 0usize..7, 0u64..4, 0u64..4), 0..200)

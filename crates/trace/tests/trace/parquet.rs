@@ -1,4 +1,4 @@
-//! The Parquet format: nothing is lost, and damage is named.
+//! The Parquet format: nothing is lost, and errors on damage contain its place.
 
 use std::fs::File;
 use std::path::Path;
@@ -77,7 +77,7 @@ fn batch_of(requests: &[Request], processes: &Arc<NameTable>, devices: &Arc<Name
     builder.finish(processes, devices)
 }
 
-/// The same requests without names.
+/// The requests without names.
 fn nameless(requests: &[Request]) -> Batch {
     let plain = |request: &Request| Request { process: None, device: None, pid: None, ..*request };
     batch_of(&requests.iter().map(plain).collect::<Vec<_>>(), &Arc::default(), &Arc::default())
@@ -91,7 +91,7 @@ fn parquet_gives_back_every_value_over_row_groups() {
     let (ledger, header) = write(&path, &batches);
     let (found, reader, last) = read(&path).unwrap();
     assert!(found == requests);
-    // Processes and completions are there, so that re-issues are sought, and none is found.
+    // With processes and completions, re-issues can be detected, but there are none.
     assert_eq!((reader.ledger(), reader.header()), (Ledger { reissued: Some(0), ..ledger }, header));
     let names: Vec<_> = last.unwrap().processes().iter().map(str::to_owned).collect();
     assert_eq!(names, ["kworker/4:1H", "übrige", "<...>"]);
@@ -125,7 +125,7 @@ fn slices_of_row_groups_hold_the_requests_of_the_whole_and_name_lines_of_the_fil
     arrivals.extend(later);
     requests.remove(bad);
     assert!(arrivals.iter().eq(requests.iter().map(|request| &request.arrival)));
-    // Times count from the first arrival of the whole, and a slice may hold nothing that is wanted.
+    // Times are relative to the first arrival of the whole trace, and a slice may contain no selected request.
     let to = "op=write,to=1s";
     let wanted = requests.iter().filter(|one| one.op == Op::Write && one.arrival.0 - origin.0 < 1_000_000_000);
     assert_eq!(read(0..1, true, Some(to)).unwrap().0.len(), wanted.count());
@@ -147,7 +147,7 @@ fn a_parquet_file_cut_anywhere_is_an_error() {
     }
 }
 
-/// Copies a file as another tool does, with its metadata, under the name of this writer.
+/// Copies a file like another tool, with its metadata, and sets this name of the writer.
 fn copy_as(writer: &str, from: &Path, to: &Path) {
     let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(from).unwrap()).unwrap();
     let metadata = reader.metadata().file_metadata().key_value_metadata().cloned();
@@ -173,7 +173,7 @@ fn a_changed_bit_anywhere_is_an_error_and_in_a_copy_of_another_tool_no_panic() {
     check_parquet(&path).unwrap();
     for (file, sealed) in [(path, true), (copy, false)] {
         let bytes = std::fs::read(&file).unwrap();
-        // A part of the bytes; the fuzz target for Parquet flips the others.
+        // Only some of the bytes; the fuzz target for Parquet changes the others.
         for at in (0..bytes.len()).step_by(29) {
             let mut bytes = bytes.clone();
             bytes[at] ^= 1 << (at % 8);
@@ -257,7 +257,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(64)))]
     #[test]
     fn parquet_round_trip(rows in prop::collection::vec(
-        // Within what the guard of units takes for a device.
+        // Within the limits that the check of units permits.
         (0i64..1 << 40, prop::option::of(0i64..1 << 35), 0u64..1 << 44, 1u32..1 << 21, 0usize..5, any::<u16>(),
          prop::option::of(0i32..), prop::option::of("[a-z]{0,3}")), 1..200)) {
         let mut names = NameTable::default();
@@ -284,7 +284,7 @@ proptest! {
     }
 }
 
-/// A trace of one request that has this name and these times.
+/// A trace of one request with this name and these times.
 fn named_once(name: &str, arrival: i64, complete: i64) -> Batch {
     let mut processes = NameTable::default();
     let process = Some(processes.intern(name));

@@ -1,4 +1,4 @@
-//! Text of recorders as people paste it: other columns, names, headings, stacks, losses, broken lines and foreign ones.
+//! Text of recorders as users paste it: other columns, names, headings, stacks, losses, broken lines and foreign lines.
 
 use crate::support::{Trace, read_plain};
 use emmclab_trace::{Error, ErrorClass, Nanos};
@@ -112,7 +112,7 @@ fn lines_that_a_mail_program_broke_are_joined_and_counted() {
     assert_eq!((latencies(&trace), trace.ledger.joined, trace.ledger.seen), (vec![72], 3, 3));
     let quoted: String = WRAPPED.lines().map(|line| format!("> {line}\n")).collect();
     assert_eq!(read(&quoted).requests, trace.requests);
-    // Terminals break at a column, within names and numbers.
+    // Terminals break lines at a column, inside names and numbers.
     for width in [38, 40, 44, 57, 63, 70, 79] {
         let whole = "swapper-1 [004] d..1. 5433.164815: block_rq_issue: 259,0 RM 4096 () 2564656 + 128 [swapper]\n\
              swapper-1 [004] d..1. 5433.164887: block_rq_complete: 259,0 RM () 2564656 + 128 [0]\n";

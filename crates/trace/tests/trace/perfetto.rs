@@ -1,4 +1,4 @@
-//! Perfetto traces, written here by its message definitions around events of a real kernel.
+//! Perfetto traces, which are encoded here by its message definitions from events of a real kernel.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use emmclab_trace::{
 
 const DISK: u64 = 179 << 8;
 
-/// An event as text has it.
+/// An event in text form.
 #[derive(Clone)]
 struct Line {
     task: String,
@@ -52,7 +52,7 @@ fn host() -> Vec<Line> {
         }
     });
     let mut lines: Vec<_> = lines.collect();
-    // The text is cut to microseconds; its order is finer.
+    // The text has microseconds; the order of the lines is more precise.
     for i in 1..lines.len() {
         if lines[i].ns / 1_000 == lines[i - 1].ns / 1_000 {
             lines[i].ns = lines[i - 1].ns + 1;
@@ -61,7 +61,8 @@ fn host() -> Vec<Line> {
     lines
 }
 
-/// The requests with times cut to microseconds, in an order that this leaves, and with their processes by name.
+/// The requests with times truncated to microseconds, in an order that does not depend on the truncated digits, with the names of
+/// their processes.
 fn as_text(mut trace: Trace) -> Vec<(Request, String)> {
     let cut = |time: &mut Nanos| time.0 -= time.0 % 1_000;
     let requests = &mut trace.requests;
@@ -75,16 +76,16 @@ fn as_text(mut trace: Trace) -> Vec<(Request, String)> {
     requests.iter().map(|request| (Request { process: None, ..*request }, name(request))).collect()
 }
 
-/// How events that Perfetto does not know are written.
+/// The encoding of events that Perfetto does not know.
 #[derive(Clone, Copy, PartialEq)]
 enum Unknown {
-    /// With the names of their fields in each.
+    /// Each event contains the names of its fields.
     Named,
-    /// By a description.
+    /// A description contains the names of the fields.
     Described,
 }
 
-/// Number of an event in the descriptions.
+/// Number of an event in descriptions.
 const MERGE_ID: u32 = 65_540;
 const MMC_ID: u32 = 65_541;
 
@@ -142,7 +143,7 @@ fn event(line: &Line, unknown: Unknown) -> Message {
     head.bytes(field, message)
 }
 
-/// A `TracePacket` around a bundle of one CPU.
+/// A `TracePacket` with a bundle of one CPU.
 fn bundle(cpu: u64, events: impl IntoIterator<Item = Message>) -> Message {
     events.into_iter().fold(Message::default().number(1, cpu), |bundle, event| bundle.bytes(2, event))
 }
@@ -155,7 +156,7 @@ fn trace(packets: impl IntoIterator<Item = Message>) -> Vec<u8> {
     packets.into_iter().fold(Message::default(), |trace, packet| trace.bytes(1, packet)).0
 }
 
-/// Packets of all CPUs, read in rounds as by the daemon: `period` events, all of one CPU, then all of the next.
+/// The packets of all CPUs, in rounds as the daemon reads them: `period` events of each CPU.
 fn packets(lines: &[Line], period: usize, unknown: Unknown) -> Vec<Message> {
     let descriptions = bundle(0, [])
         .bytes(11, description(MERGE_ID, "block_rq_merge", &MERGE_FIELDS))
@@ -164,7 +165,7 @@ fn packets(lines: &[Line], period: usize, unknown: Unknown) -> Vec<Message> {
     for round in lines.chunks(period) {
         for cpu in 0..4 {
             let events: Vec<_> = round.iter().filter(|line| line.cpu == cpu).collect();
-            // A round of a CPU may take several bundles.
+            // The events of a CPU in a round may be in several bundles.
             for some in events.chunks(100) {
                 out.push(packet(bundle(cpu, some.iter().map(|line| event(line, unknown)))));
             }
@@ -202,7 +203,7 @@ fn a_real_recording_gives_the_requests_of_its_text() {
     assert!(as_text(open(&trace(compressed))) == requests, "packets within packets");
 }
 
-/// A request of 4 KB at sector 64 in three events, a microsecond apart from `ns` on.
+/// A request of 4 KB at sector 64 as three events, a microsecond apart, the first at `ns`.
 fn request(ns: u64, device: u64) -> Vec<Line> {
     let names = ["block_bio_queue", "block_rq_issue", "block_rq_complete"];
     let lines = (0..).zip(names).map(|(step, event)| Line {
@@ -227,7 +228,7 @@ fn times(request: &Request) -> [Option<Nanos>; 4] {
     [Some(request.arrival), request.start, request.issue, request.complete]
 }
 
-/// `mmc_request_start` for sector 64.
+/// An event `mmc_request_start` for sector 64.
 fn mmc(ns: u64, host: &str, opcode: u64, blocks: u64, unknown: Unknown) -> Message {
     let head = Message::default().number(1, ns).number(2, 77);
     let flags = if opcode == 18 { 1 << 9 } else { 1 << 8 };
@@ -264,7 +265,7 @@ fn the_mmc_driver_tells_when_the_card_got_it() {
     }
 }
 
-/// Events name hosts, not disks, and the numbers of disks say nothing of their hosts.
+/// Events contain hosts, not disks, and the numbers of disks do not show their hosts.
 #[test]
 fn of_several_cards_the_one_with_such_a_request_got_the_command() {
     let (emmc, card) = (DISK, DISK + 96);
@@ -285,7 +286,7 @@ fn of_several_cards_the_one_with_such_a_request_got_the_command() {
     let [b1, b2, b3] = issue(20_000, card);
     let [c1, c2, c3] = issue(20_100, emmc);
     let first = [a1, a2, mmc(11_500, "mmc0", 25, 8, Unknown::Named), a3];
-    // Now both have a write there: mmc0 is known to be the first disk, of mmc1 nothing is known.
+    // Now both disks have a write at this sector: mmc0 is known to be the first disk, mmc1 is not known.
     for (host, issued) in [("mmc0", 21_500), ("mmc1", 21_100)] {
         let then =
             [b1.clone(), c1.clone(), b2.clone(), c2.clone(), mmc(21_500, host, 25, 8, Unknown::Named), b3.clone(), c3.clone()];
@@ -293,7 +294,7 @@ fn of_several_cards_the_one_with_such_a_request_got_the_command() {
         named(&found, [("179,0", 11_500), ("179,96", 21_000), ("179,0", issued)]);
         assert_eq!((found.ledger.ambiguous, found.ledger.skipped), (1, 0), "{host}");
     }
-    // A disk that is no card is never taken for one.
+    // A disk that is not a card never matches.
     let [d1, d2, d3] = issue(10_000, 8 << 8);
     let found = open(&trace([packet(bundle(0, [d1, d2, mmc(11_500, "mmc0", 25, 8, Unknown::Named), d3]))]));
     assert_eq!(issues(&found), [("8,0".to_owned(), 11_000)]);
@@ -335,7 +336,7 @@ fn the_process_tree_names_the_application() {
     let thread = Message::default().number(1, 1_234).bytes(2, "Thread-7").number(3, 1_200);
     let tree = Message::default().bytes(2, Message::default().bytes(1, process).bytes(2, thread));
     let events = packet(bundle_of(&request(10_000, DISK)));
-    // The tree may stand behind the events in the file.
+    // The tree may follow the events in the file.
     for packets in [[tree.clone(), events.clone()], [events.clone(), tree]] {
         let found = open(&trace(packets));
         assert_eq!(found.processes, ["com.example.chat"]);
@@ -363,7 +364,7 @@ fn what_was_lost_is_counted_and_named() {
 fn other_clocks_are_brought_to_the_boot_clock() {
     let clock = |bundle: Message, clock, ftrace, boot| bundle.number(5, clock).number(6, ftrace).number(7, boot);
     let first = clock(bundle_of(&request(10_000, DISK)), 2, 500, 1_000_500);
-    // The next reading of the two clocks differs a little: response times must not.
+    // The next reading of the two clocks differs slightly, which must not change response times.
     let second = clock(bundle_of(&request(20_000, DISK)), 2, 600, 1_000_617);
     let found = open(&trace([packet(first), packet(second)]));
     let arrivals: Vec<_> = found.requests.iter().map(|request| request.arrival.0).collect();
@@ -384,12 +385,12 @@ fn a_mapped_device_passes_its_requests_on() {
     let found = open(&trace([packet(bundle_of(&[&[queued(253 << 8 | 5)], &disk[..]].concat()))]));
     assert_eq!((found.requests.len(), found.devices[0].as_str()), (1, "253,5"));
     assert_eq!((found.ledger.skipped, found.ledger.paired, found.ledger.unpaired), (1, 1, 0));
-    // Without events of issue or completion, arrivals are all there is.
+    // Without events of issue or completion, only arrivals are known.
     let found = open(&trace([packet(bundle_of(&[queued(DISK), queued(253 << 8 | 5)]))]));
     assert_eq!((found.requests.len(), found.requests[0].complete), (2, None));
 }
 
-/// An `FtraceEvent` of this time, field and message.
+/// An `FtraceEvent` with this time, field and message.
 fn timed(ns: u64, field: u32, message: Message) -> Message {
     Message::default().number(1, ns).number(2, 7).bytes(field, message)
 }
@@ -414,10 +415,10 @@ const GENERIC: u32 = 327;
 const UFS: u32 = 406;
 const F2FS_IOSTAT: u32 = 419;
 const IO_START: u32 = 546;
-/// One that Perfetto has no message for, and that the trace describes.
+/// An event without its own message, which the trace describes.
 const DESCRIBED: u32 = 65_600;
 
-/// A trace of one bundle that has these events.
+/// A trace of one bundle with these events.
 fn trace_of(events: &[Message], bundle: Message) -> Vec<u8> {
     let bundle = events.iter().fold(bundle.number(1, 0), |bundle, event| bundle.bytes(2, event));
     trace([packet(bundle)])
@@ -438,7 +439,7 @@ fn a_trace_without_block_events_names_those_that_it_holds() {
     let switch = |ns| timed(ns, SCHED_SWITCH, Message::default().number(2, 1));
     let generic = timed(4, GENERIC, Message::default().bytes(1, "thermal_temperature"));
     let described = Message::default().number(1, u64::from(DESCRIBED)).bytes(2, Message::default().bytes(1, "cma_alloc_start"));
-    // Two switches and a waking, packed together.
+    // Two switches and a wakeup, packed together.
     let compact = Message::default().bytes(1, [0x90, 0x01, 0x05]).bytes(7, [0x81, 0x02]);
     let bundle = Message::default().bytes(11, described).bytes(4, compact);
     let events = [
@@ -490,7 +491,7 @@ fn an_error_is_seen_in_both_of_its_fields() {
 
 const HOST: &str = "1d84000.ufshc";
 
-/// `ufshcd_command` of tag 1 with these steps: as a word of kernels before 5.12, or as a number.
+/// An event `ufshcd_command` of tag 1, in which the step is a word (kernels before 5.12) or a number.
 fn ufs(host: &str, ns: u64, opcode: u64, ends: bool, word: bool, place: Option<(u64, u64)>) -> Message {
     let mut message = Message::default().bytes(1, host).number(5, opcode).number(7, 1);
     if let Some((block, bytes)) = place {
@@ -503,7 +504,7 @@ fn ufs(host: &str, ns: u64, opcode: u64, ends: bool, word: bool, place: Option<(
 
 #[test]
 fn commands_of_ufs_with_address_and_length_are_requests() {
-    // Some kernels do not name the host.
+    // Some kernels do not report the host.
     for (host, device, word) in [(HOST, HOST, false), (HOST, HOST, true), ("", "ufs", false)] {
         let found = read(&[
             ufs(host, 1_000, 0x2a, false, word, Some((3, 8192))),
@@ -558,7 +559,7 @@ fn a_trace_cut_anywhere_is_an_error_or_read_up_to_there() {
         let cut = &bytes[..end];
         let forced = ReadOptions { format: Some("perfetto".into()), ..ReadOptions::default() };
         if let Ok(found) = read_bytes(cut, "pftrace", &forced) {
-            // Cut between two packets.
+            // The file is truncated between two packets.
             assert!(found.ledger.seen < whole.ledger.seen, "{end}");
         }
         if let Ok(found) = read_bytes(cut, "pftrace", &ReadOptions { lenient: true, ..forced }) {
@@ -595,7 +596,7 @@ fn a_huge_length_takes_no_memory() {
     }
 }
 
-/// The picture of a trace, as bytes.
+/// The trace as a file for Perfetto's UI.
 fn picture(requests: &[Request]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.pftrace");

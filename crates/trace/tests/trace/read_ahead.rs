@@ -1,4 +1,4 @@
-//! Reading ahead changes nothing but the time it takes.
+//! Reading ahead changes only the time that reading takes.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use emmclab_trace::{
 
 const LINES: usize = 3 * REORDER_WINDOW + 100;
 
-/// SSDsim lines, one in a hundred before its predecessor, and what comes last.
+/// SSDsim lines, of which one in a hundred arrives before the preceding one, and `last`.
 fn trace(folder: &Path, last: &str) -> PathBuf {
     let mut text = String::new();
     for i in 0..LINES as u64 {
@@ -88,7 +88,7 @@ fn reading_and_the_search_for_jumps_can_be_interrupted() {
         let [first, second] = interruptible(
             || true,
             || {
-                // The poll is asked at most every 50 ms.
+                // The poll function is called at most every 50 ms.
                 let first = ahead.next_batch().err();
                 std::thread::sleep(std::time::Duration::from_millis(60));
                 [first, plain.next_batch().err()]

@@ -1,4 +1,4 @@
-//! Writers and readers agree; what a format cannot hold is counted or refused.
+//! Writers and readers are consistent; what a format cannot represent is counted or rejected.
 
 use std::path::Path;
 
@@ -65,7 +65,7 @@ fn written(
     (crate::support::read(&path).unwrap_or_else(|error| panic!("{error}")), losses)
 }
 
-/// The loss of a column.
+/// Number of lost values of a column.
 fn lost(losses: &WriteLosses, column: &str) -> u64 {
     losses.values.iter().find(|(name, _)| *name == column).map_or(0, |(_, count)| *count)
 }
@@ -102,7 +102,7 @@ proptest! {
             prop_assert_eq!(lost(&losses, "process"), count(|request| request.process.is_some()));
             prop_assert_eq!(lost(&losses, "flags"), count(|request| request.flags != RequestFlags(0)));
             prop_assert_eq!(trace.requests.len(), kept.len());
-            // The simulators start their clock at the first request.
+            // The clock of the simulators starts at the first request.
             let origin = kept[0].arrival;
             for (found, request) in trace.requests.iter().zip(kept) {
                 let plain = |request: &Request| (request.sector, request.sectors, request.op);

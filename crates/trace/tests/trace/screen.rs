@@ -1,5 +1,4 @@
-//! What happens to requests in order of arrival: re-issues are marked or dropped, unwanted requests left out, several
-//! devices refused.
+//! Screening of requests in order of arrival: re-issues are marked or dropped, requests are selected, several devices are rejected.
 
 use crate::support::{Trace, convert, read, read_with};
 use emmclab_trace::{
@@ -22,7 +21,7 @@ fn dropping() -> ReadOptions {
     ReadOptions { drop_reissued: true, ..ReadOptions::default() }
 }
 
-/// Suspected re-issues by the ledger and by the marks.
+/// Number of suspected re-issues in the ledger, which must equal that of the marks.
 fn reissued(heading: &str, lines: &str) -> Option<u64> {
     let trace = parsed(heading, lines, &ReadOptions::default()).unwrap();
     let marked = trace.requests.iter().filter(|request| request.flags.contains(RequestFlags::REISSUED)).count();
@@ -37,7 +36,7 @@ fn second(line: &str) -> Option<u64> {
 #[test]
 fn a_worker_that_issues_anothers_request_again_after_half_to_three_milliseconds_is_suspected() {
     assert_eq!(second("kworker/u17:0-9,8388608,W,800,8,1.001"), Some(1));
-    // The bounds belong to it.
+    // The window includes its bounds.
     assert_eq!(second("kworker/u17:0-9,8388608,W,800,8,1.0005"), Some(1));
     assert_eq!(second("kworker/u17:0-9,8388608,W,800,8,1.003"), Some(1));
     for line in [
@@ -63,7 +62,7 @@ fn the_window_of_reissues_is_a_setting_that_the_trace_remembers() {
     let trace = parsed(PIXEL, lines, &wide).unwrap();
     assert_eq!((trace.ledger.reissued, trace.header.reissue_window.as_deref()), (Some(1), Some("0ms-100ms")));
 
-    // A trace whose marks are stored cannot be judged anew: it may have lost requests since.
+    // A trace with stored marks cannot be checked again: requests may have been removed since.
     let folder = tempfile::tempdir().unwrap();
     let (text, stored) = (folder.path().join("trace.csv"), folder.path().join("trace.parquet"));
     std::fs::write(&text, format!("{PIXEL}{lines}")).unwrap();
@@ -76,10 +75,10 @@ fn the_window_of_reissues_is_a_setting_that_the_trace_remembers() {
 
 #[test]
 fn the_latest_earlier_request_decides() {
-    // A worker's own request lies between.
+    // There is another request of the worker between the two.
     let lines = "app-7,8388608,W,800,8,1.000\nkworker/0:1-9,8388608,W,800,8,1.0001\nkworker/0:1-9,8388608,W,800,8,1.001\n";
     assert_eq!(reissued(PIXEL, lines), Some(0));
-    // Each of a burst is found among the others.
+    // Each re-issue in a burst is detected.
     let burst: String = (0..500)
         .map(|i| format!("app-7,8388608,W,{},8,1.{:06}\n", 8 * i, i))
         .chain((0..500).map(|i| format!("kworker/0:1-9,8388608,W,{},8,1.{:06}\n", 8 * i, 1000 + i)))
@@ -118,7 +117,7 @@ fn dropped_reissues_are_counted_and_gone() {
 fn a_parquet_trace_remembers_its_reissues_and_counts_none_twice() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    // The third is a re-issue of the first once the second, of the same worker, is gone.
+    // The third request is a re-issue of the first, if the second, which is of the same worker, is removed.
     let lines = "app-7,8388608,W,800,8,1.000\nkworker/0:1-9,8388608,W,800,8,1.001\n\
                  kworker/0:1-9,8388608,W,800,8,1.002\napp-7,8388608,W,900,8,1.010\n";
     std::fs::write(path("trace.csv"), format!("{PIXEL}{lines}")).unwrap();
@@ -141,7 +140,7 @@ fn a_parquet_trace_remembers_its_reissues_and_counts_none_twice() {
 
 #[test]
 fn reissues_are_found_on_the_mended_clock_and_not_between_traces() {
-    // The clock goes back between the issues of other requests; the pair lies behind the jump.
+    // The clock goes back between other requests; the pair follows the jump.
     let before: String = (0..600).map(|i| format!("app-7,8388608,W,{},8,{}.5\n", 8 * i, 5000 + i)).collect();
     let after: String = (0..600).map(|i| format!("app-7,8388608,W,{},8,{}.5\n", 8 * i, 100 + i)).collect();
     let pair = "app-7,8388608,W,80000,8,900.000\nkworker/0:1-9,8388608,W,80000,8,900.001\n";
@@ -149,7 +148,7 @@ fn reissues_are_found_on_the_mended_clock_and_not_between_traces() {
     let trace = parsed(PIXEL, &format!("{before}{after}{pair}"), &options).unwrap();
     assert_eq!((trace.ledger.mended_jumps, trace.ledger.dropped_reissues, trace.requests.len()), (1, 1, 1201));
 
-    // Two traces at once: the worker of one issues what the application of the other did.
+    // Two traces together: the worker of one trace issues the same request as the application of the other.
     let folder = tempfile::tempdir().unwrap();
     let inputs = [("a", "app-7,8388608,W,800,8,1.000\n"), ("b", "kworker/0:1-9,8388608,W,800,8,5.0\n")];
     let inputs = inputs.map(|(name, line)| {
@@ -243,11 +242,11 @@ fn several_devices_are_refused_with_their_shares_where_one_is_required() {
     assert!(error.hint_text().unwrap().contains("--only device=sdb"), "{error}");
     let chosen = ReadOptions { one_device: true, ..only("device=sda") };
     assert_eq!(parsed(TIMED, lines, &chosen).unwrap().requests.len(), 1);
-    // The devices of different traces are not those of one.
+    // The devices of different traces are not counted together.
     assert_eq!(parsed(TIMED, "0,9,read,800,8,app,sda\n", &one).unwrap().devices, ["sda"]);
 }
 
-/// Shares of the Pixel's requests, in percent with one digit; those of a Nexus 5 that never gates its bus are none.
+/// Percentages of re-issues on a Pixel, with one decimal; a Nexus 5, which never gates its bus, has none.
 #[test]
 fn real_traces_hold_the_reissues_that_a_sleeping_link_causes() {
     for (name, requests, expected) in [

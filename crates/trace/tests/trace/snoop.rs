@@ -1,4 +1,4 @@
-//! Tables of biosnoop and iosnoop.
+//! The tables of biosnoop and iosnoop.
 
 use crate::support::{Trace, lenient, read_bytes, read_plain};
 use emmclab_trace::{ErrorClass, Nanos, Op, RequestFlags, Result, Sector};
@@ -121,6 +121,6 @@ fn iosnoop_with_starts_and_ends_has_both_times() {
     .unwrap();
     let one = &trace.requests[0];
     assert_eq!((one.arrival, one.complete), (Nanos(5_982_800_302_061_000), Some(Nanos(5_982_800_302_679_000))));
-    // -Q may have moved the start to the queue, which the table does not tell.
+    // -Q may have moved the start to the time of queueing, which the table does not show.
     assert_eq!(one.start, None);
 }

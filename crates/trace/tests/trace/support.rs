@@ -1,4 +1,4 @@
-//! What the tests of this crate share: real traces, fixtures, a sample of every format.
+//! Helpers of this crate's tests: real traces, fixtures, and a sample of every format.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// A real recording, as the kernel's own text.
+/// A real recording in the text form of the kernel.
 pub fn host_text() -> String {
     let path = fixture("../../../record/tests/fixtures/host.trace.zst");
     String::from_utf8(zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()).unwrap()
 }
 
-/// All of a trace.
+/// The contents of a trace.
 #[derive(Debug)]
 pub struct Trace {
     pub requests: Vec<Request>,
@@ -45,7 +45,7 @@ pub fn lenient() -> ReadOptions {
     ReadOptions { lenient: true, ..ReadOptions::default() }
 }
 
-/// Bytes read as a trace under a file name with this ending.
+/// Reads bytes as a trace in a file with this extension.
 pub fn read_bytes(bytes: &[u8], ending: &str, options: &ReadOptions) -> Result<Trace> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(format!("sample.{ending}"));
@@ -53,12 +53,12 @@ pub fn read_bytes(bytes: &[u8], ending: &str, options: &ReadOptions) -> Result<T
     read_with(&path, options)
 }
 
-/// The same with the usual options.
+/// Like [`read_bytes`], with default options.
 pub fn read_plain(content: impl AsRef<[u8]>, ending: &str) -> Result<Trace> {
     read_bytes(content.as_ref(), ending, &ReadOptions::default())
 }
 
-/// Writes a trace in the format of the output's name, as `convert` does.
+/// Writes a trace in the format that the name of the output determines, like `convert`.
 pub fn convert(input: &Path, options: &ReadOptions, output: &Path) {
     let mut reader = TraceReader::open(input, options).unwrap();
     let mut writer = TraceWriter::create(output, &reader.header(), &WriteOptions::default()).unwrap();
@@ -71,8 +71,8 @@ pub fn convert(input: &Path, options: &ReadOptions, output: &Path) {
 /// Operation letters, sector and length in sectors.
 pub type Step = (&'static str, u64, u32);
 
-/// Issue and completion of each step in the text of the kernel's tracer, of perf and of blkparse, and in a trace of Perfetto; with the
-/// endings of the file names.
+/// Issue and completion of each step as text of the kernel's tracer, perf and blkparse, and as a Perfetto trace, each with the
+/// extension of its file.
 pub fn steps_in_every_format(steps: &[Step]) -> [(Vec<u8>, &'static str); 4] {
     let (mut tracer, mut perf, mut blkparse) = (String::new(), String::new(), String::new());
     let mut bundle = Message::default().number(1, 0);
@@ -98,23 +98,23 @@ pub fn steps_in_every_format(steps: &[Step]) -> [(Vec<u8>, &'static str); 4] {
     [(tracer.into(), "txt"), (perf.into(), "txt"), (blkparse.into(), "txt"), (perfetto, "pftrace")]
 }
 
-/// A small trace in a format, and how to make bad ones.
+/// A small trace in a format, and templates for invalid ones.
 pub struct Sample {
     pub format: &'static str,
-    /// Ending of the file name, for formats that are recognised by it.
+    /// Extension of the file, for formats that are recognised by it.
     pub ending: &'static str,
     pub text: &'static str,
-    /// Requests in it.
+    /// Number of requests.
     pub requests: usize,
-    /// A line with `{time}`, `{address}` and `{size}` to be replaced; empty where lines are events.
+    /// A line in which `{time}`, `{address}` and `{size}` are replaced; empty if lines are events.
     pub line: &'static str,
-    /// What stands before such a line.
+    /// The text before such a line.
     pub heading: &'static str,
 }
 
 const EVENTS: Sample = Sample { format: "", ending: "", text: "", requests: 1, line: "", heading: "" };
 
-/// Every text format. The binary ones, Parquet and blktrace, have tests of their own.
+/// All text formats. The binary formats have their own tests.
 pub const SAMPLES: &[Sample] = &[
     Sample {
         format: "biotracer",

@@ -1,4 +1,4 @@
-//! Systrace pages and atrace output, made here around the text of a real kernel as the tools make them.
+//! Systrace pages and atrace output, which are built here from the text of a real kernel as the tools do.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -6,7 +6,7 @@ use std::io::Write as _;
 use crate::support::{Trace, host_text, lenient, read_bytes, read_plain};
 use emmclab_trace::{CommandKind, ErrorClass, ReadOptions, RecordedActivity, RequestFlags};
 
-/// As a kernel before 3.2 prints it: without the column of flags.
+/// The text of a kernel before 3.2, which has no column of flags.
 fn without_flags(text: &str) -> String {
     let lines = text.lines().map(|line| match line.split_once(" ..") {
         Some((before, rest)) if !line.starts_with('#') => {
@@ -41,7 +41,7 @@ fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// A page of systrace: a program in one very long line, and the traces of several agents.
+/// A page of systrace: a script in one very long line, and the traces of several agents.
 fn page(text: &str) -> String {
     let script = "  <script class=\"trace-data\" type=\"application/text\">\n";
     let long = "a();".repeat(100_000);
@@ -52,7 +52,7 @@ fn page(text: &str) -> String {
     )
 }
 
-/// A page of 2012.
+/// A page of systrace from 2012.
 fn old_page(text: &str) -> String {
     let quoted = text.replace('\n', "\\n\\\n");
     format!(
@@ -96,7 +96,7 @@ fn every_wrapping_of_a_real_text_gives_its_requests() {
         assert_eq!(found.header.format, "systrace", "{name}");
         assert!(found.requests == expected.requests, "{name}");
         assert_eq!(found.processes, expected.processes, "{name}");
-        // The old page ends with an event of its own.
+        // The old page ends with an additional event.
         let own = u64::from(name == "old page");
         assert_eq!((found.ledger.seen - own, found.ledger.skipped - own), (expected.ledger.seen, 0), "{name}");
     }
@@ -144,7 +144,7 @@ fn what_is_cut_anywhere_is_read_up_to_there_or_named() {
     }
 }
 
-/// Categories `disk` and `mmc` of a phone with kernel 3.10: with thread groups, without a queue, MMC events of Android's own.
+/// Categories `disk` and `mmc` of a phone with kernel 3.10: thread groups, no queue events, MMC events of Android.
 #[test]
 fn the_disk_of_an_old_phone_is_read_with_its_commands_and_waits() {
     let text = "# tracer: nop\n#\n\

@@ -1,4 +1,4 @@
-//! Tables of published traces, of caches too, and described columns.
+//! Tables of published traces, including those of caches, and described columns.
 
 use crate::support::{SAMPLES, Trace, lenient, read, read_bytes, read_plain};
 use emmclab_trace::{ErrorClass, Nanos, Op, ReadOptions, Request, RequestFlags, Result, Sector};
@@ -39,7 +39,7 @@ fn published_tables_mean_what_their_documentation_says() {
     assert_eq!((trace.requests[0].response(), trace.requests[1].response()), (Some(Nanos(39_964)), None));
     assert_eq!((trace.requests[1].arrival, trace.ledger.skipped), (Nanos(145_714), 1));
 
-    // Replies end the arrivals whose latency is not stated, in order of the file.
+    // Replies end the arrivals without a latency, in the order of the file.
     let text = "#ELAPSED_USECS.D,CMD.S,LUN_SSID.I,PHASE.I,LBA.I,NBLKS.I,LATENCY_USECS.D\n\
                 10,RD_IN,5,0,64,8,0\n20,RD_IN,5,0,64,8,0\n21,WR_IN,5,0,8,8,0\n50,RD_OUT,5,1,64,8,40\n60,WR_OUT,5,1,8,8,0\n";
     let trace = read_plain(text, "csv").unwrap();
@@ -66,7 +66,7 @@ fn published_tables_mean_what_their_documentation_says() {
     assert_eq!(trace.ledger.skipped, 1);
 }
 
-/// A record of vscsi of version 1.
+/// A record of vscsi, version 1.
 fn version_1(code: u16, length: u32, block: u64, us: u64) -> Vec<u8> {
     let mut out = Vec::new();
     for word in [1, length, 1] {
@@ -79,7 +79,7 @@ fn version_1(code: u16, length: u32, block: u64, us: u64) -> Vec<u8> {
     out
 }
 
-/// The same of version 2.
+/// A record of vscsi, version 2.
 fn version_2(code: u16, length: u32, block: u64, us: u64) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(code.to_le_bytes());
@@ -111,7 +111,7 @@ fn both_versions_of_vscsi_read_the_same_and_damage_is_named_with_its_offset() {
     }
 }
 
-/// A record of oracleGeneral, or of lcs version 2 where there is an operation.
+/// A record of oracleGeneral, or with an operation of lcs version 2.
 fn object(seconds: u32, id: u64, size: u32, op: Option<u32>) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(seconds.to_le_bytes());
@@ -133,7 +133,7 @@ fn traces_of_caches_are_laid_out_by_first_use_and_say_so() {
     assert_eq!(places, [(0, 8, Op::Read), (8, 1, Op::Read), (0, 8, Op::Read)]);
     let note = trace.header.note.unwrap();
     assert!(note.contains("no addresses") && note.contains("all are reads"), "{note}");
-    // Nothing in the file marks it.
+    // The contents of the file do not identify the format.
     assert_eq!(read_plain(&bytes, "bin").unwrap_err().kind(), ErrorClass::UnknownFormat);
 
     let mark = 0x1234_5678_9abc_def0_u64.to_le_bytes();
@@ -241,7 +241,7 @@ fn stamps_coarser_than_the_responses_are_told_and_keep_the_order_of_the_file() {
     assert_eq!(sectors, [0, 16, 32, 48]);
     let responses: Vec<_> = trace.requests.iter().map(|request| request.response().unwrap().0).collect();
     assert_eq!(responses, [300_000, 310_000, 305_000, 300_000]);
-    // Seconds beside responses of another clock.
+    // Whole seconds, with responses from another clock.
     let seconds = "7,0.2,8,8,R\n7,0.3,16,8,R\n8,0.2,24,8,R\n8,0.3,32,8,R\n";
     let trace = with_columns(seconds, "arrival_s,response_ms,sector,sectors,op", None, None).unwrap();
     assert_eq!(trace.header.coarse_clock.as_deref(), Some("1s"));

@@ -1,5 +1,5 @@
-//! Commands that carry no data of their own in every format: commands to zones are no requests and no discards, and a write of zeroes is a
-//! write, as some formats do not tell it from other writes.
+//! Commands without data in every format: zone commands are neither requests nor discards, and a write of zeroes is a write,
+//! because some formats do not distinguish it.
 
 use std::fmt::Write as _;
 
@@ -21,8 +21,8 @@ fn commands_to_zones_are_named_and_counted() {
 
 #[test]
 fn a_write_of_zeroes_is_a_write() {
-    // Letters of a write of zeroes (Linux 6.18, earlier kernels, blkparse), each of a request at another sector; of a discard; and of a
-    // command of a program, which has no sectors.
+    // Letters of a write of zeroes (Linux 6.18, earlier kernels, blkparse) at different sectors, of a discard, and of a command
+    // of a program, which has no sectors.
     const STEPS: [Step; 5] = [("WZS", 0, 2048), ("NS", 8192, 2048), ("WS", 16_384, 2048), ("DS", 64, 8), ("N", 0, 0)];
     for (bytes, ending) in steps_in_every_format(&STEPS) {
         let found = read_plain(bytes, ending).unwrap();
@@ -36,7 +36,7 @@ fn a_write_of_zeroes_is_a_write() {
     }
 }
 
-/// Two appends to each of two zones, of which the second completes first.
+/// Two appends to each of two zones; the second one completes first.
 const APPENDS: [(&str, &str, u64); 8] = [
     ("issue", "D", 0),
     ("issue", "D", 524_288),

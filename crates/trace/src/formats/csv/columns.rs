@@ -1,9 +1,9 @@
-//! The columns of a CSV: names, units, and which are required.
+//! The columns of a CSV file: names and units, and which are required.
 
 use super::fields::{BLANK, OperationCoding, TimeColumnUnit, is_blank};
 use crate::formats::prelude::*;
 
-/// The meaning of a column of the file, with its unit.
+/// The meaning of a column of the file, including its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnMeaning {
     Ignored,
@@ -65,7 +65,7 @@ impl TimeColumn {
     }
 }
 
-/// The meaning of a column's name; the unit may be missing from the name, so that an option states it.
+/// The meaning of a column's name. The name may lack the unit, so that an option must give it.
 enum ColumnNameMeaning {
     Known(ColumnMeaning),
     TimeWithoutUnit(TimeColumn),
@@ -117,14 +117,14 @@ pub(super) fn is_name(name: &str) -> bool {
     named(name).is_some()
 }
 
-/// A name that a column can have, for the reference and for messages.
+/// A name that a column can have, for the reference pages and messages.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnName {
-    /// The name, without the unit that may follow it.
+    /// The name without the suffix for the unit.
     pub name: &'static str,
-    /// Suffixes that state its unit; without one, an option states it.
+    /// Suffixes that give the unit; without one, an option must give it.
     pub units: &'static [&'static str],
-    /// Whether a file needs this column (or another one with the same text here).
+    /// What a file needs this column for; one of the columns with the same text is enough. Empty if it is not needed.
     pub needed: &'static str,
     /// The meaning of its values.
     pub about: &'static str,
@@ -135,7 +135,7 @@ const BYTES: &[&str] = &["_bytes", "_kb", "_bytes_hex"];
 const SECTORS: &[&str] = &["_hex"];
 const CODES: &[&str] = &["_read0", "_read1", "_scsi", "_nvme", "_mmc"];
 
-/// Every name that a column can have.
+/// All names that a column can have.
 pub static NAMES: [ColumnName; 17] = {
     const fn name(name: &'static str, units: &'static [&'static str], needed: &'static str, about: &'static str) -> ColumnName {
         ColumnName { name, units, needed, about }
@@ -171,7 +171,7 @@ pub static NAMES: [ColumnName; 17] = {
     ]
 };
 
-/// Minimum number of columns of a heading.
+/// Minimum number of columns in a heading.
 pub(super) const LEAST: usize = 4;
 
 /// The column names of a heading or of `--columns`.
@@ -195,7 +195,7 @@ pub(super) fn unknown_names(line: &str, separator: u8) -> Option<Error> {
         name.len() <= 40 && name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(letters)
     };
     let known = |name: &str| named(name).is_some();
-    // Words separated by blanks are prose unless some of them are column names.
+    // Words separated by blanks are prose unless several of them are column names.
     let few = if separator == BLANK { 2 } else { 0 };
     if names(line, separator).count() < LEAST - 1
         || !names(line, separator).all(|name| is_word(name) || known(name))
@@ -214,7 +214,7 @@ pub(super) fn unknown_names(line: &str, separator: u8) -> Option<Error> {
     )
 }
 
-/// The hint on how to name columns; a test compares its names with [`NAMES`].
+/// The hint on naming columns; a test compares the names in it with [`NAMES`].
 const HINT: &str = "name the columns in order with --columns, such as `arrival_us,op,offset_bytes,size_bytes`; `-` skips \
                     a column; the names are arrival, start, issue, served, complete, response, service (each with _ns, _ticks of \
                     100 ns, _us, _ms, _s, _min, _h or _d), sector or offset, sectors or size (_hex for hexadecimal without 0x), op, flags, \
@@ -235,8 +235,8 @@ fn size_unit(name: &str) -> Result<u64> {
 const TIME_UNIT_HINT: &str = "give --time-unit s, ms, us or ns, or name the column with its unit, as arrival_us";
 const SIZE_UNIT_HINT: &str = "give --size-unit sector, byte, kb or page, or name the column with its unit, as size_kb";
 
-/// The meanings of the columns in `list`; units that a name does not state are from the options. Fails if a name is
-/// unknown, a column is given twice or a needed one is missing, or if a unit is missing or not needed.
+/// The meanings of the columns in `list`; options give the units that names lack. Fails if a name is unknown, a column is
+/// repeated, a required column or a unit is missing, or an option for the unit is not needed.
 pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Result<Vec<ColumnMeaning>> {
     let config = |problem: String| Error::new(ErrorClass::Config, problem);
     let without_times = is_without_times(options);
@@ -285,12 +285,12 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
     Ok(columns)
 }
 
-/// Whether the user states that the file has no times. It may then be a list of addresses: lengths and operations may be missing, too.
+/// Whether an option states that the file has no times. It may then be a list of addresses without lengths and operations.
 pub(super) fn is_without_times(options: &ReadOptions) -> bool {
     options.time_unit.as_deref() == Some("none")
 }
 
-/// Checks that the columns contain a time, an address, a length and an operation; without times an address is enough.
+/// Checks that the columns include a time, an address, a length and an operation; without times, an address suffices.
 fn check_needed(list: &str, columns: &[ColumnMeaning], named_in: &str, without_times: bool) -> Result<()> {
     let has = |needed: ColumnMeaning| columns.iter().any(|column| same(*column, needed));
     let time = |moment| has(ColumnMeaning::Time(moment, TimeColumnUnit::Decimal(TimeUnit::Nanos)));
@@ -310,7 +310,7 @@ fn check_needed(list: &str, columns: &[ColumnMeaning], named_in: &str, without_t
     Ok(())
 }
 
-/// Whether two columns have the same meaning, maybe in different units.
+/// Whether two columns have the same meaning, possibly in different units.
 fn same(one: ColumnMeaning, other: ColumnMeaning) -> bool {
     let extent = |meaning| match meaning {
         ColumnMeaning::Offset(_) | ColumnMeaning::Hexadecimal(OffsetOrSize::Offset, _) => Some(OffsetOrSize::Offset),
@@ -324,14 +324,14 @@ fn same(one: ColumnMeaning, other: ColumnMeaning) -> bool {
     }
 }
 
-/// Our names of columns of times, each with its usual names in lower case, all without a unit.
+/// Our name of each time column and its usual names in other files, in lower case and without units.
 const TIME_ALIASES: [(&str, &str); 3] = [
     ("arrival", "arrival time timestamp ts clock_time arrival_time issue_time start_time op_time"),
     ("response", "response latency lat responsetime response_time rt duration"),
     ("complete", "complete end end_time completion complete_time"),
 ];
 
-/// The same of other columns.
+/// Our names and the usual names of the other columns, as above.
 const OTHERS: [(&str, &str); 8] = [
     ("sector", "sector lba lbn block blkno start_sector"),
     ("offset", "offset off address addr io_offset"),
@@ -343,15 +343,15 @@ const OTHERS: [(&str, &str); 8] = [
     ("device", "device disk dev lun device_id volume volume_id disknumber asu"),
 ];
 
-/// Our suffixes of units, each with its usual ones.
+/// Our suffixes for units, and the usual ones in other files.
 const UNITS: [(&str, &str); 4] = [("_s", "_s _sec (s)"), ("_ms", "_ms (ms)"), ("_us", "_us (us) _usec"), ("_ns", "_ns (ns)")];
 
-/// Our name for a column with this usual name, both without unit; `None` if it is unknown.
+/// Our name for a column with this usual name, both without units; `None` if it is not known.
 fn alias(list: &'static [(&str, &str)], name: &str) -> Option<&'static str> {
     list.iter().find(|(_, usual)| usual.split(' ').any(|word| word == name)).map(|(ours, _)| *ours)
 }
 
-/// Our name for a foreign column; `None` if it is not known.
+/// Our name for a column of another tool; `None` if it is not known.
 fn own_column_name(name: &str) -> Option<String> {
     let name = name.trim_start_matches('#').to_ascii_lowercase();
     if is_name(&name) {
@@ -370,7 +370,7 @@ fn own_column_name(name: &str) -> Option<String> {
     alias(&TIME_ALIASES, &name).or_else(|| alias(&OTHERS, &name)).map(str::to_owned)
 }
 
-/// The hint for a heading, if its names contain a time, an address, a length and an operation.
+/// The hint for a heading whose names include a time, an address, a length and an operation; `None` for others.
 pub(super) fn hint<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
     let mut columns: Vec<String> = Vec::new();
     for name in names {

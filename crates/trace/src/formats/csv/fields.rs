@@ -6,42 +6,42 @@ use crate::formats::fields::{decimal_time, has_lost_digits, text, unsigned};
 use crate::formats::trace_format::TimeUnit;
 use crate::{Error, ErrorClass, Op, Result, opcodes};
 
-/// A field in the form that it has in the line.
+/// A field as it is in the line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CsvField<'a> {
-    /// The field without the quotes around it; quotes in it are still doubled.
+    /// The field without its enclosing quotes; quotes inside it are still doubled.
     pub raw: &'a [u8],
     pub quoted: bool,
 }
 
 impl<'a> CsvField<'a> {
-    /// True if the field is empty and has no quotes.
+    /// Whether the field is empty and not quoted.
     pub fn is_missing(self) -> bool {
         self.raw.is_empty() && !self.quoted
     }
 
-    /// True if the text differs from `raw`, because it has doubled quotes.
+    /// Whether `raw` contains doubled quotes, so that the text differs from it.
     pub fn is_escaped(self) -> bool {
         self.quoted && memchr::memchr(b'"', self.raw).is_some()
     }
 
-    /// The text of the field.
+    /// The text of the field, with doubled quotes replaced.
     pub fn text(self) -> Cow<'a, str> {
         let text = text(self.raw);
         if self.is_escaped() { Cow::Owned(text.replace("\"\"", "\"")) } else { text }
     }
 }
 
-/// The separators of fields; the first one that results in enough fields is that of the file.
+/// Possible separators of fields; a file has the first one that gives enough fields.
 const SEPARATORS: [u8; 3] = *b",;\t";
-/// Separator that matches any run of blanks and tabs, for files without commas, semicolons or single tabs between fields.
+/// The separator that matches any run of blanks and tabs, for files whose fields are not separated by commas, semicolons or single tabs.
 pub(super) const BLANK: u8 = b' ';
 
 pub(super) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// The separator of a file, from its first line; `least` is the minimum number of fields of a line.
+/// The separator of a file, from its first line. A line has at least `least` fields.
 pub(super) fn separator(line: &[u8], least: usize) -> u8 {
     let splits = |separator: &u8| line.split(|byte| byte == separator).count() >= least;
     let words = || line.split(|byte| is_blank(*byte)).filter(|word| !word.is_empty()).count();
@@ -70,14 +70,14 @@ impl<'a> CsvFields<'a> {
                 return Ok(None);
             }
         }
-        // Some tools write blanks after a comma, for example fio in its logs. A name that begins with a blank is quoted.
+        // Some tools write blanks after a comma, for example fio in its logs. A name that begins with a blank must be quoted.
         while let ([b' ', more @ ..], b',' | b';') = (rest, self.separator) {
             rest = more;
         }
         if let [b'"', quoted @ ..] = rest {
             return self.quoted(quoted).map(Some);
         }
-        // Fields are short, so a search by machine words would be slower.
+        // Fields are short, so that a search by machine words would be slower.
         let end = rest.iter().position(|byte| *byte == self.separator || self.separator == BLANK && *byte == b'\t');
         self.rest = end.map(|end| &rest[end + 1..]);
         Ok(Some(CsvField { raw: &rest[..end.unwrap_or(rest.len())], quoted: false }))
@@ -134,7 +134,7 @@ impl TimeColumnUnit {
         })
     }
 
-    /// Parses a time, which may be negative here, because a trace may begin before time 0 of its clock.
+    /// Parses a time. It may be negative, because a trace may begin before time 0 of its clock.
     pub fn time(self, field: &[u8], name: &str, column: u64) -> Result<i64> {
         match field {
             [b'-', digits @ ..] if digits.first().is_some_and(u8::is_ascii_digit) => {
@@ -154,7 +154,7 @@ impl TimeColumnUnit {
     }
 }
 
-/// Parses a time with an exponent, such as `1.5e-05`; `None` for a field without one.
+/// Parses a time with an exponent, such as `1.5e-05`; `None` if the field has none.
 #[cold]
 fn in_powers_of_ten(field: &[u8], unit: TimeUnit, name: &str, column: u64) -> Option<Result<i64>> {
     const FARTHEST: u32 = 30;
@@ -224,10 +224,10 @@ pub(super) fn hexadecimal(field: &[u8], name: &str, column: u64) -> Result<u64> 
     })
 }
 
-/// How a column states operations.
+/// The encoding of operations in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OperationCoding {
-    /// Names, or the kernel's letters.
+    /// Names, or the letters of the kernel.
     Names,
     /// 0 is a read, 1 a write.
     ReadIsZero,
@@ -242,7 +242,7 @@ pub(super) enum OperationCoding {
 }
 
 impl OperationCoding {
-    /// The kind of codes from a column's name; `None` for other names.
+    /// The encoding that a column's name gives; `None` for other names.
     pub fn by_name(name: &str) -> Option<Self> {
         Some(match name {
             "op" => OperationCoding::Names,
@@ -255,7 +255,7 @@ impl OperationCoding {
         })
     }
 
-    /// The operation of a code; `None` if the column has names.
+    /// The operation for a code; `None` if the column contains names.
     pub fn operation(self, field: &[u8], column: u64) -> Result<Option<Op>> {
         let of = |code: u64, op: fn(u8) -> Option<Op>| u8::try_from(code).ok().and_then(op);
         let (op, what) = match self {

@@ -1,16 +1,16 @@
-//! CSV with named columns: the CSV that emmclab writes, and any other whose columns are described.
+//! CSV with named columns: the CSV that emmclab writes, and other CSV files whose columns are described.
 //!
-//! The names are in a heading or in `--columns`; a column named `-` is ignored. Times: `arrival`, `start`, `issue`, `complete`,
-//! or the durations `response` (from arrival) and `service` (from start), each in `--time-unit` or with its own unit as in
-//! `arrival_ns`, `start_us`, `response_ms`, `complete_s`, `arrival_ticks` (of 100 ns), `_min`, `_h`, `_d`. Without `arrival`,
-//! it is `complete` less `response`, otherwise the start, otherwise the issue. Place: `sector` and `sectors` of 512 bytes, or
-//! `offset` and `size` in `--size-unit` (`sector`, `byte`, `kb`, `page` of 4 KB) or as `offset_bytes`, `size_kb`; numbers are
-//! hexadecimal after `0x`, or if the name ends in `_hex`. Then `op` (`op_read0`, `op_read1`, `op_scsi`, `op_nvme`, `op_mmc` for
-//! numbers), `flags` (the number of the Parquet schema), `pid`, `process`, `device`. Arrival, place and op are needed. Fields
-//! are separated by commas, semicolons, tabs or runs of blanks, as in the first line. A field in double quotes may contain
-//! separators; a quote in it is doubled. An empty field is a missing value. With `--time-unit none` there are no times, and only
-//! the place is needed: each line is then a read of one unit of its address, unless it has a length and an operation. Ranges of bytes that do not begin and end at
-//! sectors are rounded down at both ends and counted, so that streams stay sequential.
+//! The names are in a heading or in `--columns`; a column named `-` is ignored. Times are `arrival`, `start`, `issue`, `complete`, or the
+//! durations `response` (from arrival) and `service` (from start), each in `--time-unit` or with its own unit as in `arrival_ns`, `start_us`,
+//! `response_ms`, `complete_s`, `arrival_ticks` (of 100 ns), `_min`, `_h`, `_d`. Without a column `arrival`, the arrival is `complete` minus
+//! `response`, otherwise the start, otherwise the issue. The range is `sector` and `sectors` of 512 bytes, or `offset` and `size` in
+//! `--size-unit` (`sector`, `byte`, `kb`, `page` of 4 KB) or with a unit as in `offset_bytes`, `size_kb`; numbers are hexadecimal after `0x`
+//! or if the name ends in `_hex`. Other columns are `op` (`op_read0`, `op_read1`, `op_scsi`, `op_nvme`, `op_mmc` for numbers), `flags` (a
+//! number as in the Parquet schema), `pid`, `process`, `device`. Arrival, range and op are required. Fields are separated by commas,
+//! semicolons, tabs or runs of blanks, as in the first line. A field in double quotes may contain separators; a quote in it is doubled. An
+//! empty field is a missing value. With `--time-unit none` there are no times and only an address is required; without length and operation,
+//! a line is a read of one unit. Ranges of bytes that do not begin and end at sectors are rounded down at both ends and counted, so that
+//! streams stay sequential.
 
 mod columns;
 mod fields;
@@ -47,7 +47,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
     std::str::from_utf8(heading).is_ok_and(|text| is_heading(text, separator(heading, LEAST)))
 }
 
-/// The error for a text whose first line looks like a heading with unknown names; `None` for other content.
+/// The error for a text whose first line looks like a heading but has unknown names; `None` for other content.
 pub(super) fn unknown_heading(head: &[u8]) -> Option<Error> {
     let heading = first_line(head);
     columns::unknown_names(std::str::from_utf8(heading).ok()?, separator(heading, columns::LEAST))
@@ -63,7 +63,7 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
     let columns = meanings(&list, of_list, options)?;
     let names = columns::names(&list, of_list).map(str::to_owned).collect();
     let separator = if options.columns.is_some() { separator(&heading, columns.len()) } else { of_list };
-    // With --columns, the file may still have a heading, in which times and addresses are not numbers.
+    // With --columns, the file may also have a heading, in which times and addresses are not numbers.
     let (mut fields, mut number) = (CsvFields::of(&heading, separator), None);
     for column in &columns {
         let field = fields.next()?;
@@ -80,20 +80,20 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
     LineSource::open(FORMAT.name, reader, input, options)
 }
 
-/// The distance of the requests of a file without times.
+/// Time between the requests of a file without times.
 const STEP_NS: i64 = 1_000;
 
 struct CsvFormat {
     columns: Vec<ColumnMeaning>,
-    /// The columns as the user names them.
+    /// The names of the columns that the user or the file gives.
     names: Vec<String>,
     separator: u8,
     skip_first: bool,
-    /// Number of requests so far, if the file has no times.
+    /// Number of requests so far; `None` if the file has times.
     untimed: Option<i64>,
 }
 
-/// The values of a line so far.
+/// The values of a line that are parsed so far.
 #[derive(Default)]
 struct CsvRow<'a> {
     times: [Option<i64>; MOMENTS],
@@ -106,11 +106,11 @@ struct CsvRow<'a> {
     device: Option<CsvField<'a>>,
 }
 
-/// An address or a length: its number, its field, its column, and the bytes in its unit.
+/// An address or a length: number, field, column, and size of the unit in bytes.
 type ScaledField<'a> = (u64, &'a [u8], u64, u64);
 
 impl CsvRow<'_> {
-    /// The completion less the duration `took`; `None` if one of them is missing.
+    /// The completion minus the duration `took`; `None` if one of them is missing.
     fn before_completion(&self, took: TimeColumn) -> Option<i64> {
         self.times[TimeColumn::Complete as usize]?.checked_sub(self.times[took as usize]?)
     }
@@ -119,7 +119,7 @@ impl CsvRow<'_> {
         self.times[TimeColumn::Start as usize].or_else(|| self.before_completion(TimeColumn::Service))
     }
 
-    /// The arrival, or if it is missing, the earliest known time.
+    /// The arrival; if it is missing, the earliest known time.
     fn arrival(&self, start: Option<i64>) -> Option<i64> {
         let stated = self.times[TimeColumn::Arrival as usize].or_else(|| self.before_completion(TimeColumn::Response));
         stated.or(start).or(self.times[TimeColumn::Issue as usize])
@@ -127,7 +127,7 @@ impl CsvRow<'_> {
 }
 
 impl CsvFormat {
-    /// Reads the fields of a line; returns the error of the first bad one.
+    /// Parses the fields of a line; returns the error of the first invalid one.
     fn row<'a>(&self, line: &'a [u8]) -> Result<CsvRow<'a>> {
         let mut row = CsvRow::default();
         let mut fields = CsvFields::of(line, self.separator);
@@ -171,7 +171,7 @@ impl CsvFormat {
 }
 
 impl CsvFormat {
-    /// The error for an impossible time; it names the column of the time, if the line has one.
+    /// The error for an impossible time, with the column of this time if the line has one.
     #[cold]
     fn refused(&self, line: &[u8], name: &str, problem: &str) -> Error {
         let mut fields = CsvFields::of(line, self.separator);
@@ -201,7 +201,7 @@ impl CsvFormat {
     /// Reads a line that is not the heading.
     fn request(&mut self, line: &[u8], context: &mut ParseContext) -> Result<Option<Request>> {
         let row = self.row(line).map_err(|error| match CsvFields::count(line, self.separator) {
-            // If the number of fields is wrong too, this explains the wrong value better.
+            // If the number of fields is wrong, too, that explains the invalid value better.
             Ok(count) if count != self.columns.len() => self.wrong_count(line),
             _ => error,
         })?;
@@ -251,7 +251,7 @@ impl CsvFormat {
         }
     }
 
-    /// The error with the name that the user gives to its column.
+    /// The error, with the name of the column in the file.
     #[cold]
     fn in_own_words(&self, error: Error) -> Error {
         let own = error.column().and_then(|column| self.names.get(usize::try_from(column).ok()? - 1));
@@ -319,12 +319,12 @@ fn signed_pid(field: &[u8], column: u64) -> Result<i32> {
     }
 }
 
-/// The id of a name; `None` for an empty field that is not quoted.
+/// The id of a name; `None` for an empty field without quotes.
 #[inline]
 fn name(field: Option<CsvField>, last: &mut NameIdCache, names: &mut NameTable) -> Result<Option<NameId>> {
     let Some(field) = field.filter(|field| !field.is_missing()) else { return Ok(None) };
     if field.is_escaped() {
-        // Not with `last`, because the raw text of this name may be another name without quotes.
+        // Without `last`, because the raw text may equal another name that is not quoted.
         Ok(Some(names.intern(&field.text())))
     } else {
         last.id(field.raw, names, |raw| Ok(text(raw))).map(Some)
@@ -339,7 +339,7 @@ struct CsvRequestRange {
     rounded: bool,
 }
 
-/// `None` for a command without data.
+/// The range of a request; `None` for a command without data.
 fn request_range(
     operation: RwbsOperation, (offset_value, offset, column, unit): ScaledField,
     (length_value, length, length_column, length_unit): ScaledField,
@@ -377,8 +377,7 @@ fn request_range(
     Ok(Some(CsvRequestRange { op, flags, sector: Sector(first), count, rounded }))
 }
 
-/// Writes all columns of requests under their names in the Parquet schema. Block notes, header and ledger cannot be written to
-/// CSV.
+/// Writes all columns of requests under their names in the Parquet schema. CSV cannot store block notes, header and ledger.
 struct CsvWriter;
 
 impl LineWriter for CsvWriter {
@@ -410,8 +409,8 @@ impl LineWriter for CsvWriter {
     }
 }
 
-/// Writes the name of a process or device, in quotes if necessary. A line break in the name of a process is written as `\n` or
-/// `\r`, because some tools read CSV line by line.
+/// Writes the name of a process or device, in quotes if necessary. A line break in a process name is written as `\n` or `\r`,
+/// because some tools read CSV line by line.
 fn write_name(name: &str, out: &mut Vec<u8>) {
     let name = name.replace('\n', "\\n").replace('\r', "\\r");
     if name.is_empty() || name.starts_with(' ') || name.contains([',', '"']) {

@@ -1,5 +1,4 @@
-//! Splits the line of an event into its parts, in the forms of the kernel's tracer, `trace-cmd report`, `perf script` and `perf
-//! trace`.
+//! Splits the line of an event into its parts, as printed by the kernel's tracer, `trace-cmd report`, `perf script` and `perf trace`.
 //!
 //! | printed by | form |
 //! | --- | --- |
@@ -7,8 +6,8 @@
 //! | `perf script` | `NAME PID/TID [CPU] TIME: PERIOD SYSTEM:EVENT: ...`; options can remove task, `[CPU]` and period |
 //! | `perf trace` | `MS (DURATION): NAME/TID SYSTEM:EVENT:...`; duration and task are missing if there is only one task |
 //!
-//! There are four to eight flags, depending on the kernel's configuration. A task can choose its name, which may contain
-//! blanks, brackets, slashes and `#`, and is cut after 15 bytes. Mail programs put `> ` in front of quoted lines.
+//! There are four to eight flags, depending on the kernel's configuration. A task can choose its name, which may contain blanks,
+//! brackets, slashes and `#` and is truncated to 15 bytes. Mail programs insert `> ` before quoted lines.
 
 use memchr::memmem;
 
@@ -21,11 +20,11 @@ pub(super) struct FtraceLine<'a> {
     task: &'a [u8],
     time: &'a [u8],
     unit: TimeUnit,
-    /// The event's name without its system; empty if the line is of the tracer `blk`.
+    /// Name of the event without its system; empty for a line of the tracer `blk`.
     pub event: &'a [u8],
-    /// The text after the event's name.
+    /// The text after the name.
     pub payload: &'a [u8],
-    /// Whether the line names a CPU, which few other texts do.
+    /// Whether the line contains a CPU number, as few other texts do.
     pub has_cpu: bool,
 }
 
@@ -39,8 +38,8 @@ impl<'a> FtraceLine<'a> {
         Self::without_cpu(line).or_else(|| Self::of_perf_trace(line))
     }
 
-    /// Splits a line with a CPU. The first `[cpu]` is used that is between blanks and has at most one word between it and a
-    /// time, because names may contain brackets too.
+    /// Splits a line with a CPU: the first `[cpu]` that is between blanks and separated from a time by at most one word, because
+    /// names may contain brackets, too.
     #[inline]
     fn with_cpu(line: &'a [u8]) -> Option<Self> {
         memchr::memchr_iter(b'[', line).find_map(|open| {
@@ -66,7 +65,7 @@ impl<'a> FtraceLine<'a> {
         })
     }
 
-    /// Splits `NAME PID TIME: SYSTEM:EVENT: ...`; options of perf can leave out the task.
+    /// Splits `NAME PID TIME: SYSTEM:EVENT: ...`; options of perf can omit the task.
     #[cold]
     fn without_cpu(line: &'a [u8]) -> Option<Self> {
         memmem::find_iter(line, b": ").find_map(|colon| {
@@ -91,7 +90,7 @@ impl<'a> FtraceLine<'a> {
         })
     }
 
-    /// Splits `MS (DURATION): NAME/TID SYSTEM:EVENT:...`, or `SYSTEM:EVENT(...)` of newer versions.
+    /// Splits `MS (DURATION): NAME/TID SYSTEM:EVENT:...`, or `SYSTEM:EVENT(...)` in newer versions.
     #[cold]
     fn of_perf_trace(line: &'a [u8]) -> Option<Self> {
         let line = line.trim_ascii_start();
@@ -121,7 +120,7 @@ impl<'a> FtraceLine<'a> {
         }
     }
 
-    /// Whether this may be the beginning of a broken line: it contains `[cpu]` between blanks, or ends with it.
+    /// Whether this may be the first part of a broken line: it contains `[cpu]` between blanks, or at its end.
     pub(super) fn may_begin(line: &[u8]) -> bool {
         blank_separated(line).any(|word| word.strip_prefix(b"[").and_then(|word| word.strip_suffix(b"]")).is_some_and(is_digits))
     }
@@ -136,13 +135,13 @@ impl<'a> FtraceLine<'a> {
         Ok(Nanos(time))
     }
 
-    /// Whether times are relative to the beginning of the recording.
+    /// Whether times are relative to the start of the recording.
     pub(super) fn is_relative(&self) -> bool {
         self.unit == TimeUnit::Millis
     }
 
-    /// Name and id of the task. The name is empty if the kernel did not know it; without a task in the line, the name is empty
-    /// and the id is `None`.
+    /// Name and id of the task. The name is empty if the kernel did not know it. If the line has no task, the name is empty and
+    /// the id is `None`.
     pub(super) fn task(&self) -> Result<(&'a [u8], Option<i32>)> {
         if self.task.is_empty() {
             return Ok((b"", None));
@@ -156,13 +155,13 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// The offset of the first `: `. A search for one byte needs no preparation, unlike a search for two.
+/// The offset of the first `: `. Searching for a single byte needs no preparation, unlike searching for two.
 #[inline]
 fn colon_and_blank(text: &[u8]) -> Option<usize> {
     memchr::memchr_iter(b':', text).find(|colon| text.get(colon + 1) == Some(&b' '))
 }
 
-/// Name of the event and the text after it; skips a period (perf) before the name.
+/// Name of the event, and the text after it; a period (perf) before the name is skipped.
 #[inline]
 fn event_of(rest: &[u8]) -> (&[u8], &[u8]) {
     let mut rest = rest.trim_ascii_start();
@@ -195,8 +194,7 @@ fn event_with_system(word: &[u8]) -> Option<(&[u8], usize)> {
     (is_name(&word[..system]) && is_name(&event[..end])).then_some((&event[..end], system + end + 2))
 }
 
-/// Splits the name and id before `[cpu]`: `NAME-PID`, also with a thread group `(TGID)`, or perf's `NAME PID` or `NAME
-/// PID/TID`.
+/// Splits the task before `[cpu]`: `NAME-PID`, possibly with a thread group `(TGID)`, or `NAME PID` or `NAME PID/TID` of perf.
 fn task_of(field: &[u8]) -> Result<(&[u8], i32)> {
     let bad = || Error::new(ErrorClass::Syntax, "is not NAME-PID").of_field("task", 1, field);
     let field = match memchr::memrchr(b'(', field) {

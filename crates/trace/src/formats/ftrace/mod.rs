@@ -1,10 +1,10 @@
-//! Block events of the kernel's tracer as text: `trace` and `trace_pipe` of tracefs, `trace-cmd report`, `perf script` and
-//! `perf trace` (Documentation/trace/ftrace.rst; the events' own `print fmt` in `events/block/*/format`), and the output of the
+//! Block events of the kernel's tracer as text: `trace` and `trace_pipe` of tracefs, `trace-cmd report`, `perf script`, `perf
+//! trace` (Documentation/trace/ftrace.rst, and `print fmt` of the events in `events/block/*/format`), and the output of the
 //! tracer `blk` (`echo blk > current_tracer`).
 //!
-//! [`FtraceLine`] splits the line of an event, and [`FtraceNotice`] recognises the lines between events. [`crate::EventMatcher`] combines the
-//! events, including those of the MMC and UFS drivers and of file systems. Other events are skipped and counted. Events that
-//! the buffer lost, call stacks, foreign lines, and lines that a mail program broke are counted too.
+//! [`FtraceLine`] splits the lines of events, and [`FtraceNotice`] recognises the other lines. [`crate::EventMatcher`] combines
+//! the events, including those of the MMC and UFS drivers and of file systems. Other events are skipped and counted. Lost events,
+//! call stacks, foreign lines, and lines that a mail program broke are counted, too.
 
 mod line;
 mod notice;
@@ -46,7 +46,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
             }
             is_blk = true;
         } else if is_blk && blkparse::is_event(line) {
-            // The classic form of this tracer is the form of blkparse, which has its own reader.
+            // The classic form of this tracer is that of blkparse, which has its own reader.
             return false;
         } else if FtraceLine::of(line).is_some_and(|line| is_certain(&line)) {
             return true;
@@ -65,7 +65,7 @@ fn is_certain(line: &FtraceLine) -> bool {
         }
 }
 
-/// An event that is used.
+/// The kind of an event that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FtraceEventKind {
     Block(BlockEventKind),
@@ -87,16 +87,16 @@ impl FtraceEventKind {
     }
 }
 
-/// Reads the tracer's text, in a file of its own or in one of another format.
+/// Reads the text of the tracer, in its own file or inside another format.
 #[derive(Default)]
 pub(super) struct FtraceFormat {
     matcher: EventMatcher,
     events: NameCounts<Option<FtraceEventKind>>,
     tracer: Option<String>,
-    /// Whether times are relative to the beginning of the recording.
+    /// Whether times are relative to the start of the recording.
     is_relative: bool,
-    /// Number of overwritten events from the heading, and of lost events from the lines between events. Both count the same
-    /// events.
+    /// Number of overwritten events from the heading; the next field is the number of lost events from the lines between events.
+    /// Both count the same events.
     overwritten: u64,
     lost: u64,
     activity: Option<String>,
@@ -111,7 +111,7 @@ pub(super) fn device_name(field: &[u8], column: u64) -> Result<Cow<'_, str>> {
     }
 }
 
-/// Parses `sector + sectors`, or `sector / new sector` of a split, from the fields after the operation.
+/// Parses `sector + sectors`, or `sector / new sector` of a split, which follow the operation.
 pub(super) fn range<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, kind: BlockEventKind) -> Result<(u64, u32, BlockEventKind)> {
     let sector = unsigned(need(fields, "sector", 0)?, "sector", 0)?;
     let sign = need(fields, "+", 0)?;
@@ -131,7 +131,7 @@ pub(super) fn range<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, kind: Block
     }
 }
 
-/// The text after device and operation in a payload.
+/// The text after device and operation.
 fn payload_of(payload: &[u8]) -> &[u8] {
     let mut rest = payload.trim_ascii_start();
     for _ in 0..2 {
@@ -140,7 +140,7 @@ fn payload_of(payload: &[u8]) -> &[u8] {
     rest
 }
 
-/// The range of a request event, which is after `(command)` or `bytes (command)`.
+/// The range of a request event, which follows `(command)` or `bytes (command)`.
 fn after_command(rest: &[u8]) -> &[u8] {
     let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
     let command = rest[digits..].trim_ascii_start();
@@ -150,8 +150,7 @@ fn after_command(rest: &[u8]) -> &[u8] {
     }
 }
 
-/// The error at the end of a completion as a negative number, 0 if there is none: `[-5]`, `[5]` in kernels before 4.15, `[65531]` in
-/// blkparse.
+/// The error at the end of a completion as a negative number, 0 for success: `[-5]`, `[5]` in kernels before 4.15, `[65531]` in blkparse.
 pub(super) fn error_of(payload: &[u8]) -> i32 {
     let payload = payload.trim_ascii_end();
     let code = payload.strip_suffix(b"]").and_then(|rest| Some(&rest[memchr::memrchr(b'[', rest)? + 1..]));
@@ -161,25 +160,25 @@ pub(super) fn error_of(payload: &[u8]) -> i32 {
     if (0x8000..=0xffff).contains(&number) { number - 0x1_0000 } else { -number }
 }
 
-/// The operation code of a command in brackets, as of `512 (a1 08 ...)`; `None` for `()`, without a command of a program.
+/// The operation code of the command in brackets, as in `512 (a1 08 ...)`; `None` for `()`, a request that is not a command of a program.
 pub(super) fn packet_of(rest: &[u8]) -> Option<u8> {
     let open = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b' ')?;
-    // Most requests have no command: `()`.
+    // Most requests have no command, but `()`.
     match &rest[open..] {
         [b'(', high, low, ..] if *high != b')' => u8::from_str_radix(std::str::from_utf8(&[*high, *low]).ok()?, 16).ok(),
         _ => None,
     }
 }
 
-/// The device from which I/O was remapped, at the end of `... <- (MAJOR,MINOR) SECTOR`; `None` without one.
+/// The device from which I/O was remapped, from the end of `... <- (MAJOR,MINOR) SECTOR`; `None` if there is none.
 pub(super) fn remapped_from(payload: &[u8]) -> Option<&str> {
     let rest = &payload[memchr::memmem::rfind(payload, b"<- (")? + 4..];
     std::str::from_utf8(&rest[..memchr::memchr(b')', rest)?]).ok()
 }
 
 impl FtraceFormat {
-    /// Reads an event of the block layer; false if the line seems to be a part of one. `accounted` is true for `block_io_start`
-    /// and `block_io_done`.
+    /// Parses an event of the block layer; returns false if the line seems to be only a part of one. `accounted` is set for
+    /// `block_io_start` and `block_io_done`.
     fn block(
         &mut self, kind: BlockEventKind, accounted: bool, line: &FtraceLine, context: &mut ParseContext, out: &mut Vec<Request>,
     ) -> Result<bool> {
@@ -198,7 +197,7 @@ impl FtraceFormat {
             RwbsMeaning::Request(operation) => operation,
             RwbsMeaning::Zone(command) => return Ok(self.zone(command, kind, context)),
         };
-        // Request events have `bytes (command)` or `(command)` before the range.
+        // The range of a request event follows `bytes (command)` or `(command)`.
         let rest = payload_of(line.payload);
         let range_text = after_command(rest);
         let (sector, sectors, kind) = range(&mut blank_separated(range_text), kind)?;
@@ -217,8 +216,8 @@ impl FtraceFormat {
         Ok(true)
     }
 
-    /// Reads a line of the tracer `blk`: `MAJOR,MINOR ACTION RWBS SECTOR + SECTORS [PROCESS]`; false if it seems to be a part
-    /// of one.
+    /// Parses a line of the tracer `blk`: `MAJOR,MINOR ACTION RWBS SECTOR + SECTORS [PROCESS]`; returns false if it seems to be
+    /// only a part of one.
     fn blk(&mut self, line: &FtraceLine, context: &mut ParseContext, out: &mut Vec<Request>) -> Result<bool> {
         let text = rest_after(line.payload, 1);
         let step = ActionMeaning::read(text, 0)?;
@@ -252,7 +251,7 @@ impl FtraceFormat {
         Ok(true)
     }
 
-    /// Counts a step of a command to a zone, which is not a request. Returns true, because its line is whole.
+    /// Counts a step of a zone command, which is not a request. Returns true, because its line is complete.
     fn zone(&mut self, command: ZoneCommand, kind: BlockEventKind, context: &mut ParseContext) -> bool {
         self.matcher.zone(command, kind);
         context.skip();
@@ -291,7 +290,7 @@ impl FtraceFormat {
         Ok(())
     }
 
-    /// Reads an event of a driver or file system; false if the line seems to be a part of one.
+    /// Parses an event of a driver or file system; returns false if the line seems to be only a part of one.
     fn driver_or_fs_event(
         &mut self, event: KernelEvent, line: &FtraceLine, context: &mut ParseContext, out: &mut Vec<Request>,
     ) -> Result<bool> {
@@ -308,13 +307,13 @@ impl FtraceFormat {
                 self.matcher.learn_task(id, name);
                 self.matcher.file_system(time, &event, &dev_t_label(event.device), None);
             }
-            // The event is of a vendor's kernel, with other fields.
+            // A vendor's kernel has this event with other fields.
             None => context.skip(),
         }
         Ok(true)
     }
 
-    /// Counts an event that is not used; false if its name seems to be cut.
+    /// Counts an event that is not used; returns false if its name seems to be truncated.
     fn other(&mut self, line: &FtraceLine, context: &mut ParseContext) -> Result<bool> {
         if context.joining {
             return Err(Error::new(ErrorClass::Syntax, "is no event that was broken").of_field("event", 0, line.event));
@@ -337,7 +336,7 @@ impl FtraceFormat {
         context.ledger.lost = self.lost.max(self.overwritten);
     }
 
-    /// Reads a line that is not an event.
+    /// Handles a line that is not an event.
     #[cold]
     fn notice(&mut self, line: &[u8], context: &mut ParseContext) -> Result<()> {
         let notice = FtraceNotice::of(line);
@@ -371,7 +370,7 @@ impl FtraceFormat {
     }
 }
 
-/// Whether this is the beginning of the name of an event that is used.
+/// Whether this is a truncated name of an event that is used.
 fn is_cut_name(event: &[u8]) -> bool {
     let mut known = KernelEvent::ALL.iter().filter_map(|(path, _)| path.rsplit('/').next());
     !event.is_empty()

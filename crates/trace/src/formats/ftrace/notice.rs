@@ -1,21 +1,21 @@
-//! Recognises lines of a recording that are not events: headings, losses, call stacks, and foreign lines.
+//! Recognises lines of a recording that are not events: headings, losses, call stacks, and lines of other programs.
 
 use crate::formats::fields::{blank_separated, is_digits, unsigned};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FtraceNotice<'a> {
-    /// A heading, or a message of the recorder without effect.
+    /// A heading, or a message of the recorder that is ignored.
     Heading,
-    /// A heading that names the tracer of the following lines.
+    /// A heading with the name of the tracer of the following lines.
     Tracer(&'a [u8]),
-    /// The heading states that this many events were overwritten in the buffer.
+    /// The heading with this number of events that were overwritten in the buffer.
     Overwritten(u64),
-    /// This many events were lost here; 1 if the number is unknown.
+    /// This number of events was lost here; 1 if the number is not known.
     Lost(u64),
     Stack,
-    /// The line contains an event of the block layer, but not in a readable form.
+    /// The line contains an event of the block layer, but in an unreadable form.
     Damaged,
-    /// A line that is not of the recording.
+    /// A line that does not belong to the recording.
     Foreign,
 }
 
@@ -44,7 +44,7 @@ impl<'a> FtraceNotice<'a> {
     }
 }
 
-/// Reads the heading `# tracer: NAME`, `# entries-in-buffer/entries-written: HELD/WRITTEN   #P:8`, or any other.
+/// Parses the heading `# tracer: NAME`, `# entries-in-buffer/entries-written: N/WRITTEN   #P:8`, or another one.
 fn heading(text: &[u8]) -> FtraceNotice<'_> {
     let end = text.iter().position(|byte| *byte != b'#').unwrap_or(text.len());
     let words = text[end..].trim_ascii();
@@ -63,8 +63,8 @@ fn heading(text: &[u8]) -> FtraceNotice<'_> {
     }
 }
 
-/// Whether a line is of a call stack: `=> FUNCTION` of the tracer, or `ADDRESS FUNCTION+OFFSET (OBJECT)` of perf, with or
-/// without its first and last part.
+/// Whether a line belongs to a call stack: `=> FUNCTION` of the tracer, or `ADDRESS FUNCTION+OFFSET (OBJECT)` of perf, of which
+/// the first and last part may be missing.
 fn is_stack(line: &[u8], text: &[u8]) -> bool {
     if text.starts_with(b"=> ") || text == b"=>" || text == b"<stack trace>" || text == b"<stack trace >" {
         return true;
@@ -81,9 +81,8 @@ fn is_stack(line: &[u8], text: &[u8]) -> bool {
     (is_address && (names_object || count == 1 && first.len() >= 8 || count == 2)) || names_object && count == 2
 }
 
-/// The number of lost events, 1 if it is not stated; `None` for other lines. Forms: `CPU:3 [LOST 17 EVENTS]`, `CPU 3: [LOST
-/// EVENTS]`, `CPU:3 [17 EVENTS DROPPED]`, `LOST 17 events!`, `Processed 900 events and lost 5 chunks!`, `You have 5 dropped
-/// events`.
+/// The number of lost events, 1 if it is not given; `None` for other lines. Forms: `CPU:3 [LOST 17 EVENTS]`, `CPU 3: [LOST EVENTS]`, `CPU:3
+/// [17 EVENTS DROPPED]`, `LOST 17 events!`, `Processed 900 events and lost 5 chunks!`, `You have 5 dropped events`.
 fn lost(text: &[u8]) -> Option<u64> {
     const WORDS: usize = 12;
     let is_between = |byte: &u8| matches!(byte, b' ' | b'\t' | b'[' | b']' | b'!' | b'.' | b',');
@@ -99,7 +98,7 @@ fn lost(text: &[u8]) -> Option<u64> {
             }
         } else if is(&["events", "event", "samples", "chunks", "records"]) {
             things = true;
-            // In `900 events and lost 5 chunks`, the number after `lost` is used.
+            // In `900 events and lost 5 chunks`, the number after `lost` counts.
             if is_digits(before) {
                 count = unsigned(before, "lost", 0).ok();
             }

@@ -1,5 +1,5 @@
-//! Reads the fields in the text of an event of the MMC or UFS driver or of a file system. Source: the `TP_printk` of the events
-//! in the kernel's `include/trace/events/mmc.h`, `ufs.h`, `ext4.h`, `f2fs.h` and `jbd2.h`.
+//! Parses the fields in the text of an event of the MMC or UFS driver or of a file system. Source: `TP_printk` of the events in
+//! the kernel's `include/trace/events/mmc.h`, `ufs.h`, `ext4.h`, `f2fs.h` and `jbd2.h`.
 //!
 //! The forms are `name=value`, `name = value`, `name: value` or `name value`, with or without commas. Most names are those of
 //! the fields.
@@ -45,7 +45,7 @@ pub(super) fn values(event: KernelEvent, payload: &[u8]) -> EventFieldValues<'_>
     values
 }
 
-/// Whether the text seems to be whole: it contains the last field that this event has in all kernels.
+/// Whether the text seems complete: it contains the last field that the event has in all kernels.
 pub(super) fn is_whole(event: KernelEvent, payload: &[u8]) -> bool {
     let last: &[u8] = match event {
         KernelEvent::MmcStart | KernelEvent::MmcDone => b"retune_period=",
@@ -63,14 +63,14 @@ fn until_colon(text: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The names and values of the text, one after the other.
+/// The names and values in the text, in order.
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let between = |byte: &u8| matches!(byte, b' ' | b'\t' | b'=' | b':' | b',' | b'(' | b')' | b'[' | b']');
     text.split(between).filter(|word| !word.is_empty())
 }
 
-/// Reads a field of a SCSI command that its text states in its own form, such as `raw=28 00 ...` and `host=DID_OK ...
-/// status=SAM_STAT_GOOD`; false for other fields.
+/// Parses a field of a SCSI command with a special form, such as `raw=28 00 ...` and `host=DID_OK ... status=SAM_STAT_GOOD`;
+/// returns false for other fields.
 fn scsi_word(values: &mut EventFieldValues, name: &[u8], value: &[u8]) -> bool {
     let status = values.number(EventField::Status);
     match name {
@@ -91,7 +91,7 @@ fn scsi_word(values: &mut EventFieldValues, name: &[u8], value: &[u8]) -> bool {
     true
 }
 
-/// The field with this name in the text; some fields have another name there.
+/// The field with this name in the text, which may differ from the kernel's name of the field.
 fn slot(event: KernelEvent, name: &[u8]) -> Option<EventField> {
     match (event, name) {
         (KernelEvent::MmcStart, b"block_size") => Some(EventField::BlockBytes),
@@ -101,7 +101,7 @@ fn slot(event: KernelEvent, name: &[u8]) -> Option<EventField> {
     }
 }
 
-/// Parses a number, with or without sign, in this base, or in base 16 after `0x`.
+/// Parses a number with an optional sign, in this base, or in base 16 after `0x`.
 fn number(word: &[u8], base: u32) -> Option<i64> {
     let word = std::str::from_utf8(word).ok()?;
     match word.strip_prefix("0x") {
@@ -126,7 +126,7 @@ pub(super) struct NamedBlockEvent<'a> {
 }
 
 impl<'a> NamedBlockEvent<'a> {
-    /// Reads fields by name; `None` if the text is not of this form.
+    /// Parses fields by name; `None` if the text does not have this form.
     #[inline]
     pub(super) fn read(kind: BlockEventKind, payload: &'a [u8]) -> Result<Option<Self>> {
         if payload.first() == Some(&b'd') && payload.starts_with(b"dev: ") {
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(read("ext4_sync_file_exit", "dev 179,1 ino 13 ret -5"), file("ext4", 1, end(true)));
         let enter = "dev = (179,2), ino = 5, pino = 3, i_mode = 0x81a4, i_size = 81920, i_nlink = 1, i_blocks = 160";
         assert_eq!(read("f2fs_sync_file_enter", enter), file("f2fs", 2, begin));
-        // The text of kernel 3.10, then 4.19, then 6.12.
+        // The texts of kernels 3.10, 4.19 and 6.12.
         for payload in [
             "dev = (179,2), ino = 5, checkpoint is not needed, datasync = 0, ret = 0",
             "dev = (179,2), ino = 5, cp_reason: no needed, datasync = 0, ret = 0",
@@ -243,7 +243,7 @@ mod tests {
                        cmd_retries=2 data_err=0";
         let failed = CommandStep::Done { failed: true, will_be_repeated: true };
         assert_eq!(read("mmc_request_done", payload), command("mmc0", 0xc6e8_0531, failed));
-        // The text of Android's kernels up to 4.9; erases count sectors, not bytes.
+        // The text of Android's kernels up to 4.9; for erases it has sectors, not bytes.
         let at = 0x30_2010;
         assert_eq!(
             read("mmc_blk_rw_start", "cmd=18,addr=0x00302010,size=0x00000040"),
@@ -256,7 +256,7 @@ mod tests {
             read("mmc_blk_erase_start", "cmd=1,addr=0x00302010,size=0x00000040"),
             command("mmc", 1 << 32 | at, start(CommandKind::Discard, 0, erased))
         );
-        // The text of UFS in kernels 4.19, 5.15 and 6.16; the last one names the disk.
+        // The texts of UFS in kernels 4.19, 5.15 and 6.16; the last one contains the disk instead of the host.
         for (payload, host, step) in [
             (
                 "send: 624000.ufshc: tag: 3, DB: 0x8, size: 4096, IS: 0, LBA: 8, opcode: 0x2a",
@@ -281,7 +281,7 @@ mod tests {
         ] {
             assert_eq!(read("ufshcd_command", payload), command(host, 3, step), "{payload}");
         }
-        // Events of the link in kernels 4.19 and 6.12; the end states no opcode.
+        // Events of the link in kernels 4.19 and 6.12; the end has no opcode.
         for (payload, host, step) in [
             (
                 "send: 624000.ufshc: cmd: 0x17, arg1: 0x0, arg2: 0x0, arg3: 0x0",

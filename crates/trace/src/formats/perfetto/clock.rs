@@ -1,13 +1,12 @@
-//! Clocks of a Perfetto trace. Ftrace events are on the boot clock. Kernels before 4.10 do not have it for ftrace; their
-//! bundles state the clock that is used, and a reading of both clocks. Source: `ftrace_event_bundle.proto`,
-//! `clock_snapshot.proto` of Perfetto.
+//! Clocks of a Perfetto trace. Ftrace events use the boot clock. Kernels before 4.10 do not support it for ftrace; their bundles state which
+//! clock is used and contain a reading of both clocks. Source: `ftrace_event_bundle.proto`, `clock_snapshot.proto` of Perfetto.
 
 use std::collections::BTreeMap;
 
 use super::wire::WireFields;
 use crate::{Error, ErrorClass, Nanos, Result};
 
-/// `FtraceClock`: without a value it is the boot clock.
+/// `FtraceClock`; without a value it is the boot clock.
 const BOOT: u64 = 0;
 const MONO_RAW: u64 = 4;
 /// Values of `BuiltinClock`.
@@ -15,11 +14,11 @@ const SNAPSHOT_REALTIME: u64 = 1;
 const SNAPSHOT_MONO_RAW: u64 = 5;
 const SNAPSHOT_BOOT: u64 = 6;
 
-/// Converts the times of all bundles to the boot clock. The shift of a clock stays the same for the whole trace: two clocks are
-/// never read at exactly the same time, and a shift that differs between bundles would change response times.
+/// Converts the times of all bundles to the boot clock. The shift of a clock is constant over the trace: two clocks are never
+/// read at exactly the same time, and different shifts of bundles would change response times.
 #[derive(Debug, Default)]
 pub(super) struct PerfettoClocks {
-    /// Boot clock minus the clock of ftrace, if that is not the boot clock.
+    /// Boot clock minus the clock of ftrace; `None` if that is the boot clock.
     shift: Option<i64>,
     /// Boot clock minus raw monotonic clock.
     raw_shift: Option<i64>,
@@ -28,7 +27,7 @@ pub(super) struct PerfettoClocks {
 }
 
 impl PerfettoClocks {
-    /// Reads a `ClockSnapshot`; only the first of a trace is used.
+    /// Parses a `ClockSnapshot`; only the first one of a trace is used.
     pub(super) fn snapshot(&mut self, message: &[u8]) -> Result<()> {
         let (mut real, mut raw, mut boot) = (None, None, None);
         for field in WireFields::of(message) {
@@ -54,8 +53,8 @@ impl PerfettoClocks {
         Ok(())
     }
 
-    /// The shift for the times of a bundle on this clock, in nanoseconds; `ftrace` and `boot` are readings of this clock and of
-    /// the boot clock at the same time.
+    /// The shift for the times of a bundle on this clock, in nanoseconds; `ftrace` and `boot` are readings of this clock and the
+    /// boot clock at the same time.
     pub(super) fn shift(&mut self, clock: u64, ftrace: Option<i64>, boot: Option<i64>) -> i64 {
         if clock == BOOT {
             return 0;
@@ -71,7 +70,7 @@ impl PerfettoClocks {
     }
 }
 
-/// The time of an event, shifted by `shift`.
+/// The time of an event plus `shift`.
 #[inline]
 pub(super) fn moved(time: u64, shift: i64) -> Result<u64> {
     let moved = i64::try_from(time).ok().and_then(|time| time.checked_add(shift)).and_then(|time| u64::try_from(time).ok());
@@ -82,7 +81,7 @@ pub(super) fn moved(time: u64, shift: i64) -> Result<u64> {
     })
 }
 
-/// Maximum number of a CPU; larger numbers are counted together.
+/// Maximum CPU number; larger ones are counted together.
 const MOST_CPUS: u64 = 1 << 13;
 /// Values of `FtraceStats.Phase`.
 const START: u64 = 1;
@@ -90,14 +89,14 @@ const END: u64 = 2;
 
 #[derive(Debug, Default)]
 struct CpuLosses {
-    /// Number of bundles before which an unknown number of events was lost.
+    /// Number of bundles before which events were lost, in unknown number.
     bundles: u64,
-    /// The kernel's counters of lost events at the start and at the end.
+    /// The kernel's counters of lost events at the start; the next field has those at the end.
     start: u64,
     end: u64,
 }
 
-/// Lost events by CPU, and dropped packets.
+/// Lost events of each CPU, and dropped packets.
 #[derive(Debug, Default)]
 pub(super) struct EventLosses {
     cpus: BTreeMap<u64, CpuLosses>,
@@ -110,17 +109,17 @@ impl EventLosses {
         self.cpus.entry(number.min(MOST_CPUS)).or_default()
     }
 
-    /// Notes that events of a CPU were lost before a bundle.
+    /// Records that events of a CPU were lost before a bundle.
     pub(super) fn before_bundle(&mut self, cpu: u64) {
         self.cpu(cpu).bundles += 1;
     }
 
-    /// Notes that a packet was dropped before one with events.
+    /// Records that a packet was dropped before one with events.
     pub(super) fn packet(&mut self) {
         self.packets += 1;
     }
 
-    /// Reads an `FtraceStats`.
+    /// Parses an `FtraceStats`.
     pub(super) fn statistics(&mut self, message: &[u8]) -> Result<()> {
         let mut phase = 0;
         for field in WireFields::of(message) {
@@ -154,7 +153,7 @@ impl EventLosses {
         self.cpus.values().map(CpuLosses::lost).fold(self.packets, u64::saturating_add)
     }
 
-    /// The losses by CPU, as text; `None` if there are none.
+    /// The losses of each CPU as text; `None` if there are none.
     pub(super) fn note(&self) -> Option<String> {
         let cpus = self.cpus.iter().filter(|(_, cpu)| cpu.lost() > 0);
         let cpus = cpus.map(|(number, cpu)| format!("CPU {number} lost {} events", cpu.lost()));

@@ -1,8 +1,8 @@
 //! Decodes the ftrace events of a Perfetto trace. Source: `protos/perfetto/trace/ftrace/*.proto` of Perfetto (`FtraceEvent`,
 //! `DecodedBlockEvent*FtraceEvent`, `GenericFtraceEvent`, `GenericEventDescriptor`).
 //!
-//! Events that Perfetto knows have their own messages. Other events (`mmc_request_start`, `block_rq_merge`) state the names of
-//! their fields, in each event or, since Perfetto 50, in a description before them.
+//! Events known to Perfetto have their own messages. Other events (`mmc_request_start`, `block_rq_merge`) contain the names of
+//! their fields; since Perfetto 50, a description before the events contains them instead.
 
 use std::collections::HashMap;
 
@@ -20,19 +20,19 @@ use crate::{
     diagnosis::NameCounts, fixed, formats::rwbs,
 };
 
-/// The event of a message, and its field numbers.
+/// The kind of an event, and the field numbers in its message.
 #[derive(Clone, Debug)]
 struct FtraceEventLayout {
     event: FtraceEventKind,
     fields: Vec<(u32, EventField)>,
 }
 
-/// The numbers of fields in the message of an event, with their meanings.
+/// Field numbers in the message of an event, with their meanings.
 type FieldNumbers = &'static [(u32, EventField)];
 
 const SHORT: FieldNumbers = &[(1, Device), (2, Sector), (3, Sectors), (4, Letters), (5, Task)];
 const LONG: FieldNumbers = &[(1, Device), (2, Sector), (3, Sectors), (5, Letters), (6, Task)];
-/// The error is the fourth field in kernels before 4.13, and the seventh since.
+/// The error is field 4 in kernels before 4.13, and field 7 since.
 const ENDED: FieldNumbers = &[(1, Device), (2, Sector), (3, Sectors), (4, CommandError), (5, Letters), (7, CommandError)];
 const SPLIT: FieldNumbers = &[(1, Device), (2, Sector), (3, SecondSector), (4, Letters), (5, Task)];
 
@@ -44,7 +44,7 @@ const F2FS_END: FieldNumbers = &[(1, Device), (5, Returned)];
 const UFS: FieldNumbers = &[(1, Host), (4, Lba), (5, Opcode), (6, Word), (7, Tag), (8, Bytes), (9, Group), (10, Step)];
 const SCSI: FieldNumbers = &[(1, HostNumber), (2, Channel), (3, Target), (4, Unit), (6, Opcode), (12, Tag)];
 
-/// The events with their own message: number of the field in `FtraceEvent`, event, fields.
+/// The events with their own message: field number in `FtraceEvent`, kind of the event, fields.
 const KNOWN: [(u32, FtraceEventKind, FieldNumbers); 18] = [
     (43, FtraceEventKind::Beside(KernelEvent::SyncBegin("ext4")), SYNC),
     (44, FtraceEventKind::Beside(KernelEvent::SyncEnd("ext4")), EXT4_END),
@@ -97,7 +97,7 @@ pub(super) enum DecodedEventKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DecodedBlockEvent {
     pub(super) kind: BlockEventKind,
-    /// The device, as the kernel's `dev_t`.
+    /// The device as the kernel's device number.
     pub(super) device: u32,
     pub(super) op: Op,
     pub(super) flags: RequestFlags,
@@ -113,15 +113,15 @@ pub(super) struct DecodedBlockEvent {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FtraceRecord {
-    /// An event at this time on the clock of its bundle.
+    /// An event, with its time on the clock of its bundle.
     Event(u64, DecodedFtraceEvent),
     Other,
 }
 
-/// Fields below this number are events with their own message.
+/// Smaller field numbers are events with their own message.
 const OWN_FIELDS: usize = 1 << 10;
 
-/// An event without its own message, which the trace describes.
+/// An event without its own message, whose fields the trace describes.
 #[derive(Debug)]
 struct DescribedEvent {
     name: String,
@@ -129,16 +129,16 @@ struct DescribedEvent {
     count: u64,
 }
 
-/// Decodes events, and counts all of them by name.
+/// Decodes events and counts all of them by name.
 #[derive(Debug)]
 pub(super) struct FtraceDecoder {
     layouts_by_field: Vec<Option<FtraceEventLayout>>,
     own_counts: Vec<u64>,
-    /// Events that the trace describes, by number of the field.
+    /// Events that the trace describes, by field number.
     described: HashMap<u32, DescribedEvent>,
-    /// Counts of the events that state the names of their fields.
+    /// Counts of the events that contain the names of their fields.
     generic: NameCounts<Option<FtraceEventKind>>,
-    /// Number of switches and wakings of the scheduler in `CompactSched`.
+    /// Number of scheduler events (switches and wakeups) in `CompactSched`.
     switches: u64,
     wakings: u64,
 }
@@ -171,7 +171,7 @@ fn set<'a>(values: &mut EventFieldValues<'a>, slot: EventField, value: WireValue
     }
 }
 
-/// The event from its values; `None` for passthrough commands, and if fields are missing or wrong.
+/// The event with these values; `None` for pass-through commands, and if fields are missing or invalid.
 fn decoded_event(values: &EventFieldValues, event: FtraceEventKind, pid: i32) -> Option<DecodedFtraceEvent> {
     let what = match event {
         FtraceEventKind::Block(kind) | FtraceEventKind::Accounted(kind) => {
@@ -205,7 +205,7 @@ fn decoded_event(values: &EventFieldValues, event: FtraceEventKind, pid: i32) ->
     Some(DecodedFtraceEvent { pid, task: fixed(values.text(Task)), kind: what })
 }
 
-/// The kernel's `dev_t`: Perfetto stores devices as C libraries do (`makedev`).
+/// The kernel's device number: Perfetto encodes devices as C libraries do (`makedev`).
 fn dev_t(device: u64) -> u32 {
     let major = device >> 8 & 0xfff;
     let minor = (device & 0xff) | (device >> 12 & 0xf_ff00);
@@ -213,8 +213,8 @@ fn dev_t(device: u64) -> u32 {
 }
 
 impl FtraceDecoder {
-    /// Reads the description of an event without its own message (`GenericEventDescriptor`): the number of the field in
-    /// `FtraceEvent`, and its message as a `google.protobuf.DescriptorProto`.
+    /// Parses the description of an event without its own message (`GenericEventDescriptor`): its field number in `FtraceEvent`,
+    /// and its message as a `google.protobuf.DescriptorProto`.
     pub(super) fn describe(&mut self, description: &[u8]) -> Result<()> {
         let (mut number, mut message) = (0, &[][..]);
         for field in WireFields::of(description) {
@@ -245,7 +245,7 @@ impl FtraceDecoder {
         Ok(())
     }
 
-    /// Counts an event in the field `number`, and returns its layout; `None` if it is not used.
+    /// Counts an event in field `number` and returns its layout; `None` if the event is not used.
     #[inline]
     fn layout(&mut self, number: u32) -> Option<&FtraceEventLayout> {
         if let Some(count) = self.own_counts.get_mut(number as usize) {
@@ -264,7 +264,7 @@ impl FtraceDecoder {
             match field? {
                 (TIMESTAMP, value) => time = value.number(),
                 (PID, value) => pid = value.number() as i32,
-                // Events are messages; the common fields are numbers.
+                // Events are messages; common fields are numbers.
                 (number, WireValue::Bytes(bytes)) => content = Some((number, bytes)),
                 _ => {}
             }
@@ -291,7 +291,7 @@ impl FtraceDecoder {
         Ok(decoded_event(&values, event, pid).map_or(FtraceRecord::Other, |found| FtraceRecord::Event(time, found)))
     }
 
-    /// Reads a `GenericFtraceEvent`, which names its fields; `None` if it is not used.
+    /// Parses a `GenericFtraceEvent`, which contains the names of its fields; `None` if the event is not used.
     fn generic_event<'a>(&mut self, message: &'a [u8], values: &mut EventFieldValues<'a>) -> Result<Option<FtraceEventKind>> {
         let mut event = None;
         for field in WireFields::of(message) {
@@ -316,7 +316,7 @@ impl FtraceDecoder {
         Ok(event)
     }
 
-    /// Counts the events of a `CompactSched`, which has a time for each, and returns their number.
+    /// Counts the events in a `CompactSched`, which has a time for each; returns their number.
     pub(super) fn compact(&mut self, message: &[u8]) -> Result<u64> {
         let before = self.switches + self.wakings;
         for field in WireFields::of(message) {
@@ -342,12 +342,12 @@ impl FtraceDecoder {
     }
 }
 
-/// Counts the numbers in a packed field: in the last byte of each, the highest bit is 0.
+/// The number of values in a packed field: the highest bit is 0 only in the last byte of a value.
 fn packed_numbers(bytes: &[u8]) -> u64 {
     bytes.iter().map(|byte| u64::from(*byte < 0x80)).sum()
 }
 
-/// Number and meaning of a field (`google.protobuf.FieldDescriptorProto`).
+/// Number and meaning of a field in a `google.protobuf.FieldDescriptorProto`.
 fn described_field(field: &[u8]) -> Result<Option<(u32, EventField)>> {
     let (mut slot, mut number) = (None, 0);
     for part in WireFields::of(field) {
@@ -360,7 +360,7 @@ fn described_field(field: &[u8]) -> Result<Option<(u32, EventField)>> {
     Ok(slot.zip(u32::try_from(number).ok()).map(|(slot, number)| (number, slot)))
 }
 
-/// Meaning and value of a field of a `GenericFtraceEvent`.
+/// Meaning and value of a field in a `GenericFtraceEvent`.
 fn generic_field(field: &[u8]) -> Result<Option<(EventField, WireValue<'_>)>> {
     let (mut slot, mut value) = (None, None);
     for part in WireFields::of(field) {

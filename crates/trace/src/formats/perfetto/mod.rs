@@ -1,11 +1,11 @@
 //! Perfetto traces (`.perfetto-trace`, `.pftrace`): block events of the kernel's tracer in protobuf packets. Source:
-//! `protos/perfetto/trace/trace.proto` and the files that it imports, in Perfetto's repository.
+//! `protos/perfetto/trace/trace.proto` and its imports in the repository of Perfetto.
 //!
-//! A file is a sequence of packets, some of them compressed together. Each bundle of ftrace events is of one CPU, and the
-//! events of a CPU are in order. They are merged by time in a window, and [`EventMatcher`] combines them into requests. Names of
-//! processes are from the process tree if the trace has one. All other content of a trace is skipped.
+//! A file is a sequence of packets, some of which are compressed together. A bundle contains ftrace events of one CPU, and the
+//! events of a CPU are in order. They are merged by time in a window, and [`EventMatcher`] combines them into requests. Process
+//! names come from the process tree if the trace has one. Other contents of a trace are skipped.
 //!
-//! A written file only shows the requests in the UI. It is not a recording, and cannot be read again.
+//! The writer only shows requests in the UI: its file is not a recording and cannot be read.
 
 mod clock;
 mod event;
@@ -39,8 +39,8 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     writes: Some((slice_writer::HOLDS, slice_writer::create)),
 };
 
-/// Number of events between two rounds of the merge. The buffers of two CPUs must not be further apart in the file than this,
-/// which is seconds of a fast device, and minutes of a phone.
+/// Number of events between two rounds of the merge. The buffers of two CPUs may be at most this far apart in the file, which is
+/// seconds on a fast device and minutes on a phone.
 const WINDOW: usize = 1 << 17;
 
 /// Fields of `TracePacket`.
@@ -70,7 +70,7 @@ mod bundle {
     pub(super) const GENERIC_DESCRIPTION: u32 = 11;
 }
 
-/// Whether the file begins with packets: all fields of the first packets must be valid, and one of them known.
+/// Whether a file begins with packets: all fields of the first packets must be valid, and one of them must be known.
 fn looks_like(head: &[u8]) -> bool {
     const FIRST: usize = 8;
     let is_known = |number: u32| {
@@ -84,7 +84,7 @@ fn looks_like(head: &[u8]) -> bool {
         match next_packet(&mut input, &mut content) {
             Ok(true) => {}
             Ok(false) => return false,
-            // The first packet may be larger than `head`: then its first field decides.
+            // The first packet may be larger than `head`; then its first field decides.
             Err(error) => {
                 let key = content.first().map(|key| (u32::from(key >> 3), key & 7));
                 let recognised = key.is_some_and(|(number, kind)| is_known(number) && matches!(kind, 0 | 2));
@@ -128,13 +128,13 @@ impl PerfettoSource {
         }
     }
 
-    /// Reads a packet; false at the end.
+    /// Reads a packet; returns false at the end.
     fn advance(&mut self, out: &mut Vec<Request>) -> Result<bool> {
         let at = self.input.at();
         let read = next_packet(&mut self.input, &mut self.content);
         let more = match read {
             Ok(more) => more,
-            // Nothing can be found after a damaged length.
+            // After an invalid length, the next packet cannot be located.
             Err(_) if self.lenient => {
                 self.events.ledger.skipped += 1;
                 false
@@ -158,29 +158,29 @@ struct PacketHandler {
     losses: EventLosses,
     tree: ProcessNames,
     merge: CpuStreamMerge<DecodedFtraceEvent>,
-    /// Events pushed since the last round, and the number after which the next one is due.
+    /// Number of events since the last round; the next field is the number at which the next round is due.
     pushed: usize,
     window: usize,
-    /// Latest time of the events that were passed to the matcher.
+    /// Latest time of the events that the matcher has received.
     latest_passed_on: u64,
     matcher: EventMatcher,
     ledger: Ledger,
     processes: NameTable,
     devices: NameTable,
     last_disk: Option<(u32, NameId)>,
-    /// Whether there was a packet with events before.
+    /// Whether there was already a packet with events.
     begun: bool,
     /// Whether the trace has slices, instants or counters (`TrackEvent`).
     has_tracks: bool,
-    /// Buffer for packets within packets.
+    /// Reused buffer for packets inside packets.
     inner: Vec<u8>,
     returned_requests: u64,
-    /// The activity beside the requests; known at the end.
+    /// The activity other than requests; known at the end.
     activity: Option<String>,
 }
 
 impl PacketHandler {
-    /// Handles a `TracePacket`; it may contain compressed packets only if `may_hold`.
+    /// Handles a `TracePacket`; compressed packets inside it are permitted only if `may_hold`.
     fn packet(&mut self, content: &[u8], may_hold: bool, out: &mut Vec<Request>) -> Result<()> {
         let (mut has_events, mut dropped) = (false, false);
         for field in WireFields::of(content) {
@@ -200,7 +200,7 @@ impl PacketHandler {
             }
         }
         if has_events {
-            // The first packet of a sequence has the mark too, without a loss.
+            // The first packet of a sequence is also marked, without a loss.
             if dropped && self.begun {
                 self.losses.packet();
             }
@@ -209,7 +209,7 @@ impl PacketHandler {
         Ok(())
     }
 
-    /// Handles packets that are compressed together.
+    /// Handles packets that are compressed together in one packet.
     fn packets_within(&mut self, packed: &[u8], out: &mut Vec<Request>) -> Result<()> {
         let mut input = io::BufReader::new(flate2::read::ZlibDecoder::new(packed));
         let mut inner = std::mem::take(&mut self.inner);
@@ -229,7 +229,7 @@ impl PacketHandler {
 
     fn bundle(&mut self, message: &[u8], out: &mut Vec<Request>) -> Result<()> {
         let (mut cpu, mut clock, mut ftrace, mut boot, mut lost) = (0, 0, None, None, false);
-        // Fields that apply to all events may be after them.
+        // Fields that apply to all events may come after them.
         for field in WireFields::of(message) {
             let (number, value) = field?;
             match number {
@@ -269,7 +269,7 @@ impl PacketHandler {
         Ok(())
     }
 
-    /// Checks that a time is not before the events that were passed on already.
+    /// Checks that a time is not earlier than the events that the matcher has received.
     #[inline]
     fn in_window(&self, time: u64) -> Result<u64> {
         if time >= self.latest_passed_on {

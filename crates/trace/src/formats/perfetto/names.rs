@@ -1,4 +1,4 @@
-//! Names of the events that have their own message in Perfetto, by the numbers of their fields in `FtraceEvent`. Source:
+//! Names of the events that have their own message in Perfetto, by field number in `FtraceEvent`. Source:
 //! `protos/perfetto/trace/ftrace/ftrace_event.proto` of Perfetto.
 
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use super::wire::WireFields;
 use crate::formats::fields::text;
 use crate::{NameId, NameTable, Result};
 
-/// Ranges of numbers without a gap: the first number, and the names separated by blanks.
+/// Ranges of consecutive numbers: the first number, and the names separated by blanks.
 const RUNS: &[(u32, &str)] = &[
     (3, "print sched_switch"),
     (
@@ -165,24 +165,24 @@ pub(super) fn name_of(field: u32) -> Option<&'static str> {
     names.split(' ').nth((field - first) as usize)
 }
 
-/// The kernel does not assign larger ids (`PID_MAX_LIMIT`).
+/// Upper limit of ids in the kernel (`PID_MAX_LIMIT`).
 const LARGEST_ID: u64 = 1 << 22;
-/// Maximum length of a name, in bytes; the rest of a command line is cut.
+/// Maximum length of a name in bytes; the rest of a longer one is dropped.
 const LONGEST_NAME: usize = 256;
 
-/// Processes and threads that the trace has named so far.
+/// Processes and threads whose names the trace has contained so far.
 #[derive(Debug, Default)]
 pub(super) struct ProcessNames {
-    /// Process of each thread.
+    /// Process id of each thread.
     process_of: HashMap<i32, i32>,
-    /// Name of each process: the first word of its command line.
+    /// Name of each process, which is the first word of its command line.
     names: HashMap<i32, Box<[u8]>>,
-    /// The last lookup, because successive events are often of the same task.
+    /// The last lookup, because consecutive events are often of the same task.
     last: Option<(i32, [u8; 16], Option<NameId>)>,
 }
 
 impl ProcessNames {
-    /// Reads a `ProcessTree`.
+    /// Parses a `ProcessTree`.
     pub(super) fn tree(&mut self, message: &[u8]) -> Result<()> {
         self.last = None;
         for field in WireFields::of(message) {
@@ -201,7 +201,7 @@ impl ProcessNames {
         for field in WireFields::of(message) {
             match field? {
                 (1, value) => id = value.number(),
-                // The first of the command line's words.
+                // The first word of the command line.
                 (3, value) => {
                     name.get_or_insert(value.bytes());
                 }
@@ -229,13 +229,13 @@ impl ProcessNames {
         Ok(())
     }
 
-    /// The name of a thread's process; `None` if the tree does not name it.
+    /// The name of the process of a thread; `None` if the tree does not contain it.
     pub(super) fn process_name(&self, pid: i32) -> Option<String> {
         let process = self.process_of.get(&pid).unwrap_or(&pid);
         self.names.get(process).map(|name| text(name).into_owned())
     }
 
-    /// The id of the name of a thread's process, or if it is unknown, of `task`, the name in the event (padded with zeros).
+    /// The id of the name of a thread's process; if that is not known, of `task`, the name in the event (padded with zeros).
     #[inline]
     pub(super) fn name(&mut self, pid: i32, task: [u8; 16], names: &mut NameTable) -> Option<NameId> {
         match self.last {

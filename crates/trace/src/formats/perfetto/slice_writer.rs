@@ -1,4 +1,4 @@
-//! Writes requests as slices for Perfetto's UI: one for each, from arrival to completion, in the row of its process.
+//! Writes each request as a slice for Perfetto's UI, from arrival to completion, in the row of its process.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,15 +14,15 @@ pub(super) const EXTENSIONS: &[&str] = &["pftrace", "perfetto-trace"];
 
 pub(super) const HOLDS: FormatCapabilities = FormatCapabilities::ALL_BUT_NOTES;
 
-/// The sender of a request, which has its own row in the UI: a process by its name, or by its id if it has no name. Requests
-/// without both have one sender.
+/// The sender of a request, which has its own row in the UI: a process by name, or by id if it has no name. Requests with neither
+/// share a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestSender(pub u32);
 
 impl RequestSender {
-    /// Set in the number of a sender without a name; the other bits are its process id.
+    /// Set in the number of a sender without a name; the other bits are the process id.
     const NAMELESS: u32 = 1 << 31;
-    /// The sender of requests without name and process id.
+    /// The sender of requests with neither name nor process id.
     pub const UNKNOWN: Self = Self(u32::MAX);
 
     /// The sender of a request.
@@ -34,7 +34,7 @@ impl RequestSender {
         }
     }
 
-    /// The name of the sender; `processes` are the names of the trace's processes.
+    /// The name of the sender; `processes` is the table of the trace's process names.
     pub fn name(self, processes: &NameTable) -> String {
         if self == Self::UNKNOWN {
             return "all processes".to_owned();
@@ -44,8 +44,8 @@ impl RequestSender {
     }
 }
 
-/// Starts a file for Perfetto's UI; it is compressed if its name also has an extension of a compression. Fails with
-/// [`ErrorClass::Config`] if the name has no extension of this format; also if the folder is not writable.
+/// Creates a file for Perfetto's UI; it is compressed if its name also has the extension of a compression. Fails with
+/// [`ErrorClass::Config`] if the name has another extension; also fails if the folder is not writable.
 pub fn picture_file(path: &Path) -> Result<TrackWriter<AtomicFile>> {
     let name = path.to_string_lossy();
     let (name, compression) = OutputCompression::split(&name);

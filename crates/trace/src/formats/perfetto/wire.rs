@@ -1,4 +1,4 @@
-//! Reads the wire format of Protocol Buffers, without a copy and without knowledge of the message. Source:
+//! Reads the wire format of Protocol Buffers without copies and without knowledge of the message type. Source:
 //! protobuf.dev/programming-guides/encoding.
 
 use std::io::{self, Read};
@@ -7,14 +7,14 @@ use crate::{Error, ErrorClass, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WireValue<'a> {
-    /// A number; signed ones as two's complement.
+    /// A number; signed numbers as two's complement.
     Number(u64),
     /// A text, bytes, or a message.
     Bytes(&'a [u8]),
 }
 
 impl<'a> WireValue<'a> {
-    /// The number; 0 for bytes.
+    /// The value of a number; 0 for bytes.
     #[inline]
     pub(super) fn number(self) -> u64 {
         match self {
@@ -23,7 +23,7 @@ impl<'a> WireValue<'a> {
         }
     }
 
-    /// The bytes; empty for a number.
+    /// The value of bytes; empty for a number.
     #[inline]
     pub(super) fn bytes(self) -> &'a [u8] {
         match self {
@@ -33,7 +33,7 @@ impl<'a> WireValue<'a> {
     }
 }
 
-/// The fields of a message, in the order of the file. Ends with an error if the message is damaged.
+/// Iterator over the fields of a message, in order. It ends with an error if the message is damaged.
 #[derive(Clone, Debug)]
 pub(super) struct WireFields<'a> {
     rest: &'a [u8],
@@ -109,12 +109,12 @@ fn damaged() -> Error {
     Error::new(ErrorClass::Syntax, "a message has an invalid field").hint("copy or record the file again: it is damaged")
 }
 
-/// `Trace.packet`: the key of a field with a length.
+/// `Trace.packet`: the key of a length-delimited field.
 const PACKET: u8 = 1 << 3 | 2;
 /// Maximum size of a packet in bytes. Packets have at most some hundred KB; a larger length means that the file is damaged.
 const LARGEST_PACKET: u64 = 1 << 28;
 
-/// The next key of a trace and the length after it; `None` at the end.
+/// The next key in a trace and the length after it; `None` at the end.
 fn key_and_length(input: &mut impl Read) -> io::Result<Option<(u8, u64)>> {
     let mut byte = [0];
     if input.read(&mut byte)? == 0 {
@@ -132,7 +132,7 @@ fn key_and_length(input: &mut impl Read) -> io::Result<Option<(u8, u64)>> {
     Ok(Some((key, u64::MAX)))
 }
 
-/// Reads the next packet into `content`; false at the end. Never allocates more memory than there are bytes.
+/// Reads the next packet into `content`; returns false at the end. Never allocates more memory than there are bytes in the file.
 pub(super) fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Result<bool> {
     let cut = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => Error::new(ErrorClass::Truncated, "the file ends in the middle of a packet")
