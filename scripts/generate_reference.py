@@ -93,7 +93,6 @@ def command_line() -> str:
 
 
 def _command(name: str, command: Any) -> list[str]:
-    """Describe a command."""
     usage = ["emmclab", name]
     rows = []
     for parameter in command.params:

@@ -25,7 +25,7 @@ Note = tuple[str, int, int | None, int | None, int | None]
 def rows(commits: int = 300, seed: int = 1) -> list[dict[str, Any]]:
     """Return the requests: for each transaction data, journal blocks, a flush and a commit block."""
     chance = random.Random(seed)
-    found: list[dict[str, Any]] = []
+    requests: list[dict[str, Any]] = []
     now, head = 0, 0
 
     def request(op: str, sector: int, notes: list[Note], flags: int, service_us: int) -> None:
@@ -42,7 +42,7 @@ def rows(commits: int = 300, seed: int = 1) -> list[dict[str, Any]]:
         }
         columns = zip(*notes, strict=True) if notes else ([],) * len(_NOTES)
         row.update({name: list(values) or None for name, values in zip(_NOTES, columns, strict=True)})
-        found.append(row)
+        requests.append(row)
         now = row["complete_ns"]
 
     for number in range(commits):
@@ -62,11 +62,10 @@ def rows(commits: int = 300, seed: int = 1) -> list[dict[str, Any]]:
         if number % 25 == 24:
             for home in sorted(set(homes)):
                 request("write", home, [("inode_table", 8, None, chance.choice([0, 0, 3]), number)], META, 700)
-    return found
+    return requests
 
 
 def table(requests: list[dict[str, Any]]) -> pyarrow.Table:
-    """Return an Arrow table of requests."""
     schema = pyarrow.schema(
         [
             *((name, pyarrow.int64()) for name in ("arrival_ns", "start_ns", "complete_ns")),
@@ -79,7 +78,6 @@ def table(requests: list[dict[str, Any]]) -> pyarrow.Table:
 
 
 def trace(requests: list[dict[str, Any]]) -> Trace:
-    """Return a trace of requests."""
     return Trace.from_arrow(table(requests), "annotated")
 
 

@@ -85,8 +85,8 @@ def _settled(visit: Visit) -> None:
 
 
 def _axe(visit: Visit, axe: str) -> str:
-    found = visit.page.evaluate(f"{axe}; axe.run({{resultTypes: ['violations']}})")
-    lines = [(one["id"], [node["target"] for node in one["nodes"]][:5]) for one in found["violations"]]
+    result = visit.page.evaluate(f"{axe}; axe.run({{resultTypes: ['violations']}})")
+    lines = [(rule["id"], [node["target"] for node in rule["nodes"]][:5]) for rule in result["violations"]]
     return "\n".join(map(str, lines))
 
 

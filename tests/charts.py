@@ -32,8 +32,8 @@ def invalid_charts(page: Path) -> dict[str, list[str]]:
     Raises:
         AssertionError: the page has no charts.
     """
-    found = DATA.search(page.read_text())
-    assert found is not None
-    charts = {name: spec["vega"] for name, spec in json.loads(found[1])["specs"].items()}
+    match = DATA.search(page.read_text())
+    assert match is not None
+    charts = {name: spec["vega"] for name, spec in json.loads(match[1])["specs"].items()}
     assert charts
     return {name: faults for name, spec in charts.items() if (faults := faults_of(spec))}

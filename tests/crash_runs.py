@@ -55,7 +55,7 @@ class Runs:
         return emmclab("crash", *jobs, *arguments, cwd=self.folder, env=self.environment())
 
 
-def left(folder: Path) -> list[Path]:
+def scratch_files(folder: Path) -> list[Path]:
     """Return the remaining temporary files, except for the sockets of Python's fork server."""
     return [path for path in (folder / "temporary").iterdir() if not path.name.startswith("pymp-")]
 
@@ -63,7 +63,9 @@ def left(folder: Path) -> list[Path]:
 def nothing_left(folder: Path) -> None:
     # Workers of a killed parent clean up after it. The kernel releases a loop device only when every program
     # that has opened it, such as udev, has closed it.
-    wait_until(lambda: not left(folder) and str(folder) not in subprocess.check_output(["losetup", "-a"], text=True))
+    wait_until(
+        lambda: not scratch_files(folder) and str(folder) not in subprocess.check_output(["losetup", "-a"], text=True)
+    )
     assert str(folder) not in Path("/proc/mounts").read_text()
     assert not list(folder.glob("emmclab-results/crash/.emmclab-*"))
 

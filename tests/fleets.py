@@ -36,7 +36,7 @@ sys.exit(main())
 """
 
 
-def held(*words: object) -> subprocess.Popen[str]:
+def blocked_run(*words: object) -> subprocess.Popen[str]:
     """Start a run on a fleet that has stored seven rows and then blocks."""
     process = subprocess.Popen(
         [sys.executable, "-c", HELD, "fleet", *map(str, words)],

@@ -18,28 +18,28 @@ LINE = re.compile(
 def events(text: str) -> Iterator[tuple[int, Any]]:
     """Yield CPU and Perfetto event for each line of the tracer's text."""
     for number, line in enumerate(text.splitlines()):
-        found = LINE.match(line)
-        if found is None:
+        match = LINE.match(line)
+        if match is None:
             assert line.startswith("#"), line
             continue
         # The times in the text are microseconds; nanoseconds are added to preserve the order of the lines.
-        time = int(found["s"]) * 10**9 + int(found["us"]) * 1000 + number % 1000
-        event = perfetto.FtraceEvent(timestamp=time, pid=int(found["pid"]))
-        device = int(found["major"]) << 8 | int(found["minor"])
-        fields = {"dev": device, "sector": int(found["sector"]), "rwbs": found["rwbs"], "comm": found["task"]}
-        if found["event"] == "block_rq_merge":
-            event.generic.event_name = found["event"]
-            for name, value in (fields | {"nr_sector": int(found["number"])}).items():
+        time = int(match["s"]) * 10**9 + int(match["us"]) * 1000 + number % 1000
+        event = perfetto.FtraceEvent(timestamp=time, pid=int(match["pid"]))
+        device = int(match["major"]) << 8 | int(match["minor"])
+        fields = {"dev": device, "sector": int(match["sector"]), "rwbs": match["rwbs"], "comm": match["task"]}
+        if match["event"] == "block_rq_merge":
+            event.generic.event_name = match["event"]
+            for name, value in (fields | {"nr_sector": int(match["number"])}).items():
                 kind = {"str_value": value} if isinstance(value, str) else {"uint_value": value}
                 event.generic.field.add(name=name, **kind)
         else:
-            if found["event"] == "block_rq_complete":
+            if match["event"] == "block_rq_complete":
                 del fields["comm"]
-            length = "new_sector" if found["event"] == "block_split" else "nr_sector"
-            message = getattr(event, found["event"])
-            for name, value in (fields | {length: int(found["number"])}).items():
+            length = "new_sector" if match["event"] == "block_split" else "nr_sector"
+            message = getattr(event, match["event"])
+            for name, value in (fields | {length: int(match["number"])}).items():
                 setattr(message, name, value)
-        yield int(found["cpu"]), event
+        yield int(match["cpu"]), event
 
 
 def recording(text: str) -> bytes:
@@ -49,14 +49,14 @@ def recording(text: str) -> bytes:
     for clock, time in ((1, 1_700_000_000_000_000_000), (6, 5_000_000_000_000)):
         clocks.add(clock_id=clock, timestamp=time)
     trace.packet.add(timestamp=1).trace_config.buffers.add(size_kb=1024)
-    found = list(events(text))
-    for begin in range(0, len(found), 300):
+    ftrace_events = list(events(text))
+    for begin in range(0, len(ftrace_events), 300):
         for cpu in (0, 1):
             bundle = trace.packet.add(trusted_packet_sequence_id=2).ftrace_events
             bundle.cpu = cpu
-            bundle.event.extend(event for at, event in found[begin : begin + 300] if at == cpu)
+            bundle.event.extend(event for at, event in ftrace_events[begin : begin + 300] if at == cpu)
             bundle.event.add(timestamp=1, pid=1).sched_switch.prev_comm = "swapper"
-    threads = {event.pid for _, event in found if event.block_bio_queue.comm == "sqlite3"}
+    threads = {event.pid for _, event in ftrace_events if event.block_bio_queue.comm == "sqlite3"}
     tree = trace.packet.add().process_tree
     for pid in sorted(threads):
         tree.processes.add(pid=pid, ppid=1, cmdline=["com.example.chat", "--now"])

@@ -30,19 +30,19 @@ def trace() -> api.Trace:
 def test_options_are_ranked_with_what_they_cost(trace: api.Trace) -> None:
     device = Device.preset("emmc51-tlc")
     advised = advise(device, [trace], precondition="none")
-    base, found = advised.base, advised.options
+    base, options = advised.base, advised.options
     assert not advised.refused
     assert advised.life is None
-    assert all(advice.life is None for advice in found), "no lifetime was requested"
-    means = [advice.mean_response_ms for advice in found]
+    assert all(advice.life is None for advice in options), "no lifetime was requested"
+    means = [advice.mean_response_ms for advice in options]
     assert means == sorted(means)
-    by_name = {advice.option: advice for advice in found}
+    by_name = {advice.option: advice for advice in options}
     assert by_name["write buffer"].ram_kb == 512
     assert by_name["SLC cache"].capacity_change_pct < 0
     assert by_name["static wear levelling"].capacity_change_pct == 0
-    for advice in found:
-        again = device.set(advice.settings).simulate(trace)
-        assert again["response.mean_response_ms"] == advice.mean_response_ms, advice.option
+    for advice in options:
+        result = device.set(advice.settings).simulate(trace)
+        assert result["response.mean_response_ms"] == advice.mean_response_ms, advice.option
     assert base["trace"] == trace.name
     for order in list(ORDERS)[1:3]:
         ranked = advise(device, [trace], by=order, precondition="none").options
@@ -60,33 +60,33 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Deep:
 
 def test_options_are_tried_together_and_alone_and_useless_ones_left_out(together: Deep, trace: api.Trace) -> None:
     device = Device.preset("emmc51-tlc").set({"cache.size_kb": 0})
-    known = {option.name: option for option in options(device)}
-    alone = {trial_options(one)[0]: one for one in together.found.trials if len(trial_options(one)) == 1}
-    assert alone.keys() == known.keys(), "each option is also tried alone"
+    options_by_name = {option.name: option for option in options(device)}
+    alone = {trial_options(trial)[0]: trial for trial in together.found.trials if len(trial_options(trial)) == 1}
+    assert alone.keys() == options_by_name.keys(), "each option is also tried alone"
     ranked = advise(device, [trace], precondition="none").options
-    assert {one.option: one.mean_response_ms for one in ranked} == {
-        name: one.figures[together.metric] for name, one in alone.items() if not one.reason
+    assert {trial.option: trial.mean_response_ms for trial in ranked} == {
+        name: trial.figures[together.metric] for name, trial in alone.items() if not trial.reason
     }
     best, single = together.best, together.single
     assert best is not None and single is not None
     assert best.figures[together.metric] <= single.figures[together.metric] <= ranked[0].mean_response_ms
-    settings = {key: value for name in trial_options(best) for key, value in known[name].settings.items()}
-    again = device.set(settings).simulate(trace)
-    assert again["response.mean_response_ms"] == best.figures[together.metric]
-    tried = [one.values for one in together.found.trials]
+    settings = {key: value for name in trial_options(best) for key, value in options_by_name[name].settings.items()}
+    rerun = device.set(settings).simulate(trace)
+    assert rerun["response.mean_response_ms"] == best.figures[together.metric]
+    tried_values = [trial.values for trial in together.found.trials]
     for name in trial_options(best):
         # Without one of its options it is worse, or not better at the same cost.
         fewer = {key: "no" if value == name else value for key, value in best.values.items()}
-        (other,) = {id(one): one for one in together.found.trials if one.values == fewer}.values() or [None]
-        assert fewer in tried and other is not None and together._order(other) > together._order(best)
+        (other,) = {id(trial): trial for trial in together.found.trials if trial.values == fewer}.values() or [None]
+        assert fewer in tried_values and other is not None and together._order(other) > together._order(best)
 
 
 def test_options_that_share_a_setting_are_never_taken_together() -> None:
     space = space_of(Device.preset("emmc51-tlc"))
-    (buffers,) = [one for one in space.ranges if "write buffer" in one.choices]
+    (buffers,) = [range_ for range_ in space.ranges if "write buffer" in range_.choices]
     assert buffers.choices == ("no", "write buffer", "write buffer, 4 MB")
     assert buffers.settings("write buffer") == {"cache.size_kb": 512}
-    keys = [set().union(*map(set, one.means.values())) for one in space.ranges]
+    keys = [set().union(*map(set, range_.means.values())) for range_ in space.ranges]
     assert all(not a & b for place, a in enumerate(keys) for b in keys[:place])
 
 
@@ -97,8 +97,8 @@ def test_deep_advice_is_in_every_form_and_refused_before_the_work(tmp_path: Path
     words = ("advise", source, "--device", "emmc51-tlc", "--new", "--deep", "--budget", 2)
     words = (*words, "--jobs", 1, "--results", tmp_path / "results")
     page = tmp_path / "advice.html"
-    found = emmclab_json(*words, "--html", page)["together"]
-    assert found["trials"] >= 1 + 9 and found["front"][0]["options"]
+    deep = emmclab_json(*words, "--html", page)["together"]
+    assert deep["trials"] >= 1 + 9 and deep["front"][0]["options"]
     assert "mean_response_ms" in page.with_name("advice-deep.html").read_text()
     done = emmclab(*words)
     assert "Together: " in done.stdout and "the best single option" in done.stdout
@@ -133,7 +133,7 @@ def test_a_lifetime_is_that_of_a_device_in_use(trace: api.Trace) -> None:
     assert life.years is not None
     per_year = written / advised.base["run.simulated_s"] * 365.25 * 86400 / 2**30
     assert life.years == pytest.approx(life.host_gb / per_year)
-    lives = [0 if one.life is None else one.life.host_gb for one in advised.options]
+    lives = [0 if option.life is None else option.life.host_gb for option in advised.options]
     assert lives == sorted(lives, reverse=True)
     assert lives[0] > 0
 
@@ -142,10 +142,10 @@ def test_a_ranking_by_lifetime_shows_the_lifetime_of_each_option_beside_it() -> 
     source = min(api.bundled(), key=lambda path: Path(path).stat().st_size)
     words = ("advise", source, "--device", "small-1gb", "--set", "geometry.block_groups.0.erase_limit=3000")
     words = (*words, "--wrap-addresses", "--new", "--by", "lifetime")
-    found = emmclab_json(*words)
+    advice = emmclab_json(*words)
     lines = emmclab(*words).stdout.splitlines()
     first = next(at for at, line in enumerate(lines) if line.startswith("Options by lifetime"))
-    lives = [found["life"], *(one["life"] for one in found["options"])]
+    lives = [advice["life"], *(option["life"] for option in advice["options"])]
     # Two lines of headings and a rule precede the options.
     for line, life in zip(lines[first + 4 : first + 4 + len(lives)], lives, strict=True):
         assert f" {life['host_gb'] / 1024:,.2f} " in line, line
@@ -156,7 +156,7 @@ def test_a_lifetime_is_measured_in_the_state_that_was_asked_for() -> None:
     # A year of use would wear out blocks that endure 100 erases.
     device = Device.preset("small-1gb").set({"geometry.block_groups.0.erase_limit": 100})
     advised = advise(device, [source], by="lifetime", wrap_addresses=True, precondition="steady:1")
-    assert advised.life is not None and all(one.life for one in advised.options)
+    assert advised.life is not None and all(option.life for option in advised.options)
     assert advised.refused.keys().isdisjoint({"write buffer", "SLC cache"})
     assert "steady:1" in measurement_text(advised.life, advised.base)
 
@@ -164,7 +164,7 @@ def test_a_lifetime_is_measured_in_the_state_that_was_asked_for() -> None:
 def test_the_plan_counts_the_devices_that_are_preconditioned_once_each(trace: api.Trace) -> None:
     device = api.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 64})
     planned: list[tuple[int, float]] = []
-    found = advise(
+    advised = advise(
         device,
         [trace],
         precondition="random:50",
@@ -173,16 +173,16 @@ def test_the_plan_counts_the_devices_that_are_preconditioned_once_each(trace: ap
     )
     ((devices, most_bytes),) = planned
     # The queue, the read cache and pauses do not affect the writes of this preconditioning.
-    same = {"command queue", "read cache", "collection in pauses"}
-    assert {advice.option for advice in found.options} >= same
-    assert devices == len({advice.option for advice in found.options} - same)
+    unaffected = {"command queue", "read cache", "collection in pauses"}
+    assert {advice.option for advice in advised.options} >= unaffected
+    assert devices == len({advice.option for advice in advised.options} - unaffected)
     assert 0.4 * devices < most_bytes / device.capacity_bytes < 0.6 * devices
 
 
 def test_a_device_without_collection_has_no_lifetime(trace: api.Trace) -> None:
     advised = advise(Device.preset("ssdsim"), [trace], lifetime=True, wrap_addresses=True)
     assert advised.life is None
-    assert all(one.life is None for one in advised.options)
+    assert all(option.life is None for option in advised.options)
 
 
 def test_what_a_device_has_already_is_no_option() -> None:
@@ -201,8 +201,8 @@ def test_the_study_of_the_implications_has_every_cell_that_its_claims_need() -> 
     grids = {cell.grid for cell in cells}
     assert {"new", "aged", "idle-gc", "ram-write", "ram-read", "wear", "slc-new", "slc-aged"} <= grids
     options = [json.loads(cell.options) for cell in cells if cell.grid.startswith("card-")]
-    assert len({one["second"] for one in options}) == 2
-    assert len({one["layer_settings"]["pair.routing"] for one in options}) == 3
+    assert len({option["second"] for option in options}) == 2
+    assert len({option["layer_settings"]["pair.routing"] for option in options}) == 3
 
 
 def test_modes_of_the_journal_s_layer_are_ranked_by_the_time_of_the_run() -> None:
@@ -210,14 +210,14 @@ def test_modes_of_the_journal_s_layer_are_ranked_by_the_time_of_the_run() -> Non
     advised = advise(device, [noted], precondition="none", mode="back_to_back")
     journal = advised.journal
     assert not journal.reason and not journal.refused
-    assert {one.mode for one in journal.modes} == {"ordered_fua", "delta", "packed", "aware"}
-    assert [one.run_s for one in journal.modes] == sorted(one.run_s for one in journal.modes)
-    for one in journal.modes:
-        run = device.simulate(noted, layers=[f"journal:{one.mode}"], mode="back_to_back")
-        assert (one.run_s, one.flushes) == (run["run.simulated_s"], run["cache.flushes"]), one.mode
+    assert {mode.mode for mode in journal.modes} == {"ordered_fua", "delta", "packed", "aware"}
+    assert [mode.run_s for mode in journal.modes] == sorted(mode.run_s for mode in journal.modes)
+    for mode in journal.modes:
+        run = device.simulate(noted, layers=[f"journal:{mode.mode}"], mode="back_to_back")
+        assert (mode.run_s, mode.flushes) == (run["run.simulated_s"], run["cache.flushes"]), mode.mode
         before, after = (result["flash.page_programs.total"] for result in (advised.base, run))
-        assert one.page_programs == after
-        assert one.page_programs_change_pct == pytest.approx(100 * (after / before - 1))
+        assert mode.page_programs == after
+        assert mode.page_programs_change_pct == pytest.approx(100 * (after / before - 1))
     assert journal.modes[0].mode in journal.headline
 
 
@@ -229,17 +229,17 @@ def test_without_commits_in_the_trace_modes_are_not_judged_with_a_reason(trace: 
         "the trace has no commit of a journal"
     )
     plain = annotated.write(tmp_path / "data.parquet", data)
-    shown = emmclab("advise", plain, "--device", "emmc51-cache", "--new")
-    assert shown.returncode == 0 and "Layer below the journal: the trace has no commit" in shown.stdout
+    done = emmclab("advise", plain, "--device", "emmc51-cache", "--new")
+    assert done.returncode == 0 and "Layer below the journal: the trace has no commit" in done.stdout
 
 
 def test_the_modes_stand_in_text_page_and_json(tmp_path: Path) -> None:
     noted, page = annotated.write(tmp_path / "commits.parquet", annotated.rows(30)), tmp_path / "page.html"
     arguments = ("advise", noted, "--device", "emmc51-cache", "--new")
-    found = emmclab_json(*arguments, "--html", page)["journal"]
-    assert len(found["modes"]) == 4 and found["reason"] == ""
-    shown = emmclab_ok(*arguments)
-    for text in (shown.stdout, page.read_text()):
+    modes = emmclab_json(*arguments, "--html", page)["journal"]
+    assert len(modes["modes"]) == 4 and modes["reason"] == ""
+    done = emmclab_ok(*arguments)
+    for text in (done.stdout, page.read_text()):
         assert "Layer below the journal: journal:" in text and "ordered_fua" in text
 
 
@@ -294,7 +294,7 @@ def test_the_state_nearest_to_the_recorded_time_is_taken(recorded_ms: float, pre
     assert (state.precondition, state.chosen, state.meets) == (precondition, RECORDED, meets)
     assert not state.caution
     assert f"recorded {recorded_ms:.2f} ms" in state.line and f"{state.simulated_ms:.2f} ms" in state.line
-    assert [one.precondition for one in state.tried] == list(STATES)
+    assert [candidate.precondition for candidate in state.tried] == list(STATES)
 
 
 def test_of_states_that_are_as_near_the_simplest_is_taken_and_the_others_are_named() -> None:
@@ -327,9 +327,9 @@ def test_a_state_far_from_a_slow_recording_is_assumed() -> None:
     assert len(state.tried) == len(STATES) + 1
 
 
-@pytest.mark.parametrize("given", [{"mode": "back_to_back"}, {"rate": 2.0}])
-def test_requests_at_another_pace_than_recorded_choose_no_state(given: dict[str, Any]) -> None:
-    assert _settled(1.0, MEANS, **given).chosen == ASSUMED
+@pytest.mark.parametrize("replay_options", [{"mode": "back_to_back"}, {"rate": 2.0}])
+def test_requests_at_another_pace_than_recorded_choose_no_state(replay_options: dict[str, Any]) -> None:
+    assert _settled(1.0, MEANS, **replay_options).chosen == ASSUMED
 
 
 def test_a_given_state_is_taken_and_the_recording_stands_beside_it() -> None:
@@ -363,19 +363,19 @@ def _recording(path: Path, state: str) -> float:
 def test_the_state_of_the_recorded_device_is_found_again(phone: tuple[object, ...], tmp_path: Path) -> None:
     trace, page = tmp_path / "trace.csv", tmp_path / "advice.html"
     mean_ms = _recording(trace, "random:90")
-    found = emmclab_json("advise", trace, *phone, "--html", page)
-    state = found["state"]
+    advice = emmclab_json("advise", trace, *phone, "--html", page)
+    state = advice["state"]
     assert (state["precondition"], state["chosen"], state["meets"]) == ("random:90", RECORDED, True)
     assert state["recorded_ms"] == pytest.approx(mean_ms, abs=1e-5)
-    assert found["device"]["options"]["precondition"] == "random:90"
+    assert advice["device"]["options"]["precondition"] == "random:90"
     assert "random:90" in page.read_text()
     # The comparison of recorded and simulated responses is directly below the answer.
     warning, _, line = emmclab("advise", trace, *phone).stdout.splitlines()[:3]
     assert warning.startswith("warning: the trace does not record")
     assert f"recorded {mean_ms:.2f} ms" in line and "random:90" in line
     for words, precondition in ((("--new",), "none"), (("--precondition", "random:50"), "random:50")):
-        given = emmclab_json("advise", trace, *phone, *words)
-        assert (given["state"]["precondition"], given["state"]["chosen"]) == (precondition, GIVEN)
+        assumed = emmclab_json("advise", trace, *phone, *words)
+        assert (assumed["state"]["precondition"], assumed["state"]["chosen"]) == (precondition, GIVEN)
         assert "as given" in emmclab("advise", trace, *phone, *words).stdout.splitlines()[2]
 
 
@@ -383,6 +383,6 @@ def test_a_lifetime_is_of_a_used_device_whatever_the_recorded_state(phone: tuple
     trace = tmp_path / "trace.csv"
     _recording(trace, "none")
     limit = ("--set", "geometry.block_groups.0.erase_limit=3000")
-    found = emmclab_json("advise", trace, *phone, *limit, "--lifetime")
-    assert found["state"]["precondition"] == "none" and found["state"]["chosen"] == RECORDED
-    assert found["life"]["precondition"].startswith("used:365d")
+    advice = emmclab_json("advise", trace, *phone, *limit, "--lifetime")
+    assert advice["state"]["precondition"] == "none" and advice["state"]["chosen"] == RECORDED
+    assert advice["life"]["precondition"].startswith("used:365d")

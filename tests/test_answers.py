@@ -61,10 +61,10 @@ def test_recorded_is_beside_simulated_in_json_text_and_page(trace: Path, tmp_pat
     assert recorded["service"]["all"]["recorded_ms"] == pytest.approx(profile["mean_service_ms"])
     assert recorded["no_wait"]["all"]["recorded_pct"] == pytest.approx(profile["no_wait_pct"])
     for op in ("read", "write"):
-        beside = recorded["response"][op]
-        assert beside["simulated_ms"] == result["response"][op]["mean_ms"]
-        error = 100 * (beside["simulated_ms"] / beside["recorded_ms"] - 1)
-        assert beside["error_pct"] == pytest.approx(error)
+        pair = recorded["response"][op]
+        assert pair["simulated_ms"] == result["response"][op]["mean_ms"]
+        error = 100 * (pair["simulated_ms"] / pair["recorded_ms"] - 1)
+        assert pair["error_pct"] == pytest.approx(error)
     text = emmclab("simulate", trace, *FAST).stdout
     mean = f"{recorded['response']['read']['recorded_ms']:.3f} ms"
     row = next(line for line in text.splitlines() if line.startswith("Mean response of reads"))
@@ -76,8 +76,8 @@ def test_recorded_is_beside_simulated_in_json_text_and_page(trace: Path, tmp_pat
 
 
 def test_without_recorded_times_a_dash_stands_there_and_null_in_json(light: Path) -> None:
-    beside = emmclab_json("simulate", light, *FAST)["recorded"]["response"]["all"]
-    assert (beside["recorded_ms"], beside["error_pct"]) == (None, None) and beside["simulated_ms"] > 0
+    pair = emmclab_json("simulate", light, *FAST)["recorded"]["response"]["all"]
+    assert (pair["recorded_ms"], pair["error_pct"]) == (None, None) and pair["simulated_ms"] > 0
     text = emmclab("simulate", light, *FAST).stdout
     assert "no response times are recorded" in text and "Recorded and simulated" not in text
     row = next(
@@ -91,16 +91,16 @@ def test_without_recorded_times_a_dash_stands_there_and_null_in_json(light: Path
 def test_closed_loop_is_the_default_where_completions_are_recorded(trace: Path, light: Path) -> None:
     for command in (("simulate",), ("advise", "--new")):
         for path, mode in ((trace, "closed"), (light, "open")):
-            found = emmclab_json(command[0], path, *command[1:], *FAST)
-            run = (found["device"] if command[0] == "advise" else found)["run"]
+            result = emmclab_json(command[0], path, *command[1:], *FAST)
+            run = (result["device"] if command[0] == "advise" else result)["run"]
             assert run["mode"] == mode and "recorded" in run["mode_reason"]
     assert emmclab_json("compare", trace, "--devices", "small-1gb", "--wrap-addresses")[0]["run"]["mode"] == "closed"
     device = api.Device.preset("small-1gb")
     for wish in ("auto", None):
         run = device.simulate(api.read(trace), mode=wish, wrap_addresses=True)["run"]
         assert (run["mode"], run["mode_reason"]) == ("closed", "completions are recorded")
-    asked = device.simulate(api.read(trace), mode="open", wrap_addresses=True)["run"]
-    assert (asked["mode"], asked["mode_reason"]) == ("open", None)
+    open_run = device.simulate(api.read(trace), mode="open", wrap_addresses=True)["run"]
+    assert (open_run["mode"], open_run["mode_reason"]) == ("open", None)
     assert "closed loop (completions are recorded)" in emmclab("simulate", trace, *FAST).stdout
 
 
@@ -161,18 +161,18 @@ def test_no_wait_of_a_simulation_is_that_of_a_profile_of_its_requests(tmp_path: 
             ended = max(ended, row["complete_ns"])
         assert requests["no_wait_pct"] == pytest.approx(100 * idle / len(rows))
         assert requests["begun_at_once_pct"] >= 0
-    beside = emmclab_json("simulate", path, "--device", "ufs31", "--wrap-addresses", "--mode", "open")
-    assert beside["requests"]["begun_at_once_pct"] > beside["requests"]["no_wait_pct"]
+    open_loop = emmclab_json("simulate", path, "--device", "ufs31", "--wrap-addresses", "--mode", "open")
+    assert open_loop["requests"]["begun_at_once_pct"] > open_loop["requests"]["no_wait_pct"]
 
 
 def test_advise_never_ranks_on_overload_without_a_word(overloaded: Path) -> None:
     done = emmclab_ok("advise", overloaded, *FAST, "--new")
     first = done.stdout.splitlines()[0]
     assert first.startswith("warning: overloaded") and "too slow for the trace" in first
-    found = emmclab_json("advise", overloaded, *FAST, "--new")["options"]
-    trusts = [option["trusted"] for option in found]
+    options = emmclab_json("advise", overloaded, *FAST, "--new")["options"]
+    trusts = [option["trusted"] for option in options]
     assert trusts == sorted(trusts, reverse=True) and not all(trusts)
-    assert all("overloaded" in option["note"] for option in found if not option["trusted"])
+    assert all("overloaded" in option["note"] for option in options if not option["trusted"])
 
 
 def test_an_early_end_is_at_the_top_and_status_3(light: Path, tiny: Path, tmp_path: Path, browser: Browser) -> None:
@@ -214,13 +214,13 @@ def test_advise_takes_used_devices_where_nothing_is_recorded_and_nothing_is_aske
     assert used["device"]["options"]["precondition"].startswith("used:365d,")
     assert new["device"]["options"]["precondition"] == "none"
 
-    def changes(found: dict) -> dict[str, float]:  # type: ignore[type-arg]
-        return {option["option"]: option["mean_change_pct"] for option in found["options"]}
+    def changes(result: dict) -> dict[str, float]:  # type: ignore[type-arg]
+        return {option["option"]: option["mean_change_pct"] for option in result["options"]}
 
     assert used["device"]["gc"]["blocks"] > 0 == new["device"]["gc"]["blocks"]
     assert changes(new)["collection in pauses"] == 0 != changes(used)["collection in pauses"]
-    shown = emmclab("advise", light, *FAST).stdout
-    assert "device: used by a phone (365d" in shown and "no response times are recorded" in shown
+    output = emmclab("advise", light, *FAST).stdout
+    assert "device: used by a phone (365d" in output and "no response times are recorded" in output
 
 
 @pytest.mark.parametrize(
@@ -232,8 +232,8 @@ def test_the_title_of_advice_names_order(trace: Path, tmp_path: Path, browser: B
     limit = ("--set", "geometry.block_groups.0.erase_limit=3000")
     done = emmclab_ok("advise", trace, *FAST, *limit, "--new", "--by", by, "--html", page)
     # Only reasons not to trust the answer precede it.
-    said = [line for line in done.stdout.splitlines() if not line.startswith("warning: ")]
-    assert f"% {words} (" in said[0] and f"Options by {words}" in done.stdout
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("warning: ")]
+    assert f"% {words} (" in lines[0] and f"Options by {words}" in done.stdout
     visit = Visit(browser, page)
     assert f"% {words} (" in visit.page.locator("h1").inner_text()
     visit.page.close()
@@ -244,8 +244,8 @@ def test_what_is_not_modelled_is_a_dash_and_null(trace: Path) -> None:
     assert set(emmclab_json(*arguments)["energy"].values()) == {None}
     row = next(line for line in emmclab(*arguments).stdout.splitlines() if line.startswith("Energy"))
     assert row.split() == ["Energy", "–", "mJ"]
-    known = emmclab_json("simulate", trace, *FAST)["energy"]
-    assert known["flash_mj"] == known["total_mj"] > 0 and known["idle_mj"] is None
+    energy = emmclab_json("simulate", trace, *FAST)["energy"]
+    assert energy["flash_mj"] == energy["total_mj"] > 0 and energy["idle_mj"] is None
 
 
 def test_compare_says_first_which_device_is_the_fastest(trace: Path, other_trace: Path) -> None:
@@ -261,9 +261,9 @@ def test_compare_says_first_which_device_is_the_fastest(trace: Path, other_trace
 
 
 def test_seeds_give_mean_and_range_of_the_wake_up_lottery(trace: Path) -> None:
-    found = emmclab_json("simulate", trace, "--device", "nexus5", "--seeds", "3")
-    means = [run["response"]["mean_response_ms"] for run in found["runs"]]
-    spread = found["spread"]["response"]["all"]
+    result = emmclab_json("simulate", trace, "--device", "nexus5", "--seeds", "3")
+    means = [run["response"]["mean_response_ms"] for run in result["runs"]]
+    spread = result["spread"]["response"]["all"]
     assert len(set(means)) == 3 and (spread["low"], spread["high"]) == (min(means), max(means))
     assert spread["mean"] == pytest.approx(sum(means) / 3)
     assert spread["error"] == pytest.approx(100 * (spread["mean"] / spread["recorded"] - 1))
@@ -272,7 +272,7 @@ def test_seeds_give_mean_and_range_of_the_wake_up_lottery(trace: Path) -> None:
     assert_refused(emmclab("simulate", trace, *FAST, "--seeds", "3"), "nothing is random in a run on small-1gb")
     # The seeds are the same as those of a single run.
     alone = emmclab_json("simulate", trace, "--device", "nexus5", "--seed", "3")
-    assert alone["response"] == found["runs"][2]["response"]
+    assert alone["response"] == result["runs"][2]["response"]
 
 
 def test_one_seed_feeds_preconditioning_wake_up_times_and_choices_of_collection(trace: Path) -> None:
@@ -280,8 +280,8 @@ def test_one_seed_feeds_preconditioning_wake_up_times_and_choices_of_collection(
     words = ("simulate", trace, *small, "--precondition", "random:90", "--seeds", "3")
     runs = emmclab_json(*words)["runs"]
     assert [run["options"]["seed"] for run in runs] == [1, 2, 3]
-    again = emmclab_json(*words[:-2], "--seed", "2")
-    assert {key: again[key] for key in ("flash", "gc", "response")} == {
+    second = emmclab_json(*words[:-2], "--seed", "2")
+    assert {key: second[key] for key in ("flash", "gc", "response")} == {
         key: runs[1][key] for key in ("flash", "gc", "response")
     }
     device = api.Device.preset("nexus5").set({"gc.policy": "d_choices", "gc.seed": 7, "power.seed": 5})
@@ -312,12 +312,12 @@ def test_seeds_of_a_trace_without_reads_and_writes_say_so(tmp_path: Path) -> Non
 
 def test_several_seeds_show_what_only_the_device_has(trace: Path) -> None:
     words = ("simulate", trace, "--device", "small-1gb", "--precondition", "random:80", "--wrap-addresses")
-    found = emmclab_json(*words, "--seeds", 2)
-    figures = found["spread"]["figures"]
-    runs = [run["write_amplification"]["waf"] for run in found["runs"]]
+    result = emmclab_json(*words, "--seeds", 2)
+    figures = result["spread"]["figures"]
+    runs = [run["write_amplification"]["waf"] for run in result["runs"]]
     waf = figures["write_amplification.waf"]
     assert (waf["low"], waf["high"]) == (min(runs), max(runs))
-    shown = emmclab(*words, "--seeds", 2).stdout
-    assert "p99 response of writes" in shown and "Write amplification" in shown
+    output = emmclab(*words, "--seeds", 2).stdout
+    assert "p99 response of writes" in output and "Write amplification" in output
     # The trace has no flush and no durable write.
-    assert figures["durable.mean_ms"] is None and "flushes and synchronous writes" not in shown
+    assert figures["durable.mean_ms"] is None and "flushes and synchronous writes" not in output

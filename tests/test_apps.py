@@ -29,18 +29,18 @@ def small(tmp_path: Path) -> Path:
 def test_the_applications_are_listed_with_what_their_users_do() -> None:
     names = [row["name"] for row in applications()]
     assert len(names) == 10
-    shown = emmclab("apps").stdout
-    assert all(name in shown for name in names)
+    output = emmclab("apps").stdout
+    assert all(name in output for name in names)
     assert emmclab_json("apps", "list", "--json") == applications()
     text = emmclab("apps", "show", "rlbench").stdout
     assert text.startswith('name = "rlbench"') and "user_waits_for" in text
 
 
 def test_hosts_are_listed_with_partitions_and_networks() -> None:
-    shown = emmclab("apps", "hosts").stdout
+    output = emmclab("apps", "hosts").stdout
     for host in hosts():
-        assert host["name"] in shown
-        assert all(part["name"] in shown for part in host["partition"])
+        assert host["name"] in output
+        assert all(part["name"] in output for part in host["partition"])
 
 
 def test_the_schema_knows_every_key_of_the_applications() -> None:
@@ -49,8 +49,8 @@ def test_the_schema_knows_every_key_of_the_applications() -> None:
 
 
 def test_a_run_says_where_the_time_went_to_the_nanosecond(small: Path) -> None:
-    found = emmclab_json("apps", "run", small, "--json", *NEW)
-    app = found["app"]
+    run = emmclab_json("apps", "run", small, "--json", *NEW)
+    app = run["app"]
     assert {*app["states"]} == {*STATES}
     assert sum(app["states"].values()) == app["runtime_ns"] == sum(part["ns"] for part in app["spent"])
     # 10 KB at 11 Mbit/s after a round trip of 5 ms, ten times.
@@ -58,8 +58,8 @@ def test_a_run_says_where_the_time_went_to_the_nanosecond(small: Path) -> None:
     assert app["states"]["fsync"] > 0
     assert app["network_bytes"] == 10 * 10_240
     writes = app["requests"]["all"]["write"]
-    assert writes["requests"] == found["device"]["requests"]["write"]
-    assert writes["bytes"] == found["device"]["requests"]["bytes_written"]
+    assert writes["requests"] == run["device"]["requests"]["write"]
+    assert writes["bytes"] == run["device"]["requests"]["bytes_written"]
     classes = app["requests"]["classes"]
     assert {"database", "database_journal", "filesystem_journal"} <= {*classes}
     assert sum(group["write"]["bytes"] for group in classes.values()) == writes["bytes"]
@@ -94,9 +94,9 @@ def test_every_command_of_applications_shows_its_results_on_the_terminal(small: 
     # Applications that run live need root; see test_apps_live.py.
     commands = {words for words, _ in walk_commands(application()) if words.startswith("apps ")}
     assert {f"apps {word}" for word in words} == commands - {"apps live"}
-    for command, every in words.items():
-        for given in every:
-            done = emmclab_ok("apps", command, *given)
+    for command, argument_lists in words.items():
+        for arguments in argument_lists:
+            done = emmclab_ok("apps", command, *arguments)
             assert len(done.stdout) > 80 and not done.stderr, (command, done.stderr)
 
 
@@ -144,8 +144,8 @@ def test_compare_gives_every_combination(small: Path, tmp_path: Path) -> None:
     html = page.read_text()
     assert html.count("<tbody><tr>") == 8
     assert "Waits of the user over time" in html and "Runtime by device and network" in html
-    shown = emmclab(*words).stdout
-    assert "sdcard over usb" in shown and "%" in shown
+    output = emmclab(*words).stdout
+    assert "sdcard over usb" in output and "%" in output
 
 
 def test_what_if_names_the_part_that_dominates(small: Path) -> None:
@@ -156,8 +156,8 @@ def test_what_if_names_the_part_that_dominates(small: Path) -> None:
     base = run_application(str(small), "nexus5", precondition="none", host="phone-2020")
     parts = parts_of(base)
     assert {"partition=data", "class=database", "op=fsync"} <= {*parts}
-    found = emmclab_json("apps", "run", small, "--what-if", "partition=data", "--json", *on, *NEW)
-    [row] = found["what_if"]
+    run = emmclab_json("apps", "run", small, "--what-if", "partition=data", "--json", *on, *NEW)
+    [row] = run["what_if"]
     assert row["part"] == "partition=data"
     assert row["runtime_ns"] == base["app"]["runtime_ns"] - sum(
         base["app"]["states"][state] for state in ("read", "fsync", "throttled")
@@ -165,19 +165,19 @@ def test_what_if_names_the_part_that_dominates(small: Path) -> None:
 
 
 def test_layers_stand_between_the_application_and_the_device(small: Path) -> None:
-    found = emmclab_json("apps", "run", small, "--layer", "pass-through", "--json", *NEW)
+    result = emmclab_json("apps", "run", small, "--layer", "pass-through", "--json", *NEW)
     bare = emmclab_json("apps", "run", small, "--json", *NEW)
-    assert found["device"]["layers"][0]["name"] == "pass-through"
-    assert found["app"]["requests"]["all"]["write"]["bytes"] == bare["app"]["requests"]["all"]["write"]["bytes"]
+    assert result["device"]["layers"][0]["name"] == "pass-through"
+    assert result["app"]["requests"]["all"]["write"]["bytes"] == bare["app"]["requests"]["all"]["write"]["bytes"]
 
 
 def test_the_device_of_an_application_passes_every_check(small: Path) -> None:
-    found = emmclab_json("apps", "run", small, "--check", "--json", *NEW)
-    assert found["app"] == emmclab_json("apps", "run", small, "--json", *NEW)["app"]
+    result = emmclab_json("apps", "run", small, "--check", "--json", *NEW)
+    assert result["app"] == emmclab_json("apps", "run", small, "--json", *NEW)["app"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "problem"),
     [
         (("run",), "missing argument 'NAME|FILE'"),
         (("run", "email", "maps"), "(maps)"),
@@ -187,8 +187,8 @@ def test_the_device_of_an_application_passes_every_check(small: Path) -> None:
         (("run", "no/such.toml"), "not found"),
     ],
 )
-def test_wrong_words_are_refused_with_a_hint(words: tuple[str, ...], said: str) -> None:
-    assert_refused(emmclab("apps", *words, *(() if "--precondition" in words else NEW)), said)
+def test_wrong_words_are_refused_with_a_hint(words: tuple[str, ...], problem: str) -> None:
+    assert_refused(emmclab("apps", *words, *(() if "--precondition" in words else NEW)), problem)
 
 
 def test_python_gives_what_the_command_line_prints(small: Path) -> None:
@@ -209,16 +209,16 @@ def test_the_program_of_the_guide_runs_and_its_options_are_those_of_the_command(
         name
         for words, command in walk_commands(application())
         if words.startswith("apps ")
-        for one in command.params
-        for name in one.opts
+        for parameter in command.params
+        for name in parameter.opts
     }
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", guide))
     assert named and named <= options
     steps = {
         name for row in re.findall(r"^\| (`[^|]*`) \|", guide, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
     }
-    known = json.loads(emmclab("apps", "schema").stdout)["$defs"]["ProgramStep"]["oneOf"]
-    assert steps == {key for step in known for key in step["properties"]}
+    step_kinds = json.loads(emmclab("apps", "schema").stdout)["$defs"]["ProgramStep"]["oneOf"]
+    assert steps == {key for step in step_kinds for key in step["properties"]}
 
 
 def test_the_requests_of_an_application_are_a_trace(tmp_path: Path) -> None:
@@ -248,5 +248,5 @@ def test_applications_at_once_slow_each_other_and_the_first_is_waited_for() -> N
     assert both["options"]["beside"] == ["facebook"] and alone["options"]["beside"] == []
     assert both["app"]["user_waits_for"] == alone["app"]["user_waits_for"]
     assert any(thread["name"].startswith("facebook: ") for thread in both["app"]["threads"])
-    again = emmclab_json("apps", "run", "email + facebook", "--device", "nexus5")
-    assert again["app"] == both["app"]
+    result = emmclab_json("apps", "run", "email + facebook", "--device", "nexus5")
+    assert result["app"] == both["app"]

@@ -76,7 +76,6 @@ steps = [
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """The file of the program."""
     path = tmp_path / "notes.toml"
     path.write_text(_PROGRAM)
     return path
@@ -84,18 +83,18 @@ def program(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("root")
 def test_a_live_run_asks_the_device_for_what_the_model_says(program: Path) -> None:
-    found = emmclab_json("apps", "live", program, "--device", "nexus5", "--capacity", "4GB")
-    live, model = found["live"], found["model"]
+    live_run = emmclab_json("apps", "live", program, "--device", "nexus5", "--capacity", "4GB")
+    live, model = live_run["live"], live_run["model"]
     assert live["app"]["requests"] is None and live["app"]["file_operations"] == model["app"]["file_operations"]
     assert live["app"]["file_syncs"] == model["app"]["file_syncs"]
     assert live["app"]["network_bytes"] == model["app"]["network_bytes"]
     for result in (live, model):
         assert sum(result["app"]["states"].values()) == result["app"]["runtime_ns"]
     # Times are not compared. The kernel may write a few blocks less, and a slow machine writes back more often.
-    rows = {row["name"]: row for row in found["agreement"]}
+    rows = {row["name"]: row for row in live_run["agreement"]}
     assert rows["writes"]["difference_pct"] < 25
     assert rows["written"]["difference_pct"] < 25
-    assert {row["name"] for row in found["agreement"]} >= {"runtime", "reads", "writes", "written"}
+    assert {row["name"] for row in live_run["agreement"]} >= {"runtime", "reads", "writes", "written"}
 
 
 def _printed(name: object, page: Path, *more: str) -> str:
@@ -109,8 +108,8 @@ def _printed(name: object, page: Path, *more: str) -> str:
 @pytest.mark.usefixtures("root")
 def test_a_live_run_is_shown_on_the_terminal_and_as_a_page(program: Path, tmp_path: Path) -> None:
     small = ("--device", "nexus5", "--capacity", "4GB")
-    shown = _printed(program, tmp_path / "notes.html", *small)
-    assert "notes on nexus5" in shown
+    text = _printed(program, tmp_path / "notes.html", *small)
+    assert "notes on nexus5" in text
     layered = _printed(program, tmp_path / "advil.html", *small, "--layer", "advil")
     assert "notes on nexus5 under advil" in layered.replace("nexus5-4GB", "nexus5")
 
@@ -119,8 +118,8 @@ def test_a_live_run_is_shown_on_the_terminal_and_as_a_page(program: Path, tmp_pa
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("name", [row["name"] for row in applications()])
 def test_every_application_that_comes_with_emmclab_is_shown_live(name: str, tmp_path: Path) -> None:
-    shown = _printed(name, tmp_path / "page.html", "--device", "transcend-c2")
-    assert f"{name} on transcend-c2" in shown
+    text = _printed(name, tmp_path / "page.html", "--device", "transcend-c2")
+    assert f"{name} on transcend-c2" in text
 
 
 @pytest.mark.usefixtures("root")
@@ -143,8 +142,8 @@ def test_nothing_of_a_live_run_stays_on_the_machine(program: Path, tmp_path: Pat
     assert process.returncode == 130, output
     assert "Traceback" not in output
     assert not _mounts(tmp_path)
-    left = [path for path in Path("/sys/block").glob("loop*/loop/backing_file") if _is_ours(path, tmp_path)]
-    assert not left
+    remaining = [path for path in Path("/sys/block").glob("loop*/loop/backing_file") if _is_ours(path, tmp_path)]
+    assert not remaining
 
 
 def _mounts(folder: Path) -> list[str]:
@@ -160,7 +159,7 @@ def _is_ours(path: Path, folder: Path) -> bool:
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "problem"),
     [
         (["--host", "n900"], "there is no host `n900`"),
         (["--network", "lte"], "has no network `lte`"),
@@ -169,11 +168,11 @@ def _is_ours(path: Path, folder: Path) -> bool:
         (["--clock", "fast"], "fast"),
     ],
 )
-def test_a_live_run_that_cannot_be_is_refused(words: list[str], said: str, program: Path) -> None:
-    given = words if "--device" in words else [*words, "--device", "nexus5"]
-    done = emmclab("apps", "live", program, *given)
+def test_a_live_run_that_cannot_be_is_refused(words: list[str], problem: str, program: Path) -> None:
+    arguments = words if "--device" in words else [*words, "--device", "nexus5"]
+    done = emmclab("apps", "live", program, *arguments)
     assert done.returncode == 2, done.stdout
-    assert said in " ".join(done.stderr.split()) and "Traceback" not in done.stderr
+    assert problem in " ".join(done.stderr.split()) and "Traceback" not in done.stderr
 
 
 @pytest.mark.usefixtures("root")
@@ -188,7 +187,6 @@ def test_a_live_run_on_a_file_system_that_the_kernel_lacks_is_refused(program: P
 
 @pytest.fixture(scope="module")
 def strace() -> str:
-    """The path of strace."""
     need("strace")
     return str(shutil.which("strace"))
 
@@ -220,8 +218,8 @@ def test_a_program_learned_from_strace_does_what_was_recorded(strace: str, tmp_p
         pytest.skip("this machine does not let a process be traced")
     assert done.returncode == 0, done.stderr
     file = tmp_path / "app.toml"
-    said = emmclab_ok("apps", "learn", log, "-o", file, "--partition", "sdcard=/usr", "--partition", f"data={work}")
-    assert "MB written" in said.stdout and "work on a core" in said.stdout
+    learn = emmclab_ok("apps", "learn", log, "-o", file, "--partition", "sdcard=/usr", "--partition", f"data={work}")
+    assert "MB written" in learn.stdout and "work on a core" in learn.stdout
     learned = tomllib.loads(file.read_text())
     of = {Path(entry["name"]).name: entry for entry in learned["file"] if entry["partition"] == "data"}
     assert {"a.db", "a.db-journal", "big", "bigger"} <= set(of)
@@ -236,8 +234,8 @@ def test_a_program_learned_from_strace_does_what_was_recorded(strace: str, tmp_p
     )
     run = emmclab_json("apps", "run", file, "--device", "nexus5", "--host", "phone-2020")
     assert run["app"]["file_syncs"] == len(syncs)
-    found = learn_application(log, partitions={"data": str(work)})
-    assert found.known["written_bytes"] == written > 4 << 20
+    result = learn_application(log, partitions={"data": str(work)})
+    assert result.known["written_bytes"] == written > 4 << 20
 
 
 def _traced(strace: str, log: Path, *command: str) -> list[str]:
@@ -269,9 +267,9 @@ def test_a_program_that_a_shell_starts_takes_as_long_as_without_the_shell(strace
     first = lines[0].split()[0]
     child = next(line.split()[0] for line in lines if "a.db" in line and line.split()[0] != first)
     # The recording without the shell consists of the lines of the child, from the start of its program.
-    own = [line for line in lines if line.split()[0] == child]
-    begin = next(at for at, line in enumerate(own) if "execve(" in line)
-    (tmp_path / "alone.strace").write_text("".join(own[begin:]))
+    own_lines = [line for line in lines if line.split()[0] == child]
+    begin = next(at for at, line in enumerate(own_lines) if "execve(" in line)
+    (tmp_path / "alone.strace").write_text("".join(own_lines[begin:]))
     times = {}
     for name in ("shell", "alone"):
         emmclab_ok("apps", "learn", tmp_path / f"{name}.strace", "-o", tmp_path / f"{name}.toml")
@@ -308,13 +306,13 @@ def test_a_shell_that_sleeps_or_leaves_its_children_is_not_learned_in_silence(st
     refused = emmclab("apps", "learn", log, "-o", file)
     assert refused.returncode == 2 and "s asleep (wait4 for thread" in refused.stderr, refused.stderr
     assert "without its sleeps" in refused.stderr and not file.exists()
-    kept = emmclab("apps", "learn", log, "-o", file, "--keep-pauses")
-    asleep = re.search(r"waits, (\d+\.\d+) s asleep", kept.stdout)
-    assert kept.returncode == 0 and asleep, kept.stdout
-    known = emmclab_json("apps", "learn", log, "-o", file, "--keep-pauses")
+    done = emmclab("apps", "learn", log, "-o", file, "--keep-pauses")
+    asleep = re.search(r"waits, (\d+\.\d+) s asleep", done.stdout)
+    assert done.returncode == 0 and asleep, done.stdout
+    learned = emmclab_json("apps", "learn", log, "-o", file, "--keep-pauses")
     # Each `sleep` may fall asleep before the shell waits for it. The output is rounded to milliseconds.
-    assert 1.9 < float(asleep[1]) < known["known"]["asleep_ns"] / 1e9 + 0.001, kept.stdout
-    assert known["known"]["asleep_ns"] >= 2_000_000_000 and set(known["user"]) == {*LearnedTime.__annotations__}
+    assert 1.9 < float(asleep[1]) < learned["known"]["asleep_ns"] / 1e9 + 0.001, done.stdout
+    assert learned["known"]["asleep_ns"] >= 2_000_000_000 and set(learned["user"]) == {*LearnedTime.__annotations__}
     # The model contains the time for which writes wait for the device, and synchronous writes.
     run = emmclab_json("apps", "run", file, "--device", "nexus5")["app"]
     assert run["file_syncs"] == 200
@@ -343,12 +341,12 @@ def test_a_learned_program_has_its_sources_and_assumptions(tmp_path: Path) -> No
         "7 1.002000 futex(0x1, FUTEX_WAIT, 0, NULL) = 0 <0.250000>\n"
     )
     assert_refused(emmclab("apps", "learn", log, "-o", "-"), "futex 0.250 s")
-    found = emmclab_ok("apps", "learn", log, "-o", "-", "--keep-pauses")
-    source = tomllib.loads(found.stdout)["source"]
+    done = emmclab_ok("apps", "learn", log, "-o", "-", "--keep-pauses")
+    source = tomllib.loads(done.stdout)["source"]
     assert "0.250 s in calls that wait" in source and "Left to the model" in source
-    asked = json.loads(
+    queried = json.loads(
         emmclab("apps", "learn", log, "-o", tmp_path / "a.toml", "--keep-pauses", "--json", cwd=tmp_path).stdout
     )
-    assert asked["known"]["pause_ns"] == 250_000_000 and asked["format"] == "strace"
+    assert queried["known"]["pause_ns"] == 250_000_000 and queried["format"] == "strace"
     assert emmclab("apps", "learn", log, "-o", "-", "--user-waits-for", "8").returncode == 2
     assert "user_waits_for" in application_text("email")

@@ -22,7 +22,7 @@ from emmclab.runtime.files import stale_folders
 from emmclab.runtime.local_copies import scratch
 from emmclab.runtime.result_storage import place_of
 from emmclab.studies import Serial
-from fleets import PLACES, held
+from fleets import PLACES, blocked_run
 
 pytestmark = pytest.mark.slow
 
@@ -386,7 +386,7 @@ def test_a_fleet_goes_on_after_a_lost_bucket(server: Server, tmp_path: Path, mon
 @pytest.mark.usefixtures("server")
 def test_ctrl_c_leaves_no_copy_behind(tmp_path: Path) -> None:
     put(recorded(30))
-    run = held(FLEET, "-o", tmp_path / "t.parquet", "--jobs", "2")
+    run = blocked_run(FLEET, "-o", tmp_path / "t.parquet", "--jobs", "2")
     run.send_signal(signal.SIGINT)
     _, stderr = run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 130, stderr

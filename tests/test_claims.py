@@ -131,12 +131,12 @@ def test_not_yet_is_said_only_of_systems_to_come(ledger: list[dict[str, Any]]) -
 def test_one_paper_or_one_study_gives_the_verdicts_of_the_whole_ledger(
     ledger: list[dict[str, Any]], results: dict[str, Results], reproduced: Reproduced
 ) -> None:
-    whole = {claim["id"]: claim for claim in ledger}
+    ledger_by_id = {claim["id"]: claim for claim in ledger}
     alone = emmclab_json("claims", "--paper", "advil12", "--results", reproduced.results)
     assert alone == [claim for claim in ledger if claim["paper"] == "advil12"]
-    for found in results.values():
-        for claim in judge_study(found):
-            assert claim.to_dict() == whole[claim.id]
+    for study_results in results.values():
+        for claim in judge_study(study_results):
+            assert claim.to_dict() == ledger_by_id[claim.id]
 
 
 def test_grids_without_claims_are_declared(ledger: list[dict[str, Any]]) -> None:
@@ -153,8 +153,8 @@ def test_claims_run_only_the_grids_that_they_read(tmp_path: Path) -> None:
     words = ("claims", "--paper", "dsn17", "--jobs", 1, "--results", tmp_path)
     assert_refused(emmclab(*words, "--stored"), "simulations without a stored result")
     assert not any(tmp_path.iterdir()), "nothing was run"
-    judged = emmclab_json(*words)
-    assert emmclab_json(*words, "--stored") == judged
+    result = emmclab_json(*words)
+    assert emmclab_json(*words, "--stored") == result
     index = Store(tmp_path / "dsn17").index()
     assert {cell["grid"] for cell in index["missing"]} == {"ordered_fua", "packed"}
     report = emmclab("report", "dsn17", "--results", tmp_path, "--html", tmp_path / "page.html")
@@ -162,29 +162,29 @@ def test_claims_run_only_the_grids_that_they_read(tmp_path: Path) -> None:
     assert "54 of 261 cells have no result" in report.stderr
     assert not (tmp_path / "page.html").exists()
     assert emmclab("run", "dsn17", "--jobs", 1, "--results", tmp_path).returncode == 0
-    assert emmclab_json(*words) == judged
+    assert emmclab_json(*words) == result
     assert "missing" not in Store(tmp_path / "dsn17").index(), "results of other grids stay"
 
 
 def test_a_headline_counts_tested_restated_and_unchecked_apart(results: dict[str, Results]) -> None:
-    judged = judge_study(results["iiswc15"])
-    tested, reproduced, direction, not_, restated, cannot = map(int, re.findall(r"\d+", headline(judged)))
+    claims = judge_study(results["iiswc15"])
+    tested, reproduced, direction, not_, restated, cannot = map(int, re.findall(r"\d+", headline(claims)))
     assert tested == reproduced + direction + not_
-    assert tested + restated + cannot == len(judged)
+    assert tested + restated + cannot == len(claims)
 
 
 def test_the_table_of_the_readme_counts_the_declared_verdicts_of_each_paper() -> None:
     """Another test compares the verdicts of results with the declared ones."""
     readme = (ROOT / "README.md").read_text()
-    shown = {
+    readme_counts = {
         name: [int(cell) for cell in cells.split(" | ")]
         for name, cells in re.findall(r"^\| ([^|]+) \| ((?:\d+ \| ){5}\d+) \|$", readme, re.MULTILINE)
     }
     rows = {f"`{paper.name}`": [rule for rule in rules(paper) if rule.id not in BESIDE] for paper in papers().values()}
     rows |= {"four other papers": [BY_ID[name] for name in BESIDE], "all": RULES}
-    assert len(shown) == len(rows)
+    assert len(readme_counts) == len(rows)
     for name, declared in rows.items():
-        (cells,) = (cells for title, cells in shown.items() if re.search(rf"(^|\W){name}(\W|$)", title))
+        (cells,) = (cells for title, cells in readme_counts.items() if re.search(rf"(^|\W){name}(\W|$)", title))
         verdicts = Counter(map(_expected, declared))
         assert cells == [len(declared), *(verdicts[word] for word in VERDICTS if word != NOT_YET)], name
         assert not verdicts[NOT_YET]
@@ -202,24 +202,24 @@ def test_the_document_of_the_implications_shows_the_figures_of_the_ledger(ledger
     text = (ROOT / "docs" / "concepts" / "emmc.md").read_text()
     rows = re.findall(r"\| (Characteristic \d|\d|III-A|V), .*? \| .*? \| (.*?) \| (.*?) \|", text)
     assert len(rows) == len(claims)
-    for title, found, judged in rows:
+    for title, figure, verdict_text in rows:
         source = f"IISWC15 {f'Implication {title}' if title.isdecimal() else title}"
         # An implication may have more than one claim.
-        same = [claim for claim in claims if claim["source"] == source]
-        meant = [one for one in same if {*number.findall(found)} <= {*number.findall(one["measured"]), "0"}]
-        assert meant, (title, found)
-        assert judged.startswith(meant[0]["verdict"]), title
+        of_source = [claim for claim in claims if claim["source"] == source]
+        matching = [row for row in of_source if {*number.findall(figure)} <= {*number.findall(row["measured"]), "0"}]
+        assert matching, (title, figure)
+        assert verdict_text.startswith(matching[0]["verdict"]), title
 
 
 @pytest.mark.parametrize("rule", MEASURED, ids=lambda rule: rule.id)
 def test_every_tolerance_states_the_numbers_that_are_checked(rule: Rule) -> None:
     """The text is shown, but `within` determines the verdict: in the unit of the value, or in percent of the figure."""
-    stated = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", rule.tolerance)]
+    numbers = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", rule.tolerance)]
     for check in rule.checks:
         if check.published is None or not check.within:
             continue
         effect = abs(check.published - (check.neutral or 0))
-        limits = [*stated, *(part * number / 100 for number in stated for part in (check.published, effect))]
+        limits = [*numbers, *(part * number / 100 for number in numbers for part in (check.published, effect))]
         rounding = max(0.05, 0.06 * check.within)
         assert any(abs(check.within - limit) <= rounding for limit in limits), check
 
@@ -262,7 +262,9 @@ def test_less_than_half_of_a_published_effect_is_not_reproduced(rule: Rule, chec
 
 def _less_than_half(check: Check) -> list[float]:
     """Return values with less than half of the published effect, or outside a bound."""
-    bound = next((one for one in (check.published, check.at_least, check.at_most) if one and abs(one) < 1e300), None)
+    bound = next(
+        (bound for bound in (check.published, check.at_least, check.at_most) if bound and abs(bound) < 1e300), None
+    )
     if check.neutral is not None and bound is not None and bound != check.neutral:
         return [check.neutral + 0.49 * (bound - check.neutral), check.neutral]
     low = check.least if check.least > -1e300 else check.at_least
@@ -332,16 +334,16 @@ def _verdict_of(name: str, results: dict[str, Results]) -> str:
 
 def test_a_restated_claim_is_tested_by_default(results: dict[str, Results], monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove a source of the workloads, and of a device, and check that the verdict changes."""
-    made = sources_of_field
+    sources = sources_of_field
     for name, source in (
         ("iiswc-c3", "iiswc15_table4_timing.no_wait_pct"),
         ("iiswc-throughput-read", "iiswc-throughput-read"),
         ("iiswc-fig5", "iiswc-fig5"),
     ):
         assert _verdict_of(name, results) == RESTATED
-        monkeypatch.setattr("emmclab.papers.claims.sources_of_field", lambda *of, gone=source: made(*of) - {gone})
+        monkeypatch.setattr("emmclab.papers.claims.sources_of_field", lambda *of, gone=source: sources(*of) - {gone})
         assert _verdict_of(name, results) in TESTED, name
-        monkeypatch.setattr("emmclab.papers.claims.sources_of_field", made)
+        monkeypatch.setattr("emmclab.papers.claims.sources_of_field", sources)
     inputs = ("advil-fig9-fill", "advil-fig9", "iiswc-c4")
     assert {_verdict_of(name, results) for name in inputs} == {RESTATED}
     monkeypatch.setattr("emmclab.papers.claims._sources_of_input", lambda _: frozenset())
@@ -357,7 +359,7 @@ def test_a_restated_claim_is_tested_by_default(results: dict[str, Results], monk
 def test_a_tested_claim_is_restated_with_source(results: dict[str, Results], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("iiswc-hps-mrt-mean", "iiswc-impl2-idle-gc", "advil-fig7-best"):
         assert _verdict_of(name, results) in TESTED
-        monkeypatch.setattr("emmclab.papers.claims.fitted_to", lambda _, own=name: frozenset({own}))
+        monkeypatch.setattr("emmclab.papers.claims.fitted_to", lambda _, own_id=name: frozenset({own_id}))
         assert _verdict_of(name, results) == RESTATED
         monkeypatch.undo()
 
@@ -375,15 +377,15 @@ def test_what_a_measure_reads_is_recorded(results: dict[str, Results]) -> None:
 
 
 def test_figures_8_and_9_read_one_8_kb_device_and_the_other_is_their_range(results: dict[str, Results]) -> None:
-    found = results["iiswc15"]
+    study_results = results["iiswc15"]
     other = {"ssdsim-8k": "ssdsim-8k-aligned", "ssdsim-8k-aligned": "ssdsim-8k"}
-    runs = [Run({**run, "grid": other.get(run.grid, run.grid)}) for run in found.runs]
-    turned = Results(found.about, found.profiles, runs, "")
+    runs = [Run({**run, "grid": other.get(run.grid, run.grid)}) for run in study_results.runs]
+    turned = Results(study_results.about, study_results.profiles, runs, "")
     for name, value in (("hybrid_against_8ps", "mean"), ("utilisation_best", "points"), ("utilisation_mean", "points")):
         measure = find_measure("iiswc15", f"hybrid.{name}")
-        judged, swapped = measure(found), measure(turned)
-        assert judged.values[value] < swapped.values[value]
-        assert f"aligned +{swapped.values[value]:.1f}" in judged.note
+        measurement, swapped = measure(study_results), measure(turned)
+        assert measurement.values[value] < swapped.values[value]
+        assert f"aligned +{swapped.values[value]:.1f}" in measurement.note
 
 
 def test_the_8_kb_device_of_claims_splits_writes_by_size_alone(results: dict[str, Results], tmp_path: Path) -> None:
@@ -400,18 +402,18 @@ def test_the_8_kb_device_of_claims_splits_writes_by_size_alone(results: dict[str
 
 
 def test_a_claim_that_turns_false_is_not_reproduced(results: dict[str, Results]) -> None:
-    found = results["iiswc15"]
+    study_results = results["iiswc15"]
     swapped = {"ssdsim-4k": "ssdsim-hps", "ssdsim-hps": "ssdsim-4k"}
-    runs = [Run({**run, "grid": swapped.get(run.grid, run.grid)}) for run in found.runs]
-    turned = judge_study(Results(found.about, found.profiles, runs, ""))
+    runs = [Run({**run, "grid": swapped.get(run.grid, run.grid)}) for run in study_results.runs]
+    turned = judge_study(Results(study_results.about, study_results.profiles, runs, ""))
     verdicts = {claim.id: claim.verdict for claim in turned}
     for name in ("iiswc-hps-mrt-mean", "iiswc-hps-mrt-min", "iiswc-hps-mrt-max", "iiswc-hps-all18"):
         assert verdicts[name] == NOT
 
 
 def test_readings_are_all_twenty_and_agree_with_single_runs(results: dict[str, Results]) -> None:
-    found = readings(results["iiswc15"])
-    assert len(found) == 20
+    result = readings(results["iiswc15"])
+    assert len(result) == 20
     import emmclab
     from emmclab.traces.workload import Workload
 
@@ -425,7 +427,7 @@ def test_readings_are_all_twenty_and_agree_with_single_runs(results: dict[str, R
     four = emmclab.Device.preset("ssdsim").simulate(trace, mode="open")
     hybrid = emmclab.Device.preset("iiswc15-hps").set(rules_of_ssdsim).simulate(trace, mode="open")
     movie = 100 * (1 - hybrid["response.mean_response_ms"] / four["response.mean_response_ms"])
-    assert found[PRIMARY]["worst"] == pytest.approx(movie)
+    assert result[PRIMARY]["worst"] == pytest.approx(movie)
 
 
 @pytest.mark.parametrize(
@@ -462,17 +464,17 @@ def test_a_paper_to_come_has_no_study_and_the_error_says_so(tmp_path: Path) -> N
 
 
 def test_the_papers_are_listed_with_their_state() -> None:
-    found = {paper["name"]: paper for paper in emmclab_json("papers")}
-    assert {name: paper["state"] for name, paper in found.items()} == {
+    papers = {paper["name"]: paper for paper in emmclab_json("papers")}
+    assert {name: paper["state"] for name, paper in papers.items()} == {
         "advil12": "works",
         "dsn17": "works",
         "fast12": "works",
         "iiswc15": "works",
         "systor24": "works",
     }
-    assert sum(paper["claims"] for paper in found.values()) == len(RULES)
-    shown = emmclab("papers").stdout
-    assert all(name in shown for name in found)
+    assert sum(paper["claims"] for paper in papers.values()) == len(RULES)
+    output = emmclab("papers").stdout
+    assert all(name in output for name in papers)
 
 
 def test_the_log_of_the_papers_recorder_adds_what_the_ledger_says(loop: str) -> None:

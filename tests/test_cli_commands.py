@@ -91,11 +91,11 @@ def test_convert_keeps_every_request(trace: Path, tmp_path: Path) -> None:
     target = tmp_path / "chat.parquet"
     done = emmclab_json("convert", trace, target)
     assert done["ledger"]["kept"] == 400
-    again = emmclab_json("profile", target)[0]
+    converted = emmclab_json("profile", target)[0]
     first = emmclab_json("profile", trace)[0]
     for differs in ("trace_digest", "provenance"):
-        assert again.pop(differs) != first.pop(differs)
-    assert again == first
+        assert converted.pop(differs) != first.pop(differs)
+    assert converted == first
 
 
 def test_convert_merges_traces_from_their_start_times(trace: Path, other_trace: Path, tmp_path: Path) -> None:
@@ -105,9 +105,9 @@ def test_convert_merges_traces_from_their_start_times(trace: Path, other_trace: 
         more = [] if offset is None else ["--offset", offset]
         emmclab_ok("convert", trace, other_trace, "-o", out, *more)
         expected = sorted(
-            arrival - own[0] + begin
-            for own, begin in zip(arrivals, (0, seconds * 10**9), strict=True)
-            for arrival in own
+            arrival - times[0] + begin
+            for times, begin in zip(arrivals, (0, seconds * 10**9), strict=True)
+            for arrival in times
         )
         assert [row["arrival_ns"] for row in emmclab_rows(out)] == expected
 
@@ -166,7 +166,7 @@ def test_published_tables_name_their_contradictions() -> None:
 
 def test_the_included_traces_are_profiled_as_any_others(tmp_path: Path) -> None:
     done = emmclab_ok("profile", "--demo", "--html", "report.html", "--json", cwd=tmp_path)
-    assert [one["name"] for one in json.loads(done.stdout)] == [path.stem for path in package.bundled()]
+    assert [profile["name"] for profile in json.loads(done.stdout)] == [path.stem for path in package.bundled()]
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
 
 
@@ -180,9 +180,9 @@ def test_a_trace_is_compared_with_traces_workloads_and_parts(trace: Path, other_
     parts.mkdir()
     (parts / "1.txt").write_bytes(other_trace.read_bytes())
     for other, name in ((other_trace, "camera"), ("Messaging", "Messaging"), (parts, "parts")):
-        found = emmclab_json("profile", trace, "--against", other)
-        assert (found["first"], found["second"]) == ("chat", name)
-        assert {row["field"] for row in found["fields"]} == {*SIZE_AND_TIMING}
+        comparison = emmclab_json("profile", trace, "--against", other)
+        assert (comparison["first"], comparison["second"]) == ("chat", name)
+        assert {row["field"] for row in comparison["fields"]} == {*SIZE_AND_TIMING}
     assert emmclab("profile", trace, other_trace, "--against", trace).returncode == 2
 
 

@@ -66,9 +66,9 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture
 def joined(cluster: Any) -> Iterator[RayCluster]:
-    found = RayCluster(cluster.address)
-    yield found
-    found.close()
+    ray = RayCluster(cluster.address)
+    yield ray
+    ray.close()
 
 
 def test_two_nodes_of_which_one_is_killed_collect_the_bytes_of_one_process(
@@ -82,18 +82,18 @@ def test_two_nodes_of_which_one_is_killed_collect_the_bytes_of_one_process(
     files["device"].write_text(preset.replace('name = "small-1gb"', 'name = "mine"'))
     study = Study.parse(STUDY.format(**files), "small.toml")
     cells = study.cells()
-    one, other = Folder(tmp_path / "one"), Folder(tmp_path / "other")
-    run_cells(study, one, Serial(), cells=cells)
+    local, other = Folder(tmp_path / "one"), Folder(tmp_path / "other")
+    run_cells(study, local, Serial(), cells=cells)
 
     second = cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
     joined = RayCluster(cluster.address)
     assert joined.jobs == 2
-    put = joined._ray.put
+    put_object = joined._ray.put
 
     def hide(value: Any) -> Any:
         """Hide the original files after they are in the object store, so that nodes need the copies."""
-        stored = put(value)
+        stored = put_object(value)
         if isinstance(value, dict):
             for path in files.values():
                 path.rename(f"{path}.hidden")
@@ -108,15 +108,15 @@ def test_two_nodes_of_which_one_is_killed_collect_the_bytes_of_one_process(
             cluster.remove_node(second, allow_graceful=False)
 
     try:
-        found = run_cells(study, other, joined, cells=cells, progress=kill)
+        outcome = run_cells(study, other, joined, cells=cells, progress=kill)
     finally:
         joined.close()
         for path in files.values():
             Path(f"{path}.hidden").rename(path)
     assert len(killed) == 1 and killed[0].done < len(cells)
-    assert found.missing == [] and found.failures == []
+    assert outcome.missing == [] and outcome.failures == []
     outputs = [tmp_path / "one.parquet", tmp_path / "other.parquet"]
-    for place, output in zip((one, other), outputs, strict=True):
+    for place, output in zip((local, other), outputs, strict=True):
         assert collect(study, cells, [place], output) == []
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
 
@@ -129,9 +129,9 @@ def fall(number: int) -> int:
 
 
 def test_the_task_that_crashed_its_worker_is_named_and_the_others_are_done(joined: RayCluster) -> None:
-    found = dict(joined.run(fall, each(range(8))))
-    assert isinstance(found.pop(3), Crash)
-    assert found == {number: number * number for number in range(8) if number != 3}
+    outcomes = dict(joined.run(fall, each(range(8))))
+    assert isinstance(outcomes.pop(3), Crash)
+    assert outcomes == {number: number * number for number in range(8) if number != 3}
 
 
 def test_a_node_with_another_build_is_refused(joined: RayCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,14 +182,14 @@ def test_a_run_that_sigterm_ends_on_its_own_cluster_says_nothing_of_ray_and_keep
         while not kept_cells(tmp_path) and run.poll() is None:
             time.sleep(0.1)
         run.terminate()
-        _, said = run.communicate(timeout=PATIENCE_S)
-    assert run.returncode == 128 + signal.SIGTERM, said
-    assert "SIGTERM received" not in said
+        _, messages = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 128 + signal.SIGTERM, messages
+    assert "SIGTERM received" not in messages
     assert kept_cells(tmp_path) > 0
 
 
 def test_a_cluster_that_is_started_here_has_a_token_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
+    variables = {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
     monkeypatch.delitem(sys.modules, "ray", raising=False)
     monkeypatch.setattr(os, "environ", {"RAY_AUTH_MODE": "disabled"})
     engine._keep_strangers_out()
@@ -198,7 +198,7 @@ def test_a_cluster_that_is_started_here_has_a_token_unless_one_is_named(monkeypa
     for _ in range(2):
         monkeypatch.setattr(os, "environ", {})
         engine._keep_strangers_out()
-        assert os.environ.keys() == given
+        assert os.environ.keys() == variables
         assert os.environ["RAY_AUTH_MODE"] == "token"
         tokens.add(os.environ["RAY_AUTH_TOKEN"])
     assert len(tokens) == 2

@@ -40,10 +40,10 @@ def _page(title: str) -> str:
 
 
 def _blocks(page: str, language: str) -> list[str]:
-    found = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
-    assert found, f"the page has no {language} block"
+    matches = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+    assert matches, f"the page has no {language} block"
     # They are in items of a list, indented by three spaces.
-    return [re.sub(r"(?m)^ {3}", "", text) for text in found]
+    return [re.sub(r"(?m)^ {3}", "", text) for text in matches]
 
 
 def _replace(path: Path, old: str, new: str) -> None:
@@ -79,8 +79,8 @@ def _add_scheme(device: Path, page: str) -> None:
     _replace(registry, "mod io;", "mod io;\nmod lone;")
     _replace(registry, "use io::BlockSchemeIo;", "use io::BlockSchemeIo;\nuse lone::Lone;")
     _replace(registry, "FastScheme, SuperblockScheme);", "FastScheme, SuperblockScheme, Lone);")
-    known = device.parent / "tests" / "device" / "mapping_schemes.rs"
-    _replace(known, '"superblock"];', '"superblock", "lone"];')
+    schemes_file = device.parent / "tests" / "device" / "mapping_schemes.rs"
+    _replace(schemes_file, '"superblock"];', '"superblock", "lone"];')
 
 
 def _add_figure(copy: Path, page: str) -> None:
@@ -164,8 +164,8 @@ def test_what_the_page_says_of_a_trace_format_is_read_from_damaged_and_impossibl
     samples = trace / "tests" / "trace" / "support.rs"
     _replace(samples, "pub const SAMPLES: &[Sample] = &[\n", f"pub const SAMPLES: &[Sample] = &[\n{sample}")
     (line,) = re.findall(r"`(cargo test [^`]+)`", page)
-    found = re.search(r"test result: ok. (\d+)", _run([*line.split(), "--locked"], copy))
-    assert found and int(found[1]) > 50
+    match = re.search(r"test result: ok. (\d+)", _run([*line.split(), "--locked"], copy))
+    assert match and int(match[1]) > 50
 
 
 @pytest.fixture
@@ -179,8 +179,8 @@ def blocks(title: str, language: str = "python") -> list[str]:
     """Return the blocks of a page in a language, which is a pattern."""
     page = (ROOT / "CONTRIBUTING.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
     # They are in items of a list, indented by three spaces.
-    found = re.findall(rf"```(?:{language})\n(.*?)```", page, re.DOTALL)
-    return [re.sub(r"(?m)^ {3}", "", text) for text in found]
+    matches = re.findall(rf"```(?:{language})\n(.*?)```", page, re.DOTALL)
+    return [re.sub(r"(?m)^ {3}", "", text) for text in matches]
 
 
 def insert(path: Path, before: str, text: str) -> None:
@@ -218,8 +218,8 @@ def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: 
         '        aging = parse_precondition(given["precondition"])\n',
         '        traces = traces * given["copies"]\n',
     )
-    found = run(package, "simulate", trace, "--device", "nexus5", "--copies", "2", "--mode", "open")
-    assert "800" in found
+    done = run(package, "simulate", trace, "--device", "nexus5", "--copies", "2", "--mode", "open")
+    assert "800" in done
     assert "--copies" in run(package, "compare", "--help")
     assert "Number of copies of the traces that run together." in run(package, "explain", "copies")
     # A result contains the option if it is set, and a comparison of results lists it.
@@ -227,7 +227,7 @@ def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: 
     for count, result in enumerate(results, 1):
         on = ("--device", "nexus5", "--mode", "open", "--copies", count)
         result.write_text(run(package, "simulate", trace, *on, "--json"))
-    assert [json.loads(one.read_text())["options"].get("copies") for one in results] == [None, 2]
+    assert [json.loads(file.read_text())["options"].get("copies") for file in results] == [None, 2]
     assert re.search(r"copies +\D+ 2\b", run(package, "explain", *results, "--one-at-a-time"))
     study = tmp_path / "small.toml"
     study.write_text(
@@ -236,8 +236,8 @@ def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: 
         "axes = { copies = [1, 2] }\n"
     )
     run(package, "run", study, "--results", tmp_path / "results")
-    asked = ("query", "select requests_total from runs", "--csv", "--results", tmp_path / "results")
-    assert run(package, *asked).split() == ["requests_total", "1200", "400", "800"]
+    query = ("query", "select requests_total from runs", "--csv", "--results", tmp_path / "results")
+    assert run(package, *query).split() == ["requests_total", "1200", "400", "800"]
 
 
 @pytest.mark.slow
@@ -293,7 +293,7 @@ def test_a_declared_figure_is_in_every_output(package: Path, trace: Path, tmp_pa
         result.write_text(run(package, "simulate", *[trace] * count, *on, "--json"))
     assert about in run(package, "explain", declared["path"])
     different = json.loads(run(package, "explain", *results, "--json"))["figures"]
-    (moved,) = [one for one in different if one["path"] == declared["path"]]
+    (moved,) = [figure for figure in different if figure["path"] == declared["path"]]
     assert (moved["first"], moved["second"], moved["unit"]) == (31_000, 62_000, "map unit")
 
     study = tmp_path / "small.toml"
@@ -301,12 +301,12 @@ def test_a_declared_figure_is_in_every_output(package: Path, trace: Path, tmp_pa
         f'name = "small"\ninputs = ["{trace}"]\n[[grid]]\nname = "g"\ndevices = ["nexus5"]\n'
         'modes = ["open"]\n[search]\n[[search.setting]]\nname = "gc.policy"\nchoices = ["greedy", "fifo"]\n'
     )
-    kept = ("--results", tmp_path / "results")
-    run(package, "run", study, *kept)
-    asked = run(package, "query", "select gc_moved_units from runs", "--csv", *kept)
-    assert asked.split() == ["gc_moved_units", "31000"]
+    results_options = ("--results", tmp_path / "results")
+    run(package, "run", study, *results_options)
+    answer = run(package, "query", "select gc_moved_units from runs", "--csv", *results_options)
+    assert answer.split() == ["gc_moved_units", "31000"]
     assert "gc_moved_units 31,000" in run(
-        package, "search", study, "--minimize", "gc_moved_units", "--budget", 1, *kept
+        package, "search", study, "--minimize", "gc_moved_units", "--budget", 1, *results_options
     )
     env = environment() | {"PYTHONPATH": f"{package.parent}:{PYTHONPATH}"}
     line = "import generate_reference; print(generate_reference.result_page())"

@@ -24,7 +24,7 @@ from emmclab.simulation.device import Device, presets
 
 
 def levels(result: dict[str, Any]) -> set[str]:
-    return {one["level"] for one in result["findings"]}
+    return {finding["level"] for finding in result["findings"]}
 
 
 @pytest.mark.parametrize("name", presets())
@@ -41,8 +41,8 @@ def test_the_capacity_that_power_is_cut_at_is_the_least_that_a_device_can_have(n
 
 
 def test_power_is_cut_under_a_device_that_cannot_be_small(crash: Runs) -> None:
-    found = crash("--device", "galaxys2", "--workload", "sqlite-wal-full", "--operations", "5", "--cuts", "3")
-    assert found["run"]["device"].startswith("galaxys2-") and found["cuts"] == 3
+    result = crash("--device", "galaxys2", "--workload", "sqlite-wal-full", "--operations", "5", "--cuts", "3")
+    assert result["run"]["device"].startswith("galaxys2-") and result["cuts"] == 3
 
 
 @pytest.mark.parametrize("workload", ["files", "append-log", "sqlite-wal", "sqlite-delete-extra"])
@@ -114,9 +114,9 @@ def test_ordered_data_is_durable_before_its_commit_and_writeback_data_is_not(
     workload = Workload(command=("sh", "-c", script))
     assert record_run("emmc51-cache", workload, log, mount_options=options).status == 0
     run, _ = open_run(str(log))
-    found = {rule for _, rule, _, _ in run.journal_rules("mounted")}
+    result = {rule for _, rule, _, _ in run.journal_rules("mounted")}
     # The final write-back may break more rules.
-    assert breaks <= found and bool(found) == bool(breaks)
+    assert breaks <= result and bool(result) == bool(breaks)
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def test_a_log_of_zones_recovers_from_every_cut(crash: Runs) -> None:
 )
 def test_layers_over_two_devices_lose_nothing_and_a_lie_is_named(crash: Runs, layer: tuple[str, ...]) -> None:
     two = [*DEVICE, "--layer", *layer, "--workload", "files", "--operations", "80", "--cuts", CUTS]
-    found = crash(*two, status=0)
-    assert found["states"] > 10
+    result = crash(*two, status=0)
+    assert result["states"] > 10
     lied = crash(*two, "--set", "cache.lies=flush", status=4)
     assert lied["findings"][0]["level"] == "device"
 
@@ -195,10 +195,10 @@ def test_a_second_device_with_a_cache_cannot_be_logged(crash: Runs) -> None:
 )
 def test_what_is_said_to_be_safe_without_a_sync_is_lost(crash: Runs, workload: str, lost: str) -> None:
     unsynced = [*DEVICE, "--workload", f"{workload}-unsynced", "--operations", "60"]
-    found = crash(*unsynced, "--cuts", CUTS, status=4)
-    assert lost in {one["promise"] for one in found["findings"]}
+    result = crash(*unsynced, "--cuts", CUTS, status=4)
+    assert lost in {finding["promise"] for finding in result["findings"]}
     # The file system keeps its promises about data without syncs.
-    assert levels(found) <= {"filesystem", "application"}
+    assert levels(result) <= {"filesystem", "application"}
 
 
 @pytest.mark.slow
@@ -239,11 +239,11 @@ set -- $(tail -n 1 "$EMMCLAB_ACKNOWLEDGED")
 [ "$1 $#" != "safe 4" ] || [ -e "$2" ] || { echo "$2 is lost"; exit 1; }
 """)
     for recovery in ("process", "e2fsck", "mount"):
-        again = ["--log", log, *few, "--recovery", recovery]
-        told = crash(*again, "--check", f"sh {crash.folder / 'check.sh'}")
-        assert told["states"] == first["states"] and not told["findings"], (recovery, told["findings"])
+        arguments = ["--log", log, *few, "--recovery", recovery]
+        result = crash(*arguments, "--check", f"sh {crash.folder / 'check.sh'}")
+        assert result["states"] == first["states"] and not result["findings"], (recovery, result["findings"])
         wrong = 'n=$(wc -l < "$EMMCLAB_ACKNOWLEDGED"); case $n in 0|24) ;; *) echo lost it; exit 1;; esac'
-        lost = crash(*again, "--check", wrong, status=4)
+        lost = crash(*arguments, "--check", wrong, status=4)
         assert {finding["promise"] for finding in lost["findings"]} == {"check"}, recovery
         assert lost["findings"][0]["detail"] == "lost it"
     nothing_left(crash.folder)
@@ -253,17 +253,17 @@ def test_jobs_and_shards_find_the_same_and_a_state_is_shown_again(crash: Runs) -
     log = str(crash.folder / "run.log")
     few = ["--cuts", "40"]
     options = ["--mount-options", "nobarrier", "--workload", "files", "--operations", "20"]
-    one = crash(*DEVICE, *options, *few, "--jobs", "1", "--save-log", log)
+    single = crash(*DEVICE, *options, *few, "--jobs", "1", "--save-log", log)
     explored = ["--log", log, "--check", "files", *few]
     for jobs in ("2", "3"):
         many = crash(*explored, "--jobs", jobs, "--results", f"jobs{jobs}")
         for key in ("findings", "documented", "states", "cuts", "covered"):
-            assert many[key] == one[key], key
+            assert many[key] == single[key], key
     parts = [crash(*explored, "--shard", f"{i}/3", "--results", f"part{i}") for i in (1, 2, 3)]
-    assert sum(part["states"] for part in parts) == one["states"]
-    again = one["findings"][0]["again"]
-    shown = crash("--again", again, "--save-image", "state.img", status=4)
-    assert {one["findings"][0]["promise"]} <= {finding["promise"] for finding in shown["findings"]}
+    assert sum(part["states"] for part in parts) == single["states"]
+    command = single["findings"][0]["again"]
+    repeated = crash("--again", command, "--save-image", "state.img", status=4)
+    assert {single["findings"][0]["promise"]} <= {finding["promise"] for finding in repeated["findings"]}
     assert (crash.folder / "state.img").stat().st_size > 0
 
 
@@ -285,13 +285,13 @@ def test_garbage_in_flight_is_caught_named_and_shown_again(crash: Runs) -> None:
         status=0,
     )
     # Records share sectors, so a torn write of the next record may damage the last one.
-    found = crash("--log", log, *few, "--tear", "inside", status=4)["findings"]
-    assert {(one["level"], one["promise"]) for one in found} == {("filesystem", "fdatasync")}
-    missing = found[0]["minimal"]["missing"]
-    assert missing and all(one["sectors"] == 1 for one in missing)
-    assert any(one["garbled"] for one in missing)
-    shown = crash("--again", found[0]["again"], status=4)["findings"]
-    assert [one["detail"] for one in shown] == [found[0]["detail"]]
+    findings = crash("--log", log, *few, "--tear", "inside", status=4)["findings"]
+    assert {(finding["level"], finding["promise"]) for finding in findings} == {("filesystem", "fdatasync")}
+    missing = findings[0]["minimal"]["missing"]
+    assert missing and all(finding["sectors"] == 1 for finding in missing)
+    assert any(finding["garbled"] for finding in missing)
+    repeated = crash("--again", findings[0]["again"], status=4)["findings"]
+    assert [finding["detail"] for finding in repeated] == [findings[0]["detail"]]
     text = crash.run("--log", log, *few, "--tear", "inside").stdout
     assert "with garbage for command" in text
 
@@ -303,7 +303,7 @@ def test_garbage_in_flight_is_caught_named_and_shown_again(crash: Runs) -> None:
 def test_what_never_overwrites_survives_garbage_in_flight(crash: Runs, workload: str, options: tuple[str, ...]) -> None:
     few = ["--operations", "15", "--cuts", CUTS, "--tear", "inside"]
     result = crash(*DEVICE, *options, "--workload", workload, *few, status=0)
-    sources = [one["documented"] for one in result["documented"] if one["level"] == "application"]
+    sources = [loss["documented"] for loss in result["documented"] if loss["level"] == "application"]
     assert all("psow" in source for source in sources) and (not sources or "wal" in workload)
 
 
@@ -312,14 +312,14 @@ def test_a_name_of_a_state_means_its_exploration_or_asks_for_it(crash: Runs) -> 
     few = ["--operations", "12", "--cuts", "20"]
     first = crash(*DEVICE, *options, *few, "--save-log", log)["findings"][0]["again"]
     short = first.rsplit(":", 1)[0]
-    one = crash("--again", short)
-    assert crash("--again", first)["findings"] == one["findings"]
+    state = crash("--again", short)
+    assert crash("--again", first)["findings"] == state["findings"]
     other = crash("--log", log, "--check", "files", "--cuts", "20", "--tear", "sector", "--seed", "9")
     assert other["run"]["mount_options"] == "nobarrier"
     named = other["findings"][0]["again"]
     assert named.rsplit(":", 1)[1] != first.rsplit(":", 1)[1]
     # The name in the earlier report still denotes the same state.
-    assert crash("--again", first)["findings"] == one["findings"]
+    assert crash("--again", first)["findings"] == state["findings"]
     assert crash("--again", named)["options"]["tear"] == "sector"
     refused = crash.run("--again", short)
     assert refused.returncode == 2 and first in refused.stderr and "tear sector" in refused.stderr
@@ -330,8 +330,8 @@ def test_a_name_of_a_state_means_its_exploration_or_asks_for_it(crash: Runs) -> 
 def test_a_log_of_dm_log_writes_is_explored_with_its_base(crash: Runs) -> None:
     dm, base = str(crash.folder / "dm.log"), str(crash.folder / "base.img")
     few = ("--operations", "20", "--cuts", "5")
-    made = crash.run(*DEVICE, "--workload", "append-log", *few, "--save-dm-log", dm)
-    (size,) = re.findall(r"`truncate -s (\d+) IMAGE`", made.stderr)
+    recorded = crash.run(*DEVICE, "--workload", "append-log", *few, "--save-dm-log", dm)
+    (size,) = re.findall(r"`truncate -s (\d+) IMAGE`", recorded.stderr)
     refused = crash.run("--log", dm)
     assert refused.returncode == 2 and "--base" in refused.stderr
     with Path(base).open("wb") as image:
@@ -347,7 +347,7 @@ def test_a_check_of_the_user_judges_what_is_mounted(crash: Runs) -> None:
     few = ["--cuts", "8", "--states", "device,boundary", "--check", check]
     assert crash(*DEVICE, *few, "--", "sh", "-c", script)["findings"] == []
     result = crash(*DEVICE, "--mount-options", "nobarrier", *few, "--", "sh", "-c", script, status=4)
-    assert any("is lost" in one["detail"] for one in result["findings"])
+    assert any("is lost" in finding["detail"] for finding in result["findings"])
 
 
 def test_without_a_check_no_verdict_on_what_was_acknowledged_is_given(crash: Runs) -> None:
@@ -394,7 +394,7 @@ def test_what_e2fsck_recovers_wrongly_is_its_own_fault(crash: Runs) -> None:
     fast = ("--mkfs-option=-O", "--mkfs-option=fast_commit", "--states", "device,boundary", "--cuts", "40")
     words = ("--workload", "files", "--operations", "20", "--recovery", "e2fsck")
     result = crash(*DEVICE, *words, *fast, status=0)
-    assert all("e2fsck" in one["documented"] for one in result["documented"])
+    assert all("e2fsck" in loss["documented"] for loss in result["documented"])
 
 
 def test_a_structure_that_ext4_reads_before_the_replay_may_be_garbled(crash: Runs) -> None:
@@ -404,7 +404,7 @@ def test_a_structure_that_ext4_reads_before_the_replay_may_be_garbled(crash: Run
     programs.write_text("".join(f"program n{number}\n{steps}" for number in range(8)))
     garbled = ("--workload", str(programs), "--tear", "inside", "--cuts", "300")
     result = crash(*DEVICE, *garbled, status=0)
-    assert {"group descriptor", "journal inode"} & {one["promise"] for one in result["documented"]}
+    assert {"group descriptor", "journal inode"} & {loss["promise"] for loss in result["documented"]}
 
 
 def test_a_file_system_without_a_journal_is_explored(crash: Runs) -> None:
@@ -432,12 +432,12 @@ def recorded(folder: Path, *words: str) -> Path:
 
 def both(log: Path, cuts: int, states: str) -> tuple[Exploration, Exploration]:
     """Explore a log with pruning and without."""
-    found = []
+    explorations = []
     for prune in (True, False):
         run, _ = open_run(str(log))
         options = Options(cuts=cuts, states=states, recovery="mount", check="programs", prune=prune)
-        found.append(explore(run, options))
-    return found[0], found[1]
+        explorations.append(explore(run, options))
+    return explorations[0], explorations[1]
 
 
 @root
@@ -455,13 +455,13 @@ def both(log: Path, cuts: int, states: str) -> tuple[Exploration, Exploration]:
 )
 def test_pruning_changes_no_verdict(tmp_path: Path, words: tuple[str, ...]) -> None:
     log = recorded(tmp_path, *words)
-    pruned, whole = both(log, 12, "boundary,omit1:6,only1:6")
-    assert whole.pruned == 0 < pruned.pruned < pruned.states == whole.states
-    assert pruned.verdicts == whole.verdicts
-    assert [(one.promise, one.level, one.index, one.count) for one in pruned.findings()] == [
-        (one.promise, one.level, one.index, one.count) for one in whole.findings()
+    pruned, unpruned = both(log, 12, "boundary,omit1:6,only1:6")
+    assert unpruned.pruned == 0 < pruned.pruned < pruned.states == unpruned.states
+    assert pruned.verdicts == unpruned.verdicts
+    assert [(finding.promise, finding.level, finding.index, finding.count) for finding in pruned.findings()] == [
+        (finding.promise, finding.level, finding.index, finding.count) for finding in unpruned.findings()
     ]
-    assert bool(whole.findings()) == ("nobarrier" in words), "the control shows that verdicts differ at all"
+    assert bool(unpruned.findings()) == ("nobarrier" in words), "the control shows that verdicts differ at all"
 
 
 def test_nothing_is_known_of_reads_where_the_kernel_lost_events() -> None:
@@ -507,10 +507,10 @@ def test_the_trace_of_a_killed_process_is_removed_by_the_next_one(tmp_path: Path
     killed.wait()
     if not works or not INSTANCES.is_dir():
         pytest.skip("this kernel has no tracefs, or the system has not mounted it")
-    left = INSTANCES / f"emmclab-crash-{killed.pid}-0"
-    assert left.is_dir()
+    remaining = INSTANCES / f"emmclab-crash-{killed.pid}-0"
+    assert remaining.is_dir()
     with BlockReads(tmp_path):
-        assert not left.exists()
+        assert not remaining.exists()
 
 
 def test_images_are_in_memory_only_where_there_is_plenty() -> None:
@@ -521,9 +521,9 @@ def test_images_are_in_memory_only_where_there_is_plenty() -> None:
 
 def exploration(cuts: int, losing: int) -> Exploration:
     """Return an exploration in which `losing` of `cuts` cuts lose data, and one has a documented loss."""
-    found = Exploration(covered={"cuts": cuts})
-    found.verdicts = {cut: CutTally(cut, 3, int(cut < losing), int(cut == losing)) for cut in range(cuts)}
-    return found
+    exploration = Exploration(covered={"cuts": cuts})
+    exploration.verdicts = {cut: CutTally(cut, 3, int(cut < losing), int(cut == losing)) for cut in range(cuts)}
+    return exploration
 
 
 def test_a_difference_names_the_least_number_of_cuts_that_shows_it() -> None:
@@ -545,11 +545,11 @@ def test_a_lying_device_is_told_from_an_honest_one_under_the_same_workload(tmp_p
     words = ("crash", "--device", "emmc51-cache", "--workload", "files", "--operations", 20, "--cuts", 40)
     done = emmclab(*words, "--results", tmp_path, "--against", "--set cache.lies=flush", "--json")
     assert done.returncode == 4, done.stderr
-    found = json.loads(done.stdout)
-    assert found["against"]["losing"][0] == 0 < found["against"]["losing"][1]
-    assert found["against"]["p"] < 0.01
-    assert set(found["against"]) == {"cuts", "losing", "p", "enough", "alpha"}
-    assert [one["log"]["lies"] for one in found["runs"]] == ["none", "flush"]
+    comparison = json.loads(done.stdout)
+    assert comparison["against"]["losing"][0] == 0 < comparison["against"]["losing"][1]
+    assert comparison["against"]["p"] < 0.01
+    assert set(comparison["against"]) == {"cuts", "losing", "p", "enough", "alpha"}
+    assert [run["log"]["lies"] for run in comparison["runs"]] == ["none", "flush"]
 
 
 @pytest.mark.parametrize(

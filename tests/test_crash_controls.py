@@ -65,18 +65,18 @@ class Printed:
 
 @pytest.mark.parametrize("check", UNDERSTOOD)
 def test_a_check_reads_its_own_lines_and_no_foreign_output_ends_it(check: str) -> None:
-    own = lines_of(Printed(UNDERSTOOD[check]), check)  # type: ignore[arg-type]
-    assert own.lines == UNDERSTOOD[check] and own.foreign == ""
+    plain_lines = lines_of(Printed(UNDERSTOOD[check]), check)  # type: ignore[arg-type]
+    assert plain_lines.lines == UNDERSTOOD[check] and plain_lines.foreign == ""
     others = [line for name, lines in UNDERSTOOD.items() if name[:6] != check[:6] for line in lines]
-    mixed = [line for one in [*UNDERSTOOD[check], ""] for line in (*FOREIGN, *others, one)]
-    told = lines_of(Printed(mixed), check)  # type: ignore[arg-type]
-    assert told.foreign == FOREIGN[0] or check == "append-log"
-    assert len(told.understood) == len(mixed) + 1
+    mixed = [line for extra in [*UNDERSTOOD[check], ""] for line in (*FOREIGN, *others, extra)]
+    mixed_lines = lines_of(Printed(mixed), check)  # type: ignore[arg-type]
+    assert mixed_lines.foreign == FOREIGN[0] or check == "append-log"
+    assert len(mixed_lines.understood) == len(mixed) + 1
     for count in range(len(mixed) + 1):
-        lines = told.lines[: told.understood[count]]
+        lines = mixed_lines.lines[: mixed_lines.understood[count]]
         judge = check_for(check)
-        found = ReadFiles(dict.fromkeys(judge.file_names(lines)), None)
-        judge(found, lines)
+        result = ReadFiles(dict.fromkeys(judge.file_names(lines)), None)
+        judge(result, lines)
 
 
 WORDS = sorted({word for lines in [*UNDERSTOOD.values(), FOREIGN] for line in lines for word in line.split()})
@@ -87,54 +87,54 @@ WORDS = sorted({word for lines in [*UNDERSTOOD.values(), FOREIGN] for line in li
     st.lists(st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=6).map(" ".join), max_size=12),
 )
 def test_no_mixture_of_words_ends_a_check(check: str, lines: list[str]) -> None:
-    told = lines_of(Printed(lines), check)  # type: ignore[arg-type]
+    understood = lines_of(Printed(lines), check)  # type: ignore[arg-type]
     judge = check_for(check)
-    judge(ReadFiles(dict.fromkeys(judge.file_names(told.lines)), None), told.lines)
+    judge(ReadFiles(dict.fromkeys(judge.file_names(understood.lines)), None), understood.lines)
 
 
 def test_a_step_of_a_program_is_understood_only_where_it_may_follow() -> None:
     lines = ["begin 0 a", "mount ext4 rw", "did", "begin 0 a", "end 0", "does create f", "begin 1 b", "end 1"]
-    told = lines_of(Printed(lines), "programs")  # type: ignore[arg-type]
-    assert told.lines == ["mount ext4 rw", "begin 0 a", "end 0", "begin 1 b", "end 1"]
+    understood = lines_of(Printed(lines), "programs")  # type: ignore[arg-type]
+    assert understood.lines == ["mount ext4 rw", "begin 0 a", "end 0", "begin 1 b", "end 1"]
 
 
 def test_marks_of_emmclab_in_a_log_of_dm_log_writes_are_no_foreign_lines() -> None:
-    told = lines_of(Printed([MOUNTED, "safe log 1"]), "append-log")  # type: ignore[arg-type]
-    assert (told.printed, told.foreign, told.understood) == (1, "", [0, 0, 1])
+    understood = lines_of(Printed([MOUNTED, "safe log 1"]), "append-log")  # type: ignore[arg-type]
+    assert (understood.printed, understood.foreign, understood.understood) == (1, "", [0, 0, 1])
 
 
-def _found(**changed: Any) -> Exploration:
-    held = Control(held=True)
-    given: dict[str, Any] = {"lines": 2, "understood": 2, "foreign": "", "whole": held, "before": held}
-    return Exploration(states=1, controls=Controls(**given | changed))
+def _exploration(**changed: Any) -> Exploration:
+    passed = Control(held=True)
+    fields: dict[str, Any] = {"lines": 2, "understood": 2, "foreign": "", "whole": passed, "before": passed}
+    return Exploration(states=1, controls=Controls(**fields | changed))
 
 
 @pytest.mark.parametrize(
-    ("found", "status", "doubt"),
+    ("exploration", "status", "doubt"),
     [
-        (_found(), 0, ""),
-        (_found(understood=None), 0, ""),
-        (_found(), 3, "exit status 3"),
-        (_found(), None, "was ended after 7 s (--timeout)"),
-        (_found(lines=0, understood=0), 0, "acknowledged nothing"),
-        (_found(understood=1, foreign="hello"), 0, "only 1 of 2 lines"),
-        (_found(whole=Control(held=False, detail="f is lost")), 0, "everything written: f is lost"),
-        (_found(whole=Control(None, "layer")), 0, "layer"),
-        (_found(before=Control(held=False)), 0, "passes on the disk from before"),
-        (_found(before=Control(None, "no disk")), 0, "no disk"),
+        (_exploration(), 0, ""),
+        (_exploration(understood=None), 0, ""),
+        (_exploration(), 3, "exit status 3"),
+        (_exploration(), None, "was ended after 7 s (--timeout)"),
+        (_exploration(lines=0, understood=0), 0, "acknowledged nothing"),
+        (_exploration(understood=1, foreign="hello"), 0, "only 1 of 2 lines"),
+        (_exploration(whole=Control(held=False, detail="f is lost")), 0, "everything written: f is lost"),
+        (_exploration(whole=Control(None, "layer")), 0, "layer"),
+        (_exploration(before=Control(held=False)), 0, "passes on the disk from before"),
+        (_exploration(before=Control(None, "no disk")), 0, "no disk"),
         (Exploration(states=1), 0, "no control"),
     ],
 )
 def test_no_verdict_is_green_if_the_check_could_not_have_failed(
-    tmp_path: Path, found: Exploration, status: int | None, doubt: str
+    tmp_path: Path, exploration: Exploration, status: int | None, doubt: str
 ) -> None:
-    made = {"status": status, "workload": {"timeout_s": 7.0}}
-    kept = StoredLog(tmp_path, tmp_path, None, "", {"truncated": False}, made)  # type: ignore[typeddict-item,arg-type]
-    said = verdict(kept, Options(check="files"), found)
-    assert said.word == (NOT_TESTED if doubt else KEPT)
-    assert doubt in said.text
-    unchecked = replace(found, controls=None)
-    assert verdict(kept, Options(), unchecked).word == (NOT_CHECKED if status == 0 else NOT_TESTED)
+    run_facts = {"status": status, "workload": {"timeout_s": 7.0}}
+    log = StoredLog(tmp_path, tmp_path, None, "", {"truncated": False}, run_facts)  # type: ignore[typeddict-item,arg-type]
+    text = verdict(log, Options(check="files"), exploration)
+    assert text.word == (NOT_TESTED if doubt else KEPT)
+    assert doubt in text.text
+    unchecked = replace(exploration, controls=None)
+    assert verdict(log, Options(), unchecked).word == (NOT_CHECKED if status == 0 else NOT_TESTED)
 
 
 @pytest.fixture(scope="module")
@@ -214,10 +214,10 @@ def test_a_disk_that_is_damaged_before_the_workload_is_an_error_at_once(notes: S
     with base.open("wb") as file:
         file.truncate(scaled_down(Device.preset("emmc51-cache")).capacity_bytes)
     # The log contains mkfs and the mark after it, so that the empty base image is no damage.
-    kept = Session(tmp_path / "results").take(dm, base)
-    assert kept.controls(Options(check=None, recovery="process")) is None
+    log = Session(tmp_path / "results").take(dm, base)
+    assert log.controls(Options(check=None, recovery="process")) is None
     only_notes = f'grep ^note "$EMMCLAB_ACKNOWLEDGED" | {REAL.partition(" <")[0]}'
-    controls = kept.controls(Options(check=only_notes, recovery="mount"))
+    controls = log.controls(Options(check=only_notes, recovery="mount"))
     assert controls is not None and controls.lines == 3 and not controls.doubts()
     image = tmp_path / "whole.img"
     with image.open("wb") as file:
@@ -233,8 +233,8 @@ def test_a_disk_that_is_damaged_before_the_workload_is_an_error_at_once(notes: S
 
 
 def test_the_fault_that_ends_e2fsck_is_named() -> None:
-    said = "d: recovering journal\n\nd: ********** WARNING: Filesystem still has errors **********\n\n"
-    assert fault_of(f"{said}e2fsck: Superblock checksum is wrong\n") == "e2fsck: Superblock checksum is wrong"
+    messages = "d: recovering journal\n\nd: ********** WARNING: Filesystem still has errors **********\n\n"
+    assert fault_of(f"{messages}e2fsck: Superblock checksum is wrong\n") == "e2fsck: Superblock checksum is wrong"
 
 
 class Held:
@@ -267,9 +267,9 @@ def test_files_may_be_what_they_were_or_what_was_begun_and_nothing_else() -> Non
     assert check(Held({"/a": b"023456"}), grows) is not None
     turns = [*safe, f"turns a {what(b'xyz')}"]
     assert check(Held({"/a": b"xyz"}), turns) is None and check(Held({"/a": b"xy"}), turns) is not None
-    gone = [*safe, "turns a gone"]
-    assert check(Held({}), gone) is None
-    assert check(Held({"/a": b"12345"}), [*gone, "safe a gone"]) is not None
+    removed = [*safe, "turns a gone"]
+    assert check(Held({}), removed) is None
+    assert check(Held({"/a": b"12345"}), [*removed, "safe a gone"]) is not None
 
 
 def test_a_log_has_every_record_that_was_safe_and_may_have_more() -> None:
@@ -289,42 +289,42 @@ def test_a_database_that_is_damaged_or_lacks_a_row_is_told_from_a_documented_los
     database.executemany("INSERT INTO t VALUES (?, ?)", [(n, bytes(500)) for n in range(1, 30)])
     database.commit()
     database.close()
-    whole = path.read_bytes()
+    content = path.read_bytes()
 
     def lost(name: str, safe: int, data: bytes | None, *, garbles: bool = False) -> Any:
         check = CheckSqlite(*(sqlite_setting(name) or (None, None)), garbles=garbles)
         files = {} if data is None else {"/test.db": data}
         return check(Held(files), [f"safe test.db {n}" for n in range(safe + 1)])
 
-    assert lost("sqlite-delete", 29, whole) is None
-    one = lost("sqlite-delete", 30, whole)
-    assert one.promise == "commit" and one.documented
-    assert lost("sqlite-delete", 31, whole).documented is None
-    assert lost("sqlite-delete-extra", 30, whole).documented is None
-    assert lost("sqlite-wal-normal", 40, whole).documented
+    assert lost("sqlite-delete", 29, content) is None
+    first = lost("sqlite-delete", 30, content)
+    assert first.promise == "commit" and first.documented
+    assert lost("sqlite-delete", 31, content).documented is None
+    assert lost("sqlite-delete-extra", 30, content).documented is None
+    assert lost("sqlite-wal-normal", 40, content).documented
     # The journal is truncated, but not synced afterwards.
-    assert "atomiccommit" in lost("sqlite-truncate-normal", 30, whole).documented
-    assert lost("sqlite-truncate-normal", 31, whole).documented is None
+    assert "atomiccommit" in lost("sqlite-truncate-normal", 30, content).documented
+    assert lost("sqlite-truncate-normal", 31, content).documented is None
     for name in ("sqlite-truncate-full", "sqlite-persist-normal", "sqlite-persist-full", "sqlite-wal-full"):
-        assert lost(name, 30, whole).documented is None, name
+        assert lost(name, 30, content).documented is None, name
     assert lost("sqlite-wal", 1, None).promise == "commit"
-    assert "psow" in lost("sqlite-wal", 30, whole, garbles=True).documented
-    assert lost("sqlite-wal", 31, whole, garbles=True).documented is None
-    assert lost("sqlite-truncate", 30, whole, garbles=True).documented is None
-    damaged = lost("sqlite-wal-normal", 1, whole[:4096] + b"\xff" * 4096 + whole[8192:])
+    assert "psow" in lost("sqlite-wal", 30, content, garbles=True).documented
+    assert lost("sqlite-wal", 31, content, garbles=True).documented is None
+    assert lost("sqlite-truncate", 30, content, garbles=True).documented is None
+    damaged = lost("sqlite-wal-normal", 1, content[:4096] + b"\xff" * 4096 + content[8192:])
     assert damaged.promise == "integrity"
     assert lost("sqlite-delete", 1, b"no database at all" * 300).promise == "integrity"
 
 
 def test_failures_of_a_command_are_of_one_kind_if_their_texts_differ_only_in_numbers() -> None:
-    found = Exploration(finished=True)
+    result = Exploration(finished=True)
     damage = "inflate: data stream error"
     texts = ("row 7 is lost", "row 12 is lost", f"fsck: 3fa9c: {damage}", f"fsck: 00aab: {damage}")
     for index, text in enumerate(texts):
-        found.add(Finding("check", "application", index, 0, index, text, "random", 0, 0))
+        result.add(Finding("check", "application", index, 0, index, text, "random", 0, 0))
     for index, text in enumerate(("f1: gone", "f2: gone")):
-        found.add(Finding("fsync", "filesystem", index, 0, index, text, "random", 0, 0))
-    kinds = [(one.detail, one.count) for one in found.findings()]
+        result.add(Finding("fsync", "filesystem", index, 0, index, text, "random", 0, 0))
+    kinds = [(finding.detail, finding.count) for finding in result.findings()]
     assert kinds == [("f1: gone", 2), (texts[0], 2), (texts[2], 2)]
 
 
@@ -336,41 +336,41 @@ def test_what_shares_found_is_one_whatever_their_order() -> None:
         return part
 
     def merged(order: list[int]) -> Exploration:
-        whole = Exploration(finished=True)
+        unsharded = Exploration(finished=True)
         for index in order:
-            whole.merge(found(index))
-        return whole
+            unsharded.merge(found(index))
+        return unsharded
 
-    one, other = merged([3, 0, 1, 2]), merged([0, 1, 2, 3])
-    assert one == other and one.findings()[0].index == 0 and one.findings()[0].count == 4
+    first, other = merged([3, 0, 1, 2]), merged([0, 1, 2, 3])
+    assert first == other and first.findings()[0].index == 0 and first.findings()[0].count == 4
 
 
-def known(check: str | None, recovery: str = "mount", identity: str = "log") -> str:
+def inputs_digest(check: str | None, recovery: str = "mount", identity: str = "log") -> str:
     return digest(grounds(check, recovery, identity=identity))
 
 
 def test_a_hole_is_the_same_as_zeros_and_any_other_byte_is_not(tmp_path: Path) -> None:
-    one, other = tmp_path / "one", tmp_path / "other"
-    for path in (one, other):
+    first, other = tmp_path / "one", tmp_path / "other"
+    for path in (first, other):
         with path.open("wb") as file:
             file.truncate(5 << 20)
             file.seek(3 << 20)
             file.write(b"data")
-    other.write_bytes(one.read_bytes())
-    assert contents_of(one) == contents_of(other)
-    other.write_bytes(one.read_bytes()[:-1] + b"x")
-    assert contents_of(one) != contents_of(other)
-    other.write_bytes(one.read_bytes()[:-1])
-    assert contents_of(one) != contents_of(other)
+    other.write_bytes(first.read_bytes())
+    assert contents_of(first) == contents_of(other)
+    other.write_bytes(first.read_bytes()[:-1] + b"x")
+    assert contents_of(first) != contents_of(other)
+    other.write_bytes(first.read_bytes()[:-1])
+    assert contents_of(first) != contents_of(other)
 
 
 def test_the_grounds_are_log_and_base_check_recovery_and_tools() -> None:
-    first = known("./check.sh")
-    assert known("./check.sh") == first
-    assert known("./check.sh", identity="other") != first
-    assert known("./check.sh -v") != first
-    assert known("./check.sh", "e2fsck") != first
-    assert known("files", "process") != known("files", "e2fsck") != known("files", "mount")
+    first = inputs_digest("./check.sh")
+    assert inputs_digest("./check.sh") == first
+    assert inputs_digest("./check.sh", identity="other") != first
+    assert inputs_digest("./check.sh -v") != first
+    assert inputs_digest("./check.sh", "e2fsck") != first
+    assert inputs_digest("files", "process") != inputs_digest("files", "e2fsck") != inputs_digest("files", "mount")
 
 
 def test_of_the_kernel_what_complains_about_the_device_is_quoted() -> None:
@@ -440,10 +440,10 @@ def test_a_mount_that_fails_gives_the_reason_of_the_kernel(tmp_path: Path) -> No
     folder.mkdir()
     with pytest.raises(NotMountedError) as refused, mounted(image, folder, 120):
         pass
-    said = str(refused.value)
-    assert "dmesg" not in said and "/dev/loop" not in said and str(tmp_path) not in said
+    message = str(refused.value)
+    assert "dmesg" not in message and "/dev/loop" not in message and str(tmp_path) not in message
     if os.access("/dev/kmsg", os.R_OK):
-        assert "EXT4-fs" in said and "checksum" in said.lower(), said
+        assert "EXT4-fs" in message and "checksum" in message.lower(), message
 
 
 def test_a_workload_with_think_times_pauses_and_goes_on(tmp_path: Path) -> None:
@@ -458,13 +458,13 @@ def test_a_workload_with_think_times_pauses_and_goes_on(tmp_path: Path) -> None:
 
 
 def ext4_with(folder: Path, name: str, files: dict[str, bytes]) -> Path:
-    held, image = folder / f"{name}.files", folder / f"{name}.img"
-    held.mkdir()
+    content_folder, image = folder / f"{name}.files", folder / f"{name}.img"
+    content_folder.mkdir()
     for path, data in files.items():
-        (held / path).write_bytes(data)
+        (content_folder / path).write_bytes(data)
     with image.open("wb") as file:
         file.truncate(16 << 20)
-    subprocess.run(["mkfs.ext4", "-q", "-d", str(held), str(image)], check=True, capture_output=True)
+    subprocess.run(["mkfs.ext4", "-q", "-d", str(content_folder), str(image)], check=True, capture_output=True)
     return image
 
 
@@ -472,28 +472,28 @@ def test_one_log_on_another_base_image_has_a_verdict_of_its_own(tmp_path: Path) 
     need("mkfs.ext4")
     log = tmp_path / "marks.log"
     dm_log(log, "safe log 1")
-    whole = ext4_with(tmp_path, "whole", {"log": record(1)})
+    base = ext4_with(tmp_path, "whole", {"log": record(1)})
     damaged = ext4_with(tmp_path, "damaged", {"log": record(2)})
     session, options = Session(tmp_path / "results"), Options(states="boundary", check="append-log")
-    kept = session.take(log, whole)
-    first = kept.explore(options, 1, lambda _found: None)
+    stored_log = session.take(log, base)
+    first = stored_log.explore(options, 1, lambda _state: None)
     assert first.states > 0 and first.findings() == [] and first.reused == 0
     other = session.take(log, damaged)
-    found = other.explore(options, 1, lambda _found: None)
-    assert other.short != kept.short and found.reused == 0
-    assert [one.promise for one in found.findings()] == ["fdatasync"]
+    exploration = other.explore(options, 1, lambda _state: None)
+    assert other.short != stored_log.short and exploration.reused == 0
+    assert [finding.promise for finding in exploration.findings()] == ["fdatasync"]
     # A state is reproduced on the image of its exploration.
-    one = found.findings()[0]
-    again, _ = session.find_state(other.name_of(options, one.cut, one.state))
-    assert again.base == str(damaged)
+    finding = exploration.findings()[0]
+    found_state, _ = session.find_state(other.name_of(options, finding.cut, finding.state))
+    assert found_state.base == str(damaged)
     # With equal inputs, findings are reused, unless this is switched off.
-    assert session.take(log, whole).explore(options, 1, lambda _found: None).reused == first.states
-    assert kept.explore(options, 1, lambda _found: None, reuse=False).reused == 0
+    assert session.take(log, base).explore(options, 1, lambda _state: None).reused == first.states
+    assert stored_log.explore(options, 1, lambda _state: None, reuse=False).reused == 0
     # Other content under the same name is another base image.
-    whole.write_bytes(damaged.read_bytes())
-    assert session.take(log, whole).explore(options, 1, lambda _found: None).findings()
+    base.write_bytes(damaged.read_bytes())
+    assert session.take(log, base).explore(options, 1, lambda _state: None).findings()
     with pytest.raises(EmmclabError, match=r"its base image .*whole.img, is not the one"):
-        session.find_state(kept.name_of(options, 0, 0))
+        session.find_state(stored_log.name_of(options, 0, 0))
 
 
 def test_a_disk_without_ext4_is_refused_unless_the_kernel_recovers_it(tmp_path: Path) -> None:
@@ -527,11 +527,11 @@ def test_an_ext4_whose_journal_has_no_magic_number_is_an_ext4(tmp_path: Path) ->
 def test_what_changes_while_states_are_judged_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need("mkfs.ext4")
     dm_log(tmp_path / "marks.log", "safe log 1")
-    kept = Session(tmp_path / "results").take(tmp_path / "marks.log", ext4_with(tmp_path, "disk", {"log": record(1)}))
+    log = Session(tmp_path / "results").take(tmp_path / "marks.log", ext4_with(tmp_path, "disk", {"log": record(1)}))
     versions = iter("12")
     monkeypatch.setattr("emmclab.crash.verdict_inputs.build", lambda: next(versions))
     with pytest.raises(EmmclabError, match="changed while states were judged: build"):
-        kept.explore(Options(states="boundary", check="append-log"), 1, lambda _found: None)
+        log.explore(Options(states="boundary", check="append-log"), 1, lambda _state: None)
 
 
 @pytest.mark.usefixtures("root")
@@ -552,12 +552,12 @@ def test_recordings_are_explored_together_and_each_pauses_on_its_own(tmp_path: P
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize(
-    ("words", "said", "cure"), [(("--fs", "xfs", "--workload", "files"), "supports only ext4", "--recovery mount")]
+    ("words", "text", "cure"), [(("--fs", "xfs", "--workload", "files"), "supports only ext4", "--recovery mount")]
 )
-def test_an_impossible_recovery_is_refused_early(tmp_path: Path, words: tuple[str, ...], said: str, cure: str) -> None:
+def test_an_impossible_recovery_is_refused_early(tmp_path: Path, words: tuple[str, ...], text: str, cure: str) -> None:
     done = emmclab("crash", "--device", "emmc51-cache", *words, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
-    assert said in done.stderr and cure in done.stderr.partition("hint:")[2]
+    assert text in done.stderr and cure in done.stderr.partition("hint:")[2]
     assert "running" not in done.stderr
 
 
@@ -573,5 +573,5 @@ def test_fast_commits_are_replayed_in_process_as_by_the_kernel(tmp_path: Path) -
         cwd=tmp_path,
     )  # fmt: skip
     assert mounted.returncode == done.returncode, mounted.stderr
-    one, other = json.loads(done.stdout), json.loads(mounted.stdout)
-    assert (one["states"], len(one["findings"])) == (other["states"], len(other["findings"]))
+    in_process, other = json.loads(done.stdout), json.loads(mounted.stdout)
+    assert (in_process["states"], len(in_process["findings"])) == (other["states"], len(other["findings"]))

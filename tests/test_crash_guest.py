@@ -191,9 +191,9 @@ def test_what_f2fs_synced_is_there_on_the_kernel_of_a_guest(kernel: str, tmp_pat
     (tmp_path / "some.prog").write_text(PROGRAMS)
     run = ["crash", "--device", "emmc51-cache", "--fs", "f2fs", "--guest", kernel, "--cuts", "20"]
     run += ["--workload", tmp_path / "some.prog", "--jobs", "1", "--results", tmp_path / "results"]
-    found = emmclab_json(*run)
-    assert found["findings"] == []
-    assert found["pruned_states"] > 0
+    result = emmclab_json(*run)
+    assert result["findings"] == []
+    assert result["pruned_states"] > 0
 
 
 @pytest.mark.slow
@@ -214,7 +214,7 @@ def test_a_killed_command_leaves_no_guest(kernel: str, tmp_path: Path) -> None:
 
 def guests_of(parent: int) -> list[int]:
     """Return the QEMU processes that a process started."""
-    found = []
+    guests = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             about = (folder / "stat").read_text().rpartition(")")[2].split()
@@ -222,5 +222,5 @@ def guests_of(parent: int) -> list[int]:
         except OSError:
             continue
         if int(about[1]) == parent and name.startswith("qemu-system"):
-            found.append(int(folder.name))
-    return found
+            guests.append(int(folder.name))
+    return guests

@@ -23,15 +23,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The pages of runs with findings, without findings, with a documented loss, and with 10,000 cuts."""
     folder = tmp_path_factory.mktemp("crash")
     clean, quiet = clean_run()
-    made = {
+    files = {
         "broken": render(SUMMARY, scene(300, 2)),
         "clean": render(clean, quiet),
         "documented": render(*documented()),
         "many": render(SUMMARY | {"cuts": 10_000}, scene(10_000, 2)),
     }
-    for name, text in made.items():
+    for name, text in files.items():
         (folder / f"{name}.html").write_text(text)
-    return {name: folder / f"{name}.html" for name in made}
+    return {name: folder / f"{name}.html" for name in files}
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -137,8 +137,8 @@ def test_a_missing_write_from_long_before_is_drawn_too() -> None:
 
 def test_what_was_not_covered_is_said_with_the_option_that_covers_it(pages: dict[str, Path]) -> None:
     text = pages["broken"].read_text()
-    for said in ("474 possible times (--cuts 774)", "--tear sector", "--recovery e2fsck"):
-        assert said in text
+    for option in ("474 possible times (--cuts 774)", "--tear sector", "--recovery e2fsck"):
+        assert option in text
     everything = copy.deepcopy(SUMMARY)
     everything["options"] |= {"tear": "sector", "recovery": "mount"}
     everything["covered"] |= {"cuts": 774, "chosen": 60_000, "legal_log10": 4.699}
@@ -147,16 +147,16 @@ def test_what_was_not_covered_is_said_with_the_option_that_covers_it(pages: dict
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "limit"),
     [
         ({"lies": "flush"}, "breaks a promise on purpose (cache.lies = flush)"),
         ({"writer": "dm-log-writes"}, "entries before the cut"),
     ],
 )
-def test_what_limits_the_answer_stands_beside_it(change: dict[str, Any], said: str) -> None:
+def test_what_limits_the_answer_stands_beside_it(change: dict[str, Any], limit: str) -> None:
     summary = SUMMARY | {"log": SUMMARY["log"] | change}
-    assert said in render(summary, scene(10, 2))
-    assert said not in render(SUMMARY, scene(10, 2))
+    assert limit in render(summary, scene(10, 2))
+    assert limit not in render(SUMMARY, scene(10, 2))
 
 
 def test_a_check_that_proves_nothing_is_the_answer_and_beside_a_finding_a_caution() -> None:
@@ -213,7 +213,7 @@ def test_the_command_writes_the_page_of_a_device_that_lies(browser: Browser, tmp
     visit.draw_all()
     assert visit.page.locator("h1").inner_text().startswith("The device emmc51-cache-256MB broke a promise")
     (command,) = visit.page.locator(".again code").all_text_contents()
-    again = subprocess.run(
+    repeated = subprocess.run(
         [sys.executable, "-m", *command.split()],
         capture_output=True,
         text=True,
@@ -222,5 +222,5 @@ def test_the_command_writes_the_page_of_a_device_that_lies(browser: Browser, tmp
         timeout=PATIENCE_S,
         check=False,
     )
-    assert again.returncode == 4 and "device: flush" in again.stdout, again.stderr
+    assert repeated.returncode == 4 and "device: flush" in repeated.stdout, repeated.stderr
     visit.page.close()

@@ -30,22 +30,22 @@ def after(lines: list[str]) -> Tree:
     """Return the tree of files after these operations."""
     tree = Tree()
     for index, line in enumerate(lines):
-        one = operation(line)
-        tree.apply(index, one, written_bytes(0, index, one))
+        parsed = operation(line)
+        tree.apply(index, parsed, written_bytes(0, index, parsed))
     return tree
 
 
-def said(lines: list[str], *, under_way: bool = False, mount: str = MOUNT) -> list[str]:
+def runner_output(lines: list[str], *, under_way: bool = False, mount: str = MOUNT) -> list[str]:
     """Return the output of the runner for these operations."""
-    told = [mount, "begin 0 test"]
+    output = [mount, "begin 0 test"]
     for line in lines:
-        told += [f"does {line}", "did"]
-    return told[:-1] if under_way else told
+        output += [f"does {line}", "did"]
+    return output[:-1] if under_way else output
 
 
-def judged(lines: list[str], tree: Tree, contents: dict[str, bytes] | None = None, **how: object) -> str | None:
+def broken_promise(lines: list[str], tree: Tree, contents: dict[str, bytes] | None = None, **how: object) -> str | None:
     """Return the promise that this tree breaks, if any."""
-    lost = CheckPrograms()(Made(nodes_of(tree, contents)), said(lines, **how))  # type: ignore[arg-type]
+    lost = CheckPrograms()(Made(nodes_of(tree, contents)), runner_output(lines, **how))  # type: ignore[arg-type]
     return None if lost is None else lost.promise
 
 
@@ -53,23 +53,23 @@ MADE = ["mkdir A", "create A/foo", "write A/foo 0 8192", "sync"]
 
 
 def test_what_was_synced_has_to_be_there() -> None:
-    assert judged(MADE, after(MADE)) is None
-    assert judged(MADE, after(MADE[:2])) == "fsync"
-    assert judged(MADE, Tree()) == "fsync"
-    assert judged(MADE, after(MADE), {"A/foo": b""}) == "fsync"
+    assert broken_promise(MADE, after(MADE)) is None
+    assert broken_promise(MADE, after(MADE[:2])) == "fsync"
+    assert broken_promise(MADE, Tree()) == "fsync"
+    assert broken_promise(MADE, after(MADE), {"A/foo": b""}) == "fsync"
 
 
 def test_what_was_not_synced_may_be_old_or_new_but_nothing_else() -> None:
     lines = [*MADE, "rename A/foo A/bar", "write A/bar 0 4096"]
     old, new = after(MADE), after(lines)
-    assert judged(lines, old) is None and judged(lines, new) is None
+    assert broken_promise(lines, old) is None and broken_promise(lines, new) is None
     between = after(lines[:-1])
-    assert judged(lines, between) is None, "the name is new and the data old"
+    assert broken_promise(lines, between) is None, "the name is new and the data old"
     both = nodes_of(new) | {"A/foo": nodes_of(new)["A/bar"]}
-    lost = CheckPrograms()(Made(both), said(lines))
+    lost = CheckPrograms()(Made(both), runner_output(lines))
     assert lost is not None, "one file has both names"
-    whole = new.inodes[2].versions[-1].data
-    assert judged(lines, new, {"A/bar": whole[:1000] + b"?" + whole[1001:]}) == "garbage"
+    full = new.inodes[2].versions[-1].data
+    assert broken_promise(lines, new, {"A/bar": full[:1000] + b"?" + full[1001:]}) == "garbage"
 
 
 def test_a_difference_is_that_from_the_nearest_allowed_state() -> None:
@@ -77,12 +77,12 @@ def test_a_difference_is_that_from_the_nearest_allowed_state() -> None:
     new = after(lines)
     strange = nodes_of(new)
     strange["A/new"] = replace(strange["A/new"], attributes={"user.old": b"1"})
-    lost = CheckPrograms()(Made(strange), said(lines))
+    lost = CheckPrograms()(Made(strange), runner_output(lines))
     # The oldest state that a cut may leave has no such file.
     assert lost is not None and "A/new: has the attributes ['user.old'], not []" in lost.detail
     value = nodes_of(after([*MADE, "setxattr A/foo one 20", "sync"]))
     value["A/foo"] = replace(value["A/foo"], attributes={"user.one": b"other"})
-    lost = CheckPrograms()(Made(value), said([*MADE, "setxattr A/foo one 20", "sync"]))
+    lost = CheckPrograms()(Made(value), runner_output([*MADE, "setxattr A/foo one 20", "sync"]))
     assert lost is not None and "another value of the attribute user.one" in lost.detail
 
 
@@ -99,9 +99,9 @@ def test_a_map_of_an_empty_file_fails_as_in_c(tmp_path: Path, monkeypatch: pytes
 
 def test_an_operation_that_is_under_way_may_be_done_or_not() -> None:
     lines = [*MADE, "unlink A/foo"]
-    assert judged(lines, after(MADE), under_way=True) is None
-    assert judged(lines, after(lines), under_way=True) is None
-    assert judged([*lines, "sync"], after(MADE)) == "fsync", "what was removed and synced returns"
+    assert broken_promise(lines, after(MADE), under_way=True) is None
+    assert broken_promise(lines, after(lines), under_way=True) is None
+    assert broken_promise([*lines, "sync"], after(MADE)) == "fsync", "what was removed and synced returns"
 
 
 @pytest.mark.parametrize(
@@ -109,65 +109,65 @@ def test_an_operation_that_is_under_way_may_be_done_or_not() -> None:
     [("insert_range 4096 4096", (8192, 8192), 4096), ("collapse_range 4096 4096", (4096, 8192), 8192)],
 )
 def test_an_overwrite_may_be_in_the_old_place_until_durable(move: str, write: tuple[int, int], before: int) -> None:
-    made = ["create foo", "write foo 0 16384", "sync"]
-    lines = [*made, f"fallocate foo {move}", f"write foo {write[0]} {write[1]}"]
-    old, new = (after(steps).inodes[1].versions[-1].data for steps in (made, lines))
+    operations = ["create foo", "write foo 0 16384", "sync"]
+    lines = [*operations, f"fallocate foo {move}", f"write foo {write[0]} {write[1]}"]
+    old, new = (after(steps).inodes[1].versions[-1].data for steps in (operations, lines))
     data = new[write[0] : sum(write)]
     unmoved = {"foo": old[:before] + data + old[before + len(data) :]}
-    assert judged(lines, after(lines), unmoved) is None
+    assert broken_promise(lines, after(lines), unmoved) is None
     wrong = {"foo": data + old[len(data) :]}
-    assert judged(lines, after(lines), wrong) == "garbage"
-    assert judged([*lines, "fdatasync foo"], after(lines), unmoved) == "fsync"
+    assert broken_promise(lines, after(lines), wrong) == "garbage"
+    assert broken_promise([*lines, "fdatasync foo"], after(lines), unmoved) == "fsync"
 
 
 def test_fsync_makes_data_and_the_last_change_of_the_file_durable() -> None:
     lines = ["create foo", "write foo 0 5000", "fsync foo"]
-    assert judged(lines, after(lines)) is None
-    assert judged(lines, after(lines[:1])) == "fsync", "the data is lost"
-    assert judged(lines, Tree()) == "fsync", "the name is lost"
+    assert broken_promise(lines, after(lines)) is None
+    assert broken_promise(lines, after(lines[:1])) == "fsync", "the data is lost"
+    assert broken_promise(lines, Tree()) == "fsync", "the name is lost"
     weak = "mount vfat rw"
-    assert judged(lines, Tree(), mount=weak) is None, "POSIX does not promise the name"
+    assert broken_promise(lines, Tree(), mount=weak) is None, "POSIX does not promise the name"
     data = ["create foo", "sync", "write foo 0 5000", "fdatasync foo"]
-    assert judged(data, after(data[:2])) == "fsync"
+    assert broken_promise(data, after(data[:2])) == "fsync"
 
 
 def test_what_is_allocated_and_not_written_reads_as_zeros_and_not_as_other_data() -> None:
     lines = ["create foo", "sync", "write foo 0 8192"]
     full = after(lines)
-    assert judged(lines, full, {"foo": bytes(8192)}) is None
+    assert broken_promise(lines, full, {"foo": bytes(8192)}) is None
     stale = {"foo": b"secret" + bytes(8186)}
-    assert judged(lines, full, stale) == "garbage"
-    found = CheckPrograms()(Made(nodes_of(full, stale)), said(lines, mount="mount ext4 rw,data=writeback"))
-    assert found is not None and found.promise == "garbage" and "data=writeback" in str(found.documented)
-    again = ["create foo", "write foo 0 8192", "sync", "truncate foo 100", "write foo 0 8192"]
-    assert judged(again, after(again), {"foo": after(again[:2]).inodes[1].versions[-1].data}) is None
-    assert judged(again, after(again), {"foo": bytes(8192)}) == "garbage", "the first 100 bytes stayed"
+    assert broken_promise(lines, full, stale) == "garbage"
+    nodes = CheckPrograms()(Made(nodes_of(full, stale)), runner_output(lines, mount="mount ext4 rw,data=writeback"))
+    assert nodes is not None and nodes.promise == "garbage" and "data=writeback" in str(nodes.documented)
+    repeated = ["create foo", "write foo 0 8192", "sync", "truncate foo 100", "write foo 0 8192"]
+    assert broken_promise(repeated, after(repeated), {"foo": after(repeated[:2]).inodes[1].versions[-1].data}) is None
+    assert broken_promise(repeated, after(repeated), {"foo": bytes(8192)}) == "garbage", "the first 100 bytes stayed"
     synced = [*lines, "fsync foo"]
-    assert judged(synced, full, {"foo": bytes(8192)}) == "fsync"
+    assert broken_promise(synced, full, {"foo": bytes(8192)}) == "fsync"
 
 
 def test_a_file_that_replaced_another_is_not_empty_on_ext4() -> None:
     lines = ["create old", "write old 0 100", "sync", "create new", "write new 0 100", "rename new old"]
-    whole = after(lines)
-    assert judged(lines, whole) is None
-    assert judged(lines, whole, {"old": b""}) == "replace_by_rename"
-    assert judged(lines, whole, {"old": b""}, mount="mount ext4 rw,noauto_da_alloc") is None
+    tree = after(lines)
+    assert broken_promise(lines, tree) is None
+    assert broken_promise(lines, tree, {"old": b""}) == "replace_by_rename"
+    assert broken_promise(lines, tree, {"old": b""}, mount="mount ext4 rw,noauto_da_alloc") is None
 
 
 def test_names_of_one_file_stay_one_file() -> None:
     lines = ["create foo", "link foo bar", "sync"]
     nodes = nodes_of(after(lines))
     apart = nodes | {"bar": Node("file", 7, 2, b"", {})}
-    assert CheckPrograms()(Made(nodes), said(lines)) is None
-    lost = CheckPrograms()(Made(apart), said(lines))
+    assert CheckPrograms()(Made(nodes), runner_output(lines)) is None
+    lost = CheckPrograms()(Made(apart), runner_output(lines))
     assert lost is not None and "no longer the same file" in lost.detail
 
 
 def test_attributes_are_those_of_a_moment() -> None:
     lines = ["create foo", "setxattr foo one 40", "sync", "setxattr foo one 100", "removexattr foo one"]
     for count in (3, 4, 5):
-        assert judged(lines, after(lines[:count])) is None
-    assert judged(lines[:4], after(lines[:1])) == "fsync"
+        assert broken_promise(lines, after(lines[:count])) is None
+    assert broken_promise(lines[:4], after(lines[:1])) == "fsync"
 
 
 @pytest.mark.parametrize(
@@ -192,26 +192,26 @@ def test_a_line_that_is_no_operation_is_named(text: str, line: int, word: str) -
 @given(st.text(max_size=200))
 def test_any_text_is_programs_or_refused_by_line(text: str) -> None:
     try:
-        found = parse(text)
+        programs = parse(text)
     except ProgramError as error:
         assert error.line >= 1
     else:
-        again = "\n".join(map(str, found))
-        assert parse(again) == found
+        text_again = "\n".join(map(str, programs))
+        assert parse(text_again) == programs
 
 
 def test_the_whole_space_of_one_operation_and_a_sample_of_more() -> None:
-    whole = generated_programs.programs("ace:1", 1)
-    verbs = {one.verb for program in whole for one in program.operations}
+    all_programs = generated_programs.programs("ace:1", 1)
+    verbs = {step.verb for program in all_programs for step in program.operations}
     assert verbs == set(programs.OPERATIONS), "each operation and each sync"
-    assert len({program.operations for program in whole}) == len(whole)
+    assert len({program.operations for program in all_programs}) == len(all_programs)
     some = generated_programs.programs("ace:3:40", 7)
     assert len(some) == 40 and some == generated_programs.programs("ace:3:40", 7)
     assert some != generated_programs.programs("ace:3:40", 8)
-    for program in [*whole, *some]:
+    for program in [*all_programs, *some]:
         tree = Tree()
-        for index, one in enumerate(program.operations):
-            tree.apply(index, one, written_bytes(0, index, one))
+        for index, step in enumerate(program.operations):
+            tree.apply(index, step, written_bytes(0, index, step))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -219,36 +219,36 @@ def test_the_model_leaves_what_the_kernel_leaves(seed: int, tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     dice = random.Random(seed)
     tree = Tree()
-    for index, one in enumerate(generated_programs.programs("random:150", seed)[0].operations):
+    for index, step in enumerate(generated_programs.programs("random:150", seed)[0].operations):
         # The kernel and the model reject the same operations as impossible.
-        for chosen in (one, generated_programs._draw_operation(tree, dice)):
-            _both(tree, 2 * index + (chosen is not one), chosen)
-    found = Mounted(tmp_path).tree("/")
-    assert found is not None
+        for chosen in (step, generated_programs._draw_operation(tree, dice)):
+            _both(tree, 2 * index + (chosen is not step), chosen)
+    mounted = Mounted(tmp_path).tree("/")
+    assert mounted is not None
     named = tree.names()
-    assert set(found) == set(named)
-    for path, one in named.items():
-        node, inode = found[path], tree.inodes[one.inode]
-        assert node.kind == one.kind and (one.kind == "folder" or node.links == one.links)
-        assert node.data == (inode.versions[-1].data if inode.versions else one.target.encode()), path
+    assert set(mounted) == set(named)
+    for path, step in named.items():
+        node, inode = mounted[path], tree.inodes[step.inode]
+        assert node.kind == step.kind and (step.kind == "folder" or node.links == step.links)
+        assert node.data == (inode.versions[-1].data if inode.versions else step.target.encode()), path
         given_names = {name for name in node.attributes if name.startswith("user.")}
-        assert given_names == {f"user.{name}" for name in one.attributes}
+        assert given_names == {f"user.{name}" for name in step.attributes}
 
 
-def _both(tree: Tree, index: int, one: Operation) -> None:
-    data = written_bytes(0, index, one)
+def _both(tree: Tree, index: int, operation: Operation) -> None:
+    data = written_bytes(0, index, operation)
     before = tree.copy()
     try:
-        tree.apply(index, one, data)
+        tree.apply(index, operation, data)
     except RefusedError:
         with pytest.raises((OSError, ValueError)):
-            perform(one, data)
+            perform(operation, data)
     else:
         try:
-            perform(one, data)
+            perform(operation, data)
         except OSError as error:
             # Operations that this file system does not support are left out.
-            assert error.errno in (95, 22), (one, error)
+            assert error.errno in (95, 22), (operation, error)
             tree.inodes, tree._next = before.inodes, before._next
 
 
@@ -333,11 +333,12 @@ for number in range(60):
     record_run("emmc51-cache", Workload(command=(sys.executable, "-c", script)), log)
     run, facts = open_run(str(log))
     lines = acknowledged_at(run)
-    flushes = [one for one in commands_before(run, facts["moments"]) if one.op == "flush"]
+    flushes = [flush for flush in commands_before(run, facts["moments"]) if flush.op == "flush"]
     assert len(lines) == 60
     for line, next_line in zip(lines, [*lines[1:], 1 << 62], strict=True):
         assert any(
-            one.complete_ns is not None and line <= one.arrival_ns <= one.complete_ns <= next_line for one in flushes
+            flush.complete_ns is not None and line <= flush.arrival_ns <= flush.complete_ns <= next_line
+            for flush in flushes
         )
 
 
@@ -365,8 +366,8 @@ def test_btrfs_without_barriers_loses_what_was_synced(tmp_path: Path) -> None:
     done = emmclab("crash", *device, *states, "--results", tmp_path, "--json")
     assert done.returncode == 4, done.stderr
     findings = json.loads(done.stdout)["findings"]
-    assert {one["level"] for one in findings} == {"filesystem"}
-    assert min(len(one["minimal"]["program"]) for one in findings) <= 3, "operations are left out, too"
+    assert {finding["level"] for finding in findings} == {"filesystem"}
+    assert min(len(finding["minimal"]["program"]) for finding in findings) <= 3, "operations are left out, too"
 
 
 class Made:
@@ -384,13 +385,13 @@ class Made:
 
 def nodes_of(tree: Tree, contents: dict[str, bytes] | None = None) -> dict[str, Node]:
     """Return the nodes that a reader finds in this tree, with other contents for some files."""
-    found = {}
+    nodes = {}
     for path, named in tree.names().items():
         inode = tree.inodes[named.inode]
         data = inode.versions[-1].data if inode.versions else named.target.encode()
         attributes = {f"user.{name}": value for name, value in named.attributes.items()}
-        found[path] = Node(named.kind, named.inode + 100, named.links, (contents or {}).get(path, data), attributes)
-    return found
+        nodes[path] = Node(named.kind, named.inode + 100, named.links, (contents or {}).get(path, data), attributes)
+    return nodes
 
 
 #: The published evidence of each bug: paths that are missing after the last sync, and contents that differ.
@@ -433,13 +434,13 @@ def mounts(name: str) -> list[str]:
 def left_by(program: Program) -> dict[str, Node]:
     """Return the nodes that a reader finds after the end of a program."""
     tree = Tree()
-    for index, one in enumerate(program.operations):
-        tree.apply(index, one, written_bytes(0, index, one))
+    for index, step in enumerate(program.operations):
+        tree.apply(index, step, written_bytes(0, index, step))
     return nodes_of(tree)
 
 
 def completed_lines(program: Program, mount: str) -> list[str]:
-    done = [line for one in program.operations for line in (f"does {one}", "did")]
+    done = [line for operation in program.operations for line in (f"does {operation}", "did")]
     return [mount, f"begin 0 {program.name}", *done]
 
 
@@ -453,8 +454,8 @@ def test_a_program_is_possible_and_what_it_leaves_breaks_no_promise(name: str) -
 @pytest.mark.parametrize("name", SHOWN)
 def test_what_a_bug_left_is_found(name: str) -> None:
     [program] = known_programs(f"known:{name}")
-    gone, changed = SHOWN[name]
-    nodes = {path: node for path, node in left_by(program).items() if path not in gone}
+    missing_paths, changed = SHOWN[name]
+    nodes = {path: node for path, node in left_by(program).items() if path not in missing_paths}
     for path, change in changed.items():
         nodes[path] = replace(nodes[path], data=change(nodes[path].data))
     if name == "generic-066":
@@ -467,16 +468,16 @@ def test_what_a_bug_left_is_found(name: str) -> None:
 @pytest.mark.parametrize("name", TWICE)
 def test_a_file_in_two_folders_is_found(name: str) -> None:
     [program] = known_programs(f"known:{name}")
-    here, there = TWICE[name]
+    here, there_name = TWICE[name]
     nodes = left_by(program)
-    nodes |= {there: nodes[here]} | ({"A": nodes["B"]} if name == "new-2" else {})
+    nodes |= {there_name: nodes[here]} | ({"A": nodes["B"]} if name == "new-2" else {})
     lost = CheckPrograms()(Made(nodes), completed_lines(program, "mount btrfs rw"))
     assert lost is not None
 
 
 def test_all_published_programs_are_one_workload() -> None:
     assert len(load("known", 1)) == len(known_bugs()) == len(known_bug_names())
-    assert [one.name for one in load("known:new-7", 1)] == ["new-7"]
+    assert [program.name for program in load("known:new-7", 1)] == ["new-7"]
 
 
 def test_a_bug_that_is_not_known_is_refused_with_the_names_of_those_that_are() -> None:
@@ -499,5 +500,5 @@ def nodes_at(path: str, kind: str) -> Node:
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a served device")
 def test_the_kernel_of_this_machine_has_none_of_the_bugs_on_ext4(tmp_path: Path) -> None:
     run = ["crash", "--device", "emmc51-cache", "--workload", "known", "--cuts", "200"]
-    found = emmclab_json(*run, "--states", "boundary", "--results", tmp_path)
-    assert found["findings"] == []
+    result = emmclab_json(*run, "--states", "boundary", "--results", tmp_path)
+    assert result["findings"] == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PATIENCE_S, wait_until
-from crash_runs import DEVICE, Runs, left, nothing_left
+from crash_runs import DEVICE, Runs, nothing_left, scratch_files
 from emmclab.cli import main
 from emmclab.crash.explore import Options, explore, open_run
 from emmclab.errors import EmmclabError
@@ -91,13 +91,13 @@ def test_what_a_killed_exploration_left_is_gone_after_the_next_one(crash: Runs) 
     crash(*DEVICE, "--workload", "files", "--operations", "60", "--cuts", "2", "--save-log", log)
     # The workers are killed, too, as if memory had run out, so that none of them unmounts.
     ended(crash, signal.SIGKILL, worker=False, jobs="1", group=True)
-    assert left(crash.folder)
+    assert scratch_files(crash.folder)
     crash("--log", log, "--check", "files", "--cuts", "2")
     nothing_left(crash.folder)
 
 
 @pytest.mark.parametrize(
-    ("script", "said", "status"),
+    ("script", "text", "status"),
     [
         ("echo one; sleep 60", "not tested: the workload was ended after 2 s", 5),
         ("echo one; exit 3", "not tested: the workload failed (exit status 3)", 5),
@@ -108,24 +108,24 @@ def test_what_a_killed_exploration_left_is_gone_after_the_next_one(crash: Runs) 
     ],
     ids=["hangs", "fails", "dies", "prints-garbage", "says-nothing", "fills-the-disk"],
 )
-def test_any_workload_comes_to_a_clear_end_and_leaves_nothing(crash: Runs, script: str, said: str, status: int) -> None:
+def test_any_workload_comes_to_a_clear_end_and_leaves_nothing(crash: Runs, script: str, text: str, status: int) -> None:
     # Only workloads that hang have to be killed.
     patience_s = 2 if "sleep" in script else PATIENCE_S
     few = ("--cuts", "5", "--states", "boundary", "--timeout", str(patience_s))
     done = crash.run(*DEVICE, *few, "--", "sh", "-c", script)
     assert done.returncode == status, done.stderr
-    assert said in done.stderr + done.stdout
+    assert text in done.stderr + done.stdout
     nothing_left(crash.folder)
 
 
 @pytest.mark.parametrize("words", [("--", "./own.sh"), ("--check", "own.sh", "--", "true")])
 def test_a_program_beside_the_user_is_to_be_named_by_its_whole_path(crash: Runs, words: tuple[str, ...]) -> None:
-    own = crash.folder / "own.sh"
-    own.write_text("#!/bin/sh\n")
-    own.chmod(0o755)
+    script = crash.folder / "own.sh"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
     done = crash.run(*DEVICE, *words)
-    assert done.returncode == 2 and f"give the absolute path, {own}" in done.stderr, done.stderr
-    own.unlink()
+    assert done.returncode == 2 and f"give the absolute path, {script}" in done.stderr, done.stderr
+    script.unlink()
     nothing_left(crash.folder)
 
 
@@ -164,8 +164,8 @@ def test_wrong_arguments_are_refused_by_name(crash: Runs, arguments: list[str], 
 def test_a_truncated_log_is_explored_up_to_its_end_and_a_damaged_one_refused(crash: Runs) -> None:
     log = crash.folder / "run.log"
     crash(*DEVICE, "--workload", "append-log", "--operations", "30", "--cuts", "2", "--save-log", str(log))
-    whole = log.read_bytes()
-    log.write_bytes(whole[:-1])
+    content = log.read_bytes()
+    log.write_bytes(content[:-1])
     result = crash("--log", str(log), "--check", "append-log", "--cuts", "20", status=5)
     assert result["log"]["truncated"] and "truncated" in result["doubts"][0]
     for check in (["--check", "append-log"], []):
@@ -173,10 +173,10 @@ def test_a_truncated_log_is_explored_up_to_its_end_and_a_damaged_one_refused(cra
         assert done.returncode == 5 and "truncated" in done.stdout.splitlines()[0], done.stdout
     # The log is truncated in its header, in its first block, and before the mount.
     for length in (40, 300, 2000):
-        log.write_bytes(whole[:length])
+        log.write_bytes(content[:length])
         done = crash.run("--log", str(log), "--check", "append-log", "--cuts", "5")
         assert done.returncode == 2 and f"{log}: " in done.stderr and "cut short" in done.stderr, done.stderr
-    log.write_bytes(whole[:5000] + bytes([whole[5000] ^ 255]) + whole[5001:])
+    log.write_bytes(content[:5000] + bytes([content[5000] ^ 255]) + content[5001:])
     done = crash.run("--log", str(log))
     assert done.returncode == 2 and "damaged since it was written" in done.stderr
     assert "truncate -s" in done.stderr and "byte " in done.stderr
@@ -203,8 +203,8 @@ def test_what_cannot_be_explored_is_refused_before_a_run(crash: Runs, option: st
 @pytest.mark.slow
 def test_an_exploration_that_is_interrupted_goes_on_where_it_was(crash: Runs) -> None:
     log = str(crash.folder / "run.log")
-    made = ("--workload", "files", "--operations", "400", "--cuts", "2", "--jobs", "1")
-    crash(*DEVICE, *made, "--save-log", log)
+    options = ("--workload", "files", "--operations", "400", "--cuts", "2", "--jobs", "1")
+    crash(*DEVICE, *options, "--save-log", log)
     arguments = ["--log", log, "--check", "files", "--cuts", "12000", "--jobs", "1", "--json"]
     process = crash.begin(*arguments)
     begun = time.monotonic()

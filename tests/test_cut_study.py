@@ -87,7 +87,6 @@ def folder(root: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> Results:
-    """The results of the study."""
     return Results.load(folder / "emmclab-results/small")
 
 
@@ -112,16 +111,16 @@ def test_each_run_has_one_verdict_and_the_lowest_level_that_lost(results: Result
         ("delete-extra", "wrong_mkfs, emmc51-cache"): NOT_JUDGED,
         ("delete-extra", "wrong_mount, emmc51-cache"): NOT_JUDGED,
     }
-    said = {run["options"]["file_system"]: run["message"] for run in results.failures}
-    assert said["wrong_mkfs"] == "mkfs.ext4: Invalid filesystem option set: no_such_feature"
-    assert said["wrong_mount"].startswith("mount: the disk: ") and "/" not in said["wrong_mount"]
+    messages = {run["options"]["file_system"]: run["message"] for run in results.failures}
+    assert messages["wrong_mkfs"] == "mkfs.ext4: Invalid filesystem option set: no_such_feature"
+    assert messages["wrong_mount"].startswith("mount: the disk: ") and "/" not in messages["wrong_mount"]
     for run in results.cuts:
         assert 0 < run["cuts"] <= 30 and run["states"] > run["lost_states"] + run["documented_states"] - 1
         assert bool(run["findings"]) == (run["verdict"] == LOST)
         assert run["lost"] == {level: level == run["lost_at"] for level in run["lost"]}
 
 
-def made(verdict: str, states: int, **options: Any) -> CutRun:
+def cut_run(verdict: str, states: int, **options: Any) -> CutRun:
     """Return a run of one workload on one device."""
     cell = CutCell("grid", "files", "emmc51-cache", {}, {"file_system": "ordered", **options})
     result = CutResult(
@@ -145,12 +144,12 @@ def test_no_run_hides_another_in_the_table() -> None:
         return {"layers": ["advil"], "layer_settings": {"advil.reserved": reserved}}
 
     runs = [
-        made(KEPT, 5, **under("8MiB")),
-        made(LOST, 7, **under("16MiB")),
+        cut_run(KEPT, 5, **under("8MiB")),
+        cut_run(LOST, 7, **under("16MiB")),
         # For two seeds, the worst verdict and the sum of the states are shown.
-        made(LOST, 20),
-        made(KEPT, 30),
-        made(KEPT, 3, **under("8MiB"), second="sdcard"),
+        cut_run(LOST, 20),
+        cut_run(KEPT, 30),
+        cut_run(KEPT, 3, **under("8MiB"), second="sdcard"),
     ]
     (table,) = tables(cast("Results", SimpleNamespace(cut_runs=lambda: runs, failures=[])))
     place = "ordered, emmc51-cache"
@@ -168,17 +167,17 @@ def test_the_terminal_the_page_and_the_tables_say_the_same(folder: Path, results
     for words_ in ("kept", "documented", "lost: device", "lost: application", "not judged"):
         assert words_ in printed, words_
     done = emmclab_ok("report", "small.toml", "--html", "page.html", "--json", cwd=folder)
-    told = json.loads(done.stdout)
-    assert told["answer"] in printed and sum(told["verdicts"].values()) == len(told["runs"]) == 8
-    assert sorted(f"{one['verdict']}: {one['level']}".removesuffix(": ") for one in told["runs"]) == sorted(
+    summary = json.loads(done.stdout)
+    assert summary["answer"] in printed and sum(summary["verdicts"].values()) == len(summary["runs"]) == 8
+    assert sorted(f"{run['verdict']}: {run['level']}".removesuffix(": ") for run in summary["runs"]) == sorted(
         words(results).values()
     )
     page = (folder / "page.html").read_text(encoding="utf-8")
     badges = re.findall(r'<td class="text"><span class="badge \w+">([^<]+)</span>', page)
     assert sorted(badges) == sorted(words(results).values())
     assert "synchronous=EXTRA" in page.partition("Documented losses")[2]
-    asked = emmclab("query", "select verdict, lost_at, cache_lies from cuts", "--json", "--study", "small", cwd=folder)
-    rows: list[dict[str, Any]] = json.loads(asked.stdout)
+    query = emmclab("query", "select verdict, lost_at, cache_lies from cuts", "--json", "--study", "small", cwd=folder)
+    rows: list[dict[str, Any]] = json.loads(query.stdout)
     assert len(rows) == len(results.cuts) == 5 and len(results.failures) == 3
     assert [row["lost_at"] for row in rows if row["cache_lies"] == "flush"] == ["device"]
 
@@ -187,7 +186,7 @@ def test_a_finding_is_shown_again_from_the_kept_log(folder: Path, results: Resul
     finding = next(run for run in results.cuts if run["grid"] == "lies")["findings"][0]
     done = emmclab(*("crash", "--again", finding["again"], "--results", "emmclab-results/small", "--json"), cwd=folder)
     assert done.returncode == 4, done.stderr
-    assert finding["promise"] in [one["promise"] for one in json.loads(done.stdout)["findings"]]
+    assert finding["promise"] in [shown_finding["promise"] for shown_finding in json.loads(done.stdout)["findings"]]
 
 
 def test_finished_cells_are_not_run_again_and_more_cuts_are_other_cells(folder: Path, results: Results) -> None:
@@ -204,12 +203,12 @@ def test_the_study_of_emmclab_crosses_every_axis() -> None:
     settings = [json.loads(cell.settings) for cell in study.cells()]
     sqlite = {f"sqlite-{mode}-{level}" for mode in ("delete", "truncate", "persist", "wal") for level in LEVELS}
     assert {cell.input.name for cell in study.cells()} == sqlite
-    assert {one["file_system"] for one in options} == set(study.cuts.file_systems)
-    assert {name for one in options for name in one.get("layers", ())} == {"advil", "ressd"}
-    assert {one.get("cache.lies") for one in settings} == {None, "flush", "fua", "barrier", "tear"}
+    assert {option["file_system"] for option in options} == set(study.cuts.file_systems)
+    assert {name for option in options for name in option.get("layers", ())} == {"advil", "ressd"}
+    assert {option.get("cache.lies") for option in settings} == {None, "flush", "fua", "barrier", "tear"}
     assert {cell.device for cell in study.cells()} == {"emmc51-tlc", "emmc51-cache"}
     ten = [json.loads(cell.options)["cuts"] for cell in study.with_scale(10).cells()]
-    assert ten == pytest.approx([10 * one["cuts"] for one in options], abs=5)
+    assert ten == pytest.approx([10 * option["cuts"] for option in options], abs=5)
 
 
 LEVELS = ("off", "normal", "full", "extra")

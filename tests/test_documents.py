@@ -38,9 +38,9 @@ def test_every_link_of_a_document_leads_to_a_file_and_heading() -> None:
             name, _, anchor = target.partition("#")
             if "://" in target:
                 continue
-            there = (page.parent / name).resolve() if name else page
-            exists = in_site if generated(there) else there.exists()
-            if not exists or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
+            linked_file = (page.parent / name).resolve() if name else page
+            exists = in_site if generated(linked_file) else linked_file.exists()
+            if not exists or (anchor and linked_file.suffix == ".md" and anchor not in anchors(linked_file)):
                 faults.append(f"{place(page)}: {target}")
     complain(faults, "link to an existing file and heading")
 
@@ -154,8 +154,8 @@ def test_contributing_has_every_folder_and_every_target_of_make() -> None:
     folders = {path.relative_to(ROOT).parts[0] for path in tracked("") if path.parent != ROOT}
     folders |= {f"python/emmclab/{room}" for room in ROOMS}
     (targets,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    wanted = {f"{folder}/" for folder in folders} | {f"make {target}" for target in targets.split()}
-    complain(sorted(wanted - named), "add a row to the maps of CONTRIBUTING.md")
+    required = {f"{folder}/" for folder in folders} | {f"make {target}" for target in targets.split()}
+    complain(sorted(required - named), "add a row to the maps of CONTRIBUTING.md")
 
 
 PACKAGE = ROOT / "python" / "emmclab"

@@ -27,7 +27,6 @@ TRACES = {path.stem: path for path in lab.bundled(annotated=True)}
 
 @pytest.fixture(scope="module")
 def results(reproduced: Reproduced) -> Results:
-    """The results of the study, which is run once for all tests."""
     reproduced.page("dsn17")
     return Results.load(reproduced.results / "dsn17")
 
@@ -50,19 +49,19 @@ def test_an_annotated_trace_names_its_blocks_and_every_request_is_complete(name:
 
 
 def test_a_study_takes_an_annotated_trace_by_name_and_reads_it_as_it_is() -> None:
-    found = Input.of("mail", 1, reading={"only": "op=read"})
-    assert (found.name, Path(found.source), found.reading) == ("mail", TRACES["mail"], "{}")
+    source = Input.of("mail", 1, reading={"only": "op=read"})
+    assert (source.name, Path(source.source), source.reading) == ("mail", TRACES["mail"], "{}")
 
 
 def test_flushes_and_durable_writes_are_timed_as_the_workload_sees_them() -> None:
     trace, device = lab.read(TRACES["mail"]), lab.Device.preset("emmc51-cache")
     rows = trace.to_arrow().to_pylist()
     promised = [row for row in rows if row["op"] == "flush" or (row["op"] == "write" and row["flags"] & 6)]
-    found = device.simulate(trace, mode="closed", layers=["journal:legacy"])["durable"]
-    assert found["requests"] == len(promised)
-    assert 0 < found["p50_ms"] <= found["p99_ms"] <= found["max_ms"]
+    durable = device.simulate(trace, mode="closed", layers=["journal:legacy"])["durable"]
+    assert durable["requests"] == len(promised)
+    assert 0 < durable["p50_ms"] <= durable["p99_ms"] <= durable["max_ms"]
     dropped = device.simulate(trace, mode="closed", layers=["journal:no_barrier"])["durable"]
-    assert dropped["requests"] == len(promised) and dropped["mean_ms"] < found["mean_ms"]
+    assert dropped["requests"] == len(promised) and dropped["mean_ms"] < durable["mean_ms"]
     bare = device.simulate(trace, mode="closed")["durable"]
     assert bare["requests"] == len(promised) and bare["mean_ms"] > dropped["mean_ms"]
 
@@ -79,7 +78,7 @@ def test_the_study_has_every_application_in_every_mode_on_every_device(results: 
             assert counts["no_journal"]["blocks_dropped"] > 0
             assert counts["no_barrier"]["flushes_saved"] == counts["no_barrier"]["flushes"]
             assert counts["aware"]["log_sectors"] < counts["aware"]["journal_sectors_logged"]
-            assert all(one["unknown_writes"] == 0 for one in counts.values())
+            assert all(count["unknown_writes"] == 0 for count in counts.values())
             ideal = results.run(IDEAL, input=f"{name}-no-journal", device=device)
             bound, base = runs["no_journal"], runs["legacy"]
             assert seconds(bound) < seconds(base)
@@ -98,9 +97,9 @@ def test_the_page_gives_answer_modes_and_origin(reproduced: Reproduced, results:
     page = reproduced.page("dsn17").read_text()
     assert "The mechanisms are our design and the claims are the paper" in page
     assert all(f">{name}<" in page for name in (*PROGRAMS, *MODES))
-    again = tmp_path / "again.html"
-    write_page(results, judge_study(results), again, None)
-    assert again.read_text() == page
+    second = tmp_path / "again.html"
+    write_page(results, judge_study(results), second, None)
+    assert second.read_text() == page
 
 
 def _cell(grid: str, verdict: str) -> dict[str, Any]:
@@ -142,8 +141,8 @@ def _cell(grid: str, verdict: str) -> dict[str, Any]:
 def test_recovery_is_judged_beside_a_losing_control(tested: str, control: str, expected: tuple[int, int]) -> None:
     cuts = [_cell("aware", tested), _cell("no_barrier", control)]
     results = Results({"name": "dsn17-crash"}, {}, [], "", cuts=cuts)
-    found, _ = run_measure(recovers, results)
-    assert (found.values["broken_runs"], found.values["control_broken_runs"]) == expected
+    measurement, _ = run_measure(recovers, results)
+    assert (measurement.values["broken_runs"], measurement.values["control_broken_runs"]) == expected
 
 
 def test_a_claim_that_needs_root_is_judged_with_its_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -152,8 +151,8 @@ def test_a_claim_that_needs_root_is_judged_with_its_results(monkeypatch: pytest.
     monkeypatch.setattr(claims, "rules", lambda _paper: [crash])
     [study] = claims.machine_bound_studies([paper])
     cuts = [_cell("aware", "kept"), _cell("no_barrier", "lost")]
-    [judged] = claims.judge({study: Results({"name": study, "cells": 2}, {}, [], "", cuts=cuts)}, [paper])
-    assert judged.verdict in claims.TESTED and "1 of 1 runs recover" in judged.measured
+    [claim] = claims.judge({study: Results({"name": study, "cells": 2}, {}, [], "", cuts=cuts)}, [paper])
+    assert claim.verdict in claims.TESTED and "1 of 1 runs recover" in claim.measured
     [unknown] = claims.judge({}, [paper])
     assert unknown.verdict == claims.CANNOT and f"emmclab reproduce {study}" in unknown.reason
     # Instead of a figure, the table shows the command that measures it.
@@ -175,7 +174,7 @@ def test_flushes_around_a_commit_are_joined_with_it_and_others_are_not() -> None
         return {**dict.fromkeys(times, at), "op": op, "flags": 0, "role": list(roles) or None}
 
     rows = [row("flush", 1), row("write", 2, "data"), row("flush", 3), row("write", 4, "commit"), row("flush", 5)]
-    found, joined = _join_commits(rows)
-    assert [one["op"] for one in found] == ["flush", "write", "write"] and joined == 2
-    assert found[2]["flags"] == 6 and (found[2]["arrival_ns"], found[2]["complete_ns"]) == (3, 5)
+    joined_rows, joined = _join_commits(rows)
+    assert [request["op"] for request in joined_rows] == ["flush", "write", "write"] and joined == 2
+    assert joined_rows[2]["flags"] == 6 and (joined_rows[2]["arrival_ns"], joined_rows[2]["complete_ns"]) == (3, 5)
     assert _join_commits(rows[:4]) == (rows[:4], 0)

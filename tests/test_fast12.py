@@ -36,7 +36,6 @@ networks = ["wifi"]
 
 @pytest.fixture(scope="module")
 def results(reproduced: Reproduced) -> Results:
-    """The results of the study, which is run once for all tests."""
     reproduced.page("fast12")
     return Results.load(reproduced.results / "fast12")
 
@@ -66,23 +65,23 @@ def test_the_spread_is_slowest_over_fastest_less_one(results: Results) -> None:
 
 
 def test_every_claim_of_the_talk_but_two_is_tested(results: Results) -> None:
-    judged = {claim.id: claim for claim in judge_study(results)}
-    restated = [name for name, claim in judged.items() if claim.verdict not in TESTED]
+    claims = {claim.id: claim for claim in judge_study(results)}
+    restated = [name for name, claim in claims.items() if claim.verdict not in TESTED]
     # The table to which the cards are fitted already has this order; mechanisms of the host are made from the
     # other claim.
-    assert len(judged) == 8 and restated == ["fast12-speed-class", "fast12-cpu"]
+    assert len(claims) == 8 and restated == ["fast12-speed-class", "fast12-cpu"]
     # Partly open: the internal flash has no published speed, so that the same trend is the best verdict.
-    assert judged["fast12-webbench-spread"].verdict != REPRODUCED
-    assert "internal flash" in judged["fast12-webbench-spread"].reason
+    assert claims["fast12-webbench-spread"].verdict != REPRODUCED
+    assert "internal flash" in claims["fast12-webbench-spread"].reason
 
 
 def test_the_fit_holds_each_application_out_and_chooses_what_misses_the_talk_least(results: Results) -> None:
-    found = points(results)
-    assert counts(results) == [1, 2, 3, 4, 6, 8] and len(found) == 7
-    for name, (chosen, point) in held_out(found).items():
-        missed = {count: miss(found, count, (name,)) for count in counts(results)}
+    points_by_name = points(results)
+    assert counts(results) == [1, 2, 3, 4, 6, 8] and len(points_by_name) == 7
+    for name, (chosen, point) in held_out(points_by_name).items():
+        missed = {count: miss(points_by_name, count, (name,)) for count in counts(results)}
         assert missed[chosen] == min(missed.values())
-        assert point == found[name][chosen]
+        assert point == points_by_name[name][chosen]
         assert point.miss == 0 if point.on_axis and point.as_spread else point.miss > 0
     within = Point(slowest_s=30, axis_s=40, spread_pct=100, published_pct=(80, 360))
     assert (within.miss, within.length) == (0.0, 1.0)
@@ -120,7 +119,7 @@ def test_the_result_of_an_application_is_the_same_in_every_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "problem"),
     [
         ('inputs = ["email"]', 'inputs = ["mail"]', "there is no application `mail`"),
         ('networks = ["wifi"]', 'networks = ["lte"]', "has no network `lte`"),
@@ -130,11 +129,11 @@ def test_the_result_of_an_application_is_the_same_in_every_run() -> None:
         ('networks = ["wifi"]', 'networks = ["wifi"]\nrate = 2.0', "there is no such key"),
     ],
 )
-def test_a_wrong_grid_of_applications_is_refused_before_runs(old: str, new: str, said: str, tmp_path: Path) -> None:
+def test_a_wrong_grid_of_applications_is_refused_before_runs(old: str, new: str, problem: str, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(_GRID.replace(old, new))
     done = emmclab("run", tmp_path / "mine.toml", "--results", tmp_path / "results")
     assert done.returncode == 2, done.stdout
-    assert said in " ".join(done.stderr.split())
+    assert problem in " ".join(done.stderr.split())
     assert not (tmp_path / "results").exists()
 
 

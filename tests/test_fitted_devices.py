@@ -122,13 +122,13 @@ def _fio(path: Path, read_us: float = 100.0, write_us: float = 400.0) -> Path:
 
 def test_a_preset_from_fio_runs_and_answers_as_measured(trace: Path, tmp_path: Path) -> None:
     source, preset = _fio(tmp_path / "fio.json"), tmp_path / "card.toml"
-    found = emmclab_json("calibrate", source, "-o", preset, "--capacity-gb", "4")
-    assert preset.read_text() == found["toml"] and 'name = "card"' in found["toml"]
-    assert found["held_out_median_error_pct"] < 5
+    calibrated = emmclab_json("calibrate", source, "-o", preset, "--capacity-gb", "4")
+    assert preset.read_text() == calibrated["toml"] and 'name = "card"' in calibrated["toml"]
+    assert calibrated["held_out_median_error_pct"] < 5
     assert emmclab_json("simulate", trace, "--device", preset)["requests"]["total"] == 400
-    again = emmclab("calibrate", source, "--name", "card", "--capacity-gb", "4")
-    assert (again.returncode, again.stdout) == (0, found["toml"])
-    assert api.calibrate(source, name="card", capacity_gb=4)["toml"] == found["toml"]
+    done = emmclab("calibrate", source, "--name", "card", "--capacity-gb", "4")
+    assert (done.returncode, done.stdout) == (0, calibrated["toml"])
+    assert api.calibrate(source, name="card", capacity_gb=4)["toml"] == calibrated["toml"]
 
 
 def test_words_go_to_stderr_and_the_preset_to_its_file(trace: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from emmclab.pages.theme import VERDICT_COLOURS
 from emmclab.runtime.executors import Crash
 from emmclab.studies import Pool, Serial
 from emmclab.traces.recording_files import recordings
-from fleets import PLACES, held, make
+from fleets import PLACES, blocked_run, make
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_a_killed_run_keeps_what_it_had_and_the_next_one_goes_on(tmp_path: Path)
     make(folder, 20)
     table = tmp_path / "fleet.parquet"
     state = tmp_path / ".fleet.parquet.state"
-    process = held(folder, "-o", table, "--jobs", "1")
+    process = blocked_run(folder, "-o", table, "--jobs", "1")
     process.kill()
     process.communicate(timeout=PATIENCE_S)
     assert not table.exists()
@@ -165,7 +165,7 @@ def test_a_killed_run_keeps_what_it_had_and_the_next_one_goes_on(tmp_path: Path)
 def test_ctrl_c_says_what_is_kept(tmp_path: Path) -> None:
     folder = tmp_path / "recordings"
     make(folder, 20)
-    process = held(folder, "-o", tmp_path / "fleet.parquet", "--jobs", "2")
+    process = blocked_run(folder, "-o", tmp_path / "fleet.parquet", "--jobs", "2")
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, stderr

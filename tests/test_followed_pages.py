@@ -84,7 +84,7 @@ def test_every_setting_and_field_that_a_page_names_is_there() -> None:
     settings = {row.key for name in ("ufs40", "ssdsim", "emmc51-cache") for row in Device.preset(name).explain()}
     # A setting of a policy is explained at the choice of the policy.
     chosen = {"mapping.scheme": "dftl"}, {"gc.policy": "d_choices"}
-    settings |= {row.key for one in chosen for row in Device.preset("small-1gb").set(one).explain()}
+    settings |= {row.key for setting in chosen for row in Device.preset("small-1gb").set(setting).explain()}
     fields = {field.path for group in result_groups() for field in group.fields}
     groups = {name.partition(".")[0] for name in settings | fields}
     named = re.compile(r"`([a-z]+(?:\.[a-z0-9_]+)+)(?: = [^`]*)?`")
@@ -92,8 +92,8 @@ def test_every_setting_and_field_that_a_page_names_is_there() -> None:
     for page in COMING_FROM:
         text = page.read_text()
         for name in named.findall(text):
-            known = any(name == one or one.startswith(f"{name}.") for one in settings | fields)
-            if name.partition(".")[0] in groups and not known and not name.endswith(".c"):
+            is_known = any(name == setting or setting.startswith(f"{name}.") for setting in settings | fields)
+            if name.partition(".")[0] in groups and not is_known and not name.endswith(".c"):
                 faults.append(f"{place(page)}: {name}")
         # `.read_us` follows a setting of the same group.
         ends = {name.rpartition(".")[2] for name in settings | fields}
@@ -165,10 +165,10 @@ def words_of(text: str) -> list[str]:
 
 def commands(page: Path) -> list[list[str]]:
     """Return the commands on a page as words: those in code blocks, and those between backticks."""
-    found = [line[begin.end() :] for line in lines(page) for begin in BEGIN.finditer(line)]
-    found += re.findall(r"(?<!`)`(emmclab [a-z][^`\n]*)`(?!`)", BLOCK.sub("", page.read_text()))
+    matches = [line[begin.end() :] for line in lines(page) for begin in BEGIN.finditer(line)]
+    matches += re.findall(r"(?<!`)`(emmclab [a-z][^`\n]*)`(?!`)", BLOCK.sub("", page.read_text()))
     split = []
-    for text in found:
+    for text in matches:
         # SQL continues on the next lines; `...` replaces the rest of a command.
         if text.count('"') % 2 == 0 and text.count("'") % 2 == 0 and "..." not in text:
             split.append(words_of(text))
@@ -177,7 +177,6 @@ def commands(page: Path) -> list[list[str]]:
 
 @functools.cache
 def program() -> Any:
-    """Return the commands of the program."""
     return application()
 
 
@@ -187,43 +186,43 @@ def fault(words: list[str]) -> str | None:
         return None
     command, rest = program(), words
     while rest and not rest[0].startswith("-") and isinstance(command, TyperGroup):
-        found = command.commands.get(rest[0])
-        if found is None:
+        command_of_word = command.commands.get(rest[0])
+        if command_of_word is None:
             return f"there is no command {rest[0]}"
-        command, rest = found, rest[1:]
+        command, rest = command_of_word, rest[1:]
     context = command.context_class(command, info_name=words[0])
     try:
         # A sentence may mention a command by its first words, or only one of its options.
         command.make_parser(context).parse_args(insert_default_values(rest))
     except Exception as error:  # typer has exceptions of its own for options.
-        said = getattr(error, "format_message", None)
-        if said is None:
+        formatted = getattr(error, "format_message", None)
+        if formatted is None:
             raise
-        named = "Missing argument" in said() or said() == f"Option '{words[-1]}' requires an argument."
-        return None if named else str(said())
+        named = "Missing argument" in formatted() or formatted() == f"Option '{words[-1]}' requires an argument."
+        return None if named else str(formatted())
     return None
 
 
 def test_the_program_takes_every_command_that_a_page_names() -> None:
-    faults, seen = [], 0
+    faults, count = [], 0
     for page in PAGES:
         for command in commands(page):
-            seen += 1
-            if said := fault(command[1:]):
-                faults.append(f"{place(page)}: {shlex.join(command)}: {said}")
-    assert seen > 250
+            count += 1
+            if problem := fault(command[1:]):
+                faults.append(f"{place(page)}: {shlex.join(command)}: {problem}")
+    assert count > 250
     complain(faults, "name a command and options of the program")
 
 
 def test_hints_name_commands_and_options_of_the_program() -> None:
-    faults, seen = [], 0
+    faults, count = [], 0
     for path in sorted((ROOT / "tests/messages").glob("*.txt")):
         hints = re.findall(r"^! hint: (.*(?:\n! +.*)*)", path.read_text(), re.MULTILINE)
         for command in {command for hint in hints for command in re.findall(r"`emmclab ([^`]*)`", hint)}:
-            seen += 1
-            if said := fault(shlex.split(command)):
-                faults.append(f"{path.name}: emmclab {command}: {said}")
-    assert seen > 15
+            count += 1
+            if problem := fault(shlex.split(command)):
+                faults.append(f"{path.name}: emmclab {command}: {problem}")
+    assert count > 15
     complain(faults, "name commands and options of the program in hints")
 
 
@@ -270,9 +269,9 @@ def test_every_command_of_a_guide_runs_or_says_why_it_does_not(page: Path, tmp_p
             (tmp_path / part.name).write_text(part.text)
     for line in lines(page):
         begin = BEGIN.search(line)
-        if begin is None or any(re.match(one, line[begin.end() + len("emmclab ") :]) for one in NOT_RUN):
+        if begin is None or any(re.match(pattern, line[begin.end() + len("emmclab ") :]) for pattern in NOT_RUN):
             continue
         shell = re.sub(r"^\S*\$ ", "", line.partition("   #")[0])
-        for given, here in STANDS_FOR.items():
-            shell = shell.replace(given, here)
+        for condition, here in STANDS_FOR.items():
+            shell = shell.replace(condition, here)
         run(Step(shell, ()), tmp_path)

@@ -62,25 +62,25 @@ def test_a_wait_is_divided_the_same_on_all_ways(tmp_path: Path) -> None:
     text, page = _text(tmp_path / "trace.txt", *EVENTS), tmp_path / "page.html"
     assert emmclab("convert", text, tmp_path / "trace.parquet").returncode == 0
     for trace in (text, tmp_path / "trace.parquet"):
-        found = emmclab_json("profile", trace, "--fsync", "--html", page)[0]["fsync"]
-        [row] = found["by_process"]
+        fsync = emmclab_json("profile", trace, "--fsync", "--html", page)[0]["fsync"]
+        [row] = fsync["by_process"]
         assert (row["process"], row["file_system"], row["calls"], row["split"]) == ("sqlite3", "ext4", 1, 1)
         assert _parts(row) == pytest.approx([2, 1, 4, 1, 2])
         assert sum(_parts(row)) == pytest.approx(row["total_ms"]) == pytest.approx(10)
         assert [row["p50_ms"], row["p99_ms"], row["flush_pct"]] == pytest.approx([10, 10, 40])
-        [wait] = found["longest"]
-        assert [(one["process"], one["part"]) for one in wait["requests"]] == [
+        [wait] = fsync["longest"]
+        assert [(request["process"], request["part"]) for request in wait["requests"]] == [
             ("kworker/u8:1", "other"),
             ("sqlite3", "data"),
             ("jbd2/sda1-8", "commit"),
             ("jbd2/sda1-8", "flush"),
         ]
-        assert [one["queued_ms"] for one in wait["requests"]] == pytest.approx([1.5, 2, 0, 0])
+        assert [request["queued_ms"] for request in wait["requests"]] == pytest.approx([1.5, 2, 0, 0])
         assert 'id="fsync_parts"' in page.read_text() and "not explained" in page.read_text()
-    shown = emmclab("profile", text, "--fsync").stdout
-    assert "40 % of it for flushes" in shown and "Findings" not in shown
-    again = lab.read(text).profile(fsync=True).fsync
-    assert again is not None and again.to_dict() == found and "sqlite3" in again.headline
+    output = emmclab("profile", text, "--fsync").stdout
+    assert "40 % of it for flushes" in output and "Findings" not in output
+    from_python = lab.read(text).profile(fsync=True).fsync
+    assert from_python is not None and from_python.to_dict() == fsync and "sqlite3" in from_python.headline
     assert lab.read(text).profile().fsync is None
 
 
@@ -92,46 +92,46 @@ def test_f2fs_waits_for_its_checkpoint_thread(tmp_path: Path) -> None:
         _request(ckpt, (12_000, 12_000, 15_000), "WSM", 1024),
         _request(ckpt, (15_000, 15_000, 19_000), "FWFSM", 1032),
     )
-    found = emmclab_json("profile", _text(tmp_path / "trace.txt", *events), "--fsync")[0]["fsync"]
-    assert _parts(found["by_process"][0]) == pytest.approx([1, 3, 4, 0, 2])
+    fsync = emmclab_json("profile", _text(tmp_path / "trace.txt", *events), "--fsync")[0]["fsync"]
+    assert _parts(fsync["by_process"][0]) == pytest.approx([1, 3, 4, 0, 2])
 
 
 def test_parts_of_a_recording_with_lost_events_are_dashes(tmp_path: Path) -> None:
     trace = _text(tmp_path / "trace.txt", *EVENTS, head="# tracer: nop\nCPU:1 [LOST 7 EVENTS]")
-    found = emmclab_json("profile", trace, "--fsync")[0]["fsync"]
-    [row] = found["by_process"]
+    fsync = emmclab_json("profile", trace, "--fsync")[0]["fsync"]
+    [row] = fsync["by_process"]
     assert _parts(row) == [None] * 5 and row["split"] == 0 and row["max_ms"] == pytest.approx(10)
-    assert found["unknown"] == [{"cause": "lost", "calls": 1}]
-    shown = emmclab("profile", trace, "--fsync").stdout
-    assert "–" in shown and "--buffer-kb" in shown
+    assert fsync["unknown"] == [{"cause": "lost", "calls": 1}]
+    output = emmclab("profile", trace, "--fsync").stdout
+    assert "–" in output and "--buffer-kb" in output
     left_out = emmclab("profile", _text(tmp_path / "b.txt", *EVENTS), "--fsync", "--only", "process=sqlite3").stdout
     assert "--only" in left_out
 
 
 def test_a_journal_whose_thread_or_times_are_unknown_is_named(tmp_path: Path) -> None:
     trace = _text(tmp_path / "a.txt", *EVENTS[:-1])
-    found = emmclab_json("profile", trace, "--fsync")[0]["fsync"]
-    assert found["journals_without_times"] == ["8,1"] and _parts(found["by_process"][0])[1] == 1
+    fsync = emmclab_json("profile", trace, "--fsync")[0]["fsync"]
+    assert fsync["journals_without_times"] == ["8,1"] and _parts(fsync["by_process"][0])[1] == 1
     # The text contains the number of the device, not its name, so that two journals cannot be distinguished.
     second = _request("jbd2/sdb1-8-101", (15_000, 15_000, 16_000), "WSM", 2048)
-    found = emmclab_json("profile", _text(tmp_path / "b.txt", *EVENTS[:-1], second), "--fsync")[0]["fsync"]
-    assert found["journals_without_thread"] == ["8,1"] and _parts(found["by_process"][0])[1:3] == [0, 0]
+    fsync = emmclab_json("profile", _text(tmp_path / "b.txt", *EVENTS[:-1], second), "--fsync")[0]["fsync"]
+    assert fsync["journals_without_thread"] == ["8,1"] and _parts(fsync["by_process"][0])[1:3] == [0, 0]
     assert "jbd2_start_commit" in emmclab("profile", tmp_path / "b.txt", "--fsync").stdout
 
 
 def test_requests_without_their_queueing_are_named(tmp_path: Path) -> None:
     issued = [row for row in EVENTS[3] if "block_bio_queue" not in row[2]]
     trace = _text(tmp_path / "trace.txt", *EVENTS[:3], issued, *EVENTS[4:])
-    found = emmclab_json("profile", trace, "--fsync")[0]["fsync"]
-    assert (found["unqueued"], found["split"]) == (1, 1)
+    fsync = emmclab_json("profile", trace, "--fsync")[0]["fsync"]
+    assert (fsync["unqueued"], fsync["split"]) == (1, 1)
     assert "block_bio_queue" in emmclab("profile", trace, "--fsync").stdout
 
 
 def test_a_wait_without_an_end_is_listed(tmp_path: Path) -> None:
     trace = _text(tmp_path / "trace.txt", *EVENTS, _wait("dd-7", 30_000, 40_000)[:1])
-    found = emmclab_json("profile", trace, "--fsync")[0]["fsync"]
-    assert [(one["process"], one["start_s"]) for one in found["unfinished"]] == [("dd", pytest.approx(0.0195))]
-    assert found["calls"] == 1 and "had not ended" in emmclab("profile", trace, "--fsync").stdout
+    fsync = emmclab_json("profile", trace, "--fsync")[0]["fsync"]
+    assert [(wait["process"], wait["start_s"]) for wait in fsync["unfinished"]] == [("dd", pytest.approx(0.0195))]
+    assert fsync["calls"] == 1 and "had not ended" in emmclab("profile", trace, "--fsync").stdout
 
 
 def test_a_trace_without_waits_is_refused_with_the_command_that_records_them(tmp_path: Path) -> None:
@@ -150,12 +150,12 @@ def test_a_trace_without_waits_is_refused_with_the_command_that_records_them(tmp
 
 def test_waits_and_commits_are_tables_of_query(tmp_path: Path) -> None:
     trace = _text(tmp_path / "trace.txt", *EVENTS)
-    asked = "select process, pid, device, time_ns from fsyncs"
-    assert emmclab_json("query", "--trace", trace, asked) == [
+    query = "select process, pid, device, time_ns from fsyncs"
+    assert emmclab_json("query", "--trace", trace, query) == [
         {"process": "sqlite3", "pid": 1240, "device": "8,1", "time_ns": 10_000_000}
     ]
-    asked = "select device, start_ns, time_ns from commits"
-    assert emmclab_json("query", "--trace", trace, asked) == [
+    query = "select device, start_ns, time_ns from commits"
+    assert emmclab_json("query", "--trace", trace, query) == [
         {"device": "8,1", "start_ns": 100_013_900_000, "time_ns": 5_100_000}
     ]
 
@@ -163,9 +163,9 @@ def test_waits_and_commits_are_tables_of_query(tmp_path: Path) -> None:
 def test_processes_have_the_requested_percentiles(tmp_path: Path) -> None:
     trace = _text(tmp_path / "trace.txt", *EVENTS)
     profile = emmclab_json("profile", trace, "--percentiles", "25,99.9")[0]
-    row = next(one for one in profile["figures"]["process_share"] if one["process"] == "jbd2/sda1-8")
-    assert [one["percentile"] for one in row["percentiles"]] == [25, 99.9]
-    assert [one["response_ms"] for one in row["percentiles"]] == pytest.approx([1, 4], rel=1 / 32)
+    row = next(share for share in profile["figures"]["process_share"] if share["process"] == "jbd2/sda1-8")
+    assert [share["percentile"] for share in row["percentiles"]] == [25, 99.9]
+    assert [share["response_ms"] for share in row["percentiles"]] == pytest.approx([1, 4], rel=1 / 32)
     assert "p99.9" in emmclab("profile", trace, "--percentiles", "25,99.9").stdout
 
 

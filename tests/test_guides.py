@@ -63,8 +63,8 @@ def test_each_message_of_the_guide_is_one_of_the_programs() -> None:
     faults = []
     for row in _table(GUIDE):
         for message in NEXT.split(row):
-            said = message.removeprefix("note: ").removeprefix("`top`: ").removeprefix("the recording ended early: ")
-            pieces = [piece for piece in _pieces(said) if len(piece) > 2]
+            text = message.removeprefix("note: ").removeprefix("`top`: ").removeprefix("the recording ended early: ")
+            pieces = [piece for piece in _pieces(text) if len(piece) > 2]
             if not pieces or any(piece not in code for piece in pieces):
                 faults.append(f"{place(GUIDE)}: {message}")
     complain(faults, "say what the program says")
@@ -77,11 +77,11 @@ def test_each_message_of_the_recorder_is_in_the_guide() -> None:
         if any(part in str(path) for part in NOT_LIVE):
             continue
         text = text.partition("#[cfg(test)]")[0]
-        for found in MESSAGE.finditer(text):
+        for match in MESSAGE.finditer(text):
             languages.add(path.suffix)
-            piece = max(_pieces(found[1]), key=len)
+            piece = max(_pieces(match[1]), key=len)
             if piece not in guide:
-                faults.append(f"{place(path, text.count(chr(10), 0, found.start()) + 1)}: {found[1]}")
+                faults.append(f"{place(path, text.count(chr(10), 0, match.start()) + 1)}: {match[1]}")
     assert languages == {".rs", ".py"}, "the pattern no longer finds the messages"
     complain(faults, f"explain it in {place(GUIDE)}")
 
@@ -91,8 +91,8 @@ def test_every_option_of_power_cuts_that_a_page_names_is_one_of_the_command(page
     lines = [line for line in page.read_text().splitlines() if not re.match(r" +\$ (?!emmclab)", line)]
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "\n".join(lines)))
     command: Any = application()
-    known = {name for one in command.commands["crash"].params for name in (*one.opts, *one.secondary_opts)}
-    assert named and named <= known
+    options = {name for param in command.commands["crash"].params for name in (*param.opts, *param.secondary_opts)}
+    assert named and named <= options
 
 
 @pytest.mark.usefixtures("root")
@@ -109,8 +109,8 @@ def test_the_workload_and_the_check_of_the_guide_do_what_it_says(tmp_path: Path)
     done = emmclab("crash", *few, "--", tmp_path / "careless.sh", cwd=tmp_path)
     assert done.returncode == 4, done.stderr
     assert re.search(r"^application: check: note\d+ is lost$", done.stdout, re.MULTILINE)
-    (again,) = re.findall(r"the first: emmclab (crash --again \S+)", done.stdout)
-    done = emmclab(*again.split(), "--save-image", "state.img", cwd=tmp_path)
+    (command,) = re.findall(r"the first: emmclab (crash --again \S+)", done.stdout)
+    done = emmclab(*command.split(), "--save-image", "state.img", cwd=tmp_path)
     assert done.returncode == 4 and (tmp_path / "state.img").stat().st_size > 0, done.stderr
 
 
@@ -119,7 +119,7 @@ TEXT = (ROOT / "docs/guides/cluster.md").read_text()
 
 def options(command: str) -> set[str]:
     group: Any = application()
-    return {name for one in group.commands[command].params for name in (*one.opts, *one.secondary_opts)}
+    return {name for param in group.commands[command].params for name in (*param.opts, *param.secondary_opts)}
 
 
 def test_every_command_of_the_guide_is_one_of_the_program_with_its_options() -> None:
@@ -142,17 +142,17 @@ def test_the_manifest_is_an_indexed_job_whose_shards_are_those_of_the_study() ->
     pod = spec["template"]["spec"]
     assert pod["restartPolicy"] in ("Never", "OnFailure")
     (container,) = pod["containers"]
-    assert {mount["name"] for mount in container["volumeMounts"]} == {one["name"] for one in pod["volumes"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
     assert container["command"] == ["/bin/sh", "-c"]
     (line,) = container["args"]
     shards = set()
     for index in range(spec["completions"]):
         words = shlex.split(line.replace("$((JOB_COMPLETION_INDEX + 1))", str(index + 1)))
         assert words[:3] == ["exec", "emmclab", "run"]
-        given = dict(zip(words[4::2], words[5::2], strict=True))
-        assert set(given) <= options("run")
-        shards.add(str(Shard.parse(given["--shard"])))
-        assert given["--jobs"] == container["resources"]["requests"]["cpu"]
+        option_values = dict(zip(words[4::2], words[5::2], strict=True))
+        assert set(option_values) <= options("run")
+        shards.add(str(Shard.parse(option_values["--shard"])))
+        assert option_values["--jobs"] == container["resources"]["requests"]["cpu"]
     assert shards == {f"{number}-of-{spec['completions']}" for number in range(1, spec["completions"] + 1)}
 
 
@@ -167,7 +167,7 @@ def test_the_section_of_the_guide_is_a_space() -> None:
     grid = 'name = "x"\ninputs = ["Movie"]\n[[grid]]\nname = "collection"\ndevices = ["small-1gb"]\n'
     study = Study.parse(grid + "\n".join(line[4:] for line in section.splitlines()), "x.toml")
     assert study.search is not None
-    assert [one.name for one in study.search.ranges] == ["gc.policy", "capacity.over_provisioning_pct"]
+    assert [part.name for part in study.search.ranges] == ["gc.policy", "capacity.over_provisioning_pct"]
 
 
 #: Code that runs a program as if some libraries were not installed.
@@ -189,11 +189,11 @@ def examples() -> list[str]:
 def beyond_the_lock() -> set[str]:
     """Return the modules of this environment that `requirements.lock` does not contain."""
     locked = re.findall(r"^([A-Za-z0-9._-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
-    kept = {name.lower().replace("_", "-") for name in [*locked, "emmclab", "pip"]}
+    locked_names = {name.lower().replace("_", "-") for name in [*locked, "emmclab", "pip"]}
     return {
         module
         for module, owners in packages_distributions().items()
-        if not kept & {owner.lower().replace("_", "-") for owner in owners}
+        if not locked_names & {owner.lower().replace("_", "-") for owner in owners}
     }
 
 

@@ -22,7 +22,6 @@ _INPUTS = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing", "Messaging")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the results."""
     return tmp_path_factory.mktemp("results")
 
 
@@ -45,8 +44,8 @@ def results(folder: Path) -> Results:
 
 
 def test_every_claim_gets_a_verdict_from_the_runs(results: Results) -> None:
-    judged = judge_study(results)
-    assert [claim.id for claim in judged] == [
+    claims = judge_study(results)
+    assert [claim.id for claim in claims] == [
         "iiswc-c4",
         "iiswc-impl1-sdcard",
         "iiswc-impl1-queues",
@@ -57,7 +56,7 @@ def test_every_claim_gets_a_verdict_from_the_runs(results: Results) -> None:
         "iiswc-impl5-slc",
         "iiswc-8ps-wear",
     ]
-    assert all(claim.verdict != CANNOT and claim.measured != "–" and claim.reason for claim in judged)
+    assert all(claim.verdict != CANNOT and claim.measured != "–" and claim.reason for claim in claims)
 
 
 def test_what_more_wake_ups_could_not_explain_is_said(results: Results) -> None:
@@ -68,14 +67,14 @@ def test_what_more_wake_ups_could_not_explain_is_said(results: Results) -> None:
 
 
 def test_the_page_has_a_picture_and_an_answer_for_each(results: Results) -> None:
-    judged = judge_study(results)
+    claims = judge_study(results)
     drawn = drawings(results)
-    page = render(results, judged, drawn)
-    assert page == render(results, judged, drawings(results)), "the same results give the same bytes"
+    page = render(results, claims, drawn)
+    assert page == render(results, claims, drawings(results)), "the same results give the same bytes"
     for drawing in drawn:
         assert f'id="{drawing.name}"' in page
         assert drawing.rows
-    for claim in judged:
+    for claim in claims:
         assert claim.verdict in page
 
 

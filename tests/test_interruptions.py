@@ -56,9 +56,9 @@ def interrupted(command: list[str], folder: Path, after_s: float = 1.5) -> tuple
         except (OSError, IndexError):
             break
         time.sleep(0.002)
-    _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130, said
-    return said, last - used
+    _, messages = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, messages
+    return messages, last - used
 
 
 def slowly(*command: str) -> Any:
@@ -82,9 +82,9 @@ def slowly(*command: str) -> Any:
 def test_a_command_ends_at_once_with_nothing(command: list[str], trace: Path, long_trace: Path, tmp_path: Path) -> None:
     """Processor time is measured, so that other load on the machine does not matter."""
     words = [word.format(trace=trace, long=long_trace) for word in command]
-    said, more_s = interrupted(words, tmp_path)
-    assert "interrupted; no file was written" in said
-    assert "Traceback" not in said
+    messages, more_s = interrupted(words, tmp_path)
+    assert "interrupted; no file was written" in messages
+    assert "Traceback" not in messages
     assert more_s < 1
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
@@ -98,12 +98,12 @@ def test_drawing_ends_with_its_process(trace: Path, tmp_path: Path) -> None:
     process = started(command, folder, XDG_CACHE_HOME=str(caches))
 
     def children() -> list[int]:
-        found = []
+        processes = []
         for path in Path("/proc", str(process.pid), "task").glob("*/children"):
             # A thread may end between the listing of its name and the reading of its file.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                found += [int(number) for number in path.read_text().split()]
-        return found
+                processes += [int(number) for number in path.read_text().split()]
+        return processes
 
     deadline = time.monotonic() + PATIENCE_S
     drawing: list[int] = []
@@ -112,9 +112,9 @@ def test_drawing_ends_with_its_process(trace: Path, tmp_path: Path) -> None:
         time.sleep(0.001)
     assert drawing, "nothing was drawn"
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130, said
-    assert said.strip().endswith("interrupted; no file was written")
+    _, messages = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, messages
+    assert messages.strip().endswith("interrupted; no file was written")
     wait_until(lambda: not any(Path("/proc", str(number)).exists() for number in drawing))
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
@@ -123,10 +123,10 @@ def test_what_was_written_before_the_interruption_is_named(trace: Path, tmp_path
     process = started(["profile", str(trace), "--html", "page.html", "--figures", "figures"], tmp_path)
     wait_until((tmp_path / "page.html").exists)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=PATIENCE_S)
+    _, messages = process.communicate(timeout=PATIENCE_S)
     if process.returncode == 0:
         pytest.skip("the command ended before the signal came")
-    assert "interrupted; complete: page.html" in said
+    assert "interrupted; complete: page.html" in messages
 
 
 def test_a_file_in_place_is_named_by_an_early_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,15 +151,15 @@ def test_a_study_that_preconditions_ends_at_once_and_goes_on_later(trace: Path, 
         process = started(["run", "aged.toml", "--jobs", jobs], tmp_path)
         wait_until(lambda: list(tmp_path.glob("*/aged/images/*/*.lock")))
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 130, said
-        found = re.search(r"interrupted; aged: (\d) of 2 cells are stored in \S+; the same command", said)
-        assert found is not None, said
-        assert int(found[1]) == kept_cells(tmp_path)
+        _, messages = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 130, messages
+        match = re.search(r"interrupted; aged: (\d) of 2 cells are stored in \S+; the same command", messages)
+        assert match is not None, messages
+        assert int(match[1]) == kept_cells(tmp_path)
     (tmp_path / "aged.toml").write_text(study.format(trace, "small-1gb", "sequential:10"))
     assert emmclab("run", "aged.toml", "--jobs", 2, cwd=tmp_path).returncode == 0
-    left = [path.name for path in tmp_path.rglob("*") if path.suffix == ".lock" or path.name[0] == "."]
-    assert left == []
+    remaining = [path.name for path in tmp_path.rglob("*") if path.suffix == ".lock" or path.name[0] == "."]
+    assert remaining == []
 
 
 def test_closed_pipe_on_stdout_is_quiet(long_trace: Path) -> None:
@@ -231,12 +231,12 @@ def test_full_disk_under_a_fleet_keeps_rows_and_the_next_run_goes_on(tiny_disk: 
     assert f"error: {tiny_disk / 'fleet.parquet'}: No space left on device" in done.stderr
     state = tiny_disk / ".fleet.parquet.state"
     assert f"hint: finished rows are stored in {state}; free some space" in done.stderr
-    kept = state.read_text().count('"row": {')
-    assert kept > 20
+    stored = state.read_text().count('"row": {')
+    assert stored > 20
     subprocess.run(["mount", "-o", "remount,size=8m", str(tiny_disk)], check=True)
     done = emmclab_ok(*words)
     (profiled,) = re.findall(r"\(96 files, (\d+) of them profiled now\)", done.stderr)
-    assert 96 - kept <= int(profiled) <= 96 - kept + 1
+    assert 96 - stored <= int(profiled) <= 96 - stored + 1
 
 
 def test_full_disk_under_a_study_says_what_is_left(tiny_disk: Path, tmp_path: Path) -> None:
@@ -248,10 +248,10 @@ def test_full_disk_under_a_study_says_what_is_left(tiny_disk: Path, tmp_path: Pa
     )
     done = emmclab("run", study, "--jobs", 1, "--results", tiny_disk)
     assert done.returncode == 1, done.stderr
-    kept = kept_cells(tiny_disk)
-    assert 0 < kept < 400
+    stored = kept_cells(tiny_disk)
+    assert 0 < stored < 400
     assert "No space left on device" in done.stderr
-    assert f"hint: {kept} of 400 cells are stored in {tiny_disk / 'full'}; free some space" in done.stderr
+    assert f"hint: {stored} of 400 cells are stored in {tiny_disk / 'full'}; free some space" in done.stderr
     assert "nothing was left behind" not in done.stderr
     assert not list(tiny_disk.rglob(".emmclab-*"))
 
@@ -333,11 +333,11 @@ def test_a_full_disk_is_an_error_without_partial_file(line: str, trace: Path, fu
 def test_the_image_of_a_state_on_a_full_disk_leaves_no_part_of_it(full_disk: Path, tmp_path: Path) -> None:
     results, image = ("--results", tmp_path / "results"), full_disk / "state.img"
     lies = ("--device", "emmc51-cache", "--set", "cache.lies=flush", "--workload", "append-log")
-    found = json.loads(emmclab("crash", *lies, "--cuts", "20", *results, "--json").stdout)["findings"]
-    again = next(one["again"] for one in found if one["again"] is not None)
+    findings = json.loads(emmclab("crash", *lies, "--cuts", "20", *results, "--json").stdout)["findings"]
+    command = next(finding["again"] for finding in findings if finding["again"] is not None)
     # The disk has space for the temporary folder and some blocks, but not for the whole file.
     (full_disk / "filler").write_bytes(bytes(4096))
-    words = ["crash", "--again", again, *map(str, results), "--save-image", str(image)]
+    words = ["crash", "--again", command, *map(str, results), "--save-image", str(image)]
     _refused(words, full_disk, holds=str(image))
     assert not image.exists()
 
@@ -347,5 +347,5 @@ def _refused(words: list[str], full_disk: Path, holds: str = "") -> None:
     assert done.returncode == 1, (done.stdout, done.stderr)
     assert holds in done.stderr
     assert "error: " in done.stderr and "No space left" in done.stderr, done.stderr
-    left = [path for path in full_disk.rglob("*") if path.is_file() and path.name != "filler"]
-    assert not [path for path in left if path.stat().st_size], left
+    remaining = [path for path in full_disk.rglob("*") if path.is_file() and path.name != "filler"]
+    assert not [path for path in remaining if path.stat().st_size], remaining

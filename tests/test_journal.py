@@ -36,16 +36,16 @@ def _notes(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one dictionary for each note."""
     names = ("role", "role_sectors", "home_sector", "changed_sectors", "transaction")
     lists = [[row[name] for name in names] for row in requests if row["role"]]
-    return [dict(zip(names, note, strict=True)) for one in lists for note in zip(*one, strict=True)]
+    return [dict(zip(names, note, strict=True)) for columns in lists for note in zip(*columns, strict=True)]
 
 
 @pytest.mark.parametrize("library", ["arrow", "polars", "pandas"])
 def test_tables_of_other_libraries_keep_the_notes(noted: Path, library: str) -> None:
     original = lab.read(noted)
     table = getattr(original, f"to_{library}")()
-    again = getattr(lab.Trace, f"from_{library}")(table, "again")
-    assert again.rows(2_000) == original.rows(2_000)
-    assert again.header["block_notes"] == original.header["block_notes"] == "ext4"
+    copied = getattr(lab.Trace, f"from_{library}")(table, "again")
+    assert copied.rows(2_000) == original.rows(2_000)
+    assert copied.header["block_notes"] == original.header["block_notes"] == "ext4"
 
 
 def test_a_format_without_notes_says_what_it_loses(noted: Path, tmp_path: Path) -> None:
@@ -57,8 +57,8 @@ def test_a_format_without_notes_says_what_it_loses(noted: Path, tmp_path: Path) 
 def test_the_profile_has_the_same_section_where_there_are_notes(noted: Path) -> None:
     profile = lab.profile(noted)
     assert profile.journal is not None
-    own = lab.read(noted).journal()
-    assert profile.journal.to_dict() == {name: own[name] for name in profile["journal"]}
+    journal = lab.read(noted).journal()
+    assert profile.journal.to_dict() == {name: journal[name] for name in profile["journal"]}
     assert profile.journal.headline in " ".join(emmclab("profile", noted).stdout.split())
     plain = lab.profile(lab.bundled()[0])
     assert plain["journal"] is None and plain.journal is None
@@ -76,10 +76,10 @@ def test_without_notes_it_says_that_roles_are_not_known() -> None:
     recording = next(path for path in lab.bundled() if path.name == "browser-cache.parquet")
     done = emmclab_ok("journal", recording)
     assert done.stdout.startswith("Roles are not known: the journal's thread wrote ")
-    found = lab.read(recording).journal()
-    commits = sum(row["commits"] for row in json.loads(found["header"]["activity"])["journals"])
-    assert found["commits"]["commits"] == commits
-    assert found["by_role"] == [] and found["logged"] is None
+    journal = lab.read(recording).journal()
+    commits = sum(row["commits"] for row in json.loads(journal["header"]["activity"])["journals"])
+    assert journal["commits"]["commits"] == commits
+    assert journal["by_role"] == [] and journal["logged"] is None
 
 
 def test_the_page_has_the_answer_and_the_tables(noted: Path, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_the_questions_of_the_guide_are_answered(noted: Path, requests: list[dic
         rows = list(answer.rows)
     assert answer.names == ["home_sector", "copies", "mean_changed", "transactions"]
     copies = Counter(note["home_sector"] for note in _notes(requests) if note["role"] == "logged")
-    assert [(row[0], row[1]) for row in rows] == sorted(copies.items(), key=lambda one: (-one[1], one[0]))[:10]
+    assert [(row[0], row[1]) for row in rows] == sorted(copies.items(), key=lambda pair: (-pair[1], pair[0]))[:10]
 
 
 def test_a_question_on_a_trace_reads_that_trace_only(noted: Path) -> None:
@@ -126,8 +126,8 @@ def test_a_bundled_trace_is_read_by_its_name(tmp_path: Path) -> None:
 
 def test_a_trace_that_names_no_format_is_shown_without_one() -> None:
     [path] = [path for path in lab.bundled(annotated=True) if path.stem == "chat"]
-    shown = " ".join(emmclab("explain", path).stdout.split())
-    assert "first read from chat on ext4 of Linux 6.18.44 (mke2fs 1.47.0) clock" in shown
+    output = " ".join(emmclab("explain", path).stdout.split())
+    assert "first read from chat on ext4 of Linux 6.18.44 (mke2fs 1.47.0) clock" in output
     assert re.search(r"^chat  chat on ext4 of .* \(mke2fs 1\.47\.0\)$", emmclab("profile", path).stdout, re.M)
 
 
@@ -148,13 +148,13 @@ def test_checkpoints_of_f2fs_are_known_by_the_name_of_their_thread(tmp_path: Pat
         rows.append(f"{at * 1_000_000},{at * 8},8,write,{process}")
     path = tmp_path / "phone.csv"
     path.write_text("\n".join([*rows, ""]))
-    found = emmclab_json("journal", path)
-    threads = {one["thread"]: one for one in found["kernel_threads"]}
+    journal = emmclab_json("journal", path)
+    threads = {thread["thread"]: thread for thread in journal["kernel_threads"]}
     assert threads["f2fs_ckpt-254:4"]["requests"] == 25
     assert threads["f2fs_ckpt-254:4"]["written_pct"] == 25
     assert threads["f2fs_gc-254:4"]["role"] == "cleaning of segments"
-    shown = emmclab("journal", path).stdout
-    assert "f2fs has checkpoints, not a journal: their threads issued 25 of 100 requests" in shown
+    output = emmclab("journal", path).stdout
+    assert "f2fs has checkpoints, not a journal: their threads issued 25 of 100 requests" in output
     page = tmp_path / "page.html"
     assert emmclab("journal", path, "--html", page).returncode == 0
     assert "f2fs_ckpt-254:4" in page.read_text()
@@ -192,10 +192,10 @@ class _Files:
 
     def check(self) -> None:
         """Check that every file has its expected content."""
-        found = {path.name: path for path in self._folder.iterdir() if path.is_file()}
-        assert set(self._digests) <= set(found), sorted(set(self._digests) - set(found))
+        paths = {path.name: path for path in self._folder.iterdir() if path.is_file()}
+        assert set(self._digests) <= set(paths), sorted(set(self._digests) - set(paths))
         for name, digest in self._digests.items():
-            assert hashlib.sha256(found[name].read_bytes()).hexdigest() == digest, name
+            assert hashlib.sha256(paths[name].read_bytes()).hexdigest() == digest, name
 
 
 def _served(mode: str, **more: Any) -> lab.LiveDevice:
@@ -314,8 +314,8 @@ def test_another_file_system_in_its_place_finds_nothing_of_the_one_before(mode: 
         _shell(disk, f"mkfs.ext4 -F -q {' '.join(_MKFS)} $DISK && e2fsck -fn $DISK")
         disk.mount(mount)
         assert [path.name for path in mount.iterdir()] == ["lost+found"]
-        again = _Files(mount)
-        again.write(60)
-        again.check()
+        files = _Files(mount)
+        files.write(60)
+        files.check()
         disk.unmount()
         _shell(disk, "e2fsck -fn $DISK")

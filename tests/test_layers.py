@@ -22,19 +22,19 @@ from emmclab.traces.workload import Workload, benchmark, benchmarks
 def test_the_command_line_parts_settings_of_layers_and_of_the_device(tmp_path: Path) -> None:
     trace = tmp_path / "random.parquet"
     benchmark("RandomWrite", requests=6000).write(trace)
-    found = emmclab_json(
+    result = emmclab_json(
         *("simulate", trace, "--device", "small-1gb", "--wrap-addresses", "--mode", "back_to_back"),
         *("--layer", "pass-through", "--layer", "advil", "--set", "advil.reserved=16MiB"),
         *("--set", "advil.hot=rewritten", "--set", "timing.parallelism=none"),
     )
-    assert [layer["name"] for layer in found["layers"]] == ["pass-through", "advil"]
-    assert found["configuration"]["parallelism"] == "none"
-    assert found["options"]["layer_settings"] == {"advil.reserved": "16MiB", "advil.hot": "rewritten"}
-    shown = emmclab_ok(
+    assert [layer["name"] for layer in result["layers"]] == ["pass-through", "advil"]
+    assert result["configuration"]["parallelism"] == "none"
+    assert result["options"]["layer_settings"] == {"advil.reserved": "16MiB", "advil.hot": "rewritten"}
+    done = emmclab_ok(
         *("simulate", trace, "--device", "small-1gb", "--wrap-addresses"),
         *("--layer", "advil", "--set", "advil.reserved=16MB"),
     )
-    assert "Layer: advil" in shown.stdout
+    assert "Layer: advil" in done.stdout
 
 
 def test_a_setting_of_no_layer_is_refused() -> None:
@@ -45,9 +45,9 @@ def test_a_setting_of_no_layer_is_refused() -> None:
 
 
 def test_layers_are_listed_with_their_settings() -> None:
-    found = emmclab_json("layers")
-    assert found == layers()
-    settings = {layer["name"]: {one["name"]: one for one in layer["settings"]} for layer in found}
+    layers_listed = emmclab_json("layers")
+    assert layers_listed == layers()
+    settings = {layer["name"]: {setting["name"]: setting for setting in layer["settings"]} for layer in layers_listed}
     assert settings["advil"]["reserved"]["default"] == "256MB"
     assert settings["advil"]["reserved_at"]["default"] is None
     assert "by default at the end" in settings["advil"]["reserved_at"]["about"]
@@ -60,13 +60,12 @@ def test_layers_are_listed_with_their_settings() -> None:
 def test_benchmarks_are_inputs_of_studies() -> None:
     study = Study.named("advil12")
     assert {*study.inputs} - {"WebBench"} == {*benchmarks()} - {"Browsing"}
-    own = sum(len(grid.inputs or study.inputs) for grid in study.grids)
-    assert len(study.cells()) == len(study.inputs) + own
+    count = sum(len(grid.inputs or study.inputs) for grid in study.grids)
+    assert len(study.cells()) == len(study.inputs) + count
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the results."""
     return tmp_path_factory.mktemp("results")
 
 
@@ -96,15 +95,15 @@ def small(folder: Path) -> Results:
 
 
 def test_every_claim_is_judged_and_the_page_holds_every_figure(small: Results) -> None:
-    judged = judge_study(small)
-    assert [claim.id for claim in judged] == [rule.id for rule in rules(papers()["advil12"])]
-    assert all(claim.measured != "–" for claim in judged)
+    claims = judge_study(small)
+    assert [claim.id for claim in claims] == [rule.id for rule in rules(papers()["advil12"])]
+    assert all(claim.measured != "–" for claim in claims)
     drawn = drawings(small)
-    page = render(small, judged, drawn)
+    page = render(small, claims, drawn)
     for drawing in drawn:
         assert drawing.rows, drawing.name
         assert f'id="{drawing.name}"' in page
-    for claim in judged:
+    for claim in claims:
         assert f'id="{claim.id}"' in page
 
 
@@ -129,34 +128,34 @@ def test_every_trace_runs_on_every_device_under_every_stack(noted: Path, trace: 
     devices = ("emmc51-cache", "small-1gb")
     arguments = ("compare", noted, trace, "--devices", ",".join(devices), "--layers", "none,pass-through")
     results = emmclab_json(*arguments, "--wrap-addresses", "--html", page, "--over-time", over_time)
-    assert [(one["trace"], one["device"], one["options"]["layers"]) for one in results] == [
+    assert [(run["trace"], run["device"], run["options"]["layers"]) for run in results] == [
         (name, device, layers)
         for name in ("commits", "chat")
         for device in devices
         for layers in ([], ["pass-through"])
     ]
     assert [result["space"]["gain_ratio"] for result in results[::4]] == [0, 0]
-    for made in (page.read_text(), over_time.read_text()):
-        assert "small-1gb under pass-through" in made
+    for text in (page.read_text(), over_time.read_text()):
+        assert "small-1gb under pass-through" in text
 
 
 def test_a_run_is_named_by_device_and_stack_and_the_first_is_the_baseline(noted: Path) -> None:
-    shown = emmclab_ok("compare", noted, "--devices", "emmc51-cache", "--layers", ",".join(STACKS))
-    rows = [line for line in shown.stdout.splitlines() if line.startswith("emmc51-cache")]
+    done = emmclab_ok("compare", noted, "--devices", "emmc51-cache", "--layers", ",".join(STACKS))
+    rows = [line for line in done.stdout.splitlines() if line.startswith("emmc51-cache")]
     names = [line.partition("  ")[0] for line in rows if "mean response" not in line]
     # One table shows response times and work, another one total time and durability.
     assert names == 2 * ["emmc51-cache" + ("" if name == "none" else f" under {name}") for name in STACKS]
-    assert "change against the first run" in shown.stdout
+    assert "change against the first run" in done.stdout
     assert "+0.0" in rows[-len(STACKS)]
 
 
 def test_layers_change_what_reaches_the_device_and_none_is_a_run_without_any(noted: Path) -> None:
     arguments = ("--device", "emmc51-cache", "--mode", "back_to_back")
     plain = emmclab_json("simulate", noted, *arguments)
-    found = emmclab_json(
+    compared = emmclab_json(
         "compare", noted, "--devices", "emmc51-cache", "--mode", "back_to_back", "--layers", ",".join(STACKS)
     )
-    none, legacy, passed, aware = (result["flash"] | result["cache"] | result["run"] for result in found)
+    none, legacy, passed, aware = (result["flash"] | result["cache"] | result["run"] for result in compared)
     assert none == plain["flash"] | plain["cache"] | plain["run"]
     assert legacy["page_programs"] == passed["page_programs"] == none["page_programs"]
     assert aware["flushes"] == legacy["flushes"], (
@@ -164,36 +163,36 @@ def test_layers_change_what_reaches_the_device_and_none_is_a_run_without_any(not
     )
     [files] = [path for path in lab.bundled(annotated=True) if path.stem == "create-files"]
     layers = ("--layers", "journal:legacy,journal:aware")
-    found = emmclab_json("compare", files, "--devices", "emmc51-cache", "--mode", "back_to_back", *layers)
-    legacy, aware = (result["flash"] | result["cache"] | result["run"] for result in found)
+    compared = emmclab_json("compare", files, "--devices", "emmc51-cache", "--mode", "back_to_back", *layers)
+    legacy, aware = (result["flash"] | result["cache"] | result["run"] for result in compared)
     assert aware["simulated_s"] < legacy["simulated_s"] and aware["flushes"] < legacy["flushes"]
     assert aware["page_programs"]["total"] < legacy["page_programs"]["total"]
 
 
 def test_a_setting_reaches_the_stacks_that_have_its_layer(noted: Path) -> None:
-    found = emmclab_json(
+    compared = emmclab_json(
         *("compare", noted, "--devices", "small-1gb", "--wrap-addresses"),
         *("--layers", "none,journal:packed,pass-through+advil", "--set", "journal.log=8MB"),
         *("--set", "advil.reserved=16MB", "--set", "timing.parallelism=none"),
     )
-    assert [result["options"].get("layer_settings", {}) for result in found] == [
+    assert [result["options"].get("layer_settings", {}) for result in compared] == [
         {},
         {"journal.log": "8MB"},
         {"advil.reserved": "16MB"},
     ]
-    assert {result["configuration"]["parallelism"] for result in found} == {"none"}
+    assert {result["configuration"]["parallelism"] for result in compared} == {"none"}
 
 
 def test_python_compares_stacks_as_the_command_does(noted: Path) -> None:
     devices = [lab.Device.preset("emmc51-cache")]
     settings = {"journal.log": "8MB"}
-    found = lab.compare([lab.read(noted)], devices, layers=["none", "journal:delta"], layer_settings=settings)
-    assert [result.run_name for result in found] == ["emmc51-cache", "emmc51-cache under journal:delta"]
-    told = emmclab_json(
+    compared = lab.compare([lab.read(noted)], devices, layers=["none", "journal:delta"], layer_settings=settings)
+    assert [result.run_name for result in compared] == ["emmc51-cache", "emmc51-cache under journal:delta"]
+    printed = emmclab_json(
         *("compare", noted, "--devices", "emmc51-cache", "--layers", "none,journal:delta"),
         *("--set", "journal.log=8MB"),
     )
-    assert [result["response"] for result in found] == [result["response"] for result in told]
+    assert [result["response"] for result in compared] == [result["response"] for result in printed]
     with pytest.raises(lab.ConfigError, match="no layer of this run has"):
         lab.compare([lab.read(noted)], devices, layer_settings=settings)
 

@@ -88,22 +88,22 @@ def test_each_program_is_measured_from_its_own_start_to_its_last_written_byte(li
 
 
 def test_direct_reads_and_writes_of_a_file_have_the_bandwidths_the_device_was_fitted_to(live: Results) -> None:
-    found, paper = rates(live), published_rates()
-    assert set(found) == set(paper)
+    measured, paper = rates(live), published_rates()
+    assert set(measured) == set(paper)
     # Random writes to a small file stay in the log blocks, and are faster than those to 1 GB.
     for key in (("read", 4), ("write", 4), ("read", 4096), ("write", 4096), ("randread", 4096)):
-        assert found[key] == pytest.approx(paper[key], rel=0.2), key
+        assert measured[key] == pytest.approx(paper[key], rel=0.2), key
 
 
 def test_the_paper_s_claims_are_judged_on_live_results_by_the_same_rules(live: Results, tmp_path: Path) -> None:
-    judged = {claim.id: claim for claim in judge_study(live)}
-    assert list(judged) == ["advil-fig7-postmark", "advil-fig7-seq", "advil-over-ressd", "advil-ratio-read-write"]
-    assert all(claim.evidence["study"] == "advil-live" for claim in judged.values())
-    assert judged["advil-ratio-read-write"].verdict == "restated", "the device was fitted to it"
-    assert "device mapper" in judged["advil-fig7-seq"].reason
-    assert "Phone_6H and WebBench" in judged["advil-over-ressd"].reason
+    claims = {claim.id: claim for claim in judge_study(live)}
+    assert list(claims) == ["advil-fig7-postmark", "advil-fig7-seq", "advil-over-ressd", "advil-ratio-read-write"]
+    assert all(claim.evidence["study"] == "advil-live" for claim in claims.values())
+    assert claims["advil-ratio-read-write"].verdict == "restated", "the device was fitted to it"
+    assert "device mapper" in claims["advil-fig7-seq"].reason
+    assert "Phone_6H and WebBench" in claims["advil-over-ressd"].reason
     page = tmp_path / "live.html"
-    assert write_page(live, list(judged.values()), page, tmp_path / "figures") == 1
+    assert write_page(live, list(claims.values()), page, tmp_path / "figures") == 1
     text = page.read_text(encoding="utf-8")
     assert "Table II" in text and "SQLite" in text and "kernel" in text
 
@@ -112,8 +112,8 @@ def test_the_paper_s_claims_are_judged_on_live_results_by_the_same_rules(live: R
 def test_direct_writes_of_one_request_at_a_time_are_the_same_in_each_run(tmp_path: Path) -> None:
     need("mkfs.ext4", "setpriv")
     study = Study.parse(small(COPY), "small.toml")
-    one, two = (run_study(study, tmp_path / name, Serial()) for name in ("one", "two"))
-    for first, second in zip(one.runs, two.runs, strict=True):
+    run_1, run_2 = (run_study(study, tmp_path / name, Serial()) for name in ("one", "two"))
+    for first, second in zip(run_1.runs, run_2.runs, strict=True):
         kb = int(first["input"].split()[1])
         assert written(first) >= 32 * kb * 1024
         # The number of journal commits may differ by one, because they follow the host's clock.
@@ -146,8 +146,8 @@ def test_ctrl_c_ends_programs_and_leaves_no_mount(tmp_path: Path, jobs: str, mon
     process = begin(*words)
     wait_until((tmp_path / "started").exists, process)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130, said
+    _, output = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, output
 
     def left() -> list[str]:
         lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
@@ -171,7 +171,7 @@ def test_a_machine_that_cannot_serve_is_told_before_runs(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "problem"),
     [
         ("scale = 0.5", "scale = 2", "live.scale"),
         ("kb = [4, 64]", 'kb = ["4; rm"]', "is not a number or a word"),
@@ -185,16 +185,16 @@ def test_a_machine_that_cannot_serve_is_told_before_runs(tmp_path: Path, monkeyp
         ('run = "RUN"', "", "`program[1].run`"),
     ],
 )
-def test_mistakes_in_a_live_study_are_named(before: str, after: str, said: str) -> None:
+def test_mistakes_in_a_live_study_are_named(before: str, after: str, problem: str) -> None:
     assert before in SMALL
     with pytest.raises(ConfigError) as refused:
         Study.parse(SMALL.replace(before, after), "small.toml").cells()
-    assert said in f"{refused.value} {refused.value.hint}"
+    assert problem in f"{refused.value} {refused.value.hint}"
 
 
 def test_the_numbers_are_scaled_in_one_place() -> None:
-    whole = {program.name: program.numbers for program in Study.parse(TEXT, "x.toml").programs}
-    assert whole["Postmark"] == {
+    unscaled = {program.name: program.numbers for program in Study.parse(TEXT, "x.toml").programs}
+    assert unscaled["Postmark"] == {
         "file_mb": 1024,
         "files": 160_000,
         "directories": 20_000,

@@ -91,8 +91,8 @@ def test_errors_of_the_core_are_harmless_too(tmp_path: Path) -> None:
     trace.write_text(f"arrival_ns,op,sector,sectors,device\n{rows}")
     with pytest.raises(ConfigError) as caught:
         package.Device.preset("small-1gb").simulate(package.read(trace), wrap_addresses=True)
-    said = str(caught.value) + (caught.value.hint or "")
-    assert "sda␛[31m" in said and "\x1b" not in said and len(said) < 2_000
+    messages = str(caught.value) + (caught.value.hint or "")
+    assert "sda␛[31m" in messages and "\x1b" not in messages and len(messages) < 2_000
 
 
 @pytest.fixture
@@ -112,8 +112,8 @@ def run(*words: str | bytes, folder: Path) -> subprocess.CompletedProcess[bytes]
 
 
 def test_a_name_that_is_no_utf8_is_shown_with_a_replacement(oddly_named: bytes, tmp_path: Path) -> None:
-    said = run("profile", oddly_named, "--json", folder=tmp_path).stdout
-    assert json.loads(said)[0]["name"] == "my K\N{REPLACEMENT CHARACTER}che"
+    output = run("profile", oddly_named, "--json", folder=tmp_path).stdout
+    assert json.loads(output)[0]["name"] == "my K\N{REPLACEMENT CHARACTER}che"
     for words in (
         ("profile", oddly_named, "--html", "page.html", "--figures", "figures"),
         ("head", oddly_named),
@@ -130,8 +130,8 @@ def test_a_study_takes_such_a_name(oddly_named: bytes, tmp_path: Path) -> None:
     from emmclab.studies import Serial, Study, run_study
 
     named = Study.named(str(study)).with_inputs([os.fsdecode(oddly_named)])
-    found = run_study(named, tmp_path / "results", Serial())
-    assert found.about["recorded"] == ["my K\N{REPLACEMENT CHARACTER}che.txt"]
+    outcome = run_study(named, tmp_path / "results", Serial())
+    assert outcome.about["recorded"] == ["my K\N{REPLACEMENT CHARACTER}che.txt"]
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

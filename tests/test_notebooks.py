@@ -33,7 +33,7 @@ class Balanced(HTMLParser):
         assert self.open.pop() == tag
 
 
-def shown(thing: object) -> str:
+def html_of(thing: object) -> str:
     """Return the HTML of an object, after checks that it is complete and harmless."""
     html: str = thing._repr_html_()  # type: ignore[attr-defined]
     parser = Balanced()
@@ -46,29 +46,29 @@ def shown(thing: object) -> str:
 
 def test_a_trace_shows_its_origin_and_first_requests(trace: Path) -> None:
     opened = emmclab.read(trace)
-    html = shown(opened)
+    html = html_of(opened)
     assert "chat" in html and "biotracer" in html and html.count("<tr>") > 8
     assert "400 seen" not in html
     assert opened.ledger["seen"] == 400
-    assert "400 seen" in shown(opened)
+    assert "400 seen" in html_of(opened)
 
 
 def test_a_profile_shows_the_tables_and_findings(trace: Path) -> None:
-    html = shown(emmclab.profile(trace))
+    html = html_of(emmclab.profile(trace))
     assert "Table III" in html and "Table IV" in html and "11 findings" in html and "400 seen" in html
 
 
 def test_a_result_shows_response_times_with_units(trace: Path) -> None:
     result = emmclab.Device.preset("iiswc15-hps").simulate(emmclab.read(trace))
-    html = shown(result)
+    html = html_of(result)
     assert "chat on iiswc15-hps" in html
     assert re.search(r">[\d.]+ (ms|us)<", html)
     writes_only = emmclab.Device.preset("iiswc15-hps").simulate(emmclab.read(emmclab.bundled()[3]))
-    assert "–" in shown(writes_only) or writes_only["requests"]["read"] > 0
+    assert "–" in html_of(writes_only) or writes_only["requests"]["read"] > 0
 
 
 def test_a_study_shows_its_grids() -> None:
-    html = shown(Study.named("iiswc15"))
+    html = html_of(Study.named("iiswc15"))
     for grid in Study.named("iiswc15").grids:
         assert f">{grid.name}<" in html
 
@@ -82,7 +82,7 @@ def test_foreign_names_are_escaped(tmp_path: Path) -> None:
     trace.name = EVIL
     trace.header["note"] = EVIL
     for thing in (trace, trace.profile(), emmclab.Device.preset("iiswc15-hps").simulate(trace)):
-        html = shown(thing)
+        html = html_of(thing)
         assert "&lt;script&gt;" in html and "<script" not in html
 
 

@@ -64,25 +64,27 @@ def recorded(reproduced: Reproduced, archive: Path, tmp_path_factory: pytest.Tem
     """The JSON of the command for the whole archive, with the folder of its results and page."""
     folder = tmp_path_factory.mktemp("recorded")
     results = _results(reproduced, folder)
-    told = emmclab_json(
+    printed = emmclab_json(
         *("reproduce", "iiswc15", "--jobs", 2, "--results", results, "--html", folder / "page.html"),
         *("--traces", archive),
     )
-    return {**told, "folder": folder}
+    return {**printed, "folder": folder}
 
 
 def test_every_file_is_found_by_its_requests_and_size_whatever_its_name_is(archive: Path) -> None:
-    found = identified(archive, {})
-    assert {one.workload: one.file for one in found.used} == {name: f"Trace_files/{_file(name)}" for name in WORKLOADS}
-    assert all("Table III" in one.how for one in found.used)
-    assert [file for file, _ in found.left_out] == ["readme.txt"]
+    recordings = identified(archive, {})
+    assert {used.workload: used.file for used in recordings.used} == {
+        name: f"Trace_files/{_file(name)}" for name in WORKLOADS
+    }
+    assert all("Table III" in used.how for used in recordings.used)
+    assert [file for file, _ in recordings.left_out] == ["readme.txt"]
 
 
 def test_a_file_without_its_last_requests_is_within_the_tolerance_that_is_said(folder: Path) -> None:
     path = folder / _file("Movie")
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-20]))
     path.rename(folder / "unnamed.txt")
-    (movie,) = (one for one in identified(folder, {}).used if one.workload == "Movie")
+    (movie,) = (stand_in for stand_in in identified(folder, {}).used if stand_in.workload == "Movie")
     assert movie.file == "unnamed.txt"
     assert "4,761 requests" in movie.how and "within 1 %" in movie.how
 
@@ -90,7 +92,7 @@ def test_a_file_without_its_last_requests_is_within_the_tolerance_that_is_said(f
 def test_a_file_with_other_figures_is_what_its_name_says_and_the_difference_is_said(folder: Path) -> None:
     path = folder / _file("GoogleMaps")
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:6266]))
-    (maps,) = (one for one in identified(folder, {}).used if one.workload == "GoogleMaps")
+    (maps,) = (stand_in for stand_in in identified(folder, {}).used if stand_in.workload == "GoogleMaps")
     assert "by its name" in maps.how and "6,266 requests" in maps.how and "12,603" in maps.how
 
 
@@ -112,13 +114,13 @@ def test_names_are_those_of_the_archive_and_nothing_is_guessed(file: str, worklo
 
 
 def test_the_surer_of_two_files_is_taken_and_the_other_is_named(folder: Path) -> None:
-    whole = folder / _file("Messaging")
+    complete = folder / _file("Messaging")
     shorter = folder / "log300_Messaging.txt"
-    shorter.write_text("".join(whole.read_text().splitlines(keepends=True)[:1000]))
-    found = identified(folder, {})
-    (messaging,) = (one for one in found.used if one.workload == "Messaging")
-    assert messaging.file == whole.name
-    ((file, why),) = found.left_out
+    shorter.write_text("".join(complete.read_text().splitlines(keepends=True)[:1000]))
+    recordings = identified(folder, {})
+    (messaging,) = (stand_in for stand_in in recordings.used if stand_in.workload == "Messaging")
+    assert messaging.file == complete.name
+    ((file, why),) = recordings.left_out
     assert file == shorter.name and "Messaging" in why and "1,000 requests" in why
 
 
@@ -137,9 +139,9 @@ def test_of_two_files_that_are_a_workload_by_name_the_nearest_is_taken(folder: P
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:6266]))
     (folder / "log201_GoogleMap.txt").write_text("".join(lines[:500]))
-    found = identified(folder, {})
-    assert path.name in [one.file for one in found.used]
-    assert [file for file, _ in found.left_out] == ["log201_GoogleMap.txt"]
+    recordings = identified(folder, {})
+    assert path.name in [stand_in.file for stand_in in recordings.used]
+    assert [file for file, _ in recordings.left_out] == ["log201_GoogleMap.txt"]
 
 
 def test_two_files_that_are_one_workload_are_refused(folder: Path) -> None:
@@ -160,15 +162,15 @@ def test_a_damaged_trace_that_is_named_as_a_workload_is_refused(folder: Path) ->
 
 def test_a_trace_that_is_none_of_the_paper_is_left_out_and_named(folder: Path, trace: Path) -> None:
     shutil.copy(trace, folder / "mine.txt")
-    found = identified(folder, {})
-    ((file, why),) = found.left_out
+    recordings = identified(folder, {})
+    ((file, why),) = recordings.left_out
     assert file == "mine.txt" and "400 requests" in why
 
 
 @pytest.mark.parametrize("command", [["reproduce", "iiswc15"], ["claims", "--paper", "iiswc15"]])
 def test_a_folder_without_a_trace_of_the_paper_is_refused(command: list[str], trace: Path, tmp_path: Path) -> None:
-    for folder, said in ((tmp_path / "none", "folder not found"), (trace.parent, "no trace of the paper")):
-        assert_refused(emmclab(*command, "--traces", folder, "--results", tmp_path / "results"), said, "Trace_files")
+    for folder, problem in ((tmp_path / "none", "folder not found"), (trace.parent, "no trace of the paper")):
+        assert_refused(emmclab(*command, "--traces", folder, "--results", tmp_path / "results"), problem, "Trace_files")
     assert not list(tmp_path.iterdir())
 
 
@@ -214,17 +216,17 @@ def test_the_page_names_its_command_and_is_rewritten(recorded: dict[str, Any], a
 
 def test_one_trace_settles_what_it_alone_decides_and_a_mixture_is_said(recorded: dict[str, Any]) -> None:
     """Only Movie is recorded: its figure is a test, and claims on all applications stay restated."""
-    whole = Results.load(recorded["folder"] / "results" / "iiswc15")
-    recordings = whole.about["recordings"]
-    movie = [one for one in recordings["used"] if one["workload"] == "Movie"]
-    others = {name for name, workload in stand_ins(whole).items() if workload != "Movie"}
-    found = Results(
-        {**whole.about, "recordings": {**recordings, "used": movie}},
-        {name: profile for name, profile in whole.profiles.items() if name not in others},
-        [run for run in whole.runs if run["input"] not in others],
+    all_results = Results.load(recorded["folder"] / "results" / "iiswc15")
+    recordings = all_results.about["recordings"]
+    movie = [recording for recording in recordings["used"] if recording["workload"] == "Movie"]
+    others = {name for name, workload in stand_ins(all_results).items() if workload != "Movie"}
+    mixture = Results(
+        {**all_results.about, "recordings": {**recordings, "used": movie}},
+        {name: profile for name, profile in all_results.profiles.items() if name not in others},
+        [run for run in all_results.runs if run["input"] not in others],
         "",
     )
-    claims = {claim.id: claim for claim in judge_study(found)}
+    claims = {claim.id: claim for claim in judge_study(mixture)}
     assert claims["iiswc-fig6"].verdict in TESTED
     assert claims["iiswc-c1"].verdict == RESTATED
     assert "1 of 18 traces are recorded (Movie)" in claims["iiswc-c1"].reason
@@ -234,13 +236,13 @@ def test_one_trace_settles_what_it_alone_decides_and_a_mixture_is_said(recorded:
 
 
 def test_a_workload_stays_where_its_recording_has_no_run(recorded: dict[str, Any]) -> None:
-    whole = Results.load(recorded["folder"] / "results" / "iiswc15")
-    left = [run for run in whole.runs if run["grid"] != "phone" or run["input"] not in stand_ins(whole)]
-    found = in_place(Results(whole.about, whole.profiles, left, ""))
-    kinds = {(run["grid"], run.recorded_as is not None) for run in found.runs}
+    all_results = Results.load(recorded["folder"] / "results" / "iiswc15")
+    runs = [run for run in all_results.runs if run["grid"] != "phone" or run["input"] not in stand_ins(all_results)]
+    placed = in_place(Results(all_results.about, all_results.profiles, runs, ""))
+    kinds = {(run["grid"], run.recorded_as is not None) for run in placed.runs}
     assert ("phone", False) in kinds and ("phone", True) not in kinds
     assert ("hybrid", True) in kinds and ("hybrid", False) not in kinds
-    assert list(found.profiles) == list(without(whole).profiles) == list(WORKLOADS)
+    assert list(placed.profiles) == list(without(all_results).profiles) == list(WORKLOADS)
 
 
 def test_the_recorded_trace_replaces_its_workload(reproduced: Reproduced, shared_traces: Path, tmp_path: Path) -> None:
@@ -287,16 +289,16 @@ def test_eight_phone_traces_on_one_page(shared_traces: Path, tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_advice_for_messaging_is_for_the_state_that_the_phone_was_recorded_in(messaging: Path) -> None:
-    found = emmclab_json("advise", messaging, "--device", "nexus5")
-    state = found["state"]
+    advice = emmclab_json("advise", messaging, "--device", "nexus5")
+    state = advice["state"]
     assert state["chosen"] == "recorded" and state["meets"]
     # A device after a year of use is far slower than the recorded one.
-    errors = {one["precondition"]: one["error_pct"] for one in state["tried"]}
+    errors = {candidate["precondition"]: candidate["error_pct"] for candidate in state["tried"]}
     assert abs(errors[state["precondition"]]) < 5 < 10 < errors["used:1y"]
 
 
 def test_a_device_that_was_fitted_to_a_trace_says_so_beside_their_agreement(messaging: Path) -> None:
-    shown = emmclab("simulate", messaging, "--device", "nexus5").stdout
-    assert "nexus5 was fitted to this trace" in shown
-    assert "2 of 154 reads reach it" in shown
+    output = emmclab("simulate", messaging, "--device", "nexus5").stdout
+    assert "nexus5 was fitted to this trace" in output
+    assert "2 of 154 reads reach it" in output
     assert "fitted to this trace" not in emmclab("simulate", messaging, "--device", "sdcard").stdout

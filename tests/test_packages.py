@@ -48,18 +48,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def numbers() -> list[tuple[str, str, str, Path]]:
     """Return format, number, constant and file of each row of the table of versions."""
     row = re.compile(r"^\| ([^|]+) \| ([\d.]+) \| \[`(\w+)`\]\(([^)]+)\)", re.MULTILINE)
-    found = row.findall(VERSIONS.read_text())
-    return [(name, number, constant, VERSIONS.parent / path) for name, number, constant, path in found]
+    rows = row.findall(VERSIONS.read_text())
+    return [(name, number, constant, VERSIONS.parent / path) for name, number, constant, path in rows]
 
 
 def test_the_numbers_of_files_on_the_page_of_versions_are_those_of_the_code() -> None:
     assert len(numbers()) == 12
     for name, number, constant, path in numbers():
         text = path.read_text()
-        found = re.search(rf'\b{constant}\b[^=\n]*=\s*b?"?([^";\n]+)"?;?$', text, re.MULTILINE)
-        assert found is not None, f"{name}: no {constant} in {path}"
-        stated = found[1] if constant != "MAGIC" else found[1][-1]
-        assert stated == number, f"{name}: {path} says {stated}"
+        match = re.search(rf'\b{constant}\b[^=\n]*=\s*b?"?([^";\n]+)"?;?$', text, re.MULTILINE)
+        assert match is not None, f"{name}: no {constant} in {path}"
+        number_text = match[1] if constant != "MAGIC" else match[1][-1]
+        assert number_text == number, f"{name}: {path} says {number_text}"
 
 
 def test_every_number_of_a_file_stands_on_the_page_of_versions() -> None:
@@ -139,8 +139,8 @@ def test_the_container_file_copies_what_is_there_and_runs_as_a_user() -> None:
         if word != "COPY":
             continue
         *sources, _ = [part for part in rest.split() if not part.startswith("--from=")]
-        if found := re.search(r"--from=(\S+)", rest):
-            assert found[1] in stages
+        if match := re.search(r"--from=(\S+)", rest):
+            assert match[1] in stages
             continue
         for source in sources:
             assert f"!{source}" in sent, f"{source} is not sent to the builder"
@@ -170,8 +170,8 @@ def test_the_packages_of_the_container_file_exist_and_have_a_python_that_is_new_
     ]
     assert {"python3", "python3-venv"} <= {*installed}
     command = ["apt-cache", "policy", *sorted({*installed})]
-    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
-    candidates = dict(re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (.+)$", found, re.MULTILINE))
+    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
+    candidates = dict(re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (.+)$", output, re.MULTILINE))
     assert [name for name in installed if candidates.get(name, "(none)") == "(none)"] == []
     least = int(pyproject()["project"]["requires-python"].removeprefix(">=3."))
     assert int(candidates["python3"].split(".")[1]) >= least
@@ -224,11 +224,11 @@ def test_a_build_of_a_wheel_leaves_out_paths_of_its_machine_and_keeps_the_core_o
     noted = tmp_path / "noted"
     note = f'#!/bin/bash\nprintf "%s\\n" "$(basename "$0") $*" "$CARGO_ENCODED_RUSTFLAGS" >> {noted}\n'
     packed = 'if [ "$1" = build ]; then mkdir -p "$CARGO_TARGET_DIR" build/wheels; touch build/wheels/a.whl; fi\n'
-    made = 'if [ "$2" = venv ]; then mkdir -p "$3/bin"; ln -s "$0" "$3/bin/python"; fi\n'
+    make_environment = 'if [ "$2" = venv ]; then mkdir -p "$3/bin"; ln -s "$0" "$3/bin/python"; fi\n'
     programs = {
         checkout / ".venv" / "bin" / "maturin": note + packed,
         checkout / ".venv" / "bin" / "python": note,
-        tmp_path / "bin" / "python3": note + made,
+        tmp_path / "bin" / "python3": note + make_environment,
     }
     for path, text in programs.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -348,9 +348,8 @@ def pack(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(packages: Path) -> Path:
-    """The wheel."""
-    (found,) = packages.glob("*.whl")
-    return found
+    (path,) = packages.glob("*.whl")
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -378,31 +377,31 @@ def test_a_wheel_works_away_from_the_sources(installed: Path) -> None:
 
 def test_a_wheel_is_for_every_python_and_says_which_system_it_needs(wheel: Path) -> None:
     name = rf"emmclab-{re.escape(__version__)}-cp311-abi3-manylinux_(2_\d+)_\w+\.whl"
-    found = re.fullmatch(name, wheel.name)
-    assert found is not None, wheel.name
+    match = re.fullmatch(name, wheel.name)
+    assert match is not None, wheel.name
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = [entry for entry in archive.namelist() if entry.endswith(".dist-info/METADATA")]
-        said = message_from_bytes(archive.read(metadata))
+        message = message_from_bytes(archive.read(metadata))
         core = archive.read("emmclab/_core.abi3.so")
-    assert said["Version"] == __version__ and said["Requires-Python"] == ">=3.11"
-    assert said["License-Expression"] == "Apache-2.0"
+    assert message["Version"] == __version__ and message["Requires-Python"] == ">=3.11"
+    assert message["License-Expression"] == "Apache-2.0"
     # The core requires no newer glibc than the name of the wheel states.
-    asked = {tuple(map(int, part.split(b"."))) for part in re.findall(rb"GLIBC_(\d+\.\d+)\x00", core)}
-    assert max(asked) <= tuple(map(int, found[1].split("_")))
+    versions = {tuple(map(int, part.split(b"."))) for part in re.findall(rb"GLIBC_(\d+\.\d+)\x00", core)}
+    assert max(versions) <= tuple(map(int, match[1].split("_")))
 
 
 def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {entry for entry in archive.namelist() if not entry.endswith("/")}
     package = ROOT / "python" / "emmclab"
-    kept = {
+    members = {
         f"emmclab/{path.relative_to(package)}"
         for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so"
     }
     top = f"emmclab-{__version__}"
-    others = {name for name in names - kept if not name.startswith((f"{top}.dist-info/", f"{top}.data/data/share/"))}
-    assert kept <= names
+    others = {name for name in names - members if not name.startswith((f"{top}.dist-info/", f"{top}.data/data/share/"))}
+    assert members <= names
     assert others == {"emmclab/_core.abi3.so"}
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     assert wheel.stat().st_size < MOST_BYTES

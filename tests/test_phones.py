@@ -105,9 +105,9 @@ def results(reproduced: Reproduced) -> Results:
 def _moved(value: Any, place: str) -> Any:
     """Return a result with every number changed by a different factor."""
     if isinstance(value, dict):
-        return {key: _moved(one, f"{place}.{key}") for key, one in value.items()}
+        return {key: _moved(item, f"{place}.{key}") for key, item in value.items()}
     if isinstance(value, list):
-        return [_moved(one, f"{place}.{number}") for number, one in enumerate(value)]
+        return [_moved(item, f"{place}.{number}") for number, item in enumerate(value)]
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     by = 2 + zlib.crc32(place.encode()) % 997 / 100
@@ -117,9 +117,9 @@ def _moved(value: Any, place: str) -> Any:
 @pytest.fixture(scope="module")
 def other(results: Results) -> Results:
     """The results with every figure changed, except settings, options and ledgers."""
-    kept = ("settings", "options", "configuration", "ledger")
+    unchanged_groups = ("settings", "options", "configuration", "ledger")
     runs = [
-        _moved(run, str(number)) | {key: run[key] for key in kept if key in run}  # type: ignore[literal-required]
+        _moved(run, str(number)) | {key: run[key] for key in unchanged_groups if key in run}  # type: ignore[literal-required]
         for number, run in enumerate(results.runs)
     ]
     profiles = {
@@ -129,10 +129,10 @@ def other(results: Results) -> Results:
     return replace(results, runs=runs, profiles=profiles)
 
 
-@pytest.mark.parametrize("name", [one.id for one in FINDINGS])
+@pytest.mark.parametrize("name", [candidate.id for candidate in FINDINGS])
 def test_every_answer_and_figure_of_a_finding_follows_the_results(results: Results, other: Results, name: str) -> None:
-    [finding] = [one for one in FINDINGS if one.id == name]
-    before, after = (finding.answer({"phones": one}, []) for one in (results, other))
+    [finding] = [candidate for candidate in FINDINGS if candidate.id == name]
+    before, after = (finding.answer({"phones": candidate}, []) for candidate in (results, other))
     assert before is not None and after is not None
     assert before.answer != after.answer
     measured = {row["value"] for row in before.rows} - {0.0, 1.0, 100.0}
@@ -141,15 +141,15 @@ def test_every_answer_and_figure_of_a_finding_follows_the_results(results: Resul
 
 
 def test_a_verdict_turns_with_what_was_measured(results: Results) -> None:
-    [finding] = [one for one in FINDINGS if one.id == "characteristics-2022"]
+    [finding] = [candidate for candidate in FINDINGS if candidate.id == "characteristics-2022"]
     verdicts = set()
     for share in (1.0, 99.0):
         profiles = {
             name: Profile({**profile, "write_requests_pct": share}) for name, profile in results.profiles.items()
         }
-        found = finding.answer({"phones": replace(results, profiles=profiles)}, [])
-        assert found is not None
-        verdicts.add(found.answer.partition("writes dominate: ")[2].partition(" (Telegram")[0])
+        answer = finding.answer({"phones": replace(results, profiles=profiles)}, [])
+        assert answer is not None
+        verdicts.add(answer.answer.partition("writes dominate: ")[2].partition(" (Telegram")[0])
     assert verdicts == {"0 of 2 (2015: 15 of 18), no longer", "2 of 2 (2015: 15 of 18), still true"}
 
 
@@ -172,35 +172,35 @@ def page(reproduced: Reproduced, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture(scope="module")
-def found(page: Path) -> dict[str, dict[str, Any]]:
+def answers(page: Path) -> dict[str, dict[str, Any]]:
     """The findings by their names."""
-    told = json.loads((page.parent / "findings.json").read_text())
-    return {one["id"]: one for one in told["findings"]}
+    findings = json.loads((page.parent / "findings.json").read_text())
+    return {finding["id"]: finding for finding in findings["findings"]}
 
 
-def test_every_question_has_an_answer_with_values_or_needs_traces(found: dict[str, dict[str, Any]]) -> None:
-    assert list(found) == [one.id for one in declared()]
-    for name, one in found.items():
-        assert bool(one["answer"]) == (name not in WITH_TRACES), name
-        assert bool(one["values"]) == bool(one["answer"]), name
-        assert one["method"] and one["limits"] and one["command"].startswith("emmclab "), name
+def test_every_question_has_an_answer_with_values_or_needs_traces(answers: dict[str, dict[str, Any]]) -> None:
+    assert list(answers) == [finding.id for finding in declared()]
+    for name, finding in answers.items():
+        assert bool(finding["answer"]) == (name not in WITH_TRACES), name
+        assert bool(finding["values"]) == bool(finding["answer"]), name
+        assert finding["method"] and finding["limits"] and finding["command"].startswith("emmclab "), name
 
 
-def test_findings_have_figures_of_the_ledger(found: dict[str, dict[str, Any]], ledger: list[dict[str, Any]]) -> None:
+def test_findings_have_figures_of_the_ledger(answers: dict[str, dict[str, Any]], ledger: list[dict[str, Any]]) -> None:
     measured = {claim["id"]: claim["measured"] for claim in ledger}
-    merit = found["hybrid-merit"]["answer"]
+    merit = answers["hybrid-merit"]["answer"]
     shorter = re.search(r"\d+\.\d", measured["iiswc-hps-vs-8ps"])
     assert shorter and f"{shorter[0]} % shorter than 8 KB alone" in merit
-    left = re.search(r"\d+ %", measured["dsn17-ideal"])
-    assert left and f"{left[0]} remain" in found["tax-left"]["answer"]
+    match = re.search(r"\d+ %", measured["dsn17-ideal"])
+    assert match and f"{match[0]} remain" in answers["tax-left"]["answer"]
     helped = re.search(r"in \d+ of \d+", measured["iiswc-impl1-queues"])
-    assert helped and helped[0] in found["parallel-queues"]["answer"]
+    assert helped and helped[0] in answers["parallel-queues"]["answer"]
 
 
 def test_the_page_has_each_question_with_method_limits_and_command(page: Path) -> None:
     text = page.read_text()
-    for one in declared():
-        for part in (one.question, one.method, one.limits, one.command):
+    for finding in declared():
+        for part in (finding.question, finding.method, finding.limits, finding.command):
             assert part.replace("'", "&#39;") in text, part
     assert len(list((page.parent / "figures").glob("*.svg"))) == len(declared()) - len(WITH_TRACES)
 
@@ -215,6 +215,6 @@ def test_the_sleep_of_a_link_is_seen_in_the_recordings_of_a_phone(shared_traces:
     from emmclab.traces.reading import read
 
     profile = read(shared_traces / "pixel6a" / "pubg_exec.csv.gz", mend_clock=True).profile()
-    found = link_power_saving([profile])
-    assert "asleep from 10 ms on" in found.answer and "8.3 % of the requests" in found.answer
-    assert [row["trace"] for row in found.rows] == ["pubg_exec"]
+    answer = link_power_saving([profile])
+    assert "asleep from 10 ms on" in answer.answer and "8.3 % of the requests" in answer.answer
+    assert [row["trace"] for row in answer.rows] == ["pubg_exec"]

@@ -45,7 +45,7 @@ class Picture:
 
     def below(self, *track: str) -> list[Drawn]:
         """Return the slices of a track and of the tracks below it."""
-        return [one for one in self.slices if one.track[: len(track)] == track]
+        return [part for part in self.slices if part.track[: len(track)] == track]
 
 
 def picture(path: Path) -> Picture:
@@ -53,7 +53,7 @@ def picture(path: Path) -> Picture:
     content = path.read_bytes()
     trace = perfetto.Trace()
     trace.ParseFromString(gzip.decompress(content) if path.suffix == ".gz" else content)
-    shown = Picture()
+    drawn_trace = Picture()
     paths: dict[int, tuple[str, ...]] = {}
     interned: dict[str, dict[int, str]] = defaultdict(dict)
     open_slices: dict[int, Drawn] = {}
@@ -73,9 +73,9 @@ def picture(path: Path) -> Picture:
             parent = paths[track.parent_uuid] if track.parent_uuid else ()
             paths[track.uuid] = (*parent, str(track.name or track.process.process_name or track.thread.thread_name))
             if track.HasField("thread"):
-                shown.threads.add(paths[track.uuid])
+                drawn_trace.threads.add(paths[track.uuid])
             if track.HasField("counter"):
-                shown.counters[paths[track.uuid]] = []
+                drawn_trace.counters[paths[track.uuid]] = []
         if not packet.HasField("track_event"):
             continue
         event, at = packet.track_event, packet.timestamp
@@ -84,34 +84,36 @@ def picture(path: Path) -> Picture:
         latest[track] = at
         if event.type == EVENT.TYPE_COUNTER:
             value = event.double_counter_value or event.counter_value
-            shown.counters[path_of].append((at, value))
+            drawn_trace.counters[path_of].append((at, value))
         elif event.type == EVENT.TYPE_SLICE_END:
             drawn = open_slices.pop(track)
             drawn.end = at
-            shown.slices.append(drawn)
+            drawn_trace.slices.append(drawn)
         else:
             assert packet.sequence_flags & perfetto.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
             names = interned["debug_annotation_names"]
-            arguments = {names[one.name_iid]: getattr(one, one.WhichOneof("value")) for one in event.debug_annotations}
+            arguments = {
+                names[note.name_iid]: getattr(note, note.WhichOneof("value")) for note in event.debug_annotations
+            }
             (category,) = event.category_iids
             name = interned["event_names"][event.name_iid]
             drawn = Drawn(path_of, name, interned["event_categories"][category], at, at, arguments)
             if event.type == EVENT.TYPE_INSTANT:
-                shown.instants.append(drawn)
+                drawn_trace.instants.append(drawn)
             else:
                 assert event.type == EVENT.TYPE_SLICE_BEGIN
                 assert track not in open_slices, f"a slice within a slice on {path_of}"
                 open_slices[track] = drawn
     assert not open_slices
-    return shown
+    return drawn_trace
 
 
-def as_rows(shown: Picture) -> list[tuple[Any, ...]]:
+def as_rows(drawn_trace: Picture) -> list[tuple[Any, ...]]:
     """Return the drawn requests as sorted rows."""
     rows = [
-        (one.begin, one.end, one.name, one.arguments["sector"], one.arguments["bytes"])
-        for one in shown.slices
-        if one.category == "request"
+        (item.begin, item.end, item.name, item.arguments["sector"], item.arguments["bytes"])
+        for item in drawn_trace.slices
+        if item.category == "request"
     ]
     return sorted(rows)
 
@@ -119,14 +121,14 @@ def as_rows(shown: Picture) -> list[tuple[Any, ...]]:
 def test_a_converted_trace_shows_each_request(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "chat.pftrace"
     assert emmclab("convert", trace, out).returncode == 0
-    shown = picture(out)
+    drawn_trace = picture(out)
     rows = api.read(trace).rows(400)
     expected = [(row["arrival_ns"], row["complete_ns"], row["op"], row["sector"], row["sectors"] * 512) for row in rows]
-    assert as_rows(shown) == sorted(expected)
-    assert {one.track for one in shown.slices} == {("requests", "all processes")}
-    first = min(shown.slices, key=lambda one: one.begin)
+    assert as_rows(drawn_trace) == sorted(expected)
+    assert {item.track for item in drawn_trace.slices} == {("requests", "all processes")}
+    first = min(drawn_trace.slices, key=lambda item: item.begin)
     assert first.arguments["wait_ns"] == rows[0]["start_ns"] - rows[0]["arrival_ns"]
-    assert shown.counters["requests", "queue depth"][-1][1] == 0
+    assert drawn_trace.counters["requests", "queue depth"][-1][1] == 0
 
 
 def test_processes_and_devices_have_own_tracks_and_requests_without_an_end_are_instants(tmp_path: Path) -> None:
@@ -137,15 +139,15 @@ def test_processes_and_devices_have_own_tracks_and_requests_without_an_end_are_i
     )
     out = tmp_path / "t.pftrace"
     emmclab_ok("convert", source, out)
-    shown = picture(out)
-    assert [(one.track, one.begin, one.end) for one in shown.slices] == [
+    drawn_trace = picture(out)
+    assert [(item.track, item.begin, item.end) for item in drawn_trace.slices] == [
         (("requests of 8,0", "sqlite3"), 0, 2000),
         (("requests of 8,0", "sqlite3"), 500, 1400),
     ]
-    (instant,) = shown.instants
+    (instant,) = drawn_trace.instants
     assert (instant.track, instant.begin) == (("requests of 8,16", "jbd2/sda"), 600)
-    assert shown.slices[0].arguments["flags"] == "sync"
-    assert [value for _, value in shown.counters["requests of 8,0", "queue depth"]] == [1, 2, 1, 0]
+    assert drawn_trace.slices[0].arguments["flags"] == "sync"
+    assert [value for _, value in drawn_trace.counters["requests of 8,0", "queue depth"]] == [1, 2, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -161,22 +163,22 @@ def test_processes_and_devices_have_own_tracks_and_requests_without_an_end_are_i
 def test_a_run_shows_what_its_tables_count(device: str, options: list[str], trace: Path, tmp_path: Path) -> None:
     out, rows = tmp_path / "run.pftrace", tmp_path / "rows.parquet"
     result = emmclab_json("simulate", trace, "--device", device, *options, "--perfetto", out, "--events", rows)
-    shown = picture(out)
+    drawn_trace = picture(out)
     table = pyarrow.parquet.read_table(rows).to_pylist()
     expected = [
         (row["arrival_ns"], row["complete_ns"], row["op"], row["sector"], row["sectors"] * 512) for row in table
     ]
-    assert as_rows(shown) == sorted(expected)
+    assert as_rows(drawn_trace) == sorted(expected)
     flash = result["flash"]
     on_flash: Counter[str] = Counter()
-    for one in shown.below(f"device {device}"):
-        if one.track[-1].startswith(("way", "plane")) and not one.track[-1].endswith("collection"):
-            on_flash[one.name.partition(" ")[0]] += one.arguments.get("pages", 1)
+    for item in drawn_trace.below(f"device {device}"):
+        if item.track[-1].startswith(("way", "plane")) and not item.track[-1].endswith("collection"):
+            on_flash[item.name.partition(" ")[0]] += item.arguments.get("pages", 1)
     moved = flash["page_programs"]["gc"] + flash["page_programs"]["wear"]
     assert on_flash["program"] + on_flash["move"] == flash["page_programs"]["total"]
     assert on_flash["move"] == moved
     assert on_flash["erase"] == flash["block_erases"]
-    waking = [one for one in shown.below(f"device {device}", "power") if one.name == "waking up"]
+    waking = [item for item in drawn_trace.below(f"device {device}", "power") if item.name == "waking up"]
     assert len(waking) == result["power"]["wake_ups"]
 
 
@@ -189,35 +191,35 @@ def test_requests_have_the_row_of_their_process_under_layers_too(tmp_path: Path)
     for options in ([], ["--layer", "advil"], ["--set", "controller.scheduling=read_first"]):
         out = tmp_path / "t.pftrace"
         emmclab_ok("simulate", source, "--device", "small-1gb", *options, "--perfetto", out)
-        shown = picture(out)
-        requests = [one for one in shown.slices + shown.instants if one.category == "request"]
+        drawn_trace = picture(out)
+        requests = [request for request in drawn_trace.slices + drawn_trace.instants if request.category == "request"]
         assert len(requests) == 300
-        for one in requests:
-            assert one.track == ("requests", "ab"[one.begin // 100_000 % 2]), options
+        for request in requests:
+            assert request.track == ("requests", "ab"[request.begin // 100_000 % 2]), options
 
 
 def test_collection_is_drawn_from_its_choice_to_its_erase(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "run.pftrace"
     small = ["--device", "small-1gb", "--set", "geometry.block_groups.0.blocks=32", "--wrap-addresses"]
     result = emmclab_json("simulate", trace, *small, "--precondition", "steady:1", "--passes", 4, "--perfetto", out)
-    shown = picture(out)
-    collections = [one for one in shown.slices if one.name == "garbage collection"]
-    erases = {(one.arguments["block"], one.end) for one in shown.slices if one.name == "erase"}
+    drawn_trace = picture(out)
+    collections = [item for item in drawn_trace.slices if item.name == "garbage collection"]
+    erases = {(item.arguments["block"], item.end) for item in drawn_trace.slices if item.name == "erase"}
     assert len(erases) == result["flash"]["block_erases"] > 0
-    ended = {(one.arguments["block"], one.end) for one in collections}
+    ended = {(item.arguments["block"], item.end) for item in collections}
     assert len(ended & erases) >= len(collections) - 4, "but for those under way at the end of the run"
-    assert all(one.track[-1].endswith(": collection") for one in collections)
+    assert all(item.track[-1].endswith(": collection") for item in collections)
 
 
 def test_the_write_buffer_fills_within_its_size_and_the_slc_cache_is_folded(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "run.pftrace"
     result = emmclab_json("simulate", trace, "--device", "emmc51-cache", "--passes", 12, "--perfetto", out)
-    shown = picture(out)
+    drawn_trace = picture(out)
     size = next(row for row in api.Device.preset("emmc51-cache").explain() if row.key == "cache.size_kb")
-    held = [value for _, value in shown.counters["device emmc51-cache", "write buffer"]]
-    assert 0 < max(held) <= int(size["value"]) * 1024
-    assert held[-1] == 0, "it is written at the orderly end of the run"
-    folding = [one for one in shown.slices if one.name == "SLC folding"]
+    levels = [value for _, value in drawn_trace.counters["device emmc51-cache", "write buffer"]]
+    assert 0 < max(levels) <= int(size["value"]) * 1024
+    assert levels[-1] == 0, "it is written at the orderly end of the run"
+    folding = [item for item in drawn_trace.slices if item.name == "SLC folding"]
     assert len(folding) >= result["flash"]["block_erases"] > 0
 
 
@@ -238,20 +240,20 @@ def test_an_application_shows_its_threads_and_the_critical_path(program: str, tm
     # At its end, threads of facebook wait for a signal that never comes.
     out = tmp_path / "run.perfetto-trace"
     result = emmclab_json("apps", "run", program, "--device", "sdcard", *NEW, "--perfetto", out)["app"]
-    shown = picture(out)
-    assert shown.threads == {(program, thread["name"]) for thread in result["threads"]}
+    drawn_trace = picture(out)
+    assert drawn_trace.threads == {(program, thread["name"]) for thread in result["threads"]}
     tracks = [(thread["name"], thread["states"]) for thread in result["threads"]]
     for name, states in [*tracks, ("critical path", result["states"])]:
         times = dict.fromkeys(STATES, 0)
-        for one in shown.below(program, name):
-            assert one.name == STATES[one.category]
-            times[one.category] += one.end - one.begin
+        for item in drawn_trace.below(program, name):
+            assert item.name == STATES[item.category]
+            times[item.category] += item.end - item.begin
         assert times == states, name
-    requests = [one for one in shown.slices if one.category == "request"]
+    requests = [item for item in drawn_trace.slices if item.category == "request"]
     counts = result["requests"]
     sent = counts["all"]["read"]["requests"] + counts["all"]["write"]["requests"]
     assert len(requests) == sent + counts["flushes"] + counts["discards"]
-    fsync = next(one for one in shown.slices if one.name == "fsync")
+    fsync = next(item for item in drawn_trace.slices if item.name == "fsync")
     assert {"wait", "class", "partition"} <= fsync.arguments.keys()
 
 

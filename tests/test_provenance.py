@@ -38,8 +38,8 @@ high = 12
 
 def _still(result: dict[str, Any]) -> dict[str, Any]:
     """Return the figures without those for charts, which exist only with a page."""
-    beside = ("computing", "provenance", "over_time", "response_distribution")
-    return {name: group for name, group in result.items() if name not in beside}
+    excluded = ("computing", "provenance", "over_time", "response_distribution")
+    return {name: group for name, group in result.items() if name not in excluded}
 
 
 def test_a_result_holds_version_command_inputs_and_changed_settings(trace: Path, tmp_path: Path) -> None:
@@ -57,20 +57,20 @@ def test_a_result_holds_version_command_inputs_and_changed_settings(trace: Path,
         "aged_by": [],
         "settings": {"small-1gb": {"gc.policy": '"fifo"'}},
     }
-    for said in (about["command"], digest, "gc.policy = &#34;fifo&#34;"):
-        assert said in page.read_text()
-    again = emmclab_json(*shlex.split(about["command"])[1:])
-    assert _still(again) == _still(result)
+    for part in (about["command"], digest, "gc.policy = &#34;fifo&#34;"):
+        assert part in page.read_text()
+    repeated = emmclab_json(*shlex.split(about["command"])[1:])
+    assert _still(repeated) == _still(result)
 
 
 @pytest.mark.parametrize("command", ["compare", "apps compare"])
 def test_each_simulating_command_says_how_its_results_were_made(command: str, trace: Path) -> None:
     inputs = ["email"] if command.startswith("apps") else [trace]
-    found = emmclab_json(*command.split(), *inputs, "--devices", "nexus5,sdcard")
-    rows = found if isinstance(found, list) else [found]
+    results = emmclab_json(*command.split(), *inputs, "--devices", "nexus5,sdcard")
+    rows = results if isinstance(results, list) else [results]
     assert [name for row in rows for name in row["provenance"]["settings"]] == ["nexus5", "sdcard"]
-    for one in rows:
-        assert one["provenance"]["command"].startswith(f"emmclab {command} ")
+    for entry in rows:
+        assert entry["provenance"]["command"].startswith(f"emmclab {command} ")
 
 
 #: Commands with a page, by the name of their files; `T` is a trace, `S` a study with a search.
@@ -99,22 +99,22 @@ def test_the_command_of_a_result_and_page_runs_and_is_explained(name: str, trace
     file.write_text(json.dumps(emmclab_json(*words, *results, "--html", page)))
     commands = set()
     for place in (page, file):
-        for found in emmclab_json("explain", place):
-            about = found["made"]["provenance"]
+        for entry in emmclab_json("explain", place):
+            about = entry["made"]["provenance"]
             assert about["version"] == __version__
             commands.add(about["command"])
     (command,) = commands
-    (said,) = re.findall(r"<dt>Command</dt><dd>(.*?)</dd>", page.read_text())
-    assert html.unescape(said) == command
-    again = emmclab_ok(*shlex.split(command)[1:], "--json", cwd=tmp_path)
-    (again_said,) = {one["command"] for one in _provenances(json.loads(again.stdout))}
+    (command_shown,) = re.findall(r"<dt>Command</dt><dd>(.*?)</dd>", page.read_text())
+    assert html.unescape(command_shown) == command
+    done = emmclab_ok(*shlex.split(command)[1:], "--json", cwd=tmp_path)
+    (again_said,) = {provenance["command"] for provenance in _provenances(json.loads(done.stdout))}
     assert again_said == command
 
 
-def _provenances(found: Any) -> list[dict[str, Any]]:
-    if isinstance(found, list):
-        return [one for part in found for one in _provenances(part)]
-    return [found["provenance"]]
+def _provenances(value: Any) -> list[dict[str, Any]]:
+    if isinstance(value, list):
+        return [provenance for part in value for provenance in _provenances(part)]
+    return [value["provenance"]]
 
 
 def test_the_command_on_the_page_of_a_paper_names_traces_by_their_paths_and_how_they_were_read() -> None:
@@ -144,17 +144,17 @@ def test_the_command_on_the_page_of_a_study_runs(trace: Path, tmp_path: Path) ->
     study = ("my studies/study.toml", "--lenient")
     assert emmclab("run", *study, "--jobs", 1, cwd=tmp_path).returncode == 0
     emmclab_ok("report", *study, "--html", "page.html", cwd=tmp_path)
-    (said,) = re.findall(r"<dt>Command</dt><dd>(.*?)</dd>", (tmp_path / "page.html").read_text())
-    words = shlex.split(said.replace("&#39;", "'"))
+    (command_shown,) = re.findall(r"<dt>Command</dt><dd>(.*?)</dd>", (tmp_path / "page.html").read_text())
+    words = shlex.split(command_shown.replace("&#39;", "'"))
     assert words[0] == "emmclab"
     emmclab_ok(*words[1:], "--jobs", 1, cwd=tmp_path)
 
 
 def test_a_result_without_provenance_is_the_same_otherwise(trace: Path) -> None:
     device, source = api.Device.preset("small-1gb"), api.read(trace)
-    told, untold = (device.simulate(source, wrap_addresses=True, provenance=one) for one in (True, False))
-    assert "provenance" in told and "provenance" not in untold
-    assert _still(untold.to_dict()) == _still(told.to_dict())
+    full, untold = (device.simulate(source, wrap_addresses=True, provenance=value) for value in (True, False))
+    assert "provenance" in full and "provenance" not in untold
+    assert _still(untold.to_dict()) == _still(full.to_dict())
 
 
 def test_the_citation_has_the_version_and_licence_of_the_program() -> None:

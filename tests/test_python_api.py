@@ -35,25 +35,25 @@ def frame(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("library", FROM)
 def test_a_frame_gives_the_trace_that_it_was_made_from(library: str, trace: Path) -> None:
     original = emmclab.read(trace)
-    again = FROM[library](getattr(original, f"to_{library}")(), "again")
-    assert list(again.rows(400)) == list(original.rows(400))
-    assert again.name == "again"
-    assert (again.ledger["seen"], again.ledger["kept"]) == (400, 400)
-    assert (again.header["source"], again.header["format"]) == ("again", "arrow")
-    one, other = again.profile(), original.profile()
+    copied = FROM[library](getattr(original, f"to_{library}")(), "again")
+    assert list(copied.rows(400)) == list(original.rows(400))
+    assert copied.name == "again"
+    assert (copied.ledger["seen"], copied.ledger["kept"]) == (400, 400)
+    assert (copied.header["source"], copied.header["format"]) == ("again", "arrow")
+    first, other = copied.profile(), original.profile()
     for field in ("requests", "duration_s", "mean_response_ms", "temporal_locality_pct", "no_wait_pct"):
-        assert one[field] == other[field], field
+        assert first[field] == other[field], field
 
 
 @pytest.mark.parametrize("library", FROM)
 def test_the_needed_columns_are_enough(library: str) -> None:
     tables = {"arrow": pyarrow.table, "polars": polars.DataFrame, "pandas": pandas.DataFrame}
-    made = FROM[library](tables[library](frame()))
-    assert made.profile()["requests"] == 3
-    assert made.rows(4)[3]["op"] == "flush"
-    assert made.repeated(2).ledger["kept"] == 8
-    assert emmclab.combine([made, made]).ledger["kept"] == 8
-    assert emmclab.Device.preset("nexus5").simulate(made)["requests"]["total"] == 4
+    trace = FROM[library](tables[library](frame()))
+    assert trace.profile()["requests"] == 3
+    assert trace.rows(4)[3]["op"] == "flush"
+    assert trace.repeated(2).ledger["kept"] == 8
+    assert emmclab.combine([trace, trace]).ledger["kept"] == 8
+    assert emmclab.Device.preset("nexus5").simulate(trace)["requests"]["total"] == 4
 
 
 def test_names_may_be_categories_of_which_some_are_not_used() -> None:
@@ -94,11 +94,11 @@ def test_a_missing_column_is_named_with_what_it_holds(needed: str) -> None:
     assert "needed are arrival_ns, sector, sectors and op" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize("found", ["arrival", "arrival_us", "Arrival_Time"])
-def test_a_column_in_another_unit_is_named(found: str) -> None:
+@pytest.mark.parametrize("column", ["arrival", "arrival_us", "Arrival_Time"])
+def test_a_column_in_another_unit_is_named(column: str) -> None:
     columns = frame()
-    with pytest.raises(FormatError, match=f"field `{found}`.*`arrival_ns` is") as caught:
-        Trace.from_polars(polars.DataFrame({found: columns.pop("arrival_ns"), **columns}))
+    with pytest.raises(FormatError, match=f"field `{column}`.*`arrival_ns` is") as caught:
+        Trace.from_polars(polars.DataFrame({column: columns.pop("arrival_ns"), **columns}))
     assert "rename it to `arrival_ns`" in str(caught.value.hint)
     assert " ns " in str(caught.value.hint)
 
@@ -119,7 +119,7 @@ def test_a_column_of_another_type_is_named_with_its_type(column: str, values: li
 
 
 @pytest.mark.parametrize(
-    ("changes", "row", "said"),
+    ("changes", "row", "problem"),
     [
         ({"sector": [0, 8, None, 0]}, 3, "has no value"),
         ({"op": ["write", None, "read", "read"]}, 2, "has no value"),
@@ -130,11 +130,11 @@ def test_a_column_of_another_type_is_named_with_its_type(column: str, values: li
         ({"complete_ns": [1, 1_000_001, 1_999_999, 3_000_001]}, 3, "earlier"),
     ],
 )
-def test_an_impossible_value_is_named_with_its_row(changes: dict[str, Any], row: int, said: str) -> None:
+def test_an_impossible_value_is_named_with_its_row(changes: dict[str, Any], row: int, problem: str) -> None:
     table = polars.DataFrame(frame(**changes))
-    made = Trace.from_polars(table, "mine")
-    with pytest.raises(FormatError, match=said) as caught:
-        _ = made.ledger
+    trace = Trace.from_polars(table, "mine")
+    with pytest.raises(FormatError, match=problem) as caught:
+        _ = trace.ledger
     assert (caught.value.line, caught.value.file) == (row, "mine")
 
 
@@ -253,8 +253,8 @@ def test_bundled_traces_are_small_and_profiled() -> None:
 
 def test_errors_survive_a_process_boundary() -> None:
     error = emmclab.UnitError("times are absurd", kind="unit", file="a.txt", line=3, hint="try --time-unit ms")
-    again = pickle.loads(pickle.dumps(error))
-    assert (str(again), again.kind, again.line, again.hint) == (str(error), "unit", 3, error.hint)
+    unpickled = pickle.loads(pickle.dumps(error))
+    assert (str(unpickled), unpickled.kind, unpickled.line, unpickled.hint) == (str(error), "unit", 3, error.hint)
 
 
 def _of_names() -> dict[str, tuple[str, str]]:
@@ -265,18 +265,18 @@ def _of_names() -> dict[str, tuple[str, str]]:
     modules = ["emmclab", *(f"emmclab.{room}" for room in ("crash", "fleet", "studies"))]
     modules += ["emmclab.apps.closed_loop", "emmclab.apps.processes", "emmclab.apps.solutions"]
     modules += ["emmclab.simulation.layers", "emmclab.studies.advise_deep", "emmclab.studies.search"]
-    found = {}
+    parameters = {}
     for module in map(import_module, modules):
         own_names = [
             name
-            for name, one in vars(module).items()
-            if not name.startswith("_") and getattr(one, "__module__", "") == module.__name__
+            for name, item in vars(module).items()
+            if not name.startswith("_") and getattr(item, "__module__", "") == module.__name__
         ]
         for name in getattr(module, "__all__", own_names):
-            one = getattr(module, name)
-            own = vars(one).items() if inspect.isclass(one) else ()
-            members = [member for key, member in own if not key.startswith("_")]
-            for function in [one, *(getattr(member, "__func__", member) for member in members)]:
+            item = getattr(module, name)
+            attributes = vars(item).items() if inspect.isclass(item) else ()
+            members = [member for key, member in attributes if not key.startswith("_")]
+            for function in [item, *(getattr(member, "__func__", member) for member in members)]:
                 if inspect.isfunction(function) and function.__module__.startswith("emmclab."):
                     kinds = inspect.get_annotations(function)
                     for group in re.findall(
@@ -290,17 +290,17 @@ def _of_names() -> dict[str, tuple[str, str]]:
                         )
                         is_list = re.match(r"(Sequence|Iterable|Collection|list)\[str\b|Names\b", str(kind))
                         if is_list and key != "return":
-                            found[f"{function.__qualname__}({key})"] = function.__module__, str(kind)
-    return found
+                            parameters[f"{function.__qualname__}({key})"] = function.__module__, str(kind)
+    return parameters
 
 
 def test_a_text_is_no_list_of_letters_where_a_function_takes_names() -> None:
     """Functions accept a single name as a text, except those whose list comes from emmclab."""
-    found = _of_names()
-    assert {"compare(layers)", "serve(layers)", "summarise(by)", "run_application(beside)"} <= found.keys()
+    parameters = _of_names()
+    assert {"compare(layers)", "serve(layers)", "summarise(by)", "run_application(beside)"} <= parameters.keys()
     letters = {
         name: kind
-        for name, (_, kind) in found.items()
+        for name, (_, kind) in parameters.items()
         if not re.match(r"Names\b", kind) and not re.search(r"\| str\b", kind)
     }
     assert {name for name in letters if not name.endswith("run(files)")} == {"Results.of_entries(texts)"}
@@ -332,7 +332,7 @@ def test_names_of_applications_keys_and_figures_may_be_one_text() -> None:
     run = run_application("email", "nexus5", layers="pass-through", sync="database,cache")
     assert run.options.layers == ("pass-through",) and run.options.synced == ("database", "cache")
     assert run_application("email", "nexus5", sync="none").options.synced == ("none",)
-    assert [one.name for one in find_solutions("raid0")] == ["plain", "raid0"]
+    assert [solution.name for solution in find_solutions("raid0")] == ["plain", "raid0"]
     assert require_objectives("waf", ()) == (Objective("waf"),)
     assert CrashWorkload(command="sync").command == ("sync",)  # type: ignore[arg-type]
 
@@ -344,13 +344,13 @@ def test_what_is_public_shows_how_it_is_used() -> None:
     import emmclab.traces.workload
 
     named = [getattr(emmclab, name) for name in emmclab.__all__]
-    named += [one for name, one in vars(emmclab.traces.workload).items() if not name.startswith("_")]
-    functions = [one for one in named if inspect.isfunction(one)]
-    for one in filter(inspect.isclass, named):
-        own = {name: inspect.getattr_static(one, name) for name in vars(one) if not name.startswith("_")}
-        bare = [member.__func__ if isinstance(member, staticmethod) else member for member in own.values()]
+    named += [item for name, item in vars(emmclab.traces.workload).items() if not name.startswith("_")]
+    functions = [item for item in named if inspect.isfunction(item)]
+    for item in filter(inspect.isclass, named):
+        attributes = {name: inspect.getattr_static(item, name) for name in vars(item) if not name.startswith("_")}
+        bare = [member.__func__ if isinstance(member, staticmethod) else member for member in attributes.values()]
         functions += [member for member in bare if inspect.isfunction(member)]
-    ours = [one for one in functions if one.__module__.startswith("emmclab.")]
+    ours = [item for item in functions if item.__module__.startswith("emmclab.")]
     assert len(ours) > 30
-    missing = [one.__qualname__ for one in ours if ">>>" not in (one.__doc__ or "")]
+    missing = [item.__qualname__ for item in ours if ">>>" not in (item.__doc__ or "")]
     assert missing == [], "add a line that shows it to the docstring"

@@ -38,7 +38,6 @@ def settings() -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Device:
-    """The smallest device."""
     path = tmp_path_factory.mktemp("device") / "device.toml"
     path.write_text("[[geometry.block_groups]]\npage_kb = 4\nblocks = 512\npages_per_block = 64\n")
     return Device.file(path)
@@ -53,7 +52,7 @@ def test_every_setting_of_a_device_is_on_the_page_with_what_it_allows() -> None:
 
 
 def test_no_number_beyond_the_range_of_the_page_is_accepted(plain: Device) -> None:
-    tried = 0
+    count = 0
     for key, row in settings().items():
         if not (bounds := re.fullmatch(r"([\d,]+) to ([\d,]+)", row[3])) or key.startswith("power.wake_q"):
             continue
@@ -61,8 +60,8 @@ def test_no_number_beyond_the_range_of_the_page_is_accepted(plain: Device) -> No
         for value in (least - 1, most + 1):
             with pytest.raises(ConfigError, match=re.escape(key)):
                 plain.set(NEEDS.get(key, {}) | {key: value})
-        tried += 1
-    assert tried > 60
+        count += 1
+    assert count > 60
 
 
 def test_a_word_that_the_page_does_not_list_is_refused_with_those_that_it_does(plain: Device) -> None:
@@ -120,9 +119,9 @@ def test_no_spelling_stands_for_two_terms() -> None:
 )
 def test_explain_prints_the_definition_of_a_word(word: str, term: str) -> None:
     done = emmclab_ok("explain", word)
-    found = define(word)
-    assert found is not None and found.term == term
-    assert done.stdout.startswith(term) and found.means[:30] in " ".join(done.stdout.split())
+    definition = define(word)
+    assert definition is not None and definition.term == term
+    assert done.stdout.startswith(term) and definition.means[:30] in " ".join(done.stdout.split())
     assert emmclab_json("explain", word)[0]["term"] == term
 
 
@@ -134,7 +133,7 @@ def test_explain_prints_the_glossary_that_the_reference_page_holds() -> None:
 
 
 def test_what_the_model_does_not_have_is_said_by_its_word_and_as_a_setting() -> None:
-    for term in (one for one in glossary() if one.topic == NOT_MODELLED):
+    for term in (entry for entry in glossary() if entry.topic == NOT_MODELLED):
         assert term.means.startswith("Not modelled")
     done = emmclab("simulate", "gone.csv", "--device", "small-1gb", "--set", "nand.retention=1")
     assert done.returncode == 2 and "nand" in done.stderr

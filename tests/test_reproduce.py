@@ -91,9 +91,9 @@ def test_figures_are_files_for_a_paper(page: Path) -> None:
 
 
 def test_a_report_is_the_same_page_without_running(page: Path, reproduced: Reproduced, tmp_path: Path) -> None:
-    again = tmp_path / "again.html"
-    emmclab_ok("report", "iiswc15", "--results", reproduced.results, "--html", again)
-    assert again.read_bytes() == page.read_bytes()
+    second = tmp_path / "again.html"
+    emmclab_ok("report", "iiswc15", "--results", reproduced.results, "--html", second)
+    assert second.read_bytes() == page.read_bytes()
 
 
 def test_a_trace_of_ones_own_is_the_26th_workload(reproduced: Reproduced, trace: Path, tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ def test_a_word_is_found_where_the_site_is_files_only(site: Path, browser: Brows
         page.fill("input[name=q]", "watermark")
         page.press("input[name=q]", "Enter")
         page.wait_for_selector("ul.search li a")
-        found = page.locator("ul.search li a").all_inner_texts()
-        assert any("Glossary" in title or "watermark" in title.lower() for title in found), found
+        links = page.locator("ul.search li a").all_inner_texts()
+        assert any("Glossary" in title or "watermark" in title.lower() for title in links), links
         page.locator("ul.search li a", has_text="Glossary").first.click()
         assert "reference/glossary.html" in page.url
         page.locator("text=watermark").first.wait_for(state="attached")

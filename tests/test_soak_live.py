@@ -31,8 +31,8 @@ def test_files_on_a_served_device_hold_what_was_written(name: str, tmp_path: Pat
     need("mkfs.ext4", "fsck.ext4")
     preset, options = DEVICES[name]
     mount = tmp_path / "mnt"
-    made: dict[str, Any] = {"mkfs": "ext4", "mkfs_options": MKFS, "mount": mount, "mount_options": "discard"}
-    with lab.serve(preset, clock="free", **made, **options) as disk:
+    serve_options: dict[str, Any] = {"mkfs": "ext4", "mkfs_options": MKFS, "mount": mount, "mount_options": "discard"}
+    with lab.serve(preset, clock="free", **serve_options, **options) as disk:
 
         def remount() -> None:
             disk.unmount()
@@ -82,7 +82,6 @@ class File:
         self.direct = os.open(self.path, os.O_RDWR | os.O_DIRECT)
 
     def close(self) -> None:
-        """Close it if it is open."""
         for handle in (self.cached, self.direct):
             if handle >= 0:
                 os.close(handle)
@@ -94,15 +93,15 @@ class File:
             self.held.extend(bytes(at - len(self.held)))
         self.held[at : at + len(data)] = data
 
-    def check(self, at: int, found: bytes, length: int, how: str) -> None:
+    def check(self, at: int, data: bytes, length: int, how: str) -> None:
         """Compare data that was read with the expected content."""
-        wanted = bytes(self.held[at : at + length])
-        if found == wanted:
+        expected = bytes(self.held[at : at + length])
+        if data == expected:
             return
-        size = min(len(found), len(wanted))
-        first = next((i for i in range(size) if found[i] != wanted[i]), size)
+        size = min(len(data), len(expected))
+        first = next((i for i in range(size) if data[i] != expected[i]), size)
         raise DifferenceError(
-            f"{self.path.name}: {how} at {at}: {len(found)} bytes for {len(wanted)}, the first other one at "
+            f"{self.path.name}: {how} at {at}: {len(data)} bytes for {len(expected)}, the first other one at "
             f"{at + first}"
         )
 
@@ -153,7 +152,6 @@ class Rounds:
                 return
 
     def close(self) -> None:
-        """Close all files."""
         for file in self.files:
             file.close()
 

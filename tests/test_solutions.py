@@ -63,22 +63,22 @@ def test_syncs_of_other_classes_return_at_once_and_cost_nothing(small: str) -> N
     assert not any(part["state"] == "fsync" and part["class"] == "cache" for part in some["app"]["spent"]), (
         "thumbnails are not waited for"
     )
-    again = run_application(small, **options, sync=["database", "database_journal", "cache", "other"])
-    assert again["app"] == all_synced["app"], "all classes are what there is without the option"
+    second = run_application(small, **options, sync=["database", "database_journal", "cache", "other"])
+    assert second["app"] == all_synced["app"], "all classes are what there is without the option"
 
 
 def test_a_file_system_is_chosen_for_one_partition_or_for_all(small: str) -> None:
     plain = run_application(small, **RUN)
-    one = run_application(small, **RUN, filesystems=["data=lfs"])
+    run = run_application(small, **RUN, filesystems=["data=lfs"])
     both = run_application(small, **RUN, filesystems=["lfs"])
-    assert plain["app"]["requests"] != one["app"]["requests"]
+    assert plain["app"]["requests"] != run["app"]["requests"]
     # Only the partition `data` is used.
-    assert one["app"]["requests"] == both["app"]["requests"]
-    assert one.run_name.endswith("with data=lfs")
+    assert run["app"]["requests"] == both["app"]["requests"]
+    assert run.run_name.endswith("with data=lfs")
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "problem"),
     [
         ({"filesystems": ["data=zfs"]}, "is not a file system"),
         ({"filesystems": ["misc=lfs"]}, "refers to a partition that is not mounted"),
@@ -86,23 +86,23 @@ def test_a_file_system_is_chosen_for_one_partition_or_for_all(small: str) -> Non
         ({"sync": ["metadata"]}, "is not a class of files"),
     ],
 )
-def test_what_no_host_has_is_refused(small: str, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as caught:
+def test_what_no_host_has_is_refused(small: str, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem) as caught:
         run_application(small, **RUN, **options)
     assert caught.value.hint
 
 
 def test_every_solution_runs_beside_the_plain_device(small: str, tmp_path: Path) -> None:
     page = tmp_path / "solutions.html"
-    found = emmclab_json("apps", "solutions", small, *NEW, "--html", str(page))
-    assert [run["solution"] for run in found["runs"]] == [one.name for one in SOLUTIONS]
-    plain, buffered = found["runs"][:2]
+    solutions = emmclab_json("apps", "solutions", small, *NEW, "--html", str(page))
+    assert [run["solution"] for run in solutions["runs"]] == [solution.name for solution in SOLUTIONS]
+    plain, buffered = solutions["runs"][:2]
     assert plain["gain"] == 1 and plain["page_programs"] == plain["plain_page_programs"] > 0
     assert buffered["solution"] == "nvm-buffer" and buffered["gain"] > 1
     text = page.read_text(encoding="utf-8")
-    assert all(one.name in text and risk_of(risks(), one.name)[:40] in text for one in SOLUTIONS)
-    shown = emmclab("apps", "solutions", small, *NEW, "--solution", "no-sync").stdout
-    assert "no-sync" in shown and "raid0" not in shown
+    assert all(solution.name in text and risk_of(risks(), solution.name)[:40] in text for solution in SOLUTIONS)
+    output = emmclab("apps", "solutions", small, *NEW, "--solution", "no-sync").stdout
+    assert "no-sync" in output and "raid0" not in output
 
 
 def test_solutions_choose_their_own_layers(small: str) -> None:
@@ -112,24 +112,24 @@ def test_solutions_choose_their_own_layers(small: str) -> None:
 
 
 def test_layers_of_solutions_exist_and_a_comparison_needs_the_plain_device(small: str) -> None:
-    known = {layer["name"] for layer in layers()}
-    assert all(set(one.layers) <= known for one in SOLUTIONS)
+    names = {layer["name"] for layer in layers()}
+    assert all(set(solution.layers) <= names for solution in SOLUTIONS)
     with pytest.raises(ConfigError, match="no plain run"):
         compare_solutions([(SOLUTIONS[1], run_application(small, **RUN))])
 
 
 def test_the_risk_is_what_was_measured_for_every_solution() -> None:
-    known = risks()
-    assert set(known["solutions"]) == {one.name for one in SOLUTIONS}
-    for rows in known["solutions"].values():
+    measured = risks()
+    assert set(measured["solutions"]) == {solution.name for solution in SOLUTIONS}
+    for rows in measured["solutions"].values():
         assert all(row["cuts"] > 0 and row["states"] >= row["lost_states"] for row in rows)
     for name in ("plain", "nvm-buffer", "raid0", "lfs", "advil"):
-        assert risk_of(known, name).startswith("nothing that was acknowledged is lost"), name
+        assert risk_of(measured, name).startswith("nothing that was acknowledged is lost"), name
     # The control solution loses data without a sync.
-    assert risk_of(known, "no-sync").startswith("acknowledged syncs are lost")
-    assert [loses(known, name) for name in ("plain", "no-sync", "lfs")] == [False, True, False]
-    del known["solutions"]["lfs"]
-    assert (risk_of(known, "lfs"), loses(known, "lfs")) == ("not explored", None)
+    assert risk_of(measured, "no-sync").startswith("acknowledged syncs are lost")
+    assert [loses(measured, name) for name in ("plain", "no-sync", "lfs")] == [False, True, False]
+    del measured["solutions"]["lfs"]
+    assert (risk_of(measured, "lfs"), loses(measured, "lfs")) == ("not explored", None)
 
 
 def test_a_loss_says_how_much_and_whether_what_is_left_is_sound() -> None:

@@ -49,7 +49,6 @@ FLIPS = cases(32)
 
 
 def flip(path: Path, draw: random.Random) -> None:
-    """Flip one bit of a file."""
     content = bytearray(path.read_bytes())
     content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
     path.write_bytes(content)
@@ -67,17 +66,17 @@ def finished(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def seen(folder: Path) -> tuple[object, ...]:
+def read_all(folder: Path) -> tuple[object, ...]:
     """Return everything that a reader reads from results."""
-    found = Results.load(folder)
-    profiles = [profile.to_dict() for profile in found.profiles.values()]
+    results = Results.load(folder)
+    profiles = [profile.to_dict() for profile in results.profiles.values()]
     with query_studies([folder], QUESTION) as answer:
-        return found.digest, found.runs, profiles, found.about, list(answer.rows)
+        return results.digest, results.runs, profiles, results.about, list(answer.rows)
 
 
 def test_a_flipped_bit_is_refused_and_the_next_run_mends_it(study: Study, finished: Path, tmp_path: Path) -> None:
     draw = random.Random(1)
-    whole, names = seen(finished), [path for path in finished.rglob("*") if path.is_file()]
+    expected, names = read_all(finished), [path for path in finished.rglob("*") if path.is_file()]
     cells = study.cells()
     refused = 0
     for number in range(FLIPS):
@@ -85,16 +84,16 @@ def test_a_flipped_bit_is_refused_and_the_next_run_mends_it(study: Study, finish
         shutil.copytree(finished, copy)
         flip(copy / draw.choice(names).relative_to(finished), draw)
         try:
-            assert seen(copy) == whole
+            assert read_all(copy) == expected
         except InputError as error:
             assert "damaged" in str(error)
             assert "emmclab run" in str(error.hint)
             refused += 1
-        said: list[str] = []
-        found = run_cells(study, Folder(copy), Serial(), cells=cells, note=said.append)
-        assert found.digest == whole[0]
-        assert seen(copy) == whole
-        assert all("damaged" in sentence for sentence in said)
+        notes: list[str] = []
+        outcome = run_cells(study, Folder(copy), Serial(), cells=cells, note=notes.append)
+        assert outcome.digest == expected[0]
+        assert read_all(copy) == expected
+        assert all("damaged" in sentence for sentence in notes)
         shutil.rmtree(copy)
     # A flipped bit may turn white space in the index into other white space, which is no damage.
     assert refused > 0.9 * FLIPS
@@ -108,11 +107,11 @@ def test_a_run_repeats_only_damaged_cells_and_says_so(study: Study, finished: Pa
     content = bytearray(part.read_bytes())
     content[content.rindex(checksummed.KEY.encode())] ^= 1
     part.write_bytes(content)
-    said: list[str] = []
+    notes: list[str] = []
     done: list[int] = []
-    run_cells(study, Folder(copy), Serial(), note=said.append, progress=lambda now: done.append(now.done))
+    run_cells(study, Folder(copy), Serial(), note=notes.append, progress=lambda now: done.append(now.done))
     cells = len(study.cells())
-    assert said == [
+    assert notes == [
         f"{copy}/cells/all.parquet: this part of the results is damaged, or of an earlier version: "
         f"{cells} of its cells are intact, the others are run again; the file is now "
         "cells/all.parquet.damaged"
@@ -123,13 +122,13 @@ def test_a_run_repeats_only_damaged_cells_and_says_so(study: Study, finished: Pa
 
 def test_collected_results_and_parts_are_refused_if_damaged(study: Study, finished: Path, tmp_path: Path) -> None:
     draw = random.Random(2)
-    cells, whole = study.cells(), tmp_path / "whole.parquet"
-    collect(study, cells, [Folder(finished)], whole)
-    digest = collected(whole).digest
+    cells, collected_file = study.cells(), tmp_path / "whole.parquet"
+    collect(study, cells, [Folder(finished)], collected_file)
+    digest = collected(collected_file).digest
     assert digest == Results.load(finished).digest
     for _ in range(20):
         damaged = tmp_path / "damaged.parquet"
-        shutil.copy(whole, damaged)
+        shutil.copy(collected_file, damaged)
         flip(damaged, draw)
         with pytest.raises(InputError, match="damaged"):
             collected(damaged)
@@ -147,15 +146,15 @@ def test_a_damaged_table_of_a_fleet_is_refused_and_made_again_of_its_recordings(
     folder.mkdir()
     for seed in range(3):
         Synthetic.preset("Idle").trace(seed, requests=200).write(folder / f"{seed}.csv")
-    whole = tmp_path / "whole.parquet"
-    profile_fleet(folder, whole, Serial())
-    shutil.copy(state_of(whole), tmp_path / "state")
-    summary = summarise(Table(whole)).to_dict()
+    copied = tmp_path / "whole.parquet"
+    profile_fleet(folder, copied, Serial())
+    shutil.copy(state_of(copied), tmp_path / "state")
+    summary = summarise(Table(copied)).to_dict()
     draw = random.Random(3)
     refused = 0
     for number in range(FLIPS):
         table = tmp_path / f"{number}.parquet"
-        shutil.copy(whole, table)
+        shutil.copy(copied, table)
         shutil.copy(tmp_path / "state", state_of(table))
         flip(table if number % 2 else state_of(table), draw)
         try:
@@ -164,12 +163,12 @@ def test_a_damaged_table_of_a_fleet_is_refused_and_made_again_of_its_recordings(
             assert "damaged" in f"{error} {error.hint}"
             refused += 1
         try:
-            made, counts = profile_fleet(folder, table, Serial())
+            profiled_table, counts = profile_fleet(folder, table, Serial())
         except EmmclabError as error:
             # A file that is not recognised as the table of a fleet may belong to another program.
             assert "not a table of a fleet" in str(error)
             continue
-        assert made.path.read_bytes() == whole.read_bytes()
+        assert profiled_table.path.read_bytes() == copied.read_bytes()
         assert counts.was_damaged == bool(number % 2)
     assert refused == FLIPS // 2
 
@@ -180,7 +179,7 @@ def test_a_damaged_row_that_waits_for_its_table_is_profiled_again(tmp_path: Path
     Synthetic.preset("Idle").trace(1, requests=200).write(folder / "1.csv")
     table = tmp_path / "fleet.parquet"
     profile_fleet(folder, table, Serial())
-    whole = table.read_bytes()
+    content = table.read_bytes()
     state = state_of(table)
     first, line = state.read_text().splitlines()
     table.unlink()
@@ -189,7 +188,7 @@ def test_a_damaged_row_that_waits_for_its_table_is_profiled_again(tmp_path: Path
     damaged = line.replace('"row": null', f'"row": {row}')
     state.write_text(f"{first}\n{damaged}\n")
     profile_fleet(folder, table, Serial())
-    assert table.read_bytes() == whole
+    assert table.read_bytes() == content
 
 
 def test_a_sealed_file_is_told_from_one_with_another_bit_or_length(tmp_path: Path) -> None:
@@ -224,27 +223,27 @@ def test_results_of_a_changed_input_or_device_have_a_warning_and_the_command_to_
     device.write_text(Device.preset("iiswc15-4ps").to_toml())
     Synthetic.preset("Idle").trace(1, requests=100).write(trace)
     (tmp_path / "mine.study.toml").write_text(DEVICE_STUDY)
-    asked = ("query", "select count(*) from runs", "--study", "mine", "--results", "kept")
-    told = ("report", "mine.study.toml", "--results", "kept")
+    query = ("query", "select count(*) from runs", "--study", "mine", "--results", "kept")
+    report = ("report", "mine.study.toml", "--results", "kept")
     run = ("run", "mine.study.toml", "--results", "kept", "--jobs", 1)
     assert emmclab(*run, cwd=tmp_path).returncode == 0
-    assert "warning" not in emmclab(*asked, cwd=tmp_path).stderr
+    assert "warning" not in emmclab(*query, cwd=tmp_path).stderr
     for changed in (device, trace):
         changed.write_text(changed.read_text() + "\n")
-        for command in (told, asked):
+        for command in (report, query):
             done = emmclab_ok(*command, cwd=tmp_path)
             assert f"{changed.name} has changed since" in done.stderr
             assert "`emmclab run mine.study.toml --results kept` renews them" in done.stderr
         assert emmclab(*run, cwd=tmp_path).returncode == 0
-        assert "warning" not in emmclab(*told, cwd=tmp_path).stderr
+        assert "warning" not in emmclab(*report, cwd=tmp_path).stderr
 
 
 def test_results_of_another_build_are_told_from_those_of_this_one(
     study: Study, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = tmp_path / "whole.parquet"
-    collect(study, study.cells(), [Folder(finished)], whole)
-    tables = [whole, finished / "runs.parquet", finished / "profiles.parquet"]
+    collected_file = tmp_path / "whole.parquet"
+    collect(study, study.cells(), [Folder(finished)], collected_file)
+    tables = [collected_file, finished / "runs.parquet", finished / "profiles.parquet"]
     assert [changes(table) for table in tables] == [[], [], []]
     monkeypatch.setattr(run, "build_digest", lambda: "another")
     assert [changes(table) for table in tables] == [["another build of emmclab wrote them"]] * 3
@@ -253,8 +252,8 @@ def test_results_of_another_build_are_told_from_those_of_this_one(
 def test_results_in_a_folder_that_can_only_be_read_are_reported(
     study: Study, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = tmp_path / "whole.parquet"
-    collect(study, study.cells(), [Folder(finished)], whole)
+    collected_file = tmp_path / "whole.parquet"
+    collect(study, study.cells(), [Folder(finished)], collected_file)
     make = tempfile.mkdtemp
 
     def elsewhere(*arguments: Any, **options: Any) -> str:
@@ -263,7 +262,7 @@ def test_results_in_a_folder_that_can_only_be_read_are_reported(
         return make(*arguments, **options)
 
     monkeypatch.setattr(tempfile, "mkdtemp", elsewhere)
-    assert Results.load(finished).digest == collected(whole).digest
+    assert Results.load(finished).digest == collected(collected_file).digest
     with pytest.raises(OSError, match="Read-only"):
         run_cells(study, Folder(finished), Serial())
 
@@ -276,8 +275,8 @@ def test_no_result_is_kept_of_a_device_whose_file_changes_while_the_study_runs(t
     device.write_text(Device.preset("iiswc15-hps").to_toml())
     with pytest.raises(InputError, match=r"mine\.toml: this file has changed since"):
         run_cells(study, Folder(tmp_path / "small"), Serial(), cells=cells)
-    kept = Store(tmp_path / "small").keys()
-    assert not kept & {cell.key for cell in cells if cell.device}
+    keys = Store(tmp_path / "small").keys()
+    assert not keys & {cell.key for cell in cells if cell.device}
 
 
 VALUE = {"a": [1, 2.5, None], "b": {"c": "text"}, "check": "sqlite"}
@@ -301,11 +300,11 @@ def test_what_has_no_check_was_not_written_so(text: str | bytes) -> None:
 
 def test_a_damaged_share_of_an_exploration_is_explored_again(tmp_path: Path) -> None:
     path = tmp_path / "share.json"
-    found = Exploration(states=12, finished=True)
-    path.write_bytes(to_checked_json(as_json(found)))
-    taken = _stored_share(path)
-    assert taken is not None
-    assert taken.states == 12
+    exploration = Exploration(states=12, finished=True)
+    path.write_bytes(to_checked_json(as_json(exploration)))
+    share_file = _stored_share(path)
+    assert share_file is not None
+    assert share_file.states == 12
     path.write_bytes(path.read_bytes().replace(b"12", b"13", 1))
     assert _stored_share(path) is None
 
@@ -343,8 +342,8 @@ def waits(path: Path) -> Any:
 
 
 def run_of(path: Path) -> Any:
-    found = _core.CrashRun(str(path))
-    return found.facts(), found.acknowledgements(), found.commands(0, 1 << 40)
+    run = _core.CrashRun(str(path))
+    return run.facts(), run.acknowledgements(), run.commands(0, 1 << 40)
 
 
 #: Each stored form: the extension of its name, a function that writes it, and a function that reads figures from it.
@@ -364,20 +363,20 @@ def test_a_changed_bit_changes_no_figure_in_silence(tmp_path: Path, form: str, f
         pytest.skip("mounts a served device")
     path = tmp_path / f"stored{ending}"
     write(path)
-    whole, expected = path.read_bytes(), json.dumps(figures(path), default=str)
+    content, expected = path.read_bytes(), json.dumps(figures(path), default=str)
     dice = random.Random(flips)
     refused = 0
     for _ in range(flips):
-        changed, place = bytearray(whole), dice.randrange(len(whole))
+        changed, place = bytearray(content), dice.randrange(len(content))
         changed[place] ^= 1 << dice.randrange(8)
         path.write_bytes(changed)
         try:
-            found = json.dumps(figures(path), default=str)
+            read_figures = json.dumps(figures(path), default=str)
         except EmmclabError as error:
             refused += 1
             assert str(path) in str(error), place
         else:
-            assert found == expected, f"byte {place} of {len(whole)}"
+            assert read_figures == expected, f"byte {place} of {len(content)}"
     assert refused > flips * 0.9
 
 

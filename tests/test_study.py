@@ -106,20 +106,20 @@ def test_processes_start_in_a_folder_too_deep_for_a_socket(study: Path, finished
 @pytest.mark.slow
 def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(study: Path, finished: Path, tmp_path: Path) -> None:
     chance = random.Random(7)
-    kept = 0
+    stored = 0
     for attempt in range(8):
         run = begin("run", study, "--jobs", "2", "--results", tmp_path)
         deadline = time.monotonic() + PATIENCE_S
-        wanted = kept + chance.randrange(1, 12)
+        target_count = stored + chance.randrange(1, 12)
         while run.poll() is None and time.monotonic() < deadline:
-            if kept_cells(tmp_path) >= wanted:
+            if kept_cells(tmp_path) >= target_count:
                 break
         run.send_signal(signal.SIGKILL if attempt % 2 else signal.SIGTERM)
         run.wait(PATIENCE_S)
         cells = kept_cells(tmp_path)
-        assert cells >= kept, "a finished cell was lost"
-        kept = cells
-    assert kept > 0
+        assert cells >= stored, "a finished cell was lost"
+        stored = cells
+    assert stored > 0
     (tmp_path / "small" / "cells" / ".emmclab-tmp-Xy12Zk").touch()
     assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
     assert content(tmp_path) == content(finished), "also nothing unfinished is left"
@@ -132,11 +132,11 @@ def test_ctrl_c_stops_cells_under_way_and_says_what_is_kept(study: Path, tmp_pat
     while run.poll() is None and kept_cells(tmp_path) < 2:
         time.sleep(0.001)
     run.send_signal(signal.SIGINT)
-    _, said = run.communicate(timeout=PATIENCE_S)
+    _, messages = run.communicate(timeout=PATIENCE_S)
     if run.returncode == 0:
         pytest.skip("the run ended before the signal came")
     assert run.returncode == 130
-    assert f"{kept_cells(tmp_path)} of {CELLS} cells are stored" in said
+    assert f"{kept_cells(tmp_path)} of {CELLS} cells are stored" in messages
     assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
 
 
@@ -193,10 +193,10 @@ def test_what_killed_processes_left_is_removed_and_what_living_ones_write_stays(
     holder.stdout.readline()
     try:
         for name, words in commands.items():
-            left = folders[name] / ".emmclab-tmp-Xy12Zk"
-            left.write_text("half")
+            leftover = folders[name] / ".emmclab-tmp-Xy12Zk"
+            leftover.write_text("half")
             emmclab_ok(*(str(word).format(folders[name]) for word in words))
-            assert not left.exists(), name
+            assert not leftover.exists(), name
             assert (folders[name] / ".emmclab-tmp-Held00").exists(), name
     finally:
         holder.kill()
@@ -217,14 +217,14 @@ def test_no_worker_outlives_a_killed_run(study: Path, tmp_path: Path) -> None:
     mark = f"EMMCLAB_TEST_MARK={tmp_path}".encode()
 
     def alive() -> list[str]:
-        found = []
+        processes = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
                 if mark in path.read_bytes():
-                    found.append(path.parent.name)
+                    processes.append(path.parent.name)
             except OSError:
                 continue
-        return found
+        return processes
 
     wait_until(lambda: not alive())
     assert alive() == []
@@ -338,15 +338,15 @@ layer_settings = { "pair.wrap_addresses" = true }
 """
     results = run_study(Study.parse(text, "sharing.toml"), tmp_path / "sharing", Serial())
     assert not results.failures
-    found = {}
+    values = {}
     for run in results.runs:
         layer_settings = run["options"]["layer_settings"]
         assert layer_settings.keys() == {"pair.wrap_addresses", "pair.longest", "pair.routing"}
         assert run["settings"].keys() == {"gc.policy"}
         (pair,) = run["layers"]
-        found[layer_settings["pair.routing"], run["settings"]["gc.policy"]] = pair
-    assert len(found) == 4
-    striping, by_size = found["striping", "fifo"], found["by_size", "fifo"]
+        values[layer_settings["pair.routing"], run["settings"]["gc.policy"]] = pair
+    assert len(values) == 4
+    striping, by_size = values["striping", "fifo"], values["by_size", "fifo"]
     assert by_size["internal_bytes"] == 0, "every request is longer than 0 KB"
     assert min(striping["internal_bytes"], striping["card_bytes"]) > 0
 
@@ -383,12 +383,12 @@ wrap_addresses = true
 """
 
 
-@pytest.mark.parametrize(("what", "images"), [("random:80", 4), ("sequential:90", 2), ("{trace}", 2)])
-def test_shared_preconditioned_devices_change_no_result(what: str, images: int, trace: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("state", "images"), [("random:80", 4), ("sequential:90", 2), ("{trace}", 2)])
+def test_shared_preconditioned_devices_change_no_result(state: str, images: int, trace: Path, tmp_path: Path) -> None:
     """There is one image for each device and seed, regardless of inputs, workers and modes, or one for all seeds if the
     preconditioning has no randomness."""
-    (tmp_path / "aged.toml").write_text(AGED.format(what.format(trace=trace)))
-    found = {}
+    (tmp_path / "aged.toml").write_text(AGED.format(state.format(trace=trace)))
+    digests = {}
     for name, options in {
         "shared": ("--jobs", 2),
         "serial": ("--jobs", 1),
@@ -397,17 +397,17 @@ def test_shared_preconditioned_devices_change_no_result(what: str, images: int, 
     }.items():
         emmclab_ok("run", "aged.toml", *options, "--results", name, cwd=tmp_path)
         folder = tmp_path / name / "aged"
-        kept = list(folder.glob("images/*/*"))
-        size = sum(path.stat().st_size for path in kept)
+        images_stored = list(folder.glob("images/*/*"))
+        size = sum(path.stat().st_size for path in images_stored)
         match name:
             case "shared" | "serial":
-                assert len(kept) == images
+                assert len(images_stored) == images
             case "without":
-                assert kept == []
+                assert images_stored == []
             case "cramped":
                 assert size <= 0.0002 * 2**30
-        found[name] = {path: data for path, data in content(folder).items() if "images" not in path}
-    assert found["shared"] == found["serial"] == found["without"] == found["cramped"]
+        digests[name] = {path: data for path, data in content(folder).items() if "images" not in path}
+    assert digests["shared"] == digests["serial"] == digests["without"] == digests["cramped"]
 
 
 def test_an_image_that_a_killed_run_left_half_made_is_made_again(tmp_path: Path) -> None:
@@ -454,8 +454,8 @@ def test_a_broken_result_is_named(finished: Path, tmp_path: Path) -> None:
     for name, data in content(finished / "small").items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(data)
-    (gone,) = lose(tmp_path, 1)
-    with pytest.raises(InputError, match=gone):
+    (key,) = lose(tmp_path, 1)
+    with pytest.raises(InputError, match=key):
         Results.load(tmp_path)
     broken = tmp_path / "cells" / f"{0:032x}.parquet"
     broken.write_text("{")
@@ -530,7 +530,7 @@ def test_options_of_a_run_are_axes_of_cells_tables_and_summaries_as_settings_are
 
 
 @pytest.mark.parametrize(
-    ("given", "instead", "said"),
+    ("option", "instead", "problem"),
     [
         ("rate = [1, 4]", 'rate = [1, "fast"]', "`fast` is of the wrong type"),
         ("rate = [1, 4]", "rate = [1, -4]", "`rate` cannot be -4"),
@@ -539,10 +539,10 @@ def test_options_of_a_run_are_axes_of_cells_tables_and_summaries_as_settings_are
         ('"sequential:50"', '"sequential:500"', "500 % of the capacity"),
     ],
 )
-def test_an_option_as_an_axis_is_checked_as_the_option_is(given: str, instead: str, said: str) -> None:
+def test_an_option_as_an_axis_is_checked_as_the_option_is(option: str, instead: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=r"grid\[1\].axes\.|axes\.precondition") as refused:
-        Study.parse(AGES.replace(given, instead), "ages.toml").cells()
-    assert said in str(refused.value) and refused.value.hint
+        Study.parse(AGES.replace(option, instead), "ages.toml").cells()
+    assert problem in str(refused.value) and refused.value.hint
 
 
 def test_a_grid_takes_from_the_defaults_what_it_does_not_say() -> None:
@@ -566,28 +566,28 @@ def test_files_that_are_not_results_stay_and_links_are_refused(study: Path, tmp_
     stored = tmp_path / "results" / "small"
     docs = tmp_path / "docs"
     (docs / "other").mkdir(parents=True)
-    own = [docs / "thesis.tex", docs / "other" / "mail.txt", docs / f"{0:032x}.lock"]
+    files = [docs / "thesis.tex", docs / "other" / "mail.txt", docs / f"{0:032x}.lock"]
     foreign = ["photo.jpg", "thesis.parquet", f"{1:032x}.txt"]
     planted = [stored / "cells" / name for name in foreign]
     planted += [stored / "images" / "other" / "notes", stored / "images" / f"{2:016x}" / "notes"]
     planted += [stored / "crash" / "deadbeef" / "notes"]
-    for path in (*own, *planted):
+    for path in (*files, *planted):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
     (stored / "images" / f"{3:016x}").symlink_to(docs)
     done = emmclab_ok(*words)
     assert "3 files are not results of the study, and are ignored: " in done.stderr
     done = emmclab_ok(*words, "--fresh")
-    for path in (*own, *planted):
+    for path in (*files, *planted):
         assert path.read_text() == "mine", path
     for name in ("images", "cells", "index.json", ".running"):
         path = stored / name
         if path.exists():
             path.rename(tmp_path / f"former-{name}")
-        target = docs if name in ("images", "cells") else own[0]
+        target = docs if name in ("images", "cells") else files[0]
         path.symlink_to(target)
         assert_fails(emmclab(*words), f"{path}: this is a symbolic link")
-        assert all(path.read_text() == "mine" for path in own), name
+        assert all(path.read_text() == "mine" for path in files), name
         path.unlink()
         if (former := tmp_path / f"former-{name}").exists():
             former.rename(path)

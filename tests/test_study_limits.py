@@ -129,9 +129,9 @@ def test_a_value_of_several_lines_is_refused(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "problem"),
     [("simulate x.csv", "`seed` cannot be -1")]
     + [(command, "-1 is not in the range") for command in ("crash --device nexus5", "probe x", "search x.toml")],
 )
-def test_a_seed_below_0_is_refused_before_anything_runs(command: str, said: str) -> None:
-    assert_refused(emmclab(*command.split(), "--seed", -1), said)
+def test_a_seed_below_0_is_refused_before_anything_runs(command: str, problem: str) -> None:
+    assert_refused(emmclab(*command.split(), "--seed", -1), problem)

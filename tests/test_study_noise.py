@@ -39,7 +39,7 @@ def _run(policy: str, seed: int, mean_ms: float, **settings: object) -> Run:
 
 
 def _results(**means: list[float]) -> Results:
-    runs = [_run(policy, seed, mean) for policy, found in means.items() for seed, mean in enumerate(found, start=1)]
+    runs = [_run(policy, seed, mean) for policy, values in means.items() for seed, mean in enumerate(values, start=1)]
     return Results({"name": "noise", "cells": len(runs)}, {}, runs, "")
 
 
@@ -47,8 +47,8 @@ def test_a_best_setting_within_the_noise_is_no_headline() -> None:
     results = _results(fifo=[0.37, 1.35, 0.8], d_choices=[2.34, 0.54, 0.6])
     (summary,) = summaries(results)
     assert not summary.ranked[0].is_distinguishable
-    said = headline(results, [summary])
-    assert "3 seeds do not tell the settings apart by mean response" in said and "lowest" not in said
+    text = headline(results, [summary])
+    assert "3 seeds do not tell the settings apart by mean response" in text and "lowest" not in text
 
 
 def test_a_difference_that_every_seed_has_is_a_headline_with_its_best_setting() -> None:
@@ -57,8 +57,8 @@ def test_a_difference_that_every_seed_has_is_a_headline_with_its_best_setting() 
     ranked = summary.ranked[0]
     assert ranked.is_distinguishable and ranked.interval is not None
     assert ranked.interval.low < 100 < ranked.interval.high
-    said = headline(results, [summary])
-    assert said.startswith("gc.policy = fifo has the lowest mean response")
+    text = headline(results, [summary])
+    assert text.startswith("gc.policy = fifo has the lowest mean response")
 
 
 def test_settings_that_are_not_told_from_the_best_are_named_beside_it() -> None:
@@ -72,13 +72,13 @@ def test_a_single_seed_names_the_rule_of_close_values_and_what_tests_their_order
     results = _results(fifo=[1.0], d_choices=[2.0], greedy=[1.04])
     (summary,) = summaries(results)
     assert summary.ranked[0].interval is None
-    said = headline(results, [summary])
-    assert said.startswith("gc.policy = fifo (not told apart from gc.policy = greedy) has the lowest")
-    assert "within 5 %" in said and "`seeds = [" in said
+    text = headline(results, [summary])
+    assert text.startswith("gc.policy = fifo (not told apart from gc.policy = greedy) has the lowest")
+    assert "within 5 %" in text and "`seeds = [" in text
     close = _results(fifo=[1.0], greedy=[1.04])
     (summary,) = summaries(close)
-    said = headline(close, [summary])
-    assert said.startswith("One seed does not tell the settings apart") and "`seeds = [" in said
+    text = headline(close, [summary])
+    assert text.startswith("One seed does not tell the settings apart") and "`seeds = [" in text
 
 
 def _swept(times: dict[tuple[str, int], list[float]]) -> Results:
@@ -108,11 +108,11 @@ def test_the_effect_of_a_key_is_paired_over_the_other_keys_and_the_seeds() -> No
     assert op.interval is not None and 40 < op.interval.low < op.interval.high < 90
     assert (policy.key, policy.pairs, policy.is_told) == ("gc.policy", 6, False)
     assert ranked.strongest == op and ranked.within is not None and not ranked.within.is_distinguishable
-    said = headline(results, [summary])
-    assert said.startswith("op = 20 has the lowest mean response") and "all 9 pairs" in said
-    assert "the other settings are not told apart" in said
-    (told, *_) = rankings(results)
-    assert [one["pairs"] for one in told["effects"]] == [6, 9]
+    text = headline(results, [summary])
+    assert text.startswith("op = 20 has the lowest mean response") and "all 9 pairs" in text
+    assert "the other settings are not told apart" in text
+    (ranking, *_) = rankings(results)
+    assert [effect["pairs"] for effect in ranking["effects"]] == [6, 9]
 
 
 def test_a_key_without_effect_is_not_told_apart_and_signs_of_many_pairs_decide_without_seeds() -> None:
@@ -120,8 +120,8 @@ def test_a_key_without_effect_is_not_told_apart_and_signs_of_many_pairs_decide_w
     (effect,) = effects_of(mixed)
     assert (effect.pairs, effect.agreeing, effect.is_told) == (3, 1, False)
     for inputs, is_told in ((5, False), (6, True)):
-        found = {(str(name), (("op", op),)): {1: name + op / 1000} for name in range(inputs) for op in (12, 20)}
-        (effect,) = effects_of(found)
+        figures = {(str(name), (("op", op),)): {1: name + op / 1000} for name in range(inputs) for op in (12, 20)}
+        (effect,) = effects_of(figures)
         assert (effect.best, effect.agreeing, effect.interval, effect.is_told) == (12, inputs, None, is_told)
 
 
@@ -130,8 +130,8 @@ def test_a_comparison_of_devices_names_the_fastest_only_where_it_is_told_apart(t
     devices = ("--devices", "nexus5,small-1gb,sdcard")
     plain = emmclab(*words, *devices).stdout
     assert "one seed was run" in plain and "within 5 %" in plain and "--seeds" in plain
-    same = emmclab_ok(*words, "--precondition", "random:50", "--devices", "small-1gb,small-1gb", "--seeds", "3")
-    assert "fastest" not in same.stdout
+    done = emmclab_ok(*words, "--precondition", "random:50", "--devices", "small-1gb,small-1gb", "--seeds", "3")
+    assert "fastest" not in done.stdout
     exact = emmclab("compare", trace, "--wrap-addresses", "--devices", "small-1gb,sdcard").stdout
     assert "is the fastest" in exact and "one seed" not in exact
     for more in (("--html", "page.html"), ("--over-time", "time.csv")):
@@ -150,20 +150,20 @@ def test_several_seeds_decide_by_an_interval_in_a_comparison() -> None:
             ("b", 3, 0.6),
         )
     ]
-    (said,) = comparison_headlines(runs)
-    assert said.startswith("3 seeds do not tell a, b apart")
+    (text,) = comparison_headlines(runs)
+    assert text.startswith("3 seeds do not tell a, b apart")
     apart = [
         _result(name, seed, mean)
         for name, seed, mean in (("a", 1, 1.0), ("a", 2, 1.1), ("b", 1, 2.0), ("b", 2, 2.2001))
     ]
-    (said,) = comparison_headlines(apart)
-    assert said.startswith("a is the fastest") and "one seed" not in said
+    (text,) = comparison_headlines(apart)
+    assert text.startswith("a is the fastest") and "one seed" not in text
 
 
 def test_figures_that_a_headline_compares_have_the_digits_that_show_their_difference() -> None:
     runs = [_result("a", 1, 0.0661), _result("b", 1, 0.0721)]
-    (said,) = comparison_headlines(runs)
-    assert "mean response 0.0661 ms, b 0.0721 ms (1.09 times)" in said
+    (text,) = comparison_headlines(runs)
+    assert "mean response 0.0661 ms, b 0.0721 ms (1.09 times)" in text
 
 
 def _result(device: str, seed: int, mean_ms: float) -> Result:
@@ -189,17 +189,17 @@ def test_advice_names_no_best_option_within_the_noise() -> None:
         first = _result("d", 1, base[0])
         return Advised(first, None, rows, {}, "mean", journal, base_by_seed, state).headline
 
-    said = advised([1.0], buffer=[0.98], cache=[0.99])
-    assert said.startswith("No option improves the mean response by more than chance") and "--seeds" in said
-    said = advised([2.0], buffer=[1.0], cache=[1.03])
-    assert said.startswith("buffer: -50.0 %") and "not told apart: cache" in said and "within 5 %" in said
-    said = advised([2.0, 2.2, 1.9], buffer=[1.0, 1.1, 0.95], cache=[1.1, 1.2, 1.05])
-    assert said.startswith("buffer: -50") and "not told" not in said and "one seed" not in said
-    said = advised([1.0, 2.0, 3.0], buffer=[2.0, 1.0, 2.9])
-    assert said.startswith("No option improves") and "one seed" not in said
-    said = advised([0.2661, 0.2701, 0.2681], cache=[0.2659, 0.2699, 0.2679])
-    assert said.startswith("No option inside the device improves the mean response by 1 % or more")
-    assert said.endswith("the largest change is cache: -0.07 % mean response (0.2681 ms -> 0.2679 ms)")
+    text = advised([1.0], buffer=[0.98], cache=[0.99])
+    assert text.startswith("No option improves the mean response by more than chance") and "--seeds" in text
+    text = advised([2.0], buffer=[1.0], cache=[1.03])
+    assert text.startswith("buffer: -50.0 %") and "not told apart: cache" in text and "within 5 %" in text
+    text = advised([2.0, 2.2, 1.9], buffer=[1.0, 1.1, 0.95], cache=[1.1, 1.2, 1.05])
+    assert text.startswith("buffer: -50") and "not told" not in text and "one seed" not in text
+    text = advised([1.0, 2.0, 3.0], buffer=[2.0, 1.0, 2.9])
+    assert text.startswith("No option improves") and "one seed" not in text
+    text = advised([0.2661, 0.2701, 0.2681], cache=[0.2659, 0.2699, 0.2679])
+    assert text.startswith("No option inside the device improves the mean response by 1 % or more")
+    assert text.endswith("the largest change is cache: -0.07 % mean response (0.2681 ms -> 0.2679 ms)")
 
 
 def _advice(name: str, by_seed: dict[int, float]) -> Advice:
@@ -223,10 +223,10 @@ def test_a_search_counts_the_trials_that_are_not_told_from_the_front() -> None:
         study = Study("s", "", ("x",), ())
         return SearchResult(study, (Objective("waf"),), Space("g", (), ()), trials, 3, 1, 3)
 
-    said = search_headline(found([1.0], [1.03], [2.0]))
-    assert "1 other trial is not told apart from it" in said and "`seeds = [" in said
-    said = search_headline(found([1.0, 1.2, 0.9], [1.1, 1.31, 1.0], [0.5, 2.0, 3.0]))
-    assert "1 other trial is not told apart from it" in said and "one seed" not in said
+    text = search_headline(found([1.0], [1.03], [2.0]))
+    assert "1 other trial is not told apart from it" in text and "`seeds = [" in text
+    text = search_headline(found([1.0, 1.2, 0.9], [1.1, 1.31, 1.0], [0.5, 2.0, 3.0]))
+    assert "1 other trial is not told apart from it" in text and "one seed" not in text
 
 
 def test_vertical_bars_are_confidence_intervals_over_the_seeds() -> None:
@@ -242,8 +242,8 @@ def test_vertical_bars_are_confidence_intervals_over_the_seeds() -> None:
 @pytest.mark.parametrize("factor", [2, 1000])
 def test_words_are_not_joined_by_lines_and_numbers_are(settings: list[str], joined: bool, factor: float) -> None:
     rows = [
-        {"trace": "chat", "setting": one, "others": "", "value": value, "low": value, "high": value}
-        for one, value in zip(settings, (1.0, factor), strict=True)
+        {"trace": "chat", "setting": setting, "others": "", "value": value, "low": value, "high": value}
+        for setting, value in zip(settings, (1.0, factor), strict=True)
     ]
     marks = [layer["mark"]["type"] for layer in over_values(rows, "key", "ms").to_dict()["layer"]]
     assert ("line" in marks) == joined

@@ -48,7 +48,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(study: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def whole_run(study: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The bytes that `collect` writes after a run in one process."""
     folder = tmp_path_factory.mktemp("whole")
     assert emmclab("run", study, "--jobs", 1, "--results", folder).returncode == 0
@@ -62,7 +62,9 @@ def collected(study: Path, *results: object) -> bytes:
     return output.read_bytes()
 
 
-def test_sixteen_shards_in_any_order_collect_the_bytes_of_one_run(study: Path, whole: bytes, tmp_path: Path) -> None:
+def test_sixteen_shards_in_any_order_collect_the_bytes_of_one_run(
+    study: Path, whole_run: bytes, tmp_path: Path
+) -> None:
     """First each shard has its own folder, as on machines that share nothing; then all are in one folder."""
     numbers = list(range(1, 17))
     random.Random(5).shuffle(numbers)
@@ -73,16 +75,16 @@ def test_sixteen_shards_in_any_order_collect_the_bytes_of_one_run(study: Path, w
     for number in numbers:
         words = ("run", study, "--shard", f"{number}/16", "--jobs", 1, "--results", tmp_path / str(number))
         assert main(list(map(str, words))) == 0
-    assert collected(study, *(tmp_path / str(number) for number in numbers)) == whole
+    assert collected(study, *(tmp_path / str(number) for number in numbers)) == whole_run
 
 
-def test_a_cell_that_is_in_several_places_is_collected_once(study: Path, whole: bytes, tmp_path: Path) -> None:
+def test_a_cell_that_is_in_several_places_is_collected_once(study: Path, whole_run: bytes, tmp_path: Path) -> None:
     for name in ("one", "other"):
         words = ("run", study, "--jobs", 1, "--results", tmp_path / name)
         assert emmclab(*words, "--shard", "1/2").returncode == 0
     words = ("run", study, "--jobs", 1, "--results", tmp_path / "other", "--shard", "2/2")
     assert emmclab(*words).returncode == 0
-    assert collected(study, tmp_path / "one", tmp_path / "other") == whole
+    assert collected(study, tmp_path / "one", tmp_path / "other") == whole_run
 
 
 def test_what_is_missing_is_said_on_top_and_nothing_is_judged(study: Path, tmp_path: Path) -> None:
@@ -118,8 +120,8 @@ def test_a_collected_file_is_ordered_by_key_and_holds_every_figure(study: Path, 
     assert emmclab("run", study, "--jobs", 1, "--results", tmp_path).returncode == 0
     collected(study, tmp_path)
     file = tmp_path / "all.parquet"
-    with duckdb.connect() as asked:
-        rows = asked.execute(
+    with duckdb.connect() as connection:
+        rows = connection.execute(
             f"select key, number, kind, mean_response_ms, timing_parallelism, result from '{file}'"
         ).fetchall()
     cells = Study.named(str(study)).cells()
@@ -141,9 +143,9 @@ def test_a_shard_that_is_none_is_refused(study: Path, text: str, tmp_path: Path)
 
 
 def test_an_estimate_runs_a_few_cells_and_keeps_them(study: Path, tmp_path: Path) -> None:
-    said = emmclab_json("run", study, "--estimate", "--jobs", 1, "--results", tmp_path)
-    assert said["total"] == CELLS and said["done"] == 8
-    assert said["left_s"] > 0 and said["cells_s"] > 0
+    estimate = emmclab_json("run", study, "--estimate", "--jobs", 1, "--results", tmp_path)
+    assert estimate["total"] == CELLS and estimate["done"] == 8
+    assert estimate["left_s"] > 0 and estimate["cells_s"] > 0
     assert kept_cells(tmp_path) == 8
 
 
@@ -167,19 +169,19 @@ def with_crashing(study: Path) -> list[Cell]:
 
 
 @pytest.mark.slow
-def test_a_cell_that_crashes_is_set_apart_and_the_rest_goes_on(study: Path, whole: bytes, tmp_path: Path) -> None:
+def test_a_cell_that_crashes_is_set_apart_and_the_rest_goes_on(study: Path, whole_run: bytes, tmp_path: Path) -> None:
     chosen, cells = Study.named(str(study)), with_crashing(study)
-    found = run_cells(chosen, Folder(tmp_path / "small"), Pool(2), cells=cells)
-    (missing,) = found.missing
+    outcome = run_cells(chosen, Folder(tmp_path / "small"), Pool(2), cells=cells)
+    (missing,) = outcome.missing
     assert (missing.key, missing.seed) == (cells[7].key, cells[7].input.seed)
     assert missing.reason == f"it crashed its process {CRASHES} times: its process was ended by SIGKILL"
-    assert found.about["missing"] == 1
+    assert outcome.about["missing"] == 1
     assert Results.load(tmp_path / "small").missing == 1
     assert kept_cells(tmp_path) == CELLS - 1
     # The study is complete when the cell does not crash any more.
     assert emmclab("run", study, "--cell", missing.key[:12], "--results", tmp_path).returncode == 0
     assert emmclab("run", study, "--jobs", 1, "--results", tmp_path).returncode == 0
-    assert collected(study, tmp_path) == whole
+    assert collected(study, tmp_path) == whole_run
 
 
 def test_the_command_line_names_what_repeats_a_crash(
@@ -188,12 +190,12 @@ def test_the_command_line_names_what_repeats_a_crash(
     cells = with_crashing(study)
     monkeypatch.setattr(Study, "cells", lambda _: cells)
     status = main(["run", str(study), "--jobs", "2", "--results", str(tmp_path)])
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     assert status == 1
-    assert said.out.startswith("incomplete: 1 of 30 cells has no result (3.3 %)\n")
-    again = f"emmclab run {study} --results {tmp_path} --cell {cells[7].key[:12]}"
-    assert f"repeat it: {again}" in said.err
-    assert "Messaging" in said.err and "seed 2" in said.err
+    assert captured.out.startswith("incomplete: 1 of 30 cells has no result (3.3 %)\n")
+    command = f"emmclab run {study} --results {tmp_path} --cell {cells[7].key[:12]}"
+    assert f"repeat it: {command}" in captured.err
+    assert "Messaging" in captured.err and "seed 2" in captured.err
 
 
 def fall(number: int) -> int:
@@ -204,9 +206,9 @@ def fall(number: int) -> int:
 
 
 def test_a_pool_names_the_task_that_crashed_and_does_the_others() -> None:
-    found = dict(Pool(2).run(fall, each(range(20))))
-    assert found.pop(3) == Crash("its process was ended by SIGSEGV")
-    assert found == {number: number * number for number in range(20) if number != 3}
+    outcomes = dict(Pool(2).run(fall, each(range(20))))
+    assert outcomes.pop(3) == Crash("its process was ended by SIGSEGV")
+    assert outcomes == {number: number * number for number in range(20) if number != 3}
 
 
 class Unreadable:
@@ -263,9 +265,9 @@ def big(number: int) -> bytes:
 def test_tasks_and_outcomes_larger_than_a_pipe_do_not_wait_for_each_other() -> None:
     # An integer of a megabyte is sent, and the result has the same size.
     tasks = [(1 << (8 << 20)) + number for number in range(6)]
-    found = list(Pool(2).run(big, each(tasks)))
-    assert sorted(task for task, _ in found) == tasks
-    assert all(len(outcome) == 1 << 20 for _, outcome in found if isinstance(outcome, bytes))
+    outcomes = list(Pool(2).run(big, each(tasks)))
+    assert sorted(task for task, _ in outcomes) == tasks
+    assert all(len(outcome) == 1 << 20 for _, outcome in outcomes if isinstance(outcome, bytes))
 
 
 def test_cells_are_put_into_tasks_of_about_a_second(study: Path) -> None:
@@ -329,7 +331,7 @@ def test_a_worker_goes_on_with_the_device_that_it_has_made_ready(study: Path) ->
 
 @pytest.mark.parametrize(("most", "is_joined"), [(1_000, False), (1, True)])
 def test_parts_of_many_cells_stay_until_there_are_too_many(
-    study: Path, whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, is_joined: bool
+    study: Path, whole_run: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, is_joined: bool
 ) -> None:
     monkeypatch.setattr(store, "_MANY_CELLS", CELLS - 1)
     monkeypatch.setattr(store, "_MANY_PARTS", most)
@@ -338,14 +340,14 @@ def test_parts_of_many_cells_stay_until_there_are_too_many(
     for number in range(1, 4):
         run_part(place, Serial(), f"{number}-of-3", Shard(number, 3).share(cells))
     # One cell is in two parts, as after a killed run.
-    kept = Store(place)
-    kept.add([StoredCell(*row) for row in kept.ask([cells[0].key], "result", "rows")])
+    stored = Store(place)
+    stored.add([StoredCell(*row) for row in stored.ask([cells[0].key], "result", "rows")])
     names = place.names("cells")
-    found = run_cells(chosen, place, Serial(), cells=cells)
+    outcome = run_cells(chosen, place, Serial(), cells=cells)
     assert place.names("cells") == (["cells/all.parquet"] if is_joined else names)
-    assert (found.counts["runs"], found.counts["profiles"], found.missing) == (CELLS - 6, 6, [])
-    assert found.digest == Results.load(place).digest
-    assert collected(study, tmp_path) == whole
+    assert (outcome.counts["runs"], outcome.counts["profiles"], outcome.missing) == (CELLS - 6, 6, [])
+    assert outcome.digest == Results.load(place).digest
+    assert collected(study, tmp_path) == whole_run
 
 
 @given(places=st.permutations(range(40)), held=st.integers(1, 400), twice=st.integers(0, 39), each=st.integers(1, 42))
@@ -358,8 +360,8 @@ def test_rows_come_in_order_whatever_fits_into_memory(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(result_rows, "_HELD_BYTES", held)
         folder = tmp_path_factory.mktemp("aside")
-        found = result_rows.in_ranges(((min(batch)[0], batch) for batch in batches), 40, folder)
-        assert list(found) == sorted(rows)
+        ordered = result_rows.in_ranges(((min(batch)[0], batch) for batch in batches), 40, folder)
+        assert list(ordered) == sorted(rows)
         assert list(folder.iterdir()) == []
 
 
@@ -373,8 +375,8 @@ def test_rows_of_parts_in_order_go_out_before_the_next_part_is_read(tmp_path: Pa
             # The last rows of a part overlap with the first rows of the next part.
             yield 100 * number, [(100 * number + (row * 7) % 110, "") for row in range(110)]
 
-    found = result_rows.in_ranges(batches(), 10_010, tmp_path)
+    rows = result_rows.in_ranges(batches(), 10_010, tmp_path)
     for expected in range(5_000):
-        place, _ = next(found)
+        place, _ = next(rows)
         assert place <= expected
     assert len(read) < 60

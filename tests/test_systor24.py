@@ -38,9 +38,9 @@ def _reproduce(folder: Path, traces: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.study
 def test_verdicts_are_those_that_are_explained(run: Path) -> None:
-    judged = emmclab_json("claims", "--paper", "systor24", "--results", run / "results")
-    assert {claim["id"]: claim["verdict"] for claim in judged} == EXPECTED
-    for claim in judged:
+    claims = emmclab_json("claims", "--paper", "systor24", "--results", run / "results")
+    assert {claim["id"]: claim["verdict"] for claim in claims} == EXPECTED
+    for claim in claims:
         assert PACKED in claim["reason"], "each says what comes out where small writes are packed"
 
 
@@ -52,8 +52,8 @@ def test_the_guide_shows_the_figures_of_the_study(run: Path) -> None:
     for scheme in set(SCHEMES) - {GAMMA}:
         cells = []
         for application in APPLICATIONS:
-            found = {point.kb: miss_pct(point.run) for point in points(results, application, scheme)}
-            cells.append(f"{found[128]:.1f}, {found[512]:.1f}")
+            misses = {point.kb: miss_pct(point.run) for point in points(results, application, scheme)}
+            cells.append(f"{misses[128]:.1f}, {misses[512]:.1f}")
         assert f"| `{scheme}` | {' | '.join(cells)} |" in guide
 
 
@@ -63,8 +63,8 @@ def test_memory_helps_and_exact_segments_never_lead_to_a_second_read(run: Path) 
     results = Results.load(run / "results" / "systor24")
     for application in APPLICATIONS:
         for scheme in SCHEMES:
-            found = points(results, application, scheme)
-            assert miss_pct(found[-1].run) < miss_pct(found[0].run)
+            runs = points(results, application, scheme)
+            assert miss_pct(runs[-1].run) < miss_pct(runs[0].run)
         for scheme in ("leaftl", GAMMA):
             assert all(point.run["map"]["double_reads"] == 0 for point in points(results, application, scheme))
         for scheme in ("dftl", "leaftl", "rqftl"):
@@ -103,9 +103,9 @@ def test_a_folder_that_lacks_a_trace_is_refused_with_its_name(tmp_path: Path) ->
 
 
 def test_without_results_the_claims_name_the_command_that_measures_them(tmp_path: Path) -> None:
-    judged = emmclab_json("claims", "--paper", "systor24", "--results", tmp_path)
-    assert {claim["id"]: claim["verdict"] for claim in judged} == dict.fromkeys(EXPECTED, CANNOT)
-    assert all("emmclab reproduce systor24 --traces" in claim["reason"] for claim in judged)
+    claims = emmclab_json("claims", "--paper", "systor24", "--results", tmp_path)
+    assert {claim["id"]: claim["verdict"] for claim in claims} == dict.fromkeys(EXPECTED, CANNOT)
+    assert all("emmclab reproduce systor24 --traces" in claim["reason"] for claim in claims)
 
 
 def test_any_study_may_be_of_traces_that_a_folder_has(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_result_of_an_application_has_the_typed_fields_and_no_other() -> None:
 
 def test_what_the_core_says_of_devices_and_layers_has_the_typed_fields_and_no_other() -> None:
     ufs, emmc = map(lab.Device.preset, ("ufs31", "nexus5"))
-    for said, kind in (
+    for value, kind in (
         (ufs.explain(), list[SettingExplanation]),
         (ufs.fitted_figures(), list[FittedFigure]),
         (ufs.capabilities, AnnouncedCapabilities),
@@ -90,8 +90,8 @@ def test_what_the_core_says_of_devices_and_layers_has_the_typed_fields_and_no_ot
         (layers(), list[LayerKind]),
         (calibrate(lab.read(lab.bundled()[2], only="to=10m")), Calibration),
     ):
-        assert said
-        assert as_typed(plain(said), kind) == plain(said)
+        assert value
+        assert as_typed(plain(value), kind) == plain(value)
 
 
 def test_parts_of_a_profile_have_the_typed_fields_and_no_other(tmp_path: Path) -> None:
@@ -99,17 +99,17 @@ def test_parts_of_a_profile_have_the_typed_fields_and_no_other(tmp_path: Path) -
     lines = [f"{second},write,{8 * number},8" for number, second in enumerate((0.0, 0.5, 90_000.0, 90_000.5))]
     paused.write_text("\n".join(["arrival_s,op,sector,sectors", *lines]) + "\n")
     profile = lab.read(paused).profile()
-    made = inputs_of([lab.read(paused, only="op=write")])
-    for said, kind in (
+    inputs = inputs_of([lab.read(paused, only="op=write")])
+    for value, kind in (
         (profile["clock_jumps"], list[ClockJumpRow]),
         (profile.findings, list[Finding]),
         (lab.profile(lab.bundled()[0]).reissues, ReissueSummary),
-        (made, list[InputRecord]),
+        (inputs, list[InputRecord]),
         (published(), PublishedTables),
         *((lab.read(path).rows(3), list[RequestRow]) for path in (lab.bundled()[0], *ANNOTATED[:1])),
     ):
-        assert said
-        assert as_typed(plain(said), kind) == plain(said)
+        assert value
+        assert as_typed(plain(value), kind) == plain(value)
 
 
 def test_a_field_is_read_as_an_attribute_or_by_its_path() -> None:
@@ -148,33 +148,32 @@ def _paths(kind: type[FieldMapping], above: str = "") -> Iterator[str]:
 def test_the_package_reads_a_result_by_attributes() -> None:
     """A path must come from the declaration, so that mypy checks every other field."""
     paths = {*_paths(SimulationResult)}
-    found = [
+    reads = [
         f"{file.relative_to(ROOT)}:{node.lineno}"
         for file in (ROOT / "python" / "emmclab").rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value in paths
     ]
-    assert found == []
+    assert reads == []
 
 
 def test_figures_of_a_served_device_have_the_typed_fields_and_no_other() -> None:
     with serve("small-1gb", clock="free", nbd="auto") as disk:
-        said = disk.stats(), disk.found
-    assert [as_typed(plain(one), kind) for one, kind in zip(said, (LiveStatus, PreviousRun), strict=True)] == plain(
-        said
-    )
+        values = disk.stats(), disk.found
+    for value, kind in zip(values, (LiveStatus, PreviousRun), strict=True):
+        assert as_typed(plain(value), kind) == plain(value)
 
 
 def test_what_commands_print_has_the_typed_fields_and_no_other() -> None:
     wal = lab.read(next(path for path in lab.bundled() if path.stem == "messages-wal"))
-    for said, kind in (
+    for value, kind in (
         ([json.loads(lab.read(path).header["activity"] or "{}") for path in lab.bundled()], list[Activity]),
         (validate(wal).to_dict(), ValidationFields),
         (risks(), Risks),
         (run_application("email", "nexus5").options.to_dict(), AppOptionFields),
     ):
-        assert said
-        assert as_typed(plain(said), kind) == plain(said)
+        assert value
+        assert as_typed(plain(value), kind) == plain(value)
 
 
 def test_index_and_cells_have_the_typed_fields_and_no_other(trace: Path, tmp_path: Path) -> None:
@@ -189,9 +188,9 @@ def test_index_and_cells_have_the_typed_fields_and_no_other(trace: Path, tmp_pat
     store = Store(Folder(tmp_path / "results" / "small"))
     index = msgspec.json.decode(msgspec.json.encode(store.index()), type=Index)
     assert index == store.index()
-    kept = list(store.results())
-    entries = [msgspec.json.decode(text, type=Entry) for text in kept]
-    assert [msgspec.json.decode(text) for text in kept] == entries
+    texts = list(store.results())
+    entries = [msgspec.json.decode(text, type=Entry) for text in texts]
+    assert [msgspec.json.decode(text) for text in texts] == entries
     assert {"failed", "result"} <= {name for entry in entries for name in entry}
     assert {"device" in entry["cell"] for entry in entries} == {False, True}
 
@@ -207,8 +206,8 @@ def test_rankings_have_the_typed_fields_and_no_other(trace: Path, tmp_path: Path
     rankings = msgspec.json.decode(done.stdout)["rankings"]
     assert rankings and msgspec.convert(rankings, list[Ranking]) == rankings
     (first, *_) = Store(Folder(tmp_path / "results" / "small")).results()
-    kept = msgspec.json.decode(first)
-    assert msgspec.convert(kept, Entry) == kept
+    entry = msgspec.json.decode(first)
+    assert msgspec.convert(entry, Entry) == entry
 
 
 @pytest.mark.usefixtures("root")
@@ -216,9 +215,9 @@ def test_a_summary_has_the_typed_fields_and_no_other(tmp_path: Path) -> None:
     lying = ("--device", "emmc51-cache", "--set", "cache.lies=flush")
     words = ("--workload", "sqlite-wal-full", "--operations", 5, "--cuts", 5, "--states", "device", "--json")
     done = emmclab("crash", *lying, *words, cwd=tmp_path)
-    found = msgspec.json.decode(done.stdout, type=CrashSummary)
-    assert msgspec.json.decode(msgspec.json.encode(found)) == msgspec.json.decode(done.stdout)
-    assert found["findings"] and "minimal" in found["findings"][0]
+    summary = msgspec.json.decode(done.stdout, type=CrashSummary)
+    assert msgspec.json.decode(msgspec.json.encode(summary)) == msgspec.json.decode(done.stdout)
+    assert summary["findings"] and "minimal" in summary["findings"][0]
 
 
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -231,19 +230,19 @@ def test_generated_files_are_current() -> None:
 STUB = ROOT / "python" / "emmclab" / "_core.pyi"
 
 
-def stated(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, list[str] | None]]:
+def stub_names(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, list[str] | None]]:
     """Yield the names in the stub; `__init__` is treated as the class itself."""
     for node in body:
         if isinstance(node, ast.FunctionDef):
-            given = node.args
-            taken = [*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs]
-            names = [one.arg for one in taken if one is not None and one.arg not in ("self", "cls")]
+            declared = node.args
+            listed = [*declared.posonlyargs, *declared.args, declared.vararg, *declared.kwonlyargs]
+            names = [item.arg for item in listed if item is not None and item.arg not in ("self", "cls")]
             is_property = "property" in map(ast.unparse, node.decorator_list)
             name = f"{prefix}{node.name}".removesuffix(".__init__")
             yield name, None if is_property else names
         elif isinstance(node, ast.ClassDef):
             yield node.name, None
-            yield from stated(node.body, f"{node.name}.")
+            yield from stub_names(node.body, f"{node.name}.")
         elif isinstance(node, ast.AnnAssign):
             yield prefix + ast.unparse(node.target), None
 
@@ -269,8 +268,8 @@ def parameters(thing: Any) -> list[str] | None:
 
 
 def test_the_stub_agrees_with_the_core() -> None:
-    stub, core = dict(stated(ast.parse(STUB.read_text()).body)), dict(compiled(_core))
+    stub, core = dict(stub_names(ast.parse(STUB.read_text()).body)), dict(compiled(_core))
     assert set(stub) - {"__version__"} == set(core)
-    known = [name for name in stub if stub[name] is not None and core.get(name) is not None]
-    assert len(known) > 100
-    assert {name: stub[name] for name in known} == {name: core[name] for name in known}
+    names = [name for name in stub if stub[name] is not None and core.get(name) is not None]
+    assert len(names) > 100
+    assert {name: stub[name] for name in names} == {name: core[name] for name in names}

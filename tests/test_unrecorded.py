@@ -44,8 +44,8 @@ def test_a_profile_keeps_through_conversions_what_the_format_records(writes: Pat
     stored = tmp_path / "stored.parquet"
     assert emmclab("convert", writes, stored).returncode == 0
     for trace in (writes, stored):
-        found = lab.read(trace).profile()
-        assert [row["requests"] for row in found.figure("flags")] == [None] * len(found.figure("flags"))
+        profile = lab.read(trace).profile()
+        assert [row["requests"] for row in profile.figure("flags")] == [None] * len(profile.figure("flags"))
     assert "Not recorded: " in " ".join(emmclab("profile", writes).stdout.split())
     flushed = lab.read(lab.bundled()[0]).profile()
     counts = {row["flag"]: row["requests"] for row in flushed.figure("flags")}
@@ -78,9 +78,9 @@ def test_with_a_coarse_clock_waits_are_dashes_and_a_replay_says_so(coarse: Path)
     assert "warning: the arrivals are coarse" in done.stdout
     closed = emmclab("simulate", coarse, "--device", "nexus5", "--mode", "closed")
     assert "warning: the think times are coarse" in closed.stdout
-    found = emmclab_json("simulate", coarse, "--device", "nexus5")
-    assert found["recorded"]["no_wait"]["all"]["recorded_pct"] is None
-    assert found["recorded"]["response"]["all"]["recorded_ms"] == pytest.approx(0.3)
+    result = emmclab_json("simulate", coarse, "--device", "nexus5")
+    assert result["recorded"]["no_wait"]["all"]["recorded_pct"] is None
+    assert result["recorded"]["response"]["all"]["recorded_ms"] == pytest.approx(0.3)
 
 
 def test_reads_of_data_that_nobody_wrote_are_named_with_the_remedy(tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_reads_of_data_that_nobody_wrote_are_named_with_the_remedy(tmp_path: Pat
     reads.write_text("0 0 0 8 0\n10000000 0 0 8 1\n20000000 0 8 24 1\n")
     done = emmclab("simulate", reads, "--device", "nexus5")
     assert "note: 75 % of the bytes read" in done.stdout
-    found = emmclab_json("simulate", reads, "--device", "nexus5", "--precondition", "sequential:100")
-    assert found["map"]["unwritten_read_pct"] == 0
+    result = emmclab_json("simulate", reads, "--device", "nexus5", "--precondition", "sequential:100")
+    assert result["map"]["unwritten_read_pct"] == 0
 
 
 def test_a_host_that_flushes_is_the_default_for_devices_with_a_cache() -> None:
@@ -99,8 +99,8 @@ def test_a_host_that_flushes_is_the_default_for_devices_with_a_cache() -> None:
     assert "host phone-2020" in done.stdout and "warning" not in done.stdout
     old = ("apps", "run", "email", "--device", "emmc51-cache", "--host", "nexusone", "--precondition", "none")
     assert "warning: this host never flushes the cache of emmc51-cache" in emmclab(*old).stdout
-    found = emmclab_json(*old)
-    assert len(found["warnings"]) == 1
+    result = emmclab_json(*old)
+    assert len(result["warnings"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -126,15 +126,15 @@ _WAL = next(str(path) for path in lab.bundled() if Path(path).stem == "messages-
 
 
 def test_a_headline_says_that_the_order_of_the_real_devices_is_not_known() -> None:
-    said = emmclab("compare", _WAL, "--devices", "emmc51-cache,nexus5").stdout.splitlines()[0]
-    assert "is the fastest in the simulation; the order of the real devices is not known: " in said
+    output = emmclab("compare", _WAL, "--devices", "emmc51-cache,nexus5").stdout.splitlines()[0]
+    assert "is the fastest in the simulation; the order of the real devices is not known: " in output
 
 
 def test_the_first_rows_of_a_trace_show_nanoseconds_that_tell_requests_apart(tmp_path: Path) -> None:
     lines = ["arrival_ns,op,sector,sectors", *(f"{time},read,0,8" for time in (0, 31, 62))]
     (tmp_path / "fast.csv").write_text("\n".join(lines))
-    said = emmclab("head", tmp_path / "fast.csv").stdout
-    assert "0.000000031" in said and "0.000000062" in said
+    output = emmclab("head", tmp_path / "fast.csv").stdout
+    assert "0.000000031" in output and "0.000000062" in output
 
 
 def test_an_empty_table_of_fsyncs_says_that_the_recording_has_totals_only() -> None:
@@ -145,8 +145,8 @@ def test_an_empty_table_of_fsyncs_says_that_the_recording_has_totals_only() -> N
 
 def test_a_result_without_changes_says_that_its_settings_are_those_of_the_preset(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text(emmclab("simulate", _WAL, "--device", "nexus5", "--json").stdout)
-    said = " ".join(emmclab("explain", tmp_path / "one.json").stdout.split())
-    assert "as in the preset (`emmclab explain nexus5`)" in said
+    output = " ".join(emmclab("explain", tmp_path / "one.json").stdout.split())
+    assert "as in the preset (`emmclab explain nexus5`)" in output
 
 
 DAY_S = 86_400
@@ -182,7 +182,7 @@ def backward(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def steady(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trace whose clock runs without a jump."""
     return written(tmp_path_factory.mktemp("clock") / "whole.csv", stretch(100, 2000))
 
@@ -217,28 +217,28 @@ def test_a_jump_is_in_the_table_and_the_verdict_on_distance_is_unknown(forward: 
     assert "Without them" in lab.profile(forward).table()
 
 
-def test_a_clock_that_runs_evenly_prints_nothing_of_jumps(whole: Path) -> None:
-    profile = profiled(whole)
+def test_a_clock_that_runs_evenly_prints_nothing_of_jumps(steady: Path) -> None:
+    profile = profiled(steady)
     assert (profile["clock_jumps"], profile["key_figures_without_jumps"]) == ([], None)
-    done = emmclab("profile", whole)
+    done = emmclab("profile", steady)
     assert "lock jump" not in done.stdout and "jump" not in done.stderr
 
 
-@pytest.mark.parametrize("given", [["--mend-clock"], ["--mend-clock", "1h"], ["--mend-clock=auto"]])
-def test_a_mended_trace_lasts_as_long_as_its_requests(given: list[str], forward: Path, backward: Path) -> None:
+@pytest.mark.parametrize("options", [["--mend-clock"], ["--mend-clock", "1h"], ["--mend-clock=auto"]])
+def test_a_mended_trace_lasts_as_long_as_its_requests(options: list[str], forward: Path, backward: Path) -> None:
     for path, duration_s in ((forward, 120), (backward, 360)):
-        profile = profiled(*given, path)
+        profile = profiled(*options, path)
         assert profile["duration_s"] == pytest.approx(duration_s, abs=0.5)
         assert (profile["ledger"]["clock_jumps"], profile["ledger"]["mended_jumps"]) == (1, 1)
         assert [jump["mended"] for jump in profile["clock_jumps"]] == [True]
         assert profile["key_figures_without_jumps"] is None
-        assert [one["shown"] for one in profile["findings"] if one["id"] == "characteristic-6"] == ["no"]
+        assert [finding["shown"] for finding in profile["findings"] if finding["id"] == "characteristic-6"] == ["no"]
 
 
-def test_mending_is_said_on_stderr(forward: Path, whole: Path, tmp_path: Path) -> None:
+def test_mending_is_said_on_stderr(forward: Path, steady: Path, tmp_path: Path) -> None:
     done = emmclab("profile", forward, "--mend-clock", "--json")
     assert "note: forward: 1 clock jump or pause of the recording removed (--mend-clock)" in done.stderr
-    done = emmclab("profile", whole, "--mend-clock", "--json")
+    done = emmclab("profile", steady, "--mend-clock", "--json")
     assert "note: whole: 0 clock jumps or pauses of the recording removed" in done.stderr
     for command in (
         ["convert", forward, tmp_path / "out.csv"],
@@ -255,9 +255,9 @@ def test_a_converted_trace_keeps_its_mended_times_and_its_ledger(backward: Path,
     out = tmp_path / "mended.parquet"
     done = emmclab("convert", backward, out, "--mend-clock")
     assert done.returncode == 0 and "1 of them mended" in done.stdout, done.stderr
-    told = emmclab_json("convert", backward, out, "--mend-clock")
+    converted = emmclab_json("convert", backward, out, "--mend-clock")
     mended, original = profiled(out), profiled(backward, "--mend-clock")
-    assert told["clock_jumps"] == original["clock_jumps"]
+    assert converted["clock_jumps"] == original["clock_jumps"]
     assert mended["ledger"] == original["ledger"]
     for field in ("clock_jumps", "key_figures", "key_figures_without_jumps", "figures", "findings"):
         assert mended[field] == original[field], field
@@ -265,8 +265,8 @@ def test_a_converted_trace_keeps_its_mended_times_and_its_ledger(backward: Path,
 
 def test_a_simulation_of_a_mended_trace_ends_with_it(forward: Path) -> None:
     lasted = [
-        emmclab_json("simulate", forward, "--device", "small-1gb", *given)["run"]["simulated_s"]
-        for given in ([], ["--mend-clock"])
+        emmclab_json("simulate", forward, "--device", "small-1gb", *options)["run"]["simulated_s"]
+        for options in ([], ["--mend-clock"])
     ]
     assert lasted[0] > 5 * DAY_S and lasted[1] == pytest.approx(120, abs=1)
 
@@ -299,20 +299,20 @@ def test_python_mends_and_lists_jumps(forward: Path) -> None:
     trace = lab.read(forward)
     (jump,) = trace.clock_jumps
     assert jump == trace.profile().clock_jumps[0]
-    for given in (True, "1h", "auto"):
-        mended = lab.read(forward, mend_clock=given)
+    for mend in (True, "1h", "auto"):
+        mended = lab.read(forward, mend_clock=mend)
         assert mended.ledger["mended_jumps"] == 1
         assert mended.profile()["duration_s"] < 121
-        assert [one["mended"] for one in mended.clock_jumps] == [True]
+        assert [entry["mended"] for entry in mended.clock_jumps] == [True]
     assert lab.profile(forward, mend_clock=True)["requests"] == 2000
     assert lab.combine([lab.read(forward, mend_clock=True)] * 2).profile()["duration_s"] < 121
     with pytest.raises(lab.errors.ConfigError, match="1w"):
         lab.read(forward, mend_clock="1w")
 
 
-def test_the_page_shows_figures_without_the_jump(forward: Path, whole: Path, tmp_path: Path, browser: Browser) -> None:
+def test_the_page_shows_figures_without_the_jump(forward: Path, steady: Path, tmp_path: Path, browser: Browser) -> None:
     page_file = tmp_path / "page.html"
-    assert emmclab("profile", forward, whole, "--html", page_file).returncode == 0
+    assert emmclab("profile", forward, steady, "--html", page_file).returncode == 0
     page = browser.new_page()
     page.goto(page_file.as_uri())
     assert "1 clock jump or pause of the recording" in page.inner_text("#answer .notice")
@@ -321,7 +321,7 @@ def test_the_page_shows_figures_without_the_jump(forward: Path, whole: Path, tmp
     assert "without the jumps" in page.inner_text("#tables")
     assert page.locator("#answer .notice .badge").count() == 1
     page.close()
-    assert emmclab("profile", whole, "--html", page_file).returncode == 0
+    assert emmclab("profile", steady, "--html", page_file).returncode == 0
     assert 'id="clock"' not in page_file.read_text()
 
 
@@ -332,10 +332,10 @@ def test_a_file_on_stdin_can_be_read_twice(forward: Path) -> None:
     assert json.loads(done.stdout)[0]["ledger"]["mended_jumps"] == 1
 
 
-def test_profiles_are_compared_without_clock_jumps_and_the_comparison_says_so(forward: Path, whole: Path) -> None:
-    done = emmclab("profile", whole, "--against", forward)
+def test_profiles_are_compared_without_clock_jumps_and_the_comparison_says_so(forward: Path, steady: Path) -> None:
+    done = emmclab("profile", steady, "--against", forward)
     assert "warning: forward: 1 clock jump or pause of the recording, 5 d together" in done.stderr
-    compared = emmclab_json("profile", whole, "--against", forward)
+    compared = emmclab_json("profile", steady, "--against", forward)
     (warning,) = compared["warnings"]
     assert "compared without it" in warning
     rows = {row["field"]: row for row in compared["fields"]}
@@ -345,10 +345,10 @@ def test_profiles_are_compared_without_clock_jumps_and_the_comparison_says_so(fo
         assert abs(rows[name]["difference_pct"]) < 5
 
 
-def test_a_model_is_not_fitted_to_a_clock_jump_without_a_warning(forward: Path, whole: Path, tmp_path: Path) -> None:
+def test_a_model_is_not_fitted_to_a_clock_jump_without_a_warning(forward: Path, steady: Path, tmp_path: Path) -> None:
     model = tmp_path / "model.toml"
     done = emmclab("fit", forward, "-o", model)
     assert done.returncode == 0 and model.exists()
     assert "warning: forward: 1 clock jump or pause of the recording" in done.stderr
-    for quiet in (("fit", forward, "--mend-clock", "-o", model), ("fit", whole, "-o", model)):
+    for quiet in (("fit", forward, "--mend-clock", "-o", model), ("fit", steady, "-o", model)):
         assert "warning" not in emmclab(*quiet).stderr

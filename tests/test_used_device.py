@@ -38,18 +38,18 @@ def test_the_daily_writes_can_be_hours_of_the_traces_or_of_a_fleet(trace: Path, 
     profile = api.read(trace).profile()
     (written_kb,) = (row["data_kb"] for row in profile["by_operation"] if row["op"] == "write")
     per_day = 1024 * written_kb / profile["duration_s"] * 86_400
-    found = _used(emmclab_json("simulate", trace, *SMALL, "--used", "1d,daily=6h,random=30"))
-    assert float(found["daily"].removesuffix("GB").removesuffix("MB")) > 0
-    unit = 2**30 if found["daily"].endswith("GB") else 2**20
-    assert float(found["daily"][:-2]) * unit == pytest.approx(per_day / 4, rel=1e-3)
+    used = _used(emmclab_json("simulate", trace, *SMALL, "--used", "1d,daily=6h,random=30"))
+    assert float(used["daily"].removesuffix("GB").removesuffix("MB")) > 0
+    unit = 2**30 if used["daily"].endswith("GB") else 2**20
+    assert float(used["daily"][:-2]) * unit == pytest.approx(per_day / 4, rel=1e-3)
     folder = tmp_path / "fleet"
     folder.mkdir()
     (folder / "one.txt").write_bytes(trace.read_bytes())
     table = tmp_path / "fleet.parquet"
     assert emmclab("fleet", folder, "-o", table).returncode == 0
-    found = _used(emmclab_json("simulate", trace, *SMALL, "--used", f"1d,daily={table}"))
-    unit = 2**30 if found["daily"].endswith("GB") else 2**20
-    assert float(found["daily"][:-2]) * unit == pytest.approx(per_day, rel=1e-3)
+    used = _used(emmclab_json("simulate", trace, *SMALL, "--used", f"1d,daily={table}"))
+    unit = 2**30 if used["daily"].endswith("GB") else 2**20
+    assert float(used["daily"][:-2]) * unit == pytest.approx(per_day, rel=1e-3)
 
 
 def test_several_seeds_are_compared_on_used_devices(trace: Path) -> None:
@@ -96,9 +96,9 @@ def test_a_scaled_device_is_worn_out_by_unscaled_daily_writes_and_the_error_says
 
 
 def test_hours_need_a_trace_with_a_duration(tmp_path: Path) -> None:
-    one = tmp_path / "one.csv"
-    one.write_text("arrival_s,op,sector,sectors\n1.0,W,0,8\n")
-    assert_fails(emmclab("simulate", one, *SMALL, "--used", "1y,daily=4h"), "daily=4h")
+    file = tmp_path / "one.csv"
+    file.write_text("arrival_s,op,sector,sectors\n1.0,W,0,8\n")
+    assert_fails(emmclab("simulate", file, *SMALL, "--used", "1y,daily=4h"), "daily=4h")
     assert_fails(emmclab("serve", "small-1gb", "--used", "1y,daily=4h", "--nbd", "auto", "--", "true"), "daily=4h")
 
 
@@ -123,8 +123,8 @@ def _stands(device: api.Device) -> float:
     stands = 0.0
     for number, group in enumerate(geometry["block_groups"]):
         block = 1024.0 * group["page_kb"] * group["pages_per_block"]
-        own = slc["blocks"] if slc["mode"] != "off" and slc["group"] == number else 0
-        stands += block * (group["blocks"] - own) * group["erase_limit"] + block * own * slc["erase_limit"]
+        blocks = slc["blocks"] if slc["mode"] != "off" and slc["group"] == number else 0
+        stands += block * (group["blocks"] - blocks) * group["erase_limit"] + block * blocks * slc["erase_limit"]
     return planes * stands
 
 
@@ -147,8 +147,8 @@ def _of_wearing_presets() -> list[str]:
 
 
 def test_a_comparison_has_wear_where_it_is_known_and_keeps_it_with_its_range_over_seeds(tmp_path: Path) -> None:
-    made = ("--reads", "0", "--span", "900m", "--requests", "20000", "-o", tmp_path / "w.parquet")
-    assert emmclab("synth", *made).returncode == 0
+    options = ("--reads", "0", "--span", "900m", "--requests", "20000", "-o", tmp_path / "w.parquet")
+    assert emmclab("synth", *options).returncode == 0
     words = ("compare", tmp_path / "w.parquet", "--devices", "small-1gb,emmc51-cache", "--capacity", "1GB")
     full = ("--precondition", "random:20", "--mode", "back_to_back")
     for seeds in ((), ("--seeds", "2")):
@@ -174,11 +174,11 @@ def test_the_lifetime_of_a_preset_is_below_what_its_blocks_stand(name: str) -> N
 
 def test_a_lifetime_without_that_of_the_slc_blocks_says_so() -> None:
     device = api.Device.preset("emmc51-cache").with_capacity(_CAPACITY)
-    known, unknown = _used_run(device), _used_run(device.set({"slc.erase_limit": 0}))
-    assert without_slc(known) == ""
+    with_limit, unknown = _used_run(device), _used_run(device.set({"slc.erase_limit": 0}))
+    assert without_slc(with_limit) == ""
     assert "slc.erase_limit is not set" in without_slc(unknown)
     # An erase limit for more blocks never lengthens a lifetime.
-    assert known["wear.lifetime.even_host_bytes"] <= unknown["wear.lifetime.even_host_bytes"]
+    assert with_limit["wear.lifetime.even_host_bytes"] <= unknown["wear.lifetime.even_host_bytes"]
 
 
 @pytest.mark.parametrize("command", ["simulate", "compare", "advise"])

@@ -68,9 +68,9 @@ def test_a_real_recording_has_the_errors_that_it_had(name: str, shared_traces: P
     path = shared_traces.parent / name if name.startswith("cases") else shared_traces / name
     if not path.exists():
         missing(f"the recording {name}", "put the folder `cases` beside that of EMMCLAB_TRACES")
-    found = validate(lab.read(path), [Device.preset(device) for device in DEVICES], wrap_addresses=True)
+    validation = validate(lab.read(path), [Device.preset(device) for device in DEVICES], wrap_addresses=True)
     rows = {}
-    for model in found.models:
+    for model in validation.models:
         response = model.judgement.response
         errors = (round(error or 0.0, 1) for error in response.error)
         rows[model.name] = (response.recorded.requests, *errors, round(response.within_pct[1], 1))
@@ -81,8 +81,8 @@ def test_parts_of_a_recording_that_stand_for_the_whole_are_judged_once(shared_tr
     folder = shared_traces.parent / "cases" / "13-blktrace-8cpu-binary"
     if not folder.is_dir():
         missing("the folder of real recordings", "put the folder `cases` beside that of EMMCLAB_TRACES")
-    found = emmclab_json("validate", *sorted(folder.glob("keks.blktrace.*")))
-    assert len(found["recordings"]) == 1
+    validation = emmclab_json("validate", *sorted(folder.glob("keks.blktrace.*")))
+    assert len(validation["recordings"]) == 1
 
 
 def test_recordings_without_completions_or_of_zones_or_too_short_are_refused_by_the_reason(shared_traces: Path) -> None:
@@ -97,9 +97,9 @@ def test_recordings_without_completions_or_of_zones_or_too_short_are_refused_by_
     if not cases.is_dir():
         missing("the folder of real recordings", "put the folder `cases` beside that of EMMCLAB_TRACES")
     for name, reason in reasons.items():
-        said = emmclab("validate", cases / name)
-        assert said.returncode == 2, name
-        assert any(word in said.stderr for word in reason.split("|")), said.stderr
+        done = emmclab("validate", cases / name)
+        assert done.returncode == 2, name
+        assert any(word in done.stderr for word in reason.split("|")), done.stderr
 
 
 def test_the_guide_shows_what_the_commands_print(shared_traces: Path, tmp_path: Path) -> None:
@@ -113,27 +113,27 @@ def test_the_table_of_the_guide_has_the_errors_of_the_recordings() -> None:
         (ROOT / "docs/guides/validate.md").read_text(),
         re.MULTILINE,
     )
-    kept = [models["calibrated"] for models in GOLDEN.values() if "calibrated" in models]
-    shown = [(int(count.replace(",", "")), *map(float, figures)) for count, *figures in rows]
-    assert shown == [(count, mean, p99, within) for count, mean, _, _, p99, within in kept]
+    calibrated = [models["calibrated"] for models in GOLDEN.values() if "calibrated" in models]
+    rows_of_guide = [(int(count.replace(",", "")), *map(float, figures)) for count, *figures in rows]
+    assert rows_of_guide == [(count, mean, p99, within) for count, mean, _, _, p99, within in calibrated]
 
 
 def test_a_fit_with_more_reads_meets_reads_and_the_queue_meets_queued_requests(shared_traces: Path) -> None:
     """The causes in the guide for two errors of calibrated devices are checked, each by removing the cause."""
     messaging = lab.read(shared_traces / "nexus5" / "log106_Messaging.txt")
-    whole = Device.from_toml(lab.calibrate(messaging, name="whole")["toml"])
-    half, all_of_it, _ = validate(messaging, [whole]).models
+    all_reads = Device.from_toml(lab.calibrate(messaging, name="whole")["toml"])
+    half, all_of_it, _ = validate(messaging, [all_reads]).models
     assert _error(half, "operation", "read") > 50 and abs(_error(all_of_it, "operation", "read")) < 5
     path = shared_traces.parent / "cases" / "12-blkparse-redhat-dmcrypt-nvme" / "nvme0n1.blktrace.txt"
     if not path.exists():
         missing("the recording of an NVMe disk", "put the folder `cases` beside that of EMMCLAB_TRACES")
-    found = validate(lab.read(path))
-    assert found.calibration is not None and found.calibration["queue_depth"] == 4
-    device = Device.from_toml(found.calibration["toml"])
+    validation = validate(lab.read(path))
+    assert validation.calibration is not None and validation.calibration["queue_depth"] == 4
+    device = Device.from_toml(validation.calibration["toml"])
     single = device.set({"controller.queue_depth": 1, "name": '"single"'})
-    queued, one, _ = validate(lab.read(path), [single]).models
+    queued, single_model, _ = validate(lab.read(path), [single]).models
     for group in ("2", "3 - 4", "5 - 8"):
-        assert _error(one, "queue", group) > 500 and abs(_error(queued, "queue", group)) < 140
+        assert _error(single_model, "queue", group) > 500 and abs(_error(queued, "queue", group)) < 140
 
 
 def _error(model: Model, by: str, label: str) -> float:

@@ -31,9 +31,9 @@ def columns(path: Path) -> tuple[str, set[str]]:
 
 def check(path: Path, name: str) -> None:
     """Check that a file has this format, and no columns that the page does not list."""
-    found, given = columns(path)
-    assert found == name
-    assert given - ALWAYS <= set(FORMATS[name]["gives"]), name
+    format_read, filled = columns(path)
+    assert format_read == name
+    assert filled - ALWAYS <= set(FORMATS[name]["gives"]), name
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[bytes]:
@@ -49,8 +49,8 @@ def test_the_page_names_every_format_and_every_file_that_is_none() -> None:
     page = reference("what-can-be-read.md")
     for name, entry in FORMATS.items():
         assert f"| `{name}` | {entry['from']} |" in page.replace("\\\\|", "\\|"), name
-    for what, _ in _core.file_kinds():
-        assert what in page
+    for kind, _ in _core.file_kinds():
+        assert kind in page
 
 
 @pytest.mark.parametrize("name", [name for name, entry in FORMATS.items() if entry["writes"]])
@@ -59,8 +59,8 @@ def test_what_is_written_gives_the_columns_of_its_format(name: str, tmp_path: Pa
         pytest.skip("a picture is not read")
     path = tmp_path / ("trace." + {"mqsim": "mqsim"}.get(name, "txt"))
     api.convert(api.bundled()[0], path, to=name)
-    given = {key for row in api.read(path, format=name).rows(1_000) for key in row if row[key] not in (None, [])}
-    assert given - ALWAYS <= set(FORMATS[name]["gives"])
+    columns_read = {key for row in api.read(path, format=name).rows(1_000) for key in row if row[key] not in (None, [])}
+    assert columns_read - ALWAYS <= set(FORMATS[name]["gives"])
 
 
 def test_an_iolog_of_fio(tmp_path: Path) -> None:
@@ -204,13 +204,13 @@ BESIDE = re.compile(
 MMC_FIELDS = {"block_size": "blksz", "sbc_retires": "sbc_retries"}
 
 
-def _beside(number: int, line: str) -> Any:
+def _other_event(number: int, line: str) -> Any:
     """Return the Perfetto event for a line of the tracer from a driver or a file system."""
-    found = BESIDE.match(line)
-    assert found, line
-    time = int(found["s"]) * 10**9 + int(found["us"]) * 1000 + number % 1000
-    event = perfetto.FtraceEvent(timestamp=time, pid=int(found["pid"]))
-    name, rest = found["event"], found["rest"]
+    match = BESIDE.match(line)
+    assert match, line
+    time = int(match["s"]) * 10**9 + int(match["us"]) * 1000 + number % 1000
+    event = perfetto.FtraceEvent(timestamp=time, pid=int(match["pid"]))
+    name, rest = match["event"], match["rest"]
     fields: dict[str, int] = {
         key: int(value, 0) for key, value in re.findall(r"(\w+)[ =]+(-?(?:0x)?[0-9a-f]+)\b", rest)
     }
@@ -227,8 +227,8 @@ def _beside(number: int, line: str) -> Any:
         event.generic.field.add(name="name", str_value=request[1])
         fields["mrq"] = int(request[2], 16)
     for key, value in fields.items():
-        given = {"int_value": value} if value < 0 else {"uint_value": value}
-        event.generic.field.add(name=MMC_FIELDS.get(key, key), **given)
+        typed_value = {"int_value": value} if value < 0 else {"uint_value": value}
+        event.generic.field.add(name=MMC_FIELDS.get(key, key), **typed_value)
     return event
 
 
@@ -246,31 +246,31 @@ def test_commands_waits_and_journals_are_those_of_the_kernels_text(tmp_path: Pat
             bundle.event.extend(event for _, event in events(line))
             bundle.event[-1].timestamp += number % 1000
         else:
-            bundle.event.append(_beside(number, line))
+            bundle.event.append(_other_event(number, line))
     path = tmp_path / "card.perfetto-trace"
     path.write_bytes(trace.SerializeToString())
-    found, expected = (_activity(path), _activity(plain))
-    (host,) = found["hosts"]
+    activity, expected = (_activity(path), _activity(plain))
+    (host,) = activity["hosts"]
     assert {row["kind"]: row["count"] for row in host["commands"]} == {
         "read": 94,
         "write": 52,
         "discard": 6,
         "status": 52,
     }
-    assert [(row["process"], row["file_system"], row["calls"]) for row in found["syncs"]] == [
+    assert [(row["process"], row["file_system"], row["calls"]) for row in activity["syncs"]] == [
         ("dd", "ext4", 5),
         ("dd", "f2fs", 5),
     ]
-    assert found["journals"] == [{"device": "179,1", "commits": 5, "handles": 20, "blocks": 41}]
-    shown = emmclab("explain", path).stdout
+    assert activity["journals"] == [{"device": "179,1", "commits": 5, "handles": 20, "blocks": 41}]
+    output = emmclab("explain", path).stdout
     for words in ("Commands of mmc0", "Waits for durability", "journal of 179,1: 5 commits, 41 blocks"):
-        assert words in shown, shown
+        assert words in output, output
     # A conversion preserves it.
     target = tmp_path / "card.parquet"
     assert emmclab("convert", path, target).returncode == 0
-    assert _activity(target) == found
+    assert _activity(target) == activity
     # The waits are equal except for the nanoseconds, which the conversion to Perfetto adds.
-    assert _without_times(found) == _without_times(expected)
+    assert _without_times(activity) == _without_times(expected)
 
 
 def _activity(path: Path) -> dict[str, Any]:

@@ -55,7 +55,6 @@ JOBS = {
 
 @pytest.fixture(scope="module")
 def fio() -> str:
-    """The path of fio."""
     need("fio")
     return "fio"
 
@@ -110,14 +109,14 @@ def _read(path: Path) -> Trace:
 def test_a_job_file_becomes_a_trace_by_the_command(tmp_path: Path) -> None:
     job = tmp_path / "job.fio"
     job.write_text("[global]\nbs=4k\nsize=1m\n[a]\nrw=randwrite\n[b]\nrw=read\nstonewall\n")
-    made = emmclab_json("synth", "--fio", job, "-o", tmp_path / "a.parquet", "--seed", "7")
-    assert (made["requests"], made["seed"]) == (512, 7)
-    again = emmclab_json("synth", "--fio", job, "-o", tmp_path / "b.parquet", "--seed", "7", "--requests", "300")
-    assert again["requests"] == 300
+    result = emmclab_json("synth", "--fio", job, "-o", tmp_path / "a.parquet", "--seed", "7")
+    assert (result["requests"], result["seed"]) == (512, 7)
+    shorter = emmclab_json("synth", "--fio", job, "-o", tmp_path / "b.parquet", "--seed", "7", "--requests", "300")
+    assert shorter["requests"] == 300
     first, cut = (list(_figures(_read(tmp_path / f"{name}.parquet")).values()) for name in "ab")
     assert first[0] == 256 and cut[0] == 256 and cut[1] == 44
-    said = emmclab("synth", "--fio", job, "-o", tmp_path / "c.parquet")
-    assert "page cache" in said.stdout + said.stderr
+    done = emmclab("synth", "--fio", job, "-o", tmp_path / "c.parquet")
+    assert "page cache" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
@@ -147,8 +146,8 @@ def test_figures_out_of_range_are_refused_in_python() -> None:
 def test_the_output_of_a_job_or_of_requests_of_one_kind_may_stand_by_itself(tmp_path: Path) -> None:
     (tmp_path / "job.fio").write_text("[a]\nrw=write\nbs=4k\nsize=64k\n")
     for words in (("--fio", "job.fio"), ("--reads", "30", "--requests", "20")):
-        made = emmclab("synth", *words, "made.parquet", cwd=tmp_path)
-        assert made.returncode == 0 and made.stderr.startswith("made.parquet: "), made.stderr
+        done = emmclab("synth", *words, "made.parquet", cwd=tmp_path)
+        assert done.returncode == 0 and done.stderr.startswith("made.parquet: "), done.stderr
     refused = emmclab("synth", "--fio", "job.fio", "Facebook", "-o", "made.parquet", cwd=tmp_path)
     assert "both --fio and `Facebook` specify the workload of the trace" in refused.stderr
 
@@ -169,14 +168,14 @@ def test_the_modelled_web_bench_is_what_its_command_makes(tmp_path: Path) -> Non
     assert emmclab("apps", "run", "webbench", "--device", "galaxys2", "--events", out).returncode == 0
     bundled = bundled_by_name()["WebBench"]
     assert lab.read(out).to_polars().equals(lab.read(bundled).to_polars())
-    shown = emmclab("explain", "WebBench").stdout
-    assert "webbench" in shown.partition("Simulated run")[2]
+    output = emmclab("explain", "WebBench").stdout
+    assert "webbench" in output.partition("Simulated run")[2]
 
 
 def test_an_input_of_a_study_may_have_a_length_of_its_own() -> None:
-    found = Input.of("Email --requests 500", seed=1)
-    assert (found.name, found.requests) == ("Email (500 requests)", 500)
-    assert found.open().profile()["requests"] == 500
+    source = Input.of("Email --requests 500", seed=1)
+    assert (source.name, source.requests) == ("Email (500 requests)", 500)
+    assert source.open().profile()["requests"] == 500
     for wrong in ("Email --requests none", "Email --requests 0", "chat --requests 5"):
         with pytest.raises(lab.ConfigError):
             Input.of(wrong, seed=1)
@@ -248,11 +247,11 @@ def test_a_twin_queues_like_its_original(shared_traces: Path, name: str, paralle
     twin = fit(recorded).trace()
     for preset in ("iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"):
         device = Device.preset(preset).set({"timing.parallelism": parallelism})
-        real, made = (
-            device.simulate(one, mode="open", wrap_addresses=True)["response.mean_response_ms"]
-            for one in (recorded, twin)
+        real, synthetic = (
+            device.simulate(trace, mode="open", wrap_addresses=True)["response.mean_response_ms"]
+            for trace in (recorded, twin)
         )
-        assert made == pytest.approx(real, rel=0.1), preset
+        assert synthetic == pytest.approx(real, rel=0.1), preset
 
 
 ROOT = Path(__file__).parents[1]

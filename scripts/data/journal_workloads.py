@@ -57,7 +57,6 @@ def _sqlite(folder: Path, journal_mode: str, rng: random.Random) -> None:
 
 
 def _create_files(folder: Path, rng: random.Random) -> None:
-    """Create files of 4 KB, and make each durable."""
     for number in range(_OPERATIONS):
         _synced(folder / f"file-{number:04}", rng.randbytes(4096))
 

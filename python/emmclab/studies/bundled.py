@@ -1,4 +1,4 @@
-"""Studies that come with emmclab: those of papers, and those of its own.
+"""Studies that come with emmclab: those of papers, and further ones.
 
 They are read as data from the files `NAME.study.toml` in the folders of `papers`; no code there is imported.
 """

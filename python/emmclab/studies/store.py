@@ -149,7 +149,6 @@ class Store:
         return keys
 
     def _require_whole(self, names: Sequence[str], paths: Sequence[Path]) -> None:
-        """Raise an error if a part is damaged."""
         for name, path in zip(names, paths, strict=True):
             if not is_intact(path):
                 file = f"{self.place}/{name}"

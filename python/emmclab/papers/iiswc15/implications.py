@@ -331,7 +331,7 @@ def page_sizes_worn(results: Results) -> Measurement:
     return Measurement(
         f"more written to the flash in {more} of {len(names)} (median x{statistics.median(wear):.2f})",
         {"more": float(more)},
-        f"Collections are x{collections:.2f} as many (median), of blocks twice as large. With pages of both "
-        f"sizes x{statistics.median(hybrid):.2f} is written, more in {sum(ratio > 1 for ratio in hybrid)} of "
-        f"{len(names)}.",
+        f"There are x{collections:.2f} as many collections (median), of blocks twice as large. Pages of both sizes "
+        f"write x{statistics.median(hybrid):.2f} as much (median), and more in {sum(ratio > 1 for ratio in hybrid)} "
+        f"of {len(names)}.",
     )
