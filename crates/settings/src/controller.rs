@@ -9,30 +9,29 @@ use serde::{Deserialize, Serialize};
 pub struct ControllerSettings {
     /// Which page operation is executed first.
     pub scheduling: PageScheduling,
-    /// Requests inside the device at once; 1 is an eMMC without a command queue, up to 32 one with it (`EXT_CSD` `CMDQ_DEPTH`,
-    /// eMMC 5.1), 0 is no limit. Of a UFS, its tags: up to 32, up to 255 with `interface.queues`.
+    /// Maximum number of requests inside the device; 0 = no limit. eMMC: 1 without a command queue, up to 32 with one (`EXT_CSD`
+    /// `CMDQ_DEPTH`, eMMC 5.1). UFS: number of tags, up to 32, or up to 255 with `interface.queues`.
     pub queue_depth: u32,
     /// Fixed time of a read command before the flash is accessed.
     pub read_overhead_us: f64,
     /// Fixed time of a write command before the flash is accessed.
     pub write_overhead_us: f64,
-    /// Time of a KB between host and device, before a write or after a read of the flash.
+    /// Transfer time of a KB between host and device, before a write to the flash or after a read from it.
     pub host_us_per_kb: f64,
-    /// Bus mode, which determines the time between host and device instead of `host_us_per_kb`.
+    /// Bus mode. Its data rate replaces `host_us_per_kb`.
     pub bus_mode: BusMode,
-    /// Additional time of a reliable write, which keeps the old data until the new data is complete.
+    /// Additional time of a reliable write, which preserves the old data until the new data is programmed.
     pub reliable_write_us: f64,
     /// Time of a discard in addition to the fixed time of a write command.
     pub discard_us: f64,
-    /// Distribution of the additional time of a read, caused by work that a real device does now and then (collection, folding of its
-    /// SLC cache) but its model does not. Points in ascending order, the last at 100 %, with straight lines between them; drawn by
+    /// Distribution of the additional time of a read, caused by internal work of a real device that the model does not contain (collection,
+    /// folding of the SLC cache). Points in ascending order, the last at 100 %, with linear interpolation between them; drawn with
     /// `power.seed`.
     pub read_stalls: Vec<TimeQuantile>,
-    /// Distribution of the additional time of a write.
+    /// Distribution of the additional time of a write, in the format of `read_stalls`.
     pub write_stalls: Vec<TimeQuantile>,
-    /// The data of a packed write is programmed as one stream, so that a page may hold units of several entries; otherwise
-    /// each entry fills pages of its own. The standard (eMMC 5.1, 6.6.29) specifies how a pack is transferred, not how it
-    /// is stored.
+    /// Whether a flash page may contain units of several entries of a packed write; otherwise each entry starts on a new page. The standard
+    /// (eMMC 5.1, 6.6.29) specifies how a packed write is transferred, not how it is stored.
     pub share_packed_pages: bool,
 }
 
@@ -43,7 +42,7 @@ pub enum PageScheduling {
     /// In the order of arrival.
     #[default]
     Fifo,
-    /// Reads before writes that have not begun (SSDsim). On a UFS, at most as many commands overtake another as there are tags.
+    /// Reads overtake writes that have not begun (SSDsim). On a UFS, at most as many commands as there are tags overtake a write.
     ReadFirst,
 }
 
@@ -51,7 +50,7 @@ pub enum PageScheduling {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BusMode {
-    /// The rate is set by `host_us_per_kb`.
+    /// `host_us_per_kb` sets the rate.
     #[default]
     Given,
     /// High speed, single data rate at 52 MHz: 52 million bytes a second.
@@ -77,24 +76,24 @@ impl BusMode {
     }
 }
 
-/// The RAM of the device that holds data: the volatile cache of written data (`EXT_CSD` `CACHE_SIZE`, eMMC 4.5), and data
-/// that was read. The persistence contract (`contract/mod.rs`) states which data is durable at which time.
+/// The RAM of the device that holds data: the volatile cache of written data (`EXT_CSD` `CACHE_SIZE`, eMMC 4.5), and a cache of data that
+/// was read. The persistence contract (`contract/mod.rs`) states when data is durable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CacheSettings {
-    /// Room for written data, which is lost with the power; 0 = no cache, every write goes to the flash.
+    /// Size of the write cache, whose data is lost on a power loss; 0 = no cache, every write goes to the flash.
     pub size_kb: u32,
     /// Which written data leaves the cache first.
     pub policy: CachePolicy,
     /// When written data goes to the flash.
     pub write_back: WriteBackMode,
-    /// Idle time after which written data goes to the flash, with `write_back` = "idle".
+    /// Idle time after which written data goes to the flash; applies if `write_back` is "idle".
     pub idle_after_us: f64,
     /// Fixed time of a flush in addition to the programs that it waits for, with or without a cache.
     pub flush_us: f64,
-    /// Room for data that was read, replaced by LRU; 0 = none.
+    /// Size of the read cache, which evicts the least recently used data; 0 = none.
     pub read_kb: u32,
-    /// The promise of the persistence contract that the device breaks on purpose; every result names it.
+    /// The promise of the persistence contract that the device breaks on purpose. Every result reports it.
     pub lies: CacheLie,
 }
 
@@ -104,7 +103,7 @@ impl CacheSettings {
         self.size_kb > 0 && self.policy == CachePolicy::Fifo
     }
 
-    /// Whether the cache keeps the order of writes: it promises it, and does not break that promise.
+    /// Whether the cache keeps the order of writes: it promises the order, and `lies` does not break that promise.
     pub fn keeps_write_order(&self) -> bool {
         self.promises_write_order() && !matches!(self.lies, CacheLie::Barrier | CacheLie::Reorder)
     }
@@ -116,39 +115,39 @@ pub const RECENT_MS: i64 = 10;
 /// A device with [`CacheLie::LateTrim`] repeats the discards within this time before a power cut, ms.
 pub const LATE_TRIM_MS: i64 = 100;
 
-/// A promise that a device breaks, as defective ones do: the control of every test of power cuts.
+/// The promise that the device breaks, as defective devices do. Tests of power cuts must detect it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheLie {
-    /// It keeps its promises.
+    /// The device keeps all promises.
     #[default]
     None,
-    /// A flush completes, but written data stays in the cache: drives that acknowledged flushes without executing them are why the
-    /// tool diskchecker.pl exists.
+    /// A flush completes, but written data stays in the cache. The tool diskchecker.pl was written because some drives acknowledge flushes
+    /// without executing them.
     Flush,
-    /// A flush that comes before the first write after power-on leaves the device unable to flush until the power is off: it completes
-    /// flushes without executing them. Linux keeps such early flushes from the Micron eMMC Q2J54A (`MMC_QUIRK_BROKEN_CACHE_FLUSH`), in
-    /// which later commands may time out.
+    /// If a flush comes before the first write after power-on, the device completes this and all later flushes without executing them,
+    /// until the power is off. Linux does not send such early flushes to the Micron eMMC Q2J54A (`MMC_QUIRK_BROKEN_CACHE_FLUSH`), in which
+    /// later commands may time out.
     EarlyFlush,
     /// A flush completes before its data is programmed, and the newest data is programmed first: data that was written later may
     /// survive without the flushed data. Zheng et al. (FAST 2013) call this unserializable writes.
     Reorder,
-    /// Reliable writes and forced programming end in the cache.
+    /// Data of reliable writes and of forced programming stays in the cache when the command completes.
     Fua,
-    /// A barrier sets no order, and a FIFO cache keeps none.
+    /// A barrier does not order writes, and neither does a FIFO cache.
     Barrier,
-    /// A power cut during a program leaves the first half of its sectors new and the rest old, also in reliable writes: 4 of the 8 sectors
-    /// of 4 KB. Zheng et al. (FAST 2013) call these shorn writes.
+    /// If the power is cut during a program, the first half of the sectors is new and the rest old (4 of 8 sectors of 4 KB), also in
+    /// reliable writes. Zheng et al. (FAST 2013) call these shorn writes.
     Tear,
-    /// Discard and secure erase complete, but the old data stays: it can still be read, also after a power cut. Linux does not
-    /// send secure commands to some Samsung and Micron eMMC (`MMC_QUIRK_SEC_ERASE_TRIM_BROKEN`).
+    /// Discard and secure erase complete, but the old data can still be read, also after a power cut. Linux does not send secure commands
+    /// to some Samsung and Micron eMMC (`MMC_QUIRK_SEC_ERASE_TRIM_BROKEN`).
     Trim,
-    /// A power cut repeats the discards of the last 100 ms (`LATE_TRIM_MS`), so that data written after them is lost even if it was
-    /// promised to be durable. It is not published how the SSDs fail whose queued trims destroy data; Linux sends them none
+    /// A power cut repeats the discards of the last 100 ms (`LATE_TRIM_MS`), and so deletes data that was written after them, even if it is
+    /// promised to be durable. Queued trims destroy data on some SSDs in an unpublished way; Linux does not send them to these
     /// (`ATA_QUIRK_NO_NCQ_TRIM`: Micron M500, Samsung 840 and others).
     LateTrim,
-    /// A power cut undoes what was programmed in the last 10 ms (`RECENT_MS`), even if it was promised to be durable, as with firmware
-    /// that saves its map only from time to time.
+    /// A power cut reverts what was programmed in the last 10 ms (`RECENT_MS`), even if it is promised to be durable, as with firmware that
+    /// saves its map only from time to time.
     Recent,
 }
 
@@ -156,13 +155,13 @@ pub enum CacheLie {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CachePolicy {
-    /// The page that was written first; data that is written again waits until the old data has left. This keeps the order of
-    /// writes, which `EXT_CSD` `CACHE_FLUSH_POLICY` [240] bit 0 reports to the host; a barrier has no effect.
+    /// The page that was written first. A new version of a page waits until the old version has left. This keeps the order of writes, which
+    /// `EXT_CSD` `CACHE_FLUSH_POLICY` [240] bit 0 reports to the host; a barrier has no effect.
     Fifo,
-    /// The page not written for longest.
+    /// The page that was least recently written.
     #[default]
     Lru,
-    /// All data of the erase-block-sized range not written for longest (BPLRU without padding; Kim and Ahn, FAST 2008).
+    /// All data of the least recently written erase-block-sized range (BPLRU without padding; Kim and Ahn, FAST 2008).
     BlockLru,
 }
 
@@ -170,7 +169,7 @@ pub enum CachePolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteBackMode {
-    /// As soon as the flash has nothing else to do.
+    /// As soon as the flash is idle.
     #[default]
     Eager,
     /// After some idle time, and when space is short.
@@ -179,21 +178,21 @@ pub enum WriteBackMode {
     WhenFull,
 }
 
-/// Sleep, waking, and power by state.
+/// Sleep, wake-up, and power consumption by state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PowerSettings {
-    /// Idle time after which the device sleeps; 0 = never. For a UFS, the timer of auto-hibernate, which includes clock gating.
+    /// Idle time after which the device sleeps; 0 = never. UFS: the timer of auto-hibernate, which includes clock gating.
     pub sleep_after_us: f64,
-    /// Time to wake up, which delays the request that arrives; on a UFS, which leaves hibernation, it delays all requests that arrive in
-    /// this time.
+    /// Wake-up time. eMMC: it delays the request that wakes the device. UFS: the time to leave hibernation, which delays all requests that
+    /// arrive during it.
     pub wake_us: f64,
-    /// Distribution of the time to wake up instead of `wake_us`: points in ascending order, the last at 100 %, with
-    /// straight lines between them.
+    /// Distribution of the wake-up time, used instead of `wake_us`: points in ascending order, the last at 100 %, with linear interpolation
+    /// between them.
     pub wake_quantiles: Vec<TimeQuantile>,
     /// Seed of the wake-up times, and of `controller.read_stalls` and `controller.write_stalls`.
     pub seed: u64,
-    /// Power while working, in addition to that of the flash.
+    /// Power of the device while it executes requests, without the flash.
     pub active_mw: f64,
     /// Power while idle and awake.
     pub idle_mw: f64,
@@ -207,8 +206,8 @@ pub struct PowerSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TimeQuantile {
-    /// Share that takes at most `us`.
+    /// Share of the times that are at most `us`.
     pub up_to_pct: f64,
-    /// Time.
+    /// The time.
     pub us: f64,
 }

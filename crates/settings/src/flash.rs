@@ -15,7 +15,7 @@ pub struct GeometrySettings {
     pub dies_per_chip: u32,
     /// Planes in a die.
     pub planes_per_die: u32,
-    /// Kinds of blocks in every plane; more than one makes a hybrid-page-size device.
+    /// Kinds of blocks in every plane. With more than one, pages of different sizes exist side by side (a hybrid device).
     pub block_groups: Vec<BlockGroup>,
 }
 
@@ -25,7 +25,7 @@ impl Default for GeometrySettings {
     }
 }
 
-/// Blocks of one page size in every plane, with the times of their cells.
+/// Blocks with the same page size and timing, which every plane contains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BlockGroup {
@@ -35,7 +35,7 @@ pub struct BlockGroup {
     pub blocks: u32,
     /// Pages in a block.
     pub pages_per_block: u32,
-    /// Bits in a cell; only named in results, its effect is set by the times below.
+    /// Bits per cell. Results print it; the times below determine its effect.
     pub cell_mode: CellMode,
     /// Array time of a page read.
     pub read_us: f64,
@@ -49,9 +49,9 @@ pub struct BlockGroup {
     pub program_uj: f64,
     /// Energy of a block erase.
     pub erase_uj: f64,
-    /// Erases that a block endures before it goes bad; 0 = never goes bad.
+    /// Erases after which a block goes bad; 0 = never.
     pub erase_limit: u32,
-    /// Blocks of a plane that are reserved until others go bad.
+    /// Blocks of a plane that are reserved as replacements of bad blocks.
     pub spare_blocks: u32,
 }
 
@@ -105,7 +105,7 @@ impl CellMode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CapacitySettings {
-    /// Spare flash as a share of the logical capacity: logical = raw / (1 + share). 0 only without collection.
+    /// Spare flash as a share of the logical capacity: logical = raw / (1 + share). 0 is allowed only without garbage collection.
     pub over_provisioning_pct: f64,
 }
 
@@ -122,24 +122,24 @@ impl Default for CapacitySettings {
 pub struct TimingSettings {
     /// Which part of the flash executes one operation at a time.
     pub parallelism: ParallelUnit,
-    /// With multi-plane commands: planes work together only on pages of the same offset in their blocks.
+    /// Multi-plane commands require pages at the same offset in their blocks.
     pub same_offset: bool,
-    /// Collection copies pages inside a plane without the bus.
+    /// Garbage collection copies pages within a plane without the bus.
     pub copy_back: bool,
-    /// The next page is sensed while the bus still carries the last one.
+    /// The next page is read from the array while the bus transfers the previous one.
     pub cache_read: bool,
-    /// The bus carries the next page while the last one is programmed.
+    /// The bus transfers the next page while the previous one is programmed.
     pub cache_program: bool,
-    /// Bus time of a command and its address.
+    /// Bus time of a command with its address.
     pub command_ns: f64,
     /// Bus time of a byte of data.
     pub bus_ns_per_byte: f64,
-    /// Additional time of a byte on its way to the flash, if the interface is slower for writes.
+    /// Additional bus time of a byte that is written, if the interface is slower for writes.
     pub bus_write_extra_ns_per_byte: f64,
     /// Energy of a KB on the bus.
     pub bus_uj_per_kb: f64,
-    /// When a write to the flash counts as complete. With a write cache (`cache.size_kb`), this applies only to durable writes (FUA) and
-    /// flushes: other writes are complete in the cache.
+    /// When a write to the flash is complete. With a write cache (`cache.size_kb`), this applies only to durable writes (FUA) and flushes:
+    /// other writes are complete when they are in the cache.
     pub write_complete: WriteComplete,
 }
 
@@ -162,25 +162,25 @@ pub enum ParallelUnit {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteComplete {
-    /// The cells are written: what a device without a cache promises.
+    /// When the cells are programmed, as a device without a cache promises.
     #[default]
     Programmed,
-    /// The data has crossed the bus: SSDsim's view; the next operation waits for the program time.
+    /// When the data has crossed the bus, as in SSDsim; the next operation waits for the program time.
     Transferred,
 }
 
-/// Blocks run in SLC mode, with times of their own: the enhanced area of eMMC 4.4 (`EXT_CSD` `ENH_SIZE_MULT`), with half the pages, or
-/// `WriteBooster` of UFS 2.2 and later, with one page per wordline.
+/// Blocks in SLC mode: the enhanced area of eMMC 4.4 (`EXT_CSD` `ENH_SIZE_MULT`), with half the pages, or `WriteBooster` of UFS 2.2 and
+/// later, with one page per wordline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SlcSettings {
     /// The purpose of the blocks.
     pub mode: SlcMode,
-    /// Blocks of each plane run in SLC mode; they are taken from `group`.
+    /// Blocks of each plane in SLC mode, taken from `group`.
     pub blocks: u32,
-    /// Block group that they are taken from, counted from 0.
+    /// Block group from which they are taken, counted from 0.
     pub group: u32,
-    /// `cache`: writes up to this size go there.
+    /// `cache`: maximum size of a write that goes to these blocks.
     pub max_kb: u32,
     /// Array time of a page read in SLC mode.
     pub read_us: f64,
@@ -188,34 +188,34 @@ pub struct SlcSettings {
     pub program_us: f64,
     /// Time of a block erase in SLC mode.
     pub erase_us: f64,
-    /// Erases that a block endures in SLC mode; 0 = never goes bad.
+    /// Erases after which a block in SLC mode goes bad; 0 = never.
     pub erase_limit: u32,
     /// `cache`: idle time after which its data is folded into the other blocks; 0 = only when it is full.
     pub fold_after_us: f64,
-    /// UFS: when `WriteBooster` is flushed, which is folding.
+    /// UFS: when `WriteBooster` is flushed (folded).
     pub flush: BoosterFlush,
-    /// UFS: it is flushed in idle time that begins with at most this share of it free (Linux requests it at 40); 100 = always.
+    /// UFS: a flush in idle time starts if at most this share of `WriteBooster` is free (Linux requests it at 40); 100 = always.
     pub flush_at_pct: u32,
-    /// UFS: `WriteBooster` does not reduce the capacity (`bWriteBoosterBufferPreserveUserSpaceEn`). It is then a part of the spare flash
-    /// and shrinks with the user's free space.
+    /// UFS: `WriteBooster` does not reduce the capacity (`bWriteBoosterBufferPreserveUserSpaceEn`). It uses spare flash, and shrinks with
+    /// the free space of the user.
     pub preserve_user_space: bool,
-    /// UFS: `WriteBooster` of one logical unit, which is the beginning of the address space up to here; 0 = all share it
-    /// (`bWriteBoosterBufferType`).
+    /// UFS: only the logical unit in the first MB of the address space uses `WriteBooster`, up to this limit; 0 = all logical units share
+    /// it (`bWriteBoosterBufferType`).
     pub dedicated_mb: u32,
-    /// UFS: which data of `WriteBooster` a flush leaves in it (`bWriteBoosterBufferPartialFlushMode` of UFS 4.1).
+    /// UFS: which data remains in `WriteBooster` after a flush (`bWriteBoosterBufferPartialFlushMode` of UFS 4.1).
     pub partial_flush: PartialFlush,
-    /// UFS: share of `WriteBooster` that a partial flush leaves in it (`dMaxFIFOSizeForWriteBoosterPartialFlushMode`), or maximum share of
+    /// UFS: share of `WriteBooster` that remains after a partial flush (`dMaxFIFOSizeForWriteBoosterPartialFlushMode`), or maximum share of
     /// pinned data (`dPinnedWriteBoosterBufferNumAllocUnits`).
     pub keep_pct: u32,
-    /// UFS: pinned data is that of the addresses from here on; a host marks it with a group number, which traces do not have.
+    /// UFS: start of the addresses of pinned data. A real host marks pinned data with a group number, which traces do not have.
     pub pinned_from_mb: u32,
-    /// UFS: pinned data is that of the addresses up to here.
+    /// UFS: end of the addresses of pinned data.
     pub pinned_to_mb: u32,
     /// UFS: current size of `WriteBooster` as a share of `slc.blocks` (`dCurrentWriteBoosterBufferSize`).
     pub size_pct: u32,
     /// UFS: whether the host resizes `WriteBooster` as the device hints (`bWriteBoosterBufferResizeHint`, `bWriteBoosterBufferResizeEn`).
     pub resize: BoosterResize,
-    /// UFS: `WriteBooster` accepts no more data once a block of it has reached this share of `slc.erase_limit`, as at
+    /// UFS: `WriteBooster` accepts no more data when one of its blocks has reached this share of `slc.erase_limit`, as at
     /// `bWriteBoosterBufferLifeTimeEst` 0Bh; 0 = never.
     pub life_limit_pct: u32,
 }
@@ -248,44 +248,44 @@ impl Default for SlcSettings {
 }
 
 impl SlcSettings {
-    /// Whether a flush of `WriteBooster` waits for a time without commands; otherwise it is folded when it is full.
+    /// Whether `WriteBooster` is flushed in times without commands; otherwise it is folded when it is full.
     pub fn flushes_in_gaps(&self) -> bool {
         self.flush != BoosterFlush::Idle || self.fold_after_us > 0.0
     }
 }
 
-/// The value of `flush_at_pct` with which a buffer is flushed however much of it is free.
+/// Value of `flush_at_pct` with which a buffer is flushed regardless of its free share.
 pub const ALWAYS: u32 = 100;
 
-/// The current size of a buffer that was not resized, as a share of its blocks.
+/// Value of `size_pct` of a buffer that was not resized.
 pub const WHOLE: u32 = 100;
 
 /// When `WriteBooster` is flushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BoosterFlush {
-    /// As an SLC cache is folded: after `fold_after_us` of idle time, or when it is full.
+    /// After `fold_after_us` of idle time, or when it is full, as an SLC cache is folded.
     #[default]
     Idle,
-    /// In hibernation, from its beginning on (`fWriteBoosterBufferFlushDuringHibernate`).
+    /// During hibernation (`fWriteBoosterBufferFlushDuringHibernate`).
     Hibernate,
-    /// Between commands, from the exception event `WRITEBOOSTER_FLUSH_NEEDED` on, upon which the host sets `fWriteBoosterBufferFlushEn`,
-    /// until all data that may be moved out has been moved. The device raises it with at most `flush_at_pct` free.
+    /// In times without commands, after the exception event `WRITEBOOSTER_FLUSH_NEEDED`, until all data that may be moved has been moved.
+    /// The device raises the event when at most `flush_at_pct` is free, and the host then sets `fWriteBoosterBufferFlushEn`.
     Event,
 }
 
-/// The data of `WriteBooster` that a flush leaves in it.
+/// The data that remains in `WriteBooster` after a flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PartialFlush {
-    /// None: a flush empties it.
+    /// None: a flush moves all data.
     #[default]
     None,
-    /// The data that was written last; the oldest leaves first.
+    /// The most recently written data.
     Fifo,
     /// Pinned data, which is stored in separate blocks.
     Pinned,
-    /// Beyond the standard: the blocks that were written or read last; the least recently used leaves first.
+    /// The blocks that were most recently written or read (not in the standard).
     Lru,
 }
 
@@ -293,11 +293,11 @@ pub enum PartialFlush {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BoosterResize {
-    /// Only when `size_pct` changes in a device in use.
+    /// Only when `size_pct` of a device in use is changed.
     #[default]
     Off,
-    /// At the beginning of a time without commands, by at most an eighth of its blocks. The buffer shrinks when the free space of the user is
-    /// smaller than the buffer, and grows when it was full and the free space allows it.
+    /// At the beginning of a time without commands, by at most an eighth of its blocks. The buffer shrinks if the free space of the user is
+    /// smaller than the buffer. It grows if it was full and the free space permits.
     Hint,
 }
 
@@ -305,31 +305,31 @@ pub enum BoosterResize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SlcMode {
-    /// There are none.
+    /// No blocks are in SLC mode.
     #[default]
     Off,
-    /// A region at the beginning of the address space is always stored in them.
+    /// They store a region at the beginning of the address space.
     Region,
-    /// Small writes go there first and are folded into the other blocks later.
+    /// They receive small writes, which are later folded into the other blocks.
     Cache,
 }
 
-/// Zones that the host manages (zoned UFS, JESD220-5; ZBC): a zone is written in order from its start, at its write pointer, and reset as
-/// a whole. The blocks in SLC mode of `slc.mode` = "region" contain the conventional zones, and data of pages that a flush writes before
-/// they are full.
+/// Zones that the host manages (zoned UFS, JESD220-5; ZBC). A zone is written sequentially at its write pointer, and reset as a whole. The
+/// blocks in SLC mode of `slc.mode` = "region" contain the conventional zones, and the data of pages that a flush programs before they are
+/// full.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ZoneSettings {
-    /// Blocks of each plane that a zone consists of; its size is their capacity. 0 = the device has no zones.
+    /// Number of blocks of each plane in a zone, whose size is their capacity. 0 = the device has no zones.
     pub blocks: u32,
-    /// Zones that may be open at once: a write to one more closes another that a write has opened. 0 = no limit.
+    /// Maximum number of open zones. A write that opens another zone closes an implicitly opened one. 0 = no limit.
     pub max_open: u32,
-    /// Zones that may be open or closed at once, neither empty nor full: a write to one more is refused. 0 = no limit.
+    /// Maximum number of active zones: open or closed, neither empty nor full. A write that exceeds it is refused. 0 = no limit.
     pub max_active: u32,
-    /// Zones at the beginning that may be written anywhere, for the host's metadata.
+    /// Number of conventional zones at the beginning, which may be written in any order, for metadata of the host.
     pub conventional: u32,
-    /// Write buffers that the zones share: a write to a zone without one uses that of the zone that was written longest ago, whose data
-    /// is programmed before its page is full. 0 = as many as zones.
+    /// Write buffers that the zones share. A write to a zone without a buffer takes that of the least recently written zone, whose data is
+    /// programmed before its page is full. 0 = one for each zone.
     pub write_buffers: u32,
 }
 
@@ -344,9 +344,9 @@ impl ZoneSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WearSettings {
-    /// `dynamic`: new data goes to the least worn free block. `static`: cold data is moved off little worn blocks, too.
+    /// `dynamic`: new data goes to the least worn free block. `static`: in addition, cold data is moved off little worn blocks.
     pub levelling: WearLevelling,
-    /// `static`: difference in erases between a plane's most and least worn block above which cold data is moved.
+    /// `static`: cold data is moved if the erase counts of the most and the least worn block of a plane differ by more than this.
     pub threshold: u32,
 }
 
@@ -365,6 +365,6 @@ pub enum WearLevelling {
     None,
     /// The least worn free block is used next.
     Dynamic,
-    /// As dynamic, and cold data is moved off the least worn blocks.
+    /// As `dynamic`; in addition, cold data is moved off the least worn blocks.
     Static,
 }

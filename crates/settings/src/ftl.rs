@@ -1,25 +1,25 @@
-//! The map from logical to physical, the placement of new data, and garbage collection.
+//! The map from logical to physical addresses, the placement of new data, and garbage collection.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::PolicyOptions;
 
-/// The map from logical to physical.
+/// The map from logical to physical addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct MappingSettings {
     /// Mapping scheme.
     pub scheme: String,
-    /// Planes that work as one: their pages make a clustered page, their blocks a clustered block (Kang et al., J. Systems
-    /// Architecture 2007).
+    /// Which planes work as one: their pages form a clustered page, their blocks a clustered block (Kang et al., J. Systems Architecture
+    /// 2007).
     pub clustering: PlaneClustering,
-    /// Size of a map entry in KB: 4, 8 or 16. Below the page size, a page holds any units of a request, in its order;
-    /// at the page size, data is aligned to pages and a smaller overwrite reads the old page first (SSDsim).
+    /// Size of a map unit in KB: 4, 8 or 16. If it is smaller than a page, a page contains arbitrary units of a request in order. If it
+    /// equals the page size, data is aligned to pages, and a smaller overwrite reads the old page first (SSDsim).
     pub unit_kb: u32,
     /// Cost of reading a unit that was never written.
     pub unwritten_read: UnwrittenRead,
-    /// Settings of the scheme: those that its entry in the registry names.
+    /// Settings of the scheme, which its entry in the registry declares.
     #[serde(flatten)]
     pub options: PolicyOptions,
 }
@@ -53,11 +53,11 @@ pub enum PlaneClustering {
     Channels,
 }
 
-/// Reads of what was never written.
+/// Cost of reading a unit that was never written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnwrittenRead {
-    /// As if the data had been there before the trace, striped over the planes.
+    /// That of a read of data that was written before the trace, striped over the planes.
     #[default]
     Flash,
     /// No cost: the map shows that there is no data.
@@ -70,11 +70,11 @@ pub enum UnwrittenRead {
 pub struct AllocationSettings {
     /// How a plane is chosen.
     pub policy: String,
-    /// Order in which consecutive pages (static), or pages while everything is idle (dynamic), are striped.
+    /// Order in which planes are used for consecutive pages (static), or while all are idle (dynamic).
     pub order: StripeOrder,
-    /// Write requests up to this size go to separate blocks (hot data); 0 = off.
+    /// Maximum size of a write request that goes to separate blocks for hot data; 0 = off.
     pub hot_max_kb: u32,
-    /// Settings of the policy: those that its entry in the registry names.
+    /// Settings of the policy, which its entry in the registry declares.
     #[serde(flatten)]
     pub options: PolicyOptions,
 }
@@ -85,7 +85,7 @@ impl Default for AllocationSettings {
     }
 }
 
-/// Which coordinate changes first from page to page; the others follow in the order channel, chip, die, plane.
+/// Which coordinate changes first from page to page. The others follow in the order channel, chip, die, plane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StripeOrder {
@@ -109,23 +109,23 @@ pub struct GcSettings {
     /// `blocking`: the write that needs space waits while whole blocks are collected, which takes seconds if they are large and full of
     /// valid data. `incremental`: some pages are copied with each write.
     pub mode: GcMode,
-    /// Free blocks of a pool at or below which incremental and idle collection work.
+    /// Number of free blocks of a pool at or below which incremental and idle collection work.
     pub high_watermark: u32,
-    /// Free blocks of a pool at or below which a write waits for collection; at least 1.
+    /// Number of free blocks of a pool at or below which a write waits for collection; at least 1.
     pub low_watermark: u32,
-    /// Incremental: pages copied for each page the host writes.
+    /// `incremental`: pages copied for each page that the host writes.
     pub pages_per_step: u32,
     /// Idle time after which collection works in the background; 0 = never (BKOPS, JESD84-B51, 6.6.25).
     pub idle_after_us: f64,
-    /// Free blocks at or below which idle collection works; 0 = as `high_watermark`.
+    /// Number of free blocks at or below which idle collection works; 0 = the value of `high_watermark`.
     pub idle_free_blocks: u32,
-    /// A request interrupts idle collection after the current page (HPI); otherwise it waits for the block.
+    /// Whether a request interrupts idle collection after the current page (HPI); otherwise it waits for the block.
     pub hpi: bool,
-    /// Time that the interruption takes.
+    /// Time that the interruption by HPI takes.
     pub hpi_us: f64,
-    /// Free blocks at or below which collection begins without idle time and is not interrupted (`BKOPS_STATUS` 3); 0 = never.
+    /// Number of free blocks at or below which collection begins without idle time and cannot be interrupted (`BKOPS_STATUS` 3); 0 = never.
     pub urgent_free_blocks: u32,
-    /// Settings of the policy: those that its entry in the registry names.
+    /// Settings of the policy, which its entry in the registry declares.
     #[serde(flatten)]
     pub options: PolicyOptions,
 }
@@ -148,13 +148,13 @@ impl Default for GcSettings {
     }
 }
 
-/// The spread of a collection over time.
+/// How a collection is spread over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GcMode {
-    /// Whole blocks, while the write that needs the space waits.
+    /// Whole blocks are collected while the write that needs the space waits.
     #[default]
     Blocking,
-    /// A few pages with every host write below the high watermark; whole blocks at the low one.
+    /// A few pages are copied with each host write below the high watermark; whole blocks below the low one.
     Incremental,
 }

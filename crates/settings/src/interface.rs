@@ -4,7 +4,8 @@ use emmclab_base::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The interface between host and device. All but `kind` belongs to UFS (JESD220; UFSHCI, JESD223): an eMMC has its bus in `controller`.
+/// The interface between host and device. All settings except `kind` apply to UFS (JESD220; UFSHCI, JESD223); the bus of an eMMC is set in
+/// `controller`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct InterfaceSettings {
@@ -14,10 +15,10 @@ pub struct InterfaceSettings {
     pub lanes: u32,
     /// UFS: gear of every lane.
     pub gear: LinkGear,
-    /// UFS: queues of the host controller, up to 32 (UFSHCI 4), which share the tags of `controller.queue_depth`; commands take them
-    /// in turn. 0 = the single list of up to 32 commands of UFSHCI 2 and 3.
+    /// UFS: queues of the host controller, up to 32 (UFSHCI 4), which share the tags of `controller.queue_depth` in rotation. 0 = the
+    /// single list of up to 32 commands of UFSHCI 2 and 3.
     pub queues: u32,
-    /// UFS: time that a queue needs to hand a command over to the device before it can hand over its next one.
+    /// UFS: time between two commands that a queue sends to the device.
     pub command_us: f64,
     /// UFS: time of FUA in addition to the program that it waits for.
     pub fua_us: f64,
@@ -35,23 +36,23 @@ impl InterfaceSettings {
     }
 }
 
-/// The kind of a device's interface.
+/// Kind of the interface of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InterfaceKind {
     /// An eMMC: one bus for commands and data of both directions.
     #[default]
     Emmc,
-    /// A UFS: a link that carries data in both directions at once, commands with tags that complete in any order, FUA and SYNCHRONIZE
-    /// CACHE in place of reliable writes and barriers.
+    /// A UFS: a link that transfers data in both directions at once, tagged commands that complete in any order, and FUA and SYNCHRONIZE
+    /// CACHE instead of reliable writes and barriers.
     Ufs,
 }
 
-/// Gear of a lane in high-speed rate series B (M-PHY): bytes a second after its 8b10b code.
+/// Gear of a lane in high-speed rate series B (M-PHY). The rates are bytes a second after 8b10b decoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkGear {
-    /// There is no link.
+    /// No link.
     #[default]
     None,
     /// 146 million bytes a second.
@@ -80,13 +81,13 @@ impl LinkGear {
     }
 }
 
-/// Optional functions, as the `EXT_CSD` register states them (JESD84-B51, 7.4). The cache and its order are settings of `cache`,
-/// the command queue is one of `controller`. If a function is missing, the device uses a flush to serve a command that requests it.
+/// Optional functions of an eMMC, as its `EXT_CSD` register reports them (JESD84-B51, 7.4). `cache` sets the cache and its order,
+/// `controller` the command queue. If a function is missing, the device executes a flush for a command that requires it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FeatureSettings {
-    /// Reliable writes of any length (`EXT_CSD` `WR_REL_PARAM` [166] bit 2, `EN_REL_WR`). Without them, such a write is a plain
-    /// one and a flush.
+    /// Reliable writes of any length (`EXT_CSD` `WR_REL_PARAM` [166] bit 2, `EN_REL_WR`). Without them, a reliable write is a plain write
+    /// and a flush.
     pub reliable_write: bool,
     /// Cache barriers (`EXT_CSD` `BARRIER_SUPPORT` [486], eMMC 5.1), if there is a cache. Without them, a barrier is a flush.
     pub barrier: bool,
@@ -96,7 +97,7 @@ pub struct FeatureSettings {
     pub packed_reads: u32,
 }
 
-/// Entries that the header block of a packed command has room for.
+/// Maximum number of entries in the header block of a packed command.
 pub const MOST_PACKED: u32 = 63;
 
 impl Default for FeatureSettings {
@@ -105,31 +106,32 @@ impl Default for FeatureSettings {
     }
 }
 
-/// The host's block layer and MMC driver: the treatment of requests before the device sees them.
+/// The host's block layer and MMC driver, which process requests before the device receives them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostSettings {
-    /// The kernel whose block layer and MMC driver determine to which commands the flags of a request are translated.
+    /// The kernel whose block layer and MMC driver translate the flags of a request to commands.
     pub kernel: KernelEra,
-    /// Block size of the host's file system, such as 16 KB on Android 15: reads and writes of a trace are extended to whole blocks, because
-    /// the page cache has the rest of each block. 4, 8, 16, 32 or 64; 0 = requests are as they are.
+    /// Block size of the host's file system, such as 16 KB on Android 15. Reads and writes of a trace are extended to whole blocks, because
+    /// the page cache reads and writes whole blocks. 4, 8, 16, 32 or 64; 0 = requests are not changed.
     pub block_kb: u32,
-    /// Maximum size of a request that is merged from neighbours in the block layer's queue; 0 = no merging. Linux allows 512 KB.
+    /// Maximum size of a request that is merged from adjacent requests in the queue of the block layer; 0 = no merging. Linux allows 512
+    /// KB.
     pub merge_max_kb: u32,
-    /// Maximum number of write requests in one packed command (at most `features.packed_writes`); 0 = no packing, or as many
-    /// as the device supports if `kernel` packs and the device has one command at a time.
+    /// Maximum number of write requests in a packed command (at most `features.packed_writes`). 0 = no packing, unless `kernel` packs and
+    /// the device executes one command at a time: then as many as the device supports.
     pub packed_writes: u32,
-    /// Maximum number of read requests in one packed command (at most `features.packed_reads`); 0 = no packing. Linux never packed reads.
+    /// Maximum number of read requests in a packed command (at most `features.packed_reads`); 0 = no packing. Linux never packed reads.
     pub packed_reads: u32,
     /// Maximum amount of data in a packed command, without its header block.
     pub packed_max_kb: u32,
-    /// Time from the arrival of a request until the driver has fetched it. It may overlap with an earlier command, and is part
-    /// of neither the queueing nor the service time.
+    /// Time from the arrival of a request until the driver has fetched it. It may overlap with an earlier command, and counts neither as
+    /// queueing nor as service time.
     pub fetch_us: f64,
 }
 
 impl HostSettings {
-    /// The time of fetching.
+    /// The value of `fetch_us` in nanoseconds.
     pub fn fetch(&self) -> Nanos {
         Nanos((self.fetch_us * 1e3).round() as i64)
     }
@@ -149,14 +151,14 @@ impl Default for HostSettings {
     }
 }
 
-/// Kernels that differ in the commands that they make of the flags of a request. No Linux driver uses forced programming.
+/// Kernels, which translate the flags of a request to different commands. No Linux driver uses forced programming.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum KernelEra {
-    /// No kernel in particular: a request is one command with the flags that it has.
+    /// No specific kernel: a request is one command with its own flags.
     #[default]
     #[serde(rename = "given")]
     Given,
-    /// 3.9 to 4.3: writes are packed (commit ce39f9d17c14), and metadata (`REQ_META`) is written by reliable writes, as FUA is.
+    /// 3.9 to 4.3: writes are packed (commit ce39f9d17c14), and metadata (`REQ_META`) and FUA are written by reliable writes.
     #[serde(rename = "linux_3.10")]
     Linux310,
     /// 4.4 to 4.9: writes are packed, and only FUA is a reliable write (commit d3df0465db00).
@@ -165,12 +167,11 @@ pub enum KernelEra {
     /// 4.10 and later: nothing is packed (commit 03d640ae1f9b), and FUA is a reliable write.
     #[serde(rename = "linux_5.10")]
     Linux510,
-    /// As `linux_5.10`, but without FUA: a write with FUA is a write and a flush, as with `MMC_QUIRK_AVOID_REL_WRITE` (6.4)
-    /// and on hosts without CMD23.
+    /// As `linux_5.10`, but FUA is a write and a flush, as with `MMC_QUIRK_AVOID_REL_WRITE` (6.4) and on hosts without CMD23.
     #[serde(rename = "linux_no_fua")]
     LinuxNoFua,
-    /// Kernels of phone makers, from 3.10 to 4.4: as `linux_4.9`, but a write with preflush and FUA, the commit of a journal, has a
-    /// cache barrier before it instead of a flush; nothing, if the cache keeps the order of writes.
+    /// Kernels of phone makers, from 3.10 to 4.4: as `linux_4.9`, but a write with preflush and FUA (the commit of a journal) is preceded
+    /// by a cache barrier instead of a flush, or by nothing if the cache keeps the order of writes.
     #[serde(rename = "vendor_barrier")]
     VendorBarrier,
 }
@@ -181,18 +182,18 @@ pub enum KernelEra {
 pub struct KernelRules {
     /// Whether waiting writes are sent as packed commands.
     pub packs: bool,
-    /// Whether metadata is written by reliable write.
+    /// Whether metadata is written by reliable writes.
     pub reliable_metadata: bool,
-    /// Whether FUA is a reliable write, if the device supports that; otherwise it is a flush after the write.
+    /// Whether FUA is a reliable write, if the device supports them; otherwise it is a flush after the write.
     pub fua: bool,
-    /// Whether a commit has a cache barrier before it instead of a flush.
+    /// Whether the commit of a journal is preceded by a cache barrier instead of a flush.
     pub barriers: bool,
     /// Whether the kernel supports the command queue of eMMC 5.1 (Linux 4.16).
     pub queues: bool,
 }
 
 impl KernelEra {
-    /// Its rules; `None` for [`KernelEra::Given`].
+    /// Rules of the kernel; `None` for [`KernelEra::Given`].
     pub const fn rules(self) -> Option<KernelRules> {
         let linux = KernelRules { packs: false, reliable_metadata: false, fua: true, barriers: false, queues: true };
         Some(match self {

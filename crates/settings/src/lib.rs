@@ -1,5 +1,5 @@
-//! Every setting of a device, with its default: plain data, which does not depend on the device model. The comments are the
-//! reference: `explain`, the schema and the pages made from it print them.
+//! All settings of a device, with their defaults. This crate does not depend on the device model. The command `explain`, the JSON Schema
+//! and the generated pages print the doc comments.
 
 mod controller;
 mod flash;
@@ -25,29 +25,29 @@ pub use interface::{
     FeatureSettings, HostSettings, InterfaceKind, InterfaceSettings, KernelEra, KernelRules, LinkGear, MOST_PACKED,
 };
 
-/// Settings of a policy by name. The file of the policy declares these names; names of another policy are refused.
+/// Options of a policy: values by setting. The module of the policy declares the settings; settings of other policies are refused.
 pub type PolicyOptions = BTreeMap<String, u64>;
 
 /// A setting that belongs to a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicySetting {
-    /// Its key, in the same table as the key that names the policy.
+    /// Key of the setting, in the same table as the key that selects the policy.
     pub key: &'static str,
     /// Its meaning.
     pub about: &'static str,
-    /// Its value if none is given.
+    /// Value if the setting is absent.
     pub default: u64,
-    /// The least and the greatest value.
+    /// Minimum and maximum value.
     pub range: (u64, u64),
 }
 
 impl PolicySetting {
-    /// Its value among the options of a policy.
+    /// Value of the setting in the options of a policy, or its default.
     pub fn of(&self, options: &PolicyOptions) -> u64 {
         options.get(self.key).copied().unwrap_or(self.default)
     }
 
-    /// Its value in 32 bits, for a setting whose range ends below 2^32.
+    /// Value of the setting as 32 bits, for a setting whose maximum is below 2^32.
     pub fn count(&self, options: &PolicyOptions) -> u32 {
         u32::try_from(self.of(options)).unwrap_or(u32::MAX)
     }
@@ -58,9 +58,9 @@ impl PolicySetting {
 pub struct PolicyDescription {
     /// Its name in the settings.
     pub name: &'static str,
-    /// One sentence on what it does.
+    /// One sentence on what the policy does.
     pub about: &'static str,
-    /// The settings that belong to it.
+    /// The settings of the policy.
     pub settings: &'static [PolicySetting],
 }
 
@@ -72,11 +72,11 @@ pub struct DeviceSettings {
     pub name: String,
     /// One sentence on what the device represents.
     pub about: String,
-    /// Published figures and recordings that parameters were fitted to: an agreement with them is not evidence.
+    /// Published figures and recordings to which parameters were fitted. Agreement with them is not evidence.
     pub fitted_to: Vec<String>,
     /// How the flash is built.
     pub geometry: GeometrySettings,
-    /// How much of the flash the host sees.
+    /// How much of the flash the host can use.
     pub capacity: CapacitySettings,
     /// Parallelism of the flash, and the times of the bus.
     pub timing: TimingSettings,
@@ -84,7 +84,7 @@ pub struct DeviceSettings {
     pub interface: InterfaceSettings,
     /// The command path and the bus between host and device.
     pub controller: ControllerSettings,
-    /// Capabilities beyond plain reads and writes.
+    /// Optional functions.
     pub features: FeatureSettings,
     /// The map from logical to physical addresses.
     pub mapping: MappingSettings,
@@ -96,7 +96,7 @@ pub struct DeviceSettings {
     pub wear: WearSettings,
     /// Sleep and waking.
     pub power: PowerSettings,
-    /// The driver above the device.
+    /// The block layer and the driver of the host.
     pub host: HostSettings,
     /// The device's RAM for data.
     pub cache: CacheSettings,
@@ -106,10 +106,10 @@ pub struct DeviceSettings {
     pub zones: ZoneSettings,
 }
 
-// These are the only places where code for reading and writing settings is generated. This crate is built with little optimisation,
-// which the device that uses the settings could not be.
+// Code that reads and writes settings is generated only in this crate, which is built with little optimisation; the device model must not
+// be.
 impl DeviceSettings {
-    /// Settings from TOML; a setting that is not given has its default.
+    /// Reads settings from TOML; absent settings have their defaults.
     /// Errors: At the first unknown key or value of a wrong type.
     pub fn from_table(table: Table) -> Result<Self, toml::de::Error> {
         table.try_into()
@@ -120,18 +120,18 @@ impl DeviceSettings {
         schemars::schema_for!(Self).to_value()
     }
 
-    /// Whether writes reach the flash in order, because the cache keeps the order or the write pointers of zones require it.
+    /// Whether writes reach the flash in order, because of the cache or of the write pointers of zones.
     pub fn keeps_write_order(&self) -> bool {
         self.cache.keeps_write_order() || self.zones.is_zoned()
     }
 
-    /// Number of pages that a page in SLC mode replaces. Blocks of an eMMC are assumed to keep half of their pages, whatever their cells
-    /// are.
+    /// Number of pages that one page in SLC mode replaces. Blocks of an eMMC are assumed to keep half of their pages for every kind of
+    /// cell.
     pub fn pages_for_one_of_slc(&self, cells: CellMode) -> u32 {
         if self.interface.is_ufs() { cells.bits() } else { 2 }
     }
 
-    /// The block groups as they are used: the blocks in SLC mode are removed from their group, and are a group at the end.
+    /// The block groups in use: the blocks in SLC mode are removed from their group and form a group at the end.
     pub fn block_groups(&self) -> Vec<BlockGroup> {
         let mut groups = self.geometry.block_groups.clone();
         let slc = &self.slc;
