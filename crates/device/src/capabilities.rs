@@ -1,5 +1,5 @@
-//! The capabilities that a device reports to its host, for an eMMC in its `EXT_CSD` register (JESD84-B51, 7.4). They are derived from its
-//! settings in this one place.
+//! Derives the capabilities that a device reports to its host from its settings. An eMMC reports them in its `EXT_CSD` register
+//! (JESD84-B51, 7.4).
 
 use emmclab_base::SECTOR_BYTES;
 use emmclab_registers::ext_csd::fields::{self, RegisterField};
@@ -12,7 +12,7 @@ use emmclab_settings::{DeviceSettings, InterfaceKind};
 /// Functions that a device announces to its host in its registers or descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DeviceCapabilities {
-    /// The kind of its interface.
+    /// Interface of the device: eMMC or UFS.
     pub interface: InterfaceKind,
     /// Volatile cache in KB (`CACHE_SIZE [252:249]`, which counts 1,024 bits); 0 = none.
     pub cache_kb: u32,
@@ -35,20 +35,20 @@ pub struct DeviceCapabilities {
 /// A field of the `EXT_CSD` register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ExtCsdField {
-    /// Its name in the standard.
+    /// Name of the field in the standard.
     pub name: &'static str,
-    /// Its lowest byte.
+    /// Address of its lowest byte in the register.
     pub byte: u16,
-    /// Number of its bytes, the lowest first.
+    /// Length in bytes; the lowest byte comes first.
     pub bytes: u16,
-    /// The value that the device reports there.
+    /// Value that the device reports.
     pub value: u32,
 }
 
-/// The capabilities of a device, as values and as fields of its register.
+/// The capabilities of a device, also as fields of its `EXT_CSD` register.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AnnouncedCapabilities {
-    /// The values.
+    /// The capabilities.
     pub values: DeviceCapabilities,
     /// Fields of the `EXT_CSD` register; none for a UFS.
     pub ext_csd: Vec<ExtCsdField>,
@@ -75,7 +75,7 @@ impl DeviceCapabilities {
             reliable_write: features.reliable_write,
             packed_writes: features.packed_writes,
             packed_reads: features.packed_reads,
-            // A queue without a limit (0) is not a command queue of the standard.
+            // `queue_depth` 0 (no limit) is not a command queue of the standard.
             queue_depth: settings.controller.queue_depth.max(1),
         }
     }
@@ -87,8 +87,8 @@ impl DeviceCapabilities {
 
     /// The fields of the `EXT_CSD` register of an eMMC, in order of their bytes; empty for a UFS, which has no such register.
     ///
-    /// Fields that change in use are in [`emmclab_base::DeviceHealth`]. `WR_REL_SET [167]` states for every partition that an interrupted write
-    /// damages no older data. A device that breaks its promises (`cache.lies`) states the same as an honest one.
+    /// [`emmclab_base::DeviceHealth`] contains the fields that change in use. `WR_REL_SET [167]` reports for every partition that an
+    /// interrupted write does not damage older data. A device that breaks its promises (`cache.lies`) reports the same values.
     pub fn ext_csd(&self) -> Vec<ExtCsdField> {
         if self.interface == InterfaceKind::Ufs {
             return Vec::new();
@@ -152,6 +152,6 @@ mod tests {
         let plain = of(&[("features.reliable_write", "false")]);
         assert_eq!((value(plain, "WR_REL_PARAM"), value(endless, "WR_REL_PARAM")), (0, 4));
         let fields = endless.ext_csd();
-        assert!(fields.is_sorted_by_key(|field| field.byte), "by their bytes");
+        assert!(fields.is_sorted_by_key(|field| field.byte), "fields are in the order of their bytes");
     }
 }

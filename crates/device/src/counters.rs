@@ -1,4 +1,4 @@
-//! Counters of a device, which are the first observer of its events.
+//! Counters of the work of a device. They observe its events before all other observers.
 
 use emmclab_base::{Nanos, Op, SECTOR_BYTES};
 
@@ -11,7 +11,7 @@ use crate::events::{
 };
 use crate::zones::ZoneState;
 
-/// Counts of a device's work since it was made or the counters were last cleared.
+/// Counts of a device's work since it was created or the counters were last cleared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
     /// Bytes the host wrote.
@@ -30,17 +30,17 @@ pub struct DeviceCounters {
     pub group_programs: Vec<u64>,
     /// Blocks erased, by block group.
     pub group_erases: Vec<u64>,
-    /// Valid map units when counting began, by block group.
+    /// Valid map units at the start of counting, by block group.
     pub group_valid_before: Vec<u64>,
-    /// Bytes that the host read from pages, by block group.
+    /// Bytes that the host read from flash pages, by block group.
     pub group_bytes_read: Vec<u64>,
-    /// Bytes over the flash bus.
+    /// Bytes transferred over the flash bus.
     pub bus_bytes: u64,
-    /// Blocks collected for space.
+    /// Blocks collected to free space.
     pub gc_count: u64,
-    /// Of these, blocks collected while the device was idle.
+    /// Blocks of `gc_count` that were collected while the device was idle.
     pub gc_idle_count: u64,
-    /// Blocks folded from the SLC cache into others.
+    /// Blocks folded from the SLC cache into other blocks.
     pub folds: u64,
     /// Activity of `WriteBooster`, and its notices to the host.
     pub booster: BoosterCounters,
@@ -48,55 +48,55 @@ pub struct DeviceCounters {
     pub gc_interruptions: u64,
     /// Time that ways spent on idle collection, ns.
     pub gc_idle_ns: u64,
-    /// Blocks moved to even out wear.
+    /// Blocks moved by wear levelling.
     pub wear_moves: u64,
     /// Time that ways spent on collection, ns.
     pub gc_ns: u64,
-    /// Units (block-mapped schemes: pages) overwritten in part, whose rest had to be read first.
+    /// Partial overwrites of a unit (block-mapped schemes: of a page), whose rest was read first.
     pub read_modify_writes: u64,
-    /// Log blocks that became the data block as they were (switch merges).
+    /// Switch merges: log blocks that became the data block without copies.
     pub switch_merges: u64,
-    /// Log blocks that became the data block after the rest of the data had been copied to them (partial merges).
+    /// Partial merges: log blocks that became the data block after the rest of the data was copied to them.
     pub partial_merges: u64,
-    /// Logical blocks copied to a fresh block (full merges).
+    /// Full merges: logical blocks copied to a fresh block.
     pub full_merges: u64,
-    /// Map entries found in memory.
+    /// Lookups of map entries that were in RAM.
     pub map_hits: u64,
-    /// Map entries that had to be read from the flash.
+    /// Lookups of map entries that were read from the flash.
     pub map_misses: u64,
     /// Requests whose map entries were looked up.
     pub map_requests: u64,
-    /// Of these, requests for which a page of the map was read.
+    /// Requests of `map_requests` for which a page of the map was read.
     pub map_missed_requests: u64,
     /// Map entries that the host sent along with reads (HPB).
     pub map_hints: u64,
-    /// Map entries that were loaded into memory along with others.
+    /// Map entries that were loaded into RAM together with others.
     pub map_prefetched: u64,
     /// Pages read in vain, because a map entry pointed to another page than that of the unit.
     pub map_double_reads: u64,
-    /// Units that the host read but had never written.
+    /// Units that the host read but never wrote.
     pub unwritten_reads: u64,
-    /// Bytes of them that the host read.
+    /// Bytes that the host read of units that it never wrote.
     pub unwritten_bytes_read: u64,
     /// Mapped units that were discarded.
     pub trimmed_units: u64,
     /// Blocks that became bad.
     pub bad_blocks: u64,
-    /// Times that the device woke up.
+    /// Number of wake-ups.
     pub wake_ups: u64,
     /// Time asleep, ns.
     pub asleep_ns: u64,
     /// Time waking up, ns.
     pub waking_ns: u64,
-    /// Units of written data that were put into the cache.
+    /// Units of written data that entered the cache.
     pub cache_written: u64,
-    /// Of these, units that were already in the cache.
+    /// Units of `cache_written` that were already in the cache.
     pub cache_overwritten: u64,
     /// Units that the host read, counted only if the device has RAM for data.
     pub cache_read: u64,
-    /// Of these, units that were found in RAM.
+    /// Units of `cache_read` that were in RAM.
     pub cache_read_hits: u64,
-    /// Flushes by the host that found written data in the cache.
+    /// Flushes by the host while the cache contained written data.
     pub cache_flushes: u64,
     /// Packed commands.
     pub packs: u64,
@@ -111,26 +111,26 @@ pub struct DeviceCounters {
 /// Traffic of one direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// Transfers.
+    /// Number of transfers.
     pub transfers: u64,
-    /// Bytes.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// Time during which it was in use, ns.
+    /// Time during which the direction was in use, ns.
     pub busy_ns: u64,
-    /// Time that transfers waited for other transfers, ns.
+    /// Time for which transfers waited for other transfers, ns.
     pub wait_ns: u64,
 }
 
 /// Commands that a UFS fetched from the queues of its host controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FetchCounters {
-    /// Commands fetched.
+    /// Number of fetched commands.
     pub fetched: u64,
-    /// Largest number of commands with a tag at the same time.
+    /// Maximum number of commands with a tag at the same time.
     pub most_in_flight: u32,
-    /// Time that commands waited for a tag, ns.
+    /// Time for which commands waited for a tag, ns.
     pub tag_wait_ns: u64,
-    /// Time that commands waited for their queue, after they had a tag and the link was awake, ns.
+    /// Time for which commands with a tag waited for their queue while the link was awake, ns.
     pub queue_wait_ns: u64,
 }
 
@@ -139,7 +139,7 @@ pub struct FetchCounters {
 pub struct BoosterCounters {
     /// Units folded into other blocks.
     pub folded_units: u64,
-    /// Units written to its pinned part.
+    /// Units written to the pinned part.
     pub pinned_units: u64,
     /// Notices that little free space is left.
     pub flush_needed: u64,
@@ -154,23 +154,23 @@ pub struct BoosterCounters {
 /// State changes of the zones of a zoned UFS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZoneCounters {
-    /// Zones that a write or the host opened.
+    /// Zones opened by a write or by the host.
     pub opened: u64,
     /// Zones closed by the host, or by the device to open another.
     pub closed: u64,
-    /// Zones that became full: written to their end, or finished.
+    /// Zones that became full, by writes or because the host finished them.
     pub filled: u64,
     /// Zones that were reset.
     pub resets: u64,
-    /// Largest number of zones that were open at the same time.
+    /// Maximum number of zones that were open at the same time.
     pub most_open: u32,
-    /// Largest number of zones that were open or closed at the same time.
+    /// Maximum number of zones that were open or closed at the same time.
     pub most_active: u32,
-    /// Times that a zone took over the write buffer of another zone.
+    /// Number of times a zone took the write buffer of another zone.
     pub buffer_conflicts: u64,
-    /// Of these, cases in which data of the other zone was written out before.
+    /// Times of `buffer_conflicts` in which data of the other zone was written out first.
     pub premature_flushes: u64,
-    /// Units that were written out in these cases.
+    /// Units that were written out by premature flushes.
     pub premature_units: u64,
 }
 
@@ -196,7 +196,7 @@ impl DeviceCounters {
         self.group_erases.iter().sum()
     }
 
-    /// Bytes programmed for one cause, divided by the bytes that the host wrote; 0 without writes.
+    /// Bytes programmed for a cause, divided by the bytes that the host wrote; 0 without writes.
     pub fn waf_of(&self, cause: OperationCause) -> f64 {
         if self.host_bytes_written == 0 {
             return 0.0;
@@ -216,7 +216,7 @@ impl DeviceCounters {
     }
 }
 
-/// The two observers of each operation of a device: its counters and the observer of the caller.
+/// Observers of each operation of a device: its counters and the observer of the caller.
 pub(crate) trait CountingObserver: Observer {
     /// Total time that the ways have spent on garbage collection.
     fn gc_time(&self) -> Nanos;
@@ -228,7 +228,6 @@ impl<O: Observer> CountingObserver for (&mut DeviceCounters, &mut O) {
     }
 }
 
-/// The counters are the first listener of every device.
 impl Observer for DeviceCounters {
     const UNITS: bool = false;
 
@@ -417,7 +416,7 @@ impl Observer for DeviceCounters {
     fn zone_changed(&mut self, event: &ZoneChanged) {
         let zones = &mut self.zones;
         match event.to {
-            // A zone that was opened but never written becomes empty when it is closed.
+            // A zone that was opened but not written becomes empty when it is closed.
             ZoneState::Empty if event.from.is_open() && event.written == 0 => zones.closed += 1,
             ZoneState::Empty => zones.resets += 1,
             ZoneState::ImplicitlyOpen | ZoneState::ExplicitlyOpen => {

@@ -1,9 +1,9 @@
-//! Power loss at a given time: which entries of the FTL's map it undoes.
+//! Power loss at a given time, and the map entries of the FTL that it reverts.
 //!
-//! The tables are updated when a program is planned; its cells are written later. After a cut, the map entries of pages that were not yet
-//! programmed return to the previous version if the flash and the mapping scheme still hold it; otherwise the unit is unmapped. Moves by
-//! collection and wear levelling stay as they are, because both copies hold the same data. A device with `cache.lies = "late_trim"` repeats
-//! its late discards last.
+//! The tables are updated when a program is planned, before its cells are written. After a cut, the map entries of pages that were not yet
+//! programmed return to the previous version if the flash and the mapping scheme still contain it; otherwise the unit is unmapped. Moves by
+//! collection and wear levelling remain, because both copies have the same data. A device with `cache.lies = "late_trim"` finally repeats
+//! its late discards.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::events::{BlockErased, Observer, OperationCause, PageProgrammed, UnitsTrimmed};
 use crate::ids::{BlockId, Lpn, Ppn};
 
-/// A unit of a page that a cut may still undo ([`PageProgrammed::durable`]).
+/// A unit of a page that a cut may still revert ([`PageProgrammed::durable`]).
 #[derive(Clone, Copy, Debug)]
 struct UndoEntry {
     durable: Nanos,
@@ -22,23 +22,23 @@ struct UndoEntry {
     to: Ppn,
     /// Location of the previous version; `None` if there is none, or if its block has been erased since.
     from: Option<Ppn>,
-    /// Whether the program only copied that version, without data of the host.
+    /// Whether the program only copied the previous version, without data of the host.
     carried: bool,
 }
 
-/// Page programs of the host that a cut may undo, and discards that it may repeat. It is an observer of the device. It keeps only those
-/// that a cut after the last call of [`UndoLog::retire`] may concern.
+/// Page programs of the host that a cut may revert, and discards that it may repeat. The log observes the device. It contains only programs
+/// and discards that a cut after the last call of [`UndoLog::retire`] may affect.
 pub struct UndoLog {
-    /// Base-2 logarithms: places of a block, and of a page by block group.
+    /// Base-2 logarithms of the number of locations in a block, and of those in a page of each block group.
     stride_shift: u32,
     page_shifts: Vec<u32>,
     planned: Vec<UndoEntry>,
-    /// First unit and number of units.
+    /// Range of each discard: first unit and number of units.
     trims: LateTrims<(Lpn, u32)>,
 }
 
 impl UndoLog {
-    /// A log for a device that is about to be used.
+    /// An empty log for a device before its first use.
     pub fn of(device: &Device) -> Self {
         let geometry = device.geometry();
         Self {
@@ -49,7 +49,7 @@ impl UndoLog {
         }
     }
 
-    /// Forgets programs that are durable by `now`, and discards that are no longer late then. No cut may follow that is before `now`.
+    /// Removes programs that are durable at `now`, and discards that a cut no longer repeats. No later cut may be before `now`.
     pub fn retire(&mut self, now: Nanos) {
         self.planned.retain(|planned| planned.durable > now);
         self.trims.retire(now);
@@ -79,7 +79,7 @@ impl Observer for UndoLog {
             if BlockId(from.0 >> self.stride_shift) != event.block {
                 continue;
             }
-            // Data that was only copied is in one of the two locations at any time, as with a move: it is durable when its source was.
+            // Copied data is always in one of the two locations, as with a move, so it is durable when its source was.
             if carried {
                 let first = self.planned[..i].iter().rfind(|first| first.to == from);
                 self.planned[i].durable = first.map_or(Nanos::MIN, |first| first.durable);
@@ -90,11 +90,11 @@ impl Observer for UndoLog {
 }
 
 impl Device {
-    /// Cuts the power at `at` and restores it at once: commands in flight never complete, RAM is empty, every part is idle. Data, wear and
-    /// counters stay. `undo` must have observed the device since it was last idle. The next command may arrive from `at` on.
+    /// Cuts the power at `at` and restores it at once: commands in flight never complete, RAM is empty, all parts are idle. Data, wear and
+    /// counters remain. `undo` must have observed the device since it was last idle. The next command may arrive from `at` on.
     pub fn cut(&mut self, at: Nanos, undo: &mut UndoLog) {
         let undone = undo.planned.drain(..).filter(|planned| planned.durable > at);
-        // From the newest to the oldest, so that each finds the map in the state after its own program.
+        // From the newest to the oldest, so that each step starts with the map after its own program.
         for UndoEntry { lpn, to, from, .. } in undone.collect::<Vec<_>>().into_iter().rev() {
             self.ftl.take_back(&self.nand, lpn, to, from);
         }
@@ -111,7 +111,7 @@ impl Device {
     }
 }
 
-/// Discards in the order of their execution, each with its time, as long as a cut may repeat them ([`emmclab_settings::CacheLie::LateTrim`]).
+/// Discards that a cut may repeat ([`emmclab_settings::CacheLie::LateTrim`]), with their times, in the order of their execution.
 #[derive(Clone, Debug)]
 pub struct LateTrims<T>(VecDeque<(Nanos, T)>);
 
@@ -131,29 +131,29 @@ impl<T> LateTrims<T> {
         self.0.push_back((at, trim));
     }
 
-    /// Forgets the discards that a cut at `now` or later does not repeat.
+    /// Removes the discards that a cut at `now` or later does not repeat.
     pub fn retire(&mut self, now: Nanos) {
         while self.0.front().is_some_and(|(at, _)| !is_late(*at, now)) {
             self.0.pop_front();
         }
     }
 
-    /// The discards that a cut at this time repeats, in order.
+    /// The discards that a cut at time `cut` repeats, in order.
     pub fn repeated(&self, cut: Nanos) -> impl Iterator<Item = &T> {
         self.0.iter().filter(move |(at, _)| is_late(*at, cut)).map(|(_, trim)| trim)
     }
 
-    /// All discards that are kept, in order.
+    /// All recorded discards, in order.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|(_, trim)| trim)
     }
 
-    /// Forgets all of them.
+    /// Removes all discards.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Whether none is kept.
+    /// Whether no discard is recorded.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -15,8 +15,8 @@ use crate::load::DeviceConfig;
 use crate::nand::{BlockState, FlashBusyTimes, Nand};
 use crate::zones::{ZoneAction, ZoneDescriptor};
 
-/// A simulated eMMC or UFS: a controller above an FTL above flash. Its counters are its first observer. Memory is allocated when it is
-/// first used, so that a new device of any size is created at once.
+/// A simulated eMMC or UFS: a controller above an FTL above flash. Memory is allocated at its first use, so a device of any size is created
+/// at once.
 #[derive(Clone)]
 pub struct Device {
     pub(crate) controller: DeviceController,
@@ -25,20 +25,20 @@ pub struct Device {
     counters: DeviceCounters,
 }
 
-/// The present state of an erase block.
+/// The current state of an erase block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EraseBlockSummary {
-    /// Valid map units.
+    /// Number of valid map units.
     pub valid: u32,
-    /// Pages programmed; the next page to program.
+    /// Number of programmed pages, which is also the index of the next page to program.
     pub written: u32,
-    /// Erases so far.
+    /// Number of erases so far.
     pub erases: u32,
-    /// Its plane.
+    /// Plane of the block.
     pub plane: PlaneId,
-    /// Its block group.
+    /// Block group of the block.
     pub group: u8,
-    /// Its state.
+    /// State of the block.
     pub state: BlockState,
 }
 
@@ -54,7 +54,7 @@ enum DeviceOperation<'a> {
 }
 
 impl Device {
-    /// A brand new device.
+    /// A new device without data.
     pub fn new(config: &DeviceConfig) -> Self {
         let settings = config.settings();
         let geometry = Geometry::new(settings);
@@ -65,8 +65,7 @@ impl Device {
     }
 
     /// Restores a device from an image ([`Device::to_image`]).
-    /// Errors: [`ErrorClass::Truncated`](emmclab_base::ErrorClass::Truncated) if the image is damaged or is of another
-    /// device.
+    /// Errors: [`ErrorClass::Truncated`](emmclab_base::ErrorClass::Truncated) if the image is damaged or belongs to another device.
     pub fn from_image(config: &DeviceConfig, image: &[u8]) -> Result<Self> {
         let mut device = Self::new(config);
         image::restore(&mut device.ftl, &mut device.nand, image)?;
@@ -79,8 +78,8 @@ impl Device {
         image::save(&self.ftl, &self.nand)
     }
 
-    /// Executes an operation and reports its events to the counters and `observer`; returns the completion time if the operation has one.
-    /// Observers are called through a pointer, because it takes long to compile the device for each of them.
+    /// Executes an operation and reports its events to the counters and `observer`. Returns the completion time if the operation has one.
+    /// Observers are called through a pointer, because compiling the device for each of them takes long.
     #[inline]
     fn act<O: Observer>(&mut self, work: DeviceOperation<'_>, observer: &mut O) -> Result<Option<Nanos>> {
         if O::EVENTS {
@@ -90,8 +89,8 @@ impl Device {
         }
     }
 
-    /// Executes an operation for an observer that needs only completions. A build for tests takes the path of the other observers,
-    /// because one more copy of the device takes long to compile.
+    /// Executes an operation for an observer that needs only completions. Test builds use the path of the other observers, because
+    /// compiling another copy of the device takes long.
     #[inline(never)]
     fn act_unobserved(
         &mut self, work: DeviceOperation<'_>, completed: &mut dyn FnMut(&RequestCompleted),
@@ -134,13 +133,13 @@ impl Device {
         Ok(None)
     }
 
-    /// Present number of blocks of each plane in `WriteBooster` or the SLC cache.
+    /// Current number of blocks of each plane in `WriteBooster` or the SLC cache.
     pub fn booster_blocks(&self) -> u32 {
         self.ftl.core.slc_blocks()
     }
 
-    /// Submits a request. Returns its completion time, or `None` if that is not known yet (it is a write, and reads have priority) or the
-    /// device has stopped ([`Device::stop`]).
+    /// Submits a request. Returns its completion time, or `None` if that is not known yet (a write waits because reads have priority) or
+    /// the device has stopped ([`Device::stop`]).
     /// Errors: [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) for a request beyond the end of the device,
     /// [`ErrorClass::Order`](emmclab_base::ErrorClass::Order) for one that arrives before its predecessor.
     #[inline]
@@ -148,7 +147,7 @@ impl Device {
         self.act(DeviceOperation::Submit(command), observer)
     }
 
-    /// Submits a request without an observer and executes everything until it is complete. Returns the completion time. Meant for many
+    /// Submits a request without an observer and executes all work until it is complete. Returns the completion time. It is meant for many
     /// consecutive writes, such as filling a device.
     /// Errors: as [`Device::submit`].
     pub fn complete(&mut self, command: &DeviceCommand) -> Result<Nanos> {
@@ -156,7 +155,7 @@ impl Device {
         Ok(self.settle(&mut NullObserver))
     }
 
-    /// As [`Device::advance`], without an observer.
+    /// Executes [`Device::advance`] without an observer.
     pub fn idle_until(&mut self, until: Nanos) {
         self.advance(until, &mut NullObserver);
     }
@@ -181,7 +180,8 @@ impl Device {
         self.act(DeviceOperation::Packed(entries), observer)
     }
 
-    /// Opens, closes or finishes a zone at the arrival time of the last command, in no time. A zone is reset by a discard of its sectors.
+    /// Opens, closes or finishes a zone at the arrival time of the last command. This takes no time. A discard of its sectors resets a
+    /// zone.
     /// Errors: [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) if there is no such zone, or if its state or the
     /// limits of open and active zones do not allow the action.
     pub fn manage_zone<O: Observer>(&mut self, zone: u32, action: ZoneAction, observer: &mut O) -> Result<()> {
@@ -193,24 +193,24 @@ impl Device {
         self.controller.zones.as_deref()?.check(command).err()
     }
 
-    /// The sequential zones in their present state.
+    /// The sequential zones in their current state.
     pub fn zones(&self) -> impl Iterator<Item = ZoneDescriptor> {
         let zones = self.controller.zones.as_deref();
         (0..).map_while(move |zone| zones?.report(zone))
     }
 
-    /// The maximum numbers of open zones, and of active zones (open or closed); 0 = no limit.
+    /// Maximum number of open zones, and of active zones (open or closed); 0 = no limit.
     pub fn zone_limits(&self) -> (u32, u32) {
         self.controller.zones.as_deref().map_or((0, 0), ZoneTable::limits)
     }
 
-    /// Executes everything that begins before `until` without a command: waiting pages, write-back, folding, idle collection. Several calls
+    /// Executes all work that begins before `until` without a command: waiting pages, write-back, folding, idle collection. Several calls
     /// have the same events, counters and times as the last of them alone. The next command must not arrive before `until`.
     pub fn advance<O: Observer>(&mut self, until: Nanos, observer: &mut O) {
         let _ = self.act(DeviceOperation::Advance(until), observer);
     }
 
-    /// The next time at which the device does something that may complete a request in flight; `None` if no request is in flight.
+    /// The next time at which the device executes a step that may complete a request in flight; `None` if no request is in flight.
     pub fn next_event(&self) -> Option<Nanos> {
         self.controller.next_event(&self.nand)
     }
@@ -221,13 +221,13 @@ impl Device {
         self.controller.clock.last_complete
     }
 
-    /// Powers the device off in good order: everything in the write buffer is written (power-off notification, `EXT_CSD`
+    /// Powers the device off in good order: writes all data in the write buffer (power-off notification, `EXT_CSD`
     /// `POWER_OFF_NOTIFICATION`).
     pub fn power_off<O: Observer>(&mut self, observer: &mut O) {
         let _ = self.act(DeviceOperation::PowerOff, observer);
     }
 
-    /// Keeps the data and resets everything else: time, counters and request numbers start again. The write buffer is written first.
+    /// Writes the write buffer, keeps the data, and resets everything else: time, counters and request numbers start again.
     pub fn rewind(&mut self) {
         self.power_off(&mut NullObserver);
         self.nand.timelines.rewind();
@@ -270,18 +270,18 @@ impl Device {
         self.ftl.prefetch(sectors);
     }
 
-    /// The counts and the address arithmetic of the flash.
+    /// Structure of the flash, and its address arithmetic.
     #[inline]
     pub fn geometry(&self) -> &Geometry {
         &self.ftl.core.geometry
     }
 
-    /// Planes of a way, which have consecutive numbers and execute one operation at a time.
+    /// Number of planes of a way, which have consecutive numbers and execute one operation at a time.
     pub fn planes_per_way(&self) -> u32 {
         self.nand.timelines.planes_per_way
     }
 
-    /// The counters since the device was made or the counters were last cleared.
+    /// Counters since the device was created or they were last cleared.
     pub fn counters(&self) -> &DeviceCounters {
         &self.counters
     }
@@ -291,7 +291,7 @@ impl Device {
         self.nand.timelines.load()
     }
 
-    /// The present state of a block.
+    /// The current state of a block.
     pub fn block(&self, block: BlockId) -> EraseBlockSummary {
         let view = self.nand.block(block);
         EraseBlockSummary {
@@ -304,12 +304,12 @@ impl Device {
         }
     }
 
-    /// All blocks, plane by plane.
+    /// All blocks, in order of planes.
     pub fn blocks(&self) -> impl Iterator<Item = EraseBlockSummary> + Clone {
         (0..self.nand.block_count() as u32).map(|block| self.block(BlockId(block)))
     }
 
-    /// The reason why the device refuses writes; `None` if it accepts them.
+    /// The reason for which the device refuses writes; `None` if it accepts them.
     #[inline]
     pub fn stop(&self) -> Option<StopReason> {
         self.ftl.core.stop
@@ -326,7 +326,7 @@ impl Device {
         self.ftl.map_ram_bytes()
     }
 
-    /// The part of the map that is cached in RAM, for schemes with the map on the flash; `None` for other schemes.
+    /// The cached part of the map, for schemes with the map on the flash; `None` for other schemes.
     pub fn map_figures(&self) -> Option<MapCacheSummary> {
         self.ftl.map_figures()
     }
@@ -341,47 +341,47 @@ impl Device {
         !self.ftl.core.transferred && self.controller.write_buffer.is_none()
     }
 
-    /// Sectors of written data that fit into the volatile cache; 0 without a cache.
+    /// Number of sectors of written data that fit into the volatile cache; 0 without a cache.
     pub fn cache_sectors(&self) -> u64 {
         u64::from(self.controller.write_buffer.as_ref().map_or(0, |buffer| buffer.room)) * u64::from(self.geometry().unit_sectors)
     }
 
-    /// The kind of its interface.
+    /// Interface of the device.
     pub fn interface(&self) -> InterfaceKind {
         self.controller.interface()
     }
 
-    /// Whether a single write can be made durable on completion in spite of a cache: by a reliable write, or by FUA.
+    /// Whether a single write can be durable on completion despite a cache: by a reliable write, or by FUA.
     pub fn has_reliable_writes(&self) -> bool {
         self.controller.reliable_writes
     }
 
-    /// Whether writes become durable in their order, as with a FIFO cache.
+    /// Whether writes become durable in order, as with a FIFO cache.
     pub fn promises_write_order(&self) -> bool {
         self.controller.promises_write_order
     }
 
-    /// The number that the next command will have ([`RequestCompleted::id`](crate::RequestCompleted::id)).
+    /// Number of the next command ([`RequestCompleted::id`](crate::RequestCompleted::id)).
     #[inline]
     pub fn next_command(&self) -> u64 {
         self.controller.clock.next_id
     }
 
-    /// The time at which all requests accepted so far are complete.
+    /// When all accepted requests are complete.
     #[inline]
     pub fn idle_from(&self) -> Nanos {
         self.controller.idle_from()
     }
 
-    /// Adds `erases` to the blocks in use, given for each block group and spread evenly within a group, as if the workload had continued.
-    /// Wear does become even if no data stays in place for ever.
+    /// Adds `erases` for each block group to the blocks in use, spread evenly within the group, as if the workload had continued. Wear
+    /// becomes even in the long run unless data stays in place for ever.
     /// Errors: [`ErrorClass::Config`] if a block would reach its erase limit; the device is then unchanged.
     pub fn wear_on(&mut self, erases: &[u64]) -> Result<()> {
         let mut worn: Vec<(BlockId, u32)> = Vec::new();
         for (group, more) in erases.iter().enumerate().filter(|(_, more)| **more > 0) {
             let limit = self.geometry().groups[group].erase_limit;
             let blocks = self.ftl.used_blocks(&self.nand, group as u8);
-            // Rounded cumulatively over the blocks, so that the sum is exact.
+            // Rounds the cumulative number over the blocks, so that the sum is exact.
             let due = |blocks_so_far: usize| more * blocks_so_far as u64 / blocks.len() as u64;
             for (at, block) in blocks.iter().enumerate() {
                 let erases = u64::from(self.nand.block(*block).erases) + due(at + 1) - due(at);
@@ -401,11 +401,11 @@ impl Device {
         Ok(())
     }
 
-    /// The health of the device; `settings` must be its own.
+    /// Health of the device with its own `settings`.
     pub fn health(&self, settings: &DeviceSettings) -> DeviceHealth {
         let groups = &self.geometry().groups;
-        let given = &settings.geometry.block_groups;
-        let in_slc_mode = |group: usize| match given.get(group) {
+        let block_groups = &settings.geometry.block_groups;
+        let in_slc_mode = |group: usize| match block_groups.get(group) {
             Some(group) => group.cell_mode == CellMode::Slc,
             None => settings.slc.mode != SlcMode::Off,
         };
@@ -417,7 +417,7 @@ impl Device {
         }
         let used = |slc: bool| {
             let of_kind = erases.iter().enumerate().filter(|(group, _)| in_slc_mode(*group) == slc);
-            let (done, most) = of_kind.fold((0, 0), |(done, most), (_, one)| (done + one.0, most + one.1));
+            let (done, most) = of_kind.fold((0, 0), |(done, most), (_, sum)| (done + sum.0, most + sum.1));
             (most > 0).then(|| done as f64 / most as f64)
         };
         let spares: u64 = groups.iter().map(|group| u64::from(group.spare_blocks)).sum();
@@ -437,25 +437,25 @@ impl Device {
         }
         let idle = if gc.idle_free_blocks == 0 { gc.high_watermark } else { gc.idle_free_blocks };
         let levels = [(gc.urgent_free_blocks, 3), (gc.low_watermark, 2), (idle, 1)];
-        // The pool with the fewest free blocks counts, among those that are collected while a write waits.
+        // The pool with the fewest free blocks determines the level, among those that are collected while a write waits.
         let collected = (0..self.ftl.pools()).map(PoolId).filter(|pool| !self.ftl.core.is_skipped(*pool));
         let free = collected.map(|pool| self.ftl.free_blocks(pool)).min().unwrap_or(u32::MAX);
         levels.into_iter().find(|(most, _)| free <= *most && *most > 0).map_or(0, |(_, level)| level)
     }
 }
 
-/// A command to a device: the part of [`Request`] that matters to it.
+/// A command to a device: the part of a [`Request`] that the device uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceCommand {
-    /// Arrival time; never before that of the previous command.
+    /// Arrival time, not before that of the previous command.
     pub arrival: Nanos,
-    /// Its operation.
+    /// Operation of the command.
     pub op: Op,
     /// First sector.
     pub sector: u64,
     /// Length in sectors; 0 only for a flush.
     pub sectors: u32,
-    /// Its flags.
+    /// Flags of the command.
     pub modifiers: CommandFlags,
 }
 

@@ -1,4 +1,4 @@
-//! Counts and address arithmetic, computed once from the settings.
+//! Structure of the flash and address arithmetic, computed once from the settings.
 
 use emmclab_base::{ByteCount, Nanos, SECTOR_BYTES};
 
@@ -8,7 +8,7 @@ use emmclab_settings::{BlockGroup, DeviceSettings, GeometrySettings, PlaneCluste
 /// Maximum number of map units in a page: clustered pages of 64 KB with 4 KB units.
 pub(crate) const MAX_UNITS: usize = 16;
 
-/// Blocks of one page size in every plane, in integer units.
+/// Blocks with the same page size, which every plane contains.
 #[derive(Clone, Debug)]
 pub struct GroupGeometry {
     /// First block of the group, counted from the start of its plane.
@@ -21,7 +21,7 @@ pub struct GroupGeometry {
     pub pages_per_block: u32,
     /// Bytes in a page.
     pub page_bytes: u32,
-    /// Base-2 logarithm of the map units in a page.
+    /// Base-2 logarithm of the number of map units in a page.
     pub page_shift: u32,
     /// Array time of a page read.
     pub read: Nanos,
@@ -29,7 +29,7 @@ pub struct GroupGeometry {
     pub program: Nanos,
     /// Time of a block erase.
     pub erase: Nanos,
-    /// Erases after which a block is bad; 0 = never.
+    /// Erases after which a block goes bad; 0 = never.
     pub erase_limit: u32,
 }
 
@@ -47,30 +47,30 @@ impl GroupGeometry {
     }
 }
 
-/// Zones that are written sequentially: all have one size, and they follow the conventional zones.
+/// Zones that are written sequentially. They have the same size, and follow the conventional zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneLayout {
-    /// First map unit of the first of them.
+    /// First map unit of the first sequential zone.
     pub first_unit: u32,
-    /// Map units of each.
+    /// Number of map units of a zone.
     pub units: u32,
-    /// Number of zones.
+    /// Number of sequential zones.
     pub count: u32,
     /// Blocks of each plane in a zone.
     pub blocks: u32,
 }
 
 impl ZoneLayout {
-    /// The zones of a device whose blocks outside of SLC mode hold `usable` units for the user; `None` if it has no zones.
+    /// The zones of a device; `None` if it has none. Its blocks outside of SLC mode have `usable` units for the user.
     fn new(settings: &DeviceSettings, group: &GroupGeometry, planes: u32, usable: u64) -> Option<Self> {
-        let given = &settings.zones;
-        let units = u64::from(given.blocks) * u64::from(group.units_per_block()) * u64::from(planes);
+        let zones = &settings.zones;
+        let units = u64::from(zones.blocks) * u64::from(group.units_per_block()) * u64::from(planes);
         let count = usable.checked_div(units)?;
-        let first_unit = u64::from(given.conventional).saturating_mul(units).min(u64::from(u32::MAX));
-        Some(Self { first_unit: first_unit as u32, units: units as u32, count: count as u32, blocks: given.blocks })
+        let first_unit = u64::from(zones.conventional).saturating_mul(units).min(u64::from(u32::MAX));
+        Some(Self { first_unit: first_unit as u32, units: units as u32, count: count as u32, blocks: zones.blocks })
     }
 
-    /// The zone of a map unit; `None` before the first.
+    /// The sequential zone of a map unit; `None` for units before the first zone.
     #[inline]
     pub const fn zone_of(&self, unit: u32) -> Option<u32> {
         if unit < self.first_unit { None } else { Some((unit - self.first_unit) / self.units) }
@@ -89,15 +89,15 @@ impl ZoneLayout {
     }
 }
 
-/// The counts of the device, and the division of physical addresses.
+/// The structure of the device, and the layout of physical addresses.
 ///
-/// Physical page numbers count map units, page by page. The numbers of a block start at a multiple of a power of two, so that block
-/// and page are found by shifting a [`Ppn`].
+/// Physical page numbers count map units, page by page. The numbers of each block start at a multiple of a power of two, so that block and
+/// page are parts of the bits of a [`Ppn`].
 ///
-/// Clustered planes count as one plane, with pages and blocks that are larger by [`Geometry::clustered_planes`].
+/// Clustered planes count as one plane, whose pages and blocks are larger by the factor [`Geometry::clustered_planes`].
 #[derive(Clone, Debug)]
 pub struct Geometry {
-    /// Channels.
+    /// Number of channels.
     pub channels: u32,
     /// Total number of chips.
     pub chips: u32,
@@ -105,9 +105,9 @@ pub struct Geometry {
     pub dies: u32,
     /// Total number of planes; plane = ((channel * chips + chip) * dies + die) * planes + plane.
     pub planes: u32,
-    /// Planes that are combined into one; 1 without clustering.
+    /// Number of planes in a clustered plane; 1 without clustering.
     pub clustered_planes: u32,
-    /// Channels over which a clustered page is spread; 1 without.
+    /// Number of channels of a clustered page; 1 without clustering.
     pub clustered_channels: u32,
     /// Planes of a channel.
     pub planes_per_channel: u32,
@@ -117,25 +117,25 @@ pub struct Geometry {
     pub planes_per_die: u32,
     /// Blocks in a plane.
     pub blocks_per_plane: u32,
-    /// The block groups, as configured.
+    /// The block groups in the order of the settings.
     pub groups: Vec<GroupGeometry>,
-    /// Indices into `groups`, largest page first, without blocks in SLC mode.
+    /// Indices into `groups` without blocks in SLC mode, largest page first.
     pub by_size: Vec<u8>,
     /// Bytes of a map unit.
     pub unit_bytes: u32,
     /// Sectors of a map unit.
     pub unit_sectors: u32,
-    /// Base-2 logarithm of the physical page numbers that a block takes.
+    /// Base-2 logarithm of the number of physical page numbers per block.
     pub stride_shift: u32,
-    /// Base-2 logarithm of the sectors of a map unit.
+    /// Base-2 logarithm of the number of sectors in a map unit.
     pub unit_shift: u32,
-    /// Map units that the host sees.
+    /// Number of map units that the host sees.
     pub logical_units: u32,
-    /// Of these, the number of first ones that are permanently in blocks in SLC mode.
+    /// Number of logical units, from the first on, that are permanently in blocks in SLC mode.
     pub slc_units: u32,
-    /// The zones that are written sequentially, if there are any.
+    /// The sequential zones, if the device has zones.
     pub zones: Option<ZoneLayout>,
-    /// Planes in striping order: the order in which consecutive pages are distributed.
+    /// Planes in striping order, in which consecutive pages are distributed.
     pub stripe: Vec<PlaneId>,
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn nanos(us: f64) -> Nanos {
 impl Geometry {
     /// Computes the geometry from checked settings, such as those of a [`crate::DeviceConfig`].
     pub fn new(settings: &DeviceSettings) -> Self {
-        let (given, clustered) = clustered(settings);
+        let (flash, clustered) = clustered(settings);
         let unit_kb = settings.mapping.unit_kb;
         let mut first_block = 0;
         let groups: Vec<GroupGeometry> = settings
@@ -159,12 +159,12 @@ impl Geometry {
                 out
             })
             .collect();
-        // The group in SLC mode is the last one; it takes only data that is directed to it.
+        // The group in SLC mode is the last one, and receives only data that is directed to it.
         let ordinary = groups.len() - usize::from(settings.slc.mode != SlcMode::Off);
         let mut by_size: Vec<u8> = (0..ordinary as u8).collect();
         by_size.sort_by_key(|i| std::cmp::Reverse(groups[usize::from(*i)].page_bytes));
-        let chips = given.channels * given.chips_per_channel;
-        let planes_per_chip = given.dies_per_chip * given.planes_per_die;
+        let chips = flash.channels * flash.chips_per_channel;
+        let planes_per_chip = flash.dies_per_chip * flash.planes_per_die;
         let planes = chips * planes_per_chip;
         let usable = |groups: &[GroupGeometry]| {
             let units = |group: &GroupGeometry| u64::from(group.blocks - group.spare_blocks) * u64::from(group.units_per_block());
@@ -182,15 +182,15 @@ impl Geometry {
         let for_zones = (usable(&groups[..ordinary]) as f64 / share).floor() as u64;
         let zones = groups.first().and_then(|group| ZoneLayout::new(settings, group, planes, for_zones));
         Self {
-            channels: given.channels,
+            channels: flash.channels,
             chips,
-            dies: chips * given.dies_per_chip,
+            dies: chips * flash.dies_per_chip,
             planes,
             clustered_planes: clustered,
-            clustered_channels: settings.geometry.channels / given.channels,
-            planes_per_channel: given.chips_per_channel * planes_per_chip,
+            clustered_channels: settings.geometry.channels / flash.channels,
+            planes_per_channel: flash.chips_per_channel * planes_per_chip,
             planes_per_chip,
-            planes_per_die: given.planes_per_die,
+            planes_per_die: flash.planes_per_die,
             blocks_per_plane: first_block,
             by_size,
             unit_bytes: unit_kb * 1024,
@@ -202,7 +202,7 @@ impl Geometry {
             slc_units: zones
                 .map_or_else(|| (usable(&groups[ordinary..counted]) as f64 / share).floor() as u32, |zones| zones.first_unit),
             zones,
-            stripe: stripe(&given, settings.allocation.order),
+            stripe: stripe(&flash, settings.allocation.order),
             groups,
         }
     }
@@ -233,7 +233,7 @@ impl Geometry {
         u64::from(self.logical_units) << self.unit_shift
     }
 
-    /// Largest number of sectors that all planes together program at a time.
+    /// Maximum number of sectors that all planes together program at a time.
     pub fn program_sectors(&self) -> u32 {
         let page = self.groups.iter().map(|group| group.page_bytes).max().unwrap_or(0);
         self.planes * page / SECTOR_BYTES as u32
@@ -245,7 +245,7 @@ impl Geometry {
         (u64::from(self.planes) * block.unwrap_or(0) / SECTOR_BYTES) as u32
     }
 
-    /// The flash in the device, including spares.
+    /// Capacity of the flash, including spares.
     pub fn raw(&self) -> ByteCount {
         let per_plane: u64 = self
             .groups
@@ -271,7 +271,7 @@ impl Geometry {
         BlockId(ppn.0 >> self.stride_shift)
     }
 
-    /// A physical page number relative to the start of its block.
+    /// Offset of a physical page number in its block.
     #[inline]
     pub const fn offset_of(&self, ppn: Ppn) -> u32 {
         ppn.0 & ((1 << self.stride_shift) - 1)
@@ -309,28 +309,28 @@ impl Geometry {
     }
 }
 
-/// The counts with clustered planes as one plane, and the number of planes in a cluster.
+/// The structure with clustered planes as one plane, and the number of planes in a cluster.
 fn clustered(settings: &DeviceSettings) -> (GeometrySettings, u32) {
-    let mut given = settings.geometry.clone();
+    let mut flash = settings.geometry.clone();
     let level = settings.mapping.clustering;
     let mut planes = 1;
     for (from, count) in [
-        (PlaneClustering::Planes, &mut given.planes_per_die),
-        (PlaneClustering::Dies, &mut given.dies_per_chip),
-        (PlaneClustering::Chips, &mut given.chips_per_channel),
-        (PlaneClustering::Channels, &mut given.channels),
+        (PlaneClustering::Planes, &mut flash.planes_per_die),
+        (PlaneClustering::Dies, &mut flash.dies_per_chip),
+        (PlaneClustering::Chips, &mut flash.chips_per_channel),
+        (PlaneClustering::Channels, &mut flash.channels),
     ] {
         if level >= from {
             planes *= *count;
             *count = 1;
         }
     }
-    (given, planes)
+    (flash, planes)
 }
 
 /// The planes in striping order: the chosen coordinate changes fastest, then channel, chip, die, plane.
-fn stripe(given: &GeometrySettings, order: StripeOrder) -> Vec<PlaneId> {
-    let counts = [given.channels, given.chips_per_channel, given.dies_per_chip, given.planes_per_die];
+fn stripe(flash: &GeometrySettings, order: StripeOrder) -> Vec<PlaneId> {
+    let counts = [flash.channels, flash.chips_per_channel, flash.dies_per_chip, flash.planes_per_die];
     let first = match order {
         StripeOrder::ChannelFirst => 0,
         StripeOrder::ChipFirst => 1,

@@ -1,4 +1,4 @@
-//! Types for the numbers of units, blocks, planes and so on, so that they cannot be mixed up.
+//! Types for the numbers of units, blocks, planes and so on, which prevent mixing them up.
 
 use std::fmt;
 
@@ -25,15 +25,15 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Logical page number: a map unit as the host addresses it, counted from the first sector. Units of a map that is stored on the flash
-    /// follow those of the host.
+    /// Logical page number: the number of a map unit in the address space of the host. Units of a map on the flash follow those of the
+    /// host.
     Lpn,
-    /// Physical page number: the location of one map unit in the flash (part of a page if a page holds several). The numbers of a block
-    /// start at a multiple of a power of two.
+    /// Physical page number: the location of one map unit in the flash, which is a part of a page if a page contains several. The numbers
+    /// of a block start at a multiple of a power of two.
     Ppn,
-    /// Erase block, counted over the device, plane by plane.
+    /// Number of an erase block in the device, plane by plane.
     BlockId,
-    /// Plane, counted over the device: ((channel * chips + chip) * dies + die) * planes + plane.
+    /// Number of a plane in the device: ((channel * chips + chip) * dies + die) * planes + plane.
     PlaneId,
     /// Way: a chip, die or plane (`timing.parallelism`), which executes one operation at a time.
     WayId,
@@ -42,7 +42,7 @@ ids! {
 }
 
 impl Lpn {
-    /// The unit that is `count` units after this one.
+    /// The unit `count` units after this one.
     #[inline]
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {
@@ -51,7 +51,7 @@ impl Lpn {
 }
 
 impl Ppn {
-    /// The physical page number that is `count` after this one.
+    /// The physical page number `count` after this one.
     #[inline]
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {
@@ -60,6 +60,6 @@ impl Ppn {
 }
 
 impl BlockId {
-    /// No block.
+    /// Represents the absence of a block.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }

@@ -1,18 +1,18 @@
-//! Images: the state of a used device as bytes, so that it has to be aged only once.
+//! Images: the state of a used device as bytes, so that it need be aged only once.
 //!
-//! An image consists of little-endian words: a mark, the version of the layout, then the state of the FTL and of the blocks (`ftl/state.rs`).
-//! It does not contain times, counters and requests in flight.
+//! An image consists of little-endian words: a magic number with the version of the layout, then the state of the FTL and of the blocks
+//! (`ftl/state.rs`). It does not contain times, counters and requests in flight.
 
 use emmclab_base::{Error, ErrorClass, Result};
 
 use crate::ftl::Ftl;
 use crate::nand::Nand;
 
-/// "EMIM" and the version of the layout.
+/// Magic number "EMIM" with the version of the layout.
 const MARK: u32 = 0x4D49_4D45;
 const VERSION: u32 = 1;
 
-/// Makes an image of the data of an FTL and of the state of the blocks.
+/// Saves the data of an FTL and the state of the blocks as an image.
 pub(crate) fn save(ftl: &Ftl, nand: &Nand) -> Vec<u8> {
     let mut out = WordWriter::with_capacity(ftl.core.tables.map.len() + 8 * nand.block_count());
     out.words([MARK, VERSION]);
@@ -20,7 +20,7 @@ pub(crate) fn save(ftl: &Ftl, nand: &Nand) -> Vec<u8> {
     out.finish()
 }
 
-/// Restores the state from an image into a new FTL and new flash.
+/// Restores the state from an image into a new FTL and a new flash.
 pub(crate) fn restore(ftl: &mut Ftl, nand: &mut Nand, image: &[u8]) -> Result<()> {
     let mut image = WordReader::new(image);
     if image.word()? != MARK || image.word()? != VERSION {
@@ -34,7 +34,7 @@ pub(crate) fn restore(ftl: &mut Ftl, nand: &mut Nand, image: &[u8]) -> Result<()
 pub(crate) struct WordWriter(Vec<u8>);
 
 impl WordWriter {
-    /// A writer with room for this many words.
+    /// A writer with memory for `words` words.
     pub fn with_capacity(words: usize) -> Self {
         Self(Vec::with_capacity(4 * words))
     }
@@ -47,7 +47,7 @@ impl WordWriter {
         values.into_iter().for_each(|value| self.word(value));
     }
 
-    /// Writes each value as its difference from the value before. A table that was filled in order then compresses to almost nothing.
+    /// Writes each value as its difference from its predecessor. A table that was filled in order then compresses to almost nothing.
     pub fn differences(&mut self, values: &[u32]) {
         let from = self.0.len();
         self.0.resize(from + 4 * values.len(), 0);
@@ -84,8 +84,8 @@ impl<'a> WordReader<'a> {
         Ok(u64::from(self.word()?) | u64::from(self.word()?) << 32)
     }
 
-    /// Reads a table of `count` entries that [`WordWriter::differences`] wrote: addresses below `most`, each plus one, or 0 for no address.
-    /// Calls `put` with the index and the address of each entry that has one.
+    /// Reads a table of `count` entries that [`WordWriter::differences`] wrote. An entry is an address below `most` plus one, or 0 for no
+    /// address. Calls `put` with the index and the address of each entry with an address.
     pub fn addresses(&mut self, count: usize, most: usize, mut put: impl FnMut(u32, u32)) -> Result<()> {
         let words = self.0.get(..4 * count).ok_or_else(cut)?;
         self.0 = &self.0[4 * count..];
@@ -108,8 +108,8 @@ fn cut() -> Error {
     damaged("the data is cut short")
 }
 
-/// The error for an image that is damaged or of another device.
+/// The error for an image that is damaged or belongs to another device.
 pub(crate) fn damaged(problem: &str) -> Error {
     Error::new(ErrorClass::Truncated, format!("this is not an image of this device: {problem}"))
-        .hint("move the file away: a preconditioned device is made again. The state of a served image with layers is needed to find its data: restore a copy of that file")
+        .hint("move the file away: a preconditioned device is then created again. The data of a served image with layers cannot be located without its state: restore a copy of that file")
 }

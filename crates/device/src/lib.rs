@@ -1,7 +1,7 @@
 //! The simulated eMMC or UFS: NAND geometry and timing, FTL, controller, events and checker.
 //!
-//! A [`Device`] accepts requests in order of arrival and returns when each completes. It is built from a [`DeviceConfig`] and reports
-//! everything it does to an [`Observer`], whose methods cost nothing unless they are overridden.
+//! A [`Device`] accepts requests in order of arrival and returns the completion time of each. It is created from a [`DeviceConfig`] and
+//! reports its events to an [`Observer`], whose methods cost nothing unless they are overridden.
 //!
 //! Each layer uses only those below it: controller, FTL, NAND, then settings and ids.
 #![allow(clippy::inline_always, reason = "on hot paths arguments stay in registers")]

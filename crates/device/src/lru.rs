@@ -1,5 +1,5 @@
-//! Keys and values in the order of their last use, for write buffer, read cache and mapping cache, and sets of numbers. Every operation
-//! on one of them takes constant time.
+//! Keys and values in the order of their last use, for write buffer, read cache and mapping cache, and sets of numbers. Every operation on
+//! a single key or value takes constant time.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ pub(crate) struct LruSet {
 }
 
 impl LruSet {
-    /// An empty set of keys below `keys`, with room for `most` of them at a time.
+    /// An empty set of keys below `keys`, with memory for at most `most` of them at a time.
     pub fn new(keys: usize, most: usize) -> Self {
         Self { indices: vec![0; keys], nodes: LinkedLists::new(most), order: ListEnds::EMPTY }
     }
@@ -34,7 +34,7 @@ impl LruSet {
         self.indices[key as usize] != 0
     }
 
-    /// Index of a key while it is in the set. It is smaller than the largest number of keys that were in the set at a time.
+    /// Index of a key in the set; `None` if it is not in the set. Indices are smaller than the maximum number of keys in the set so far.
     #[inline]
     pub fn place(&self, key: u32) -> Option<usize> {
         self.indices[key as usize].checked_sub(1).map(|place| place as usize)
@@ -45,7 +45,7 @@ impl LruSet {
         self.put(key, false);
     }
 
-    /// Returns the index of a key. A key that is not in the set is added as the newest; one that is becomes the newest if `renew` is set.
+    /// Returns the index of a key. A new key is added as the newest. A key in the set becomes the newest if `renew` is true.
     #[inline]
     pub fn put(&mut self, key: u32, renew: bool) -> usize {
         let Some(place) = self.indices[key as usize].checked_sub(1) else { return self.add(key) };
@@ -61,7 +61,7 @@ impl LruSet {
         place as usize
     }
 
-    /// Removes a key; returns false if it is not in the set.
+    /// Removes a key. Returns false if it is not in the set.
     pub fn remove(&mut self, key: u32) -> bool {
         let Some(place) = self.indices[key as usize].checked_sub(1) else { return false };
         self.nodes.remove(&mut self.order, place);
@@ -79,14 +79,14 @@ impl LruSet {
         while self.pop().is_some() {}
     }
 
-    /// Makes a key the newest if it is in the set, and returns whether it is; its index stays the same.
+    /// Makes a key the newest if it is in the set, without changing its index. Returns whether it is in the set.
     pub fn touch(&mut self, key: u32) -> bool {
         let Some(place) = self.indices[key as usize].checked_sub(1) else { return false };
         self.nodes.renew(&mut self.order, place);
         true
     }
 
-    /// Makes consecutive keys from `key` on the newest, in order, up to the first that is not in the set; returns their number, at most
+    /// Makes consecutive keys from `key` on the newest, in order, up to the first that is not in the set. Returns their number, at most
     /// `most`.
     #[inline]
     pub fn touch_all(&mut self, key: u32, most: u32) -> u32 {
@@ -104,7 +104,7 @@ impl LruSet {
     }
 }
 
-/// No node.
+/// Represents the absence of a node.
 pub(crate) const NO_NODE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -124,12 +124,12 @@ impl ListEnds {
     pub const EMPTY: Self = Self { oldest: NO_NODE, newest: NO_NODE };
 }
 
-/// Lists of values in the order of their use, in one shared store. A value is in one list at a time, and every operation takes constant
-/// time.
+/// Lists of values in the order of their use, in shared memory. A value is in one list at a time, and every operation on a value takes
+/// constant time.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkedLists<T> {
     nodes: Vec<LinkNode<T>>,
-    /// The place that was freed last, from which `newer` leads to those freed before, and the number of free places.
+    /// Index of the last freed node, from which `newer` leads to the nodes freed before, and the number of free nodes.
     spare: u32,
     spares: usize,
 }
@@ -154,7 +154,7 @@ impl<T: Copy> LinkedLists<T> {
         &mut self.nodes[place as usize].value
     }
 
-    /// Adds a value to a list as its newest; returns its place.
+    /// Adds a value to a list as its newest. Returns its index.
     #[inline]
     pub fn add(&mut self, list: &mut ListEnds, value: T) -> u32 {
         let place = self.spare;
@@ -183,7 +183,7 @@ impl<T: Copy> LinkedLists<T> {
         self.get(place)
     }
 
-    /// Removes `count` consecutive values, from the first place to the last, from their list.
+    /// Removes `count` consecutive values of a list, from index `first` to `last`.
     #[inline]
     pub fn remove_chain(&mut self, list: &mut ListEnds, (first, last): (u32, u32), count: u32) {
         self.unlink(list, first, last);
@@ -197,12 +197,12 @@ impl<T: Copy> LinkedLists<T> {
         self.renew_chain(list, place, place);
     }
 
-    /// Makes values of a list its newest, in the order of the given places.
+    /// Makes values of a list its newest, in the order of `places`, which are their indices.
     #[inline]
     pub fn renew_all(&mut self, list: &mut ListEnds, mut places: impl Iterator<Item = u32>) {
         let Some(mut first) = places.next() else { return };
         let mut last = first;
-        // Places that already follow each other are moved together.
+        // Values that already follow each other are moved together.
         for place in places {
             if self.newer(last) != place {
                 self.renew_chain(list, first, last);
@@ -213,7 +213,7 @@ impl<T: Copy> LinkedLists<T> {
         self.renew_chain(list, first, last);
     }
 
-    /// Makes consecutive values of a list, from the first place to the last, its newest.
+    /// Makes consecutive values of a list, from index `first` to `last`, its newest.
     #[inline]
     fn renew_chain(&mut self, list: &mut ListEnds, first: u32, last: u32) {
         if list.newest != last {
@@ -222,19 +222,19 @@ impl<T: Copy> LinkedLists<T> {
         }
     }
 
-    /// The values of a list, by their indices, from the oldest to the newest.
+    /// Indices of the values of a list, from the oldest to the newest.
     pub fn places(&self, list: ListEnds) -> impl Iterator<Item = u32> + '_ {
         let next = |place: u32| (place != NO_NODE).then_some(place);
         std::iter::successors(next(list.oldest), move |place| next(self.nodes[*place as usize].newer))
     }
 
-    /// Place of the next newer value of the same list; [`NO_NODE`] after the newest.
+    /// Index of the next newer value of the same list; [`NO_NODE`] after the newest.
     #[inline]
     pub fn newer(&self, place: u32) -> u32 {
         self.nodes[place as usize].newer
     }
 
-    /// Appends linked values, from the first place to the last, to a list as its newest.
+    /// Appends linked values, from index `first` to `last`, to a list as its newest.
     #[inline]
     fn link(&mut self, list: &mut ListEnds, first: u32, last: u32) {
         let older = std::mem::replace(&mut list.newest, last);
@@ -247,7 +247,7 @@ impl<T: Copy> LinkedLists<T> {
         }
     }
 
-    /// Unlinks consecutive values, from the first place to the last, from a list.
+    /// Unlinks consecutive values, from index `first` to `last`, from a list.
     #[inline]
     fn unlink(&mut self, list: &mut ListEnds, first: u32, last: u32) {
         let (older, newer) = (self.nodes[first as usize].older, self.nodes[last as usize].newer);
@@ -277,7 +277,7 @@ const fn bit(number: u32) -> u64 {
     1 << (number % WORD)
 }
 
-/// For each word with numbers of a range: its index and the bits of these numbers.
+/// The words that contain numbers of a range: (index of the word, bits of the numbers).
 fn words(range: Range<u32>) -> impl Iterator<Item = (usize, u64)> {
     let (mut at, end) = (range.start, range.end);
     std::iter::from_fn(move || {
@@ -313,7 +313,7 @@ impl BitSet {
         self.0[word(number)] &= !bit(number);
     }
 
-    /// Inserts the numbers of a range, word by word; returns how many of them are new.
+    /// Inserts the numbers of a range, word by word. Returns how many of them are new.
     pub fn insert_range(&mut self, range: Range<u32>) -> u32 {
         let mut fresh = 0;
         for (word, bits) in words(range) {

@@ -1,7 +1,7 @@
-//! The durable contents of a simulated device, checked against its promises.
+//! Durable contents of a simulated device, checked against its promises.
 //!
-//! [`PersistenceTracker`] tracks both sides of the [contract](crate::contract): the promises, derived from commands and completions alone, and the
-//! facts, derived from page programs alone. It is an observer, so it costs nothing if it is not used.
+//! [`PersistenceTracker`] tracks both sides of the [contract](crate::contract): the promises, derived only from commands and completions,
+//! and the actual contents, derived only from page programs. As an observer, it costs nothing if it is not used.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -20,10 +20,10 @@ enum CommandReport {
     Completed,
 }
 
-/// The order of messages: time, version of the (first) command, and whether it is a completion.
+/// The order of messages: (time, version of the first command, whether it is a completion).
 type Moment = (Nanos, Version, bool);
 
-/// Contents of the flash from a time on, unless it holds something newer.
+/// A version on the flash, which determines the contents from a time on unless a newer version exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ContentsVersion {
     from: Nanos,
@@ -36,32 +36,32 @@ impl ContentsVersion {
     }
 }
 
-/// Tracks what each sector may hold after a power cut: the versions that the contract allows, and the one that the device holds.
+/// Tracks the contents of each sector after a power cut: the versions that the contract permits, and the one on the device.
 ///
-/// Call it with each command before the device gets the command, and register it as an observer of the device. It can answer for every time
-/// since the last call of [`PersistenceTracker::retire`]. If that is called regularly, memory is bounded by the commands since then, the commands
+/// The caller passes it each command before the device, and attaches it to the device as an observer. It can answer for every time since
+/// the last call of [`PersistenceTracker::retire`]. If that is called regularly, memory is bounded by the commands since then, the commands
 /// in flight, and the ranges written or discarded since the oldest write that no flush has made durable (without a volatile cache: by the
 /// commands in flight).
 #[derive(Debug)]
 pub struct PersistenceTracker {
     unit_sectors: u32,
-    /// Number of the next command at the device, minus its version.
+    /// Difference between the number of the next command in the device and its version.
     offset: u64,
     next: Version,
     /// Promises at the last call of `retire`.
     promises: DurabilityPromises,
-    /// Commands and completions after that, in order of time.
+    /// Commands and completions since the last call of `retire`, in order of time.
     messages: BTreeMap<Moment, CommandReport>,
     /// Commands that are not complete.
     commands: VecDeque<(Version, DeviceCommand)>,
-    /// Versions on the flash, each with the time from which on its page survives a cut.
+    /// Versions on the flash, each with the time from which its page survives a cut.
     flash: SectorRangeMap<Vec<ContentsVersion>>,
     /// Versions in the volatile cache.
     cached: SectorRangeMap<Version>,
 }
 
 impl PersistenceTracker {
-    /// Starts with a device that holds no data.
+    /// Creates a tracker for a device without data.
     pub fn of(device: &Device) -> Self {
         let promises = DurabilityPromises::new(ContractRules::of(device));
         let next = promises.next_version();
@@ -77,7 +77,7 @@ impl PersistenceTracker {
         }
     }
 
-    /// Records the next command; returns its version, counted from 1 over all commands.
+    /// Records the next command. Returns its version, counted from 1 over all commands.
     pub fn expect(&mut self, command: &DeviceCommand) -> Version {
         let version = self.next;
         self.messages.insert((command.arrival, version, false), CommandReport::Arrived(*command));
@@ -86,7 +86,7 @@ impl PersistenceTracker {
         version
     }
 
-    /// Records the entries of the next command, which is packed; returns their versions.
+    /// Records the entries of the next command, which is packed. Returns their versions.
     pub fn expect_packed(&mut self, entries: &[DeviceCommand]) -> Range<Version> {
         let first = self.next;
         if let Some(head) = entries.first() {
@@ -97,7 +97,7 @@ impl PersistenceTracker {
         first..self.next
     }
 
-    /// The promises at a given time.
+    /// The promises at time `at`.
     pub fn promises(&self, at: Nanos) -> DurabilityPromises {
         let mut promises = self.promises.clone();
         for (moment, message) in self.messages.range(..=(at, Version::MAX, true)) {
@@ -111,7 +111,7 @@ impl PersistenceTracker {
         self.promises(at).promised(sector)
     }
 
-    /// The version whose data the flash holds after power is lost at `at`; 0 = none.
+    /// The version on the flash after a power loss at `at`; 0 = none.
     pub fn survives(&self, sector: u64, at: Nanos) -> Version {
         let steps = self.flash.get(sector).map_or(&[][..], Vec::as_slice);
         match newest(steps, at) {
@@ -125,7 +125,7 @@ impl PersistenceTracker {
         self.promises(at).broken(&self.contents_after_cut(at))
     }
 
-    /// The first promise that is broken after an orderly power-off, which must not lose anything that is complete.
+    /// The first promise that is broken after an orderly power-off, which must preserve everything that is complete.
     pub fn broken_after_power_off(&self) -> Option<BrokenPromise> {
         let mut promises = self.promises(Nanos::MAX);
         promises.power_off();
@@ -137,13 +137,13 @@ impl PersistenceTracker {
         self.flash.iter().flat_map(|(.., steps)| steps).map(|step| step.from)
     }
 
-    /// Number of ranges that are kept; memory is proportional to it.
+    /// Number of stored ranges, to which the memory is proportional.
     pub fn ranges(&self) -> usize {
         let promised = self.promises.extents().count() + self.promises.pending().count();
         promised + self.flash.len() + self.cached.len() + self.messages.len()
     }
 
-    /// Forgets what was promised and programmed by `now`. No later call may ask about a time before `now`.
+    /// Removes the promises and programs up to `now`. No later call may ask about an earlier time.
     pub fn retire(&mut self, now: Nanos) {
         let later = self.messages.split_off(&(now, Version::MAX, true));
         for (moment, message) in std::mem::replace(&mut self.messages, later) {
@@ -176,7 +176,7 @@ impl PersistenceTracker {
         }
     }
 
-    /// The flash contents if power is lost at `at`.
+    /// The flash contents after a power loss at `at`.
     pub fn contents_after_cut(&self, at: Nanos) -> SectorRangeMap<SectorContent> {
         let mut left = SectorRangeMap::default();
         for (first, end, steps) in self.flash.iter() {
@@ -191,7 +191,7 @@ impl PersistenceTracker {
         command.wrapping_sub(self.offset)
     }
 
-    /// Records that the flash holds a version from a time on.
+    /// Records that the flash contains a version from a time on.
     fn store(&mut self, first: u64, end: u64, step: ContentsVersion) {
         self.flash.update(first, end, |steps| {
             let mut steps = steps.unwrap_or_default();
@@ -200,7 +200,7 @@ impl PersistenceTracker {
         });
     }
 
-    /// The runs of covered sectors of a unit: first sector and end.
+    /// The runs of covered sectors of a unit, as (first sector, end).
     fn runs(&self, unit: Lpn, covered: u32) -> impl Iterator<Item = (u64, u64)> + use<> {
         let (first, mut left) = (u64::from(unit.0) * u64::from(self.unit_sectors), u64::from(covered));
         std::iter::from_fn(move || {
@@ -224,7 +224,7 @@ fn pass_on(promises: &mut DurabilityPromises, (time, version, _): Moment, messag
     }
 }
 
-/// The newest version that the flash holds at a given time.
+/// The newest version on the flash at time `at`.
 fn newest(steps: &[ContentsVersion], at: Nanos) -> Option<ContentsVersion> {
     steps.iter().filter(|step| step.from <= at).max_by_key(|step| step.version()).copied()
 }

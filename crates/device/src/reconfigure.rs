@@ -1,5 +1,5 @@
-//! Settings that can change in a device in use: the costs of its next commands, and when it works on its own. The other settings determine
-//! the layout of what the device holds (map, blocks, buffers, queues), so they stay.
+//! Settings that can change in a device in use: the costs of its next commands, and when it starts background work. The other settings
+//! determine the layout of its contents (map, blocks, buffers, queues), so they cannot change.
 
 use std::collections::BTreeMap;
 
@@ -51,12 +51,12 @@ pub const CHANGEABLE: &[&str] = &[
     "timing.command_ns",
 ];
 
-/// Reasons why other settings cannot change, by patterns of [`fits`]; the first match counts.
+/// Reasons why other settings cannot change, by patterns of [`fits`]; the first match applies.
 const REASONS: &[(&str, &str)] = &[
     ("_mw", "the energy of a whole run is computed with one value"),
     ("_uj", "the energy of a whole run is computed with one value"),
     ("_uj_per_kb", "the energy of a whole run is computed with one value"),
-    ("host.", "it belongs to the host of a replay; a served device is used by a real host"),
+    ("host.", "it belongs to the host of a replay; a served device has a real host"),
     ("name", "it names the device"),
     ("about", "it names the device"),
     ("fitted_to", "it names the device"),
@@ -79,11 +79,11 @@ const OTHERWISE: &str = "it determines the order of the lists of blocks";
 pub struct SettingChange {
     /// Simulated time of the change, s.
     pub at_s: f64,
-    /// Its key.
+    /// Key of the setting.
     pub key: String,
-    /// Its value until then, as TOML.
+    /// Value before the change, as TOML.
     pub from: String,
-    /// Its value from then on, as TOML.
+    /// Value after the change, as TOML.
     pub to: String,
 }
 
@@ -98,10 +98,10 @@ pub fn is_changeable(key: &str) -> bool {
 }
 
 impl DeviceConfig {
-    /// Returns the settings in which `to` differs. All of them must be changeable in a device in use. `at` is the time of the change.
+    /// Returns the settings in which `to` differs, all of which must be changeable. `at` is the time of the change.
     /// Errors: [`ErrorClass::Config`] for the first setting that cannot change in a device in use, with the reason.
     pub fn changes(&self, to: &Self, at: Nanos) -> Result<Vec<SettingChange>> {
-        // The settings of a policy exist only with this policy.
+        // The settings of a policy exist only if it is selected.
         let mut values: BTreeMap<String, [String; 2]> = BTreeMap::new();
         for (side, config) in [self, to].into_iter().enumerate() {
             for row in config.explain() {
@@ -124,9 +124,9 @@ impl DeviceConfig {
 }
 
 impl Device {
-    /// Replaces the settings `from` of the device by `to` at the time `at`. Everything that begins before `at` must have been executed
+    /// Replaces the settings `from` of the device by `to` at time `at`. Everything that begins before `at` must have been executed
     /// ([`Device::advance`]). Programs and erases in progress keep their times; idle times restart at `at`. Returns the changed settings.
-    /// Errors: as [`DeviceConfig::changes`]; then nothing has changed.
+    /// Errors: as [`DeviceConfig::changes`]; then no setting has changed.
     pub fn reconfigure(&mut self, from: &DeviceConfig, to: &DeviceConfig, at: Nanos) -> Result<Vec<SettingChange>> {
         let changes = from.changes(to, at)?;
         if !changes.is_empty() {

@@ -1,52 +1,52 @@
 //! Zones of a device, as it reports them to its host.
 
-/// State of a zone, with the names of ZBC.
+/// State of a zone, as in ZBC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneState {
-    /// Nothing was written since it was reset.
+    /// No data since the last reset.
     Empty,
-    /// A write has opened it.
+    /// Opened by a write.
     ImplicitlyOpen,
-    /// The host has opened it by command.
+    /// Opened by a command of the host.
     ExplicitlyOpen,
-    /// It holds data and is not open.
+    /// Contains data and is not open.
     Closed,
-    /// Nothing can be written until it is reset.
+    /// Must be reset before it can be written.
     Full,
 }
 
 impl ZoneState {
-    /// Whether it counts among the open zones.
+    /// Whether the zone counts as open.
     pub const fn is_open(self) -> bool {
         matches!(self, Self::ImplicitlyOpen | Self::ExplicitlyOpen)
     }
 
-    /// Whether it counts among the active zones.
+    /// Whether the zone counts as active.
     pub const fn is_active(self) -> bool {
         self.is_open() || matches!(self, Self::Closed)
     }
 }
 
-/// Commands for a zone other than writes. A reset is a discard of all its sectors.
+/// Commands for a zone that are not writes. A zone is reset by a discard of all its sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneAction {
-    /// Opens it, so that no write to another zone closes it.
+    /// Open the zone, so that no write to another zone closes it.
     Open,
-    /// Closes it.
+    /// Close the zone.
     Close,
-    /// Makes it full, whatever it holds.
+    /// Make the zone full, regardless of its contents.
     Finish,
 }
 
 /// A zone that is written sequentially.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneDescriptor {
-    /// Its state.
+    /// State of the zone.
     pub state: ZoneState,
     /// First sector.
     pub start: u64,
-    /// Its length in sectors.
+    /// Length in sectors.
     pub sectors: u64,
-    /// The next sector to write; for a full zone, the sector after its last.
+    /// The next sector to write; for a full zone, the sector after its last one.
     pub write_pointer: u64,
 }

@@ -1,9 +1,9 @@
-//! A plain reference model beside the device: what every sector must hold, and the rules of flash.
+//! A reference model of a device, which checks the contents of every sector and the rules of flash.
 //!
 //! The model does not use maps, pools or policies. It observes page programs and erases, keeps a tag for every sector in
 //! the flash, and compares the data at the location that the device reports with the last write. It checks these rules:
 //!
-//! 1. Every logical sector reads back what was last written to it; lost, stale and swapped data is seen by its tag.
+//! 1. Every logical sector reads back what was last written to it. Tags of the data reveal lost, stale and swapped data.
 //! 2. Each mapped unit has one valid location, and each valid location one unit.
 //! 3. Valid counts of blocks and pools add up.
 //! 4. Pages of a block are programmed in order, and at most once between erases; only block-mapped schemes skip pages.
@@ -25,18 +25,18 @@ use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::nand::BlockState;
 
-/// The reference model. Pass it each command before the device gets it, attach it as an observer, and verify.
+/// The reference model. The caller passes it each command before the device, attaches it as an observer, and calls `verify`.
 pub struct DeviceChecker {
     geometry: Geometry,
-    /// Tag of each sector in the flash; 0 = nothing.
+    /// Tag of each sector in the flash; 0 = no data.
     content: Vec<u32>,
-    /// Tag of each logical sector; 0 = nothing.
+    /// Tag of each logical sector; 0 = no data.
     expected: Vec<u32>,
     /// Pages programmed in each block.
     programmed: Vec<u32>,
-    /// Tags of writes to each unit that have not been programmed.
+    /// Tags of accepted writes to each unit that are not yet programmed.
     outstanding: FxHashMap<Lpn, VecDeque<u32>>,
-    /// Tags of the sectors of units in the volatile cache; 0 = not written there.
+    /// Tags of the sectors of units in the volatile cache; 0 = sector not in the cache.
     cached: FxHashMap<Lpn, Vec<u32>>,
     /// End of the last operation on each plane.
     plane_end: Vec<Nanos>,
@@ -54,7 +54,7 @@ pub struct DeviceChecker {
 }
 
 impl DeviceChecker {
-    /// A model of a device in its present state.
+    /// A model of a device in its current state.
     pub fn of(device: &Device) -> Self {
         let geometry = device.geometry().clone();
         let sectors = geometry.unit_sectors as usize;
@@ -86,7 +86,7 @@ impl DeviceChecker {
         checker
     }
 
-    /// Updates the expected data for the next command.
+    /// Updates the expected contents for the next command.
     pub fn expect(&mut self, command: &DeviceCommand) {
         let unit_sectors = u64::from(self.geometry.unit_sectors);
         let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
@@ -105,7 +105,7 @@ impl DeviceChecker {
             Op::Discard | Op::SecureErase => {
                 let (from, to) = (first.div_ceil(unit_sectors), end / unit_sectors);
                 if from < to {
-                    // Writing only to tags that are not 0 keeps pages of this vector unallocated if none of their sectors was ever written.
+                    // Writing only where the tag is not 0 leaves memory of this vector unallocated for sectors that were never written.
                     let trimmed = &mut self.expected[(from * unit_sectors) as usize..(to * unit_sectors) as usize];
                     trimmed.iter_mut().filter(|tag| **tag != 0).for_each(|tag| *tag = 0);
                 }
@@ -114,7 +114,7 @@ impl DeviceChecker {
         }
     }
 
-    /// Checks the units of the last command; the whole device as often as the cost allows, on a small device always.
+    /// Checks the units of the last command. From time to time, on a small device always, also checks the whole device.
     /// Errors: as [`DeviceChecker::verify`].
     pub fn verify_periodically(&mut self, device: &Device) -> Result<()> {
         self.since += 1;
@@ -133,8 +133,7 @@ impl DeviceChecker {
     }
 
     /// Checks every rule over the whole device.
-    /// Errors: [`ErrorClass::Value`] with the first rule that does not hold: a defect of this program, never of the
-    /// input.
+    /// Errors: [`ErrorClass::Value`] with the first rule that does not hold, which is a defect of this program and never of the input.
     pub fn verify(&mut self, device: &Device) -> Result<()> {
         if device.stop().is_none() {
             let lost = self.outstanding.len();
@@ -176,15 +175,15 @@ impl DeviceChecker {
             let wanted = self.expected[unit.index() * sectors + sector];
             let in_ram = cached.as_ref().map_or(0, |tags| tags[sector]);
             let in_flash = || place.map_or(0, |ppn: Ppn| self.content[ppn.index() * sectors + sector]);
-            let found = if in_ram > 0 { in_ram } else { in_flash() };
-            self.require(wanted == found, || {
-                format!("sector {sector} of unit {unit} must hold write {wanted} but {place:?} holds {found}")
+            let actual = if in_ram > 0 { in_ram } else { in_flash() };
+            self.require(wanted == actual, || {
+                format!("sector {sector} of unit {unit} must hold write {wanted} but {place:?} holds {actual}")
             });
         }
         cached.and_then(|tags| self.cached.insert(unit, tags));
     }
 
-    /// The tag of the oldest write to a unit that has not been programmed; 0 if there is none.
+    /// Removes and returns the tag of the oldest write to a unit that is not yet programmed; 0 if there is none.
     fn take_outstanding(&mut self, unit: Lpn) -> u32 {
         let Some(tags) = self.outstanding.get_mut(&unit) else { return 0 };
         let tag = tags.pop_front().unwrap_or(0);
@@ -217,8 +216,8 @@ impl DeviceChecker {
             for (ppn, unit) in tables.reverse.valid(first..end) {
                 valid += 1;
                 let back = device.lookup(unit);
-                self.require(back == Some(ppn), || format!("place {ppn} belongs to unit {unit} but that is mapped to {back:?}"));
-                self.require(ppn.0 - first.0 < reach, || format!("place {ppn} is valid but not programmed"));
+                self.require(back == Some(ppn), || format!("location {ppn} belongs to unit {unit}, which is mapped to {back:?}"));
+                self.require(ppn.0 - first.0 < reach, || format!("location {ppn} is valid but not programmed"));
             }
             valid_places += valid as usize;
             let written = self.programmed[number.index()];
@@ -228,7 +227,7 @@ impl DeviceChecker {
             });
         }
         let mapped = tables.mapped();
-        self.require(mapped == valid_places, || format!("{mapped} units are mapped but {valid_places} places are valid"));
+        self.require(mapped == valid_places, || format!("{mapped} units are mapped but {valid_places} locations are valid"));
     }
 
     fn verify_pools(&mut self, device: &Device) {
@@ -254,9 +253,9 @@ impl DeviceChecker {
             self.require(valid == pool.valid, || format!("pool {index} counts {} valid units but has {valid}", pool.valid));
             if let Some(least) = pool.least_valid() {
                 let true_least = listed.iter().map(|block| device.block(*block).valid).min();
-                let found = device.block(least).valid;
-                self.require(true_least == Some(found), || {
-                    format!("pool {index} finds {found} as the fewest valid units, but that is {true_least:?}")
+                let actual = device.block(least).valid;
+                self.require(true_least == Some(actual), || {
+                    format!("pool {index} reports {actual} as the fewest valid units instead of {true_least:?}")
                 });
             }
         }
@@ -277,7 +276,7 @@ impl Observer for DeviceChecker {
         let (block, page) = (event.block, event.page);
         let written = self.programmed[block.index()];
         self.require(page < written, || format!("page {page} of block {block} is read but not programmed"));
-        // The reads of a move have the times of the whole move.
+        // The reads of a move have the start and end of the whole move.
         if !event.cause.moves() {
             self.timeline(self.plane_of(block), event.begin, event.end);
         }

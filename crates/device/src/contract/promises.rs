@@ -1,4 +1,4 @@
-//! The present promises of a device, and the writes beyond them that may survive.
+//! The current promises of a device, and newer writes that may survive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -9,19 +9,19 @@ use emmclab_settings::InterfaceKind;
 use super::{ContractRules, SectorContent, Version};
 use crate::device::DeviceCommand;
 
-/// The sectors of a flush of the whole cache.
+/// Range of sectors of a flush of the whole cache.
 const EVERYTHING: (u64, u64) = (0, u64::MAX);
 
-/// Sectors with a version that may survive a cut, but need not.
+/// Sectors with a version that may or may not survive a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolatileExtent {
     /// First sector.
     pub first: u64,
     /// The sector after the last.
     pub end: u64,
-    /// The version.
+    /// The version that may survive.
     pub version: Version,
-    /// The command: a write, or one that removes the data (discard, secure erase).
+    /// Operation of the command: a write, or one that removes data (discard, secure erase).
     pub op: Op,
     /// When the command was complete; `None` if it is not.
     pub complete: Option<Nanos>,
@@ -42,10 +42,10 @@ struct RevokingCommand {
     complete: Option<Nanos>,
 }
 
-/// The present promises of a device, by ranges of sectors.
+/// The current promises of a device, by ranges of sectors.
 ///
-/// Call it with each command at its arrival and with each completion, in order of time; or, as a simulated device reports them, with each
-/// completion right after the arrival. Memory and work depend on what is not promised yet and on the number of ranges with equal versions,
+/// The caller reports each command at its arrival and each completion, in order of time or, as a simulated device does, each completion
+/// right after the arrival. Memory and time depend on the writes that are not promised yet and on the number of ranges with equal versions,
 /// not on the size of commands.
 #[derive(Clone, Debug)]
 pub struct DurabilityPromises {
@@ -53,15 +53,15 @@ pub struct DurabilityPromises {
     next: Version,
     in_flight: BTreeMap<Version, DeviceCommand>,
     writes: BTreeMap<Version, VolatileWrite>,
-    /// Newest version that was ever promised, by range.
+    /// Newest version that was ever promised, for each range.
     pub bases: SectorRangeMap<Version>,
-    /// Newest command that revoked a promise, in ranges for which nothing newer is promised.
+    /// Newest command that revoked a promise, for each range without a newer promise.
     takers: SectorRangeMap<RevokingCommand>,
     pub(super) barriers: Vec<WriteBarrier>,
     pub(super) packs: Vec<PackedVersions>,
-    /// Complete writes that no barrier or flush follows yet.
+    /// Complete writes that are not yet followed by a barrier or flush.
     unordered: BTreeSet<(Nanos, Version)>,
-    /// Number of writes at which `prune` next looks for writes that can no longer survive.
+    /// Number of writes at which `prune` next removes writes that can no longer survive.
     prune_at: usize,
 }
 
@@ -82,7 +82,7 @@ impl DurabilityPromises {
         }
     }
 
-    /// Records the arrival of a command; returns its version, counted from 1 over all commands of every kind.
+    /// Records the arrival of a command. Returns its version, counted from 1 over all commands of every kind.
     pub fn arrived(&mut self, command: &DeviceCommand) -> Version {
         let version = self.next;
         self.next += 1;
@@ -119,7 +119,7 @@ impl DurabilityPromises {
         first..self.next
     }
 
-    /// Records the completion of a command; called once for each.
+    /// Records the completion of a command. It is called once for each command.
     pub fn completed(&mut self, version: Version, complete: Nanos) {
         let Some(command) = self.in_flight.remove(&version) else { return };
         let (first, end) = self.range_of(&command);
@@ -131,7 +131,7 @@ impl DurabilityPromises {
                 if self.rules.write_through || command.modifiers.durable() {
                     self.writes.remove(&version);
                     self.promise(first, end, version);
-                    // Packed writes whose entries are all promised need no order.
+                    // No order is needed for packed writes whose entries are all promised.
                     let writes = &self.writes;
                     self.packs.retain(|pack| writes.range(pack.first..pack.end).next().is_some());
                 } else if let Some(write) = self.writes.get_mut(&version) {
@@ -160,18 +160,18 @@ impl DurabilityPromises {
         self.flushed(Version::MAX, Nanos::MAX, EVERYTHING);
     }
 
-    /// The oldest version that the sector may hold if power is lost now; 0 = nothing is promised.
+    /// Oldest version that the sector may hold if power is lost now; 0 = nothing is promised.
     pub fn promised(&self, sector: u64) -> Version {
         if self.takers.get(sector).is_some() { 0 } else { self.base(sector) }
     }
 
-    /// The newest version of the sector that was ever promised, even if a discard has revoked the promise; 0 = none.
+    /// Newest version of the sector that was ever promised, even if a discard has revoked the promise; 0 = none.
     pub fn base(&self, sector: u64) -> Version {
         self.bases.get(sector).copied().unwrap_or(0)
     }
 
-    /// Whether a cut now may leave undefined data in the sectors of a command (rule 10): it is a write in flight, but not a reliable write
-    /// of an eMMC.
+    /// Whether a power cut now may leave undefined data in the sectors of a command (rule 10), because the command is a write in flight and
+    /// not a reliable write of an eMMC.
     pub fn leaves_undefined(&self, version: Version) -> bool {
         let atomic = self.rules.interface == InterfaceKind::Emmc;
         self.in_flight
@@ -179,7 +179,7 @@ impl DurabilityPromises {
             .is_some_and(|command| command.op == Op::Write && !(atomic && command.modifiers.contains(CommandFlags::RELIABLE)))
     }
 
-    /// The promised sectors, in order: first, end, oldest version allowed.
+    /// The promised sectors, in order, as (first sector, end, oldest permitted version).
     pub fn extents(&self) -> impl Iterator<Item = (u64, u64, Version)> {
         self.bases.iter().flat_map(|(first, end, version)| {
             let parts = self.takers.parts(first, end).filter(|(.., taker)| taker.is_none());
@@ -187,7 +187,7 @@ impl DurabilityPromises {
         })
     }
 
-    /// The versions beyond the promised ones that may survive, but need not: in order of versions, then of sectors.
+    /// The versions beyond the promised ones that may or may not survive, in order of versions and then of sectors.
     pub fn pending(&self) -> impl Iterator<Item = VolatileExtent> {
         let mut takers: Vec<_> = self.takers.iter().collect();
         takers.sort_by_key(|(first, _, taker)| (taker.version, *first));
@@ -217,24 +217,24 @@ impl DurabilityPromises {
         })
     }
 
-    /// The version of the next command.
+    /// Version of the next command.
     pub fn next_version(&self) -> Version {
         self.next
     }
 
-    /// The oldest version that is still open; all before it are promised, replaced or revoked.
+    /// Oldest version that is still open. All older versions are promised, replaced or revoked.
     pub(crate) fn oldest_open(&self) -> Version {
         let versions = [self.in_flight.keys().next(), self.writes.keys().next()];
         versions.into_iter().flatten().min().copied().unwrap_or(self.next)
     }
 
-    /// Forgets the promises about sectors that have no open version.
+    /// Removes the promises about sectors that have no open version.
     pub(crate) fn forget(&mut self, first: u64, end: u64) {
         self.bases.remove(first, end);
         self.takers.remove(first, end);
     }
 
-    /// The writes of these versions that are not promised and that no discard revoked, and that were complete by then: first, end, version.
+    /// The writes with these versions that were complete by a time, and are neither promised nor revoked: (first sector, end, version).
     pub(super) fn unpromised_writes(
         &self, versions: Range<Version>, complete_by: Option<Nanos>,
     ) -> impl Iterator<Item = (u64, u64, Version)> {
@@ -250,18 +250,18 @@ impl DurabilityPromises {
         })
     }
 
-    /// When a write that is not promised was complete; `None` if it is not.
+    /// Completion time of a write that is not promised; `None` if it is not complete.
     pub(super) fn completion(&self, version: Version) -> Option<Nanos> {
         self.writes.get(&version).and_then(|write| write.complete)
     }
 
-    /// The sectors of a write for which neither it nor a newer version is promised.
+    /// The sectors of a write for which neither this version nor a newer one is promised.
     fn parts_beyond(&self, write: &VolatileWrite, version: Version) -> impl Iterator<Item = (u64, u64)> {
         let parts = self.bases.parts(write.first, write.end);
         parts.filter(move |(.., base)| base.is_none_or(|base| *base < version)).map(|(from, to, _)| (from, to))
     }
 
-    /// The sectors that a command changes: those of a write, the whole map units of any other command.
+    /// The sectors that a command changes: the sectors of a write, or the whole map units in the range of any other command.
     fn range_of(&self, command: &DeviceCommand) -> (u64, u64) {
         let (first, end) = (command.sector, command.sector.saturating_add(u64::from(command.sectors)));
         if command.op == Op::Write {
@@ -276,7 +276,7 @@ impl DurabilityPromises {
         self.takers.update(first, end, |taker| taker.filter(|taker| taker.version > version));
     }
 
-    /// Records the completion of the flush `flush` of these sectors, which arrived at `came`.
+    /// Records the completion of flush `flush`, which arrived at `came`, for the sectors `from..to`.
     fn flushed(&mut self, flush: Version, came: Nanos, (from, to): (u64, u64)) {
         let covered = |write: &VolatileWrite| write.complete.is_some_and(|complete| complete <= came);
         let before = self.writes.range(..flush).filter(|(_, write)| covered(write));
@@ -297,15 +297,15 @@ impl DurabilityPromises {
         self.remove_ordered(flush, came);
     }
 
-    /// Adds a barrier: if data of a version from `from` on survives, so does all that was complete at `came`.
+    /// Adds a barrier: if data of version `from` or a later one survives, so does all data that was complete at `came`.
     fn barrier(&mut self, from: Version, came: Nanos) {
         if self.remove_ordered(from, came) {
             self.barriers.push(WriteBarrier { from, arrival: came });
         }
     }
 
-    /// Removes from the unordered writes those that were complete at `came` and are older than `end`, because a barrier or a promise covers
-    /// them. Returns whether there were any.
+    /// Removes the unordered writes that were complete at `came` and are older than `end`, because a barrier or a promise covers them.
+    /// Returns whether there were any.
     fn remove_ordered(&mut self, end: Version, came: Nanos) -> bool {
         let (mut more, mut later) = (false, Vec::new());
         while let Some((complete, version)) = self.unordered.first().copied().filter(|first| first.0 <= came) {
@@ -320,7 +320,7 @@ impl DurabilityPromises {
         more
     }
 
-    /// Forgets complete writes that newer promised versions hide entirely; does so from time to time.
+    /// From time to time, removes complete writes that newer promised versions hide entirely.
     fn prune(&mut self) {
         if self.writes.len() < self.prune_at {
             return;
@@ -336,13 +336,13 @@ impl DurabilityPromises {
         self.prune_at = (self.writes.len() * 2).max(64);
     }
 
-    /// The promises about order, which are not contained in [`DurabilityPromises::promised`]. Barriers are in their order; a later barrier promises
-    /// everything that an earlier one does.
+    /// The promises about order, which [`DurabilityPromises::promised`] does not contain. Barriers are in order; a later barrier includes
+    /// the promises of earlier ones.
     pub fn orders(&self) -> impl Iterator<Item = DurabilityOrder> {
         self.barriers.iter().map(of_barrier).chain(self.pack_orders())
     }
 
-    /// The orders of packed writes: each entry after those before it.
+    /// The orders of packed writes: each entry survives only with all entries before it.
     pub fn pack_orders(&self) -> impl Iterator<Item = DurabilityOrder> {
         self.packs.iter().flat_map(|pack| {
             (pack.first + 1..pack.end).map(|entry| DurabilityOrder {
@@ -360,8 +360,8 @@ impl DurabilityPromises {
         last.into_iter().chain(self.pack_orders().filter(move |order| order.after.contains(&version)))
     }
 
-    /// The versions that a barrier orders, unless they are promised anyway: first sector, end, version, and the oldest version with which
-    /// it must survive. A sector with several such versions is returned with each.
+    /// The versions that a barrier orders and that are not promised anyway, as (first sector, end, version, oldest version with which it
+    /// must survive). A sector with several such versions is returned once for each.
     pub fn prerequisites(&self) -> impl Iterator<Item = (u64, u64, Version, Version)> {
         let last = self.barriers.last().map(of_barrier);
         let owed = last.into_iter().flat_map(|order| self.required_sectors(&order).collect::<Vec<_>>());
@@ -373,12 +373,12 @@ impl DurabilityPromises {
         })
     }
 
-    /// The sectors that an order requires, unless they are promised anyway: first sector, end, oldest version allowed.
+    /// The sectors that an order requires and that are not promised anyway, as (first sector, end, oldest permitted version).
     pub fn required_sectors(&self, order: &DurabilityOrder) -> impl Iterator<Item = (u64, u64, Version)> {
         self.unpromised_writes(order.before.clone(), order.complete_by)
     }
 
-    /// The first promise that is broken if power is lost now and leaves these contents.
+    /// The first broken promise if power is lost now and `left` remains in the sectors.
     pub fn broken(&self, left: &SectorRangeMap<SectorContent>) -> Option<BrokenPromise> {
         let data = left.iter().filter_map(|(.., content)| match content {
             SectorContent::Data(version) => Some(*version),
@@ -400,38 +400,38 @@ impl DurabilityPromises {
         }
         let ordered = last_barrier.iter().chain(&of_packs).flat_map(|order| self.required_sectors(order));
         let lacks = |(first, end, promised): (u64, u64, Version)| {
-            let found = |(from, to, content): (u64, u64, Option<&SectorContent>)| {
-                let found = content.map_or(0, |content| content.version());
-                (found < promised).then_some(BrokenPromise { first: from, end: to, actual: found, promised })
+            let broken = |(from, to, content): (u64, u64, Option<&SectorContent>)| {
+                let actual = content.map_or(0, |content| content.version());
+                (actual < promised).then_some(BrokenPromise { first: from, end: to, actual, promised })
             };
-            left.parts(first, end).find_map(found)
+            left.parts(first, end).find_map(broken)
         };
         self.extents().chain(ordered).filter_map(lacks).min()
     }
 }
 
-/// A barrier: if data of a version from `from` on survives, so do the versions before it that were complete at `came`.
+/// A barrier: if data of version `from` or a later one survives, so do the older versions that were complete at `came`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriteBarrier {
     pub from: Version,
     pub arrival: Nanos,
 }
 
-/// The versions of the entries of a packed write.
+/// Versions of the entries of a packed write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PackedVersions {
     pub first: Version,
     pub end: Version,
 }
 
-/// If data of any version in `after` survives, all of `before` does: a barrier, or an entry of a packed write.
+/// A promise of a barrier or of an entry of a packed write: if data of any version in `after` survives, all of `before` does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DurabilityOrder {
     /// The later versions.
     pub after: Range<Version>,
-    /// The earlier versions ...
+    /// The earlier versions.
     pub before: Range<Version>,
-    /// ... as far as they were complete at this time; `None` = complete or not.
+    /// Restricts `before` to versions that were complete at this time; `None` = no restriction.
     pub complete_by: Option<Nanos>,
 }
 
@@ -442,10 +442,10 @@ pub struct BrokenPromise {
     pub first: u64,
     /// The sector after the last.
     pub end: u64,
-    /// The version in these sectors; 0 = none was ever written, or none that is still kept
+    /// The version in these sectors; 0 = never written, or no longer recorded
     /// ([`Persistence::retire`](crate::persistence::PersistenceTracker::retire)).
     pub actual: Version,
-    /// The oldest version that is allowed.
+    /// The oldest permitted version.
     pub promised: Version,
 }
 

@@ -1,11 +1,11 @@
-//! Work of the device while no request is executed: write-back, folding of the SLC cache, and collection (BKOPS; JESD84-B51, 6.6.25), which
-//! is autonomous (`EXT_CSD` `BKOPS_EN`, `AUTO_EN`).
+//! Background work while no request is executed: write-back, folding of the SLC cache, and collection (BKOPS; JESD84-B51, 6.6.25), which
+//! the device starts itself (`EXT_CSD` `BKOPS_EN`, `AUTO_EN`).
 //!
-//! Work is done in steps, in the order of the times at which they can begin, so that several calls have the same effect as one call up to
-//! the end of the last. A gap begins when all host work is done. In a gap, write-back waits for its own idle time, folding for its idle
-//! time after the last write-back, and collection for its idle time after the last of both. Collection moves one page at a time. With HPI,
-//! a request interrupts it after the page in progress, which takes a fixed time; without HPI, the request waits for the whole block. If
-//! very few blocks are free (`EXT_CSD` `BKOPS_STATUS` level 3), collection starts at once and is not interrupted.
+//! Steps of work are executed in the order of their earliest start times, so that several calls have the same effect as one call up to the
+//! end of the last. A gap begins when all host work is done. In a gap, write-back starts after its idle time, folding after its idle time
+//! since the last write-back, and collection after its idle time since the last of both. Collection moves one page at a time. With HPI, a
+//! request interrupts it after the current page, which takes a fixed time; without HPI, the request waits for the whole block. If very few
+//! blocks are free (`EXT_CSD` `BKOPS_STATUS` level 3), collection starts at once and is not interrupted.
 
 use emmclab_base::Nanos;
 use emmclab_settings::{DeviceSettings, WriteBackMode};
@@ -30,8 +30,8 @@ enum BackgroundTask {
 /// Background work on a pool since the gap began.
 #[derive(Clone, Copy, Debug, Default)]
 struct PoolWork {
-    /// Number of blocks that may still be collected. A policy by age may choose fully valid blocks for ever, and if all times are 0, in no
-    /// time.
+    /// Number of blocks that may still be collected. Without this limit, a policy by age could choose fully valid blocks for ever, within
+    /// no time if all times are 0.
     patience: Option<u32>,
     /// Whether no block is worth collecting.
     exhausted: bool,
@@ -41,7 +41,7 @@ struct PoolWork {
     worked: bool,
 }
 
-/// The step that can begin first among those considered; `None` if none can begin before `before`.
+/// The step with the earliest start among those considered; `None` if none can start before `before`.
 struct EarliestTask {
     before: Nanos,
     task: Option<BackgroundTask>,
@@ -56,28 +56,28 @@ impl EarliestTask {
     }
 }
 
-/// The idle time since the last host work: the times from which write-back, folding and collection count their own idle times.
+/// Idle period since the last host work: the start times of the idle times of write-back, folding and collection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IdlePeriod {
     write_back: Nanos,
     fold: Nanos,
     collect: Nanos,
-    /// Whether the SLC cache is folded in this gap, which depends on its free space at the start of the gap; `None` until it is needed.
+    /// Whether the SLC cache is folded in this gap, which depends on its free space at the start of the gap; `None` = not yet determined.
     folds: Option<bool>,
 }
 
-/// When the device works without a command, and what it has done since the last command.
+/// Start conditions of background work, and the work since the last command.
 #[derive(Clone, Debug)]
 pub(super) struct BackgroundScheduler {
     /// Whether there is any background work.
     pub works: bool,
     /// Idle time before collection starts; `None` = never.
     collect_after: Option<Nanos>,
-    /// Free blocks of a pool at or below which it is collected.
+    /// Number of free blocks of a pool at or below which it is collected.
     free: u32,
     hpi: bool,
     hpi_time: Nanos,
-    /// Free blocks at or below which collection is urgent; `None` = never.
+    /// Number of free blocks at or below which collection is urgent; `None` = never.
     urgent: Option<u32>,
     fold_after: Option<Nanos>,
     planes: u32,
@@ -85,7 +85,7 @@ pub(super) struct BackgroundScheduler {
     pools: Vec<PoolWork>,
     /// Whether `pools` has entries from this gap or from an earlier one.
     touched: bool,
-    /// When the background work is complete.
+    /// End of the background work.
     pub busy_until: Nanos,
 }
 
@@ -112,7 +112,7 @@ impl BackgroundScheduler {
         }
     }
 
-    /// Replaces the settings. A new gap begins at `from`, when all host work is done, so that no work begins earlier.
+    /// Replaces the settings. A new gap begins at `from`, the end of all host work, so that no work begins earlier.
     pub fn replace_with(&mut self, other: Self, from: Nanos) {
         let gap = IdlePeriod { write_back: from, fold: from, collect: from, folds: Some(true) };
         *self = Self { busy_until: self.busy_until, gap: other.works.then_some(gap), ..other };
@@ -124,7 +124,7 @@ impl BackgroundScheduler {
         self.busy_until = Nanos::MIN;
     }
 
-    /// Executes the work that begins before `until`, on a device whose host work is done at `idle_from`.
+    /// Executes the work that begins before `until`, on a device whose host work ends at `idle_from`.
     pub fn work_until<L: CountingObserver>(
         &mut self, until: Nanos, idle_from: Nanos, mut buffer: Option<&mut WriteBuffer>, below: &mut LowerLayers<'_, L>,
     ) {
@@ -140,7 +140,7 @@ impl BackgroundScheduler {
         }
     }
 
-    /// Ends the gap when a command arrives at `at`, after urgent collection. Returns the time that it takes to interrupt collection.
+    /// Ends the gap when a command arrives at `at`, after urgent collection. Returns the time that interrupting the collection takes.
     pub fn interrupt<L: CountingObserver>(
         &mut self, at: Nanos, idle_from: Nanos, mut buffer: Option<&mut WriteBuffer>, below: &mut LowerLayers<'_, L>,
     ) -> Nanos {
@@ -161,8 +161,8 @@ impl BackgroundScheduler {
         if self.hpi { self.hpi_time } else { Nanos::ZERO }
     }
 
-    /// The step that can begin first, and when; `None` if none can begin before `until`. Work that cannot begin before a step already found
-    /// is not examined: most gaps are too short for folding and collection, which examine every pool.
+    /// The step that can start first, with its start time; `None` if none can start before `until`. Folding and collection, which examine
+    /// every pool, are examined only if they can start before the step chosen so far; most gaps are too short for that.
     #[inline]
     fn next<L: CountingObserver>(
         &mut self, until: Nanos, buffer: Option<&WriteBuffer>, below: &mut LowerLayers<'_, L>,
@@ -190,7 +190,7 @@ impl BackgroundScheduler {
         soonest.task.map(|task| (soonest.before, task))
     }
 
-    /// Whether the SLC cache is folded in this gap; this depends on its free space before the first step.
+    /// Whether the SLC cache is folded in this gap. This depends on its free space before the first step.
     #[inline]
     fn folds<L: CountingObserver>(&mut self, below: &mut LowerLayers<'_, L>) -> bool {
         let Some(gap) = &mut self.gap else { return false };
@@ -203,7 +203,7 @@ impl BackgroundScheduler {
             let pool = below.ftl.core.slc_pool(plane);
             if !self.pools[pool.index()].exhausted {
                 soonest.consider(below.nand.timelines.plane_free(plane).max(from), BackgroundTask::Fold(pool));
-                // No step can begin earlier, and of several the first is chosen.
+                // No step can start earlier, and the first of several is chosen.
                 if soonest.before <= from {
                     return;
                 }
@@ -282,7 +282,7 @@ impl BackgroundScheduler {
         self.gap = Some(gap);
     }
 
-    /// Collects one page in a pool; returns whether that took time.
+    /// Collects one page in a pool. Returns whether that took time.
     fn collect_page<L: CountingObserver>(&mut self, pool: PoolId, from: Nanos, below: &mut LowerLayers<'_, L>) -> bool {
         let work = &mut self.pools[pool.index()];
         let patience = work.patience.get_or_insert_with(|| below.ftl.full_blocks(pool) + 2);
@@ -319,7 +319,8 @@ impl BackgroundScheduler {
     }
 }
 
-/// Collects one page in a pool. Returns the time of the ways, and whether a block was finished; `None` if no block is worth collecting.
+/// Collects one page in a pool. Returns the time that the ways spent, and whether a block was finished; `None` if no block is worth
+/// collecting.
 fn collect<L: CountingObserver>(pool: PoolId, from: Nanos, below: &mut LowerLayers<'_, L>) -> Option<(Nanos, bool)> {
     let before = below.log.gc_time();
     let goes_on = below.ftl.collect_step(below.nand, pool, from, below.log);
@@ -333,7 +334,7 @@ fn collect<L: CountingObserver>(pool: PoolId, from: Nanos, below: &mut LowerLaye
     goes_on.map(|_| (took, finished))
 }
 
-/// When write-back may begin; `None` if the buffer is empty or does not write back on its own.
+/// Earliest start of write-back; `None` if the buffer is empty or does not start write-back itself.
 #[inline]
 fn write_back_from(buffer: &WriteBuffer, idle_from: Nanos) -> Option<Nanos> {
     match buffer.write_back {

@@ -1,5 +1,5 @@
-//! Data movement of the write buffer and the read cache: writes that end in RAM, write-back, flushes and barriers, reads from RAM. Their
-//! persistence contract is described in `contract/mod.rs`.
+//! Data movement of the write buffer and the read cache: writes that end in RAM, write-back, flushes and barriers, reads from RAM.
+//! `contract/mod.rs` describes the persistence contract.
 
 use emmclab_base::{CommandFlags, Error, ErrorClass, Nanos, Op, Result};
 use emmclab_settings::{CacheLie, DeviceSettings, WriteBackMode};
@@ -15,7 +15,7 @@ use crate::ids::Lpn;
 use crate::lru::LruSet;
 
 impl DeviceController {
-    /// A write after the transfer of its data, on a device with RAM for data or with flags that promise durability.
+    /// Executes a write after its data transfer, on a device with RAM for data or with flags that promise durability.
     #[inline(never)]
     pub(super) fn write_modified<L: CountingObserver>(
         &mut self, request: &mut RequestState, modifiers: CommandFlags, below: &mut LowerLayers<'_, L>,
@@ -43,7 +43,7 @@ impl DeviceController {
         }
     }
 
-    /// Writes directly to the flash, after data in the buffer that must be written before: of the same units, and of a barrier.
+    /// Writes directly to the flash, after the buffered data that must precede it: data of the same units, and data before a barrier.
     fn write_around<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         let (first, units) = below.units_of(request);
         let from = self.leaves_from(first);
@@ -60,13 +60,13 @@ impl DeviceController {
         }
     }
 
-    /// The first unit that leaves the buffer along with a unit: the first of its zone if zones have their own buffers, otherwise the unit
+    /// The first of the units that leave the buffer with a unit: the first of its zone if zones have their own buffers, otherwise the unit
     /// itself.
     fn leaves_from(&self, unit: Lpn) -> Lpn {
         self.zones.as_ref().and_then(|zones| zones.leaves_from(unit)).unwrap_or(unit)
     }
 
-    /// Puts the data into the buffer, unit by unit, and waits for room.
+    /// Puts the data into the buffer, unit by unit, and waits for free space.
     fn write_into<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         let Some(buffer) = &mut self.write_buffer else { return };
         below.data_moved(request);
@@ -111,7 +111,7 @@ impl DeviceController {
         request.without_flash(request.ready);
     }
 
-    /// Executes a flush of the host at `ready`; returns when it is complete.
+    /// Executes a flush of the host at `ready`. Returns its completion time.
     pub(super) fn flush_command<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) -> Nanos {
         if self.skips_flush() {
             return ready + self.commands.flush;
@@ -121,14 +121,14 @@ impl DeviceController {
         end + self.commands.flush
     }
 
-    /// Whether a flush of the host is completed now without being executed (`cache.lies`).
+    /// Whether a flush of the host completes now without being executed (`cache.lies`).
     fn skips_flush(&mut self) -> bool {
         let first = *self.first_since_power_on.get_or_insert(FirstCommand::Flush);
         self.lies == CacheLie::Flush || self.lies == CacheLie::EarlyFlush && first == FirstCommand::Flush
     }
 
-    /// Flushes only the sectors of `request` (SYNCHRONIZE CACHE with a range); returns when the flush is complete. If the range has more
-    /// units than the buffer, or if data leaves only in order, everything is flushed.
+    /// Flushes only the sectors of `request` (SYNCHRONIZE CACHE with a range). Returns the completion time. If the range has more units
+    /// than the buffer, or if data leaves only in order, flushes everything.
     pub(super) fn flush_range<L: CountingObserver>(&mut self, request: &RequestState, below: &mut LowerLayers<'_, L>) -> Nanos {
         let (ready, (first, units)) = (request.ready, below.units_of(request));
         let (skips, from) = (self.skips_flush(), self.leaves_from(first));
@@ -145,8 +145,8 @@ impl DeviceController {
         end + self.commands.flush
     }
 
-    /// Writes all data in the buffer to the flash from `ready` on, for a flush of the host or at power-off. Returns when it and all earlier
-    /// data is on the flash.
+    /// Writes all data in the buffer to the flash from `ready` on, for a flush of the host or at power-off. Returns when this and all
+    /// earlier data is on the flash.
     pub(super) fn flush_from<L: CountingObserver>(
         &mut self, ready: Nanos, asked_for: bool, below: &mut LowerLayers<'_, L>,
     ) -> Nanos {
@@ -157,7 +157,7 @@ impl DeviceController {
         ready.max(below.ftl.core.last_program)
     }
 
-    /// A barrier: data in the buffer leaves before any later data. In a FIFO buffer it does so anyway.
+    /// Executes a barrier: data in the buffer leaves before any later data, as it always does in a FIFO buffer.
     pub(super) fn barrier<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         if let Some(buffer) = &mut self.write_buffer
             && self.lies != CacheLie::Barrier
@@ -168,7 +168,7 @@ impl DeviceController {
         }
     }
 
-    /// Reads units from RAM if they are there, otherwise from the flash.
+    /// Reads units from RAM if RAM contains them, otherwise from the flash.
     #[inline(never)]
     pub(super) fn read_through<L: CountingObserver>(
         &mut self, request: &mut RequestState, (first, end): (Lpn, Lpn), below: &mut LowerLayers<'_, L>,
@@ -203,7 +203,7 @@ impl DeviceController {
         }
     }
 
-    /// Checks a packed command of two entries or more.
+    /// Checks a packed command of at least two entries.
     pub fn accept_packed<L>(&self, entries: &[DeviceCommand], below: &LowerLayers<'_, L>) -> Result<()> {
         let Some(head) = entries.first() else { return Ok(()) };
         let alike = |entry: &DeviceCommand| entry.op == head.op && entry.arrival == head.arrival;
@@ -218,7 +218,7 @@ impl DeviceController {
         entries.iter().try_for_each(|entry| self.accept(entry, &below.ftl.core.geometry))
     }
 
-    /// Executes a packed command that was checked. Returns the completion of all entries, or `None` if the device has stopped.
+    /// Executes a packed command that was checked. Returns the completion time of all entries, or `None` if the device has stopped.
     pub fn submit_packed<L: CountingObserver>(
         &mut self, entries: &[DeviceCommand], below: &mut LowerLayers<'_, L>,
     ) -> Option<Nanos> {
@@ -255,7 +255,7 @@ impl DeviceController {
             (request.event.sector, request.event.sectors) = (entry.sector, entry.sectors);
             request.event.modifiers = entry.modifiers;
             if stream {
-                // All entries are written at once after this loop.
+                // All entries are written together after this loop.
             } else if !write {
                 self.read_data(&mut request, below);
             } else if self.is_plain_write(entry) {
@@ -289,7 +289,7 @@ impl DeviceController {
 }
 
 impl WriteBuffer {
-    /// Writes the next group back at `ready`, or after the data that a barrier puts before it.
+    /// Writes back the next group at `ready`, or after the data that precedes it because of a barrier.
     pub(super) fn write_back_next<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         if let Some((first, end)) = self.next_to_leave() {
             let ready = ready.max(if self.holds_older() { self.older_after } else { self.barrier_end });
@@ -297,14 +297,14 @@ impl WriteBuffer {
         }
     }
 
-    /// Writes back all units that must leave to make room for `units` more at the same time, so that planes work in parallel.
+    /// Writes back all units that must leave to free space for `units` more at the same time, so that planes work in parallel.
     fn make_room<L: CountingObserver>(&mut self, units: u32, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         while !self.is_empty() && !self.will_fit(units) && below.ftl.core.stop.is_none() {
             self.write_back_next(ready, below);
         }
     }
 
-    /// While the data of the next write is transferred, until `until`, an eager buffer continues to write back.
+    /// Continues the write-back of an eager buffer while the data of the next write is transferred, until `until`.
     fn leave_until<L: CountingObserver>(&mut self, until: Nanos, below: &mut LowerLayers<'_, L>) {
         while self.write_back == WriteBackMode::Eager && !self.is_empty() && below.ftl.core.stop.is_none() {
             let at = below.nand.timelines.first_free_from(self.since);
@@ -315,19 +315,19 @@ impl WriteBuffer {
         }
     }
 
-    /// Writes back everything.
+    /// Writes back all data.
     fn leave_all<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         while !self.is_empty() && below.ftl.core.stop.is_none() {
             self.write_back_next(ready, below);
         }
     }
 
-    /// Writes back everything that must be on the flash before any new write.
+    /// Writes back all data that must be on the flash before any new write.
     fn leave_before_all<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         if self.keeps_order { self.leave_all(ready, below) } else { self.leave_older(ready, below) }
     }
 
-    /// Writes back everything from before the last barrier.
+    /// Writes back all data from before the last barrier.
     fn leave_older<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         while self.holds_older() && below.ftl.core.stop.is_none() {
             self.write_back_next(ready, below);
@@ -357,7 +357,7 @@ impl WriteBuffer {
         }
     }
 
-    /// Programs a run of units; the run is split at sectors that the buffer does not hold.
+    /// Programs a run of units, split at sectors that the buffer does not contain.
     fn write_run<L: CountingObserver>(&self, (first, end): (Lpn, Lpn), ready: Nanos, below: &mut LowerLayers<'_, L>) {
         let shift = below.ftl.core.geometry.unit_shift;
         let (mut at, limit) = (u64::from(first.0) << shift, u64::from(end.0) << shift);
@@ -385,7 +385,7 @@ impl WriteBuffer {
     }
 }
 
-/// Units whose data is both in the device's RAM and on the flash.
+/// The units whose data is both in the RAM of the device and on the flash.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadCache {
     units: LruSet,
@@ -393,14 +393,14 @@ pub(crate) struct ReadCache {
 }
 
 impl ReadCache {
-    /// The read cache of a device, or `None` if it has none.
+    /// The read cache of a device, or `None` if the device has none.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Self> {
         let room = (settings.cache.read_kb * 1024 / geometry.unit_bytes) as usize;
         let units = || LruSet::new(geometry.logical_units as usize, room);
         (settings.cache.read_kb > 0).then(|| Self { units: units(), room })
     }
 
-    /// Whether a unit is in the cache; makes it the newest.
+    /// Whether a unit is in the cache; marks it as the most recently used.
     pub fn hit(&mut self, unit: Lpn) -> bool {
         self.units.touch(unit.0)
     }
@@ -426,10 +426,9 @@ impl ReadCache {
     }
 }
 
-// Packed commands: several reads or writes in one command, with one overhead and a header block of one sector that describes them
-// (JESD84-B45; `EXT_CSD` `MAX_PACKED_WRITES` [500], `MAX_PACKED_READS` [501]). The device receives the data of all entries and executes
-// them in their order; all are complete when the last is. A setting decides whether a page may hold data of several entries
-// (`ftl/write.rs`).
+// Packed commands contain several reads or writes with one overhead and a header block of one sector that describes them (JESD84-B45;
+// `EXT_CSD` `MAX_PACKED_WRITES` [500], `MAX_PACKED_READS` [501]). The device receives the data of all entries and executes them in order;
+// all are complete when the last is. A setting determines whether a page may contain data of several entries (`ftl/write.rs`).
 
 /// Sectors of the header block.
 const HEADER_SECTORS: u32 = 1;

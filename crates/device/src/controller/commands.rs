@@ -5,14 +5,14 @@ use emmclab_settings::{DeviceSettings, TimeQuantile};
 
 use crate::geometry::nanos;
 
-/// Times of commands, and when the slots of the queue are free.
+/// Times of commands, and when slots of the command queue are free.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandPath {
     pub read_overhead: Nanos,
     write_overhead: Nanos,
     /// Transfer time of a sector between host and device, in 1/1024 ns.
     sector_time: i64,
-    /// Time that the host needs to fetch a request.
+    /// Time in which the host fetches a request.
     pub fetch: Nanos,
     /// Additional time of a reliable write, or of FUA.
     pub reliable: Nanos,
@@ -66,19 +66,19 @@ impl CommandPath {
         self.slots.len() > 0
     }
 
-    /// When the device accepts a request that arrives at `arrival`: after the host has fetched it and when a slot is free.
+    /// When the device accepts a request that arrives at `arrival`: when the host has fetched it and a slot is free.
     #[inline]
     pub fn start(&self, arrival: Nanos) -> Nanos {
         (arrival + self.fetch).max(self.slots.first_free())
     }
 
-    /// Occupies the slot that [`CommandPath::start`] found for a command whose completion is not known; false if there is no limit.
+    /// Occupies the slot that [`CommandPath::start`] chose for a command with unknown completion. Returns false if there is no limit.
     pub fn hold(&mut self) -> bool {
         self.slots.take(Nanos::MAX);
         self.is_limited()
     }
 
-    /// Time from the start of a write or other command of `sectors` to the flash.
+    /// Time from the start of a write or other command of `sectors` until the flash is accessed.
     #[inline]
     pub fn before_write(&self, sectors: u32) -> Nanos {
         self.write_overhead + self.host(sectors)
@@ -91,8 +91,8 @@ impl CommandPath {
     }
 }
 
-/// The times at which slots become free, in order: a ring that begins with the earliest. [`Nanos::MAX`] is used for a command whose
-/// completion is not known. Commands mostly complete in the order of arrival, so a new time belongs near the end of the ring.
+/// The times at which slots become free: a sorted ring that begins with the earliest. [`Nanos::MAX`] stands for a command with unknown
+/// completion. Commands mostly complete in the order of arrival, so a new time is inserted near the end of the ring.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CommandSlots {
     free: Vec<Nanos>,
@@ -120,7 +120,7 @@ impl CommandSlots {
         self.free.get(self.first).copied().unwrap_or(Nanos::MIN)
     }
 
-    /// Occupies the slot that is free first, until `until`.
+    /// Occupies the slot that becomes free first, until `until`.
     #[inline]
     pub fn take(&mut self, until: Nanos) {
         let last = self.first;
@@ -130,7 +130,7 @@ impl CommandSlots {
         self.sort_in(last);
     }
 
-    /// Releases at `at` one of the slots whose completion is not known, which are the last in the ring.
+    /// Sets one of the slots with unknown completion, which are the last in the ring, to become free at `at`.
     pub fn release(&mut self, at: Nanos) {
         let last = self.before(self.first);
         self.free[last] = at;
@@ -150,7 +150,7 @@ impl CommandSlots {
         if index == 0 { self.free.len() - 1 } else { index - 1 }
     }
 
-    /// Moves the last time of the ring before those that are later.
+    /// Moves the last time of the ring to its place in the order.
     #[inline]
     fn sort_in(&mut self, last: usize) {
         let mut index = last;
@@ -165,7 +165,7 @@ impl CommandSlots {
     }
 }
 
-/// Resolution of a distribution: a draw is one of this many equal steps.
+/// Number of equal steps among which a draw chooses.
 const STEPS: u32 = 1 << 16;
 
 /// A distribution, and the number of draws so far.
@@ -190,7 +190,7 @@ impl TimeSampler {
         self.points.is_empty()
     }
 
-    /// The next time: the quantile at a number derived from the seed and the number of draws so far; 0 without a distribution.
+    /// The next random time: the quantile at a number derived from the seed and the number of draws so far; 0 without a distribution.
     #[inline]
     pub fn draw(&mut self) -> Nanos {
         if self.is_empty() { Nanos::ZERO } else { self.draw_one() }

@@ -1,7 +1,8 @@
-//! The path of commands and data between a host and a UFS: queues of the host controller, which transfer commands, and a full-duplex link.
+//! The path of commands and data between host and UFS: the queues of the host controller, which transfer commands, and a full-duplex link.
 //!
-//! Each direction of the link carries one transfer at a time. A transfer uses the first gap that is long enough, so that no data waits for
-//! the data of an earlier command that is not ready. Command and response UPIUs take no time on the link: they are a few dozen bytes.
+//! Each direction of the link carries one transfer at a time. A transfer uses the first gap that is long enough, so that data does not wait
+//! for an earlier command whose data is not ready. Command and response UPIUs take no time on the link, because they have only a few dozen
+//! bytes.
 
 use emmclab_base::{Nanos, SECTOR_BYTES};
 
@@ -15,13 +16,13 @@ use emmclab_settings::{DeviceSettings, InterfaceSettings};
 pub(crate) struct UfsLink {
     /// Transfer time of a sector on the link, in 1/1024 ns.
     sector_time: i64,
-    /// Time that a queue needs for a command.
+    /// Time in which a queue transfers a command.
     command: Nanos,
     /// When each queue can transfer its next command.
     queues: Vec<Nanos>,
     /// The queue for the next command.
     next: usize,
-    /// When the link has left hibernation.
+    /// When the link is out of hibernation.
     pub awake: Nanos,
     to_device: BusTimeline,
     to_host: BusTimeline,
@@ -47,7 +48,7 @@ impl UfsLink {
         self.command = nanos(settings.interface.command_us);
     }
 
-    /// Resets the link after a power loss or for a new run: no transfer is in progress.
+    /// Resets the link after a power loss or for a new run, without transfers in progress.
     pub fn rewind(&mut self) {
         self.queues.fill(Nanos::MIN);
         self.next = 0;
@@ -56,7 +57,7 @@ impl UfsLink {
         self.to_host = BusTimeline::default();
     }
 
-    /// Transfers a command that has its tag through the next queue; `in_flight` is the number of commands with a tag.
+    /// Transfers a command with a tag through the next queue; `in_flight` is the number of commands with a tag.
     pub fn hand_over<L: Observer>(&mut self, request: &mut RequestState, in_flight: u32, log: &mut L) {
         let waited = request.before.queue;
         let hibernating = self.awake.max(request.ready) - request.ready;

@@ -1,7 +1,6 @@
-//! The layer between the host and the FTL: how long commands take, when the device sleeps, which command is executed first, and what is
-//! kept in RAM.
+//! The layer between the host and the FTL, which determines the time of commands, sleep, the order of execution, and which data is in RAM.
 //!
-//! The controller calls the FTL to write, read and discard units, and never changes its tables.
+//! The controller calls the FTL to write, read and discard units, and never changes the tables of the FTL.
 
 mod background;
 mod buffered_io;
@@ -35,7 +34,8 @@ use write_buffer::WriteBuffer;
 
 pub(crate) use zones::ZoneTable;
 
-/// Limits of arrival times: 73 years from 0, so that all times of a run fit. `EARLIEST` is used as the arrival before the first.
+/// Earliest arrival time. Arrivals are at most 73 years from 0, so that all times of a run fit into `Nanos`. It is also the initial value
+/// for the last arrival.
 const EARLIEST: Nanos = Nanos(-(1 << 61));
 const LATEST: Nanos = Nanos(1 << 61);
 
@@ -46,14 +46,14 @@ enum FirstCommand {
     Flush,
 }
 
-/// The controller's clock: numbers of requests and the latest times.
+/// Numbers of requests, and their latest times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ControllerClock {
     pub next_id: u64,
     last_arrival: Nanos,
-    /// When every accepted request is complete.
+    /// When all accepted requests are complete.
     idle_from: Nanos,
-    /// Completion of the request that was reported last.
+    /// Completion time of the request that was reported last.
     pub last_complete: Nanos,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct DeviceController {
     commands: CommandPath,
     power: SleepTiming,
     link: Option<Box<UfsLink>>,
-    /// Writes that reads may overtake; `None` if commands are executed in order.
+    /// Queue of writes that reads may overtake; `None` if commands are executed in order.
     queue: Option<Box<WriteQueue>>,
     pub write_buffer: Option<Box<WriteBuffer>>,
     read_cache: Option<Box<ReadCache>>,
@@ -76,22 +76,22 @@ pub(crate) struct DeviceController {
     /// Zones that are written sequentially.
     pub zones: Option<Box<ZoneTable>>,
     share_packed_pages: bool,
-    /// Whether background work is executed in hibernation.
+    /// Whether background work runs during hibernation.
     works_asleep: bool,
     pub promises_write_order: bool,
-    /// Whether reliable writes (on a UFS, FUA) and barriers are supported; if not, a flush replaces them.
+    /// Whether the device supports reliable writes (UFS: FUA) and barriers; otherwise a flush replaces them.
     pub reliable_writes: bool,
     barriers: bool,
     pub lies: CacheLie,
     /// `None` until the first write or flush.
     first_since_power_on: Option<FirstCommand>,
-    /// The entries of a packed command, kept to reuse the memory.
+    /// Entries of a packed command; the memory is reused.
     pack: Vec<RequestState>,
     pub clock: ControllerClock,
 }
 
 impl DeviceController {
-    /// The device's kind of interface.
+    /// Interface of the device.
     pub fn interface(&self) -> InterfaceKind {
         if self.link.is_some() { InterfaceKind::Ufs } else { InterfaceKind::Emmc }
     }
@@ -103,7 +103,7 @@ impl DeviceController {
         let Some(zones) = &mut self.zones else {
             return Err(Error::new(ErrorClass::Value, "the device has no zones").hint("set zones.blocks"));
         };
-        // A zone that is full because it was written to its end is not marked as finished: a cut may lose part of its data.
+        // A zone that is full because it was written to its end is not marked as finished, because a cut may lose a part of its data.
         let was_full = zones.report(zone).is_some_and(|zone| zone.state == ZoneState::Full);
         zones.manage(zone, action, self.clock.last_arrival, below.log)?;
         if action == ZoneAction::Finish && !was_full {
@@ -158,8 +158,7 @@ impl DeviceController {
         self.clock.idle_from.max(buffered).max(self.background.busy_until)
     }
 
-    /// Start of the idle time after which the device goes to sleep. A UFS that flushes `WriteBooster` in hibernation does not wait for
-    /// background work.
+    /// Start of the idle time before sleep. A UFS that flushes `WriteBooster` in hibernation does not wait for background work.
     fn sleeps_from(&self) -> Nanos {
         if !self.works_asleep {
             return self.idle_from();
@@ -183,7 +182,7 @@ impl DeviceController {
         self.clock = ControllerClock::NEW;
     }
 
-    /// Replaces the settings at the time `at`; queues, buffers and their contents stay.
+    /// Replaces the settings at time `at`. Queues, buffers and their contents stay.
     pub fn reconfigure(&mut self, settings: &DeviceSettings, geometry: &Geometry, fold_after: Option<Nanos>, at: Nanos) {
         let idle_from = self.idle_from().max(at);
         self.commands.reconfigure(settings);
@@ -196,14 +195,14 @@ impl DeviceController {
             buffer.write_back = settings.cache.write_back;
             buffer.newest_first = settings.cache.lies == CacheLie::Reorder;
             buffer.idle_after = nanos(settings.cache.idle_after_us);
-            // Data that may be written back only with the new settings must not be written back before the change.
+            // Data that only the new settings write back must not be written back before the change.
             buffer.since = buffer.since.max(at);
         }
         let background = BackgroundScheduler::new(settings, geometry, fold_after, self.write_buffer.is_some());
         self.background.replace_with(background, idle_from);
     }
 
-    /// Handles a power loss at `at`: data in RAM is lost, and no operation is in progress.
+    /// Handles a power loss at `at`: data in RAM is lost, and all operations are stopped.
     pub fn cut(&mut self, at: Nanos) {
         self.first_since_power_on = None;
         self.commands.rewind();
@@ -228,7 +227,7 @@ impl DeviceController {
         self.clock.idle_from = at;
     }
 
-    /// Checks a command against the device and the clock.
+    /// Checks a command against the limits of the device and the clock.
     #[inline]
     pub fn accept(&self, command: &DeviceCommand, geometry: &Geometry) -> Result<()> {
         if command.sector.saturating_add(u64::from(command.sectors)) > geometry.sectors() {
@@ -241,7 +240,7 @@ impl DeviceController {
         self.zones.as_ref().map_or(Ok(()), |zones| zones.check(command))
     }
 
-    /// Executes a command that was checked. Returns its completion, or `None` if that is not known yet or the device has stopped.
+    /// Executes a command that was checked. Returns its completion time, or `None` if it is not known yet or the device has stopped.
     #[inline]
     pub fn submit<L: CountingObserver>(&mut self, command: &DeviceCommand, below: &mut LowerLayers<'_, L>) -> Option<Nanos> {
         if below.ftl.core.stop.is_some() {
@@ -284,13 +283,14 @@ impl DeviceController {
         Some(request.event.complete)
     }
 
-    /// Whether a write has no flags that need more than its data to be written, on a device without RAM for data.
+    /// Whether a command is a write without flags that require more than writing its data, on a device without RAM for data.
     #[inline]
     fn is_plain_write(&self, command: &DeviceCommand) -> bool {
         self.write_buffer.is_none() && self.read_cache.is_none() && !command.modifiers.intersects(CommandFlags::PROMISES)
     }
 
-    /// Advances the clock to the arrival of a command: background work until then, wake-up, a slot of the queue.
+    /// Advances the clock to the arrival of a command: executes background work until then, wakes the device, and occupies a slot of the
+    /// queue.
     #[inline(always)]
     fn begin<L: CountingObserver>(&mut self, command: &DeviceCommand, below: &mut LowerLayers<'_, L>) -> RequestState {
         let arrival = command.arrival;
@@ -327,8 +327,8 @@ impl DeviceController {
         request
     }
 
-    /// When the device accepts a command that arrives at `arrival`. If reads have priority and every tag of a UFS is in use, waiting pages
-    /// are dispatched until a tag is free.
+    /// When the device accepts a command that arrives at `arrival`. If reads have priority and a UFS has no free tag, dispatches waiting
+    /// pages until a tag is free.
     #[inline]
     fn start<L: CountingObserver>(&mut self, arrival: Nanos, below: &mut LowerLayers<'_, L>) -> Nanos {
         if self.queue.is_some() && self.commands.is_limited() {
@@ -337,12 +337,12 @@ impl DeviceController {
         self.commands.start(arrival)
     }
 
-    /// Whether a UFS has commands whose completion is not known yet.
+    /// Whether a UFS has commands with unknown completion.
     fn is_at_work(&self) -> bool {
         self.link.is_some() && self.queue.as_ref().is_some_and(|queue| !queue.requests.is_empty())
     }
 
-    /// Ends the idle time before a command, after its background work; returns the time that the interruption takes.
+    /// Ends the idle time before a command, after its background work. Returns the time that the interruption takes.
     #[inline(never)]
     fn interrupt<L: CountingObserver>(&mut self, arrival: Nanos, below: &mut LowerLayers<'_, L>) -> Nanos {
         let idle_from = self.idle_from();
@@ -352,7 +352,7 @@ impl DeviceController {
         self.background.interrupt(arrival, idle_from, self.write_buffer.as_deref_mut(), below)
     }
 
-    /// Executes everything that begins before `until` without a command: waiting pages, then background work. Several calls have the same
+    /// Executes all work that begins before `until` without a command: waiting pages, then background work. Several calls have the same
     /// effect as the last of them alone.
     pub fn advance<L: CountingObserver>(&mut self, until: Nanos, below: &mut LowerLayers<'_, L>) {
         self.dispatch_until(until, below);
@@ -362,12 +362,12 @@ impl DeviceController {
         }
     }
 
-    /// The next time at which the device does something that may complete a request in flight.
+    /// The next time at which the device executes a step that may complete a request in flight.
     pub fn next_event(&self, nand: &Nand) -> Option<Nanos> {
         self.queue.as_ref()?.first(nand.timelines.first_free()).map(|(begin, _)| begin)
     }
 
-    /// An orderly power-off: everything in the write buffer is written.
+    /// Powers the device off in good order: writes all data in the write buffer.
     pub fn power_off<L: CountingObserver>(&mut self, below: &mut LowerLayers<'_, L>) {
         self.dispatch_until(Nanos::MAX, below);
         self.flush_from(self.idle_from().max(self.clock.last_arrival), false, below);
@@ -387,7 +387,7 @@ impl DeviceController {
         log.request_completed(event);
     }
 
-    /// The part of a write after the transfer of its data.
+    /// Writes the data of a request after its transfer.
     #[inline(always)]
     fn write_data<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         below.data_moved(request);
@@ -419,13 +419,13 @@ impl DeviceController {
         }
     }
 
-    /// The part of a read before the transfer of its data to the host.
+    /// Reads the data of a request before its transfer to the host.
     #[inline]
     fn read_data<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         below.data_moved(request);
         let (first, units) = below.units_of(request);
         below.ftl.look_up(below.nand, request, (first, units), below.log);
-        // Units that still wait to be programmed are programmed before they are read.
+        // Units that wait to be programmed are programmed before they are read.
         self.dispatch_units((first, units), below);
         let range = (first, first.plus(units));
         if self.write_buffer.is_some() || self.read_cache.is_some() {
@@ -438,7 +438,7 @@ impl DeviceController {
         }
     }
 
-    /// Discards the units that are entirely inside the range.
+    /// Discards the units that are completely inside the range.
     fn discard<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         let (sector, sectors) = (request.event.sector, request.event.sectors);
         request.spend(self.commands.before_write(0) + self.commands.discard);
@@ -508,19 +508,19 @@ fn span_of(request: &RequestState) -> RequestSectors {
 }
 
 impl<L: Observer> LowerLayers<'_, L> {
-    /// The units that a request touches: the first one and their number.
+    /// The units of a request: the first unit and their number.
     #[inline]
     pub fn units_of(&self, request: &RequestState) -> (Lpn, u32) {
         span_of(request).units(self.ftl.core.geometry.unit_shift)
     }
 
-    /// Reports the transfer of the data of a request.
+    /// Reports the data transfer of a request.
     #[inline]
     pub fn data_moved(&mut self, request: &RequestState) {
         self.log.data_moved(&DataMoved { op: request.event.op, sectors: request.event.sectors });
     }
 
-    /// Writes the data of a request, which has been transferred.
+    /// Writes the data of a request after its transfer.
     #[inline(always)]
     pub fn write(&mut self, request: &mut RequestState) {
         self.ftl.write(self.nand, request, span_of(request), self.log);

@@ -6,7 +6,7 @@ use emmclab_settings::DeviceSettings;
 use super::commands::TimeSampler;
 use crate::geometry::nanos;
 
-/// The settings of sleep, and the draws of wake-up times.
+/// Settings of sleep, and random wake-up times.
 #[derive(Clone, Debug)]
 pub(crate) struct SleepTiming {
     sleep_after: Nanos,
@@ -32,13 +32,13 @@ impl SleepTiming {
         *self = new;
     }
 
-    /// Whether the device ever sleeps.
+    /// Whether the device can sleep.
     #[inline]
     pub fn sleeps(&self) -> bool {
         self.sleep_after > Nanos::ZERO
     }
 
-    /// For a request at `at` after work that ended at `idle_from`: time asleep, and wake-up time; `None` if the device was awake.
+    /// Time asleep and wake-up time for a request at `at` after work that ended at `idle_from`; `None` if the device was awake.
     #[inline]
     pub fn wake(&mut self, idle_from: Nanos, at: Nanos) -> Option<(Nanos, Nanos)> {
         if !self.sleeps() || idle_from == Nanos::MIN {

@@ -1,7 +1,7 @@
-//! Writes that have arrived but not begun, and their dispatch, on devices where reads have priority.
+//! Waiting writes and their dispatch, on devices where reads have priority.
 //!
-//! They begin in the order of the queue, with one exception: a write that waits for the rest of its page to be read lets others overtake
-//! it, but nothing overtakes an earlier write to the same units.
+//! Writes begin in the order of the queue, with one exception: while a write waits until the rest of its page is read, others overtake it,
+//! except later writes to the same units.
 
 use std::collections::VecDeque;
 
@@ -23,9 +23,9 @@ pub(crate) struct WaitingPage {
     pub first: Lpn,
     pub units: u32,
     pub group: u8,
-    /// When it may begin.
+    /// Earliest start.
     pub ready: Nanos,
-    /// Its waits so far.
+    /// Parts of its waiting time so far.
     pub waits: LatencyBreakdown,
 }
 
@@ -39,11 +39,11 @@ impl WaitingPage {
     }
 }
 
-/// Requests in flight and their pages that have not begun.
+/// Requests in flight, and their pages that have not begun.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteQueue {
     pages: VecDeque<WaitingPage>,
-    /// For each map unit, the number of `pages` that hold it; only units with at least one.
+    /// Number of entries of `pages` that contain a map unit, for units with at least one.
     waiting: FxHashMap<u32, u32>,
     pub requests: VecDeque<InFlightRequest>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct WriteQueue {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlightRequest {
     pub state: RequestState,
-    /// Whether it occupies a slot of the queue until its completion is known.
+    /// Whether the request occupies a slot of the queue until its completion is known.
     pub holds_slot: bool,
 }
 
@@ -86,14 +86,14 @@ impl WriteQueue {
         self.requests.pop_front().map(|request| request.state)
     }
 
-    /// Removes everything; requests that were not dispatched will never complete.
+    /// Removes all requests. Those that were not dispatched never complete.
     pub fn clear(&mut self) {
         self.pages.clear();
         self.waiting.clear();
         self.requests.clear();
     }
 
-    /// Whether a waiting page holds any of these units.
+    /// Whether a waiting page contains any of these units.
     pub fn holds(&self, first: Lpn, units: u32) -> bool {
         let end = first.0 + units;
         if units as usize > self.waiting.len() {
@@ -102,7 +102,7 @@ impl WriteQueue {
         !self.pages.is_empty() && (first.0..end).any(|unit| self.waiting.contains_key(&unit))
     }
 
-    /// Removes and returns the page that begins next if it begins before `until`; `free` is when the first way of the flash is free.
+    /// Removes and returns the next page if it begins before `until`; `free` is when the first way of the flash is free.
     pub fn next(&mut self, free: Nanos, until: Nanos) -> Option<WaitingPage> {
         let (begin, index) = self.first(free)?;
         if begin >= until {
@@ -120,7 +120,7 @@ impl WriteQueue {
         Some(page)
     }
 
-    /// When the next page begins, and its index, which is mostly 0.
+    /// Start time of the next page, and its index, which is mostly 0.
     pub fn first(&self, free: Nanos) -> Option<(Nanos, usize)> {
         match self.pages.front() {
             Some(front) if front.ready <= free => Some((free, 0)),
@@ -128,7 +128,7 @@ impl WriteQueue {
         }
     }
 
-    /// When the page begins that can begin first, and its index.
+    /// Start time and index of the page that can begin first.
     fn first_to_begin(&self, free: Nanos) -> Option<(Nanos, usize)> {
         let mut best: Option<(Nanos, usize)> = None;
         for (i, page) in self.pages.iter().enumerate() {
@@ -145,7 +145,7 @@ impl WriteQueue {
 }
 
 impl DeviceController {
-    /// Divides a write into pages, the largest first, which wait in the queue. If it covers a unit only in part, the rest of the unit is
+    /// Divides a write into pages, the largest first, and adds them to the queue. If a unit is only partly covered, the rest of the unit is
     /// read at once.
     pub(super) fn enqueue_pages<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         let Some(queue) = &mut self.queue else { return };

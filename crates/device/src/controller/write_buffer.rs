@@ -1,8 +1,8 @@
-//! The write buffer (the volatile cache of eMMC 4.5): written data in groups of units, in the order in which they leave.
+//! The write buffer (the volatile cache of eMMC 4.5): written data in groups of units, in the order in which it leaves.
 //!
-//! This module only keeps the state; `buffered.rs` moves the data. Written data is kept by sectors of map units, and leaves by *groups* of
-//! consecutive units: as many as the largest page holds, or with `block_lru` as many as an erase block holds. A barrier makes everything in
-//! the buffer the older generation, which leaves first. There are never more than two generations.
+//! This module keeps only the state; `buffered_io.rs` moves the data. The buffer records written sectors of map units. Data leaves in
+//! *groups* of consecutive units, as many as fit into the largest page, or into an erase block with `block_lru`. A barrier turns all data
+//! in the buffer into the older generation, which leaves first. There are never more than two generations.
 
 use std::collections::VecDeque;
 
@@ -14,12 +14,12 @@ use crate::geometry::{Geometry, GroupGeometry, nanos};
 use crate::ids::Lpn;
 use crate::lru::LruSet;
 
-/// Written data that has not left for the flash.
+/// Written data that is not yet on its way to the flash.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteBuffer {
     /// Capacity in units.
     pub room: u32,
-    /// Whether a write makes its group the newest.
+    /// Whether a write makes its group the most recently used.
     renew: bool,
     /// Whether data leaves in the order in which it was written, sector by sector.
     pub keeps_order: bool,
@@ -27,53 +27,53 @@ pub(crate) struct WriteBuffer {
     pub newest_first: bool,
     pub write_back: WriteBackMode,
     pub idle_after: Nanos,
-    /// Base-2 logarithm of the units in a group.
+    /// Base-2 logarithm of the number of units in a group.
     group_shift: u32,
-    /// Map units of the device.
+    /// Number of map units of the device.
     logical: u32,
-    /// Units with written data.
+    /// Number of units with written data.
     pub units: u32,
     /// Data older than the last barrier, and newer data. A group is in at most one of them.
     generations: [BarrierEpoch; 2],
-    /// Units that have left but still need their room, in order of time: end of the program and number of units.
+    /// Units that have left but still occupy space, in order of time: (end of the program, number of units).
     leaving: VecDeque<(Nanos, u32)>,
     /// Number of units in `leaving`.
     left: u32,
-    /// When the newest written data arrived.
+    /// When the newest data was written.
     pub since: Nanos,
-    /// When the last write before the barrier is on the flash.
+    /// When the last write before the last barrier is on the flash.
     pub barrier_end: Nanos,
-    /// When the last write before the previous barrier is on the flash; the older generation is written after this time.
+    /// When the last write before the previous barrier is on the flash. The older generation is written after this time.
     pub older_after: Nanos,
     /// End of the last program of data from the buffer.
     last_end: Nanos,
-    /// When everything that has left is on the flash.
+    /// When all data that has left is on the flash.
     pub busy_until: Nanos,
 }
 
 impl WriteBuffer {
     /// The write buffer of a device, or `None` if it has none.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Self> {
-        let given = &settings.cache;
-        if given.size_kb == 0 {
+        let cache = &settings.cache;
+        if cache.size_kb == 0 {
             return None;
         }
         let most = |of: fn(&GroupGeometry) -> u32| geometry.groups.iter().map(of).max().unwrap_or(1);
-        let group_shift = match given.policy {
+        let group_shift = match cache.policy {
             CachePolicy::Fifo | CachePolicy::Lru => most(GroupGeometry::units_per_page).trailing_zeros(),
             CachePolicy::BlockLru => most(GroupGeometry::units_per_block).next_power_of_two().trailing_zeros(),
         };
-        let room = given.size_kb * 1024 / geometry.unit_bytes;
+        let room = cache.size_kb * 1024 / geometry.unit_bytes;
         let logical = geometry.logical_units as usize;
         let (groups, most_groups) = ((logical >> group_shift) + 1, room as usize);
         Some(Self {
             room,
-            renew: given.policy != CachePolicy::Fifo,
+            renew: cache.policy != CachePolicy::Fifo,
             // If zones have their own write buffers, data leaves in the order of each zone.
             keeps_order: settings.keeps_write_order() && settings.zones.write_buffers == 0,
-            newest_first: given.lies == CacheLie::Reorder,
-            write_back: given.write_back,
-            idle_after: nanos(given.idle_after_us),
+            newest_first: cache.lies == CacheLie::Reorder,
+            write_back: cache.write_back,
+            idle_after: nanos(cache.idle_after_us),
             group_shift,
             logical: geometry.logical_units,
             units: 0,
@@ -88,12 +88,12 @@ impl WriteBuffer {
         })
     }
 
-    /// Whether there is no written data in the buffer; all of it is on the flash or on its way there.
+    /// Whether the buffer contains no written data: all of it is on the flash or on its way there.
     pub fn is_empty(&self) -> bool {
         self.units == 0
     }
 
-    /// Whether the buffer has data from before the last barrier.
+    /// Whether the buffer contains data from before the last barrier.
     #[inline]
     pub fn holds_older(&self) -> bool {
         self.generations[0].order.len() > 0
@@ -104,7 +104,7 @@ impl WriteBuffer {
         self.holds_older() && self.generations[0].order.holds(unit.0 >> self.group_shift)
     }
 
-    /// Written sectors of each unit of a group, and a position before which there are none; `None` if the group has none.
+    /// Written sectors of each unit of a group, and a position below which there are none; `None` if the group has no written data.
     #[inline]
     fn sectors_of(&self, group: u32) -> Option<(&[u32], usize)> {
         let [older, newer] = &self.generations;
@@ -122,7 +122,7 @@ impl WriteBuffer {
         self.sectors_of(unit.0 >> self.group_shift).map_or(0, |(sectors, _)| sectors[self.position(unit.0)])
     }
 
-    /// Whether sectors of a unit may be added before other data leaves, so that they leave after all data that must leave before them.
+    /// Whether sectors of a unit may be added before other data leaves, without breaking the order in which data must leave.
     #[inline]
     pub fn accepts(&self, unit: Lpn, sectors: u32) -> bool {
         if self.keeps_order { self.comes_last(unit, sectors) } else { !self.is_older(unit) }
@@ -142,7 +142,7 @@ impl WriteBuffer {
         order.newest() == Some(group) && is_last(unit) && is_above
     }
 
-    /// Adds written sectors of a unit; the buffer must accept them and have room. Returns whether the unit had written sectors in the newer
+    /// Adds written sectors of a unit, after `accepts` and with enough space. Returns whether the unit had written sectors in the newer
     /// generation.
     #[inline]
     pub fn write(&mut self, unit: Lpn, sectors: u32) -> bool {
@@ -152,7 +152,7 @@ impl WriteBuffer {
         there
     }
 
-    /// The group that leaves next, as a range of units; `None` if the buffer is empty.
+    /// The next group to leave, as a range of units; `None` if the buffer is empty.
     pub fn next_to_leave(&self) -> Option<(Lpn, Lpn)> {
         let [older, newer] = &self.generations;
         let next = |generation: &BarrierEpoch| {
@@ -207,7 +207,7 @@ impl WriteBuffer {
         first.map(|first| (Lpn(first), to))
     }
 
-    /// Units with written data in `from..to`.
+    /// Number of units with written data in `from..to`.
     pub fn units_between(&self, from: Lpn, to: Lpn) -> u32 {
         let (mut units, mut at) = (0, from);
         while at < to
@@ -219,7 +219,7 @@ impl WriteBuffer {
         units
     }
 
-    /// The first sector in `at..limit` that is written, or that is not written; `limit` if there is none. A unit has `1 << shift` sectors.
+    /// The first written (or unwritten) sector in `at..limit`; `limit` if there is none. A unit has `1 << shift` sectors.
     pub fn find_sector(&self, mut at: u64, limit: u64, written: bool, shift: u32) -> u64 {
         let flipped = if written { 0 } else { all_sectors(1 << shift) };
         while at < limit {
@@ -232,9 +232,9 @@ impl WriteBuffer {
                 continue;
             };
             for sectors in &sectors[self.position(unit)..] {
-                let found = (sectors ^ flipped) >> (at & ((1 << shift) - 1));
-                if found != 0 {
-                    return limit.min(at + u64::from(found.trailing_zeros()));
+                let matches = (sectors ^ flipped) >> (at & ((1 << shift) - 1));
+                if matches != 0 {
+                    return limit.min(at + u64::from(matches.trailing_zeros()));
                 }
                 at = ((at >> shift) + 1) << shift;
             }
@@ -261,14 +261,14 @@ impl WriteBuffer {
         }
     }
 
-    /// Makes all data the older generation, which must be empty.
+    /// Moves all data to the older generation, which must be empty.
     pub fn barrier(&mut self) {
         self.generations.swap(0, 1);
         self.older_after = self.barrier_end;
         self.barrier_end = self.barrier_end.max(self.last_end);
     }
 
-    /// Records that `units` have left and need their room until `end`.
+    /// Records that `units` have left and occupy their space until `end`.
     pub fn leaves(&mut self, end: Nanos, units: u32) {
         if self.leaving.back().is_none_or(|(last, _)| *last <= end) {
             self.leaving.push_back((end, units));
@@ -280,8 +280,8 @@ impl WriteBuffer {
         self.last_end = self.last_end.max(end);
     }
 
-    /// Frees the room of units that are on the flash at `at`. A command may be ready before an earlier one and find the room that was freed
-    /// for that one, so this must not be delayed until room is needed.
+    /// Frees the space of units that are on the flash at `at`. This must not be delayed until space is needed, because a command may be
+    /// ready before an earlier one and would use the space that was freed for that command.
     #[inline]
     pub fn release(&mut self, at: Nanos) {
         while let Some((end, units)) = self.leaving.front().copied()
@@ -292,13 +292,13 @@ impl WriteBuffer {
         }
     }
 
-    /// Whether `units` more fit once everything that has left is on the flash.
+    /// Whether `units` more fit when all data that has left is on the flash.
     #[inline]
     pub fn will_fit(&self, units: u32) -> bool {
         self.units + units <= self.room
     }
 
-    /// The earliest time from `at` on at which one more unit fits; frees the room of units that have left until then.
+    /// The earliest time from `at` on at which one more unit fits; frees the space of units that have left until then.
     #[inline]
     pub fn fits_from(&mut self, at: Nanos) -> Nanos {
         let mut at = at;
@@ -323,7 +323,7 @@ impl WriteBuffer {
     }
 }
 
-/// Groups with written data, all older or all newer than a barrier.
+/// Groups with written data between two barriers.
 #[derive(Clone, Debug)]
 struct BarrierEpoch {
     /// The groups, in the order in which they leave.
@@ -331,7 +331,7 @@ struct BarrierEpoch {
     /// Written sectors of each unit of a group, one bit each, at the index of the group in `order`. The memory depends on the data in the
     /// buffer, not on the capacity of the device.
     written: Vec<u32>,
-    /// Summary of each group, at its index in `order`: with random writes, groups are large and almost empty.
+    /// Summary of each group, at its index in `order`, because with random writes groups are large and almost empty.
     group_units: Vec<BufferedUnits>,
     /// Base-2 logarithm of the units in a group.
     shift: u32,
@@ -340,9 +340,9 @@ struct BarrierEpoch {
 /// Summary of the units of a group.
 #[derive(Clone, Copy, Debug, Default)]
 struct BufferedUnits {
-    /// Units with written data.
+    /// Number of units with written data.
     units: u32,
-    /// A lower bound: no unit before this one has written data.
+    /// Lower bound of the units with written data.
     lowest: u32,
 }
 
@@ -351,7 +351,7 @@ impl BarrierEpoch {
         Self { order: LruSet::new(groups, most), written: Vec::new(), group_units: Vec::new(), shift }
     }
 
-    /// Written sectors of each unit of a group, and a position before which there are none; `None` if the group is not in this generation.
+    /// Written sectors of each unit of a group, and a position below which there are none; `None` if the group is not in this generation.
     #[inline]
     pub fn sectors_of(&self, group: u32) -> Option<(&[u32], usize)> {
         let place = self.order.place(group)?;
@@ -359,8 +359,8 @@ impl BarrierEpoch {
         Some((&self.written[from..from + (1 << self.shift)], self.group_units[place].lowest as usize))
     }
 
-    /// Adds written sectors of a unit. If its group is not in this generation, it is added as the newest. Returns whether the unit had
-    /// written sectors before.
+    /// Adds written sectors of a unit. If its group is not in this generation, adds it as the newest. Returns whether the unit had written
+    /// sectors before.
     #[inline]
     pub fn add(&mut self, group: u32, position: usize, sectors: u32, renew: bool) -> bool {
         let place = self.order.put(group, renew);
@@ -384,7 +384,7 @@ impl BarrierEpoch {
         self.group_units.resize(place + 1, BufferedUnits::default());
     }
 
-    /// Removes the units `from..to` of a group, and the group if it is empty then; returns the number of units that had written data.
+    /// Removes the units `from..to` of a group, and the group if it becomes empty. Returns the number of removed units with written data.
     pub fn forget(&mut self, group: u32, (from, to): (usize, usize)) -> u32 {
         let Some(place) = self.order.place(group) else { return 0 };
         let first = place << self.shift;
@@ -414,7 +414,7 @@ mod tests {
     use super::*;
     use crate::DeviceConfig;
 
-    /// Logarithm of the sectors in a unit, and number of units that the test writes.
+    /// Base-2 logarithm of the sectors in a unit, and number of units that the test writes.
     const SHIFT: u32 = 3;
     const UNITS: u32 = 24;
 
@@ -456,8 +456,8 @@ mod tests {
                 let (at, limit) = (u64::from(sectors % (UNITS << SHIFT)), u64::from(to.0 << SHIFT));
                 let is_written = |sector: u64| written((sector >> SHIFT) as u32) >> (sector % (1 << SHIFT)) & 1 == 1;
                 for wanted in [true, false] {
-                    let found = (at..limit).find(|sector| is_written(*sector) == wanted).unwrap_or(limit);
-                    prop_assert_eq!(buffer.find_sector(at, limit, wanted, SHIFT), found);
+                    let expected = (at..limit).find(|sector| is_written(*sector) == wanted).unwrap_or(limit);
+                    prop_assert_eq!(buffer.find_sector(at, limit, wanted, SHIFT), expected);
                 }
             }
         }

@@ -1,9 +1,9 @@
-//! Zones as the host sees them: states, write pointers, and commands that are rejected (ZBC; JESD220-5, zoned UFS).
+//! Zones as the host sees them: states, write pointers, and rejected commands (ZBC; JESD220-5, zoned UFS).
 //!
 //! A write must begin at the write pointer of its zone and end in the zone. It opens the zone. If the maximum number of zones is open, the
-//! zone that a write opened first is closed, as the standard allows; if all of them were opened by command, the write is rejected. A zone
-//! is active while it is open or closed. If the maximum number of zones is active, a write to an empty zone is rejected, because only the
-//! host can finish or reset another zone.
+//! zone that was opened by a write first is closed, as the standard permits; if all of them were opened by command, the write is rejected.
+//! A zone is active while it is open or closed. If the maximum number of zones is active, a write to an empty zone is rejected, because
+//! only the host can finish or reset another zone.
 
 use emmclab_base::{Error, ErrorClass, Nanos, Op, Result};
 use emmclab_settings::DeviceSettings;
@@ -18,9 +18,9 @@ use crate::zones::{ZoneAction, ZoneDescriptor, ZoneState};
 #[derive(Clone, Copy, Debug)]
 struct ZoneEntry {
     state: ZoneState,
-    /// Units before the write pointer.
+    /// Number of units before the write pointer.
     written: u32,
-    /// Number of the state change that opened it.
+    /// Number of the state change that opened the zone.
     opened: u64,
 }
 
@@ -37,16 +37,16 @@ pub(crate) struct ZoneTable {
     open: u32,
     active: u32,
     changes: u64,
-    /// Number of write buffers that the zones share, and the zones that have one, in the order of their last write.
+    /// Number of write buffers that the zones share. `buffers` lists the zones that have one, in the order of their last write.
     most_buffers: usize,
     buffers: Vec<u32>,
 }
 
 impl ZoneTable {
-    /// The zones of a new device; `None` if it has none.
+    /// The zones of a new device; `None` if the device has none.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Self> {
         let layout = geometry.zones?;
-        let limit = |given: u32| if given == 0 { u32::MAX } else { given };
+        let limit = |limit: u32| if limit == 0 { u32::MAX } else { limit };
         Some(Self {
             layout,
             unit_shift: geometry.unit_shift,
@@ -64,13 +64,13 @@ impl ZoneTable {
         })
     }
 
-    /// Maximum numbers of open zones, and of active zones (open or closed); 0 = no limit.
+    /// Maximum number of open zones, and of active zones (open or closed); 0 = no limit.
     pub fn limits(&self) -> (u32, u32) {
-        let given = |limit: u32| if limit == u32::MAX { 0 } else { limit };
-        (given(self.max_open), given(self.max_active))
+        let or_0 = |limit: u32| if limit == u32::MAX { 0 } else { limit };
+        (or_0(self.max_open), or_0(self.max_active))
     }
 
-    /// Restores the zones from the state of the flash; none is open.
+    /// Restores the zones from the state of the flash. No zone is open afterwards.
     pub fn restore(&mut self, ftl: &Ftl) {
         self.buffers.clear();
         (self.open, self.active) = (0, 0);
@@ -90,7 +90,7 @@ impl ZoneTable {
         u64::from(unit) << self.unit_shift
     }
 
-    /// The state of a zone; `None` if there is no such zone.
+    /// The state of a zone; `None` if the zone does not exist.
     pub fn report(&self, zone: u32) -> Option<ZoneDescriptor> {
         let ZoneEntry { state, written, .. } = *self.entries.get(zone as usize)?;
         let start = self.layout.start(zone);
@@ -103,7 +103,7 @@ impl ZoneTable {
         })
     }
 
-    /// The number of a zone as a host counts them: conventional zones come first.
+    /// Number of a zone for the host, which counts conventional zones first.
     fn number(&self, zone: u32) -> u32 {
         self.layout.start(zone) / self.layout.units
     }
@@ -123,20 +123,20 @@ impl ZoneTable {
         let Some(zone) = self.layout.zone_of((first >> self.unit_shift) as u32) else {
             return Err(zone_error(command, "the write leaves the conventional zones".to_owned()));
         };
-        let Some(found) = self.report(zone) else { return Ok(()) };
+        let Some(target) = self.report(zone) else { return Ok(()) };
         let number = self.number(zone);
-        if found.state == ZoneState::Full {
+        if target.state == ZoneState::Full {
             return Err(zone_error(command, format!("zone {number} is full")));
         }
-        if first != found.write_pointer {
+        if first != target.write_pointer {
             let problem =
-                format!("zone {number} is written in order, and its write pointer is at sector {}", found.write_pointer);
+                format!("zone {number} is written in order, and its write pointer is at sector {}", target.write_pointer);
             return Err(zone_error(command, problem));
         }
-        if end > found.start + found.sectors {
+        if end > target.start + target.sectors {
             return Err(zone_error(
                 command,
-                format!("the write leaves zone {number}, which ends before sector {}", found.start + found.sectors),
+                format!("the write leaves zone {number}, which ends before sector {}", target.start + target.sectors),
             ));
         }
         if !end.is_multiple_of(unit) {
@@ -159,7 +159,7 @@ impl ZoneTable {
         Err(zone_error(command, problem))
     }
 
-    /// The reason why a zone cannot be opened, by command or by a write; `None` if it can.
+    /// The reason why a zone cannot be opened, by command or by a write; `None` if it can be opened.
     fn no_open(&self, zone: u32, by_command: bool) -> Option<String> {
         let (state, number) = (self.entries[zone as usize].state, self.number(zone));
         if state.is_open() {
@@ -179,14 +179,13 @@ impl ZoneTable {
         None
     }
 
-    /// Whether the zones have write buffers of their own.
+    /// Whether the zones have their own write buffers.
     fn has_buffers(&self) -> bool {
         self.most_buffers <= self.entries.len()
     }
 
-    /// Allocates a write buffer to the zone of a unit. If no buffer is free, takes that of the zone that was written longest ago; returns
-    /// this zone and its units. Empty and full zones need no buffer.
-    ///
+    /// Allocates a write buffer to the zone of a unit. If no buffer is free, takes that of the least recently written zone, and returns
+    /// this zone and its range of units. Empty and full zones need no buffer.
     /// `ConZone`+ (arXiv:2510.15885) calls this a conflict, and the flush of data that does not fill a page premature.
     pub fn take_buffer(&mut self, unit: Lpn) -> Option<(u32, Lpn, Lpn)> {
         let zone = self.layout.zone_of(unit.0).filter(|_| self.has_buffers())?;
@@ -200,8 +199,8 @@ impl ZoneTable {
         })
     }
 
-    /// The first unit that has to leave a write buffer before `unit`: the first of its zone; `None` if zones do not have buffers of their
-    /// own.
+    /// The first unit that must leave the write buffer before `unit`: the first of its zone; `None` if the zones do not have their own
+    /// buffers.
     pub fn leaves_from(&self, unit: Lpn) -> Option<Lpn> {
         let zone = self.layout.zone_of(unit.0).filter(|_| self.has_buffers())?;
         Some(Lpn(self.layout.start(zone)))
@@ -234,7 +233,7 @@ impl ZoneTable {
         }
     }
 
-    /// Executes a command of the host for a zone, at `at`.
+    /// Executes a zone command of the host at `at`.
     pub fn manage<L: Observer>(&mut self, zone: u32, action: ZoneAction, at: Nanos, log: &mut L) -> Result<()> {
         let wrong = |problem: String| Error::new(ErrorClass::Value, problem).of_field("zone", 0, zone.to_string().as_bytes());
         let Some(entry) = self.entries.get(zone as usize).copied() else {
@@ -260,7 +259,7 @@ impl ZoneTable {
         Ok(())
     }
 
-    /// Opens a zone that may be opened; closes another one if necessary.
+    /// Opens a zone that may be opened, and closes another one if necessary.
     fn open<L: Observer>(&mut self, zone: u32, state: ZoneState, at: Nanos, log: &mut L) {
         if self.open >= self.max_open && !self.entries[zone as usize].state.is_open() {
             let opened = (0..).zip(&self.entries).filter(|(_, entry)| entry.state == ZoneState::ImplicitlyOpen);

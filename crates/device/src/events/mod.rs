@@ -1,8 +1,8 @@
-//! The events of a device, declared in one place. Counters, measurements, checker and reports all use this stream.
+//! Events of a device. Counters, measurements, checker and reports use this stream.
 //!
 //! Every flash operation has an event. A [`PageRead`] or [`PageProgrammed`] of one page has the times of its operation, whatever caused it.
-//! When collection moves pages, the reads and programs of a move have the start and end of the whole move. Consecutive moves into one block
-//! are one event for observers that do not ask for units.
+//! When collection moves pages, the reads and programs of a move have the start and end of the whole move. Observers that do not request
+//! units receive one event for consecutive moves into one block.
 
 mod observer;
 
@@ -46,7 +46,7 @@ impl OperationCause {
         }
     }
 
-    /// Whether the device moves data for space or for wear.
+    /// Whether the device moves data to free space or to level wear.
     #[inline]
     pub const fn moves(self) -> bool {
         matches!(self, OperationCause::Gc | OperationCause::Wear)
@@ -88,11 +88,11 @@ impl LatencyBreakdown {
 /// A request is complete. Times are those of the trace's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestCompleted {
-    /// Its number, counted from 0 in order of submission.
+    /// Number of the request, counted from 0 in order of submission.
     pub id: u64,
-    /// Its operation.
+    /// Operation of the request.
     pub op: Op,
-    /// Its flags.
+    /// Flags of the request.
     pub modifiers: CommandFlags,
     /// First sector.
     pub sector: u64,
@@ -106,7 +106,7 @@ pub struct RequestCompleted {
     pub complete: Nanos,
     /// Page operations of the request on the flash.
     pub subrequests: u32,
-    /// The parts of its response time.
+    /// Parts of the response time.
     pub waits: LatencyBreakdown,
 }
 
@@ -122,7 +122,7 @@ pub struct DataMoved {
 /// Pages of a block were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRead {
-    /// The victim.
+    /// The block.
     pub block: BlockId,
     /// The page in the block; the first page of a run of moves.
     pub page: u32,
@@ -134,7 +134,7 @@ pub struct PageRead {
     pub bus_bytes: u64,
     /// The cause of the operation.
     pub cause: OperationCause,
-    /// When the way began to work on it.
+    /// When the way started the operation.
     pub begin: Nanos,
     /// When the data had left the flash.
     pub end: Nanos,
@@ -151,7 +151,7 @@ pub struct UnplacedRead {
     pub bus_bytes: u64,
     /// The cause of the operation.
     pub cause: OperationCause,
-    /// When the way began to work on it.
+    /// When the way started the operation.
     pub begin: Nanos,
     /// When the data had left the flash.
     pub end: Nanos,
@@ -160,21 +160,21 @@ pub struct UnplacedRead {
 /// A map unit in a programmed page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitWritten {
-    /// Its logical page number.
+    /// Logical page number of the unit.
     pub lpn: Lpn,
-    /// Source of the sectors that are not in `covered`; `None` if they had no data.
+    /// Source of the sectors that are not in `covered`; `None` if these sectors had no data.
     pub from: Option<Ppn>,
-    /// Sectors that came from the host, one bit each, starting with the lowest.
+    /// Sectors that came from the host, one bit each; the lowest bit is the first sector.
     pub covered: u32,
-    /// Number of the command that wrote those sectors ([`RequestCompleted::id`]). `None` if they come from the write buffer; the last
-    /// [`UnitCached`] of each sector then has the number.
+    /// Number of the command that wrote those sectors ([`RequestCompleted::id`]). `None` if they come from the write buffer; then the last
+    /// [`UnitCached`] of each sector contains the number.
     pub command: Option<u64>,
 }
 
 /// Pages of a block were programmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageProgrammed<'a> {
-    /// The victim.
+    /// The block.
     pub block: BlockId,
     /// The page in the block; the first page of a run of moves.
     pub page: u32,
@@ -188,21 +188,22 @@ pub struct PageProgrammed<'a> {
     pub bus_bytes: u64,
     /// The cause of the operation.
     pub cause: OperationCause,
-    /// Units of the page, in order of physical page numbers. Locations after the last unit stay empty. Empty without [`Observer::UNITS`].
+    /// Units of the page, in order of physical page numbers; locations after the last unit stay empty. The slice is empty without
+    /// [`Observer::UNITS`].
     pub units: &'a [UnitWritten],
-    /// When the way began to work on it.
+    /// When the way started the operation.
     pub begin: Nanos,
     /// When the cells were written.
     pub end: Nanos,
-    /// From when on the page survives a power cut. It is `end`, or later if pages of the host become durable only in order (rules 8 and 9
-    /// of the [contract](crate::contract)).
+    /// When the page becomes durable: at `end`, or later if pages of the host become durable only in order (rules 8 and 9 of the
+    /// [contract](crate::contract)).
     pub durable: Nanos,
 }
 
 /// A block was erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockErased {
-    /// The victim.
+    /// The block.
     pub block: BlockId,
     /// Block group.
     pub group: u8,
@@ -219,18 +220,18 @@ pub struct BlockErased {
 /// A block reached its erase limit and is no longer used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRetired {
-    /// The victim.
+    /// The block.
     pub block: BlockId,
 }
 
 /// The purpose of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectionPurpose {
-    /// To free space; includes log-block merges.
+    /// Free space; includes log-block merges.
     Space,
-    /// To move data from the SLC cache to other blocks.
+    /// Move data from the SLC cache to other blocks.
     Fold,
-    /// To even out wear.
+    /// Level wear.
     Wear,
 }
 
@@ -239,9 +240,9 @@ pub enum CollectionPurpose {
 pub struct GcStarted {
     /// The victim.
     pub block: BlockId,
-    /// Valid units in it.
+    /// Number of valid units in the victim.
     pub valid: u32,
-    /// Its purpose.
+    /// Purpose of the collection.
     pub collection: CollectionPurpose,
     /// When the victim was chosen.
     pub at: Nanos,
@@ -252,7 +253,7 @@ pub struct GcStarted {
 pub struct GcFinished {
     /// The victim.
     pub block: BlockId,
-    /// Valid units when it was chosen.
+    /// Number of valid units when the victim was chosen.
     pub valid: u32,
     /// End of the collection.
     pub at: Nanos,
@@ -263,9 +264,9 @@ pub struct GcFinished {
 pub struct IdleCollected {
     /// The plane.
     pub plane: PlaneId,
-    /// Blocks collected for space; 0 for folding.
+    /// Number of blocks collected for space; 0 for folding.
     pub blocks: u32,
-    /// Time that the ways spent on it.
+    /// Time that the ways spent.
     pub took: Nanos,
 }
 
@@ -293,13 +294,13 @@ pub struct UnitsPinned {
 /// Notices of `WriteBooster` to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoosterNoticeKind {
-    /// Little free space is left in it (`WRITEBOOSTER_FLUSH_NEEDED`).
+    /// Little free space is left (`WRITEBOOSTER_FLUSH_NEEDED`).
     FlushNeeded,
-    /// It has no room for pinned data (`PINNED_WRITEBOOSTER_BUFFER_FULL`).
+    /// No space is left for pinned data (`PINNED_WRITEBOOSTER_BUFFER_FULL`).
     PinnedFull,
-    /// It became larger, after a hint of the device (`WRITEBOOSTER_RESIZE_HINT`).
+    /// The buffer became larger, after a hint of the device (`WRITEBOOSTER_RESIZE_HINT`).
     Grown,
-    /// It became smaller, after such a hint.
+    /// The buffer became smaller, after such a hint.
     Shrunk,
 }
 
@@ -315,7 +316,7 @@ pub struct BoosterNotice {
 pub struct ZoneBufferTaken {
     /// The zone that had the buffer.
     pub from: u32,
-    /// Units of that zone that were written out before.
+    /// Number of units of that zone that were written out first.
     pub units: u32,
 }
 
@@ -324,28 +325,28 @@ pub struct ZoneBufferTaken {
 pub struct UnitsTrimmed {
     /// First unit.
     pub first: Lpn,
-    /// Number of entries.
+    /// Number of units.
     pub count: u32,
-    /// Number of these units that were mapped to flash.
+    /// Number of these units that were mapped.
     pub mapped: u32,
-    /// From when on they are discarded.
+    /// When the discard takes effect.
     pub at: Nanos,
 }
 
-/// Written data of a unit was put into the write buffer. It is durable only once it is programmed.
+/// Written data of a unit entered the write buffer. It becomes durable when it is programmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitCached {
     /// The unit.
     pub lpn: Lpn,
-    /// Sectors that were written, one bit each, starting with the lowest.
+    /// Sectors that were written, one bit each; the lowest bit is the first sector.
     pub covered: u32,
     /// Number of the command that wrote them ([`RequestCompleted::id`]).
     pub command: u64,
-    /// Whether the buffer already held data of the unit.
+    /// Whether the buffer already contained data of the unit.
     pub overwritten: bool,
-    /// Units in the buffer afterwards.
+    /// Number of units in the buffer afterwards.
     pub units: u32,
-    /// When there was room for it.
+    /// When the buffer had space for the data.
     pub at: Nanos,
 }
 
@@ -354,25 +355,25 @@ pub struct UnitCached {
 pub struct CacheRead {
     /// The unit.
     pub lpn: Lpn,
-    /// Whether the RAM held all requested sectors.
+    /// Whether the RAM contained all requested sectors.
     pub hit: bool,
 }
 
 /// The write buffer was flushed; it may have been empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheFlushed {
-    /// Units with written data.
+    /// Number of units with written data.
     pub units: u32,
     /// When the flush began.
     pub at: Nanos,
-    /// Whether the host requested it; false at an orderly power-off.
+    /// Whether the host requested the flush; false at an orderly power-off.
     pub asked_for: bool,
 }
 
-/// The host overwrote a part of a unit (block-mapped schemes: of a page); the rest of it is read first.
+/// The host overwrote a part of a unit (block-mapped schemes: of a page), whose rest is read first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartOverwritten {
-    /// The unit, or the first one of the page.
+    /// The unit, or the first unit of the page.
     pub lpn: Lpn,
 }
 
@@ -381,9 +382,9 @@ pub struct PartOverwritten {
 pub struct UnwrittenUnits {
     /// First unit.
     pub first: Lpn,
-    /// Number of entries.
+    /// Number of units.
     pub count: u32,
-    /// Bytes of them that the host read.
+    /// Bytes that the host read of these units.
     pub bytes: u32,
 }
 
@@ -409,30 +410,30 @@ pub enum TransferDirection {
 pub struct CommandFetched {
     /// The queue, counted from 0.
     pub queue: u32,
-    /// Time that it waited for a tag.
+    /// Time for which the command waited for a tag.
     pub waited: Nanos,
-    /// When it had a tag and the link was awake.
+    /// When the command had a tag and the link was awake.
     pub ready: Nanos,
-    /// When the queue began to transfer it.
+    /// When the queue started the transfer.
     pub begin: Nanos,
     /// When the device had received it.
     pub end: Nanos,
-    /// Commands with a tag at the time when it received its own, including itself.
+    /// Number of commands with a tag when this command got its tag, including this command.
     pub in_flight: u32,
 }
 
 /// Data of a command was transferred over the link of a UFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkTransfer {
-    /// Its direction.
+    /// Direction of the transfer.
     pub direction: TransferDirection,
     /// Length in sectors.
     pub sectors: u32,
-    /// When it could have begun.
+    /// Earliest possible start.
     pub ready: Nanos,
-    /// When it began.
+    /// Start of the transfer.
     pub begin: Nanos,
-    /// When it ended.
+    /// End of the transfer.
     pub end: Nanos,
 }
 
@@ -441,17 +442,17 @@ pub struct LinkTransfer {
 pub struct ZoneChanged {
     /// The zone, counted from 0; conventional zones are not counted.
     pub zone: u32,
-    /// Its state before.
+    /// State before the change.
     pub from: ZoneState,
-    /// Its state afterwards.
+    /// State after the change.
     pub to: ZoneState,
-    /// Map units before its write pointer, before the change.
+    /// Number of map units before the write pointer, before the change.
     pub written: u32,
     /// Number of open zones afterwards.
     pub open: u32,
     /// Number of open and closed zones afterwards.
     pub active: u32,
-    /// Arrival of the command that changed it.
+    /// Arrival time of the command that changed the zone.
     pub at: Nanos,
 }
 
@@ -460,7 +461,7 @@ pub struct ZoneChanged {
 pub struct WokeUp {
     /// When the request arrived.
     pub at: Nanos,
-    /// Time for which the device had been asleep.
+    /// Time for which the device was asleep.
     pub asleep: Nanos,
     /// Duration of the wake-up.
     pub took: Nanos,
@@ -469,7 +470,7 @@ pub struct WokeUp {
 /// A map entry, or the page map of a logical block, was needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapLookedUp {
-    /// Whether it was found in memory.
+    /// Whether it was in RAM.
     pub hit: bool,
 }
 
@@ -494,7 +495,7 @@ pub struct MapPrefetched {
     pub count: u32,
 }
 
-/// A map entry pointed to another page than that of the unit, so that a page was read in vain.
+/// A map entry pointed to another page than that of the unit, so a page was read in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapMispredicted {
     /// The unit.
@@ -504,17 +505,17 @@ pub struct MapMispredicted {
 /// The kinds of log-block merges (Kim et al. 2002, section III).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeKind {
-    /// The log block becomes the data block as it is.
+    /// The log block becomes the data block without copies.
     Switch,
-    /// The log block becomes the data block after the rest of the data has been copied to it.
+    /// The log block becomes the data block after the rest of the data is copied to it.
     Partial,
-    /// Everything is copied to a fresh block.
+    /// All data is copied to a fresh block.
     Full,
 }
 
 /// Log blocks were merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogMerged {
-    /// The kind of the merge.
+    /// Kind of the merge.
     pub kind: MergeKind,
 }

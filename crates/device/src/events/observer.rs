@@ -7,17 +7,17 @@ use super::{
     UnitsPinned, UnitsTrimmed, UnplacedRead, UnwrittenUnits, WokeUp, ZoneBufferTaken, ZoneChanged,
 };
 
-/// Declares the methods of an observer once: for the trait, and for all types that pass events on.
+/// Declares the methods of an observer once, for the trait and for all types that forward events.
 macro_rules! observer {
     ($($(#[$doc:meta])* $name:ident: $event:ty;)+) => {
         /// Receives the events of a device. A method that is not overridden does nothing and costs nothing.
         pub trait Observer {
-            /// Whether [`PageProgrammed::units`] is needed, page by page; if not, a run of moves is one event.
+            /// Whether the observer needs [`PageProgrammed::units`], page by page. Otherwise a run of moves is one event.
             const UNITS: bool = true;
-            /// Whether it needs events other than completions; if not, the device reports only completions.
+            /// Whether the observer needs events other than completions. Otherwise the device reports only completions.
             const EVENTS: bool = true;
 
-            /// A request is complete; reported in order of arrival.
+            /// A request is complete. Requests are reported in order of arrival.
             #[inline]
             fn request_completed(&mut self, _event: &RequestCompleted) {}
 
@@ -26,7 +26,7 @@ macro_rules! observer {
             fn $name(&mut self, _event: &$event) {})+
         }
 
-        /// The methods of an [`Observer`], usable through `dyn`.
+        /// The methods of an [`Observer`], in a form that `dyn` permits.
         pub trait AnyObserver {
             /// A request is complete.
             fn any_request_completed(&mut self, event: &RequestCompleted);
@@ -73,7 +73,7 @@ macro_rules! observer {
             })+
         }
 
-        /// An observer that may be missing.
+        /// An optional observer.
         impl<O: Observer> Observer for Option<O> {
             const UNITS: bool = O::UNITS;
             const EVENTS: bool = O::EVENTS;
@@ -133,7 +133,7 @@ observer! {
     data_moved: DataMoved;
     /// Pages were read.
     page_read: PageRead;
-    /// A page was read that no block of the model holds.
+    /// A page was read that no block of the model contains.
     unplaced_read: UnplacedRead;
     /// Pages were programmed.
     page_programmed: PageProgrammed<'_>;
@@ -159,7 +159,7 @@ observer! {
     zone_buffer_taken: ZoneBufferTaken;
     /// Data was discarded.
     trimmed: UnitsTrimmed;
-    /// Written data was put into the write buffer.
+    /// Written data entered the write buffer.
     unit_cached: UnitCached;
     /// A unit was read on a device with RAM for data.
     cache_read: CacheRead;
@@ -173,9 +173,9 @@ observer! {
     map_looked_up: MapLookedUp;
     /// The map entries of a request were looked up.
     map_consulted: MapConsulted;
-    /// The host sent a map entry along with a read.
+    /// The host sent a map entry with a read.
     map_hinted: MapHinted;
-    /// Map entries were loaded along with another.
+    /// Map entries were loaded together with one that was needed.
     map_prefetched: MapPrefetched;
     /// A map entry pointed to another page than that of the unit.
     map_mispredicted: MapMispredicted;
@@ -202,7 +202,7 @@ impl Observer for NullObserver {
     const EVENTS: bool = false;
 }
 
-/// Passes completions on and no other event.
+/// Forwards completions and no other event.
 pub(crate) struct CompletionObserver<'a>(pub &'a mut dyn FnMut(&RequestCompleted));
 
 impl Observer for CompletionObserver<'_> {
@@ -215,13 +215,13 @@ impl Observer for CompletionObserver<'_> {
     }
 }
 
-/// An observer that is called through a pointer, so that the device is compiled once for all of them. `UNITS` is [`Observer::UNITS`].
+/// Calls an observer through a pointer, so that the device is compiled once for all of them. `UNITS` is [`Observer::UNITS`].
 pub struct DynObserver<'a, const UNITS: bool = true>(pub &'a mut dyn AnyObserver);
 
-/// Passes all events on to an observer, except completions, which `completed` receives instead.
+/// Forwards all events except completions to an observer. `completed` receives the completions.
 pub struct OnCompletion<'a, O, F> {
     /// The observer of all other events.
     pub observer: &'a mut O,
-    /// Called with the observer and the completion of a request; may report another completion to the observer.
+    /// Receives the observer and the completion of a request, and may report another completion to the observer.
     pub completed: F,
 }

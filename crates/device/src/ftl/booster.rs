@@ -1,12 +1,12 @@
-//! The functions of `WriteBooster` of UFS 4.1 (JESD220G, 13.4.18) that an SLC cache does not have: partial flushes, pinned data, changes of
-//! size, flushes upon an exception event, and a limit of its life. A device without these settings has no [`WriteBooster`].
+//! Functions of `WriteBooster` of UFS 4.1 (JESD220G, 13.4.18) beyond an SLC cache: partial flushes, pinned data, changes of size, flushes
+//! upon an exception event, and a wear limit. A device without these settings has no [`WriteBooster`].
 //!
-//! A flush moves whole blocks. Which blocks may be flushed is decided in each plane separately:
+//! A flush moves whole blocks. Each plane separately determines which blocks may be flushed:
 //!
-//! * FIFO: the blocks that became full last are kept, up to the share of `slc.keep_pct`.
-//! * Pinned: pinned data is written to blocks of its own. A plane has at most that share of them; if no more are allowed, pinned data is
-//!   written like other data. Such a block is kept until less than half of its data is valid.
-//! * LRU: as FIFO, but by the last write or read of a block.
+//! * FIFO: the blocks that became full last stay, up to the share of `slc.keep_pct`.
+//! * Pinned: pinned data is written to separate blocks, at most that share of the blocks of a plane; above it, pinned data is
+//!   written like other data. Such a block stays until less than half of its data is valid.
+//! * LRU: as FIFO, in the order of the last write or read of a block.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,34 +22,34 @@ use crate::ids::{BlockId, Lpn, PlaneId, PoolId};
 use crate::image::{WordReader, damaged};
 use crate::nand::Nand;
 
-/// Divisor of the number of blocks: the buffer is resized by at most an eighth at once.
+/// The buffer is resized by at most this fraction (an eighth) of its blocks at once.
 const STEPS: u32 = 8;
 
-/// State and settings of such a buffer.
+/// Settings and state of these functions.
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting or a flag of the standard by itself")]
 #[derive(Clone)]
 pub(crate) struct WriteBooster {
     pub partial: PartialFlush,
     keep_pct: u32,
     pinned_units: Range<u32>,
-    /// Blocks of each plane, and the part of them that belongs to the buffer at present.
+    /// Blocks of each plane, and the number of them that currently belong to the buffer.
     blocks: u32,
     current: u32,
-    /// Whether the host resizes it when the device hints at it.
+    /// Whether the host resizes the buffer as the device hints.
     resizes: bool,
     /// Whether a flush waits for the exception event.
     by_event: bool,
     /// Whether the host has enabled the flush upon the event (`fWriteBoosterBufferFlushEn`).
     enabled: bool,
-    /// Whether the last idle time that began flushes it.
+    /// Whether the buffer is flushed in the current idle time.
     flushes: bool,
-    /// Number of erases of a block at which the buffer stops accepting data; 0 = never.
+    /// Erase count of a block at which the buffer accepts no more data; 0 = no limit.
     last_erases: u32,
-    /// Blocks of pinned data.
+    /// Numbers of the blocks of pinned data.
     pub pinned: BTreeSet<u32>,
-    /// Whether the host was told that there is no room for pinned data.
+    /// Whether the device has notified the host that there is no room for pinned data.
     pinned_is_full: bool,
-    /// Number of the last use of each block of the device; empty unless the order is LRU.
+    /// Sequence number of the last use of each block of the device; empty unless the order is LRU.
     last_use: Vec<u64>,
     uses: u64,
 }
@@ -93,8 +93,8 @@ impl WriteBooster {
         }))
     }
 
-    /// Changes the settings. If the new settings do not pin data, pinned blocks are released. The present size is kept only if the host
-    /// resizes the buffer before and afterwards.
+    /// Changes the settings. If the new settings do not pin data, pinned blocks are released. The current size is kept only if the host
+    /// resizes the buffer under the old and the new settings.
     pub fn reconfigured(old: Option<Box<Self>>, settings: &DeviceSettings, geometry: &Geometry) -> Option<Box<Self>> {
         let mut new = Self::new(settings, geometry)?;
         let Some(old) = old else { return Some(new) };
@@ -141,7 +141,7 @@ impl WriteBooster {
         }
     }
 
-    /// Blocks of a plane that a partial flush keeps, or the maximum number of pinned ones.
+    /// Number of blocks of a plane that remain after a partial flush, or the maximum number of pinned ones.
     fn blocks_to_keep(&self) -> u32 {
         share(self.current, self.keep_pct)
     }
@@ -151,48 +151,48 @@ impl WriteBooster {
         self.pinned.range(first..first + pool.blocks).count() as u32
     }
 
-    /// Whether a plane may open one more block for a stream.
+    /// Whether a plane may open another block for a stream.
     pub fn may_open(&self, pool: &BlockPool, stream: WriteStream) -> bool {
         let pins = stream == WriteStream::PINNED;
         pool.in_use() < self.current && (!pins || self.pinned_in(pool) < self.blocks_to_keep())
     }
 
-    /// Whether a plane uses more blocks than the buffer has at present.
+    /// Whether a plane uses more blocks than the buffer currently has.
     fn is_over(&self, pool: &BlockPool) -> bool {
         pool.in_use() > self.current
     }
 }
 
 impl FtlCore {
-    /// Present number of blocks of each plane in the SLC cache.
+    /// Current number of blocks of each plane in the SLC cache.
     pub fn slc_blocks(&self) -> u32 {
         let all = self.geometry.groups[usize::from(self.slc.group)].blocks;
         self.booster.as_ref().map_or(all, |booster| booster.current)
     }
 
-    /// Whether the buffer has reached its limit of life.
+    /// Whether the buffer has reached its wear limit.
     pub(super) fn booster_is_worn(&self, booster: &WriteBooster) -> bool {
         booster.last_erases > 0 && self.slc_pools().any(|pool| pool.most_erases >= booster.last_erases)
     }
 
-    /// Whether a page of a stream has room in the buffer: in an open block, or in one that may be opened.
+    /// Whether the buffer has room for a page of a stream: in an open block, or in one that may be opened.
     pub(super) fn booster_has_room(&self, booster: &WriteBooster, stream: WriteStream) -> bool {
         let low = self.collector.low_watermark;
         self.slc_pools().any(|pool| pool.open(stream).is_some() || pool.free() > low && booster.may_open(pool, stream))
     }
 
-    /// The stream for a page of the host that is written to the buffer: pinned data has a stream of its own while there is room for it.
+    /// The stream of a host page that is written to the buffer. Pinned data has its own stream while there is room for it.
     pub(super) fn booster_stream<L: Observer>(&mut self, first: Lpn, stream: WriteStream, log: &mut L) -> WriteStream {
         let Some(booster) = &self.booster else { return stream };
         if !booster.pins(first) {
             return stream;
         }
         let room = self.booster_has_room(booster, WriteStream::PINNED);
-        let told = booster.pinned_is_full;
+        let already_notified = booster.pinned_is_full;
         if let Some(booster) = &mut self.booster {
             booster.pinned_is_full = !room;
         }
-        if !room && !told {
+        if !room && !already_notified {
             log.booster_notice(&BoosterNotice { notice: BoosterNoticeKind::PinnedFull });
         }
         if room { WriteStream::PINNED } else { stream }
@@ -212,7 +212,7 @@ impl FtlCore {
         self.slc.folds(self.geometry.of_pool(pool).1)
     }
 
-    /// The next block of a plane to be flushed from the buffer; `None` if all blocks are kept.
+    /// The next block of a plane to flush from the buffer; `None` if all blocks stay.
     pub(super) fn next_to_leave_booster(&self, booster: &WriteBooster, nand: &Nand, pool: PoolId) -> Option<BlockId> {
         let pool = self.tables.pool(pool);
         let over = booster.is_over(pool);
@@ -225,7 +225,7 @@ impl FtlCore {
         }
         let half = self.geometry.groups[usize::from(self.slc.group)].units_per_block() / 2;
         let is_pinned = |block: &BlockId| booster.pinned.contains(&block.0);
-        // A buffer that has become smaller flushes pinned blocks first.
+        // A buffer that was shrunk flushes pinned blocks first.
         let too_many = !booster.pinned.is_empty() && booster.pinned_in(pool) > booster.blocks_to_keep();
         let stays = |block: &BlockId| is_pinned(block) && !too_many && self.tables.valid(*block) >= half.max(1);
         let age = |block: &BlockId| {
@@ -235,7 +235,7 @@ impl FtlCore {
         pool.full_blocks(nand).filter(|block| !stays(block)).min_by_key(age)
     }
 
-    /// Begins an idle time: resizes the buffer and raises the exception event if they are due. Returns whether blocks are flushed.
+    /// Begins an idle time: resizes the buffer and raises the exception event if necessary. Returns whether blocks are flushed.
     pub fn begin_booster_gap<L: Observer>(&mut self, nand: &Nand, due: bool, log: &mut L) -> bool {
         self.resize_booster(log);
         let Some(mut booster) = self.booster.take() else { return due };
@@ -253,8 +253,8 @@ impl FtlCore {
         works
     }
 
-    /// Resizes the buffer by one step if the device hints at it: it becomes smaller if the user's free space cannot hold it, and larger if
-    /// it is full and the user has the space.
+    /// Resizes the buffer by one step if the device hints: it shrinks if it is larger than the free space of the user, and grows if it is
+    /// full and the free space permits it.
     fn resize_booster<L: Observer>(&mut self, log: &mut L) {
         let Some(booster) = self.booster.as_ref().filter(|booster| booster.resizes) else { return };
         let (blocks, current) = (booster.blocks, booster.current);
@@ -275,7 +275,7 @@ impl FtlCore {
         log.booster_notice(&BoosterNotice { notice });
     }
 
-    /// The state of the buffer as words, for an image.
+    /// State of the buffer as words of an image.
     pub fn booster_words(&self) -> Vec<u32> {
         let state = |booster: &WriteBooster| {
             let head = [booster.current, booster.pinned.len() as u32];
@@ -284,7 +284,7 @@ impl FtlCore {
         self.booster.as_deref().map_or(Vec::new(), state)
     }
 
-    /// Restores this state from an image.
+    /// Restores the state of the buffer from an image.
     pub fn restore_booster(&mut self, nand: &Nand, image: &mut WordReader<'_>) -> Result<()> {
         let Some(booster) = &mut self.booster else { return Ok(()) };
         booster.current = image.word()?;
@@ -301,7 +301,7 @@ impl FtlCore {
         self.booster_fault(nand).map_or(Ok(()), |fault| Err(damaged(&fault)))
     }
 
-    /// The first contradiction between the pinned blocks and the flash.
+    /// The first inconsistency between the pinned blocks and the flash.
     pub fn booster_fault(&self, nand: &Nand) -> Option<String> {
         let booster = self.booster.as_ref()?;
         booster.pinned.iter().map(|block| BlockId(*block)).find_map(|block| {

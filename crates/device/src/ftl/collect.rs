@@ -1,4 +1,4 @@
-//! Garbage collection: the policy chooses a victim, and the code here moves and erases. A victim's valid units are packed into whole pages
+//! Garbage collection: the policy chooses a victim, and this module moves and erases. Valid units of a victim are packed into whole pages
 //! of the same plane.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::ids::{BlockId, PoolId};
 use crate::nand::Nand;
 
 impl FtlCore {
-    /// Collects until the number of free blocks is above the low watermark; false if that is impossible.
+    /// Collects until the number of free blocks is above the low watermark. Returns false if that is impossible.
     #[inline]
     pub fn reclaim<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) -> bool {
         self.tables.pool(pool).free() > self.collector.low_watermark
@@ -22,8 +22,8 @@ impl FtlCore {
     }
 
     fn reclaim_blocks<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) -> bool {
-        // FIFO and random draws may choose fully valid blocks. FIFO has seen every block after one pass over the full ones; draws miss the
-        // only block that is worth collecting with a probability of e^-64 after 64 times as many.
+        // FIFO and random draws may choose fully valid blocks. FIFO needs one pass over the full blocks to see all of them. After 64 times
+        // as many draws as full blocks, the probability of missing the only block worth collecting is e^-64.
         let passes = if self.tables.pool(pool).order == FullBlockOrder::Valid { 64 } else { 1 };
         let mut patience = self.tables.pool(pool).full.saturating_add(2).saturating_mul(passes);
         while self.tables.pool(pool).free() <= self.collector.low_watermark {
@@ -36,7 +36,7 @@ impl FtlCore {
         true
     }
 
-    /// Collects incrementally after a host page: moves a few pages if the number of free blocks is at or below the high watermark.
+    /// Collects incrementally after a host page: moves some pages if the number of free blocks is at or below the high watermark.
     pub fn collect_after<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) {
         let waits = self.booster.is_some() && self.is_skipped(pool);
         if self.tables.pool(pool).free() > self.collector.high_watermark || waits {
@@ -50,14 +50,14 @@ impl FtlCore {
         }
     }
 
-    /// Chooses a victim unless one is in progress; false if no block is worth collecting.
+    /// Chooses a victim unless a collection is in progress. Returns false if no block is worth collecting.
     pub fn begin_victim<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, at: Nanos, log: &mut L) -> bool {
         if self.tables.pool(pool).victim.is_some() {
             return true;
         }
         let Some(policy) = &self.collector.policy else { return false };
         let (_, group) = self.geometry.of_pool(pool);
-        // The host resets zones; their data is not collected.
+        // Zones are reset by the host and not collected.
         if self.geometry.zones.is_some() && group != self.slc.group {
             return false;
         }
@@ -73,8 +73,9 @@ impl FtlCore {
         let VictimChoice::Collect(block) = policy.choose(&view) else { return false };
         let order = policy.order();
         self.collector.decisions += 1;
-        // A block that would fill as many pages as it frees is not worth collecting. Greedy chooses such a block only if there is no better
-        // one. FIFO continues with the next block, and a random draw moves what it has drawn, as long as another block is worth it.
+        // A block is not worth collecting if its valid units fill as many pages as the erase frees. Greedy chooses such a block only if
+        // there is no better one. FIFO continues with the next block, and a random draw moves the drawn block, while another block is worth
+        // collecting.
         let gives = |block: BlockId| self.tables.valid(block) + units_per_page <= units_per_block;
         if order == FullBlockOrder::Valid && !self.tables.pool(pool).least_valid().is_some_and(gives) {
             return false;
@@ -94,7 +95,7 @@ impl FtlCore {
         log.gc_started(&GcStarted { block, valid, collection, at });
     }
 
-    /// Ends the collection of a victim without valid units: erases it.
+    /// Ends the collection of a victim without valid units by erasing it.
     pub(super) fn finish_victim<L: Observer>(
         &mut self, nand: &mut Nand, pool: PoolId, victim: VictimProgress, ready: Nanos, log: &mut L,
     ) {
@@ -106,8 +107,8 @@ impl FtlCore {
         }
     }
 
-    /// Static wear levelling: from time to time, moves the data of the least worn full block if its erases are too far below the largest
-    /// count.
+    /// Static wear levelling: from time to time, moves the data of the least worn full block if its erase count is too far below the
+    /// largest one.
     fn level<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) {
         let entry = self.tables.pool_mut(pool);
         entry.wear_countdown -= 1;
@@ -124,7 +125,7 @@ impl FtlCore {
         }
     }
 
-    /// Erases a block without valid data and makes it free, or retires it. Returns the end of the erase.
+    /// Erases a block without valid data, and frees or retires it. Returns the end of the erase.
     pub fn erase<L: Observer>(&mut self, nand: &mut Nand, block: BlockId, ready: Nanos, log: &mut L) -> Nanos {
         let erased = nand.erase(block, ready);
         let (pool, erases) = (self.tables.pool_of(block), erased.erases);
@@ -147,7 +148,7 @@ impl FtlCore {
     }
 }
 
-/// The reason for moving pages of a victim.
+/// The cause of moving pages of a victim.
 pub(super) fn cause_of(victim: &VictimProgress) -> OperationCause {
     if victim.wear { OperationCause::Wear } else { OperationCause::Gc }
 }
@@ -156,9 +157,9 @@ pub(super) fn cause_of(victim: &VictimProgress) -> OperationCause {
 #[derive(Clone)]
 pub(crate) struct GarbageCollector {
     pub policy: Option<Arc<dyn VictimPolicy>>,
-    /// Free blocks at or below which a write waits for collection.
+    /// Number of free blocks at or below which a write waits for collection.
     pub low_watermark: u32,
-    /// Free blocks at or below which incremental collection works.
+    /// Number of free blocks at or below which incremental collection works.
     pub high_watermark: u32,
     /// Pages that incremental collection moves for each host page; 0 = collection is not incremental.
     pub pages_per_step: u32,

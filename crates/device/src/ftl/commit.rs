@@ -1,4 +1,4 @@
-//! Enters programmed pages into the tables; all programs use this path, whatever their cause.
+//! Enters programmed pages into the tables. All programs use this path, whatever their cause.
 
 use std::ops::Range;
 
@@ -25,20 +25,20 @@ pub(crate) struct ProgrammedPages {
     /// Bytes over the flash bus, for all pages together.
     pub bus_bytes: u64,
     pub cause: OperationCause,
-    /// The stream whose open block this was, if the block became full with these pages.
+    /// If these pages filled the block, the stream for which it was open.
     pub filled: Option<WriteStream>,
     pub begin: Nanos,
     pub end: Nanos,
 }
 
-/// The units of a programmed page, as they are reported in events.
+/// Units of a programmed page, as reported in events.
 pub(crate) type PageUnits = ArrayVec<UnitWritten, MAX_UNITS>;
 
-/// The units of programmed pages: a run of host data, a list, or moves by collection.
+/// Units of programmed pages: a run of host data, a list, or moves by collection.
 pub(crate) trait ProgrammedUnits {
     /// The units of the page, for observers that need them.
     fn report(&self, tables: &FtlTables) -> PageUnits;
-    /// Maps the units to the locations from `to` on; returns their number.
+    /// Maps the units to the locations from `to` on. Returns their number.
     fn enter(&self, tables: &mut FtlTables, to: Ppn) -> u32;
 }
 
@@ -88,7 +88,7 @@ impl ProgrammedUnits for UnitList<'_> {
     }
 }
 
-/// The mapped ones among the units of a logical page, when the page is copied to another place.
+/// The mapped units of a logical page that is copied to another location.
 pub(crate) struct MappedUnits(pub Range<u32>);
 
 impl ProgrammedUnits for MappedUnits {
@@ -110,7 +110,7 @@ impl ProgrammedUnits for MappedUnits {
     }
 }
 
-/// Units of one page that collection moves out of `block`, with their locations.
+/// Units of one page that collection moves out of `block`, with their old locations.
 pub(crate) struct MovedUnits<'a> {
     pub block: BlockId,
     pub units: &'a [(Ppn, Lpn)],
@@ -132,7 +132,7 @@ impl ProgrammedUnits for MovedUnits<'_> {
     }
 }
 
-/// The first valid units of this range of a block, moved as whole pages; for observers that do not need units.
+/// The first valid units in a range of a block, which are moved as whole pages; for observers that do not need units.
 pub(crate) struct MoveRun {
     pub from: Range<Ppn>,
     pub units: u32,
@@ -151,7 +151,7 @@ impl ProgrammedUnits for MoveRun {
 }
 
 impl ProgrammedPages {
-    /// The next page of a block, after it was programmed for a stream; `bytes` crossed the bus.
+    /// The next page of a block after its program for a stream; `bytes` crossed the bus.
     #[inline(always)]
     pub fn next(
         block: BlockId, group: u8, next: &PageProgramResult, bytes: u32, cause: OperationCause, stream: WriteStream,
@@ -172,7 +172,7 @@ impl ProgrammedPages {
 }
 
 impl FtlCore {
-    /// Enters programmed pages: reports them, updates the map and the valid counts, and closes the block after its last page.
+    /// Enters programmed pages: reports them, updates the map and the valid counts, and closes the block if it is full.
     #[inline(always)]
     pub fn commit_page<L: Observer>(&mut self, at: ProgrammedPages, units: &impl ProgrammedUnits, log: &mut L) {
         let ProgrammedPages { block, group, page, pages, bus_bytes, cause, filled, begin, end } = at;

@@ -1,4 +1,4 @@
-//! The core of every mapping scheme: tables, allocation, collection, and their counts.
+//! The core of every mapping scheme: tables, allocation and collection.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ use crate::nand::{Nand, PageOperationTimes};
 /// Reasons for which a device refuses writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// There is no free page, and collection is off or cannot free one.
+    /// No page is free, and collection is off or cannot free one.
     Full,
-    /// A block became bad and no spare block was left to replace it.
+    /// No spare block was left to replace a bad one.
     WornOut,
 }
 
@@ -35,7 +35,7 @@ impl StopReason {
     }
 }
 
-/// The part of the FTL that is the same for every scheme.
+/// The part of the FTL that all schemes share.
 #[derive(Clone)]
 pub(crate) struct FtlCore {
     pub geometry: Geometry,
@@ -43,27 +43,26 @@ pub(crate) struct FtlCore {
     pub allocator: PageAllocator,
     pub collector: GarbageCollector,
     pub slc: SlcBlocks,
-    /// The part of `WriteBooster` that an SLC cache does not have, if the settings use it.
+    /// Functions of `WriteBooster` beyond an SLC cache, if the settings use them.
     pub booster: Option<Box<WriteBooster>>,
-    /// Units whose map entries changed for another reason than a host write, for a scheme that stores its map on the flash; `None` for
-    /// other schemes.
+    /// Units whose map entries changed without a host write, for a scheme that stores its map on the flash; `None` for other schemes.
     pub changed_entries: Option<Vec<Lpn>>,
     pub stop: Option<StopReason>,
     /// End of the latest program.
     pub last_program: Nanos,
-    /// If host pages become durable only in order: when the latest one does.
+    /// Time at which the latest host page becomes durable, if host pages become durable only in order.
     pub in_order: Option<Nanos>,
-    /// Time from the end of a host program until the page is durable, on a device that loses what it programmed last.
+    /// Time from the end of a host program until the page is durable; not 0 on a device that loses recent programs.
     pub counts_after: Nanos,
-    /// Whether a write counts as complete when its data is transferred.
+    /// Whether a write is complete when its data is transferred.
     pub transferred: bool,
     pub unwritten: UnwrittenRead,
-    /// Longest request whose data counts as hot.
+    /// Maximum size of a request whose data is hot, in sectors.
     hot_sectors: u32,
 }
 
 impl FtlCore {
-    /// The core of a new device with `map_units` units of a map after those of the host.
+    /// The core of a new device; the map occupies `map_units` units after those of the host.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry, nand: &Nand, map_units: u32) -> Self {
         let policy: Option<Arc<dyn VictimPolicy>> =
             gc::find(&settings.gc.policy).map(|policy| Arc::from((policy.make)(&settings.gc.options)));
@@ -87,32 +86,32 @@ impl FtlCore {
         }
     }
 
-    /// When a page program counts as complete for a request with these modifiers. A write that is durable on completion waits for the end
-    /// of the program, whatever completes other writes.
+    /// When a page program is complete for a request with these modifiers. A write that is durable on completion waits for the end of the
+    /// program, whatever `timing.write_complete` says.
     #[inline]
     pub fn completion(&self, op: &PageOperationTimes, modifiers: CommandFlags) -> Nanos {
         if self.transferred && !modifiers.durable() { op.transferred } else { op.end }
     }
 
-    /// Whether the data of a request of this many sectors is expected to change soon.
+    /// Whether data of a request of this many sectors is hot, that is, expected to change soon.
     #[inline]
     pub fn is_hot(&self, sectors: u32) -> bool {
         sectors <= self.hot_sectors
     }
 
-    /// The next page for units of a request of this many sectors: its block group, and the number of units that it takes.
+    /// The next page for units of a request of this many sectors: block group, and number of units that fit.
     #[inline]
     pub fn page_for(&self, first: Lpn, units: u32, sectors: u32) -> (u8, u32) {
         if self.slc.mode == SlcMode::Off { next_page(&self.geometry, units) } else { self.page_for_slc(first, units, sectors) }
     }
 
-    /// The page, in its block, of a physical location.
+    /// Index in its block of the page at a physical location.
     #[inline]
     pub fn page_of(&self, ppn: Ppn, group: u8) -> u32 {
         self.geometry.offset_of(ppn) >> self.geometry.groups[usize::from(group)].page_shift
     }
 
-    /// Bytes that cross the bus for a page that the host covers in part: the data of the host, and the old data that is kept.
+    /// Bytes that cross the bus for a page that the host covers in part: new data of the host, and preserved old data.
     pub fn bytes_to_move(&self, span: RequestSectors, first: Lpn, units: u32) -> u32 {
         (first.0..first.0 + units)
             .map(|unit| match self.tables.lookup(Lpn(unit)) {
@@ -122,7 +121,7 @@ impl FtlCore {
             .sum()
     }
 
-    /// Stops the device as full, unless it has stopped before.
+    /// Stops the device as full, unless it has already stopped.
     pub fn stop_full(&mut self) {
         self.stop.get_or_insert(StopReason::Full);
     }
@@ -142,7 +141,7 @@ pub(super) fn counts_after(settings: &DeviceSettings) -> Nanos {
 fn pools(settings: &DeviceSettings, geometry: &Geometry, policy: Option<&dyn VictimPolicy>) -> Vec<BlockPool> {
     let order = policy.map_or(FullBlockOrder::Age, VictimPolicy::order);
     let by_wear = settings.wear.levelling != WearLevelling::None;
-    // A pool accepts data up to half of its over-provisioning; the rest spills to other pools.
+    // A pool accepts data up to half of its over-provisioning; further data goes to other pools.
     let share = settings.capacity.over_provisioning_pct / 100.0;
     let fill = (1.0 + share / 2.0) / (1.0 + share);
     let mut pools = Vec::with_capacity(geometry.planes as usize * geometry.groups.len());
@@ -160,13 +159,13 @@ fn pools(settings: &DeviceSettings, geometry: &Geometry, policy: Option<&dyn Vic
     pools
 }
 
-// Blocks in SLC mode. They hold either a region of the address space permanently (the enhanced area of JESD84-A441), or a cache that
-// writes go to first and that is folded into the other blocks later. On a UFS the cache is `WriteBooster`.
+// Blocks in SLC mode are either a region of the address space (the enhanced area of JESD84-A441), or a cache for writes that is folded into
+// the other blocks later. On a UFS the cache is `WriteBooster`.
 //
-// The SLC blocks are a block group of their own, the last one, which only the code here uses. As a region, they count towards the
-// capacity and are collected like any group. As a cache, they do not count: the other groups have room for the data of the cache, and
-// folding moves it there, the oldest block first. `WriteBooster` may preserve the user's space: then the capacity is that of all
-// blocks, and `WriteBooster` accepts data only while the user has enough free space.
+// The SLC blocks form a separate block group, the last one, which only this code uses. As a region, they count towards the capacity and are
+// collected like any group. As a cache, they do not count: the other groups have room for the data of the cache, and folding moves it
+// there, the oldest block first. If `WriteBooster` preserves the user's space, the capacity is that of all blocks, and `WriteBooster`
+// accepts data only while the user has enough free space.
 
 /// The use of blocks in SLC mode.
 #[derive(Clone, Copy, Debug)]
@@ -174,15 +173,15 @@ pub(crate) struct SlcBlocks {
     pub(super) mode: SlcMode,
     /// Their block group.
     pub(super) group: u8,
-    /// Longest write that goes to the cache.
+    /// Maximum size of a write that goes to the cache, in sectors.
     pub(super) max_sectors: u32,
     /// Idle time before folding; `None` = fold when full.
     pub(super) fold_after: Option<Nanos>,
-    /// First unit that is not written to the cache.
+    /// End of the units that are written to the cache.
     pub(super) end: u32,
-    /// Free share of the cache, in percent, at or below which idle time folds it.
+    /// Share of the cache in percent: with at most this much free, the cache is folded in idle time.
     pub(super) flush_at_pct: u32,
-    /// Units of the user's free space that a block of the cache uses; 0 = none.
+    /// Units of the user's free space that each block of the cache uses; 0 = none.
     pub(super) units_per_block: u32,
 }
 
@@ -224,14 +223,14 @@ impl SlcBlocks {
         self.mode != SlcMode::Off && group == self.group
     }
 
-    /// Idle time after which the cache is folded; `None` if it is folded only when full, or there is none.
+    /// Idle time after which the cache is folded; `None` if it is folded only when full, or if there is no cache.
     #[inline]
     pub fn folds_after(self) -> Option<Nanos> {
         self.fold_after.filter(|_| self.mode == SlcMode::Cache)
     }
 }
 
-/// Idle time before the cache is folded; `None` = when it is full.
+/// Idle time before the cache is folded; `None` = only when it is full.
 fn fold_after(settings: &DeviceSettings) -> Option<Nanos> {
     let after = match settings.slc.flush {
         BoosterFlush::Idle => settings.slc.fold_after_us,

@@ -1,4 +1,4 @@
-//! Writing to blocks in SLC mode, and folding them into others.
+//! Writes to blocks in SLC mode, and folding of these blocks into others.
 
 use arrayvec::ArrayVec;
 use emmclab_base::Nanos;
@@ -29,7 +29,7 @@ impl FtlCore {
         }
     }
 
-    /// Whether the SLC cache accepts the data of a unit; a cache that is folded when it is full may have to be folded first.
+    /// Whether the SLC cache accepts the data of a unit. If it is folded only when full, it may have to be folded first.
     fn slc_has_room(&self, unit: Lpn) -> bool {
         if self.slc.units_per_block > 0 && !self.user_has_room() {
             return false;
@@ -54,19 +54,19 @@ impl FtlCore {
         (0..self.geometry.planes).map(|plane| self.tables.pool(self.slc_pool(PlaneId(plane))))
     }
 
-    /// Whether the blocks of the SLC cache in use need no more than the user's free space, which the cache preserves.
+    /// Whether the used blocks of the SLC cache fit into the user's free space, which the cache preserves.
     fn user_has_room(&self) -> bool {
         let used: u32 = self.slc_pools().map(BlockPool::in_use).sum();
         used <= self.user_free() / self.slc.units_per_block
     }
 
-    /// Units of the capacity that hold no data.
+    /// Number of units of the capacity without data.
     pub(super) fn user_free(&self) -> u32 {
         let held: u32 = self.tables.pools.iter().map(|pool| pool.valid).sum();
         self.geometry.logical_units.saturating_sub(held)
     }
 
-    /// Whether idle time that begins now folds the SLC cache.
+    /// Whether the SLC cache is folded in an idle time that begins now.
     pub fn slc_is_due(&self) -> bool {
         if self.slc.flush_at_pct >= ALWAYS {
             return true;
@@ -77,8 +77,8 @@ impl FtlCore {
         free * 100 <= blocks * self.slc.flush_at_pct
     }
 
-    /// Whether a pool is never collected while a write waits. This is an SLC cache that is folded in idle time; when it is full, writes go
-    /// to other blocks.
+    /// Whether a pool is never collected while a write waits: an SLC cache that is folded in idle time. When it is full, writes go to other
+    /// blocks.
     #[inline]
     pub fn is_skipped(&self, pool: PoolId) -> bool {
         self.slc.folds_after().is_some() && self.geometry.of_pool(pool).1 == self.slc.group
@@ -88,7 +88,7 @@ impl FtlCore {
         self.geometry.pool(plane, self.slc.group)
     }
 
-    /// The full block of the SLC cache that is folded next, the oldest one; `None` if there is none.
+    /// The next block of the SLC cache to fold, which is the oldest full one; `None` if there is none.
     pub(super) fn next_to_fold(&self, nand: &Nand, pool: PoolId) -> Option<BlockId> {
         if let Some(booster) = &self.booster {
             return self.next_to_leave_booster(booster, nand, pool);
@@ -103,7 +103,7 @@ impl FtlCore {
         units.min(MAX_UNITS as u32)
     }
 
-    /// The pool that `count` units are folded into: in the same plane if it has room, otherwise in another one.
+    /// The pool into which `count` units are folded: in the same plane if it has room, otherwise in another one.
     pub(super) fn fold_destination<L: Observer>(
         &mut self, nand: &mut Nand, plane: PlaneId, count: u32, ready: Nanos, log: &mut L,
     ) -> Option<PoolId> {
@@ -130,8 +130,7 @@ impl FtlCore {
         None
     }
 
-    /// Moves valid data of a victim, at most `pages` destination pages, and erases the victim when no data is left; returns false after the
-    /// erase.
+    /// Moves valid data of a victim to at most `pages` destination pages. Erases the victim when no data is left, and then returns false.
     pub fn move_pages<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, pages: u32, ready: Nanos, log: &mut L) -> bool {
         let Some(mut victim) = self.tables.pool(pool).victim else { return false };
         let (plane, group) = self.geometry.of_pool(pool);
@@ -144,8 +143,8 @@ impl FtlCore {
         let mut left = pages;
         while left > 0 {
             let places = first.plus(victim.cursor)..end;
-            let found: Found = self.tables.reverse.valid(places).take(wanted as usize).collect();
-            let count = found.len();
+            let units: VictimUnits = self.tables.reverse.valid(places).take(wanted as usize).collect();
+            let count = units.len();
             if count == 0 {
                 self.finish_victim(nand, pool, victim, ready, log);
                 return false;
@@ -153,7 +152,7 @@ impl FtlCore {
             let to = self.destination(nand, &source, count as u32, ready, log);
             let block = to.and_then(|to| self.open_block(nand, to, WriteStream::Gc, ready, log));
             let (Some(to), Some(block)) = (to, block) else {
-                // One block is always reserved for collection, so the device is out of blocks.
+                // One block is always reserved for collection, so if none is free, the device is full.
                 self.stop_full();
                 self.tables.pool_mut(pool).victim = Some(victim);
                 return false;
@@ -165,7 +164,7 @@ impl FtlCore {
             left -= if bulk {
                 self.move_run(nand, &source, &mut victim, (block, left), ready, log)
             } else {
-                self.move_page(nand, &source, &mut victim, (to, block), &found, ready, log);
+                self.move_page(nand, &source, &mut victim, (to, block), &units, ready, log);
                 1
             };
         }
@@ -173,7 +172,7 @@ impl FtlCore {
         true
     }
 
-    /// The pool that `count` units of a victim go to; `None` if no plane has room.
+    /// The destination pool for `count` units of a victim; `None` if no plane has room.
     fn destination<L: Observer>(
         &mut self, nand: &mut Nand, source: &MoveSource, count: u32, ready: Nanos, log: &mut L,
     ) -> Option<PoolId> {
@@ -186,14 +185,14 @@ impl FtlCore {
         }
     }
 
-    /// The pool for `count` units that do not fill a page of their own group: one with smaller pages in the same plane if it has room,
+    /// The pool for `count` units that do not fill a page of their own group: a pool with smaller pages in the same plane if it has room,
     /// otherwise their own.
     fn remainder_pool(&self, source: &MoveSource, count: u32) -> PoolId {
         for group in &self.geometry.by_size {
             let kind = &self.geometry.groups[usize::from(*group)];
             let pool = self.geometry.pool(source.plane, *group);
             let entry = self.tables.pool(pool);
-            // A collection in progress in that pool needs the pages that are left in its open block.
+            // A collection in progress in that pool needs the remaining pages of its open block.
             let open = entry.open(WriteStream::Gc).is_some() && entry.victim.is_none();
             let room = open || entry.free() > self.collector.low_watermark;
             if kind.units_per_page() <= count && room && entry.valid < entry.valid_limit {
@@ -207,15 +206,15 @@ impl FtlCore {
     #[expect(clippy::too_many_arguments, reason = "a victim, its destination, and what every operation needs")]
     fn move_page<L: Observer>(
         &mut self, nand: &mut Nand, source: &MoveSource, victim: &mut VictimProgress, (to, block): (PoolId, BlockId),
-        found: &[(Ppn, Lpn)], ready: Nanos, log: &mut L,
+        units: &[(Ppn, Lpn)], ready: Nanos, log: &mut L,
     ) {
         let (_, group) = self.geometry.of_pool(to);
         let kind = &self.geometry.groups[usize::from(group)];
-        let found = &found[..found.len().min(kind.units_per_page() as usize)];
+        let units = &units[..units.len().min(kind.units_per_page() as usize)];
         let page_of = |ppn: Ppn| (ppn.0 - source.first.0) >> source.page_shift;
         let mut reads = 0;
         let mut in_register = victim.in_register;
-        for (ppn, _) in found {
+        for (ppn, _) in units {
             reads += u32::from(page_of(*ppn) != in_register);
             in_register = page_of(*ppn);
         }
@@ -226,7 +225,7 @@ impl FtlCore {
         copies.finish();
         let bus = |bytes: u32| if over_bus { u64::from(bytes) } else { 0 };
         let cause = cause_of(victim);
-        for (ppn, _) in found {
+        for (ppn, _) in units {
             let page = page_of(*ppn);
             if page != victim.in_register {
                 victim.in_register = page;
@@ -234,19 +233,19 @@ impl FtlCore {
                 log.page_read(&PageRead { block, page, pages: 1, group, bus_bytes, cause, begin, end });
             }
         }
-        let (last, _) = found[found.len() - 1];
+        let (last, _) = units[units.len() - 1];
         victim.cursor = last.0 + 1 - source.first.0;
         if let Some(changed_entries) = &mut self.changed_entries {
-            changed_entries.extend(found.iter().map(|(_, lpn)| *lpn));
+            changed_entries.extend(units.iter().map(|(_, lpn)| *lpn));
         }
         let bus_bytes = bus(kind.page_bytes);
         let filled = (page + 1 == kind.pages_per_block).then_some(WriteStream::Gc);
         let pages = 1;
         let at = ProgrammedPages { block, group, page, pages, bus_bytes, cause, filled, begin, end };
-        self.commit_page(at, &MovedUnits { block: victim.block, units: found }, log);
+        self.commit_page(at, &MovedUnits { block: victim.block, units }, log);
     }
 
-    /// Moves at most `most` whole pages into a block of the same pool and reports them as one event. Returns their number.
+    /// Moves at most `most` whole pages into a block of the same pool, reported as one event. Returns their number.
     fn move_run<L: Observer>(
         &mut self, nand: &mut Nand, source: &MoveSource, victim: &mut VictimProgress, (block, most): (BlockId, u32),
         ready: Nanos, log: &mut L,
@@ -278,7 +277,7 @@ impl FtlCore {
         let took = copies.finish();
         victim.cursor = next.0 - source.first.0;
         let bus = |pages: u32| if over_bus { u64::from(pages) * u64::from(source.page_bytes) } else { 0 };
-        // A run has one start and one end: the total time of its moves, without gaps for other work between them.
+        // A run has one start and one end, which cover the total time of its moves without gaps for other work.
         let (begin, end) = (span.1 - took, span.1);
         let (group, cause) = (source.group, cause_of(victim));
         let first_page = (from.start.0 - source.first.0) >> source.page_shift;
@@ -292,16 +291,16 @@ impl FtlCore {
         pages
     }
 
-    /// The location after the next units that fill a page, and how many pages have to be read for them; `None` if fewer are left.
+    /// End of the next units that fill a page, and the number of pages to read for them; `None` if too few units are left.
     #[inline]
     fn next_page_of(&self, source: &MoveSource, victim: &mut VictimProgress, from: Ppn) -> Option<(Ppn, u32)> {
-        let (mut found, mut reads, mut in_register, mut last) = (0, 0, victim.in_register, from);
+        let (mut units, mut reads, mut in_register, mut last) = (0, 0, victim.in_register, from);
         for ppn in self.tables.reverse.places(from..source.end).take(source.units_per_page as usize) {
             let page = (ppn.0 - source.first.0) >> source.page_shift;
             reads += u32::from(page != in_register);
-            (found, in_register, last) = (found + 1, page, ppn);
+            (units, in_register, last) = (units + 1, page, ppn);
         }
-        if found < source.units_per_page {
+        if units < source.units_per_page {
             return None;
         }
         victim.in_register = in_register;
@@ -310,16 +309,16 @@ impl FtlCore {
 }
 
 /// Units of a victim, with their locations.
-type Found = ArrayVec<(Ppn, Lpn), MAX_UNITS>;
+type VictimUnits = ArrayVec<(Ppn, Lpn), MAX_UNITS>;
 
-/// A victim whose collection is in progress, with values that are the same for all its pages.
+/// A victim whose collection is in progress, with values that all its pages share.
 struct MoveSource {
     pool: PoolId,
     plane: PlaneId,
     group: u8,
     first: Ppn,
     end: Ppn,
-    /// Units that fill a destination page.
+    /// Number of units that fill a destination page.
     units_per_page: u32,
     page_shift: u32,
     page_bytes: u32,

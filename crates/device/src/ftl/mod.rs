@@ -1,6 +1,6 @@
 //! The flash translation layer: maps logical to physical addresses and reclaims space.
 //!
-//! The FTL uses the flash below it and nothing above it: commands, queues, write buffer and power are part of the controller.
+//! The FTL uses only the flash. Commands, queues, write buffer and power belong to the controller.
 
 mod allocation;
 mod booster;
@@ -42,10 +42,10 @@ pub use schemes::demand::{LOOKUP_NJ, MapCacheSummary};
 pub(crate) use schemes::{kinds as scheme_kinds, maps_blocks};
 pub(crate) use write::PageWrite;
 
-/// Largest number of requests whose table entries [`Ftl::prefetch`] reads.
+/// Maximum number of requests whose table entries [`Ftl::prefetch`] reads.
 pub const PREFETCHED: usize = 64;
 
-/// A mapping scheme, based on the core that all schemes share.
+/// The FTL: a mapping scheme, and the core that all schemes share.
 #[derive(Clone)]
 pub(crate) struct Ftl {
     pub core: FtlCore,
@@ -74,7 +74,7 @@ impl Ftl {
         self.scheme.ram_bytes(&self.core.geometry)
     }
 
-    /// The part of the map that is cached in RAM, for schemes with the map on the flash; `None` for other schemes.
+    /// The cached part of the map, for schemes with the map on the flash; `None` for other schemes.
     pub fn map_figures(&self) -> Option<MapCacheSummary> {
         self.scheme.figures()
     }
@@ -89,7 +89,7 @@ impl Ftl {
         self.scheme.holds_open_blocks()
     }
 
-    /// Units of a zone before its write pointer, as the flash has them, and whether the host has finished it.
+    /// Number of units of a zone before its write pointer, according to the flash, and whether the host has finished the zone.
     pub fn zone(&self, zone: u32) -> (u32, bool) {
         self.scheme.zones().map_or((0, false), |zones| zones.state(&self.core, zone))
     }
@@ -100,12 +100,12 @@ impl Ftl {
         }
     }
 
-    /// The first contradiction between the tables of the scheme and the flash.
+    /// The first inconsistency between the tables of the scheme and the flash.
     pub fn fault(&self, nand: &Nand) -> Option<String> {
         self.scheme.fault(&self.core, nand).or_else(|| self.core.booster_fault(nand))
     }
 
-    /// Writes the data of a request, which has been transferred.
+    /// Writes the data of a request after its transfer.
     #[inline(always)]
     pub fn write<L: Observer>(&mut self, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, log: &mut L) {
         self.scheme.write(&mut self.core, nand, request, span, log);
@@ -124,7 +124,7 @@ impl Ftl {
         log.trimmed(&UnitsTrimmed { first, count, mapped, at: ready });
     }
 
-    /// Unmaps units; returns how many of them were mapped.
+    /// Unmaps units. Returns how many of them were mapped.
     pub fn unmap(&mut self, (first, count): (Lpn, u32)) -> u32 {
         let mut mapped = 0;
         for lpn in (first.0..first.0 + count).map(Lpn) {
@@ -138,7 +138,7 @@ impl Ftl {
         mapped
     }
 
-    /// Executes `work`; returns the end of its latest program, or [`Nanos::MIN`] if there was none.
+    /// Executes `work`. Returns the end of its latest program, or [`Nanos::MIN`] without a program.
     pub fn timed(&mut self, work: impl FnOnce(&mut Self)) -> Nanos {
         let before = std::mem::replace(&mut self.core.last_program, Nanos::MIN);
         work(self);
@@ -147,12 +147,12 @@ impl Ftl {
         own
     }
 
-    /// Sets whether host pages become durable only in order from now on, or each by itself.
+    /// Sets whether host pages become durable only in order from now on, or independently.
     pub fn set_in_order(&mut self, in_order: bool) {
         self.core.in_order = in_order.then_some(Nanos::MIN);
     }
 
-    /// Whether idle time that begins now folds an SLC cache, which may be resized before.
+    /// Begins an idle time: may resize the SLC cache. Returns whether the cache is folded in this idle time.
     pub fn begin_slc_gap<L: Observer>(&mut self, nand: &Nand, log: &mut L) -> bool {
         let due = self.core.slc_is_due();
         if self.core.booster.is_none() { due } else { self.core.begin_booster_gap(nand, due, log) }
@@ -173,13 +173,13 @@ impl Ftl {
         self.core.tables.pool(pool).victim.is_some()
     }
 
-    /// How many pools there are.
+    /// Number of pools.
     pub fn pools(&self) -> u32 {
         self.core.tables.pools.len() as u32
     }
 
-    /// Moves up to one page of valid data of the victim of a pool, and chooses a victim first if none is in progress. Returns `None` if
-    /// no block is worth collecting, otherwise whether the victim is still in progress.
+    /// Moves up to one page of valid data of the victim of a pool, and first chooses a victim if none is in progress. Returns whether the
+    /// victim is still in progress, or `None` if no block is worth collecting.
     pub fn collect_step<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) -> Option<bool> {
         if self.core.stop.is_some() || !self.core.begin_victim(nand, pool, ready, log) {
             return None;
@@ -203,31 +203,31 @@ impl Ftl {
     }
 
     /// Prefetches the table entries of the units at these sectors into the processor's cache, for at most [`PREFETCHED`] of the next
-    /// commands. The cache misses of a loop that does nothing else overlap.
+    /// commands. In a loop that does nothing else, the cache misses overlap.
     #[inline]
     pub fn prefetch(&mut self, sectors: &[u64]) {
         let shift = self.core.geometry.unit_shift;
         self.core.tables.prefetch(sectors.iter().map(|sector| (sector >> shift) as usize));
     }
 
-    /// The blocks of a group that were ever used and are not bad.
+    /// The used blocks of a group, without bad blocks.
     pub fn used_blocks(&self, nand: &Nand, group: u8) -> Vec<BlockId> {
         let pools = self.core.tables.pools.iter();
         let used = pools.flat_map(|pool| pool.all_blocks().filter(|block| pool.was_used(*block)));
         used.filter(|block| nand.block(*block).group == group && nand.state(*block) != BlockState::Bad).collect()
     }
 
-    /// Updates the pools after erase counts were changed from outside.
+    /// Updates the pools after a change of the erase counts.
     pub fn note_wear(&mut self, nand: &Nand) {
         for pool in (0..self.pools()).map(PoolId) {
             self.core.tables.pool_mut(pool).note_wear(nand);
         }
     }
 
-    /// Undoes an interrupted program of a unit to `to`: it is mapped to `from` again, or unmapped.
+    /// Reverts an interrupted program of a unit to `to`: maps the unit to `from` again, or unmaps it.
     pub fn take_back(&mut self, nand: &Nand, lpn: Lpn, to: Ppn, from: Option<Ppn>) {
         if self.core.tables.lookup(lpn) != Some(to) {
-            // It was moved further, or a later command has replaced it.
+            // The unit was moved, or a later command has replaced its data.
             return;
         }
         self.core.tables.unmap(lpn);
@@ -235,7 +235,7 @@ impl Ftl {
             let block = self.core.geometry.block_of(*from);
             matches!(nand.state(block), BlockState::Open | BlockState::Full) && self.core.tables.reverse.get(*from).is_none()
         };
-        // The tables of a block-mapped scheme have one location for each page, so that they cannot find the version before.
+        // A block-mapped scheme has one location for each page in its tables, so it cannot find the previous version.
         if let Some(from) = from.filter(stays).filter(|_| !self.scheme.maps_blocks()) {
             self.core.tables.map_again(lpn, from);
         }
@@ -244,7 +244,7 @@ impl Ftl {
         }
     }
 
-    /// Resets the state after a loss of power: map caches in RAM are lost, and no operation is in progress.
+    /// Resets the state after a power loss: map caches in RAM are lost, and no operation is in progress.
     pub fn power_cycle(&mut self) {
         self.scheme.follow(&mut self.core);
         self.core.rewind();
@@ -257,7 +257,7 @@ impl Ftl {
         }
     }
 
-    /// Restarts the clock: map caches in RAM are lost, data stays.
+    /// Restarts the clock: map caches in RAM are lost, data remains.
     pub fn rewind(&mut self) {
         self.core.rewind();
         self.scheme.power_cycle();

@@ -10,13 +10,13 @@ use crate::nand::{BlockState, Nand};
 /// Write streams; each has its own open block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteStream {
-    /// The host's data.
+    /// Data of the host.
     Host = 0,
-    /// Data moved by collection.
+    /// Data that collection moves.
     Gc = 1,
-    /// Host data that is expected to change soon (hot data).
+    /// Data of the host that is expected to change soon (hot data).
     Hot = 2,
-    /// Pages of the map; in an SLC cache, which holds no map pages, pinned data.
+    /// Pages of the map. In an SLC cache, which has no map pages: pinned data.
     Map = 3,
 }
 
@@ -28,7 +28,7 @@ impl WriteStream {
 /// Number of streams.
 pub(crate) const STREAMS: usize = 4;
 
-/// The order in which full blocks are kept for the victim policy.
+/// The order of full blocks for the victim policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FullBlockOrder {
     /// By the time at which they became full.
@@ -38,7 +38,7 @@ pub enum FullBlockOrder {
 }
 
 impl FullBlockOrder {
-    /// Number of lists that it needs for blocks of a group.
+    /// Number of lists for blocks of a group.
     fn lists(self, group: &GroupGeometry) -> u32 {
         match self {
             FullBlockOrder::Age => 1,
@@ -47,7 +47,7 @@ impl FullBlockOrder {
     }
 }
 
-/// Erased blocks, without those that were never used.
+/// Erased blocks, except those that were never used.
 #[derive(Clone, Debug)]
 enum RecycledBlocks {
     /// First in, first out.
@@ -56,22 +56,22 @@ enum RecycledBlocks {
     Heap(BinaryHeap<Reverse<(u32, u32)>>),
 }
 
-/// The collection of a block that is in progress.
+/// State of the collection of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VictimProgress {
     pub block: BlockId,
-    /// Next unit of the block to look at, counted from its start.
+    /// Next unit of the block to examine, counted from its start.
     pub cursor: u32,
-    /// Page of the block that the page register holds; `u32::MAX` before the first read.
+    /// Page of the block in the page register; `u32::MAX` before the first read.
     pub in_register: u32,
-    /// Valid units at the beginning.
+    /// Number of valid units at the beginning.
     pub valid: u32,
     /// Whether the block is moved for wear levelling.
     pub wear: bool,
 }
 
-/// The blocks of one group in one plane. Life of a block: never used or recycled, [`BlockPool::take`], open, full (in a list),
-/// taken out as victim, [`BlockPool::give_back`] or [`BlockPool::retire`].
+/// The blocks of one group in one plane. States of a block: never used or recycled, open ([`BlockPool::take`]), full (in a list), victim
+/// (in no list), and then recycled ([`BlockPool::give_back`]) or bad ([`BlockPool::retire`]).
 #[derive(Clone, Debug)]
 pub(crate) struct BlockPool {
     first_block: u32,
@@ -84,11 +84,11 @@ pub(crate) struct BlockPool {
     recycled: RecycledBlocks,
     /// Open block of each stream, or [`BlockId::NONE`].
     pub open: [BlockId; STREAMS],
-    /// Valid units in the pool.
+    /// Number of valid units in the pool.
     pub valid: u32,
     /// Number of valid units above which new data goes to another pool if possible.
     pub valid_limit: u32,
-    /// Full blocks in the lists.
+    /// Number of full blocks in the lists.
     pub full: u32,
     pub victim: Option<VictimProgress>,
     /// Erase count of the most worn block.
@@ -98,7 +98,7 @@ pub(crate) struct BlockPool {
     pub order: FullBlockOrder,
     /// The full blocks: one list by age, the oldest first, or one for each count of valid units, the newest first.
     lists: BlockLists,
-    /// All lists below this one are empty.
+    /// A lower bound: all lists before this one are empty.
     least: u32,
 }
 
@@ -123,12 +123,12 @@ impl BlockPool {
         }
     }
 
-    /// Blocks that are not free.
+    /// Number of blocks that are not free.
     pub fn in_use(&self) -> u32 {
         self.blocks - self.free()
     }
 
-    /// Free blocks, including those that were never used.
+    /// Number of free blocks, including those that were never used.
     #[inline]
     pub fn free(&self) -> u32 {
         let recycled = match &self.recycled {
@@ -151,7 +151,7 @@ impl BlockPool {
         .map(BlockId)
     }
 
-    /// Puts an erased block among the free ones.
+    /// Returns an erased block to the free blocks.
     pub fn give_back(&mut self, BlockId(block): BlockId, erases: u32) {
         self.most_erases = self.most_erases.max(erases);
         match &mut self.recycled {
@@ -160,7 +160,7 @@ impl BlockPool {
         }
     }
 
-    /// Retires a worn block; returns false if no spare is left to replace it.
+    /// Retires a worn block. Returns false if no spare block is left to replace it.
     pub fn retire(&mut self, erases: u32) -> bool {
         self.most_erases = self.most_erases.max(erases);
         let spare = self.usable < self.blocks;
@@ -181,7 +181,7 @@ impl BlockPool {
         Some(block)
     }
 
-    /// Passes the open block of a stream to another stream, which has none; returns the block.
+    /// Passes the open block of a stream to another stream without an open block. Returns the block.
     pub fn hand_over(&mut self, from: WriteStream, to: WriteStream) -> Option<BlockId> {
         let block = self.open(from)?;
         self.close(from);
@@ -215,7 +215,7 @@ impl BlockPool {
         self.lists.remove(block - self.first_block);
     }
 
-    /// Updates the lists after a unit of a full block was invalidated; `valid` units are left.
+    /// Updates the lists after a unit of a full block became invalid; the block now has `valid` units.
     #[inline(always)]
     pub fn lost_unit(&mut self, BlockId(block): BlockId, valid: u32) {
         if self.order == FullBlockOrder::Valid {
@@ -224,14 +224,14 @@ impl BlockPool {
         }
     }
 
-    /// Updates the lists after a unit of a full block became valid again; it has `valid` units now.
+    /// Updates the lists after a unit of a full block became valid again; the block now has `valid` units.
     pub fn gained_unit(&mut self, BlockId(block): BlockId, valid: u32) {
         if self.order == FullBlockOrder::Valid {
             self.lists.move_to_front(valid, block - self.first_block);
         }
     }
 
-    /// The first list that is not empty, from the lower bound on, and its first block.
+    /// The first list that is not empty, and its first block.
     fn least_listed(&self) -> Option<(u32, u32)> {
         (self.least..self.lists.count()).find_map(|list| Some((list, self.lists.first(list)?)))
     }
@@ -242,7 +242,7 @@ impl BlockPool {
         Some(BlockId(self.first_block + block))
     }
 
-    /// Raises the lower bound of the lists; called once for each collection.
+    /// Raises the lower bound `least`; called once for each collection.
     pub fn settle(&mut self) {
         if self.order == FullBlockOrder::Valid {
             self.least = self.least_listed().map_or(self.lists.count() - 1, |(list, _)| list);
@@ -260,7 +260,7 @@ impl BlockPool {
         next.map(|block| BlockId(self.first_block + block))
     }
 
-    /// The full blocks in the order in which inserting them one by one makes the same lists again.
+    /// The full blocks, in an order in which inserting them recreates the lists.
     pub fn listed(&self) -> Vec<BlockId> {
         let mut out = Vec::with_capacity(self.full as usize);
         for list in 0..self.lists.count() {
@@ -275,7 +275,7 @@ impl BlockPool {
         out
     }
 
-    /// Changes the order in which full blocks are kept: `blocks` are inserted in this order, with their valid units.
+    /// Changes the order of full blocks: inserts `blocks`, which are pairs of a block and its valid units, in the given sequence.
     pub fn relist(&mut self, order: FullBlockOrder, group: &GroupGeometry, blocks: &[(BlockId, u32)]) {
         (self.order, self.lists) = (order, BlockLists::new(self.blocks, order.lists(group)));
         (self.full, self.least) = (0, 0);
@@ -308,7 +308,7 @@ impl BlockPool {
         block.0 - self.first_block < self.used
     }
 
-    /// Free blocks that were used before, in the order in which they will be taken (wear order: any).
+    /// Free blocks that were used before, in the order of their next use (arbitrary if the order is by wear).
     pub fn recycled(&self) -> Vec<BlockId> {
         match &self.recycled {
             RecycledBlocks::Queue(queue) => queue.iter().copied().map(BlockId).collect(),
@@ -316,7 +316,7 @@ impl BlockPool {
         }
     }
 
-    /// Updates the order of the free blocks after their erase counts were changed from outside.
+    /// Updates the order of the free blocks after a change of the erase counts.
     pub fn note_wear(&mut self, nand: &Nand) {
         let erases = |block: u32| nand.block(BlockId(block)).erases;
         if let RecycledBlocks::Heap(heap) = &mut self.recycled {
@@ -338,11 +338,11 @@ struct BlockLink {
     next: u32,
 }
 
-/// Doubly linked lists of blocks, numbered from 0; a block is in at most one of them. Each list is a ring with a sentinel
-/// entry, so that neighbours always exist and adding or removing a block needs no special case.
+/// Doubly linked lists of blocks, numbered from 0; a block is in at most one of them. Each list is a ring with a sentinel entry, so that
+/// adding or removing a block needs no special case.
 #[derive(Clone, Debug)]
 pub(super) struct BlockLists {
-    /// One for each block, then one for each list. Entries of blocks that are in no list are undefined.
+    /// An entry for each block, then one for each list. Entries of blocks that are in no list are undefined.
     links: Vec<BlockLink>,
     blocks: u32,
 }

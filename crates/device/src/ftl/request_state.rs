@@ -6,15 +6,14 @@ use crate::events::{LatencyBreakdown, RequestCompleted};
 use crate::nand::PageOperationTimes;
 
 impl LatencyBreakdown {
-    /// The parts of the time of `op`, which could begin at `ready` and counts as complete at `complete`: at its end, or when its data was
-    /// transferred.
+    /// The parts of the time of `op`, from its earliest start `ready` to `complete`, which is its end or the end of its data transfer.
     #[inline]
     pub(crate) fn of(op: &PageOperationTimes, ready: Nanos, complete: Nanos) -> Self {
         let array = if complete == op.end { op.array } else { Nanos::ZERO };
         Self { queue: op.begin - ready - op.gc, bus: complete - op.begin - array, array, gc: op.gc, ..Self::default() }
     }
 
-    /// The sum of two consecutive waits.
+    /// The sum of two waits.
     #[inline]
     #[must_use]
     pub fn then(self, other: Self) -> Self {
@@ -29,24 +28,24 @@ impl LatencyBreakdown {
     }
 }
 
-/// A request; some of its subrequests may not be complete.
+/// A request whose subrequests may be incomplete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestState {
     pub event: RequestCompleted,
-    /// Waits before the flash, which every subrequest has.
+    /// Waits before the flash operations, which all subrequests share.
     pub before: LatencyBreakdown,
-    /// When its flash operations may begin.
+    /// Earliest start of the flash operations.
     pub ready: Nanos,
-    /// Subrequests that have not been dispatched.
+    /// Number of subrequests that have not been dispatched.
     pub outstanding: u32,
     /// Whether a flash operation has begun.
     started: bool,
     begun: bool,
-    /// Whether `event.start` is the start of the first subrequest, which is so if the queue has no limit.
+    /// Whether `event.start` is the start of the first subrequest, as in a queue without a limit.
     start_at_flash: bool,
 }
 
-/// Number for data that leaves the write buffer, which is no command.
+/// Number of requests that write back data of the write buffer and are no commands.
 pub(crate) const NO_COMMAND: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -57,11 +56,11 @@ pub(crate) struct AcceptedRequest {
     pub sector: u64,
     pub sectors: u32,
     pub arrival: Nanos,
-    /// Time that the host needed to fetch it.
+    /// Time in which the host fetched the request.
     pub fetch: Nanos,
-    /// When the device accepted it.
+    /// When the device accepted the request.
     pub start: Nanos,
-    /// Whether `start` is when a slot of the queue became free.
+    /// Whether `start` was delayed until a slot of the queue became free.
     pub queue_limited: bool,
 }
 
@@ -91,7 +90,7 @@ impl RequestState {
         }
     }
 
-    /// The number of the command; `None` for data that leaves the write buffer.
+    /// Number of the command; `None` for data that leaves the write buffer.
     #[inline]
     pub fn command(&self) -> Option<u64> {
         (self.event.id != NO_COMMAND).then_some(self.event.id)
@@ -119,7 +118,7 @@ impl RequestState {
         self.event.waits.queue += complete - self.ready;
     }
 
-    /// Waits for a flash operation of the map, which precedes the operations for data.
+    /// Waits for a flash operation of the map, which precedes the operations on data.
     pub fn look_up(&mut self, op: &PageOperationTimes) {
         self.before = self.before.then(LatencyBreakdown::of(op, self.ready, op.end));
         self.ready = op.end;
@@ -141,7 +140,7 @@ impl RequestState {
         self.ready += wait;
     }
 
-    /// Delays the completion until `at`, because of other work.
+    /// Delays the completion until at least `at`, because of other work.
     pub fn complete_by(&mut self, at: Nanos) {
         let wait = at.max(self.event.complete) - self.event.complete;
         self.event.waits.queue += wait;

@@ -1,14 +1,14 @@
-//! The reverse map: the logical unit at each location, and whether it is still valid there.
+//! The reverse map: the logical unit at each location, and whether it is valid there.
 
 use std::ops::Range;
 
 use crate::ids::{Lpn, Ppn};
 
-/// Locations in a word of the bitmap.
+/// Number of locations in a word of the bitmap.
 const BITS: u32 = u64::BITS;
 
-/// Units by location, with a bit that tells whether each location is valid. Overwriting data clears its bit. The bitmap has a 32nd of the
-/// size of the map, so it stays in the processor's cache even if the map does not.
+/// Units by location, and a bitmap of the valid locations. Overwriting data clears the bit of its old location. The bitmap is 32 times
+/// smaller than the map, so it stays in the processor's cache even if the map does not.
 #[derive(Clone, Debug)]
 pub(crate) struct ReverseMap {
     /// Logical unit at each location; the entry of an invalid location is stale.
@@ -26,19 +26,19 @@ const fn bit(place: u32) -> u64 {
     1 << (place % BITS)
 }
 
-/// The first location of the next word, or the largest number if there is none.
+/// The first location of the next word; the largest number if there is none.
 #[inline(always)]
 const fn next_word(place: u32) -> u32 {
     (place - place % BITS).saturating_add(BITS)
 }
 
 impl ReverseMap {
-    /// A map without valid locations. Memory is allocated when it is first used.
+    /// A map without valid locations. Memory is allocated at its first use.
     pub fn new(places: usize) -> Self {
         Self { units: vec![0; places], valid: vec![0; places.div_ceil(BITS as usize)] }
     }
 
-    /// The unit at a location if it is valid. Panics if there is no such location.
+    /// The unit at a location, or `None` if the location is invalid. Panics if the location does not exist.
     #[inline]
     pub fn get(&self, Ppn(place): Ppn) -> Option<Lpn> {
         (self.valid[word(place)] & bit(place) != 0).then(|| Lpn(self.units[place as usize]))
@@ -57,7 +57,7 @@ impl ReverseMap {
         self.valid[word(place)] &= !bit(place);
     }
 
-    /// The word of the bitmap with a location, to load it into the processor's cache; 0 if there is no such location.
+    /// The word of the bitmap for a location; 0 if the location does not exist. Reading it loads it into the processor's cache.
     #[inline(always)]
     pub fn around(&self, Ppn(place): Ppn) -> u64 {
         self.valid.get(word(place)).copied().unwrap_or(0)
@@ -88,29 +88,28 @@ impl ReverseMap {
         self.places(places).map(|place| (place, Lpn(self.units[place.index()])))
     }
 
-    /// Number of valid locations in a range, at most `most`, and the location after the last of them. If there are fewer than `most`, that
-    /// is the end of the range.
+    /// Number of valid locations in a range, at most `most`, and the location after the last of them, or the end of the range if there are
+    /// fewer than `most`.
     #[inline]
     pub fn count(&self, places: Range<Ppn>, most: u32) -> (u32, Ppn) {
         let (mut at, end) = (places.start.0, places.end.0);
-        let mut found = 0;
-        while at < end && found < most {
+        let mut valid = 0;
+        while at < end && valid < most {
             let mut bits = self.bits(at, end);
             let ones = bits.count_ones();
-            if found + ones >= most {
-                for _ in 1..most - found {
+            if valid + ones >= most {
+                for _ in 1..most - valid {
                     bits &= bits - 1;
                 }
                 return (most, Ppn(at - at % BITS + bits.trailing_zeros() + 1));
             }
-            found += ones;
+            valid += ones;
             at = next_word(at);
         }
-        (found, if found < most { places.end } else { places.start })
+        (valid, if valid < most { places.end } else { places.start })
     }
 
-    /// Number of pages with a valid location, in a range that begins and ends with a page. A page has `1 << page_shift` locations, at most
-    /// 64.
+    /// Number of pages with a valid location, in a range of whole pages. A page has `1 << page_shift` locations, at most 64.
     #[inline]
     pub fn count_pages(&self, places: Range<Ppn>, page_shift: u32) -> u32 {
         // One bit for the first location of each page.
@@ -128,8 +127,8 @@ impl ReverseMap {
         pages
     }
 
-    /// Moves the first `count` valid units of `from`, in their order, to the free locations from `to` on, and updates their entries in
-    /// `map` (location + 1 of each unit).
+    /// Moves the first `count` valid units of `from`, in order, to the free locations from `to` on, and updates their entries in `map`
+    /// (location + 1 of each unit).
     #[inline]
     pub fn relocate(&mut self, from: Range<Ppn>, Ppn(to): Ppn, count: u32, map: &mut [u32]) {
         let mut next = to;
@@ -151,7 +150,7 @@ impl ReverseMap {
         self.set_all(to..next);
     }
 
-    /// The bits of the locations from `from` on and before `end`, as far as they are in the word of `from`.
+    /// The bits of the locations from `from` to before `end` that are in the word of `from`.
     #[inline(always)]
     fn bits(&self, from: u32, end: u32) -> u64 {
         let below = if end - from + from % BITS >= BITS { u64::MAX } else { bit(end) - 1 };
@@ -194,7 +193,7 @@ mod tests {
                     reverse.clear(Ppn(a));
                     plain[a as usize] = None;
                 } else {
-                    // From one side of the table to the free places on the other.
+                    // The units of one side of the table move to free locations on the other side.
                     let from = a.min(b)..a.max(b);
                     let free = (from.end..PLACES).take_while(|place| plain[*place as usize].is_none()).count();
                     let most = most.min(free as u32);

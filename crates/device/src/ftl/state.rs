@@ -1,7 +1,7 @@
 //! The state of the FTL and of the blocks as words, for images.
 //!
-//! The order is: sizes, map, blocks, state of allocation and collection, the part of each pool's state that does not follow
-//! from its blocks, and the tables of the mapping scheme.
+//! The order is: sizes, map, blocks, state of allocation and collection, the state of each pool that cannot be derived from its blocks, and
+//! the tables of the mapping scheme.
 
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ impl Ftl {
         out.differences(&tables.map);
         for block in (0..nand.block_count() as u32).map(BlockId) {
             let view = nand.block(block);
-            // Plane and group are stored for blocks that were ever used.
+            // Plane and group are stored only for blocks that were ever used.
             let used = tables.pool(tables.pool_of(block)).was_used(block);
             let place = if used { view.plane.0 | u32::from(view.group) << 16 } else { 0 };
             let state = place | (view.state as u32) << 24;
@@ -44,9 +44,8 @@ impl Ftl {
         out.words(self.scheme.words());
     }
 
-    /// Restores the state into new tables and new flash.
-    /// Errors: [`ErrorClass::Truncated`](emmclab_base::ErrorClass::Truncated) if the image is damaged or of another
-    /// device.
+    /// Restores the state into new tables and a new flash.
+    /// Errors: [`ErrorClass::Truncated`](emmclab_base::ErrorClass::Truncated) if the image is damaged or belongs to another device.
     pub fn restore(&mut self, nand: &mut Nand, image: &mut WordReader<'_>) -> Result<()> {
         for expected in self.sizes(nand) {
             if image.word()? != expected {
@@ -70,7 +69,7 @@ impl Ftl {
             .allocator
             .restore(cursor, &last_planes, nand.timelines.planes_per_way)
             .ok_or_else(|| damaged("the cursor is outside the device"))?;
-        // A scheme that holds open blocks has them in its own tables, which are checked by the scheme.
+        // If the scheme itself records open blocks, it checks them in its own tables.
         restore(&mut self.core.tables, nand, self.scheme.holds_open_blocks(), image)?;
         self.core.restore_booster(nand, image)?;
         self.check(nand)?;
@@ -117,7 +116,7 @@ impl Ftl {
         let (programmed, end) = (first.plus(view.written << group.page_shift), first.plus(1 << geometry.stride_shift));
         let valid = |places| tables.reverse.count(places, u32::MAX).0;
         if valid(programmed..end) > 0 {
-            return Err(damaged("map and flash disagree"));
+            return Err(damaged("map and flash are inconsistent"));
         }
         if valid(first..programmed) != tables.valid(block) {
             return Err(damaged("the counts of a block are wrong"));
@@ -140,7 +139,7 @@ impl Ftl {
             return Err(damaged("the state of a block does not match its list"));
         }
         let passed = pool.victim.is_none_or(|victim| {
-            // Data before the cursor would be skipped.
+            // Collection would skip data before the cursor.
             let first = geometry.first_ppn(victim.block);
             self.core.tables.reverse.places(first..first.plus(victim.cursor)).next().is_none()
         });
@@ -165,14 +164,14 @@ fn save(tables: &FtlTables, out: &mut WordWriter) {
     }
 }
 
-/// The blocks of a pool, and which of them an image has placed so far.
+/// Restores the blocks of a pool, and records which of them the image has already listed.
 struct RestoredBlocks {
     range: Range<u32>,
     placed: Vec<bool>,
 }
 
 impl RestoredBlocks {
-    /// Reads a block of the pool, or none. A block must not be placed twice.
+    /// Reads a block of the pool, or [`BlockId::NONE`]. A block must not occur twice.
     fn block(&mut self, image: &mut WordReader<'_>) -> Result<BlockId> {
         let block = image.word()?;
         if block == BlockId::NONE.0 {
@@ -188,7 +187,7 @@ impl RestoredBlocks {
         Ok(BlockId(block))
     }
 
-    /// As [`RestoredBlocks::block`], but there must be a block.
+    /// Reads a block of the pool; [`BlockId::NONE`] is an error.
     fn some_block(&mut self, image: &mut WordReader<'_>) -> Result<BlockId> {
         let block = self.block(image)?;
         if block == BlockId::NONE { Err(damaged("a list holds no block")) } else { Ok(block) }

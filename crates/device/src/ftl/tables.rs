@@ -1,4 +1,4 @@
-//! The tables of the FTL: the location of each unit, which locations are valid, and how full blocks and pools are.
+//! Tables of the FTL: the location of each unit, which locations are valid, and the counts of blocks and pools.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -8,16 +8,16 @@ use super::reverse::ReverseMap;
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PoolId, Ppn};
 
-/// Entries of the map for one mark in [`FtlTables::faulted`]: half a page of memory.
+/// Number of map entries for each mark in [`FtlTables::faulted`]: half a page of memory.
 const MARKED: usize = 512;
 
-/// The FTL's entry for a block.
+/// The entry of a block in the tables.
 #[derive(Clone, Copy, Debug)]
 struct BlockEntry {
     valid: u32,
-    /// Its pool, with [`LISTED`] while the block is in the pool's lists of full blocks.
+    /// Pool of the block, with [`LISTED`] while the block is in the lists of full blocks.
     pool: u32,
-    /// Page programs of the device before the block's last page was programmed.
+    /// Number of page programs of the device before the last page of the block was programmed.
     closed: u64,
 }
 
@@ -26,8 +26,7 @@ const LISTED: u32 = 1 << 31;
 /// Map, reverse map with its valid bitmap, valid counts, and pools.
 #[derive(Clone, Debug)]
 pub(crate) struct FtlTables {
-    /// Physical page number + 1 of each logical unit: first the units of the host, then those of a map on the flash. 0 = never written, or
-    /// discarded.
+    /// Physical page number + 1 of each logical unit, first of the host, then of a map on the flash. 0 = never written, or discarded.
     pub map: Vec<u32>,
     /// Whether physical memory has been allocated for each [`MARKED`] entries of the map.
     faulted: Vec<bool>,
@@ -35,13 +34,13 @@ pub(crate) struct FtlTables {
     blocks: Vec<BlockEntry>,
     /// One pool for each plane and block group.
     pub pools: Vec<BlockPool>,
-    /// Pages programmed since the device was new; ages of blocks are counted in them.
+    /// Number of page programs since the device was new, in which ages of blocks are measured.
     pub programs: u64,
     stride_shift: u32,
 }
 
 impl FtlTables {
-    /// Empty tables for `units` logical units. Memory is allocated when it is first used.
+    /// Empty tables for `units` logical units. Memory is allocated at its first use.
     pub fn new(geometry: &Geometry, units: usize, pools: Vec<BlockPool>) -> Self {
         let mut blocks = Vec::with_capacity(geometry.blocks() as usize);
         for (number, pool) in (0..).zip(&pools) {
@@ -65,7 +64,7 @@ impl FtlTables {
         self.map[lpn.index()].checked_sub(1).map(Ppn)
     }
 
-    /// How many of at most `most` units, from `lpn` on, have consecutive locations; 0 if the first is not mapped.
+    /// Number of units from `lpn` on, at most `most`, that have consecutive locations; 0 if the first is not mapped.
     #[inline]
     pub fn consecutive(&self, lpn: Lpn, most: u32) -> u32 {
         let entries = &self.map[lpn.index()..][..most as usize];
@@ -82,7 +81,7 @@ impl FtlTables {
         self.blocks[block.index()].valid
     }
 
-    /// Page programs of the device until the block became full.
+    /// Number of page programs of the device until the block became full.
     #[inline]
     pub fn closed(&self, block: BlockId) -> u64 {
         self.blocks[block.index()].closed
@@ -136,7 +135,7 @@ impl FtlTables {
         }
     }
 
-    /// Maps an unmapped unit to `ppn` again, where its data still is.
+    /// Maps an unmapped unit to `ppn` again, where its data still exists.
     pub fn map_again(&mut self, lpn: Lpn, ppn: Ppn) {
         self.map[lpn.index()] = ppn.0 + 1;
         self.reverse.set(ppn, lpn);
@@ -159,7 +158,7 @@ impl FtlTables {
         self.leaves(BlockId(block), count);
     }
 
-    /// Moves one unit of a block that is being collected, but does not update the counts; see [`FtlTables::leaves`].
+    /// Moves a unit of a block in collection without updating the counts, which [`FtlTables::leaves`] does.
     #[inline(always)]
     pub fn move_unit(&mut self, lpn: Lpn, from: Ppn, to: Ppn) {
         self.reverse.clear(from);
@@ -175,7 +174,7 @@ impl FtlTables {
         self.pools[(entry.pool & !LISTED) as usize].valid -= units;
     }
 
-    /// Counts the units of pages that were just programmed, and lists the block if it has become full.
+    /// Counts the units of pages that were just programmed, and adds the block to the lists if it is full.
     #[inline(always)]
     pub fn fill(&mut self, block: BlockId, pages: u32, units: u32, full: Option<WriteStream>) {
         self.programs += u64::from(pages);
@@ -191,7 +190,7 @@ impl FtlTables {
         }
     }
 
-    /// Removes a full block from its pool's lists, so that it can be collected.
+    /// Removes a full block from the lists of its pool for its collection.
     pub fn unlist(&mut self, block: BlockId) {
         let entry = &mut self.blocks[block.index()];
         if entry.pool & LISTED != 0 {
@@ -200,8 +199,8 @@ impl FtlTables {
         }
     }
 
-    /// Changes the order in which every pool keeps its full blocks. Blocks in the same new list are ordered by the time at which they
-    /// became full, and equal ones as before.
+    /// Changes the order of full blocks in every pool. Blocks in the same new list are ordered by the time at which they became full, or
+    /// keep their order if that is equal.
     pub fn relist(&mut self, geometry: &Geometry, order: FullBlockOrder) {
         for (number, pool) in (0..).map(PoolId).zip(&mut self.pools) {
             let mut listed = pool.listed();
@@ -212,8 +211,8 @@ impl FtlTables {
         }
     }
 
-    /// Prefetches the table entries of these units, so that their cache misses overlap. Makes the system allocate memory for map entries
-    /// first: memory that is read before it is written costs two page faults, and the second interrupts every processor.
+    /// Prefetches the table entries of these units, so that their cache misses overlap. First makes the system allocate memory for map
+    /// entries, because memory that is read before it is written costs two page faults, and the second interrupts every processor.
     #[inline]
     pub fn prefetch(&mut self, lpns: impl Iterator<Item = usize>) {
         let mut ppns = [0u32; super::PREFETCHED];
@@ -225,7 +224,7 @@ impl FtlTables {
         }
         let mut all = 0;
         for ppn in ppns {
-            // Location 0 is used for units that are not mapped, because a branch would be unpredictable.
+            // Location 0 stands for unmapped units, because a branch would be unpredictable.
             let ppn = ppn.saturating_sub(1);
             all ^= self.reverse.around(Ppn(ppn));
             all ^= u64::from(self.blocks[(ppn >> self.stride_shift) as usize].valid);
@@ -233,7 +232,7 @@ impl FtlTables {
         black_box(all);
     }
 
-    /// Allocates memory for entries of the map, and for those after them that a long request may reach.
+    /// Allocates memory for entries of the map, and for the following entries that a long request may access.
     #[cold]
     fn prefault(&mut self, mark: usize) {
         self.faulted[mark] = true;
@@ -244,8 +243,8 @@ impl FtlTables {
         }
     }
 
-    /// Maps a unit to the location that an image contains for it. Returns false if another unit is already mapped to this location. The
-    /// counts of the block are restored by [`FtlTables::restore_block`].
+    /// Maps a unit to its location in an image. Returns false if another unit is already mapped to this location.
+    /// [`FtlTables::restore_block`] restores the counts of the block.
     #[inline]
     pub fn restore_entry(&mut self, lpn: Lpn, ppn: Ppn) -> bool {
         self.map[lpn.index()] = ppn.0 + 1;
@@ -261,7 +260,7 @@ impl FtlTables {
         self.pools[(entry.pool & !LISTED) as usize].valid += valid;
     }
 
-    /// Lists a full block from an image.
+    /// Adds a full block of an image to the lists.
     pub fn restore_listed(&mut self, block: BlockId) {
         let entry = &mut self.blocks[block.index()];
         self.pools[entry.pool as usize].insert(block, entry.valid);

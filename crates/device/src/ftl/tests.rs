@@ -1,4 +1,4 @@
-//! Tests of the FTL with flash alone: no controller, no commands.
+//! Tests of the FTL and the flash without controller and commands.
 
 use emmclab_base::{CommandFlags, Nanos, Op};
 use proptest::prelude::*;
@@ -70,7 +70,7 @@ fn a_write_takes_a_program_and_a_read_finds_it() {
     assert_eq!((ftl.core.tables.lookup(Lpn(5)), ftl.core.tables.valid(block)), (None, 0));
 }
 
-/// Sums pages and the units in them.
+/// Counts pages and the units in them.
 #[derive(Default)]
 struct Pages(u32, usize);
 
@@ -94,7 +94,7 @@ proptest! {
         }
         prop_assert_eq!(ftl.core.stop, None);
         prop_assert_eq!(u64::from(pages.0), ftl.core.tables.programs);
-        // A page of one unit holds one unit, host data and moves alike.
+        // A page of one unit contains one unit, in host data and in moves.
         prop_assert_eq!(pages.0 as usize, pages.1);
     }
 }

@@ -1,4 +1,4 @@
-//! Writes host data as pages: the largest pages first, each in the plane that the allocation policy chooses, in an open block there.
+//! Writes host data page by page: the largest pages first, each to an open block in the plane that the allocation policy chooses.
 
 use emmclab_base::{CommandFlags, Nanos};
 use emmclab_settings::PartialFlush;
@@ -13,14 +13,14 @@ use crate::geometry::{Geometry, MAX_UNITS};
 use crate::ids::{BlockId, Lpn, PoolId};
 use crate::nand::{Nand, PageOperationTimes};
 
-/// A page of host data: the `units` from `first` on, which fit into a page of its group.
+/// A page of host data: `units` units from `first` on, which fit into a page of the group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageWrite {
     pub first: Lpn,
     pub units: u32,
     pub group: u8,
     pub span: RequestSectors,
-    /// Whether the span begins and ends with a unit.
+    /// Whether the span begins and ends at unit boundaries.
     pub whole_units: bool,
     pub hot: bool,
     /// Number of the command that wrote the data; `None` if it comes from the write buffer.
@@ -52,7 +52,7 @@ impl FtlCore {
         }
     }
 
-    /// Programs a page of host data, in its group if possible, otherwise in another one. Returns how many units the page holds, or `None`
+    /// Programs a page of host data, in its group if possible, otherwise in another one. Returns the number of units in the page, or `None`
     /// if the device is full.
     #[inline(always)]
     pub fn program_host<L: Observer>(
@@ -92,7 +92,7 @@ impl FtlCore {
         Some((next.op, units))
     }
 
-    /// Reads the rest of the units that a write covers only in part, except units that wait in the controller to be written. Returns when
+    /// Reads the rest of the units that a write covers only in part, except units that wait in the controller for their write. Returns when
     /// the data is read, and the waits for it.
     #[cold]
     pub fn read_rest<L: Observer>(
@@ -119,8 +119,8 @@ impl FtlCore {
         done
     }
 
-    /// A plane, a group and an open block with room. If the chosen plane has none, other planes and groups are tried; `None` if the device
-    /// is full.
+    /// A plane, a group and an open block with a free page. If the chosen plane has none, other planes and groups are tried; `None` if the
+    /// device is full.
     #[inline(always)]
     pub fn allocate<L: Observer>(
         &mut self, nand: &mut Nand, page: PageRequest, stream: WriteStream, log: &mut L,
@@ -139,7 +139,7 @@ impl FtlCore {
         self.allocate_anywhere(nand, page, stream, log)
     }
 
-    /// Tries every plane of the group, then every plane of the other groups; planes that hold more than their share come last.
+    /// Tries every plane of the group, then every plane of the other groups. Planes that contain more than their share come last.
     #[cold]
     fn allocate_anywhere<L: Observer>(
         &mut self, nand: &mut Nand, page: PageRequest, stream: WriteStream, log: &mut L,
@@ -172,7 +172,7 @@ impl FtlCore {
         None
     }
 
-    /// The open block of a stream. If there is none, opens a new one, and collects first if free blocks are few.
+    /// The open block of a stream. If there is none, opens a new one, and first collects if too few blocks are free.
     #[inline]
     pub fn open_block<L: Observer>(
         &mut self, nand: &mut Nand, pool: PoolId, stream: WriteStream, ready: Nanos, log: &mut L,
@@ -195,7 +195,7 @@ impl FtlCore {
             if self.booster.as_ref().is_some_and(|booster| !booster.may_open(self.tables.pool(pool), stream)) {
                 return None;
             }
-            // If data is no longer pinned, its open block is used for other data.
+            // If data is no longer pinned, its open block receives other data.
             if stream == WriteStream::Host
                 && self.booster.as_ref().is_none_or(|booster| booster.partial != PartialFlush::Pinned)
                 && let Some(block) = self.tables.pool_mut(pool).hand_over(WriteStream::PINNED, stream)
@@ -209,8 +209,8 @@ impl FtlCore {
         Some(block)
     }
 
-    /// Programs the entries of a packed write, whose data has been transferred. Every unit of a page belongs to one entry. Each entry with
-    /// data in a page waits for it, and the first of them counts the page as a subrequest.
+    /// Programs the entries of a packed write after its data transfer. Every unit of a page belongs to one entry. Each entry with data in a
+    /// page waits for the page, and the first of them counts it as a subrequest.
     pub fn write_stream<L: Observer>(&mut self, nand: &mut Nand, entries: &mut [RequestState], log: &mut L) {
         for entry in entries.iter() {
             log.data_moved(&DataMoved { op: entry.event.op, sectors: entry.event.sectors });
@@ -218,11 +218,11 @@ impl FtlCore {
         let mut cursor = PackedCursor { entry: 0, offset: 0 };
         let mut pieces = [PackedUnit::default(); MAX_UNITS];
         loop {
-            let found = self.pieces(entries, &cursor, &mut pieces);
-            if found == 0 {
+            let count = self.pieces(entries, &cursor, &mut pieces);
+            if count == 0 {
                 return;
             }
-            let (group, units) = next_page(&self.geometry, found as u32);
+            let (group, units) = next_page(&self.geometry, count as u32);
             let Some(taken) = self.program_pieces(nand, entries, &pieces[..units as usize], group, log) else {
                 return;
             };
@@ -232,24 +232,24 @@ impl FtlCore {
         }
     }
 
-    /// The next units of the stream, up to the largest page or to a unit that occurs again.
+    /// Collects the next units of the stream in `pieces`, up to the largest page or to a unit that occurs twice. Returns their number.
     fn pieces(&self, entries: &[RequestState], cursor: &PackedCursor, pieces: &mut [PackedUnit; MAX_UNITS]) -> usize {
-        let mut found = 0;
+        let mut count = 0;
         for (entry, state) in entries.iter().enumerate().skip(cursor.entry) {
             let (first, units) = span_of(state).units(self.geometry.unit_shift);
             let from = if entry == cursor.entry { cursor.offset } else { 0 };
             for unit in (first.0 + from..first.0 + units).map(Lpn) {
-                if found == MAX_UNITS || pieces[..found].iter().any(|piece| piece.unit == unit) {
-                    return found;
+                if count == MAX_UNITS || pieces[..count].iter().any(|piece| piece.unit == unit) {
+                    return count;
                 }
-                pieces[found] = PackedUnit { unit, entry };
-                found += 1;
+                pieces[count] = PackedUnit { unit, entry };
+                count += 1;
             }
         }
-        found
+        count
     }
 
-    /// Programs one page; returns how many of the pieces it holds, or `None` if the device is full.
+    /// Programs one page. Returns the number of pieces in it, or `None` if the device is full.
     fn program_pieces<L: Observer>(
         &mut self, nand: &mut Nand, entries: &mut [RequestState], pieces: &[PackedUnit], group: u8, log: &mut L,
     ) -> Option<usize> {
@@ -287,7 +287,7 @@ impl FtlCore {
         if self.collector.is_incremental() {
             self.collect_after(nand, pool, ready, log);
         }
-        // Entries that are durable on completion are not packed into shared pages.
+        // Entries that are durable on completion do not share pages.
         let complete = self.completion(&op, CommandFlags::empty());
         let waits = waits.then(LatencyBreakdown::of(&op, ready, complete));
         for (i, piece) in pieces.iter().enumerate() {
@@ -301,11 +301,11 @@ impl FtlCore {
     }
 }
 
-/// The next page for `units` remaining units: its block group and the number of units it holds. A page that is larger than the rest is used
-/// only if there is no smaller one. IISWC 2015, section V: 20 KB becomes 8 + 8 + 4 KB on the hybrid device.
+/// The next page for `units` remaining units: its block group and the number of units in it. A page larger than the rest is used only if
+/// there is no smaller one. IISWC 2015, section V: 20 KB becomes 8 + 8 + 4 KB on the hybrid device.
 #[inline]
 pub(crate) fn next_page(geometry: &Geometry, units: u32) -> (u8, u32) {
-    // With one page size there is no choice.
+    // With a single page size there is no choice.
     if let [only] = geometry.by_size[..] {
         return (only, units.min(geometry.groups[usize::from(only)].units_per_page()));
     }
@@ -345,7 +345,7 @@ impl RequestSectors {
         below(to) & !below(from)
     }
 
-    /// The units that the span touches: the first one and their number.
+    /// The units of the span: the first unit and their number.
     #[inline]
     pub fn units(self, unit_shift: u32) -> (Lpn, u32) {
         let first = self.first >> unit_shift;
@@ -359,13 +359,13 @@ impl RequestSectors {
         (self.first | self.end) & u64::from(unit_sectors - 1) == 0
     }
 
-    /// Whether the span leaves part of the first or last of these units uncovered.
+    /// Whether the span covers the first or last of these units only in part.
     #[inline]
     pub fn is_partial(self, first: Lpn, units: u32, unit_shift: u32) -> bool {
         self.first > u64::from(first.0) << unit_shift || self.end < u64::from(first.0 + units) << unit_shift
     }
 
-    /// Bytes of the span in the units `from..to`, which it touches.
+    /// Bytes of the span in the units `from..to`, which it overlaps.
     #[inline]
     pub fn bytes_between(self, from: Lpn, to: Lpn, unit_shift: u32) -> u32 {
         let begin = self.first.max(u64::from(from.0) << unit_shift);
@@ -393,12 +393,11 @@ pub(crate) struct ProgramTarget {
     pub block: BlockId,
 }
 
-// Writes the data of a packed write as one stream: a page may hold data of several entries.
-//
-// Entries are programmed in their order, and a unit that occurs again begins a new page. Data of two entries must never be merged before
-// it is programmed, because then a later entry could survive a power cut without an earlier one.
+// Writes the data of a packed write as one stream, so that a page may contain data of several entries.
+// Entries are programmed in order, and a unit that occurs twice begins a new page. Data of two entries must not be merged before it is
+// programmed, because a later entry could then survive a power cut without an earlier one.
 
-/// A map unit of the stream, and the entry that it belongs to.
+/// A map unit of the stream, and its entry.
 #[derive(Clone, Copy, Debug, Default)]
 struct PackedUnit {
     unit: Lpn,

@@ -1,4 +1,4 @@
-//! A device with exactly the capacity that a real device states.
+//! Devices with exactly the capacity that a real device reports.
 
 use emmclab_base::Result;
 
@@ -6,16 +6,17 @@ use super::DeviceConfig;
 use crate::geometry::Geometry;
 use emmclab_settings::{DeviceSettings, SlcMode};
 
-/// Decimal places of the over-provisioning in per cent, enough to distinguish the capacities of every device.
+/// Decimal places of the over-provisioning in percent, which suffice to distinguish all capacities.
 const DIGITS: usize = 9;
 
 impl DeviceConfig {
-    /// The same device with this capacity, rounded down to a map unit. Its blocks are scaled as by [`Self::with_capacity`]; what whole
-    /// blocks hold beyond the capacity is over-provisioning. `slc_bytes` is the capacity of its blocks in SLC mode; `None` scales them too.
-    /// `preserves` is whether `WriteBooster` uses nothing of the capacity; `None` keeps the setting. The name stays the same.
-    /// Errors: [`emmclab_base::ErrorClass::Config`] if no number of blocks gives such a device.
+    /// Returns this device with another capacity, rounded down to a map unit. Blocks are scaled as by [`Self::with_capacity`]; the rest of
+    /// the last blocks is over-provisioning. `slc_bytes` is the capacity of the blocks in SLC mode; `None` scales it too. `preserves` is
+    /// whether `WriteBooster` does not reduce the capacity; `None` keeps the setting. The name stays the same.
+    /// Errors: [`emmclab_base::ErrorClass::Config`] if the capacity cannot be reached with any number of blocks.
     pub fn sized(&self, bytes: u64, slc_bytes: Option<u64>, preserves: Option<bool>) -> Result<Self> {
-        // A `WriteBooster` that uses nothing of the capacity has its own flash: the spare flash of a base device need not hold it.
+        // If `WriteBooster` does not reduce the capacity, it has its own flash, because the spare flash of the device may be too small for
+        // it.
         let preserves = preserves.unwrap_or(self.settings.slc.preserve_user_space);
         let mut plain = self.clone();
         if self.settings.slc.preserve_user_space {
@@ -40,7 +41,7 @@ impl DeviceConfig {
         Ok(out)
     }
 
-    /// Puts as many blocks in SLC mode as hold these bytes; the number of other blocks stays the same.
+    /// Sets the number of blocks in SLC mode to that needed for `bytes`. The number of other blocks stays the same.
     fn hold_in_slc(&mut self, bytes: u64) -> Result<()> {
         let settings = &self.settings;
         let slc = &settings.slc;
@@ -54,7 +55,7 @@ impl DeviceConfig {
         self.set_all(&[(&key, &blocks.to_string()), ("slc.blocks", &needed.to_string())])
     }
 
-    /// Adds blocks to the first group until they hold the capacity.
+    /// Adds blocks to the first group until the capacity is at least `bytes`.
     fn add_blocks_for(&mut self, bytes: u64) -> Result<()> {
         loop {
             let missing = bytes.saturating_sub(Geometry::new(&self.settings).capacity().0);
@@ -71,14 +72,14 @@ impl DeviceConfig {
 }
 
 fn planes(settings: &DeviceSettings) -> u64 {
-    let given = &settings.geometry;
-    [given.channels, given.chips_per_channel, given.dies_per_chip, given.planes_per_die]
+    let geometry = &settings.geometry;
+    [geometry.channels, geometry.chips_per_channel, geometry.dies_per_chip, geometry.planes_per_die]
         .iter()
         .map(|count| u64::from(*count))
         .product()
 }
 
-/// Map units that the device would have without over-provisioning.
+/// Number of map units of the device without over-provisioning.
 fn raw_units(settings: &DeviceSettings, preserves: bool) -> u32 {
     let mut settings = settings.clone();
     settings.slc.preserve_user_space = preserves;

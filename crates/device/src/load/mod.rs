@@ -19,9 +19,9 @@ use validate_interface::working_blocks;
 pub(crate) use schema::fits;
 pub use schema::{SettingExplanation, json_schema};
 
-/// Maximum number of attempts to reach a capacity; each adds what the previous one lacked.
+/// Maximum number of attempts to reach a capacity. Each attempt adds the missing part.
 const CAPACITY_STEPS: u32 = 16;
-/// Minimum number of zones of a scaled device: `lfs` needs 18.
+/// Minimum number of zones of a scaled device. The layer `lfs` needs 18.
 const LEAST_ZONES: u32 = 20;
 /// Minimum number of pages in a block of a scaled device.
 const LEAST_PAGES: u32 = 12;
@@ -35,8 +35,8 @@ pub struct DeviceConfig {
 }
 
 impl DeviceConfig {
-    /// A preset by name; see [`presets()`].
-    /// Errors: [`ErrorClass::Config`] if there is no such preset, with the names of all presets.
+    /// Loads a preset by name; see [`presets()`].
+    /// Errors: [`ErrorClass::Config`] with the names of all presets, if there is none with this name.
     pub fn preset(name: &str) -> Result<Self> {
         let Some(preset) = presets().iter().find(|preset| preset.name == name) else {
             let names: Vec<_> = presets().iter().map(|preset| preset.name).collect();
@@ -55,96 +55,96 @@ impl DeviceConfig {
     }
 
     /// Reads a device from a TOML file.
-    /// Errors: as [`DeviceConfig::from_toml`], and if the file cannot be read.
+    /// Errors: as [`DeviceConfig::from_toml`], or if the file cannot be read.
     pub fn from_file(path: &Path) -> Result<Self> {
         let text = read_settings(path)?;
         Self::parse(&text, &path.display().to_string()).map_err(|error| error.in_file(path))
     }
 
     fn parse(text: &str, origin: &str) -> Result<Self> {
-        let given: Table = text.parse().map_err(|error: toml::de::Error| {
+        let table: Table = text.parse().map_err(|error: toml::de::Error| {
             let line = error.span().map(|span| text[..span.start].matches('\n').count() as u64 + 1);
             let out = Error::new(ErrorClass::Config, error.message().to_owned());
             line.map_or_else(|| Error::new(ErrorClass::Config, error.message().to_owned()), |line| out.at_line(line))
                 .hint("the file must be TOML; presets/devices shows how")
         })?;
         let mut origins = BTreeMap::new();
-        for (key, _) in leaves(&Value::Table(given.clone())) {
+        for (key, _) in leaves(&Value::Table(table.clone())) {
             origins.insert(key, origin.to_owned());
         }
-        Self::check(given, origins)
+        Self::check(table, origins)
     }
 
-    fn check(given: Table, origins: BTreeMap<String, String>) -> Result<Self> {
-        let parsed = DeviceSettings::from_table(given.clone());
+    fn check(table: Table, origins: BTreeMap<String, String>) -> Result<Self> {
+        let parsed = DeviceSettings::from_table(table.clone());
         let faults = match parsed {
             Ok(mut settings) if !schema::has_unknown_options(&settings) => {
                 let faults = validate::faults(&settings);
                 if faults.is_empty() {
                     schema::fill(&mut settings);
-                    return Ok(Self { explicit: given, origins, settings });
+                    return Ok(Self { explicit: table, origins, settings });
                 }
                 faults
             }
             parsed => {
-                let mut known = given;
+                let mut known = table;
                 let mut faults = schema::faults(&mut known);
                 if let (Err(error), true) = (&parsed, faults.is_empty()) {
                     faults.push(error.message().to_owned());
                 } else if let Ok(settings) = DeviceSettings::from_table(known) {
-                    // An unknown key does not hide an impossible value.
+                    // Impossible values are reported even if a key is unknown.
                     faults.extend(validate::faults(&settings));
                 }
                 faults
             }
         };
         let problem = match faults.as_slice() {
-            [one] => one.clone(),
+            [single] => single.clone(),
             many => format!("there are {} faults:\n  - {}", many.len(), many.join("\n  - ")),
         };
         Err(Error::new(ErrorClass::Config, problem).hint("`emmclab explain PRESET` prints every key with its unit and default"))
     }
 
-    /// Sets one value by its path, such as `timing.parallelism` or `geometry.block_groups.0.blocks`. The value is TOML; a word that is not
-    /// TOML is used as a string.
-    /// Errors: [`ErrorClass::Config`] if there is no such key (with the most similar one), or if the value or the
-    /// combination of settings is impossible.
+    /// Sets the value at a path such as `timing.parallelism` or `geometry.block_groups.0.blocks`. The value is TOML; a word that is not
+    /// TOML becomes a string.
+    /// Errors: [`ErrorClass::Config`] if the key does not exist (with the most similar one), or if the value or the combination of settings
+    /// is impossible.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         self.set_all(&[(key, value)])
     }
 
-    /// Sets several values, then checks all settings once. If another policy is chosen, the settings of the previous policy are removed.
+    /// Sets several values, then checks all settings once. If another policy is selected, the settings of the previous policy are removed.
     /// Errors: as [`DeviceConfig::set`].
     pub fn set_all(&mut self, pairs: &[(&str, &str)]) -> Result<()> {
-        let mut given = self.explicit.clone();
+        let mut table = self.explicit.clone();
         let mut origins = self.origins.clone();
-        let mut said = Vec::new();
+        let mut changed = Vec::new();
         for (key, text) in pairs {
             let value = text.parse().unwrap_or_else(|_| Value::String((*text).to_owned()));
-            put(&mut given, key, value)?;
+            put(&mut table, key, value)?;
             origins.insert((*key).to_owned(), "--set".to_owned());
-            said.push((*key).to_owned());
+            changed.push((*key).to_owned());
         }
-        for key in schema::remove_stale_options(&mut given, &self.settings, &said) {
+        for key in schema::remove_stale_options(&mut table, &self.settings, &changed) {
             origins.remove(&key);
         }
-        *self = Self::check(given, origins)?;
+        *self = Self::check(table, origins)?;
         Ok(())
     }
 
-    /// The same device with another capacity: the number of blocks of each group in a plane, and of those in SLC mode, is scaled in
-    /// proportion, up to the next number that holds `bytes`. The new name ends in `label`, which is `bytes` as text.
+    /// Returns this device with another capacity: the numbers of blocks of each group and in SLC mode in a plane are scaled proportionally,
+    /// to the smallest numbers that give `bytes`. The new name ends in `label`, which is `bytes` as text.
     ///
-    /// On a zoned device, the conventional zones and the blocks in SLC mode that hold them grow too. A small device has smaller blocks, so
-    /// that over-provisioning still leaves the number of blocks that writing and collection need. Its zones are then smaller too, so that
-    /// software that writes several zones at the same time finds enough of them.
-    /// Errors: [`ErrorClass::Config`] if no number of blocks gives a possible device. The hint contains the present
-    /// capacity, and a larger one than `bytes` that is possible.
+    /// On a zoned device, the conventional zones and their blocks in SLC mode grow too. A small device has smaller blocks, so that
+    /// over-provisioning still provides the blocks that writing and collection need, and smaller zones, so that software that writes
+    /// several zones at the same time has enough of them.
+    /// Errors: [`ErrorClass::Config`] if no number of blocks yields a possible device. The hint contains the current capacity, and the
+    /// smallest possible power of two above `bytes`.
     pub fn with_capacity(&self, bytes: u64, label: &str) -> Result<Self> {
         self.scaled_to(bytes, label).map_err(|error| {
             let now = ByteCount(Geometry::new(&self.settings).capacity().0);
             let nearer = format!("give a capacity nearer to {now}, which `{}` has", self.name());
-            // The smallest power of two between both that is possible.
+            // The smallest possible power of two between both.
             let sizes = (20..u64::BITS).map(|bits| 1 << bits).take_while(|size| *size < now.0);
             let mut larger = sizes.filter(|size| *size > bytes);
             error.hint(match larger.find(|size| self.scaled_to(*size, "").is_ok()) {
@@ -207,15 +207,14 @@ impl DeviceConfig {
             if reached >= bytes {
                 return Ok(out);
             }
-            // Blocks in SLC mode and rounding use a share that does not grow. Without a minimum step, less than a block might be missing
-            // for ever.
+            // Blocks in SLC mode and rounding use a constant share. Without a minimum step, less than a block might always be missing.
             let least = if step < CAPACITY_STEPS / 2 { 1e-9 } else { 1.0 / f64::from(most_blocks) };
             factor += ((bytes - reached) as f64 / now as f64).max(least);
         }
         Err(impossible("cannot be reached".to_owned()))
     }
 
-    /// Whether blocks of a group are in SLC mode.
+    /// Whether the blocks of a group are in SLC mode.
     fn is_slc_group(&self, index: usize) -> bool {
         let slc = &self.settings.slc;
         slc.mode != SlcMode::Off && slc.group as usize == index
@@ -261,26 +260,26 @@ impl DeviceConfig {
         &self.settings
     }
 
-    /// The name, for results.
+    /// Name of the device in results.
     pub fn name(&self) -> &str {
         &self.settings.name
     }
 
-    /// Every setting in full as TOML; the same settings give the same text.
+    /// All settings as TOML. Equal settings give equal text.
     /// Errors: never, for settings that were checked.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string(&self.settings)
             .map_err(|error| Error::new(ErrorClass::Config, format!("the settings cannot be written as TOML: {error}")))
     }
 
-    /// Every value with its unit, origin and meaning.
+    /// All values, with unit, origin and meaning.
     pub fn explain(&self) -> Vec<SettingExplanation> {
         schema::rows(&self.settings, &self.origins)
     }
 
-    /// The settings, as lines `key = value`, that determine what a device holds after commands without flags that were executed one by one.
-    /// `pauses` is whether there were pauses between them. A UFS always has one, because it hibernates at the end. Devices with the same
-    /// text can share an image.
+    /// The settings, as lines `key = value`, that determine the contents of a device after commands without flags that were executed one by
+    /// one. `pauses` is whether there were pauses between them. A UFS always has one, because it hibernates at the end. Devices with the
+    /// same text can share an image.
     /// Errors: [`ErrorClass::Config`] if settings cannot be written as TOML.
     pub fn deciding_contents(&self, pauses: bool) -> Result<String> {
         let pauses = pauses || self.settings().interface.is_ufs();
@@ -321,29 +320,29 @@ fn put(table: &mut Table, path: &str, value: Value) -> Result<()> {
 pub struct DevicePreset {
     /// Name for [`DeviceConfig::preset`].
     pub name: &'static str,
-    /// The TOML file.
+    /// Text of the TOML file.
     pub text: &'static str,
 }
 
-/// All presets, in order of their names. `build.rs` finds them.
+/// All presets, in order of their names. `build.rs` collects them.
 pub fn presets() -> &'static [DevicePreset] {
     include!(concat!(env!("OUT_DIR"), "/presets.rs"))
 }
 
-/// Settings that never affect the contents, as patterns of [`fits`].
+/// Settings that never affect the contents of a device, as patterns of [`fits`].
 const WITHOUT_INFLUENCE: &[&str] = &[
-    // They name the device.
+    // These identify the device.
     "name", "about", "fitted_to",
-    // They affect only commands that wait for each other, and flags that plain writes do not have.
+    // These affect only commands that wait for each other, and flags that plain writes do not have.
     "host.", "features.", "controller.queue_depth", "controller.reliable_write_us", "interface.fua_us",
-    // They affect only the duration of host reads and flushes: the next command arrives when the previous one is complete.
+    // These affect only the duration of host reads and flushes, because each command arrives when the previous one is complete.
     "cache.read_kb", "controller.read_overhead_us", "cache.flush_us", // Energy is computed from counters.
     "_uj", "_uj_per_kb", "_mw",
 ];
-/// Settings that affect the contents only if the device had pauses.
+/// Settings that affect the contents of a device only if there were pauses.
 const INFLUENCE_IN_PAUSES: &[&str] = &["gc.idle_after_us", "gc.hpi", "gc.hpi_us", "power."];
 
-/// Whether a setting affects what a device holds after commands that were executed one by one, with or without pauses.
+/// Whether a setting affects the contents of a device after commands that were executed one by one, with or without pauses.
 pub fn decides_contents(key: &str, pauses: bool) -> bool {
     let among = |patterns: &[&str]| patterns.iter().any(|pattern| fits(pattern, key));
     !among(WITHOUT_INFLUENCE) && (pauses || !among(INFLUENCE_IN_PAUSES))

@@ -1,5 +1,5 @@
-//! The schema of the settings: finds all unknown keys and wrong types at once (serde stops at the first), explains each setting, and
-//! knows the settings that name a policy, with the options of each policy.
+//! The schema of the settings. It finds all unknown keys and wrong types at once (serde stops at the first), explains each setting, and
+//! lists the settings that select a policy, with the options of each policy.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -14,7 +14,7 @@ use toml::{Table, Value};
 use super::validate::{SettingFaults, most, range, whole_numbers};
 use crate::ftl::{ALLOCATION_POLICIES, gc, scheme_kinds};
 
-/// The schema, made once: it takes two milliseconds, and `DeviceConfig::explain` needs it each time.
+/// The schema, created once, because this takes two milliseconds and each `DeviceConfig::explain` needs it.
 static SCHEMA: LazyLock<Json> = LazyLock::new(|| {
     let mut schema = DeviceSettings::json_schema();
     describe(&mut schema);
@@ -26,29 +26,29 @@ pub fn json_schema() -> &'static Json {
     &SCHEMA
 }
 
-/// All mismatches between `given` and the schema of the settings; removes unknown keys from `given`.
-pub(super) fn faults(given: &mut Table) -> Vec<String> {
+/// All mismatches between `input` and the schema of the settings; removes unknown keys from `input`.
+pub(super) fn faults(input: &mut Table) -> Vec<String> {
     let schema = json_schema();
     let mut faults = Vec::new();
-    table("", given, schema, schema, &mut faults);
+    table("", input, schema, schema, &mut faults);
     faults
 }
 
-/// The definition that a `$ref` points to; a node without `$ref` itself.
+/// The definition to which a `$ref` points, or the node itself if it has no `$ref`.
 fn resolve<'a>(node: &'a Json, root: &'a Json) -> &'a Json {
     let target = node.get("$ref").and_then(Json::as_str).and_then(|path| path.strip_prefix("#/"));
-    let found = target.and_then(|path| path.split('/').try_fold(root, |node, part| node.get(part)));
-    found.unwrap_or(node)
+    let definition = target.and_then(|path| path.split('/').try_fold(root, |node, part| node.get(part)));
+    definition.unwrap_or(node)
 }
 
 fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-fn table(path: &str, given: &mut Table, node: &Json, root: &Json, faults: &mut Vec<String>) {
+fn table(path: &str, input: &mut Table, node: &Json, root: &Json, faults: &mut Vec<String>) {
     let none = Map::new();
     let known = node.get("properties").and_then(Json::as_object).unwrap_or(&none);
-    given.retain(|key, value| {
+    input.retain(|key, value| {
         let path = join(path, key);
         if let Some(node) = known.get(key) {
             check(&path, value, resolve(node, root), root, faults);
@@ -63,7 +63,7 @@ fn table(path: &str, given: &mut Table, node: &Json, root: &Json, faults: &mut V
     });
 }
 
-/// Values that the setting with this dotted `key` allows: words, or a range; empty if every value of its type is allowed.
+/// Permitted values of the setting with this dotted `key`: words, or a range; empty if every value of its type is permitted.
 fn allowed(key: &str, root: &Json) -> String {
     let node = key.split('.').fold(root, |node, part| {
         let next = match part.parse::<usize>() {
@@ -88,14 +88,14 @@ fn allowed(key: &str, root: &Json) -> String {
     }
 }
 
-/// The words that an enumeration allows.
+/// The permitted words of an enumeration.
 fn words(node: &Json) -> Vec<&str> {
     let plain = node.get("enum").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
     let variants = node.get("oneOf").and_then(Json::as_array).into_iter().flatten();
     let described = variants.flat_map(|variant| {
-        let one = variant.get("const").and_then(Json::as_str).into_iter();
+        let single = variant.get("const").and_then(Json::as_str).into_iter();
         let many = variant.get("enum").and_then(Json::as_array).into_iter().flatten();
-        one.chain(many.filter_map(Json::as_str))
+        single.chain(many.filter_map(Json::as_str))
     });
     plain.chain(described).collect()
 }
@@ -141,24 +141,24 @@ fn check(path: &str, value: &mut Value, node: &Json, root: &Json, faults: &mut V
 /// One setting with its explanation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SettingExplanation {
-    /// Its path, as `set` accepts it.
+    /// Path of the setting, as `set` accepts it.
     pub key: String,
-    /// Its value as TOML.
+    /// Value as TOML.
     pub value: String,
-    /// Its unit; empty for words and counts.
+    /// Unit; empty for words and counts.
     pub unit: &'static str,
-    /// The origin of its value: a preset, a file, `--set`, or `default`.
+    /// Origin of the value: a preset, a file, `--set`, or `default`.
     pub origin: String,
-    /// Its default as TOML; `None` if it has no default, such as an entry of a list.
+    /// Default as TOML; `None` without a default, such as for an entry of a list.
     pub default: Option<String>,
-    /// Its meaning.
+    /// Meaning of the setting.
     pub doc: String,
-    /// Its possible words, or its range; empty if neither is declared.
+    /// Permitted words, or range; empty if neither is declared.
     pub allowed: String,
 }
 
-/// Whether a pattern fits the dotted path of a setting: it is the whole path, or its start if it ends with a dot (`host.`), or its end
-/// if it starts with an underscore (`_uj`).
+/// Whether a pattern matches the dotted path of a setting. It is the whole path, or the start of the path if it ends with a dot (`host.`),
+/// or the end if it starts with an underscore (`_uj`).
 pub(crate) fn fits(pattern: &str, key: &str) -> bool {
     key == pattern || (pattern.ends_with('.') && key.starts_with(pattern)) || (pattern.starts_with('_') && key.ends_with(pattern))
 }
@@ -204,7 +204,7 @@ fn doc(key: &str, schema: &Json) -> String {
             Ok(_) => node.get("items").unwrap_or(&Json::Null),
             Err(_) => node.get("properties").and_then(|all| all.get(part)).unwrap_or(&Json::Null),
         };
-        // An item of a list has the description of the list, unless it has its own.
+        // A list item without its own description has that of the list.
         let own = node.get("description").and_then(Json::as_str);
         text = own.unwrap_or(if part.parse::<usize>().is_ok() { text } else { "" });
         node = resolve(node, schema);
@@ -212,7 +212,7 @@ fn doc(key: &str, schema: &Json) -> String {
     text.replace('\n', " ")
 }
 
-/// The default values by path, for a device with this number of block groups.
+/// Default values by path, for a device with this number of block groups.
 fn defaults(block_groups: usize) -> BTreeMap<String, String> {
     let mut settings = DeviceSettings::default();
     settings.geometry.block_groups = vec![BlockGroup::default(); block_groups];
@@ -239,7 +239,7 @@ pub(super) fn rows(settings: &DeviceSettings, origins: &BTreeMap<String, String>
         .collect()
 }
 
-/// A setting that names one of several policies, and the options of the chosen policy.
+/// A setting that selects a policy, and the options of the selected policy.
 struct PolicyRegistry<'a> {
     /// Section of the settings, and its name in the schema.
     section: &'static str,
@@ -282,7 +282,7 @@ fn registries(settings: &DeviceSettings) -> [PolicyRegistry<'_>; 3] {
     ]
 }
 
-/// Finds unknown names, options that belong only to policies that are not chosen, and values out of range.
+/// Finds unknown names, options that belong only to policies that are not selected, and values out of range.
 pub(super) fn policy_faults(settings: &DeviceSettings, faults: &mut SettingFaults) {
     for registry in registries(settings) {
         let PolicyRegistry { section, key, chosen, options, ref kinds, .. } = registry;
@@ -301,7 +301,7 @@ pub(super) fn policy_faults(settings: &DeviceSettings, faults: &mut SettingFault
             }
             let owns = |kind: &&PolicyDescription| kind.settings.iter().any(|setting| setting.key == option);
             let owners: Vec<_> = kinds.iter().filter(owns).map(|kind| kind.name).collect();
-            // A key that no policy has is found by the check of the schema.
+            // The check of the schema finds keys of no policy.
             if !owners.is_empty() {
                 faults.add(format!(
                     "`{section}.{option}` is a setting of {section}.{key} = {}; \"{chosen}\" has no such setting",
@@ -312,19 +312,19 @@ pub(super) fn policy_faults(settings: &DeviceSettings, faults: &mut SettingFault
     }
 }
 
-/// If `given` names another policy than `before`, removes the settings of the previous policy, unless the new policy has them too
-/// or their keys are among `said`, the given ones. Returns the removed keys.
-pub(super) fn remove_stale_options(given: &mut Table, before: &DeviceSettings, said: &[String]) -> Vec<String> {
+/// If `input` selects another policy than `before`, removes the settings of the previous policy, unless the new policy has them too or
+/// their keys are in `changed`. Returns the removed keys.
+pub(super) fn remove_stale_options(input: &mut Table, before: &DeviceSettings, changed: &[String]) -> Vec<String> {
     let mut left = Vec::new();
     for registry in registries(before) {
-        let Some(Value::Table(section)) = given.get_mut(registry.section) else { continue };
+        let Some(Value::Table(section)) = input.get_mut(registry.section) else { continue };
         let named = section.get(registry.key).and_then(Value::as_str).filter(|name| *name != registry.chosen);
         let kind_of = |name: &str| registry.kinds.iter().find(|kind| kind.name == name);
         let Some((kind, former)) = named.and_then(kind_of).zip(kind_of(registry.chosen)) else { continue };
         let has = |kind: &PolicyDescription, key: &str| kind.settings.iter().any(|setting| setting.key == key);
         section.retain(|key, _| {
             let path = format!("{}.{key}", registry.section);
-            let stays = !has(former, key) || has(kind, key) || said.contains(&path);
+            let stays = !has(former, key) || has(kind, key) || changed.contains(&path);
             if !stays {
                 left.push(path);
             }
@@ -334,7 +334,7 @@ pub(super) fn remove_stale_options(given: &mut Table, before: &DeviceSettings, s
     left
 }
 
-/// Whether there are options that no policy has.
+/// Whether there are options that belong to no policy.
 pub(super) fn has_unknown_options(settings: &DeviceSettings) -> bool {
     registries(settings).iter().any(|registry| {
         let known = |option: &String| registry.kinds.iter().flat_map(|kind| kind.settings).any(|setting| setting.key == option);
@@ -342,7 +342,7 @@ pub(super) fn has_unknown_options(settings: &DeviceSettings) -> bool {
     })
 }
 
-/// Sets missing options of the chosen policies to their defaults.
+/// Sets missing options of the selected policies to their defaults.
 pub(super) fn fill(settings: &mut DeviceSettings) {
     let defaults = registries(settings).map(|registry| {
         let kind = registry.kinds.iter().find(|kind| kind.name == registry.chosen);
@@ -356,7 +356,7 @@ pub(super) fn fill(settings: &mut DeviceSettings) {
     }
 }
 
-/// Adds the names of policies and their settings to the schema, in which the plain types are only a string and a map.
+/// Adds the names and settings of policies to the schema. The plain types contain only a string and a map.
 fn describe(schema: &mut Json) {
     for registry in registries(&DeviceSettings::default()) {
         let Some(section) = schema.get_mut("$defs").and_then(|defs| defs.get_mut(registry.schema)) else {
@@ -385,7 +385,7 @@ fn describe_options(kind: &PolicyDescription, properties: &mut Map<String, Json>
             json!({"type": "integer", "format": format, "default": setting.default,
                 "minimum": least, "maximum": most, "description": ""})
         });
-        // The description of a setting that several policies share names all of them.
+        // The description of a setting that several policies share lists all of them.
         let before = entry["description"].as_str().unwrap_or("").to_owned();
         let names = before.strip_suffix(&format!(": {}", setting.about));
         let names = names.map_or_else(|| format!("`{}`", kind.name), |names| format!("{names}, `{}`", kind.name));

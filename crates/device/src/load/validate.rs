@@ -1,4 +1,4 @@
-//! Checks of settings that have the right types; all errors are found at once.
+//! Checks of settings with correct types. All errors are reported at once.
 
 use emmclab_settings::{
     CacheLie, CachePolicy, DeviceSettings, GcMode, GcSettings, PageScheduling, ParallelUnit, PlaneClustering, SlcMode,
@@ -10,7 +10,7 @@ use super::validate_interface::{both_interfaces, one_interface, preserved_space}
 use crate::ftl::{gc, logs, maps_blocks, maps_on_demand, rows};
 use crate::geometry::{Geometry, MAX_UNITS};
 
-/// Maximum number of physical units: an address must fit into 32 bits with one value left for "none".
+/// Maximum number of physical units. An address must fit into 32 bits, with one value left for "none".
 const MAX_SLOTS: u64 = u32::MAX as u64 - 1;
 
 /// Finds all impossible or contradictory values.
@@ -25,7 +25,7 @@ pub(super) fn faults(settings: &DeviceSettings) -> Vec<String> {
     one_interface(settings, &mut faults);
     zones(settings, &mut faults);
     if faults.0.is_empty() {
-        // These checks compute the geometry, which requires that the settings are possible so far.
+        // These checks compute the geometry, for which the settings must have passed all previous checks.
         mapping(settings, &mut faults);
         preserved_space(settings, &mut faults);
         zone_sizes(settings, &mut faults);
@@ -76,12 +76,15 @@ fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
         if group.pages_per_block > MOST_PAGES {
             faults.add(format!("`{}` is {}; at most {MOST_PAGES}", key("pages_per_block"), group.pages_per_block));
         }
-        // Collection packs the units of a victim into whole pages: with one page in a block, it would program as many pages as it frees.
+        // Collection packs the units of a victim into whole pages. With one page per block, it would program as many pages as it frees.
         if collects && group.pages_per_block == 1 {
-            faults.add(format!("`{}` is 1; collection frees no page of such a block: give at least 2", key("pages_per_block")));
+            faults.add(format!(
+                "`{}` is 1; garbage collection cannot free a page in such a block: set at least 2",
+                key("pages_per_block")
+            ));
         }
         blocks += u64::from(group.blocks);
-        // One block for each stream, and one more than the low watermark.
+        // One block for each stream, and one above the low watermark.
         let map = u32::from(maps_on_demand(&settings.mapping.scheme));
         let needed = if collects { settings.gc.low_watermark.saturating_add(3 + map) } else { 1 + map };
         if group.spare_blocks.saturating_add(needed) > group.blocks && group.blocks > 0 {
@@ -103,7 +106,7 @@ fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
             faults.amount(&key(name), value);
         }
         if group.spare_blocks > 0 && group.erase_limit == 0 {
-            faults.add(format!("`{}` is given but blocks never go bad: set erase_limit", key("spare_blocks")));
+            faults.add(format!("`{}` is set but blocks never go bad: set erase_limit", key("spare_blocks")));
         }
     }
     let slots = largest
@@ -112,7 +115,7 @@ fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
         .unwrap_or(u64::MAX);
     if slots > MAX_SLOTS {
         faults.add(format!(
-            "the device has room for {slots} units of {unit_kb} KB; at most {MAX_SLOTS} are possible: take a larger mapping.unit_kb"
+            "the device has room for {slots} units of {unit_kb} KB; at most {MAX_SLOTS} are possible: use a larger mapping.unit_kb"
         ));
     }
 }
@@ -150,7 +153,7 @@ fn timing(settings: &DeviceSettings, faults: &mut SettingFaults) {
         );
     }
     if power.wake_us > 0.0 && power.sleep_after_us <= 0.0 {
-        faults.add("`power.wake_us` is given but the device never sleeps: set power.sleep_after_us");
+        faults.add("`power.wake_us` is set but the device never sleeps: set power.sleep_after_us");
     }
 }
 
@@ -160,7 +163,7 @@ fn policies(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
     let gc = &settings.gc;
     if collects && share <= 0.0 {
         faults.add(
-            "`capacity.over_provisioning_pct` is 0 with collection: a full device could never write again; give it a share or set gc.policy = \"none\"",
+            "`capacity.over_provisioning_pct` is 0 with garbage collection, which needs spare flash: set a larger share, or set gc.policy = \"none\"",
         );
     }
     if collects {
@@ -176,7 +179,7 @@ fn policies(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
         }
     } else {
         if gc.idle_after_us > 0.0 {
-            faults.add("`gc.idle_after_us` is given with gc.policy = \"none\"");
+            faults.add("`gc.idle_after_us` is set, but has no effect with gc.policy = \"none\"");
         }
         if settings.wear.levelling == WearLevelling::Static {
             faults.add("`wear.levelling` = \"static\" moves data by collection, but gc.policy = \"none\"");
@@ -200,14 +203,13 @@ fn zones(settings: &DeviceSettings, faults: &mut SettingFaults) {
         return;
     }
     if !settings.interface.is_ufs() {
-        faults
-            .add(format!("`zones.blocks` is {blocks}, but an eMMC has no zones: set interface.kind = \"ufs\", or leave it out"));
+        faults.add(format!("`zones.blocks` is {blocks}, but an eMMC has no zones: set interface.kind = \"ufs\", or remove it"));
     }
     if max_active > 0 && (max_open == 0 || max_open > max_active) {
         faults.add(format!("`zones.max_open` is {max_open}, but open zones count as active, and `zones.max_active` is {max_active}: set it to 1 to {max_active}"));
     }
     if write_buffers > 0 && settings.cache.size_kb == 0 {
-        faults.add(format!("`zones.write_buffers` is {write_buffers}, but the device has no RAM for written data: set cache.size_kb, or leave it out"));
+        faults.add(format!("`zones.write_buffers` is {write_buffers}, but the device has no RAM for written data: set cache.size_kb, or remove it"));
     }
     if write_buffers > 0 && settings.cache.policy == CachePolicy::BlockLru {
         faults.add("`cache.policy` = \"block_lru\" mixes the data of zones, but each of the `zones.write_buffers` is for one zone: set it to \"lru\"");
@@ -230,21 +232,21 @@ fn zones(settings: &DeviceSettings, faults: &mut SettingFaults) {
         );
     }
     if settings.cache.lies == CacheLie::LateTrim {
-        faults.add("`cache.lies` = \"late_trim\" repeats discards, but zones are reset instead: take another lie");
+        faults.add("`cache.lies` = \"late_trim\" repeats discards, but zones are reset instead: use another value");
     }
     if settings.wear.levelling == WearLevelling::Static {
-        faults.add("`wear.levelling` = \"static\" moves data, but the data of zones stays where the host wrote it: set it to \"dynamic\"");
+        faults.add("`wear.levelling` = \"static\" moves data, but the data of zones is never moved: set it to \"dynamic\"");
     }
 }
 
-/// Checks that the blocks can hold the zones. The other settings must be possible.
+/// Checks that the blocks have room for the zones. The other settings must be possible.
 fn zone_sizes(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let geometry = Geometry::new(settings);
     let (Some(zones), [group, slc]) = (geometry.zones, geometry.groups.as_slice()) else { return };
     let blocks = settings.zones.blocks;
     if zones.count == 0 {
         faults.add(format!(
-            "`zones.blocks` is {blocks}, but {} blocks of a plane are left for zones: take fewer",
+            "`zones.blocks` is {blocks}, but {} blocks of a plane are left for zones: use fewer",
             group.blocks - group.spare_blocks
         ));
         return;
@@ -261,7 +263,7 @@ fn zone_sizes(settings: &DeviceSettings, faults: &mut SettingFaults) {
     if needed > usable {
         let kb = |units: u64| units * u64::from(geometry.unit_bytes / 1024);
         faults.add(format!(
-            "`slc.blocks` is {}: they hold {} KB, but the conventional zones and the last pages of open ones need {}: take more, or fewer of `zones.conventional`",
+            "`slc.blocks` is {}: they have {} KB, but the conventional zones and the last pages of open zones need {}: use more, or fewer `zones.conventional`",
             settings.slc.blocks, kb(usable), kb(needed)
         ));
     }
@@ -272,8 +274,8 @@ const PAGE_SIZES_KB: [u32; 3] = [4, 8, 16];
 /// Maximum number of pages in a block.
 const MOST_PAGES: u32 = 1 << 16;
 
-/// The maximum of a setting that may have a fraction, by its key: 100 s for times, and the same number for powers and energies. A larger
-/// value is probably in a wrong unit.
+/// Maximum of a setting that may have a fraction, by its key: 100 s for times, and the same number for powers and energies. A larger value
+/// probably has a wrong unit.
 pub(super) fn most(key: &str) -> u32 {
     match key.rsplit('.').next().unwrap_or(key) {
         "up_to_pct" => 100,
@@ -283,7 +285,7 @@ pub(super) fn most(key: &str) -> u32 {
     }
 }
 
-/// The range of a whole number, by its key; empty if every non-negative number is possible.
+/// Range of a setting that is a whole number, by its key; empty if every non-negative number is possible.
 pub(super) fn whole_numbers(key: &str) -> String {
     match key.rsplit('.').next().unwrap_or(key) {
         "page_kb" | "unit_kb" => PAGE_SIZES_KB.map(|kb| kb.to_string()).join(", "),
@@ -298,7 +300,7 @@ pub(super) fn range(least: u64, most: u64) -> String {
     format!("{} to {}", grouped(least), grouped(most))
 }
 
-/// A number with commas between thousands.
+/// A number with thousands separators.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -311,7 +313,7 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// Problems found so far.
+/// Problems of the settings so far.
 #[derive(Default)]
 pub(super) struct SettingFaults(Vec<String>);
 
@@ -334,7 +336,7 @@ impl SettingFaults {
     }
 }
 
-/// Blocks of a plane that a merge needs in addition to data and log blocks.
+/// Number of blocks of a plane that a merge needs in addition to data and log blocks.
 const MERGE_BLOCKS: u64 = 1;
 
 /// Checks the mapping scheme, for settings that are otherwise possible.
@@ -342,7 +344,7 @@ fn mapping(settings: &DeviceSettings, faults: &mut SettingFaults) {
     clustering(settings, faults);
     let scheme = settings.mapping.scheme.as_str();
     if scheme != "page" && settings.controller.scheduling == PageScheduling::ReadFirst {
-        faults.add("`controller.scheduling` = \"read_first\" works with mapping.scheme = \"page\" only");
+        faults.add("`controller.scheduling` = \"read_first\" works only with mapping.scheme = \"page\"");
     }
     if maps_blocks(scheme) {
         block_map_policies(settings, faults);
@@ -357,12 +359,12 @@ fn clustering(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let dies = matches!(parallelism, ParallelUnit::Interleave | ParallelUnit::Both);
     if level >= PlaneClustering::Planes && geometry.planes_per_die > 1 && !planes {
         faults.add(
-            "`mapping.clustering` lets planes of a die work as one, which needs multi-plane commands: set timing.parallelism to multi_plane or both",
+            "`mapping.clustering` combines planes of a die, which needs multi-plane commands: set timing.parallelism to multi_plane or both",
         );
     }
     if level >= PlaneClustering::Dies && geometry.dies_per_chip > 1 && !dies {
         faults.add(
-            "`mapping.clustering` lets dies of a chip work as one, which needs interleaving: set timing.parallelism to interleave or both",
+            "`mapping.clustering` combines dies of a chip, which needs interleaving: set timing.parallelism to interleave or both",
         );
     }
     for (i, group) in geometry.block_groups.iter().enumerate() {
@@ -379,7 +381,7 @@ fn clustering(settings: &DeviceSettings, faults: &mut SettingFaults) {
         let units = cluster * u64::from(group.page_kb / settings.mapping.unit_kb);
         if !cluster.is_power_of_two() || units > MAX_UNITS as u64 {
             faults.add(format!(
-                "`mapping.clustering` makes {cluster} pages of group {i} one clustered page of {units} map units; planes must be a power of two and units at most {MAX_UNITS}: cluster less or take a larger mapping.unit_kb"
+                "`mapping.clustering` makes {cluster} pages of group {i} one clustered page of {units} map units; planes must be a power of two and units at most {MAX_UNITS}: combine fewer planes or use a larger mapping.unit_kb"
             ));
         }
     }
@@ -387,16 +389,16 @@ fn clustering(settings: &DeviceSettings, faults: &mut SettingFaults) {
 
 /// Finds settings of the page map that have no effect if logical blocks are merged.
 fn block_map_policies(settings: &DeviceSettings, faults: &mut SettingFaults) {
-    let word = "if mapping.scheme maps blocks, which are merged and not collected";
+    let word = "because mapping.scheme maps blocks, which are merged and not collected";
     let (gc, usual) = (&settings.gc, GcSettings::default());
     if gc.policy != usual.policy || gc.mode != GcMode::Blocking || gc.idle_after_us > 0.0 {
-        faults.add(format!("`gc.policy`, `gc.mode` and `gc.idle_after_us` must be left as they are {word}"));
+        faults.add(format!("`gc.policy`, `gc.mode` and `gc.idle_after_us` must keep their defaults {word}"));
     }
     if settings.allocation.policy != "dynamic" || settings.allocation.hot_max_kb > 0 {
-        faults.add(format!("`allocation.policy` and `allocation.hot_max_kb` must be left as they are {word}"));
+        faults.add(format!("`allocation.policy` and `allocation.hot_max_kb` must keep their defaults {word}"));
     }
     if settings.wear.levelling == WearLevelling::Static {
-        faults.add(format!("`wear.levelling` = \"static\" has no block to move {word}"));
+        faults.add(format!("`wear.levelling` = \"static\" moves no block {word}"));
     }
     if settings.geometry.block_groups.len() > 1 {
         faults.add("`geometry.block_groups` has several groups, but a scheme that maps blocks needs one kind of block");
@@ -411,7 +413,7 @@ fn block_map_sizes(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let usable = u64::from(group.blocks - group.spare_blocks);
     if needed > usable {
         faults.add(format!(
-            "a plane has {usable} blocks but needs {needed}: {data} for data, {} for logs (`mapping.log_blocks`) and {MERGE_BLOCKS} to merge; take a larger capacity.over_provisioning_pct or fewer log blocks",
+            "a plane has {usable} blocks but needs {needed}: {data} for data, {} for logs (`mapping.log_blocks`) and {MERGE_BLOCKS} to merge; use a larger capacity.over_provisioning_pct or fewer log blocks",
             logs(settings)
         ));
     }

@@ -1,4 +1,4 @@
-//! Checks of the controller and the cache, of idle collection, SLC mode and waking, and of what only one of the interfaces has.
+//! Checks of the controller, cache, idle collection, SLC mode and wake-up, and of settings that only one of the interfaces has.
 
 use emmclab_settings::{
     ALWAYS, BoosterFlush, BoosterResize, BusMode, CacheLie, CachePolicy, ControllerSettings, DeviceSettings, FeatureSettings,
@@ -12,10 +12,10 @@ use crate::geometry::Geometry;
 
 /// Depth of the command queue of eMMC 5.1.
 const MOST_QUEUED: u32 = 32;
-/// Largest RAM of a device: 1 GB.
+/// Maximum RAM of a device: 1 GB in KB.
 const MOST_KB: u32 = 1 << 20;
 
-/// Checks of what a device has with either interface.
+/// Checks the settings that both interfaces have.
 pub(super) fn both_interfaces(settings: &DeviceSettings, collects: bool, faults: &mut SettingFaults) {
     controller(settings, faults);
     host(settings, faults);
@@ -29,8 +29,10 @@ pub(super) fn both_interfaces(settings: &DeviceSettings, collects: bool, faults:
 fn controller(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let controller = &settings.controller;
     if controller.queue_depth > MOST_QUEUED && !settings.interface.is_ufs() {
-        faults
-            .add(format!("`controller.queue_depth` is {}; a command queue holds at most {MOST_QUEUED}", controller.queue_depth));
+        faults.add(format!(
+            "`controller.queue_depth` is {}; a command queue has at most {MOST_QUEUED} entries",
+            controller.queue_depth
+        ));
     }
     if controller.bus_mode != BusMode::Given && controller.host_us_per_kb > 0.0 {
         faults.add("`controller.host_us_per_kb` contradicts `controller.bus_mode`; set one of them to 0 or \"given\"");
@@ -49,17 +51,17 @@ fn host(settings: &DeviceSettings, faults: &mut SettingFaults) {
     }
     let features = &settings.features;
     let packs = host.packed_writes > 0 || host.packed_reads > 0;
-    for (name, asked, taken) in [
+    for (name, sent, accepted) in [
         ("packed_writes", host.packed_writes, features.packed_writes),
         ("packed_reads", host.packed_reads, features.packed_reads),
     ] {
-        for (section, most) in [("host", asked), ("features", taken)] {
+        for (section, most) in [("host", sent), ("features", accepted)] {
             if most == 1 || most > MOST_PACKED {
                 faults.add(format!("`{section}.{name}` is {most}; a packed command has 2 to {MOST_PACKED} entries, 0 is off"));
             }
         }
-        if asked > taken {
-            faults.add(format!("`host.{name}` is {asked}, but the device accepts {taken}: see `features.{name}`"));
+        if sent > accepted {
+            faults.add(format!("`host.{name}` is {sent}, but the device accepts {accepted}: see `features.{name}`"));
         }
     }
     kernel(settings, faults);
@@ -70,7 +72,7 @@ fn host(settings: &DeviceSettings, faults: &mut SettingFaults) {
         ));
     }
     if host.merge_max_kb > 0 && settings.controller.queue_depth == 0 {
-        faults.add("`host.merge_max_kb` merges what waits in the host's queue; set controller.queue_depth to 1 to 32");
+        faults.add("`host.merge_max_kb` merges requests in the host's queue; set controller.queue_depth to 1 to 32");
     }
     if host.merge_max_kb > 0 && (host.merge_max_kb < 4 || host.merge_max_kb > MOST_KB) {
         faults.add(format!("`host.merge_max_kb` is {}; it must be 4 to {MOST_KB} KB", host.merge_max_kb));
@@ -80,7 +82,7 @@ fn host(settings: &DeviceSettings, faults: &mut SettingFaults) {
     }
 }
 
-/// Finds functions that the named kernel does not have.
+/// Finds functions that the selected kernel does not have.
 fn kernel(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let (host, depth) = (&settings.host, settings.controller.queue_depth);
     let Some(rules) = host.kernel.rules() else { return };
@@ -103,22 +105,22 @@ fn kernel(settings: &DeviceSettings, faults: &mut SettingFaults) {
     }
 }
 
-/// Finds settings that choose pages by request or by block, and so do not work with one stream of several requests.
+/// Finds settings that choose pages by request or by block, which are not possible with one stream of several requests.
 fn shared_pages(settings: &DeviceSettings, faults: &mut SettingFaults) {
     if !settings.controller.share_packed_pages {
         return;
     }
     if settings.host.packed_writes == 0 {
-        faults.add("`controller.share_packed_pages` is given but nothing is packed: set host.packed_writes");
+        faults.add("`controller.share_packed_pages` is set but writes are not packed: set host.packed_writes");
     }
     if settings.mapping.scheme != "page" {
-        faults.add("`controller.share_packed_pages` lets any units share a page: set mapping.scheme = \"page\"");
+        faults.add("`controller.share_packed_pages` needs pages that can contain any units: set mapping.scheme = \"page\"");
     }
     if settings.cache.size_kb > 0 {
         faults.add("`controller.share_packed_pages` contradicts cache.size_kb, which writes back by address");
     }
     if settings.slc.mode != SlcMode::Off {
-        faults.add("`controller.share_packed_pages` contradicts slc.mode, which routes each request by itself");
+        faults.add("`controller.share_packed_pages` contradicts slc.mode, which chooses blocks for each request");
     }
 }
 
@@ -133,20 +135,20 @@ fn cache(settings: &DeviceSettings, faults: &mut SettingFaults) {
     faults.amount("cache.idle_after_us", cache.idle_after_us);
     if cache.idle_after_us > 0.0 && (cache.size_kb == 0 || cache.write_back != WriteBackMode::Idle) {
         faults.add(
-            "`cache.idle_after_us` is given but nothing waits for idle time: set cache.size_kb and cache.write_back = \"idle\"",
+            "`cache.idle_after_us` is set but no write-back waits for idle time: set cache.size_kb and cache.write_back = \"idle\"",
         );
     }
     faults.amount("cache.flush_us", cache.flush_us);
     if matches!(cache.lies, CacheLie::Flush | CacheLie::EarlyFlush | CacheLie::Reorder | CacheLie::Fua | CacheLie::Barrier)
         && cache.size_kb == 0
     {
-        faults.add("`cache.lies` is about data that a cache holds back: set cache.size_kb");
+        faults.add("`cache.lies` is about data in a cache: set cache.size_kb");
     }
     if (cache.size_kb > 0 || cache.read_kb > 0) && settings.controller.scheduling == PageScheduling::ReadFirst {
-        faults.add("`cache` contradicts controller.scheduling = \"read_first\", which holds writes in a queue of its own");
+        faults.add("`cache` contradicts controller.scheduling = \"read_first\", which keeps writes in a separate queue");
     }
     if (cache.size_kb > 0 || cache.read_kb > 0) && settings.mapping.scheme != "page" {
-        faults.add("`cache` writes back by the page map: set mapping.scheme = \"page\"");
+        faults.add("`cache` needs the page map: set mapping.scheme = \"page\"");
     }
 }
 
@@ -155,16 +157,16 @@ fn idle_collection(settings: &DeviceSettings, collects: bool, faults: &mut Setti
     faults.amount("gc.hpi_us", gc.hpi_us);
     if !collects {
         if gc.urgent_free_blocks > 0 {
-            faults.add("`gc.urgent_free_blocks` is given with gc.policy = \"none\"");
+            faults.add("`gc.urgent_free_blocks` is set, but has no effect with gc.policy = \"none\"");
         }
         return;
     }
     let idle = gc.idle_after_us > 0.0;
     if !idle && (gc.idle_free_blocks > 0 || !gc.hpi || gc.hpi_us > 0.0) {
-        faults.add("`gc.idle_free_blocks`, `gc.hpi` and `gc.hpi_us` are about idle collection: set gc.idle_after_us");
+        faults.add("`gc.idle_free_blocks`, `gc.hpi` and `gc.hpi_us` apply only to idle collection: set gc.idle_after_us");
     }
     if !gc.hpi && gc.hpi_us > 0.0 {
-        faults.add("`gc.hpi_us` is given with gc.hpi = false");
+        faults.add("`gc.hpi_us` is set, but has no effect with gc.hpi = false");
     }
     if gc.idle_free_blocks > 0 && gc.idle_free_blocks <= gc.low_watermark {
         faults.add(format!(
@@ -186,8 +188,8 @@ fn idle_collection(settings: &DeviceSettings, collects: bool, faults: &mut Setti
     }
 }
 
-/// Blocks of a plane that writing and collection need: the free ones at which collection begins, and those that are being written or
-/// collected.
+/// Number of blocks of a plane that writing and collection need: the free ones at which collection begins, and those that are being written
+/// or collected.
 pub(super) fn working_blocks(settings: &DeviceSettings) -> u32 {
     settings.gc.low_watermark.saturating_add(3)
 }
@@ -196,7 +198,7 @@ fn slc(settings: &DeviceSettings, collects: bool, faults: &mut SettingFaults) {
     let slc = &settings.slc;
     if slc.mode == SlcMode::Off {
         if slc.blocks > 0 {
-            faults.add("`slc.blocks` is given but `slc.mode` is \"off\": set it to region or cache");
+            faults.add("`slc.blocks` is set but `slc.mode` is \"off\": set it to region or cache");
         }
         return;
     }
@@ -217,7 +219,7 @@ fn slc(settings: &DeviceSettings, collects: bool, faults: &mut SettingFaults) {
     let needed = working_blocks(settings);
     if slc.blocks < needed {
         faults.add(format!(
-            "`slc.blocks` is {}; a plane needs {needed} of them to write and collect; slc.mode = \"off\" for none",
+            "`slc.blocks` is {}; a plane needs {needed} of them to write and collect; set slc.mode = \"off\" for none",
             slc.blocks
         ));
     }
@@ -227,7 +229,7 @@ fn slc(settings: &DeviceSettings, collects: bool, faults: &mut SettingFaults) {
         return;
     };
     if settings.geometry.block_groups.len() >= 8 {
-        faults.add("`slc.mode` makes one more block group, but there are 8 already");
+        faults.add("`slc.mode` creates another block group, but there are 8 already");
     }
     let left = from.blocks.saturating_sub(slc.blocks);
     if left < needed.saturating_add(from.spare_blocks) {
@@ -248,7 +250,7 @@ fn slc(settings: &DeviceSettings, collects: bool, faults: &mut SettingFaults) {
         SlcMode::Cache => faults.at_least_one("slc.max_kb", slc.max_kb),
         SlcMode::Region | SlcMode::Off => {
             if slc.fold_after_us > 0.0 {
-                faults.add("`slc.fold_after_us` is about slc.mode = \"cache\"");
+                faults.add("`slc.fold_after_us` applies only to slc.mode = \"cache\"");
             }
         }
     }
@@ -264,21 +266,21 @@ fn waking(settings: &DeviceSettings, faults: &mut SettingFaults) {
         return;
     }
     if power.sleep_after_us <= 0.0 {
-        faults.add("`power.wake_quantiles` is given but the device never sleeps: set power.sleep_after_us");
+        faults.add("`power.wake_quantiles` is set but the device never sleeps: set power.sleep_after_us");
     }
     if power.wake_us > 0.0 {
-        faults.add("`power.wake_us` contradicts `power.wake_quantiles`; give one of them");
+        faults.add("`power.wake_us` contradicts `power.wake_quantiles`; set only one of them");
     }
     distribution("power.wake_quantiles", points, faults);
 }
 
-/// Checks that these points are a distribution of times; an empty list means that there is none.
+/// Checks that these points form a distribution of times. An empty list means that there is none.
 fn distribution(key: &str, points: &[TimeQuantile], faults: &mut SettingFaults) {
     if points.is_empty() {
         return;
     }
     if points.len() > 1000 {
-        faults.add(format!("`{key}` has {} points; at most 1000", points.len()));
+        faults.add(format!("`{key}` has {} points; the maximum is 1000", points.len()));
     }
     for (i, point) in points.iter().enumerate() {
         faults.amount(&format!("{key}.{i}.up_to_pct"), point.up_to_pct);
@@ -291,13 +293,13 @@ fn distribution(key: &str, points: &[TimeQuantile], faults: &mut SettingFaults) 
     }
 }
 
-/// Tags of UFSHCI 2 and 3, and of the queues of UFSHCI 4 (`bQueueDepth` of the device descriptor).
+/// Maximum number of tags of UFSHCI 2 and 3, and of the queues of UFSHCI 4 (`bQueueDepth` of the device descriptor).
 const MOST_TAGS: u32 = 32;
 const MOST_SHARED_TAGS: u32 = 255;
-/// Queues of UFSHCI 4 (`MCQCAP` `MAXQ`).
+/// Maximum number of queues of UFSHCI 4 (`MCQCAP` `MAXQ`).
 const MOST_QUEUES: u32 = 32;
 
-/// Checks of what only a UFS has, and of what a UFS does not have.
+/// Checks the settings that only a UFS has, and those that a UFS does not have.
 pub(super) fn one_interface(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let interface = &settings.interface;
     faults.amount("interface.command_us", interface.command_us);
@@ -308,17 +310,17 @@ pub(super) fn one_interface(settings: &DeviceSettings, faults: &mut SettingFault
         functions_of_emmc(settings, faults);
     } else {
         functions_of_ufs(interface, faults);
-        for (key, value, given) in of_booster(&settings.slc) {
-            if given {
+        for (key, value, is_set) in of_booster(&settings.slc) {
+            if is_set {
                 faults.add(format!(
-                    "`slc.{key}` is {value}, but an eMMC has no WriteBooster: set interface.kind = \"ufs\", or leave it out"
+                    "`slc.{key}` is {value}, but an eMMC has no WriteBooster: set interface.kind = \"ufs\", or remove it"
                 ));
             }
         }
         let hints = settings.mapping.options.get(HPB_PAGES.key).copied().unwrap_or(0);
         if hints > 0 {
             faults.add(format!(
-                "`mapping.{}` is {hints}, but an eMMC has no HPB: set interface.kind = \"ufs\", or leave it out",
+                "`mapping.{}` is {hints}, but an eMMC has no HPB: set interface.kind = \"ufs\", or remove it",
                 HPB_PAGES.key
             ));
         }
@@ -328,16 +330,16 @@ pub(super) fn one_interface(settings: &DeviceSettings, faults: &mut SettingFault
 fn functions_of_ufs(interface: &InterfaceSettings, faults: &mut SettingFaults) {
     let InterfaceSettings { lanes, gear, queues, command_us, fua_us, .. } = *interface;
     let gear = if gear == LinkGear::None { String::new() } else { format!("{gear:?}") };
-    for (key, value, given) in [
+    for (key, value, is_set) in [
         ("lanes", lanes.to_string(), lanes > 0),
         ("gear", gear.clone(), !gear.is_empty()),
         ("queues", queues.to_string(), queues > 0),
         ("command_us", command_us.to_string(), command_us > 0.0),
         ("fua_us", fua_us.to_string(), fua_us > 0.0),
     ] {
-        if given {
+        if is_set {
             faults.add(format!(
-                "`interface.{key}` is {value}, which an eMMC does not have: set interface.kind = \"ufs\", or leave it out"
+                "`interface.{key}` is {value}, which an eMMC does not have: set interface.kind = \"ufs\", or remove it"
             ));
         }
     }
@@ -348,7 +350,7 @@ fn word(value: impl serde::Serialize) -> String {
     serde_json::to_string(&value).unwrap_or_default()
 }
 
-/// The settings of `WriteBooster` that an SLC cache of an eMMC does not have: key, value, and whether it is set.
+/// The settings of `WriteBooster` that the SLC cache of an eMMC does not have: (key, value, whether it is set).
 fn of_booster(slc: &SlcSettings) -> [(&'static str, String, bool); 11] {
     [
         ("flush", word(slc.flush), slc.flush != BoosterFlush::Idle),
@@ -368,9 +370,9 @@ fn of_booster(slc: &SlcSettings) -> [(&'static str, String, bool); 11] {
 fn booster(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let slc = &settings.slc;
     if slc.mode != SlcMode::Cache {
-        for (key, value, given) in of_booster(slc) {
-            if given {
-                faults.add(format!("`slc.{key}` is {value}, which is about WriteBooster: set slc.mode = \"cache\""));
+        for (key, value, is_set) in of_booster(slc) {
+            if is_set {
+                faults.add(format!("`slc.{key}` is {value}, which applies only to WriteBooster: set slc.mode = \"cache\""));
             }
         }
     }
@@ -379,37 +381,36 @@ fn booster(settings: &DeviceSettings, faults: &mut SettingFaults) {
         faults.add(format!("`slc.size_pct` is {}; it must be 1 to {WHOLE}", slc.size_pct));
     }
     if slc.life_limit_pct > 0 && slc.erase_limit == 0 {
-        faults.add(format!("`slc.life_limit_pct` is {}, but its blocks never wear out: set slc.erase_limit", slc.life_limit_pct));
+        faults.add(format!("`slc.life_limit_pct` is {}, but the blocks never wear out: set slc.erase_limit", slc.life_limit_pct));
     }
     let resized = slc.size_pct != WHOLE || slc.resize != BoosterResize::Off;
-    for (key, given) in [
+    for (key, is_set) in [
         ("partial_flush", slc.partial_flush != PartialFlush::None),
         ("size_pct", slc.size_pct != WHOLE),
         ("resize", slc.resize != BoosterResize::Off),
     ] {
-        if given && !slc.flushes_in_gaps() {
+        if is_set && !slc.flushes_in_gaps() {
             faults.add(format!(
-                "`slc.{key}` is about a flush while there are no commands, but this buffer is flushed when it is full: set slc.fold_after_us, or slc.flush"
+                "`slc.{key}` applies to flushes in times without commands, but this buffer is flushed only when it is full: set slc.fold_after_us, or slc.flush"
             ));
         }
     }
-    // UFS 4.1 supports both only if the buffer uses nothing of the capacity (JESD220G, 13.4.18.6 and 13.4.18.7).
+    // UFS 4.1 supports both only if the buffer does not reduce the capacity (JESD220G, 13.4.18.6 and 13.4.18.7).
     if (resized || slc.partial_flush == PartialFlush::Pinned) && !slc.preserve_user_space {
         let key = if resized { "`slc.size_pct` or `slc.resize`" } else { "`slc.partial_flush` = \"pinned\"" };
-        faults.add(format!(
-            "{key} is given, but WriteBooster takes its space from the capacity: set slc.preserve_user_space = true"
-        ));
+        faults.add(format!("{key} is set, but WriteBooster reduces the capacity: set slc.preserve_user_space = true"));
     }
     if slc.flush_at_pct > ALWAYS {
         faults.add(format!("`slc.flush_at_pct` is {}; it must be 0 to {ALWAYS}", slc.flush_at_pct));
     }
     if slc.flush == BoosterFlush::Event {
         if slc.fold_after_us > 0.0 {
-            faults.add("`slc.fold_after_us` contradicts slc.flush = \"event\", which begins with the event: set one of them");
+            faults
+                .add("`slc.fold_after_us` contradicts slc.flush = \"event\", which begins with the event: set only one of them");
         }
         if slc.flush_at_pct >= ALWAYS {
             faults.add(format!(
-                "`slc.flush_at_pct` is {}, at which the event is always present: set it below {ALWAYS}",
+                "`slc.flush_at_pct` is {}, with which the event is always raised: set it below {ALWAYS}",
                 slc.flush_at_pct
             ));
         }
@@ -419,7 +420,7 @@ fn booster(settings: &DeviceSettings, faults: &mut SettingFaults) {
             faults.add("`slc.flush` is \"hibernate\", but the device never hibernates: set power.sleep_after_us");
         }
         if slc.fold_after_us > 0.0 {
-            faults.add("`slc.fold_after_us` contradicts slc.flush = \"hibernate\", which begins with power.sleep_after_us: set one of them");
+            faults.add("`slc.fold_after_us` contradicts slc.flush = \"hibernate\", which begins with power.sleep_after_us: set only one of them");
         }
     }
 }
@@ -431,7 +432,7 @@ fn partial_flush(slc: &SlcSettings, faults: &mut SettingFaults) {
             faults.add(format!("`slc.keep_pct` is {}, but a full flush keeps no data: set slc.partial_flush", slc.keep_pct));
         }
     } else if !(1..=ALWAYS).contains(&slc.keep_pct) {
-        faults.add(format!("`slc.keep_pct` is {}; a partial flush keeps 1 to {ALWAYS} of the buffer", slc.keep_pct));
+        faults.add(format!("`slc.keep_pct` is {}; a partial flush keeps 1 to {ALWAYS} % of the buffer", slc.keep_pct));
     }
     if slc.partial_flush == PartialFlush::Pinned {
         if from >= to {
@@ -439,12 +440,12 @@ fn partial_flush(slc: &SlcSettings, faults: &mut SettingFaults) {
         }
     } else if from > 0 || to > 0 {
         faults.add(format!(
-            "`slc.pinned_from_mb` is {from} and `slc.pinned_to_mb` {to}, but nothing is pinned: set slc.partial_flush = \"pinned\""
+            "`slc.pinned_from_mb` is {from} and `slc.pinned_to_mb` {to}, but no data is pinned: set slc.partial_flush = \"pinned\""
         ));
     }
 }
 
-/// Checks that enough flash is left for the data of the whole capacity if `WriteBooster` is located in the spare flash. The other settings
+/// Checks that the other blocks have room for the data of the whole capacity if `WriteBooster` uses the spare flash. The other settings
 /// must be possible.
 pub(super) fn preserved_space(settings: &DeviceSettings, faults: &mut SettingFaults) {
     if !settings.slc.preserve_user_space {
@@ -460,7 +461,7 @@ pub(super) fn preserved_space(settings: &DeviceSettings, faults: &mut SettingFau
     if usable.sum::<u64>() * u64::from(geometry.planes) < u64::from(geometry.logical_units) {
         let blocks = settings.slc.blocks;
         faults.add(format!(
-            "`slc.preserve_user_space` is true, but the spare flash is too little for `slc.blocks` = {blocks}: take fewer, or a larger capacity.over_provisioning_pct"
+            "`slc.preserve_user_space` is true, but the spare flash is too small for `slc.blocks` = {blocks}: use fewer, or a larger capacity.over_provisioning_pct"
         ));
     }
 }
@@ -524,17 +525,17 @@ fn functions_of_emmc(settings: &DeviceSettings, faults: &mut SettingFaults) {
             "cache.lies",
             "\"barrier\"".to_owned(),
             cache.lies == CacheLie::Barrier,
-            "it has no order to lie about: take flush, fua or tear, or another lie",
+            "it promises no order: use flush, fua or tear, or another value",
         ),
         (
             "host.kernel",
             format!("{kernel:?}"),
             of_mmc,
-            "that is the MMC driver: take linux_5.10, or linux_no_fua for its BROKEN_FUA quirk",
+            "that is the MMC driver: use linux_5.10, or linux_no_fua for its BROKEN_FUA quirk",
         ),
     ];
-    for (key, value, given, cure) in cases {
-        if given {
+    for (key, value, is_set, cure) in cases {
+        if is_set {
             faults.add(format!("`{key}` is {value}, which a UFS does not have: {cure}"));
         }
     }

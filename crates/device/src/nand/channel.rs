@@ -2,21 +2,21 @@
 
 use emmclab_base::Nanos;
 
-/// Number of remembered gaps plus one; if there are more, the earliest is forgotten. A power of two.
+/// Number of stored gaps plus one, a power of two. If there are more gaps, the earliest is dropped.
 pub(super) const REMEMBERED: u32 = 32;
 const PLACES: usize = REMEMBERED as usize;
 
 /// Start and end of an interval in which the bus is idle, ns.
 type Gap = (i64, i64);
 
-/// No gap: an interval that ends before every time of a run.
+/// Marks an unused entry: an interval that ends before every time of a run.
 const NONE: Gap = (i64::MIN, i64::MIN);
 
-/// A bus: a transfer uses the first gap that is long enough.
+/// A bus. A transfer uses the first gap that is long enough.
 #[derive(Clone, Debug)]
 pub(crate) struct BusTimeline {
-    /// The gaps between transfers in order of time, the latest before `next`, in a ring of `PLACES - 1`. Unused entries ([`NONE`]) come
-    /// before all others.
+    /// The gaps between transfers in order of time, the latest before `next`, in a ring of `PLACES - 1`. Unused entries ([`NONE`]) precede
+    /// all others.
     gaps: [Gap; PLACES],
     next: u32,
     /// Start of the first transfer and end of the last, ns; both `i64::MAX` before the first transfer.
@@ -33,14 +33,14 @@ impl Default for BusTimeline {
 }
 
 impl BusTimeline {
-    /// Reserves the bus for `length`, not before `earliest`; returns the start of the transfer.
+    /// Reserves the bus for `length`, at `earliest` or later. Returns the start of the transfer.
     #[inline(always)]
     pub fn reserve(&mut self, Nanos(earliest): Nanos, Nanos(length): Nanos) -> Nanos {
         self.busy += length as u64;
         if earliest < self.end {
             return Nanos(self.reserve_gap(earliest, length));
         }
-        // The usual case: the transfer begins after all known ones.
+        // The usual case: the transfer begins after all others.
         if earliest > self.end {
             *self.entry(0) = (self.end, earliest);
             self.next = self.next.wrapping_add(1);
@@ -49,7 +49,7 @@ impl BusTimeline {
         Nanos(earliest)
     }
 
-    /// Forgets all transfers, but not the time that they took.
+    /// Removes all transfers, but keeps the total time that they took.
     pub fn cut(&mut self) {
         *self = Self { busy: self.busy, ..Self::default() };
     }
@@ -60,20 +60,20 @@ impl BusTimeline {
         self.end <= at.0 || self.begin == i64::MAX
     }
 
-    /// The entry that is this many places before `next`.
+    /// The entry that is `before` entries before `next`.
     #[inline(always)]
     fn entry(&mut self, before: u32) -> &mut Gap {
         &mut self.gaps[self.next.wrapping_sub(before) as usize % PLACES]
     }
 
-    /// Reserves the bus for a transfer that may begin before known ones end.
+    /// Reserves the bus for a transfer that may begin before others end.
     #[inline(never)]
     fn reserve_gap(&mut self, earliest: i64, length: i64) -> i64 {
         if earliest + length <= self.begin {
             self.reserve_before_all(earliest, length);
             return earliest;
         }
-        // The number of gaps that end later, by binary search.
+        // Binary search for the number of gaps that end later.
         let (mut later, mut step) = (0, REMEMBERED / 2);
         while step > 0 {
             let ends_later = self.entry(later + step).1 > earliest;
@@ -84,28 +84,28 @@ impl BusTimeline {
             let (from, to) = *self.entry(*before);
             to - from.max(earliest) >= length
         };
-        let Some(found) = (1..=later).rev().find(fits) else {
+        let Some(entry) = (1..=later).rev().find(fits) else {
             let begin = self.end;
             self.end += length;
             return begin;
         };
-        let gap = self.entry(found);
+        let gap = self.entry(entry);
         let (from, to) = *gap;
         let begin = from.max(earliest);
         let end = begin + length;
         match (begin == from, end == to) {
-            (true, true) => self.close(found),
+            (true, true) => self.close(entry),
             (true, false) => gap.0 = end,
             (false, true) => gap.1 = begin,
             (false, false) => {
                 *gap = (from, begin);
-                self.insert(found, (end, to));
+                self.insert(entry, (end, to));
             }
         }
         begin
     }
 
-    /// Reserves the bus for a transfer that ends before the first known one begins, or is the first.
+    /// Reserves the bus for a transfer that ends before the first one begins, or is the first.
     #[cold]
     fn reserve_before_all(&mut self, earliest: i64, length: i64) {
         let gap = (earliest + length, self.begin);
@@ -117,13 +117,13 @@ impl BusTimeline {
         if gap.0 == gap.1 {
             return;
         }
-        // If the ring is full, this would be the earliest gap, so it is forgotten.
+        // If the ring is full, this would be the earliest gap, so it is dropped.
         if let Some(before) = (1..REMEMBERED).find(|before| *self.entry(*before) == NONE) {
             *self.entry(before) = gap;
         }
     }
 
-    /// Inserts a gap after the one at this entry.
+    /// Inserts a gap after the one at entry `before`.
     fn insert(&mut self, before: u32, mut gap: Gap) {
         for later in (1..before).rev() {
             std::mem::swap(self.entry(later), &mut gap);
@@ -132,13 +132,13 @@ impl BusTimeline {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Removes the gap at this entry, which a transfer fills.
+    /// Removes the gap at entry `before`, which a transfer fills.
     fn close(&mut self, before: u32) {
         for later in (1..before).rev() {
             *self.entry(later + 1) = *self.entry(later);
         }
         self.next = self.next.wrapping_sub(1);
-        // A gap that was forgotten does not return.
+        // A dropped gap does not return.
         *self.entry(REMEMBERED - 1) = NONE;
     }
 }
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// The reference model: all transfers as intervals. Adjacent ones are one interval.
+    /// The reference model: all transfers as intervals, where adjacent ones are merged.
     #[derive(Default)]
     struct Plain(Vec<(i64, i64)>);
 

@@ -1,4 +1,4 @@
-//! Moves of pages by collection, one after the other, into one block.
+//! Moves of pages by collection, one after another, into one block.
 
 use emmclab_base::Nanos;
 
@@ -11,22 +11,22 @@ use crate::ids::PlaneId;
 /// Moves of pages into consecutive pages of one block.
 pub(crate) struct PageCopies<'a> {
     pub(super) to: &'a mut EraseBlock,
-    /// Page that the next move programs.
+    /// The page that the next move programs.
     pub(super) page: u32,
     pub(super) pages_per_block: u32,
     pub(super) path: CopyTiming<'a>,
 }
 
 pub(super) enum CopyTiming<'a> {
-    /// Inside a plane, where no other operation can come between the parts of a move.
+    /// Within a plane, without other operations between the parts of a move.
     InPlace(InPlaceCopies<'a>),
     /// As individual flash operations.
     General(GeneralCopies<'a>),
 }
 
 impl PageCopies<'_> {
-    /// Moves a page: reads `reads` pages (0 if the page register holds the data) and programs one. Returns when the way was free for the
-    /// move, and when the move was done.
+    /// Moves a page: reads `reads` pages (0 if the page register contains the data) and programs one. Returns the start and the end of the
+    /// move.
     #[inline(always)]
     pub fn page(&mut self, reads: u32) -> (Nanos, Nanos) {
         let (begin, end) = match &mut self.path {
@@ -37,8 +37,8 @@ impl PageCopies<'_> {
         (begin, end)
     }
 
-    /// Moves this many pages, each of which has to be read. Returns when the first move began and when the last was done. If moves are not
-    /// in place, does nothing and returns `None`.
+    /// Moves `count` pages, each of which is read first. Returns the start of the first and the end of the last move. If moves are not in
+    /// place, does nothing and returns `None`.
     #[inline]
     pub fn pages(&mut self, count: u32) -> Option<(Nanos, Nanos)> {
         let CopyTiming::InPlace(path) = &mut self.path else { return None };
@@ -70,10 +70,10 @@ impl PageCopies<'_> {
 
 pub(super) struct InPlaceCopies<'a> {
     resources: PlaneResources<'a>,
-    /// When the first move begins, and when the last one so far is done; the way is busy from one move to the next.
+    /// Start of the first move, and end of the last one so far. The way is busy from one move to the next.
     begin: Nanos,
     end: Nanos,
-    /// Times of a command, of the bus for the data of a read, and of the bus for a program with its command.
+    /// Bus times of a command, of the data of a read, and of a program with its command.
     command: Nanos,
     out: Nanos,
     back: Nanos,
@@ -110,8 +110,8 @@ impl<'a> InPlaceCopies<'a> {
         (begin, self.end)
     }
 
-    /// After all known transfers, all moves take the same time, and the channel remembers only the gaps of the last ones. So the time of
-    /// the moves in between is a product.
+    /// After all other transfers, each move takes the same time, and the channel stores only the last gaps. Therefore the time of the moves
+    /// in between is a product.
     fn pages(&mut self, count: u32) {
         let (bus, array) = (self.command + self.out + self.back, self.read + self.program);
         let mut left = count;
@@ -127,8 +127,8 @@ impl<'a> InPlaceCopies<'a> {
         }
     }
 
-    /// Books all moves at once; returns their total time. A plane of a multi-plane group never uses this path, so the kind of operation
-    /// does not matter.
+    /// Books all moves at once. Returns their total time. Planes of a multi-plane group never use this path, so the kind of operation does
+    /// not matter.
     #[inline]
     fn book(mut self) -> Nanos {
         let (begin, end) = (self.begin, self.end);
@@ -171,7 +171,7 @@ impl GeneralCopies<'_> {
         (begin, end)
     }
 
-    /// Moves a page to another plane. Only the program counts as collection, on the plane that is written.
+    /// Moves a page to another plane. Only the program, on the destination plane, counts as collection.
     fn across(&mut self, reads: u32, page: u32) -> (Nanos, Nanos) {
         let ((plane, to_plane), (from, to)) = (self.planes, self.groups);
         let mut at = self.ready;
@@ -185,7 +185,7 @@ impl GeneralCopies<'_> {
 }
 
 impl<'a> PageCopies<'a> {
-    /// Prepares moves from the plane `planes.0` into the pages of block `to`, from `page` on.
+    /// Prepares moves from plane `planes.0` into the pages of block `to`, from `page` on.
     pub(super) fn new(
         timelines: &'a mut FlashTimelines, planes: (PlaneId, PlaneId), groups: (&'a GroupGeometry, &'a GroupGeometry),
         (to, page): (&'a mut EraseBlock, u32), ready: Nanos,
@@ -201,7 +201,7 @@ impl<'a> PageCopies<'a> {
     }
 }
 
-/// Bytes that cross the bus when a page is moved inside its plane: out and in.
+/// Bytes that cross the bus when a page is moved within its plane: (out, in).
 fn copied_bytes(copy_back: bool, from: &GroupGeometry, to: &GroupGeometry) -> (u32, u32) {
     if copy_back { (0, 0) } else { (from.page_bytes, to.page_bytes) }
 }

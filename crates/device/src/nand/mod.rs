@@ -1,6 +1,6 @@
 //! The flash: states and wear of its blocks, and the timelines of channels, ways and planes.
 //!
-//! It knows no logical pages, keeps no statistics except busy times, and decides nothing: the FTL decides which page to program.
+//! This module contains no logical pages, no policy and no statistics except busy times. The FTL determines which page to program.
 
 mod channel;
 mod copies;
@@ -31,12 +31,12 @@ pub struct FlashBusyTimes {
     pub planes: Vec<u64>,
 }
 
-/// A block as the layers above see it.
+/// State of a block for the layers above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockView {
-    /// Pages programmed; the next page to program.
+    /// Number of programmed pages, which is also the index of the next page to program.
     pub written: u32,
-    /// Erases so far.
+    /// Number of erases so far.
     pub erases: u32,
     pub plane: PlaneId,
     pub group: u8,
@@ -55,10 +55,10 @@ pub(crate) struct PageProgramResult {
 /// The result of erasing a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EraseResult {
-    /// When the way was free and the erase was requested. The erase begins later if the multi-plane group was busy.
+    /// When the way was free and the erase was requested. The erase begins later if its multi-plane group was busy.
     pub ready: Nanos,
     pub op: PageOperationTimes,
-    /// Erases of the block, including this one.
+    /// Number of erases of the block, including this one.
     pub erases: u32,
     /// Whether the block became bad.
     pub bad: bool,
@@ -73,7 +73,7 @@ pub(crate) struct Nand {
 }
 
 impl Nand {
-    /// New flash: every block erased, every timeline free.
+    /// A new flash, in which every block is erased and every timeline is free.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Self {
         let mut blocks = Vec::with_capacity(geometry.blocks() as usize);
         for plane in 0..geometry.planes {
@@ -116,13 +116,13 @@ impl Nand {
         (entry.state, entry.written) = (BlockState::Open, 0);
     }
 
-    /// Marks a block whose data is about to be moved away.
+    /// Marks a block whose data will be moved away.
     pub fn begin_collecting(&mut self, block: BlockId) {
         self.blocks[block.index()].state = BlockState::Collecting;
     }
 
-    /// Programs a page of an open block; `bytes` cross the bus. Skipped pages before it stay empty. The block becomes full with its last
-    /// page.
+    /// Programs a page of an open block; `bytes` cross the bus. Skipped pages before it stay empty. Programming the last page makes the
+    /// block full.
     #[inline(always)]
     pub fn program(&mut self, block: BlockId, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
         let entry = &mut self.blocks[block.index()];
@@ -157,14 +157,14 @@ impl Nand {
         self.read_somewhere(PlaneId(u32::from(plane)), group, page, ready, bytes)
     }
 
-    /// Reads a page of a plane that no block of the model holds; `bytes` cross the bus.
+    /// Reads a page of a plane that no block of the model contains; `bytes` cross the bus.
     #[inline]
     pub fn read_somewhere(&mut self, plane: PlaneId, group: u8, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
         self.timelines.read(plane, &self.groups[usize::from(group)], page, ready, bytes)
     }
 
-    /// Begins moves of pages from the block `from` into the block `to`, from page `page` on. Each move begins as early as `ready` and the
-    /// flash allow.
+    /// Begins moves of pages from block `from` into block `to`, from page `page` on. Each move begins as early as `ready` and the flash
+    /// permit.
     pub fn copies(&mut self, from: BlockId, (to, page): (BlockId, u32), ready: Nanos) -> PageCopies<'_> {
         let EraseBlock { plane, group, .. } = self.blocks[from.index()];
         let entry = &mut self.blocks[to.index()];
@@ -173,7 +173,7 @@ impl Nand {
         PageCopies::new(&mut self.timelines, planes, groups, (entry, page), ready)
     }
 
-    /// Erases a block, which becomes free, or bad at its erase limit. Until the end of the erase, its way counts as collecting.
+    /// Erases a block, which becomes free, or bad at its erase limit. Its way counts as collecting until the end of the erase.
     pub fn erase(&mut self, block: BlockId, ready: Nanos) -> EraseResult {
         let entry = &mut self.blocks[block.index()];
         let (plane, group) = (PlaneId(u32::from(entry.plane)), &self.groups[usize::from(entry.group)]);
@@ -187,12 +187,12 @@ impl Nand {
         EraseResult { ready, op, erases, bad }
     }
 
-    /// Whether an operation may begin before the last one on its plane has ended (cache commands).
+    /// Whether an operation may begin before the previous one on its plane has ended (cache commands).
     pub fn overlaps(&self) -> bool {
         self.timelines.interface.cache_read || self.timelines.interface.cache_program
     }
 
-    /// Replaces the times of operations that begin from now on; the layout of the blocks stays the same.
+    /// Replaces the times of operations that begin from now on. The layout of the blocks stays the same.
     pub fn reconfigure(&mut self, settings: &DeviceSettings, geometry: &Geometry) {
         self.groups.clone_from(&geometry.groups);
         self.timelines.reconfigure(settings, geometry);

@@ -1,10 +1,10 @@
-//! The timelines that an operation on a plane uses: those of the plane, its way, channel, die and multi-plane group.
+//! The timelines that an operation on a plane uses: plane, way, channel, die and multi-plane group.
 
 use emmclab_base::Nanos;
 
 use super::channel::BusTimeline;
 
-/// The flash commands that take array time.
+/// Flash commands that occupy the array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FlashCommand {
     Read,
@@ -12,8 +12,7 @@ pub(super) enum FlashCommand {
     Erase,
 }
 
-/// Planes that may only work together on the same command: a chip without interleaving, or a die under the
-/// same-offset rule.
+/// Planes that work together only on the same command: those of a chip without interleaving, or of a die under the same-offset rule.
 #[derive(Clone, Debug)]
 pub(super) struct MultiPlaneGroup {
     die: u32,
@@ -25,13 +24,13 @@ pub(super) struct MultiPlaneGroup {
 impl MultiPlaneGroup {
     pub const NEW: Self = Self { die: 0, command: 0, start: Nanos::MIN, until: Nanos::MIN };
 
-    /// The earliest time at which a command of a die, ready `at`, may begin, as far as that is known without its page.
+    /// Earliest start of a command of a die, ready `at`, as far as that is known without its page.
     pub fn free(&self, die: u32, same_offset: bool, at: Nanos) -> Nanos {
         let joins = self.die == die && (!same_offset || at <= self.start);
         if at >= self.until || joins { at } else { self.until }
     }
 
-    /// The earliest time at which a command of a die, ready `at`, may begin.
+    /// Earliest start of a command of a die, ready `at`.
     fn gate(&self, die: u32, same_offset: bool, command: u64, at: Nanos) -> Nanos {
         let at = self.free(die, same_offset, at);
         if !same_offset || at >= self.until {
@@ -49,16 +48,16 @@ impl MultiPlaneGroup {
     }
 }
 
-/// Before every run, but such that a difference to a time of a run does not overflow.
+/// A time before every run. The difference to a time of a run does not overflow.
 const LONG_AGO: Nanos = Nanos(i64::MIN / 2);
 
-/// A way: it executes one operation at a time.
+/// A way, which executes one operation at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WayTimeline {
     pub free: Nanos,
-    /// When its page register is free, because the array has taken over the transferred data.
+    /// When the page register is free, because the array has taken its data.
     pub register: Nanos,
-    /// The last interval of collection on it.
+    /// Start of the last interval of collection.
     gc_begin: Nanos,
     gc_end: Nanos,
 }
@@ -66,7 +65,7 @@ pub(super) struct WayTimeline {
 impl WayTimeline {
     pub const NEW: Self = Self { free: Nanos::MIN, register: Nanos::MIN, gc_begin: LONG_AGO, gc_end: LONG_AGO };
 
-    /// Records collection from `begin` to `end`; adjacent intervals become one.
+    /// Records collection from `begin` to `end`. Adjacent intervals are merged.
     #[inline(always)]
     pub fn note_gc(&mut self, begin: Nanos, end: Nanos) {
         if begin > self.gc_end {
@@ -75,30 +74,30 @@ impl WayTimeline {
         self.gc_end = end;
     }
 
-    /// The part of `ready..begin` that the way spent on collection.
+    /// The time within `ready..begin` that the way spent on collection.
     #[inline(always)]
     pub fn gc_share(&self, ready: Nanos, begin: Nanos) -> Nanos {
         Nanos((self.gc_end.0.min(begin.0) - self.gc_begin.0.max(ready.0)).max(0))
     }
 }
 
-/// A plane: its way, channel, die and multi-plane group, and its busy time.
+/// A plane with its way, channel, die and multi-plane group, and its busy time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlaneTimeline {
-    /// Position of its way in the striping order.
+    /// Position of the way in the striping order.
     pub way: u32,
     pub channel: u32,
     pub die: u32,
     pub group: u32,
-    /// ns.
+    /// Busy time in ns.
     pub busy: u64,
 }
 
-/// Busy time of a die, with any of its planes.
+/// Busy time of a die, which is the time with at least one busy plane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DieBusyTime {
     until: Nanos,
-    /// ns.
+    /// Busy time in ns.
     pub busy: u64,
 }
 
@@ -129,7 +128,7 @@ pub(super) struct PlaneResources<'a> {
 }
 
 impl PlaneResources<'_> {
-    /// The earliest time at which an operation that is `ready` may begin.
+    /// Earliest start of an operation that is `ready`.
     #[inline(always)]
     pub fn gate(&self, kind: FlashCommand, offset: u32, ready: Nanos) -> Nanos {
         let at = ready.max(self.way.free);
@@ -139,7 +138,7 @@ impl PlaneResources<'_> {
         }
     }
 
-    /// Books the plane for `begin..end`; its way is free from `free` on.
+    /// Books the plane for `begin..end`. Its way is free from `free` on.
     #[inline(always)]
     pub fn book(&mut self, kind: FlashCommand, offset: u32, (begin, end, free): (Nanos, Nanos, Nanos)) {
         self.plane.busy += (end.0 - begin.0) as u64;
@@ -155,7 +154,7 @@ fn command(kind: FlashCommand, offset: u32) -> u64 {
     (kind as u64) << 32 | u64::from(offset)
 }
 
-/// The state of a block. In its life cycle a block is free, open, full, collecting, and free again; bad at the end.
+/// State of a block. A block is free, open, full, collecting, free again, and finally bad.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BlockState {
@@ -173,7 +172,7 @@ pub enum BlockState {
 }
 
 impl BlockState {
-    /// The state with this code, the inverse of `state as u8`.
+    /// The state with a code, the inverse of `state as u8`.
     pub(crate) const fn from_code(code: u8) -> Option<Self> {
         match code {
             0 => Some(Self::Free),
@@ -189,9 +188,9 @@ impl BlockState {
 /// An erase block: its location, wear and write position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EraseBlock {
-    /// Pages programmed; the next page to program.
+    /// Number of programmed pages, which is also the index of the next page to program.
     pub written: u32,
-    /// Erases so far.
+    /// Number of erases so far.
     pub erases: u32,
     pub plane: u16,
     pub group: u8,

@@ -1,4 +1,4 @@
-//! When arrays and buses are free. An operation begins at max(ready, free) and advances the timelines.
+//! Timelines of arrays and buses. An operation begins at max(ready, free) and advances its timelines.
 
 use emmclab_base::Nanos;
 
@@ -10,17 +10,17 @@ use emmclab_settings::{DeviceSettings, ParallelUnit};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PageOperationTimes {
-    /// When its way began to execute it.
+    /// When the way started the operation.
     pub begin: Nanos,
-    /// When the data had crossed the bus.
+    /// When the data transfer over the bus was complete.
     pub transferred: Nanos,
     pub end: Nanos,
-    /// Part of the wait before `begin` that collection caused.
+    /// The part of the wait before `begin` that was caused by collection.
     pub gc: Nanos,
     pub array: Nanos,
 }
 
-/// Flash commands and bus times, as the settings give them.
+/// Flash commands and bus times from the settings.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each optional flash command")]
 pub(crate) struct FlashInterface {
@@ -29,10 +29,11 @@ pub(crate) struct FlashInterface {
     pub cache_read: bool,
     pub cache_program: bool,
     pub command: Nanos,
-    /// Bus time of a byte out of the flash and into the flash, in 1/1024 ns.
+    /// Bus times of a byte out of and into the flash, in 1/1024 ns.
     out_time: i64,
     in_time: i64,
-    /// Channels that share the data of a clustered page, and the bytes of a physical page. Less data than one page stays on one channel.
+    /// Number of channels that share the data of a clustered page, and bytes of a physical page. Data of at most one page stays on one
+    /// channel.
     clustered_channels: u32,
     real_page: u32,
 }
@@ -132,7 +133,7 @@ impl FlashTimelines {
         }
     }
 
-    /// Resets every timeline to idle, for a run that restarts on a used device.
+    /// Resets every timeline to idle, for a new run on a used device.
     pub fn rewind(&mut self) {
         self.ways.fill(WayTimeline::NEW);
         self.groups.fill(MultiPlaneGroup::NEW);
@@ -143,7 +144,7 @@ impl FlashTimelines {
         }
     }
 
-    /// Resets busy times to 0; timelines stay.
+    /// Resets busy times to 0. Timelines stay.
     pub fn clear_load(&mut self) {
         self.channels.iter_mut().for_each(|channel| channel.busy = 0);
         self.dies.iter_mut().for_each(|die| die.busy = 0);
@@ -155,7 +156,7 @@ impl FlashTimelines {
         self.interface = FlashInterface::new(settings, geometry);
     }
 
-    /// Resets every timeline to idle after a power loss; busy times so far stay.
+    /// Resets every timeline to idle after a power loss. Busy times stay.
     pub fn cut(&mut self) {
         self.ways.fill(WayTimeline::NEW);
         self.groups.fill(MultiPlaneGroup::NEW);
@@ -163,14 +164,14 @@ impl FlashTimelines {
         self.dies.iter_mut().for_each(DieBusyTime::cut);
     }
 
-    /// When the only plane of a way may begin, including its multi-plane group. If there are groups, each way is one plane.
+    /// Earliest start of the only plane of a way, including its multi-plane group. If there are groups, each way has one plane.
     fn group_free(&self, plane: u32, at: Nanos) -> Nanos {
         let entry = self.planes[plane as usize];
         self.groups[entry.group as usize].free(entry.die, self.interface.same_offset, at)
     }
 
     /// Position, in striping order, of the first way from `cursor` on that can begin a program at `ready`, as far as that is known without
-    /// its page. If none can, the way that can begin first.
+    /// its page; otherwise of the way that can begin first.
     #[inline(always)]
     pub fn first_way(&self, cursor: usize, ready: Nanos) -> usize {
         if self.groups.is_empty() {
@@ -259,7 +260,7 @@ impl FlashTimelines {
             sensed = resources.channel.reserve(begin, command) + command;
         }
         sensed += group.read;
-        // With cache reads, the register may still hold the previous page, which is transferred first.
+        // With cache reads, the register may still contain the previous page, which is transferred first.
         let out = sensed.max(resources.way.register);
         let end = if bus > Nanos::ZERO { resources.channel.reserve(out, bus) + bus } else { sensed };
         let gc = resources.way.gc_share(ready, begin);
@@ -290,7 +291,8 @@ impl FlashTimelines {
     }
 }
 
-/// Position of the first of `ways`, from `cursor` on and round, that is free at `ready`; if none is, of the one that is free first.
+/// Cyclic search of `ways` from `cursor` for the first that is free at `ready`. Returns its position, or that of the way that becomes free
+/// first.
 #[inline(always)]
 fn first(ways: &[WayTimeline], cursor: usize, ready: Nanos, free: impl Fn(usize, Nanos) -> Nanos) -> usize {
     let (mut best, mut best_free) = (cursor, Nanos::MAX);
@@ -302,7 +304,7 @@ fn first(ways: &[WayTimeline], cursor: usize, ready: Nanos, free: impl Fn(usize,
             if free <= ready {
                 return position;
             }
-            // Which way is free first is unpredictable, so it is selected without a branch.
+            // A branch would be unpredictable here.
             let earlier = free < best_free;
             best = if earlier { position } else { best };
             best_free = best_free.min(free);

@@ -1,4 +1,4 @@
-//! What a device does without a command does not depend on how often it is advanced.
+//! The results of a device do not depend on how often it is advanced without commands.
 
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::DeviceChecker;

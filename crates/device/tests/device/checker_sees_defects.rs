@@ -1,4 +1,4 @@
-//! The reference model must fail if a device is wrong. Defects are simulated by changes of the events that it receives.
+//! The reference model must detect defects of a device. Defects are simulated by changes of the events that it receives.
 
 use crate::common::{command, config};
 use emmclab_base::Nanos;
@@ -6,7 +6,7 @@ use emmclab_base::Op::{Discard, Write};
 use emmclab_device::checker::DeviceChecker;
 use emmclab_device::{CommandFlags, Device, NullObserver, Observer, PageProgrammed, RequestCompleted, UnitWritten};
 
-/// Changes events and passes them on.
+/// Changes events and forwards them.
 struct Tampered<'a, F> {
     checker: &'a mut DeviceChecker,
     change: F,

@@ -1,4 +1,4 @@
-//! No setting is ignored, and all errors are reported at once.
+//! No setting is ignored without an error, and all errors are reported at once.
 
 use emmclab_base::ErrorClass;
 use emmclab_device::{DeviceConfig, DeviceSettings, presets};
@@ -73,7 +73,7 @@ fn unknown_keys_do_not_hide_impossible_values() {
 #[test]
 fn contradictions_and_impossible_values_are_refused() {
     let cases: &[(&[(&str, &str)], &str)] = &[
-        (&[("capacity.over_provisioning_pct", "0")], "0 with collection"),
+        (&[("capacity.over_provisioning_pct", "0")], "0 with garbage collection"),
         (&[("gc.policy", "gready")], "none, greedy"),
         (&[("geometry.channels", "0")], "at least one"),
         (&[("geometry.block_groups.0.blocks", "2")], "to write and collect"),
@@ -116,13 +116,13 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("host.merge_max_kb", "512"), ("controller.queue_depth", "0")], "queue_depth"),
         (&[("host.merge_max_kb", "2"), ("controller.queue_depth", "1")], "4 to"),
         (&[("host.packed_reads", "4"), ("controller.queue_depth", "1"), ("host.packed_max_kb", "4")], "8 to"),
-        (&[("controller.share_packed_pages", "true")], "nothing is packed"),
-        (&[("controller.share_packed_pages", "true"), ("mapping.scheme", "bast")], "any units share a page"),
+        (&[("controller.share_packed_pages", "true")], "writes are not packed"),
+        (&[("controller.share_packed_pages", "true"), ("mapping.scheme", "bast")], "pages that can contain any units"),
         (&[("controller.share_packed_pages", "true"), ("cache.size_kb", "512")], "writes back by address"),
-        (&[("controller.share_packed_pages", "true"), ("slc.mode", "cache")], "routes each request"),
+        (&[("controller.share_packed_pages", "true"), ("slc.mode", "cache")], "chooses blocks for each request"),
         (&[("cache.size_kb", "2")], "must be 0, or 4 to"),
-        (&[("cache.idle_after_us", "5")], "nothing waits"),
-        (&[("cache.size_kb", "512"), ("mapping.scheme", "dftl")], "by the page map"),
+        (&[("cache.idle_after_us", "5")], "no write-back waits"),
+        (&[("cache.size_kb", "512"), ("mapping.scheme", "dftl")], "needs the page map"),
         (&[("cache.size_kb", "512"), ("controller.scheduling", "read_first")], "read_first"),
         (&[("gc.hpi", "false")], "idle collection"),
         (&[("gc.idle_free_blocks", "1"), ("gc.idle_after_us", "5")], "must be above"),
@@ -135,7 +135,7 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("slc.mode", "region"), ("slc.blocks", "16"), ("slc.fold_after_us", "3")], "slc.mode = \"cache\""),
         (&[("slc.mode", "cache"), ("slc.blocks", "16"), ("gc.policy", "none")], "none"),
         (&[("slc.mode", "region"), ("slc.blocks", "16"), ("geometry.block_groups.0.pages_per_block", "3")], "at least 4"),
-        (&[("geometry.block_groups.0.pages_per_block", "1")], "frees no page"),
+        (&[("geometry.block_groups.0.pages_per_block", "1")], "cannot free a page"),
         (&[("power.sleep_after_us", "9"), ("power.wake_quantiles", "[{up_to_pct=50, us=1}]")], "end at"),
         (&[("power.wake_quantiles", "[{up_to_pct=100, us=1}]")], "never sleeps"),
         (&[("controller.write_stalls", "[{up_to_pct=50, us=1}]")], "`controller.write_stalls` must rise"),
@@ -178,7 +178,7 @@ fn another_policy_leaves_the_settings_of_the_former_one_behind() {
     let options = &config.settings().mapping.options;
     assert_eq!(options.keys().collect::<Vec<_>>(), ["cached_maps", "log_blocks"]);
     assert_eq!(options["log_blocks"], before["log_blocks"]);
-    // A setting that is given in the same call is not removed.
+    // A setting that is set in the same call is not removed.
     let both = [("mapping.scheme", "page"), ("mapping.log_blocks", "8")];
     let error = DeviceConfig::preset("galaxys2").unwrap().set_all(&both).unwrap_err();
     assert!(error.to_string().contains("no such setting"), "{error}");

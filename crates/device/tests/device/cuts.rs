@@ -1,4 +1,4 @@
-//! Power loss during work: afterwards the device is consistent, and its map contains what was programmed.
+//! Power loss during operation: afterwards the device is consistent, and its map contains the programmed data.
 
 use crate::common::config;
 use crate::common::model::{little_memory, on_demand};
@@ -83,7 +83,7 @@ proptest! {
             }
             checker = DeviceChecker::of(&device);
             checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;
-            // For the contract, the device is a new one after the cut.
+            // The contract treats the device after the cut as a new one.
             moved = true;
             persistence = PersistenceTracker::of(&device);
         }

@@ -35,7 +35,8 @@ fn an_image_of_another_device_is_refused() {
 #[test]
 fn an_image_with_two_units_in_one_place_is_refused() {
     let mut image = used(&collecting()).to_image();
-    // The map follows the mark, the version and three sizes. Its words are differences: the second unit comes to where the first is.
+    // The map follows the magic number, the version and three sizes. Its words are differences, so the second unit gets the location of the
+    // first.
     let place = |image: &[u8], unit: usize| {
         let at = 4 * (5 + unit);
         u32::from_le_bytes(image[at..at + 4].try_into().unwrap())

@@ -19,14 +19,14 @@ fn no_scheme_is_forgotten() {
     assert!(["block", "bast", "fast", "superblock"].iter().all(|known| schemes.iter().any(|name| name == known)));
 }
 
-/// Whether a setting of `[mapping]` belongs to a scheme: its description names the schemes that have it.
+/// Whether a setting of `[mapping]` belongs to a scheme, according to its description.
 fn has_setting(scheme: &str, key: &str) -> bool {
     let schema = emmclab_device::json_schema();
     let about = &schema["$defs"]["MappingSettings"]["properties"][key]["description"];
     about.as_str().unwrap().split(": ").next().unwrap().contains(&format!("`{scheme}`"))
 }
 
-/// Random block-mapped devices with enough blocks; settings with too few are rejected, which is tested elsewhere.
+/// Random block-mapped devices with enough blocks. Settings with too few blocks are rejected, which another test checks.
 fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
     let scheme = prop::sample::select(block_mapped_schemes());
     let clustering = prop::sample::select(vec!["none", "planes", "dies", "chips", "channels"]);
@@ -107,7 +107,7 @@ fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
     )
 }
 
-/// Random devices with the map on the flash and room for a few cached entries.
+/// Random devices with the map on the flash and memory for a few cached entries.
 fn mapped_on_demand() -> impl Strategy<Value = DeviceConfig> {
     let shape = prop::array::uniform4(1u32..=2);
     let scheme = (prop::sample::select(ON_DEMAND), 0u32..=4, 1u32..=8);

@@ -1,4 +1,4 @@
-//! Known properties of each mapping scheme: the costs of sequential and random writes, and how the scheme avoids them.
+//! Known properties of each mapping scheme: the costs of sequential and random writes.
 
 use crate::common::{Completions, command, config, run};
 use emmclab_base::Nanos;
@@ -20,7 +20,7 @@ fn device(scheme: &str, settings: &[(&str, &str)]) -> DeviceConfig {
     config(&[&base, settings].concat())
 }
 
-/// Fills the device sequentially, then writes the given pages; returns the counters of the second part.
+/// Fills the device sequentially, and then writes these pages. Returns the counters of the second part.
 fn overwrite(config: &DeviceConfig, pages: impl Iterator<Item = u64>) -> DeviceCounters {
     let mut device = Device::new(config);
     let logical = u64::from(device.geometry().logical_units);
@@ -59,14 +59,14 @@ fn random_overwrites_are_ruinous_where_a_log_block_has_one_owner() {
     let waf = |scheme| overwrite(&device(scheme, &[]), random(5000)).waf();
     let (page, block, bast, fast, superblock) = (waf("page"), waf("block"), waf("bast"), waf("fast"), waf("superblock"));
     println!("page {page:.2} superblock {superblock:.2} fast {fast:.2} bast {bast:.2} block {block:.2}");
-    // Every replacement block and nearly every log block is given up after a page or two, for which a whole block is written.
+    // Nearly every log or replacement block is merged after one or two pages, which writes a whole block.
     assert!(block > 10.0 && bast > 8.0, "block {block}, bast {bast}");
     assert!(fast < bast && superblock < bast && page < superblock);
 }
 
 #[test]
 fn the_kinds_of_merges_are_told_apart() {
-    // Logical block 0 is written twice completely, then overwritten from its beginning but not to its end, then at scattered pages.
+    // Logical block 0 is completely written twice, then overwritten from its beginning but not to its end, then at scattered pages.
     let small = |scheme: &str| device(scheme, &[("mapping.log_blocks", "2")]);
     let merges = |scheme: &str, pages: &[u64]| {
         let counters = overwrite(&small(scheme), pages.iter().copied());
@@ -75,15 +75,16 @@ fn the_kinds_of_merges_are_told_apart() {
     let whole: Vec<u64> = (0..16).collect();
     let begun: Vec<u64> = (0..5).collect();
     let scattered = vec![3, 1, 7];
-    // Writes to two more logical blocks force a merge of the first one's log block.
+    // Writes to two other logical blocks force a merge of the log block of the first one.
     let push: Vec<u64> = vec![16, 32];
     assert_eq!(merges("bast", &[whole.clone(), push.clone()].concat()), (1, 0, 0));
     assert_eq!(merges("bast", &[begun.clone(), push.clone()].concat()), (0, 1, 0));
     assert_eq!(merges("bast", &[scattered, push].concat()), (0, 0, 1));
-    // FAST has one sequential log block: the next sequential write forces its merge.
+    // FAST has one sequential log block, so the next sequential write forces its merge.
     assert_eq!(merges("fast", &[whole, vec![16]].concat()), (1, 0, 0));
     assert_eq!(merges("fast", &[begun, vec![16]].concat()), (0, 1, 0));
-    // Its other log block holds sixteen pages of any logical block. The seventeenth page forces one full merge for each of these blocks.
+    // The other log block has room for sixteen pages of any logical block. The seventeenth page forces a full merge of each of these
+    // blocks.
     let one_each: Vec<u64> = (0..17).map(|block| block * 16 + 1).collect();
     assert_eq!(merges("fast", &one_each), (0, 0, 16));
 }
@@ -91,7 +92,7 @@ fn the_kinds_of_merges_are_told_apart() {
 #[test]
 fn a_part_of_a_page_is_read_modified_and_written() {
     let config = device("superblock", &[("geometry.block_groups.0.page_kb", "16")]);
-    // 16 KB pages of four units: a write of 4 KB over old data reads the page once; without old data it does not.
+    // 16 KB pages of four units: a write of 4 KB reads the page once if there is old data, and not otherwise.
     let (device, told) = run(&config, &[command(0, Write, 0, 16), command(10_000, Write, 4, 4), command(20_000, Write, 16, 4)]);
     assert_eq!(device.counters().read_modify_writes, 1);
     assert_eq!(device.counters().page_programs[OperationCause::Host as usize], 3);
@@ -127,7 +128,7 @@ fn clustered_planes_read_and_write_at_once() {
     );
     assert_eq!((device.geometry().planes, device.geometry().groups[0].page_bytes), (1, 16384));
     let took: Vec<i64> = told.iter().map(|event| (event.complete - event.arrival).0 / 10).collect();
-    // 8 KB cross each of the two buses; 4 KB are on one of them.
+    // 8 KB cross each of the two buses; 4 KB use only one of them.
     assert_eq!(took, [108_192, 18_192, 14_096]);
 }
 
@@ -144,7 +145,7 @@ fn a_map_on_demand_pays_for_what_is_not_in_memory() {
     assert_eq!((ram(&small), ram(&large), ram(&device("page", &[]))), (4 * 8 + 4, 640 * 8 + 4, 640 * 4));
 }
 
-/// Times of reads of pages, in us, after writes that were executed one by one, each of a number of pages.
+/// Times of reads of these pages in us, after writes of some pages each that were executed one by one.
 fn reads(config: &DeviceConfig, writes: &[(u64, u32)], reads: &[u64]) -> (Device, Vec<i64>) {
     let writes = (0..).zip(writes).map(|(i, (page, pages))| command(i * 100_000, Write, page * 4, pages * 4));
     let mut commands: Vec<DeviceCommand> = writes.collect();
@@ -182,7 +183,7 @@ fn a_run_of_places_takes_one_segment_or_one_run_of_memory() {
     for scheme in ["leaftl", "rqftl"] {
         let (device, took) = reads(&device(scheme, &[]), &[(0, 100), (100, 100), (200, 20)], &[5, 150, 219]);
         let figures = device.map_figures().unwrap();
-        // The group has eight bytes besides its segments; unwritten units are a run too.
+        // A group has eight bytes in addition to its segments. Unwritten units also form a run.
         let wanted = if scheme == "leaftl" { (1, 16) } else { (2, 22) };
         assert_eq!((figures.segments, figures.cached_bytes), wanted, "{scheme}");
         assert_eq!((figures.segment_units, took), (220, vec![100; 3]), "{scheme}");
@@ -231,7 +232,7 @@ fn a_lookup_takes_its_time_for_every_entry() {
 #[test]
 fn memory_is_that_of_the_entries_and_of_the_directory() {
     let ram = |scheme| Device::new(&device(scheme, &[("mapping.map_cache_kb", "8")])).map_ram_bytes();
-    // 640 units: one page of the map, or, with two groups of 256 units in each, two.
+    // 640 units occupy one page of the map, or two if a page has two groups of 256 units.
     assert_eq!((ram("tpftl"), ram("leaftl"), ram("rqftl")), (8192 + 4, 8192 + 8, 8192 + 4));
 }
 
@@ -256,7 +257,7 @@ fn discarded_data_is_not_merged() {
         for page in [3, 20, 40, 60, 80, 100] {
             submit(&mut device, Write, page * 4, 4);
         }
-        // At most what was written since; with the discarded data it would be fifteen pages for each merge.
+        // The upper bound is the data written since; with the discarded data, each merge would copy fifteen pages.
         let copied = device.counters().page_programs[OperationCause::Gc as usize];
         assert!(copied <= 6, "{scheme}: {copied} pages copied");
     }

@@ -16,7 +16,7 @@ fn cached(settings: &[(&str, &str)]) -> DeviceConfig {
     config(&all)
 }
 
-/// Executes commands on a new device; returns the completion of each.
+/// Executes commands on a new device. Returns the completion of each.
 fn run(config: &DeviceConfig, commands: &[DeviceCommand]) -> (PersistenceTracker, Vec<Nanos>) {
     let mut device = Device::new(config);
     let mut persistence = PersistenceTracker::of(&device);
@@ -81,7 +81,7 @@ fn reliable_and_forced_writes_are_durable_on_completion_and_plain_ones_around_th
 fn a_barrier_keeps_order_without_waiting() {
     let barrier = with(CommandFlags::BARRIER, DeviceCommand::new(Nanos::from_micros(10), Op::Flush, 0, 0));
     let mut commands = vec![command(0, Op::Write, 0, 16), barrier];
-    // 64 KB more than fit into the cache: some data has to leave.
+    // 64 KB more than the size of the cache, so some data must leave.
     commands.extend((0u32..16).map(|i| command(20 + i64::from(i), Op::Write, 32 + u64::from(i) * 4, 4)));
     let (persistence, done) = run(&cached(&[]), &commands);
     assert!(done[1] - barrier.arrival < Nanos::from_micros(1));
@@ -103,7 +103,7 @@ fn data_that_is_written_again_leaves_a_fifo_cache_before_its_successor_comes() {
     let (persistence, _) = run(&fifo(&[]), &writes);
     let there: Vec<_> = [0, 8, 16].map(|sector| persistence.survives(sector, Nanos::MAX)).into();
     assert_eq!(there, [1, 2, 0], "write 3 waits behind write 2");
-    // A cache that keeps no order writes the data at its old position.
+    // A cache without an order writes the data at its old position.
     let (persistence, _) = run(&fifo(&[("cache.lies", "barrier")]), &writes);
     assert_eq!([0, 8].map(|sector| persistence.survives(sector, Nanos::MAX)), [3, 0]);
     let broken = BrokenPromise { first: 8, end: 16, actual: 0, promised: 2 };
@@ -128,7 +128,7 @@ fn data_behind_the_last_in_its_page_joins_it_in_a_fifo_cache() {
 
 #[test]
 fn sectors_below_the_last_in_a_unit_wait_in_a_fifo_cache() {
-    // The gap between them causes two programs, of which the lower sectors would be the first.
+    // The gap between them causes two programs; without an order, the lower sectors would be programmed first.
     let writes = [command(0, Op::Write, 2, 2), command(0, Op::Write, 0, 1), command(10, Op::Flush, 0, 0)];
     let (persistence, _) = run(&fifo(&[]), &writes);
     for at in persistence.moments().flat_map(|at| [at - MOMENT, at]) {
@@ -167,7 +167,7 @@ fn no_older_version_returns_after_a_secure_erase() {
         let commands = [
             with(CommandFlags::RELIABLE, command(0, Op::Write, 0, 8)),
             command(3000, Op::Write, 0, 8),
-            // One and a half units: the half is not erased.
+            // One and a half units. The half unit is not erased.
             DeviceCommand::new(Nanos::from_micros(3001), Op::SecureErase, 0, 12),
         ];
         let (persistence, done) = run(&settings, &commands);
@@ -264,7 +264,7 @@ pub fn stream(steps: &[Step], sectors: u64) -> Vec<DeviceCommand> {
         .collect()
 }
 
-/// A device; its persistence, with and without calls of `retire`; and the contract and the facts of each sector.
+/// A device; its persistence, with and without calls of `retire`; and the contract and the contents of each sector.
 pub struct Rig {
     device: Device,
     pub sectors: u64,
@@ -338,7 +338,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Cuts power at `at`: all implementations must agree about every sector.
+    /// Cuts the power at `at`. All implementations must agree about every sector.
     fn cut(&self, at: Nanos) -> Result<(), TestCaseError> {
         let left: Vec<_> = (0..self.sectors).map(|sector| self.facts.left(sector, at)).collect();
         let (promises, in_ranges) = (self.persistence.promises(at), self.persistence.contents_after_cut(at));
@@ -350,13 +350,13 @@ impl Rig {
         }
         let (broken, retired) = (self.persistence.broken(at), self.retired.broken(at));
         prop_assert_eq!(broken.map(|broken| broken.first), self.contract.broken(&left, at), "at {}", at);
-        // More than one promise about a sector may be broken, and versions that were forgotten are not found.
+        // Several promises about a sector may be broken, and versions that were forgotten are not reported.
         let first = |broken: BrokenPromise| broken.first;
         prop_assert_eq!(broken.map(first), retired.map(first), "at {}", at);
         Ok(())
     }
 
-    /// Cuts power at and just before each completion and each time that may matter, up to the end.
+    /// Cuts the power at and just before each completion and each relevant time, up to the end.
     pub fn end(mut self) -> Result<(), TestCaseError> {
         self.device.settle(&mut (&mut (&mut self.persistence, &mut self.retired), &mut (&mut self.facts, &mut self.completions)));
         for (event, command) in self.completions.0.iter().zip(&mut self.contract.commands) {
@@ -378,7 +378,7 @@ impl Rig {
         }
         self.device.power_off(&mut (&mut self.persistence, &mut self.retired));
         if self.honest {
-            // After an orderly power-off nothing is lost, and everything that was written is settled.
+            // An orderly power-off loses nothing, and makes all written data durable.
             prop_assert_eq!(self.persistence.broken_after_power_off(), None);
             self.retired.retire(Nanos::MAX);
             if self.contract.rules.write_through {
@@ -392,8 +392,8 @@ impl Rig {
 proptest! {
     #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(100), ..ProptestConfig::default() })]
 
-    /// Packs of any size, alone and between single writes. Entries become durable in order; the rest of the contract is checked at every
-    /// cut too.
+    /// Packed commands of any size, alone and between single writes. Entries become durable in order. The rest of the contract is also
+    /// checked at every cut.
     #[test]
     fn packs_become_durable_in_order(
         shared in prop::sample::select(vec!["false", "true"]),
@@ -429,7 +429,7 @@ proptest! {
         rig.end()?;
     }
 
-    /// All cuts that may matter are tested: at and just before each program and completion.
+    /// Tests all relevant cuts: at and just before each program and completion.
     #[test]
     fn what_is_promised_is_there_after_a_cut_at_any_moment(
         kb in prop::sample::select(vec![0u32, 16, 32, 128]),
@@ -471,7 +471,7 @@ proptest! {
     }
 }
 
-/// Whether the contract is broken at any time of a run, on a device with this lie.
+/// Whether the contract is broken at some time of a run, on a device with this lie.
 fn is_caught(lie: &str, commands: &[DeviceCommand]) -> bool {
     let (persistence, done) = run(&cached(&[("cache.lies", lie)]), commands);
     let cuts = done.iter().copied().chain(persistence.moments());

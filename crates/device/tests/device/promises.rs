@@ -1,4 +1,4 @@
-//! The present promises of the contract, without a device: cases by hand, and a comparison with a simple model that keeps every sector.
+//! The promises of the contract without a device: cases by hand, and a comparison with a simple model of every sector.
 
 use std::collections::BTreeSet;
 
@@ -82,7 +82,7 @@ fn a_barrier_holds_what_was_complete_before_it_once_something_later_is_there() {
     let mut promises = DurabilityPromises::new(CACHED);
     let before = done(&mut promises, &command(0, Op::Write, 0, 4));
     done(&mut promises, &flush(1, CommandFlags::BARRIER));
-    // A second barrier orders nothing more.
+    // A second barrier adds no order.
     done(&mut promises, &flush(2, CommandFlags::BARRIER));
     assert_eq!(promises.orders().count(), 1);
     let after = done(&mut promises, &command(3, Op::Write, 4, 4));
@@ -131,7 +131,7 @@ fn after_a_secure_erase_no_older_version_returns_and_after_a_discard_any_may() {
 
 const SECTORS: usize = 48;
 
-/// Sectors with the versions that orders require there.
+/// Sectors with the versions that orders require.
 fn owed(promises: &DurabilityPromises, orders: impl Iterator<Item = DurabilityOrder>) -> BTreeSet<(u64, Version)> {
     let extents = orders.flat_map(|order| promises.required_sectors(&order).collect::<Vec<_>>());
     extents.flat_map(|(first, end, version)| (first..end).map(move |sector| (sector, version))).collect()
@@ -170,7 +170,7 @@ proptest! {
             (false, false, InterfaceKind::Ufs),
         ]),
         unit_sectors in prop::sample::select(vec![1u32, 8]),
-        // Whether completions are reported at their time, or right after the arrival with the future time.
+        // Whether completions are reported at their time, or directly after the arrival with a future time.
         known in any::<bool>(),
         steps in prop::collection::vec((any::<u8>(), 0..SECTORS as u64, 1u64..20, any::<u8>(), any::<u8>()), 1..60),
         states in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), SECTORS), 60),
@@ -234,7 +234,7 @@ proptest! {
                 let before = barriers.filter(|order| order.after.contains(&version));
                 prop_assert_eq!(needed.collect::<BTreeSet<_>>(), owed(&promises, before));
             }
-            // Contents close to the promises, with some sectors that may be too old.
+            // Contents close to the promises, in which some sectors may be too old.
             let next = promises.next_version() as usize;
             let found = |(sector, index): (usize, &prop::sample::Index)| {
                 let version = index.index(next * 2) as Version;
@@ -255,8 +255,8 @@ proptest! {
                 let broken = promises.broken(&left).map(|broken| broken.first);
                 prop_assert_eq!(broken, model.broken(&sectors, at), "{:?}", versions);
             }
-            // All writes that are not promised are listed in sectors with no newer promise, and besides them only commands that revoked
-            // promises.
+            // All unpromised writes are listed in sectors without a newer promise. Apart from them, only commands that revoked promises are
+            // listed.
             let mut pending = vec![Vec::new(); SECTORS];
             for extent in promises.pending() {
                 let (command, complete) = model.commands[extent.version as usize - 1];

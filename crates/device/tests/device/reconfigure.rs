@@ -1,4 +1,4 @@
-//! Settings that change in a device in use: their effects, and what must not change.
+//! Changes of settings of a device in use: their effects, and what must not change.
 
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::DeviceChecker;
@@ -122,8 +122,7 @@ fn every_key_that_can_change_is_one_of_a_device() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(70), ..ProptestConfig::default() })]
 
-    /// A device whose settings change during its work: every invariant holds, no work begins before the change, and every written unit can
-    /// be read.
+    /// Changes settings of a working device: all invariants hold, no work begins before the change, and every written unit can be read.
     #[test]
     fn a_device_stays_whole_whatever_changes_when(
         steps in prop::collection::vec((any::<u16>(), 1u32..32, 0i64..20_000_000, 0usize..24), 1..120),

@@ -15,7 +15,7 @@ proptest! {
         drive(&config, &steps)?;
     }
 
-    /// One plane, so that collection and wear levelling have much to do.
+    /// One plane, so that garbage collection and wear levelling occur often.
     #[test]
     fn so_it_does_after_much_collection(
         config in devices(1, false),
@@ -24,7 +24,7 @@ proptest! {
         drive(&config, &steps)?;
     }
 
-    /// Most writes are of one page here, and only some of them can use the fast paths.
+    /// Most writes have one page, and only some of them can use the fast paths.
     #[test]
     fn so_it_does_where_the_short_way_is_usual(
         config in devices(2, true),

@@ -1,4 +1,4 @@
-//! A victim policy that a program passes to a device, instead of one named in the settings.
+//! A victim policy that a program passes to a device instead of selecting one in the settings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ fn device(policy: &str) -> DeviceConfig {
     ])
 }
 
-/// Writes single units all over the device; `from` is the number of the first request.
+/// Writes single units all over the device. `from` is the number of the first request.
 fn write(device: &mut Device, from: u64) -> Completions {
     let mut told = Completions::default();
     for i in from..from + 400 {
@@ -46,7 +46,7 @@ impl VictimPolicy for Oldest {
     }
 }
 
-/// Greedy, which needs the other order of full blocks.
+/// Greedy, which needs full blocks in another order.
 struct Emptiest;
 
 impl VictimPolicy for Emptiest {

@@ -1,4 +1,4 @@
-//! Zones: commands that the device rejects, states of zones, and what a power cut leaves, compared with a simple model of zones.
+//! Zones: rejected commands, states of zones, and contents after a power cut, compared with a simple model of zones.
 
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::DeviceChecker;
@@ -14,7 +14,7 @@ use crate::ufs::ufs;
 
 const SECTORS: u64 = 8;
 
-/// Zones of 2 planes x 1 block x 6 pages of 16 KB: 192 KB, of which 8 fit, 1 more is conventional.
+/// Zones of 2 planes x 1 block x 6 pages of 16 KB: 192 KB, of which 8 are sequential and 1 is conventional.
 const ZONED: [(&str, &str); 16] = [
     ("geometry.channels", "2"),
     ("geometry.block_groups.0.page_kb", "16"),
@@ -90,7 +90,7 @@ fn a_zone_without_a_write_buffer_takes_that_of_the_zone_written_longest_ago() {
     let run = |buffers| {
         let mut device = Device::new(&config(buffers));
         let starts: Vec<u64> = zones(&device).iter().map(|zone| zone.start).collect();
-        // 4 KB of a 16 KB page are written to each of three zones in turn.
+        // 4 KB of a 16 KB page are written to each of three zones in rotation.
         for turn in 0..4 {
             for (zone, start) in (0..3).zip(&starts) {
                 write(&mut device, turn * 100_000 + zone * 10_000, start + turn as u64 * 8, 8).unwrap();
@@ -102,7 +102,7 @@ fn a_zone_without_a_write_buffer_takes_that_of_the_zone_written_longest_ago() {
     };
     assert_eq!(run("0"), (0, 0, vec![3, 9]), "data leaves in its order over all zones");
     assert_eq!(run("3"), (0, 0, vec![3, 0]), "each page is complete when it is programmed");
-    // With two buffers, every write except the first two takes the buffer of another zone, and its data is in SLC mode until the page is
+    // With two buffers, every write except the first two takes the buffer of another zone, whose data is in SLC mode until the page is
     // complete.
     let (conflicts, premature, programs) = run("2");
     assert_eq!((conflicts, premature), (10, 10));
@@ -198,7 +198,7 @@ fn a_cut_before_a_page_is_programmed_loses_none_of_its_flushed_units_though_thei
     device.submit(&at(1, Op::Flush, 0, 0), &mut (&mut undo, &mut last)).unwrap();
     let partial = last.0.expect("three units of a page were programmed");
     undo.retire(Nanos::from_micros(10_000));
-    // The rest of the page is written, and collection plans the erase of the block, which has no valid data any more.
+    // The rest of the page is written, and garbage collection plans the erase of the block, which has no valid data.
     device.submit(&at(10_000, Op::Write, start + 24, 8), &mut undo).unwrap();
     device.submit(&at(10_001, Op::Flush, 0, 0), &mut (&mut undo, &mut last)).unwrap();
     assert_ne!(last.0, Some(partial), "a whole page lies in a block of its zone");
@@ -213,12 +213,12 @@ fn a_cut_before_a_page_is_programmed_loses_none_of_its_flushed_units_though_thei
 fn what_means_nothing_with_zones_is_refused() {
     for (settings, said) in [
         (&[("mapping.scheme", "dftl")][..], "zones have their own map"),
-        (&[("wear.levelling", "static")], "stays where the host wrote it"),
+        (&[("wear.levelling", "static")], "the data of zones is never moved"),
         (&[("slc.mode", "cache")], "`slc.mode` must be \"region\""),
         (&[("controller.scheduling", "read_first"), ("cache.size_kb", "0")], "set it to \"fifo\""),
         (&[("zones.max_active", "2"), ("zones.max_open", "3")], "set it to 1 to 2"),
         (&[("zones.max_active", "2")], "`zones.max_open` is 0"),
-        (&[("zones.conventional", "4")], "take more, or fewer of `zones.conventional`"),
+        (&[("zones.conventional", "4")], "use more, or fewer `zones.conventional`"),
         (&[("zones.blocks", "9")], "are left for zones"),
         (&[("zones.blocks", "0")], "the device has no zones"),
     ] {
@@ -229,17 +229,17 @@ fn what_means_nothing_with_zones_is_refused() {
     assert!(error.contains("an eMMC has no zones"), "{error}");
 }
 
-/// A zone in the model.
+/// The model of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Model {
     state: ZoneState,
     written: u64,
-    /// Sectors of it that survived the last power cut.
+    /// Number of its sectors that survived the last power cut.
     kept: u64,
     opened: u64,
 }
 
-/// All zones of the model, and the limits.
+/// All zones of the model, and their limits.
 struct Zones {
     all: Vec<Model>,
     max_open: usize,
@@ -252,7 +252,7 @@ impl Zones {
         self.all.iter().filter(|zone| of(zone.state)).count()
     }
 
-    /// Opens a zone; returns false if it must not be opened.
+    /// Opens a zone. Returns false if it must not be opened.
     fn open(&mut self, zone: usize, to: ZoneState) -> bool {
         let found = self.all[zone];
         if !found.state.is_open() {
@@ -302,7 +302,7 @@ impl Zones {
     }
 }
 
-/// Gap in us, kind, zone, length, and the time in us after which power is lost.
+/// Gap in us, kind, zone, length, and the time in us until the power cut.
 type Step = (u16, u8, u8, u8, Option<u16>);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -350,7 +350,7 @@ proptest! {
             let length = u64::from(length % 24 + 1) * SECTORS;
             let new = |op, sector, sectors: u64| DeviceCommand::new(now, op, sector, sectors as u32);
             let (command, allowed) = match kind {
-                // Most writes are at the write pointer, few elsewhere or of part of a block.
+                // Most writes are at the write pointer; few are elsewhere or of a part of a block.
                 0..=150 => {
                     let offset = if kind < 8 { length } else { written }.min(size - SECTORS);
                     let length = if kind < 140 { length.min(size.saturating_sub(offset)).max(SECTORS) } else { length };
@@ -409,7 +409,7 @@ proptest! {
             checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;
             for ((zone, model), promised) in zones(&device).iter().zip(&mut model.all).zip(promised) {
                 let finished = model.state == ZoneState::Full && model.written < size;
-                // The data written since the last cut, after the data that survived it.
+                // The data written since the last cut, after the data that survived that cut.
                 let there = (model.kept..size)
                     .take_while(|at| persistence.survives(zone.start + at, now) > 0)
                     .count() as u64;
@@ -431,7 +431,7 @@ proptest! {
                 };
                 prop_assert_eq!(zone.state, model.state);
             }
-            // For the contract, the device is a new one after the cut.
+            // The contract treats the device after the cut as a new one.
             persistence = PersistenceTracker::of(&device);
         }
         device.power_off(&mut (&mut persistence, &mut checker));
@@ -460,7 +460,7 @@ fn a_scaled_zoned_device_has_zones_enough_and_conventional_ones_in_slc_mode() {
         let capacity = config.capacity().0;
         assert!((mb << 20..(mb << 20) * 5 / 4).contains(&capacity), "{mb} MB: {capacity}");
         assert!(zones.count >= 18, "{mb} MB: {}", zones.count);
-        // From 4 GB on, the zones have the size of the preset's, and a larger device has a larger conventional part for the host.
+        // From 4 GB on, zones have the size of those of the preset, and a larger device has a larger conventional part for the host.
         assert_eq!(zones.units == before.units, mb >= 4 << 10, "{mb} MB");
         let conventional = u64::from(zones.first_unit) * unit_bytes;
         assert!(conventional >= (capacity >> 30) * 2_100_000, "{mb} MB: {conventional}");

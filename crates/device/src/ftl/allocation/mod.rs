@@ -10,16 +10,16 @@ use crate::geometry::Geometry;
 use crate::ids::{Lpn, PlaneId};
 use crate::nand::Nand;
 
-/// The read-only view of an allocation policy.
+/// What an allocation policy can read.
 #[derive(Clone, Copy)]
 pub(crate) struct AllocationView<'a> {
     pub geometry: &'a Geometry,
     pub nand: &'a Nand,
-    /// Position, in striping order, of the way to consider first: the one after the way used last.
+    /// Position, in striping order, of the way to consider first: the successor of the last used way.
     pub cursor: u32,
-    /// The plane of each way that was used last, counted inside the way.
+    /// Last used plane of each way, counted within the way.
     pub last_planes: &'a [u32],
-    /// KB written to the way at the cursor since the cursor reached it.
+    /// KB written to the way at the cursor since the cursor moved there.
     pub chunk_kb: u32,
 }
 
@@ -38,29 +38,29 @@ pub(crate) struct PageRequest {
 pub(crate) enum CursorMove {
     /// The policy does not use the cursor.
     Anywhere,
-    /// It stays at a way, to which `filled` KB of the chunk have now been written.
+    /// The cursor stays at a way. `filled` is the number of KB of the chunk that have now been written to it.
     Stay { filled: u32 },
-    /// It moves to the way after this position of the striping order.
+    /// The cursor moves to the way after this position of the striping order.
     Behind(u32),
 }
 
-/// The decision of a policy: the plane, and how the cursor moves.
+/// The decision of a policy: a plane, and how the cursor moves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlaneSelection {
     pub plane: PlaneId,
     pub next: CursorMove,
 }
 
-/// Chooses the plane of a page. It only decides; the allocator updates the state.
+/// Chooses the plane of a page. The allocator updates the state.
 pub(crate) trait AllocationPolicy {
-    /// The plane for the next page.
+    /// Returns the plane of the next page.
     fn choose(&self, view: AllocationView<'_>, page: PageRequest) -> PlaneSelection;
 }
 
 /// The registry: each policy is an entry below.
 macro_rules! policies {
     ($($name:ident),+ $(,)?) => {
-        /// Every policy.
+        /// All allocation policies.
         pub(crate) static POLICIES: &[PolicyDescription] = &[$($name::KIND),+];
 
         #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,7 @@ macro_rules! policies {
         }
 
         impl AnyAllocationPolicy {
-            /// The policy of the settings. The name was checked before; for an unknown name this is the first policy.
+            /// Creates the policy of the settings. The name was checked before; an unknown name yields the first policy.
             fn new(settings: &DeviceSettings) -> Self {
                 let name = settings.allocation.policy.as_str();
                 let all = [$((<$name>::KIND.name, AnyAllocationPolicy::$name(<$name>::new(settings)))),+];
@@ -88,7 +88,7 @@ macro_rules! policies {
 
 policies!(FirstFree, AddressStriped, ChunkStriped);
 
-/// The policy and its state between pages.
+/// The allocation policy and its state between pages.
 #[derive(Clone, Debug)]
 pub(crate) struct PageAllocator {
     policy: AnyAllocationPolicy,
@@ -128,15 +128,15 @@ impl PageAllocator {
     /// Restores the state from an image; `None` if a position lies outside the device.
     pub fn restore(&mut self, (cursor, chunk_kb): (u32, u32), last_planes: &[u32], planes_per_way: u32) -> Option<()> {
         (self.cursor, self.chunk_kb) = (cursor, chunk_kb);
-        for (own, given) in self.last_planes.iter_mut().zip(last_planes) {
-            *own = given % planes_per_way;
+        for (own, stored) in self.last_planes.iter_mut().zip(last_planes) {
+            *own = stored % planes_per_way;
         }
         ((cursor as usize) < self.last_planes.len()).then_some(())
     }
 }
 
-/// First free (`dynamic`): the way that can begin first. If several can, they take turns, and so do the planes of a way (the dynamic
-/// allocation of SSDsim; Hu et al., ICS 2011).
+/// First free (`dynamic`): the way that can begin first. If several can, they are used in rotation, and so are the planes of a way (the
+/// dynamic allocation of SSDsim; Hu et al., ICS 2011).
 #[derive(Clone, Copy, Debug)]
 struct FirstFree;
 
@@ -163,7 +163,7 @@ impl AllocationPolicy for FirstFree {
     }
 }
 
-/// Striped by address (`static`): the logical address determines the plane, so that consecutive pages use the planes in turn.
+/// Striped by address (`static`): the logical address determines the plane, so that consecutive pages use consecutive planes.
 #[derive(Clone, Copy, Debug)]
 struct AddressStriped;
 
@@ -189,7 +189,7 @@ const CHUNK: PolicySetting = PolicySetting {
     range: (1, 1 << 20),
 };
 
-/// Chunk by chunk (`chunked`): data is written to one plane until a chunk is full, then to the next plane. So only requests longer than a
+/// Chunk by chunk (`chunked`): data is written to one plane until a chunk is full, then to the next plane. Only requests longer than a
 /// chunk use several planes at once.
 #[derive(Clone, Copy, Debug)]
 struct ChunkStriped {

@@ -9,9 +9,9 @@ use crate::geometry::Geometry;
 use crate::ids::Lpn;
 use crate::nand::Nand;
 
-/// The planes that a policy chooses for pages with these first units, all of which are ready at the beginning. Each page is programmed
-/// before the next is allocated; the plane `busy` is programming another page from the beginning. The device has two channels of one chip
-/// with `planes` planes, and a page holds one unit.
+/// Returns the planes that a policy chooses for pages with the first units `pages`, all ready at time 0. Each page is programmed before the
+/// next is allocated; from time 0 on, plane `busy` programs another page. The device has two channels of one chip with `planes` planes, and
+/// a page contains one unit.
 pub(super) fn planes(policy: &str, planes: u32, busy: u32, pages: &[u32]) -> Vec<u32> {
     let text = format!(
         "[geometry]\nchannels = 2\nplanes_per_die = {planes}\n[[geometry.block_groups]]\nblocks = 16\npages_per_block = 16\npage_kb = 4\nprogram_us = 1000

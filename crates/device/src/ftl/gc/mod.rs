@@ -1,4 +1,4 @@
-//! Victim policies of garbage collection. A policy is an entry in [`POLICIES`], its settings, and its decision.
+//! Victim policies of garbage collection. A policy consists of its settings, its decision, and an entry in [`POLICIES`].
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ pub use super::pool::FullBlockOrder;
 /// The name that disables collection.
 pub const NONE: &str = "none";
 
-/// The read-only view of a victim policy: the full blocks of one group in one plane.
+/// What a victim policy can read: the full blocks of one group in one plane.
 pub struct VictimView<'a> {
     pool: &'a BlockPool,
     tables: &'a FtlTables,
@@ -41,7 +41,7 @@ impl<'a> VictimView<'a> {
         self.units_per_block
     }
 
-    /// Page programs of the whole device since the block became full.
+    /// Number of page programs of the whole device since the block became full.
     pub fn age(&self, block: BlockId) -> u64 {
         self.tables.programs - self.tables.closed(block)
     }
@@ -56,7 +56,7 @@ impl<'a> VictimView<'a> {
         self.pool.most_erases
     }
 
-    /// Number of this decision in the run, from which random samples can be derived.
+    /// Number of this decision in the run, a seed for random samples.
     pub fn decision(&self) -> u64 {
         self.decision
     }
@@ -66,23 +66,23 @@ impl<'a> VictimView<'a> {
         self.pool.full
     }
 
-    /// All full blocks, in order of their numbers. Takes time in proportion to the size of the plane.
+    /// All full blocks, in order of their numbers. The time is proportional to the size of the plane.
     pub fn full_blocks(&self) -> impl Iterator<Item = BlockId> {
         self.pool.full_blocks(self.nand)
     }
 
-    /// The block at position `index` of the plane and group if it is full, otherwise `None`; `index` is in `0..span()`.
+    /// The block at position `index` of the plane and group, or `None` if it is not full; `index` is in `0..span()`.
     pub fn at(&self, index: u32) -> Option<BlockId> {
         let block = self.pool.block_at(index);
         (self.nand.state(block) == BlockState::Full).then_some(block)
     }
 
-    /// The number of positions for [`VictimView::at`].
+    /// Number of positions for [`VictimView::at`].
     pub fn span(&self) -> u32 {
         self.pool.used
     }
 
-    /// A full block with the fewest valid units, found without a search among the blocks. Needs [`FullBlockOrder::Valid`].
+    /// A full block with the fewest valid units, without a search. Needs [`FullBlockOrder::Valid`].
     pub fn least_valid(&self) -> Option<BlockId> {
         self.pool.least_valid()
     }
@@ -102,9 +102,9 @@ pub enum VictimChoice {
     Nothing,
 }
 
-/// Chooses the block to collect. It only decides; the collector executes.
+/// Chooses the block to collect; the collector executes the choice.
 pub trait VictimPolicy: Send + Sync {
-    /// The order of the full blocks that the policy needs.
+    /// The order of full blocks that the policy needs.
     fn order(&self) -> FullBlockOrder {
         FullBlockOrder::Valid
     }
@@ -124,7 +124,7 @@ pub struct VictimPolicyEntry {
 /// All policies.
 pub static POLICIES: &[VictimPolicyEntry] = &[GREEDY, COST_BENEFIT, CAT, FIFO, D_CHOICES, WINDOWED_GREEDY];
 
-/// The policy of this name; `None` if there is none.
+/// The policy with this name; `None` if there is none.
 pub fn find(name: &str) -> Option<&'static VictimPolicyEntry> {
     POLICIES.iter().find(|policy| policy.kind.name == name)
 }
@@ -134,7 +134,7 @@ const GREEDY: VictimPolicyEntry = VictimPolicyEntry {
     make: |_| Box::new(GreedyGc),
 };
 
-/// Greedy: the block with the fewest valid units. Optimal for uniform traffic, but moves cold data repeatedly.
+/// Greedy: the block with the fewest valid units. It is optimal for uniform traffic, but moves cold data repeatedly.
 struct GreedyGc;
 
 impl VictimPolicy for GreedyGc {
@@ -148,8 +148,8 @@ const FIFO: VictimPolicyEntry = VictimPolicyEntry {
     make: |_| Box::new(FifoGc),
 };
 
-/// FIFO (LRU cleaning): the block that has been full for the longest time, whatever it holds. Cheap and with even wear, but moves fully
-/// valid blocks.
+/// FIFO (LRU cleaning): the block that has been full for the longest time, regardless of its contents. It is cheap and wears evenly, but
+/// moves fully valid blocks.
 struct FifoGc;
 
 impl VictimPolicy for FifoGc {
@@ -200,7 +200,7 @@ const COST_BENEFIT: VictimPolicyEntry = VictimPolicyEntry {
 };
 
 /// Cost-benefit: the largest (freed space x age) / cost = age * (1 - u) / 2u (Kawaguchi et al., USENIX 1995). Hot blocks lose more units
-/// before they are collected. Examines every full block of the plane.
+/// before they are collected. The policy examines every full block of the plane.
 struct CostBenefitGc;
 
 impl VictimPolicy for CostBenefitGc {
@@ -213,9 +213,9 @@ impl VictimPolicy for CostBenefitGc {
     }
 }
 
-/// The full block with the greatest benefit / cost, which `ratio` computes of a block, its valid and its invalid units; blocks of which it
-/// gives `None` are never chosen. Two numbers, so that blocks are compared in integers. Products fit: counts of units have 20 bits, erases
-/// 32, ages 64. A block without cost is the best; of equal blocks the one with the lowest number is chosen.
+/// Chooses the full block with the greatest benefit / cost; of equal blocks, that with the lowest number. `ratio` returns (benefit, cost)
+/// for a block and its numbers of valid and invalid units, or `None` if the block must not be chosen. Cost 0 is the best. Ratios are
+/// compared in integers; products fit because counts of units have 20 bits, erases 32, ages 64.
 fn greatest_ratio(view: &VictimView, ratio: impl Fn(BlockId, u128, u128) -> Option<(u128, u128)>) -> VictimChoice {
     let mut best: Option<(BlockId, (u128, u128))> = None;
     for block in view.full_blocks() {
@@ -237,9 +237,9 @@ const CAT: VictimPolicyEntry = VictimPolicyEntry {
     make: |_| Box::new(CatGc),
 };
 
-/// CAT (cost, age, times): the smallest valid units / invalid units / age, multiplied by the erases of the block, so that worn blocks are
-/// spared (Chiang and Chang, "Cleaning policies in mobile computers using flash memory", J. Systems and Software 1999). Examines every full
-/// block of the plane.
+/// CAT (cost, age, times): the smallest valid units / invalid units / age, multiplied by the erases of the block to spare worn blocks
+/// (Chiang and Chang, "Cleaning policies in mobile computers using flash memory", J. Systems and Software 1999). The policy examines every
+/// full block of the plane.
 struct CatGc;
 
 impl VictimPolicy for CatGc {
@@ -251,7 +251,7 @@ impl VictimPolicy for CatGc {
         greatest_ratio(view, |block, valid, invalid| {
             let cost = valid * u128::from(view.erases(block) + 1);
             let benefit = invalid * u128::from(view.age(block) + 1);
-            // A fully valid block has no benefit.
+            // Collecting a fully valid block frees no space.
             (benefit > 0).then_some((benefit, cost))
         })
     }
@@ -273,8 +273,8 @@ const D_CHOICES: VictimPolicyEntry = VictimPolicyEntry {
 /// An odd number that spreads consecutive decisions over the whole state.
 const SPREAD: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
 
-/// d-choices: the block with the fewest valid units among `d` blocks drawn at random (Van Houdt, SIGMETRICS 2013). Close to greedy with ten
-/// or more, without keeping any order.
+/// d-choices: the block with the fewest valid units among `d` blocks drawn at random (Van Houdt, SIGMETRICS 2013). With ten or more it is
+/// close to greedy, without an order of the blocks.
 struct DChoicesGc {
     choices: u32,
     seed: u64,
@@ -285,13 +285,13 @@ impl VictimPolicy for DChoicesGc {
         if view.count() == 0 {
             return VictimChoice::Nothing;
         }
-        // One generator per decision: the result of a decision does not depend on earlier ones.
+        // Each decision has its own generator, so that it does not depend on earlier decisions.
         let mut random = Pcg64Mcg::new((u128::from(self.seed) << 64) ^ (u128::from(view.decision()).wrapping_mul(SPREAD)));
         let mut best: Option<BlockId> = None;
         let mut drawn = 0;
         while drawn < self.choices {
             let index = (u64::from(random.next_u32()) * u64::from(view.span())) >> 32;
-            // Blocks that are not full are drawn again: most are full whenever space is short.
+            // Draws again for a block that is not full. Most blocks are full when space is short.
             let Some(block) = view.at(index as u32) else { continue };
             drawn += 1;
             if best.is_none_or(|best| view.valid(block) < view.valid(best)) {

@@ -9,10 +9,10 @@ use crate::load::DeviceConfig;
 use crate::nand::{BlockState, Nand};
 use emmclab_settings::PolicyOptions;
 
-/// A full block: valid units of 16, erases, and page programs of the device before it became full.
+/// A full block: (valid units of 16, erases, page programs of the device before the block became full).
 pub(super) type Full = (u32, u32, u64);
 
-/// The choice of a policy among full blocks, which are listed in the order in which they became full, after 1,000 page programs.
+/// Returns the choice of a policy among full blocks after 1,000 page programs; `blocks` is in the order in which they became full.
 pub(super) fn choose(policy: &str, options: &[(&str, u64)], blocks: &[Full]) -> Option<usize> {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
     config
@@ -50,7 +50,7 @@ pub(super) fn choose(policy: &str, options: &[(&str, u64)], blocks: &[Full]) -> 
     }
 }
 
-/// The oldest block; the one with the fewest valid units; a young one with nearly as few; a worn one; one without erases.
+/// Blocks: the oldest; the one with the fewest valid units; a young one with nearly as few; a worn one; one without erases.
 const BLOCKS: [Full; 5] = [(12, 5, 100), (3, 9, 400), (4, 1, 900), (8, 40, 500), (10, 0, 600)];
 
 #[test]

@@ -1,5 +1,5 @@
-//! Mapping schemes. The core has what all schemes share: locations of units, blocks and pools, timelines and counters. A scheme decides
-//! where new data is written and what has to be moved for it. It is called once per command.
+//! Mapping schemes. All schemes share the core: locations of units, blocks and pools, timelines and counters. A scheme determines where new
+//! data is written and which data must be moved for it. It is called once per command.
 
 pub(crate) mod blocks;
 pub(crate) mod demand;
@@ -22,7 +22,7 @@ use zones::ZonedMapping;
 /// Size of an entry of the page map in bytes.
 const ENTRY_BYTES: u64 = 4;
 
-/// The scheme with the whole page map in memory.
+/// The scheme with the whole page map in RAM.
 const PAGE: PolicyDescription =
     PolicyDescription { name: "page", about: "Any unit can be stored at any place; the whole map is in memory.", settings: &[] };
 
@@ -30,12 +30,12 @@ pub(crate) fn kinds() -> impl Iterator<Item = PolicyDescription> {
     [PAGE].into_iter().chain(blocks::KINDS.iter().copied()).chain(demand::kinds())
 }
 
-/// Whether a scheme assigns physical blocks to logical blocks; these are merged instead of collected.
+/// Whether a scheme assigns physical blocks to logical blocks, which are merged instead of collected.
 pub(crate) fn maps_blocks(scheme: &str) -> bool {
     blocks::KINDS.iter().any(|kind| kind.name == scheme)
 }
 
-/// The state of a scheme besides the core.
+/// The state of a scheme in addition to the core.
 #[derive(Clone)]
 pub(crate) enum MappingScheme {
     /// A page map in memory: a unit may be at any location.
@@ -59,7 +59,7 @@ impl MappingScheme {
         BlockMapping::new(settings, geometry).map_or(MappingScheme::Page, |blocks| MappingScheme::Blocks(Box::new(blocks)))
     }
 
-    /// Units that the scheme itself keeps on the flash, after those of the host.
+    /// Number of units that the scheme itself stores on the flash, after those of the host.
     pub fn map_units(&self) -> u32 {
         match self {
             MappingScheme::Demand(map) => map.map_units(),
@@ -67,12 +67,12 @@ impl MappingScheme {
         }
     }
 
-    /// Whether physical blocks are assigned to logical blocks; pages of such blocks may be skipped.
+    /// Whether physical blocks are assigned to logical blocks. Pages of such blocks may be skipped.
     pub fn maps_blocks(&self) -> bool {
         matches!(self, MappingScheme::Blocks(_))
     }
 
-    /// Whether the scheme keeps its open blocks itself, not in the pools.
+    /// Whether the scheme itself records its open blocks, instead of the pools.
     pub fn holds_open_blocks(&self) -> bool {
         matches!(self, MappingScheme::Blocks(_) | MappingScheme::Zones(_))
     }
@@ -82,7 +82,7 @@ impl MappingScheme {
         if let MappingScheme::Zones(zones) = self { Some(zones) } else { None }
     }
 
-    /// As [`MappingScheme::zones`], mutable.
+    /// The zones, mutable; `None` for other schemes.
     pub fn zones_mut(&mut self) -> Option<&mut ZonedMapping> {
         if let MappingScheme::Zones(zones) = self { Some(zones) } else { None }
     }
@@ -97,12 +97,12 @@ impl MappingScheme {
         }
     }
 
-    /// The part of the map that is cached in RAM, for schemes with the map on the flash; `None` for other schemes.
+    /// Figures of the cached part of the map, for schemes with the map on the flash; `None` for other schemes.
     pub fn figures(&self) -> Option<MapCacheSummary> {
         if let MappingScheme::Demand(map) = self { Some(map.figures()) } else { None }
     }
 
-    /// The scheme's own state as words, for an image.
+    /// The state of the scheme as words of an image.
     pub fn words(&self) -> Vec<u32> {
         match self {
             MappingScheme::Page => Vec::new(),
@@ -112,7 +112,7 @@ impl MappingScheme {
         }
     }
 
-    /// Restores the state from an image; `None` if the words are not valid.
+    /// Restores the state from an image; `None` if the words are invalid.
     pub fn restore(&mut self, geometry: &Geometry, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         match self {
             MappingScheme::Page => Some(()),
@@ -122,7 +122,7 @@ impl MappingScheme {
         }
     }
 
-    /// The first contradiction between the scheme's tables and the flash.
+    /// The first inconsistency between the tables of the scheme and the flash.
     pub fn fault(&self, core: &FtlCore, nand: &Nand) -> Option<String> {
         match self {
             MappingScheme::Page => None,
@@ -132,7 +132,7 @@ impl MappingScheme {
         }
     }
 
-    /// Restarts the device: maps that are cached in RAM are lost.
+    /// Restarts the device, which clears maps that are cached in RAM.
     pub fn power_cycle(&mut self) {
         match self {
             MappingScheme::Page | MappingScheme::Zones(_) => {}
@@ -174,7 +174,7 @@ impl MappingScheme {
         }
     }
 
-    /// Handles a discard of units: writes pages of a map on the flash that it made stale, and erases the blocks of zones that are entirely
+    /// Completes a discard of units: writes stale pages of a map on the flash, and erases the blocks of zones that are completely
     /// discarded.
     pub fn discarded<L: Observer>(&mut self, core: &mut FtlCore, nand: &mut Nand, units: (Lpn, u32), ready: Nanos, log: &mut L) {
         match self {

@@ -1,10 +1,9 @@
-//! Zones: a zone has its own blocks in every plane and is written sequentially; its pages use the planes in turn. Its data is not moved,
-//! and a reset erases its blocks. So the map of a zone consists of its blocks and its write pointer.
+//! Zones: a zone has its own blocks in every plane and is written sequentially; its pages use the planes in rotation. Its data is not
+//! moved, and a reset erases its blocks. Therefore its map consists of its blocks and its write pointer.
 //!
-//! A page is programmed when all of its data has arrived. Data that a flush must write before that is written to a page of the blocks in
-//! SLC mode, and is read back from there when the rest of its page is written. If a power cut damages pages of a zone, they are lost until
-//! the zone is reset, and the same number of its last pages is then written in SLC mode. The conventional zones are in SLC mode too, with a
-//! page map.
+//! A page is programmed when all of its data has arrived. Data that a flush must write earlier is written to a page in SLC mode, and is
+//! read back from there when the rest of its page is written. If a power cut damages pages of a zone, they are lost until the zone is
+//! reset, and the same number of its last pages is then written in SLC mode. The conventional zones are in SLC mode too, with a page map.
 
 use emmclab_base::Nanos;
 
@@ -24,14 +23,14 @@ const GROUP: u8 = 0;
 
 #[derive(Clone, Default)]
 struct FlashZone {
-    /// Its blocks, plane by plane in striping order; [`BlockId::NONE`] for blocks not allocated yet. The vector is empty if the zone is.
+    /// Blocks of the zone, plane by plane in striping order; [`BlockId::NONE`] for blocks that are not allocated yet. Empty if the zone is.
     blocks: Vec<BlockId>,
-    /// Whether the host has finished it: it counts as full although it is not written to its end.
+    /// Whether the host has finished the zone, which is then full although it is not written to its end.
     finished: bool,
 }
 
-/// Adds a page program to a request, after `waits`. If completion promises that data is durable, the request is complete only when all
-/// earlier pages are programmed, because the page survives a cut only with them.
+/// Adds a page program to a request, after `waits`. If completion promises durability, the request is complete only when all earlier pages
+/// are programmed, because the page survives a cut only with them.
 fn absorb(core: &FtlCore, request: &mut RequestState, (op, ready): (&PageOperationTimes, Nanos), waits: LatencyBreakdown) {
     let modifiers = request.event.modifiers;
     let own = core.completion(op, modifiers);
@@ -42,7 +41,7 @@ fn absorb(core: &FtlCore, request: &mut RequestState, (op, ready): (&PageOperati
     request.absorb(waits, op.begin, complete);
 }
 
-/// The blocks of every zone.
+/// The blocks of all zones.
 #[derive(Clone)]
 pub(crate) struct ZonedMapping {
     layout: ZoneLayout,
@@ -71,7 +70,7 @@ impl ZonedMapping {
         ENTRY_BYTES * (zone * u64::from(self.layout.count) + u64::from(self.fine_units))
     }
 
-    /// Its state as words, for an image.
+    /// The state as words of an image.
     pub fn words(&self) -> Vec<u32> {
         let words = |zone: &FlashZone| {
             let blocks: Vec<u32> = zone.blocks.iter().map(|block| block.0).collect();
@@ -80,7 +79,7 @@ impl ZonedMapping {
         self.entries.iter().flat_map(words).collect()
     }
 
-    /// Restores the state from an image; `None` if the words are not valid. [`ZonedMapping::fault`] compares it with the flash.
+    /// Restores the state from an image; `None` if the words are invalid. [`ZonedMapping::fault`] compares it with the flash.
     pub fn restore(&mut self, geometry: &Geometry, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         let most = self.layout.blocks * self.planes;
         for zone in &mut self.entries {
@@ -97,7 +96,7 @@ impl ZonedMapping {
         Some(())
     }
 
-    /// Units of a zone before its write pointer, and whether the host has finished the zone.
+    /// Number of units of a zone before its write pointer, and whether the host has finished the zone.
     pub fn state(&self, core: &FtlCore, zone: u32) -> (u32, bool) {
         let start = self.layout.start(zone);
         // The written units are a prefix of the zone, so a binary search finds its end.
@@ -147,7 +146,7 @@ impl ZonedMapping {
         }
     }
 
-    /// The block for the next page of a zone; `None` if its blocks in that plane are full before the zone is.
+    /// The block for the next page of a zone; `None` if the blocks of the zone in that plane are already full.
     fn block_for(&mut self, core: &mut FtlCore, nand: &mut Nand, zone: u32, page: u32) -> Option<BlockId> {
         let position = page % self.planes;
         let rows = self.layout.blocks as usize;
@@ -169,7 +168,7 @@ impl ZonedMapping {
         None
     }
 
-    /// Programs the page that ends with the units `at..end`, which the host writes; the units before them are read from pages in SLC mode.
+    /// Programs the page that ends with the units `at..end`, which the host writes. The units before them are read from pages in SLC mode.
     fn program_page<L: Observer>(
         &self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, (block, at, end): (BlockId, u32, u32),
         log: &mut L,
@@ -206,7 +205,7 @@ impl ZonedMapping {
         Some(())
     }
 
-    /// Programs units in SLC mode that do not end their page, or for which the blocks of their zone have no room.
+    /// Programs units in SLC mode that do not end their page, or for which the blocks of their zone have no free page.
     fn program_part<L: Observer>(
         core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, (at, to): (u32, u32), log: &mut L,
     ) -> Option<()> {
@@ -225,7 +224,7 @@ impl ZonedMapping {
         Some(())
     }
 
-    /// Handles a discard: resets the zones that are entirely discarded, and erases their blocks.
+    /// Handles a discard: resets the completely discarded zones and erases their blocks.
     pub fn reset<L: Observer>(
         &mut self, core: &mut FtlCore, nand: &mut Nand, (first, count): (Lpn, u32), ready: Nanos, log: &mut L,
     ) {
@@ -253,7 +252,7 @@ impl ZonedMapping {
         }
     }
 
-    /// The first contradiction between the zones and the flash.
+    /// The first inconsistency between the zones and the flash.
     pub fn fault(&self, core: &FtlCore, nand: &Nand) -> Option<String> {
         let geometry = &core.geometry;
         let mut held = vec![false; nand.block_count()];
@@ -264,7 +263,7 @@ impl ZonedMapping {
                 let known = core.tables.pool_of(*block) == geometry.pool(plane, GROUP);
                 let used = matches!(nand.state(*block), BlockState::Open | BlockState::Full);
                 if !known || !used || std::mem::replace(&mut held[block.index()], true) {
-                    return Some(format!("zone {zone} holds block {block}, which is not its own"));
+                    return Some(format!("zone {zone} contains block {block} of another use"));
                 }
             }
             let (start, (written, _)) = (self.layout.start(zone), self.state(core, zone));
@@ -276,7 +275,7 @@ impl ZonedMapping {
                 let block = place.map(|place| geometry.block_of(place));
                 let own = |block: &BlockId| core.slc.holds(nand.group(*block)) || entry.blocks.contains(block);
                 if block.is_some_and(|block| !own(&block)) {
-                    return Some(format!("unit {unit} of zone {zone} is stored in block {block:?}, which is not its own"));
+                    return Some(format!("unit {unit} of zone {zone} is stored in block {block:?}, which does not belong to it"));
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! The persistence contract and the contents of the flash, implemented literally: for one sector and one time, from all commands and
-//! page programs before.
+//! A literal implementation of the persistence contract and of the contents of the flash, for one sector and one time, from all previous
+//! commands and page programs.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -44,7 +44,7 @@ impl Contract {
         command.is_some_and(|(command, _)| matches!(command.op, Op::Discard | Op::SecureErase))
     }
 
-    /// Rule 6: the newest command that revoked the promises about a sector.
+    /// The newest command that revoked the promises about a sector (rule 6).
     pub fn taken(&self, sector: u64, at: Nanos) -> Version {
         let takers = self.by(at).filter(|(version, command, _)| self.erases(*version) && self.covers(command, sector));
         takers.map(|(version, ..)| version).max().unwrap_or(0)
@@ -82,7 +82,7 @@ impl Contract {
         promised.map(|(version, ..)| version).max().unwrap_or(0)
     }
 
-    /// The newest of these versions of a sector that was written and complete by then, and that no discard revoked.
+    /// The newest of these versions of a sector that was written and complete by a time, and that no discard revoked.
     fn owed(&self, sector: u64, before: Range<Version>, complete_by: Option<Nanos>, at: Nanos) -> Version {
         let taken = self.taken(sector, at);
         let writes = self.by(at).filter(|(version, command, complete)| {
@@ -95,7 +95,7 @@ impl Contract {
         writes.map(|(version, ..)| version).max().unwrap_or(0)
     }
 
-    /// The first sector with a broken promise, if power is lost at `at` and leaves these contents.
+    /// The first sector with a broken promise if power is lost at `at` and `left` remains.
     pub fn broken(&self, left: &[Option<SectorContent>], at: Nanos) -> Option<u64> {
         let there = |after: Range<Version>| {
             left.iter().flatten().any(|content| matches!(content, SectorContent::Data(v) if after.contains(v)))
@@ -105,7 +105,7 @@ impl Contract {
             Op::Write if self.rules.fifo => Some((version, command.arrival)),
             _ => None,
         });
-        // Of the barriers that apply, the last one requires most.
+        // Of the barriers that apply, the last one requires the most.
         let barrier = barriers.filter(|(from, _)| there(*from..Version::MAX)).last();
         let packs = self.packs.iter().filter(|_| self.rules.write_through).cloned();
         let entries = packs.flat_map(|pack| (pack.start + 1..pack.end).map(move |entry| (pack.start, entry, pack.end)));
@@ -120,10 +120,10 @@ impl Contract {
     }
 }
 
-/// All contents of every sector of a new device, each with the time from which on its page survives a cut.
+/// All contents of every sector of a new device, each with the time from which its page survives a cut.
 pub struct Facts {
     unit_sectors: u64,
-    /// End of the latest page, if pages become durable only in their order.
+    /// End of the latest page, if pages become durable only in order.
     pub in_order: Option<Nanos>,
     /// Time from the end of a program until the page survives a cut.
     pub counts_after: Nanos,

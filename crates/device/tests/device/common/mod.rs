@@ -37,12 +37,12 @@ impl Observer for Completions {
     }
 }
 
-/// A request of `kb` KB at `at_us` us, from the address `kb_from` KB on.
+/// A request of `kb` KB at `at_us` us, at the address `kb_from` KB.
 pub fn command(at_us: i64, op: Op, kb_from: u64, kb: u32) -> DeviceCommand {
     DeviceCommand::new(Nanos::from_micros(at_us), op, kb_from * 2, kb * 2)
 }
 
-/// Executes requests on a new device; returns it and the completions.
+/// Executes requests on a new device. Returns the device and the completions.
 pub fn run(config: &DeviceConfig, commands: &[DeviceCommand]) -> (Device, Vec<RequestCompleted>) {
     let mut device = Device::new(config);
     let mut told = Completions::default();

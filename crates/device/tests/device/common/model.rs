@@ -8,7 +8,7 @@ use emmclab_device::gc::{NONE, POLICIES};
 use emmclab_device::{CommandFlags, Device, DeviceCommand, DeviceConfig, Observer, RequestCompleted, StopReason};
 use proptest::prelude::*;
 
-/// Over-provisioning with which each plane has enough blocks for all open blocks, and at most a third of its blocks have data.
+/// Over-provisioning with which each plane has enough blocks for all open blocks, and at most a third of its blocks contain data.
 pub const ROOMY_PCT: f64 = 250.0;
 
 /// Time step in us, operation, and address and length as shares of the device; lengths are in sectors.
@@ -68,8 +68,8 @@ pub fn little_memory(scheme: &str) -> [(&str, &str); 2] {
     [("mapping.scheme", scheme), own]
 }
 
-/// Executes random steps on a new device, and verifies it after each. Repeats this on a copy made from an image. A second device, without a
-/// checker, must behave the same.
+/// Executes random steps on a new device, and verifies it after each. Repeats this on a copy from an image. A second device without a
+/// checker must behave the same.
 pub fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut device = Device::new(config);
     let mut checker = DeviceChecker::of(&device);
@@ -83,8 +83,8 @@ pub fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError>
         prop_assert_eq!(unchecked.submit(&command, &mut completed).ok(), done.ok());
         checker.verify(&device).map_err(|error| TestCaseError::fail(format!("{error} at {command:?}")))?;
         if let Some(stop) = device.stop() {
-            // Collection always finds space on a device that is mostly empty.
-            // Settings with which block-mapped schemes could run out of blocks were rejected.
+            // Garbage collection always finds space on a device that is mostly empty, because settings with which block-mapped schemes
+            // could run out of blocks were rejected.
             let settings = config.settings();
             let roomy = settings.capacity.over_provisioning_pct >= ROOMY_PCT
                 || (settings.mapping.scheme != "page" && !on_demand(&settings.mapping.scheme));
@@ -126,7 +126,7 @@ fn collects(policy: &str) -> bool {
     policy != NONE
 }
 
-/// All choices or, if `plain`, only the first one, with which requests use the fast paths.
+/// All choices, or only the first one if `plain`, with which requests use the fast paths.
 fn choice(plain: bool, choices: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
     prop::sample::select(if plain { &choices[..1] } else { choices })
 }

@@ -1,5 +1,5 @@
-//! Out-of-order completion, with any commands: nothing is lost or executed twice, every read finds the latest data, and tags, queues and
-//! link are never used beyond their capacity.
+//! Out-of-order completion with any commands: no command is lost or executed twice, every read returns the latest data, and tags, queues
+//! and link are never used beyond their capacity.
 
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::DeviceChecker;
@@ -33,7 +33,7 @@ impl Observer for Traffic {
     }
 }
 
-/// The largest number of intervals that contain the same time.
+/// The maximum number of intervals that contain the same time.
 fn most_at_once(spans: impl Iterator<Item = (Nanos, Nanos)>) -> usize {
     let mut moments: Vec<_> =
         spans.filter(|(begin, end)| begin < end).flat_map(|(begin, end)| [(begin, 1i32), (end, -1)]).collect();

@@ -30,7 +30,7 @@ fn a_direction_carries_one_transfer_at_a_time_and_both_carry_data_at_once() {
     for (i, event) in (1..).zip(&events) {
         assert_eq!(event.complete, Nanos(1_000_000 + i * TRANSFER.0), "the data of a write follows that of the one before");
     }
-    // The data of the read is transferred to the host at the same time as that of a long write to the device.
+    // The data of the read crosses the link at the same time as that of a long write in the other direction.
     let both = [command(0, Read, 0, 4), command(60, Write, 64, 64)];
     let (device, events) = run(&config, &both);
     assert_eq!(events[0].complete, Nanos(100_000) + TRANSFER);
@@ -136,7 +136,7 @@ fn a_read_passes_writes_that_wait_but_only_as_many_as_there_are_tags() {
     assert!((1..=8).contains(&passed), "{passed} reads passed the second write");
 }
 
-/// A device with one map entry in memory, so that nearly every read has to read the map.
+/// A device with one map entry in RAM, so nearly every read must read the map.
 fn hinted(pages: &str) -> Device {
     Device::new(&ufs(&[
         ("geometry.block_groups.0.blocks", "24"),
@@ -148,7 +148,7 @@ fn hinted(pages: &str) -> Device {
     ]))
 }
 
-/// Times of reads of these addresses in KB, in us, after the first 40 KB were written.
+/// Times in us of reads of these addresses in KB, after the first 40 KB were written.
 fn reads(device: &mut Device, between: &[(emmclab_base::Op, u64)]) -> Vec<u64> {
     let (mut told, mut at) = (Completions::default(), 0);
     let writes = (0..10).map(|page| (Write, page * 4));
@@ -163,7 +163,7 @@ fn reads(device: &mut Device, between: &[(emmclab_base::Op, u64)]) -> Vec<u64> {
 #[test]
 fn a_read_with_a_hint_reads_no_map() {
     let asked = [(Read, 0), (Read, 4), (Read, 12), (Read, 0)];
-    // The first read also has to write back the entry that the last write changed.
+    // The first read also writes back the entry that the last write changed.
     assert_eq!(reads(&mut hinted("0"), &asked)[1..], [207; 3]);
     let mut device = hinted("1");
     assert_eq!(reads(&mut device, &asked), [107; 4], "writes read the map, too, and the host took it");

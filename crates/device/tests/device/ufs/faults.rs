@@ -1,4 +1,4 @@
-//! A setting of one kind of device is rejected on the other, with its value and a hint.
+//! Settings of one kind of device are rejected on the other, with value and hint.
 
 use emmclab_device::DeviceConfig;
 

@@ -1,5 +1,5 @@
-//! `WriteBooster`: blocks in SLC mode that writes go to first, in cases small enough to compute on paper. A page program takes 1,000 us in
-//! normal cells, 100 us in SLC mode.
+//! `WriteBooster`: blocks in SLC mode that receive writes, in cases small enough to compute on paper. A page program takes 1,000 us in
+//! normal cells, and 100 us in SLC mode.
 
 use emmclab_base::Op::Write;
 use emmclab_base::{Nanos, Op};
@@ -9,7 +9,7 @@ use emmclab_device::{BoosterCounters, Device, DeviceCommand, DeviceConfig, Lpn, 
 use super::ufs;
 use crate::common::{Completions, command};
 
-/// A UFS of 128 blocks of 12 TLC pages. 8 blocks are in SLC mode, with four pages each: 32 pages, minus the blocks that are kept free.
+/// A UFS of 128 blocks of 12 TLC pages. 8 blocks are in SLC mode, with four pages each: 32 pages, minus the blocks that stay free.
 fn boosted(settings: &[(&str, &str)]) -> DeviceConfig {
     let all = [
         ("geometry.block_groups.0.blocks", "128"),
@@ -27,7 +27,7 @@ fn boosted(settings: &[(&str, &str)]) -> DeviceConfig {
     ufs(&[&all, settings].concat())
 }
 
-/// A device that is checked after every step; commands are executed one by one.
+/// A device that is checked after every step. Commands are executed one by one.
 struct Rig {
     device: Device,
     checker: DeviceChecker,
@@ -41,7 +41,7 @@ impl Rig {
         Self { checker: DeviceChecker::of(&device), device, told: Completions::default(), now: Nanos::ZERO }
     }
 
-    /// Response time, in us, of a command that arrives this long after the end of the previous one.
+    /// Response time in us of a command that arrives `pause_us` after the end of the previous one.
     fn after(&mut self, pause_us: i64, op: Op, kb: u64) -> i64 {
         let command = DeviceCommand { arrival: self.now + Nanos::from_micros(pause_us), ..command(0, op, kb, 4) };
         self.checker.expect(&command);
@@ -52,7 +52,7 @@ impl Rig {
         (event.complete - event.arrival).0 / 1000
     }
 
-    /// Response times of writes of this number of pages from an address on, without pauses.
+    /// Response times of writes of `pages` pages from an address on, without pauses.
     fn fill(&mut self, kb: u64, pages: u64) -> Vec<i64> {
         (0..pages).map(|page| self.after(0, Write, kb + page * 4)).collect()
     }
@@ -84,7 +84,7 @@ fn cells_of_three_bits_keep_a_third_of_their_pages() {
 fn writes_are_fast_until_it_is_full_and_again_after_it_was_flushed() {
     let mut rig = Rig::new(&boosted(&[]));
     let times = rig.fill(0, 40);
-    // 107 us are 100 us of the program and 7 us of the link. All blocks except those kept free accept data.
+    // 107 us are 100 us of the program and 7 us of the link. All blocks except those that stay free accept data.
     let fast = times.iter().filter(|us| **us == 107).count();
     assert!((24..=32).contains(&fast), "{times:?}");
     assert!(times[fast..].iter().all(|us| *us >= 1007), "the cliff: {times:?}");
@@ -111,7 +111,7 @@ fn in_hibernation_it_is_flushed_while_the_link_sleeps() {
     ]);
     let mut rig = Rig::new(&config);
     rig.fill(0, 40);
-    // A page of the flush takes 50 us and 1,000 us: the pause of 8 ms, minus 5 ms before hibernation, is enough for 3 pages.
+    // A page of the flush takes 50 us and 1,000 us. The pause of 8 ms, minus 5 ms before hibernation, suffices for 3 pages.
     let took = rig.after(8_000, Write, 400);
     let wake_up = rig.told.0.last().unwrap().waits.wake_up;
     assert_eq!(wake_up, Nanos::from_micros(300), "the link slept while the flash worked: {took}");
@@ -140,7 +140,7 @@ fn it_takes_capacity_or_shrinks_with_the_free_space() {
     let preserved = boosted(&[("slc.preserve_user_space", "true")]);
     let capacity = |config: &DeviceConfig| Device::new(config).geometry().logical_units;
     assert_eq!((capacity(&reduced), capacity(&preserved)), (120 * 12 * 10 / 13, 128 * 12 * 10 / 13));
-    // A block uses 12 units of free space. With 30 units free, the buffer accepts the data of three blocks and no more.
+    // A block uses 12 units of free space. With 30 units free, the buffer accepts the data of only three blocks.
     let taken = |config: &DeviceConfig, left: u64| {
         let mut rig = Rig::new(config);
         let units = u64::from(capacity(config));
@@ -171,7 +171,7 @@ fn a_fifo_flush_leaves_the_data_that_was_written_last() {
     let mut rig = Rig::new(&boosted(&[("slc.partial_flush", "fifo"), ("slc.keep_pct", "25")]));
     rig.fill(0, 24);
     rig.after(1_000_000, Op::Read, 0);
-    // A quarter of eight blocks of four pages is kept.
+    // A quarter of eight blocks of four pages stays.
     assert_eq!(rig.held(0, 24), (16..24).collect::<Vec<_>>());
     assert_eq!(rig.counts().folded_units, 16);
     rig.after(1_000_000, Op::Read, 92);
@@ -233,7 +233,7 @@ fn the_event_comes_when_little_is_free_and_the_flush_begins_at_once() {
     rig.after(1_000_000, Op::Read, 0);
     assert_eq!((rig.counts().flush_needed, rig.counts().folded_units), (0, 0), "half of it is free");
     rig.fill(64, 5);
-    // 1 ms is enough only for the start of the flush, which continues in the next gap.
+    // 1 ms suffices only for the start of the flush, which continues in the next gap.
     rig.after(1_000, Op::Read, 0);
     assert_eq!(rig.counts().flush_needed, 1);
     assert!((1..20).contains(&rig.counts().folded_units), "{:?}", rig.counts());
@@ -250,7 +250,7 @@ fn it_shrinks_with_the_users_free_space_and_grows_again() {
     for _ in 0..8 {
         rig.after(1_000_000, Op::Read, 0);
     }
-    // Forty free units are three blocks of twelve.
+    // Forty free units correspond to three blocks of twelve.
     assert_eq!((rig.device.booster_blocks(), rig.counts().shrunk), (3, 5));
     rig.after(0, Op::Discard, 0);
     let discard = DeviceCommand { sectors: 4000, ..command(0, Op::Discard, 0, 4) };

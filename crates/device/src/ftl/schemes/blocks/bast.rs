@@ -1,8 +1,8 @@
 //! BAST: every data block that is overwritten has its own log block (Kim, Kim, Noh, Min and Cho, "A space-efficient flash translation layer
 //! for `CompactFlash` systems", IEEE Trans. Consumer Electronics 48(2), 2002).
 //!
-//! Pages are written to the log block in the order in which they arrive. A log block is merged with its data block when it is full, or when
-//! another one is needed and it is the least recently used.
+//! Pages are written to the log block in the order of arrival. A log block is merged with its data block when it is full, or when it is the
+//! least recently used and another log block is needed.
 
 use std::collections::VecDeque;
 
@@ -15,12 +15,12 @@ use crate::events::Observer;
 use crate::ids::BlockId;
 use emmclab_settings::{PolicyDescription, PolicyOptions};
 
-/// Data and log block of every logical block.
+/// Data block and log block of every logical block.
 #[derive(Clone)]
 pub(crate) struct BastScheme {
     data: Vec<BlockId>,
     log: Vec<BlockId>,
-    /// Logical blocks with a log block, by plane; the most recently used one at the back.
+    /// Logical blocks with a log block, by plane; the most recently used is at the back.
     used: Vec<VecDeque<u32>>,
 }
 

@@ -1,8 +1,8 @@
 //! FAST: log blocks are not assigned to data blocks (Lee, Park, Chung, Lee, Park and Song, "A log buffer-based flash translation layer
 //! using fully-associative sector translation", ACM TECS 6(3), 2007).
 //!
-//! One log block of a plane is sequential: it begins with the first page of a logical block and continues as long as the pages are
-//! consecutive. The others accept any page. To empty the oldest of them, every logical block with pages in it is merged.
+//! One log block of a plane is sequential: it begins with the first page of a logical block and continues while the pages are consecutive.
+//! The others accept any page. Emptying the oldest of these merges every logical block with pages in it.
 
 use std::collections::VecDeque;
 
@@ -15,12 +15,12 @@ use crate::events::Observer;
 use crate::ids::BlockId;
 use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
 
-/// One log block is sequential, so there must be at least one more.
+/// One log block is sequential, so the minimum is two.
 const SHARED_LOG_BLOCKS: PolicySetting = PolicySetting { range: (2, 1 << 16), ..LOG_BLOCKS };
 
 #[derive(Clone, Debug)]
 struct PlaneLogBlocks {
-    /// The sequential log block: its logical block and its block.
+    /// The sequential log block: (its logical block, its physical block).
     sequential: Option<(u32, BlockId)>,
     /// The other log blocks, the oldest at the front.
     random: VecDeque<BlockId>,
@@ -89,7 +89,7 @@ impl BlockPlacement for FastScheme {
             if offset == 0 {
                 if let Some((of, _)) = self.logs[plane].sequential {
                     self.merge(io, of)?;
-                    // If that was this logical block, its data block has changed.
+                    // The data block may just have been replaced by that merge.
                     if of == block {
                         continue;
                     }

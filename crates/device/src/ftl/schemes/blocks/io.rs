@@ -1,4 +1,4 @@
-//! Flash operations of a block-mapped scheme: allocates, copies, merges and erases blocks.
+//! Flash operations of block-mapped schemes: allocation, copies, merges and erases of blocks.
 
 use std::ops::Range;
 
@@ -17,13 +17,13 @@ use crate::ftl::write::RequestSectors;
 use crate::ids::{BlockId, Lpn, Ppn};
 use crate::nand::Nand;
 
-/// The core and the flash, for a scheme that finds a location for a page.
+/// The core and the flash, as used by a scheme that chooses the location of a page.
 pub(crate) struct BlockSchemeIo<'a, L> {
     pub core: &'a mut FtlCore,
     pub nand: &'a mut Nand,
     pub log: &'a mut L,
     pub layout: BlockMapLayout,
-    /// When the data of the page is ready.
+    /// When the data of the page is available.
     pub ready: Nanos,
 }
 
@@ -46,7 +46,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         self.core.tables.valid(block)
     }
 
-    /// First location of a block, and the end of its locations.
+    /// The first location of a block, and the end of its locations.
     pub fn places(&self, block: BlockId) -> (Ppn, Ppn) {
         let first = self.core.geometry.first_ppn(block);
         (first, first.plus(self.layout.pages << self.layout.page_shift))
@@ -57,13 +57,13 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         self.core.tables.reverse.count_pages(first..end, self.layout.page_shift)
     }
 
-    /// The first valid location of a range, and the logical page there.
+    /// The first valid location of a range, and the number of its logical page.
     pub fn next_page_in(&self, from: Ppn, end: Ppn) -> Option<(Ppn, u32)> {
         let (place, unit) = self.core.tables.reverse.valid(from..end).next()?;
         Some((place, unit.0 >> self.layout.page_shift))
     }
 
-    /// Takes a free block of the plane at this position of the striping order.
+    /// Takes a free block of the plane at position `stripe` of the striping order.
     pub fn claim(&mut self, stripe: u32) -> Option<BlockId> {
         let plane = self.core.geometry.striped(stripe);
         let pool = self.core.geometry.pool(plane, 0);
@@ -72,7 +72,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         Some(block)
     }
 
-    /// The data block of a logical block; allocates one if there is none. `None` if no block is free.
+    /// The data block of a logical block, which is allocated if there is none; `None` if no block is free.
     pub fn data_block(&mut self, data: &mut BlockId, block: u32) -> Option<BlockId> {
         if *data == BlockId::NONE {
             *data = self.claim(block)?;
@@ -87,7 +87,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         self.core.erase(self.nand, block, self.ready, self.log);
     }
 
-    /// Reports a merge that begins with this block; returns its valid units.
+    /// Reports a merge that begins with this block. Returns the number of its valid units.
     pub fn merge_begins(&mut self, block: BlockId) -> u32 {
         let valid = self.valid(block);
         let (collection, at) = (CollectionPurpose::Space, self.ready);
@@ -105,9 +105,9 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         self.log.gc_finished(&GcFinished { block, valid, at });
     }
 
-    /// Merges all valid data of a logical block into one block: into `log` if its pages are at their own offsets, otherwise into a fresh
-    /// block. `data` and `log` may be [`BlockId::NONE`]. Afterwards `data` is the new data block, or [`BlockId::NONE`] if there is no valid
-    /// data. Returns the kind of merge; `None` if no block is free.
+    /// Merges all valid data of a logical block into one block: into `log` if its pages are at their own offsets, otherwise into a free
+    /// block. `data` and `log` may be [`BlockId::NONE`]. Afterwards `data` is the new data block, or [`BlockId::NONE`] without valid data.
+    /// Returns the kind of merge; `None` if no block is free.
     pub fn merge_blocks(&mut self, logical_block: u32, data: &mut BlockId, log: BlockId) -> Option<MergeKind> {
         let begun = if log == BlockId::NONE { *data } else { log };
         let valid = if begun == BlockId::NONE { 0 } else { self.merge_begins(begun) };
@@ -143,7 +143,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         Some(kind)
     }
 
-    /// Whether the block holds a prefix of the logical block, every page at its own offset, and nothing else.
+    /// Whether the block contains only a prefix of the logical block, with every page at its own offset.
     fn is_in_place(&self, logical_block: u32, block: BlockId) -> bool {
         let (geometry, shift) = (&self.core.geometry, self.layout.page_shift);
         let mut inside = 0;
@@ -164,12 +164,12 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         self.layout.units_of_page(logical, &self.core.geometry)
     }
 
-    /// The location of any valid unit of a logical page; `None` if there is none.
+    /// The location of a valid unit of a logical page; `None` if there is none.
     pub fn place_of_page(&self, logical: u32) -> Option<Ppn> {
         self.units_of_page(logical).find_map(|unit| self.core.tables.lookup(Lpn(unit)))
     }
 
-    /// Copies a logical page that has a valid unit at `ppn`. Pages that are skipped before its new location stay empty.
+    /// Copies a logical page with a valid unit at `ppn`. Pages that are skipped before its new location stay empty.
     pub fn copy_page(&mut self, (block, page): Place, ppn: Ppn, logical: u32) {
         let from = self.core.geometry.block_of(ppn);
         let mut copies = self.nand.copies(from, (block, page), self.ready);
@@ -187,14 +187,14 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         self.core.commit_page(at, &MappedUnits(self.units_of_page(logical)), self.log);
     }
 
-    /// Programs the part of a logical page that the host writes, together with the rest of its old data. Returns the waits, the start of
-    /// the first operation, and the completion.
+    /// Programs the part of a logical page that the host writes, together with the preserved old data. Returns the waits, the start of the
+    /// first operation, and the completion.
     fn program_page(
         &mut self, (block, page): Place, logical: u32, span: RequestSectors, request: &RequestState,
     ) -> (LatencyBreakdown, Nanos, Nanos) {
         let unit_sectors = self.core.geometry.unit_sectors;
         let mut units = PageUnits::new();
-        let (mut old, mut kept, mut given) = (None, 0, 0);
+        let (mut old, mut kept, mut new) = (None, 0, 0);
         for lpn in self.units_of_page(logical).map(Lpn) {
             let (from, covered) = (self.core.tables.lookup(lpn), span.covered(lpn, unit_sectors));
             if covered == 0 && from.is_none() {
@@ -202,7 +202,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
             }
             units.push(UnitWritten { lpn, from, covered, command: request.command() });
             let covered = covered.count_ones();
-            given += covered * 512;
+            new += covered * 512;
             if covered < unit_sectors
                 && let Some(ppn) = from
             {
@@ -218,7 +218,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
             let op = self.core.read_page(self.nand, ppn, at, out, OperationCause::ReadModifyWrite, self.log);
             (at, waits, begin) = (op.end, LatencyBreakdown::of(&op, self.ready, op.end), Some(op.begin));
         }
-        let bytes = if self.nand.timelines.interface.copy_back { given } else { given + kept };
+        let bytes = if self.nand.timelines.interface.copy_back { new } else { new + kept };
         let op = self.nand.program(block, page, at, bytes);
         let programmed = ProgrammedPages {
             block,
@@ -237,11 +237,11 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
     }
 }
 
-/// Size of a page's entry in a page map, in bytes.
+/// Size of an entry in a page map, in bytes.
 const ENTRY_BYTES: u32 = 4;
 
 impl BlockMapping {
-    /// Reads the page maps of these units that are not in memory.
+    /// Reads the page maps of these units that are not in RAM.
     pub fn fetch_maps<L: Observer>(
         &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, (first, units): (Lpn, u32), log: &mut L,
     ) {
@@ -261,7 +261,7 @@ impl BlockMapping {
             let plane = core.geometry.striped(map);
             let page_bytes = core.geometry.groups[0].page_bytes;
             let bytes = (self.layout.pages * ENTRY_BYTES).next_multiple_of(512).min(page_bytes);
-            // The blocks of the map itself are not part of the model; their pages are assumed to be in the same plane.
+            // The model does not contain blocks of the map itself. Their pages are assumed to be in the same plane.
             let op = FtlCore::read_unplaced(nand, (plane, 0), request.ready, bytes, OperationCause::Map, log);
             request.look_up(&op);
             missed = true;

@@ -1,9 +1,9 @@
-//! Block-mapped schemes: each logical block has a data block, and overwritten pages are written to log blocks until both are merged. A
-//! scheme is one file here; it decides where the next version of a page is written and when to merge.
+//! Block-mapped schemes: each logical block has a data block, and overwritten pages are written to log blocks until both are merged. Each
+//! scheme has its own file. It determines where the next version of a page is written and when blocks are merged.
 //!
-//! A page is always written completely: the part that the host does not write is read first, so that all valid data of a logical page is in
-//! one physical page. Consecutive pages use the planes in turn (clustered planes count as one), and each plane runs the scheme on its own
-//! share: a logical block consists of pages of one plane.
+//! Pages are always written completely: the part that the host does not write is read first, so that all valid data of a logical page is in
+//! one physical page. Consecutive pages are in consecutive planes (clustered planes count as one), and each plane applies the scheme to its
+//! own pages: a logical block consists of pages of one plane.
 
 mod bast;
 mod fast;
@@ -26,7 +26,7 @@ use fast::FastScheme;
 use io::BlockSchemeIo;
 use superblock::SuperblockScheme;
 
-/// Log blocks of a plane.
+/// Number of log blocks of a plane.
 const LOG_BLOCKS: PolicySetting = PolicySetting {
     key: "log_blocks",
     about: "Log blocks of a plane (`fast`: including the sequential one); `block`: blocks of a plane that can have a replacement at the same time.",
@@ -34,7 +34,7 @@ const LOG_BLOCKS: PolicySetting = PolicySetting {
     range: (1, 1 << 16),
 };
 
-/// Number of page maps in memory.
+/// Number of page maps in RAM.
 const CACHED_MAPS: PolicySetting = PolicySetting {
     key: "cached_maps",
     about: "Logical blocks (superblocks) of a plane whose page maps are in memory at the same time; the map of another is read from the flash first. 0 = all.",
@@ -45,12 +45,12 @@ const CACHED_MAPS: PolicySetting = PolicySetting {
 /// The assignment of logical pages to logical blocks and planes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockMapLayout {
-    /// Logical blocks of a plane, and of all planes.
+    /// Number of logical pages of a plane, and of all planes.
     pub pages: u32,
-    /// Logical blocks of a plane, and of all.
+    /// Number of logical blocks of a plane, and of all planes.
     pub rows: u32,
     pub blocks: u32,
-    /// Log blocks of a plane.
+    /// Number of log blocks of a plane.
     pub logs: u32,
     planes: u32,
     page_shift: u32,
@@ -70,13 +70,13 @@ impl BlockMapLayout {
         }
     }
 
-    /// Logical block of a logical page, and the offset of the page in it.
+    /// The logical block of a logical page, and the offset of the page in it.
     fn split(self, logical: u32) -> (u32, u32) {
         let in_plane = logical / self.planes;
         (in_plane / self.pages * self.planes + logical % self.planes, in_plane % self.pages)
     }
 
-    /// Logical page at an offset in a logical block.
+    /// The logical page at an offset in a logical block.
     fn page(self, block: u32, offset: u32) -> u32 {
         (self.row(block) * self.pages + offset) * self.planes + block % self.planes
     }
@@ -87,26 +87,26 @@ impl BlockMapLayout {
         first..(first + (1 << self.page_shift)).min(geometry.logical_units)
     }
 
-    /// Row, offset in the block, and plane of each logical page, in the order of the pages. The plane is a position in the striping order.
+    /// Row, offset in the block, and plane (as a position in the striping order) of each logical page, in order of the pages.
     fn places(self) -> impl Iterator<Item = (u32, u32, u32)> {
         let offsets = (0..self.rows).flat_map(move |row| (0..self.pages).map(move |offset| (row, offset)));
         offsets.flat_map(move |(row, offset)| (0..self.planes).map(move |stripe| (row, offset, stripe)))
     }
 
-    /// Number of a logical block inside its plane.
+    /// Number of a logical block within its plane.
     fn row(self, block: u32) -> u32 {
         block / self.planes
     }
 }
 
-/// Log blocks of a plane; 1 if the scheme has no setting for them.
+/// Number of log blocks of a plane; 1 if the scheme has no such setting.
 pub(crate) fn logs(settings: &DeviceSettings) -> u32 {
     let kind = KINDS.iter().find(|kind| kind.name == settings.mapping.scheme);
     let own = kind.and_then(|kind| kind.settings.iter().find(|setting| setting.key == LOG_BLOCKS.key));
     own.map_or(1, |setting| setting.count(&settings.mapping.options))
 }
 
-/// Number of logical blocks that each plane has to hold.
+/// Number of logical blocks of each plane.
 pub(crate) fn rows(geometry: &Geometry) -> u32 {
     let group = &geometry.groups[0];
     let pages = geometry.logical_units.div_ceil(group.units_per_page());
@@ -116,42 +116,42 @@ pub(crate) fn rows(geometry: &Geometry) -> u32 {
 /// The location of a page: block and page.
 pub(crate) type Place = (BlockId, u32);
 
-/// The part of a block-mapped scheme that does not access the flash.
+/// The state of a block-mapped scheme, without access to the flash.
 pub(crate) trait BlockSchemeState {
-    /// Bytes of RAM for its tables in the device, with this number of page maps in memory; 0 = all.
+    /// Bytes of RAM in the device for the tables of the scheme and `maps` page maps; 0 = all page maps.
     fn ram_bytes(&self, layout: BlockMapLayout, maps: u32) -> u64;
-    /// Number of the page map for a row of logical blocks, one in each plane.
+    /// Number of the page map for a row, which consists of one logical block in each plane.
     fn map_of(&self, row: u32) -> u32 {
         row
     }
-    /// Its state as words, for an image.
+    /// The state as words of an image.
     fn words(&self) -> Vec<u32>;
-    /// Restores the state from an image; `None` if the words are not valid.
+    /// Restores the state from an image; `None` if the words are invalid.
     fn restore(&mut self, layout: BlockMapLayout, words: &mut dyn Iterator<Item = u32>) -> Option<()>;
-    /// All blocks of the scheme, each with its plane.
+    /// All blocks of the scheme.
     fn holds(&self, layout: BlockMapLayout) -> Vec<SchemeBlock>;
 }
 
-/// A block of a scheme, and the data that it may hold.
+/// A block of a scheme, and the data that it may contain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SchemeBlock {
     pub block: BlockId,
-    /// Any position of its plane in the striping order, which repeats.
+    /// A position of its plane in the striping order, which repeats.
     pub stripe: u32,
-    /// Rows `from..to` of the logical blocks whose pages it may hold.
+    /// Rows `from..to` of the logical blocks whose pages the block may contain.
     pub from: u32,
     pub to: u32,
-    /// Whether page `n` holds only page `n` of the logical block.
+    /// Whether page `n` can only contain page `n` of the logical block.
     pub in_place: bool,
 }
 
-/// The part of a block-mapped scheme that accesses the flash.
+/// The placement of pages by a block-mapped scheme, with access to the flash.
 pub(crate) trait BlockPlacement: BlockSchemeState {
-    /// The block and page for the next version of a logical page, after all merges that are necessary for it; `None` if no block is left.
+    /// The block and page for the next version of a logical page, after the necessary merges; `None` if no block is free.
     fn place<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, logical: u32) -> Option<Place>;
 }
 
-/// The registry: each scheme is a file here and an entry in the list below.
+/// The registry of schemes. Each scheme has a file here and an entry in the list below.
 macro_rules! schemes {
     ($($name:ident),+) => {
         /// All block-mapped schemes.
@@ -196,7 +196,7 @@ macro_rules! schemes {
 
 schemes!(BlockScheme, BastScheme, FastScheme, SuperblockScheme);
 
-/// A scheme with the state that all schemes share.
+/// A scheme, and the state that all schemes share.
 #[derive(Clone)]
 pub(crate) struct BlockMapping {
     layout: BlockMapLayout,
@@ -205,7 +205,7 @@ pub(crate) struct BlockMapping {
 }
 
 impl BlockMapping {
-    /// The block-mapped scheme of the settings; `None` if they name another kind.
+    /// The block-mapped scheme of the settings; `None` if the scheme is not block-mapped.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Self> {
         let layout = BlockMapLayout::new(settings, geometry);
         let cache = PageMapCache::new(CACHED_MAPS.count(&settings.mapping.options), layout.rows);
@@ -213,12 +213,12 @@ impl BlockMapping {
         Some(Self { layout, cache, scheme })
     }
 
-    /// The scheme's state as words, for an image.
+    /// The state of the scheme as words of an image.
     pub fn words(&self) -> Vec<u32> {
         self.scheme.tables().words()
     }
 
-    /// Restores the state from an image; `None` if the words are not valid.
+    /// Restores the state from an image; `None` if the words are invalid.
     pub fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         self.scheme.tables_mut().restore(self.layout, words)
     }
@@ -228,38 +228,38 @@ impl BlockMapping {
         self.scheme.tables().ram_bytes(self.layout, self.cache.most())
     }
 
-    /// Forgets all page maps in memory.
+    /// Removes all page maps from RAM.
     pub fn power_cycle(&mut self) {
         self.cache.clear();
     }
 
-    /// The first contradiction between the scheme and the flash.
+    /// The first inconsistency between the scheme and the flash.
     pub fn fault(&self, core: &FtlCore, nand: &Nand) -> Option<String> {
         let layout = self.layout;
         let mut by_block = vec![None; nand.block_count()];
         for held in &self.scheme.tables().holds(layout) {
             if held.block.index() >= nand.block_count() {
-                return Some(format!("the map names block {}, which does not exist", held.block));
+                return Some(format!("the map contains block {}, which does not exist", held.block));
             }
             let entry = nand.block(held.block);
             let in_use = matches!(entry.state, BlockState::Open | BlockState::Full);
             if entry.plane != core.geometry.striped(held.stripe) || !in_use {
-                return Some(format!("the map holds block {} but it is {entry:?}", held.block));
+                return Some(format!("the map contains block {}, whose entry is {entry:?}", held.block));
             }
             let first_stripe = SchemeBlock { stripe: held.stripe % layout.planes, ..*held };
             if by_block[held.block.index()].replace(first_stripe).is_some() {
-                return Some(format!("the map uses block {} twice", held.block));
+                return Some(format!("the map contains block {} twice", held.block));
             }
         }
         for (logical, (row, offset, stripe)) in (0..).zip(layout.places()) {
             for unit in layout.units_of_page(logical, &core.geometry) {
                 let Some(ppn) = core.tables.lookup(Lpn(unit)) else { continue };
                 let page = core.geometry.offset_of(ppn) >> layout.page_shift;
-                let found = by_block[core.geometry.block_of(ppn).index()].is_some_and(|held| {
+                let is_mapped = by_block[core.geometry.block_of(ppn).index()].is_some_and(|held| {
                     let of_row = held.stripe == stripe && (held.from..held.to).contains(&row);
                     of_row && (!held.in_place || page == offset)
                 });
-                if !found {
+                if !is_mapped {
                     return Some(format!("unit {unit} is stored at {ppn}, which does not match the map"));
                 }
             }
@@ -273,7 +273,7 @@ fn number(BlockId(block): BlockId) -> u32 {
     block
 }
 
-/// The words of a list, with its length before them.
+/// The words of a list, preceded by its length.
 fn list(words: impl ExactSizeIterator<Item = u32>) -> impl Iterator<Item = u32> {
     std::iter::once(words.len() as u32).chain(words)
 }
@@ -295,7 +295,7 @@ fn read_table(words: &mut dyn Iterator<Item = u32>, table: &mut [BlockId]) -> Op
     Some(())
 }
 
-/// The data blocks of a table as [`SchemeBlock`] blocks.
+/// The data blocks in a table.
 fn data_blocks(layout: BlockMapLayout, table: &[BlockId]) -> impl Iterator<Item = SchemeBlock> {
     table.iter().enumerate().filter(|(_, block)| **block != BlockId::NONE).map(move |(logical, block)| {
         let from = layout.row(logical as u32);
@@ -303,17 +303,17 @@ fn data_blocks(layout: BlockMapLayout, table: &[BlockId]) -> impl Iterator<Item 
     })
 }
 
-/// A replacement block that is being written.
+/// A replacement block that is partly written.
 #[derive(Clone, Copy, Debug)]
 struct ReplacementBlock {
     logical_block: u32,
     block: BlockId,
-    /// Whether valid pages were copied into it before a page of the host.
+    /// Whether valid pages were copied to it before a page of the host.
     copied: bool,
 }
 
-/// Block mapping: page `n` of a logical block is in page `n` of its block. An overwrite begins a replacement block. Valid pages before the
-/// overwritten one are copied at once, those after it when the replacement is completed; so a sequential overwrite copies nothing (the
+/// Block mapping: page `n` of a logical block is in page `n` of its block. An overwrite starts a replacement block. Valid pages before the
+/// overwritten one are copied at once, and those after it when the replacement is completed, so a sequential overwrite copies nothing (the
 /// replacement blocks of NFTL: Ban, US patent 5,937,425).
 #[derive(Clone)]
 pub(crate) struct BlockScheme {
@@ -342,7 +342,7 @@ impl BlockScheme {
         Some(())
     }
 
-    /// Copies the valid pages before page `to` into a replacement, from its first unwritten page on.
+    /// Copies the valid pages before page `to` into a replacement block, from its first unwritten page on.
     fn copy<L: Observer>(io: &mut BlockSchemeIo<'_, L>, replacement: &mut ReplacementBlock, to: u32) {
         for offset in io.written_pages(replacement.block)..to {
             let logical = io.layout.page(replacement.logical_block, offset);
@@ -360,9 +360,9 @@ impl BlockPlacement for BlockScheme {
         let (block, offset) = layout.split(logical);
         let plane = (block % layout.planes) as usize;
         loop {
-            let found = self.open[plane].iter().position(|open| open.logical_block == block);
-            if let Some(found) = found {
-                let replacement = &mut self.open[plane][found];
+            let index = self.open[plane].iter().position(|open| open.logical_block == block);
+            if let Some(index) = index {
+                let replacement = &mut self.open[plane][index];
                 if io.written_pages(replacement.block) <= offset {
                     Self::copy(io, replacement, offset);
                     return Some((replacement.block, offset));
@@ -424,10 +424,10 @@ impl BlockSchemeState for BlockScheme {
     }
 }
 
-/// Numbers of the maps in memory.
+/// Numbers of the page maps in RAM.
 #[derive(Clone, Debug)]
 struct PageMapCache {
-    /// Capacity in maps; 0 = all maps.
+    /// Capacity in maps; 0 = unlimited.
     most: u32,
     maps: LruSet,
 }
@@ -437,12 +437,12 @@ impl PageMapCache {
         Self { most, maps: LruSet::new(if most > 0 { maps as usize } else { 0 }, most as usize) }
     }
 
-    /// Capacity in maps; 0 = all maps.
+    /// Capacity in maps; 0 = unlimited.
     pub fn most(&self) -> u32 {
         self.most
     }
 
-    /// Uses a map; returns false if it has to be read first.
+    /// Marks a map as used. Returns false if it must be read first.
     pub fn touch(&mut self, map: u32) -> bool {
         if self.maps.touch(map) {
             return true;
@@ -454,7 +454,7 @@ impl PageMapCache {
         false
     }
 
-    /// Removes all maps from memory.
+    /// Removes all maps from RAM.
     pub fn clear(&mut self) {
         self.maps.clear();
     }

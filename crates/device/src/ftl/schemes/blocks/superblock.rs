@@ -1,10 +1,10 @@
-//! Superblocks: neighbouring logical blocks share data and log blocks, with a common page map (Kang, Jo, Kim and Lee, "A superblock-based
-//! flash translation layer for NAND flash memory", EMSOFT 2006).
+//! Superblocks: adjacent logical blocks share data and log blocks and a page map (Kang, Jo, Kim and Lee, "A superblock-based flash
+//! translation layer for NAND flash memory", EMSOFT 2006).
 //!
-//! Inside a superblock a page may be in any block. Pages of the host and pages that are moved are written to different blocks. A superblock
-//! that has used all of its log blocks collects its block with the fewest valid pages. If all log blocks of the plane are used, the
-//! superblock that was written longest ago gives up its own. Merges are counted as follows: switch, a block without valid pages is erased;
-//! partial, a block is collected for its own superblock; full, for another one.
+//! Within a superblock, a page may be in any block. Pages of the host and moved pages are written to different blocks. A superblock that
+//! has used all of its log blocks collects its block with the fewest valid pages. If all log blocks of the plane are used, the least
+//! recently written superblock frees its log blocks. Merges are counted as switch (a block without valid pages is erased), partial (a block
+//! is collected for its own superblock) or full (for another superblock).
 
 use super::io::BlockSchemeIo;
 use super::{
@@ -17,13 +17,17 @@ use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
 
 const BLOCKS: PolicySetting =
     PolicySetting { key: "superblock_blocks", about: "Logical blocks in a superblock.", default: 4, range: (1, 1024) };
-const MOST_LOG_BLOCKS: PolicySetting =
-    PolicySetting { key: "superblock_log_blocks", about: "Most log blocks of one superblock.", default: 4, range: (1, 1024) };
+const MOST_LOG_BLOCKS: PolicySetting = PolicySetting {
+    key: "superblock_log_blocks",
+    about: "Maximum number of log blocks of a superblock.",
+    default: 4,
+    range: (1, 1024),
+};
 
 #[derive(Clone, Debug)]
 struct SuperblockMembers {
     blocks: Vec<BlockId>,
-    /// The block for pages of the host, and the one for pages that are moved.
+    /// The current block for pages of the host, and the one for moved pages.
     host: BlockId,
     moved: BlockId,
 }
@@ -31,13 +35,13 @@ struct SuperblockMembers {
 #[derive(Clone)]
 pub(crate) struct SuperblockScheme {
     groups: Vec<SuperblockMembers>,
-    /// Logical blocks in a superblock, and maximum number of log blocks of one.
+    /// Number of logical blocks in a superblock, and maximum number of its log blocks.
     size: u32,
     most_logs: u32,
-    /// By plane: superblocks with log blocks, in the order of their last write; numbered inside the plane.
+    /// By plane: superblocks with log blocks, in the order of their last write, numbered within the plane.
     used: Vec<LruSet>,
     planes: u32,
-    /// By plane: log blocks in use.
+    /// By plane: number of log blocks in use.
     logs: Vec<u32>,
 }
 
@@ -69,13 +73,13 @@ impl SuperblockScheme {
         self.size.min(layout.rows - number / layout.planes * self.size)
     }
 
-    /// Number of log blocks of a superblock: its blocks beyond the number of its logical blocks.
+    /// Number of log blocks of a superblock, which are the blocks in excess of its logical blocks.
     fn logs_of(&self, layout: BlockMapLayout, number: u32) -> u32 {
         let own = self.logical_blocks_of(layout, number);
         (self.groups[number as usize].blocks.len() as u32).saturating_sub(own)
     }
 
-    /// Adds a free block to a superblock.
+    /// Adds a free block to a superblock. Returns the block.
     fn add<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, number: u32) -> Option<BlockId> {
         let block = io.claim(number)?;
         let before = self.logs_of(io.layout, number);
@@ -114,7 +118,7 @@ impl SuperblockScheme {
     /// Moves all valid data out of the block with the fewest valid pages, and erases the block.
     fn collect<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, number: u32, merge: MergeKind) -> Option<()> {
         let group = &self.groups[number as usize];
-        // A superblock that gives up its log blocks also gives up the partly written block of the host.
+        // A superblock that frees its log blocks also frees the partly written block of the host.
         let useful = |block: BlockId| {
             let given_up = merge == MergeKind::Full && block == group.host;
             !io.has_room(block) || io.valid(block) == 0 || given_up
@@ -164,7 +168,7 @@ impl BlockPlacement for SuperblockScheme {
             }
             let moved = self.groups[number as usize].moved;
             if moved != BlockId::NONE && io.valid(moved) == 0 {
-                // It holds no valid pages that were moved, so the host may use it.
+                // The block contains no valid moved pages, so the host may use it.
                 self.groups[number as usize].host = moved;
                 self.groups[number as usize].moved = BlockId::NONE;
                 continue;
@@ -191,7 +195,7 @@ impl BlockPlacement for SuperblockScheme {
 
 impl BlockSchemeState for SuperblockScheme {
     fn ram_bytes(&self, layout: BlockMapLayout, maps: u32) -> u64 {
-        // A block number for each block of a superblock, and the page maps that are in memory; the others are in spare areas.
+        // A block number for each block of a superblock, and the page maps in RAM; other page maps are in spare areas.
         let planes = u64::from(layout.planes);
         let all = layout.rows.div_ceil(self.size);
         let mapped = if maps == 0 { all } else { maps.min(all) };

@@ -1,7 +1,7 @@
-//! The cached part of a map on the flash: the interface of the cache policies, and their registry.
+//! The cached part of a map on the flash: the interface of cache policies, and their registry.
 //!
-//! [`Demand`](super::DemandMapping) reads and writes pages of the map. A cache policy decides which entries are cached, in which form, and what
-//! has to be written back first. A policy is one file and one entry in [`POLICIES`].
+//! [`Demand`](super::DemandMapping) reads and writes pages of the map. A cache policy determines which entries are cached, in which form,
+//! and what must be written back before an eviction. A policy consists of one file and one entry in [`POLICIES`].
 
 use emmclab_settings::{DeviceSettings, PolicyDescription, PolicySetting};
 
@@ -13,10 +13,10 @@ use crate::ids::{Lpn, PlaneId, Ppn};
 pub(super) const POLICIES: [MapCachePolicyEntry; 4] =
     [super::dftl::POLICY, super::tpftl::POLICY, super::leaftl::POLICY, super::rqftl::POLICY];
 
-/// A cache policy in the registry; in the settings it is a mapping scheme.
+/// A cache policy in the registry. Each is a mapping scheme in the settings.
 pub(super) struct MapCachePolicyEntry {
     pub kind: PolicyDescription,
-    /// Maximum bytes of the map on the flash for each unit.
+    /// Maximum bytes of the map on the flash for each map unit.
     pub flash_bytes: u32,
     pub make: fn(&DeviceSettings, &Geometry, MapPageLayout) -> Box<dyn MapCache>,
 }
@@ -45,7 +45,7 @@ pub const LOOKUP_NJ: PolicySetting = PolicySetting {
     range: (0, 1_000_000),
 };
 
-/// Memory for the policies whose entries have different sizes.
+/// Memory of policies whose entries have different sizes.
 pub(super) const CACHE_KB: PolicySetting = PolicySetting {
     key: "map_cache_kb",
     about: "Memory in KB for entries of the map, in the form in which the scheme stores them.",
@@ -57,12 +57,12 @@ pub(super) const CACHE_KB: PolicySetting = PolicySetting {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MapPageLayout {
     pub units: u32,
-    /// Base-2 logarithm of the units whose entries are in one page of the map.
+    /// Base-2 logarithm of the number of units whose entries are in one page of the map.
     shift: u32,
 }
 
 impl MapPageLayout {
-    /// A map with the entries of `per_page` units in each page. This is a power of two, because the sizes of pages and entries are.
+    /// A map with `per_page` entries in each page. This is a power of two, because the sizes of pages and entries are.
     pub fn new(units: u32, per_page: u32) -> Self {
         debug_assert!(per_page.is_power_of_two());
         Self { units, shift: per_page.trailing_zeros() }
@@ -73,7 +73,7 @@ impl MapPageLayout {
         1 << self.shift
     }
 
-    /// The page of the map with the entry of a unit.
+    /// The page of the map that contains the entry of a unit.
     #[inline]
     pub fn page(self, unit: Lpn) -> u32 {
         unit.0 >> self.shift
@@ -91,15 +91,15 @@ impl MapPageLayout {
     }
 }
 
-/// An entry that is needed and not cached.
+/// A required entry that is not cached.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MapMiss {
     pub unit: Lpn,
-    /// Number of units of the request from this one on.
+    /// Number of units of the request, from this one on.
     pub rest: u32,
 }
 
-/// The page that is read in vain, because an approximate segment predicted it.
+/// A page that is read in vain, because an approximate segment predicted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MispredictedPage {
     /// Number of the page, as defined by [`LocationNumbering::page`].
@@ -107,18 +107,18 @@ pub(super) struct MispredictedPage {
     pub plane: PlaneId,
 }
 
-/// Figures of the cached part of a map, besides its configured size.
+/// Figures of the cached part of a map that are not configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapCacheSummary {
     /// Bytes of the cached entries.
     pub cached_bytes: u64,
-    /// Number of learned segments or runs of the map, as far as the policy has created them.
+    /// Number of learned segments or runs of the map that the policy has created.
     pub segments: u64,
-    /// Number of units whose locations these describe.
+    /// Number of units whose locations the segments or runs describe.
     pub segment_units: u64,
 }
 
-/// Pages of the map with changed entries that are not cached; these pages have to be rewritten.
+/// Pages of the map with changed entries that are not cached. They must be rewritten.
 #[derive(Clone, Debug)]
 pub(super) struct StaleMapPages {
     pages: Vec<u32>,
@@ -142,7 +142,7 @@ impl StaleMapPages {
         self.is_stale[page as usize] = false;
     }
 
-    /// Removes and returns a page that has to be rewritten. It counts as stale until [`StaleMapPages::remove`].
+    /// Removes and returns a page that must be rewritten. It counts as stale until [`StaleMapPages::remove`].
     pub fn pop(&mut self) -> Option<u32> {
         while let Some(page) = self.pages.pop() {
             if self.is_stale[page as usize] {
@@ -152,42 +152,42 @@ impl StaleMapPages {
         None
     }
 
-    /// Number of pages of the map.
+    /// Number of pages of the whole map.
     pub fn all(&self) -> usize {
         self.is_stale.len()
     }
 }
 
-/// The cached part of the map. The locations themselves are in the core's tables, which are available through `core`. A policy only tracks
-/// which of them are cached, and their state.
+/// The cached part of the map. A policy records only which locations are cached, and their state; the locations themselves are in the
+/// tables of `core`.
 pub(super) trait MapCache: Send + Sync {
-    /// Looks up the entries of consecutive units from `unit` on until one is not cached; returns how many were, at most `most`. With
-    /// `changes`, the host is about to change them.
+    /// Looks up the entries of consecutive units from `unit` on, up to `most` or until one is not cached. Returns how many were cached.
+    /// `changes` is true if the host is about to change them.
     fn touch(&mut self, unit: Lpn, most: u32, changes: bool) -> u32;
 
     /// Makes room for the entry `wanted` and those loaded with it; with `None`, for entries that have grown. Returns a page of the map that
     /// has to be written first, after which this is called again; `None` if there is room.
     fn make_room(&mut self, core: &FtlCore, wanted: Option<MapMiss>) -> Option<u32>;
 
-    /// Loads the entry of a unit, for which there is room, from its page; returns how many other entries were loaded along.
+    /// Loads the entry of a unit from its page, after `make_room`. Returns how many other entries were loaded with it.
     fn load(&mut self, core: &FtlCore, wanted: MapMiss, changes: bool) -> u32;
 
-    /// Updates entries that collection or discards changed, in any order; adds pages whose entries are not cached to `stale`.
+    /// Updates entries that collection or discards changed, in any order. Adds pages whose entries are not cached to `stale`.
     fn update_moved(&mut self, core: &FtlCore, units: &mut Vec<Lpn>, stale: &mut StaleMapPages);
 
-    /// Updates the entries of units that the host has written after they were looked up. Policies with one entry per unit have nothing to
-    /// do: they have already marked the entries.
+    /// Updates the entries of units after their lookup and the write of the host. Policies with one entry per unit do nothing, because the
+    /// lookup has already marked their entries.
     fn update_written(&mut self, core: &FtlCore, units: (Lpn, u32), stale: &mut StaleMapPages);
 
-    /// Marks the entries of a page as clean, after the page was written with every change.
+    /// Marks the entries of a page as clean, after the page was written with all changes.
     fn mark_page_clean(&mut self, core: &FtlCore, page: u32);
 
-    /// Whether entries may point to another page than that of their unit.
+    /// Whether an entry may point to another page than that of its unit.
     fn may_mislead(&self) -> bool {
         false
     }
 
-    /// The page that a read of a unit reads first, if the entry points to another page than that of the unit.
+    /// The wrong page that a read of a unit reads first; `None` if the entry points to the right page.
     fn wrong_page(&self, _core: &FtlCore, _unit: Lpn) -> Option<MispredictedPage> {
         None
     }
@@ -196,13 +196,13 @@ pub(super) trait MapCache: Send + Sync {
 
     fn figures(&self) -> MapCacheSummary;
 
-    /// The state as words, for an image.
+    /// The state as words of an image.
     fn words(&self) -> Vec<u32>;
 
-    /// Restores the state from an image; `None` if the words are not valid.
+    /// Restores the state from an image; `None` if the words are invalid.
     fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()>;
 
-    /// The first contradiction to the tables.
+    /// The first inconsistency with the tables.
     fn fault(&self, _core: &FtlCore) -> Option<String> {
         None
     }
@@ -210,11 +210,11 @@ pub(super) trait MapCache: Send + Sync {
     fn copy(&self) -> Box<dyn MapCache>;
 }
 
-/// The number of a unit that is not mapped.
+/// The location number of an unmapped unit.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
-/// Numbers for the locations of the flash, in the order in which striped writes fill them. Data that is written sequentially therefore has
-/// consecutive numbers. A map that describes runs of locations uses these numbers.
+/// Numbers of flash locations in the order in which striped writes fill them, so that sequentially written data has consecutive numbers.
+/// Maps that describe runs of locations use these numbers.
 #[derive(Clone, Debug)]
 pub(super) struct LocationNumbering {
     /// Position of each plane in the striping order, and the plane at each position.
@@ -222,9 +222,9 @@ pub(super) struct LocationNumbering {
     planes: Vec<PlaneId>,
     blocks_per_plane: u32,
     stride_shift: u32,
-    /// First block of each group in a plane, and the base-2 logarithm of the units in its pages.
+    /// For each group, its first block in a plane, and the base-2 logarithm of the units in its pages.
     groups: Vec<(u32, u32)>,
-    /// Mask of the address bits inside the smallest page.
+    /// Mask of the address bits within the smallest page.
     within: u32,
 }
 
@@ -256,8 +256,8 @@ impl LocationNumbering {
         (page << shift) | (offset & ((1 << shift) - 1))
     }
 
-    /// The number of a unit's location, and how many units from it on, up to `end`, have consecutive numbers; or, if it is not mapped, are
-    /// not mapped either.
+    /// The number of a unit's location, and how many units from it on, up to `end`, have consecutive numbers, or are unmapped if the unit
+    /// is unmapped.
     pub fn run(&self, core: &FtlCore, unit: u32, end: u32) -> (u32, u32) {
         let Some(first) = core.tables.lookup(Lpn(unit)) else {
             let empty = (unit..end).take_while(|unit| core.tables.lookup(Lpn(*unit)).is_none());
@@ -280,8 +280,8 @@ impl LocationNumbering {
         (number, at - unit)
     }
 
-    /// Number of a location. If it follows the location `before` in the same page, the number is one more; otherwise it is computed. Sets
-    /// `before` to this location.
+    /// Number of a location. It is computed from `before`, the previous location with its number, if this is the next location of the same
+    /// page. Stores this location in `before`.
     #[inline]
     pub fn next_number(&self, before: &mut Option<(Ppn, u32)>, ppn: Option<Ppn>) -> u32 {
         let Some(at) = ppn else { return NOWHERE };
@@ -294,8 +294,8 @@ impl LocationNumbering {
         number
     }
 
-    /// Number of a location. If it precedes the location `behind` in the same page, the number is one less; otherwise it is computed. Sets
-    /// `behind` to this location.
+    /// Number of a location. It is computed from `behind`, the next location with its number, if this is the previous location of the same
+    /// page. Stores this location in `behind`.
     #[inline]
     pub fn previous_number(&self, behind: &mut (Ppn, u32), ppn: Ppn) -> u32 {
         let number = match *behind {
@@ -306,7 +306,7 @@ impl LocationNumbering {
         number
     }
 
-    /// Number of the page with the location `number`, for pages of the same block group as that of `ppn`.
+    /// Number of the page that contains location `number`, for pages of the block group of `ppn`.
     #[inline]
     pub fn page(&self, number: u32, ppn: Ppn) -> u32 {
         let index = (ppn.0 >> self.stride_shift) % self.blocks_per_plane;
@@ -346,7 +346,7 @@ mod tests {
             .map(|(at, page, unit)| places.number(ppn(at, page, unit)))
             .collect();
         assert_eq!(first, (0..first.len() as u32).collect::<Vec<_>>());
-        // Incremental or not, the numbers are the same.
+        // Incremental and full computation return the same numbers.
         let mut before = None;
         let all = (0..2).flat_map(|page| (0..geometry.planes).flat_map(move |at| (0..units).map(move |unit| (at, page, unit))));
         let counted: Vec<u32> = all.map(|(at, page, unit)| places.next_number(&mut before, ppn(at, page, unit))).collect();

@@ -1,10 +1,9 @@
-//! A page map on the flash; a part of it is cached in memory.
+//! A page map on the flash, a part of which is cached in RAM.
 //!
-//! The map is divided into pages, which are written to blocks of their own and located through a directory in memory. An entry that is
-//! needed is read with its page. A dirty entry that is evicted is written back together with all other dirty entries of its page.
-//! Collection changes cached entries in memory, and rewrites the pages of the others. Pages of the map are units after those of the host,
-//! so block counts, collection and wear levelling treat both alike. A [cache policy](cache) decides which entries are cached, and in which
-//! form.
+//! The map is divided into pages, which are written to separate blocks and located through a directory in RAM. A required entry is read
+//! with its page. A dirty entry that is evicted is written back together with all other dirty entries of its page. Collection changes
+//! cached entries in RAM, and rewrites the pages of the others. Pages of the map are units that follow those of the host, so block counts,
+//! collection and wear levelling treat both alike. A [cache policy](cache) determines which entries are cached, and in which form.
 
 mod cache;
 mod dftl;
@@ -46,7 +45,7 @@ fn find(scheme: &str) -> Option<&'static MapCachePolicyEntry> {
     POLICIES.iter().find(|policy| policy.kind.name == scheme)
 }
 
-/// Size of an entry of the directory in bytes.
+/// Size of a directory entry, in bytes.
 const DIRECTORY_BYTES: u64 = 4;
 
 /// The span of a page without host data.
@@ -55,15 +54,15 @@ const NO_SECTORS: RequestSectors = RequestSectors { first: 0, end: 0 };
 /// A map on the flash with a cache.
 pub(crate) struct DemandMapping {
     cache: Box<dyn MapCache>,
-    /// Entries that the host caches (HPB).
+    /// Entries that the host caches (HPB); `None` without HPB.
     hints: Option<HpbHints>,
     /// Whether cached entries may point to another page than that of their unit.
     may_mislead: bool,
-    /// Division of the map into pages; the units of the map follow those of the host.
+    /// Division of the map into pages. The units of the map follow those of the host.
     layout: MapPageLayout,
-    /// Map units in a page of the map.
+    /// Number of map units in a page of the map.
     units: u32,
-    /// Block group of the map's pages: the one with the smallest pages.
+    /// Block group of the pages of the map: the group with the smallest pages.
     group: u8,
     lookup: Nanos,
     stale: StaleMapPages,
@@ -101,27 +100,27 @@ impl DemandMapping {
         self.layout.pages() * self.units
     }
 
-    /// Bytes of RAM: cached entries and the directory.
+    /// Bytes of RAM for cached entries and the directory.
     pub fn ram_bytes(&self) -> u64 {
         self.cache.ram_bytes() + u64::from(self.layout.pages()) * DIRECTORY_BYTES
     }
 
-    /// The cached part of the map.
+    /// Figures of the cached part of the map.
     pub fn figures(&self) -> MapCacheSummary {
         self.cache.figures()
     }
 
-    /// The cached entries, for an image.
+    /// The cached entries as words of an image.
     pub fn words(&self) -> Vec<u32> {
         self.cache.words()
     }
 
-    /// Restores the cached entries from an image; `None` if the words are not valid.
+    /// Restores the cached entries from an image; `None` if the words are invalid.
     pub fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         self.cache.restore(words)
     }
 
-    /// The first contradiction between the cache and the tables.
+    /// The first inconsistency between the cache and the tables.
     pub fn fault(&self, core: &FtlCore) -> Option<String> {
         self.cache.fault(core)
     }
@@ -139,7 +138,7 @@ impl DemandMapping {
         }
     }
 
-    /// Loads the entries of units that are to be read into the cache.
+    /// Loads the entries of units that will be read into the cache.
     pub fn look_up_to_read<L: Observer>(
         &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, units: (Lpn, u32), log: &mut L,
     ) {
@@ -161,15 +160,15 @@ impl DemandMapping {
         changed.retain(|unit| unit.0 < self.layout.units);
         self.cache.update_moved(core, &mut changed, &mut self.stale);
         changed.clear();
-        // The vector is reused for its memory.
+        // The memory of the vector is reused.
         core.changed_entries = Some(changed);
     }
 
-    /// Rewrites the pages of the map that collection or discards made stale, and evicts entries if the cache has grown beyond its limit.
-    /// Later commands wait for these operations.
+    /// Rewrites the stale pages of the map after collection or discards, and evicts entries if the cache exceeds its limit. Later commands
+    /// wait for these operations.
     pub fn settle<L: Observer>(&mut self, core: &mut FtlCore, nand: &mut Nand, ready: Nanos, log: &mut L) {
         self.follow(core);
-        // Collection in between makes pages stale again, but fewer and fewer. A device on which this does not end is full.
+        // Collection during this loop makes pages stale again, but fewer each time. If the loop does not end, the device is full.
         let mut patience = 16 * self.stale.all() + 16;
         while core.stop.is_none()
             && let Some(page) = self.cache.make_room(core, None).or_else(|| self.stale.pop())
@@ -183,7 +182,7 @@ impl DemandMapping {
         }
     }
 
-    /// Looks up the entries of units that are to be read or, if `writes` is given, written.
+    /// Looks up the entries of units that will be read, or written if `writes` is `Some`.
     fn look_up<L: Observer>(
         &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, (first, units): (Lpn, u32),
         writes: Option<RequestSectors>, log: &mut L,
@@ -191,7 +190,7 @@ impl DemandMapping {
         let changes = writes.is_some();
         let mut fetched = FetchedMapPages::default();
         let mut wrong = MispredictedReads::default();
-        // Whether a cached entry only has to be found, with no further action.
+        // Whether nothing has to be done for a cached entry after its lookup.
         let plain = self.hints.is_none() && !self.may_mislead;
         let (mut unit, end) = (first, first.plus(units));
         while unit < end {
@@ -202,22 +201,22 @@ impl DemandMapping {
                     unit = unit.plus(1);
                     continue;
                 }
-                // The host may have the next entry, so only this one is looked up.
+                // The host may cache the next entry, so only this one is looked up.
                 most = 1;
             }
-            let found = self.cache.touch(unit, most, changes);
+            let hits = self.cache.touch(unit, most, changes);
             if plain {
-                request.spend(Nanos(self.lookup.0 * i64::from(found)));
-                (0..found).for_each(|_| log.map_looked_up(&MapLookedUp { hit: true }));
+                request.spend(Nanos(self.lookup.0 * i64::from(hits)));
+                (0..hits).for_each(|_| log.map_looked_up(&MapLookedUp { hit: true }));
             } else {
-                for unit in (unit.0..unit.0 + found).map(Lpn) {
+                for unit in (unit.0..unit.0 + hits).map(Lpn) {
                     request.spend(self.lookup);
                     log.map_looked_up(&MapLookedUp { hit: true });
                     self.use_entry(core, nand, request, (unit, writes), &mut wrong, log);
                 }
             }
-            unit = unit.plus(found);
-            if found < most {
+            unit = unit.plus(hits);
+            if hits < most {
                 request.spend(self.lookup);
                 log.map_looked_up(&MapLookedUp { hit: false });
                 let wanted = MapMiss { unit, rest: end.0 - unit.0 };
@@ -232,7 +231,7 @@ impl DemandMapping {
         }
     }
 
-    /// Uses the entry of a unit, which may point to a wrong page.
+    /// Uses the entry of a unit, which may point to the wrong page.
     #[inline]
     fn use_entry<L: Observer>(
         &mut self, core: &FtlCore, nand: &mut Nand, request: &RequestState, (unit, writes): (Lpn, Option<RequestSectors>),
@@ -275,31 +274,31 @@ impl DemandMapping {
         }
     }
 
-    /// Reads the page that the map entry of a unit points to, if that is the wrong page.
+    /// Reads the page to which the map entry of a unit points, if it is the wrong page.
     fn read_wrong_page<L: Observer>(
         &self, core: &FtlCore, nand: &mut Nand, request: &RequestState, unit: Lpn, wrong: &mut MispredictedReads, log: &mut L,
     ) {
-        let Some((ppn, found)) = core.tables.lookup(unit).zip(self.cache.wrong_page(core, unit)) else { return };
-        if wrong.page.replace(found.page) == Some(found.page) {
+        let Some((ppn, mispredicted)) = core.tables.lookup(unit).zip(self.cache.wrong_page(core, unit)) else { return };
+        if wrong.page.replace(mispredicted.page) == Some(mispredicted.page) {
             return;
         }
         log.map_mispredicted(&MapMispredicted { lpn: unit });
         let group = nand.group(core.geometry.block_of(ppn));
         let bytes = core.geometry.unit_bytes;
-        let op = FtlCore::read_unplaced(nand, (found.plane, group), request.ready, bytes, OperationCause::Map, log);
+        let op = FtlCore::read_unplaced(nand, (mispredicted.plane, group), request.ready, bytes, OperationCause::Map, log);
         if wrong.last.is_none_or(|last| last.end < op.end) {
             wrong.last = Some(op);
         }
     }
 
-    /// Restarts the device: the entries that the host caches are lost.
+    /// Restarts the device, which clears the entries that the host caches.
     pub fn power_cycle(&mut self) {
         if let Some(hints) = &mut self.hints {
             hints.clear();
         }
     }
 
-    /// The first unit of a page of the map.
+    /// The first unit in a page of the map.
     fn home(&self, page: u32) -> Lpn {
         Lpn(self.layout.units + page * self.units)
     }
@@ -315,7 +314,7 @@ impl DemandMapping {
         }
         let request = PageRequest { ready: at, first, group: self.group };
         let place = core.allocate(nand, request, WriteStream::Map, log);
-        // Allocation may have collected and changed more entries of this page.
+        // Allocation may have collected blocks and changed more entries of this page.
         self.follow(core);
         let Some(ProgramTarget { group, block, .. }) = place else {
             core.stop_full();
@@ -333,25 +332,25 @@ impl DemandMapping {
     }
 }
 
-/// The pages of the map that a request needed.
+/// The pages of the map that a request required.
 #[derive(Default)]
 struct FetchedMapPages {
-    /// The last page that it needed.
+    /// The last required page.
     last: Option<u32>,
-    /// Whether any page had to be read from the flash.
+    /// Whether a page was read from the flash.
     any: bool,
 }
 
 /// The wrong pages that a request has read.
 #[derive(Default)]
 struct MispredictedReads {
-    /// The last one.
+    /// The last wrong page.
     page: Option<u32>,
-    /// The read that ends last.
+    /// The read with the latest end.
     last: Option<PageOperationTimes>,
 }
 
-/// Whether a request has to read a unit. A write has to if it covers only a part of the unit.
+/// Whether a request must read a unit. A write must if it covers only a part of the unit.
 #[inline]
 fn reads(core: &FtlCore, unit: Lpn, writes: Option<RequestSectors>) -> bool {
     let sectors = core.geometry.unit_sectors;
@@ -364,9 +363,9 @@ fn read_map_page<L: Observer>(core: &mut FtlCore, nand: &mut Nand, ppn: Ppn, rea
     core.read_page(nand, ppn, ready, bytes, OperationCause::Map, log)
 }
 
-// Hints of the host (HPB, JESD220-3): the host caches pages of the map in its memory. A read sends the host's entry along, so that the map
-// need not be read. Whenever the device reads a page of the map, the host caches this page too. The device recognises outdated entries,
-// because it tracks changes since.
+// Hints of the host (HPB, JESD220-3): the host caches pages of the map in its memory. A read contains the entry of the host, so that the
+// device need not read the map. Whenever the device reads a page of the map, the host caches this page too. The device recognises outdated
+// entries, because it records changes.
 
 /// Pages of the map that the host caches, in the order of their last use.
 #[derive(Clone)]
@@ -374,18 +373,18 @@ struct HpbHints {
     pages: LruSet,
     most: usize,
     per_page: u32,
-    /// Outdated entries of every page that the host caches.
+    /// Outdated entries of each page that the host caches.
     changed: FxHashMap<u32, BitSet>,
 }
 
 impl HpbHints {
-    /// Hints of a host that caches at most `most` pages; `None` if that is 0.
+    /// Hints of a host that caches at most `most` pages; `None` if `most` is 0.
     pub fn new(most: u32, per_page: u32, pages: usize) -> Option<Self> {
         let most = (most as usize).min(pages);
         (most > 0).then(|| Self { pages: LruSet::new(pages, most), most, per_page, changed: FxHashMap::default() })
     }
 
-    /// Whether the host sends the entry of a unit along and the entry is up to date.
+    /// Whether the host sends the entry of a unit and this entry is current.
     pub fn has_current_entry(&mut self, unit: u32) -> bool {
         let (page, entry) = self.place(unit);
         self.changed.get(&page).is_some_and(|changed| !changed.has(entry)) && self.pages.touch(page)
@@ -414,13 +413,13 @@ impl HpbHints {
         }
     }
 
-    /// Forgets all pages when the host restarts.
+    /// Removes all pages when the host restarts.
     pub fn clear(&mut self) {
         self.pages.clear();
         self.changed.clear();
     }
 
-    /// The page with the entry of a unit, and the index of the entry in it.
+    /// The page that contains the entry of a unit, and the index of the entry in it.
     fn place(&self, unit: u32) -> (u32, u32) {
         (unit / self.per_page, unit % self.per_page)
     }
@@ -452,10 +451,7 @@ mod tests {
         hints.cache_page(3);
         assert!(!hints.has_current_entry(250) && hints.has_current_entry(199) && hints.has_current_entry(350));
         hints.cache_page(2);
-        assert!(
-            !hints.has_current_entry(150) && hints.has_current_entry(250),
-            "what another page had changed is not counted against this one"
-        );
+        assert!(!hints.has_current_entry(150) && hints.has_current_entry(250), "changes in another page do not affect this one");
         assert!(HpbHints::new(0, 100, 10).is_none());
     }
 }

@@ -1,10 +1,10 @@
-//! RQFTL: caches runs of map entries, found by the range that they are in (Marcus et al., "Space-efficient FTL for mobile storage via tiny
-//! neural nets", SYSTOR 2024).
+//! RQFTL: caches runs of map entries, which are searched by range (Marcus et al., "Space-efficient FTL for mobile storage via tiny neural
+//! nets", SYSTOR 2024).
 //!
-//! A run is a number of consecutive units that are stored at consecutive physical pages, or that are all unmapped. A miss reads the page
-//! of the map and caches the longest run around the unit in that page. Written data becomes a run, or extends the run that it continues;
-//! the least recently used runs are evicted. The paper finds a run by small neural nets, which are trained again after changes. Here it is
-//! found in sorted lists, because only the memory of the index decides what fits into the cache; `index_pct` states it.
+//! A run consists of consecutive units that are stored at consecutive physical pages, or that are all unmapped. A miss reads the page of
+//! the map and caches the longest run around the unit in that page. Written data forms a run, or extends the run that it continues. The
+//! least recently used runs are evicted. The paper searches a run with small neural nets, which are trained again after changes. This
+//! module searches sorted lists, because only the memory of the index affects what fits into the cache; `index_pct` sets it.
 
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ const INDEX_PCT: PolicySetting = PolicySetting {
     range: (0, 1000),
 };
 
-/// Bytes of a run in memory: first unit, first physical page number, number of units.
+/// Bytes of a run in RAM: first unit, first physical page number, number of units.
 const RUN_BYTES: u64 = 10;
 
 /// A run: consecutive units of one page of the map with consecutive physical page numbers, or all unmapped.
@@ -45,7 +45,7 @@ struct MapRun {
     first: u32,
     count: u32,
     number: u32,
-    /// Whether it differs from the map on the flash (dirty).
+    /// Whether the run differs from the map on the flash (dirty).
     changed: bool,
 }
 
@@ -71,7 +71,7 @@ impl MapRun {
 /// A run in the list of its page.
 #[derive(Clone, Copy)]
 struct IndexedRun {
-    /// Its first unit, so that a search needs only the list.
+    /// First unit of the run, so that a search needs only the list.
     first: u32,
     index: u32,
 }
@@ -80,14 +80,14 @@ struct IndexedRun {
 struct RqftlCache {
     layout: MapPageLayout,
     numbering: LocationNumbering,
-    /// Largest number of runs, and the memory for them.
+    /// Maximum number of runs, and the memory for them.
     most: usize,
     budget: u64,
     runs: LinkedLists<MapRun>,
     used: ListEnds,
-    /// Runs by page of the map, in order of units.
+    /// Runs of each page of the map, in order of units.
     pages: Vec<Vec<IndexedRun>>,
-    /// First unit and number of units of the run that was used last; [`NO_RUN`] if it may have changed since.
+    /// First unit and number of units of the most recently used run; [`NO_RUN`] if it may have changed since.
     last: (u32, u32),
 }
 
@@ -110,20 +110,20 @@ impl RqftlCache {
         }
     }
 
-    /// Number of runs in the list of a unit's page that do not begin after the unit.
+    /// Number of runs in the list of a unit's page that begin at or before the unit.
     #[inline]
     fn up_to(&self, unit: u32) -> usize {
         self.pages[self.layout.page(Lpn(unit)) as usize].partition_point(|run| run.first <= unit)
     }
 
-    /// Index of the run with a unit, which could only be the last of the first `up_to` in the list of its page.
+    /// Index of the run that contains a unit; only the last of the first `up_to` runs of its page can contain it.
     #[inline]
     fn with(&self, unit: u32, up_to: usize) -> Option<u32> {
         let place = self.pages[self.layout.page(Lpn(unit)) as usize][up_to.checked_sub(1)?].index;
         (unit < self.runs.get(place).end()).then_some(place)
     }
 
-    /// Index of the run with a unit.
+    /// Index of the run that contains a unit.
     #[inline]
     fn find(&self, unit: u32) -> Option<u32> {
         self.with(unit, self.up_to(unit))
@@ -133,7 +133,7 @@ impl RqftlCache {
         self.numbering.number(core.tables.lookup(Lpn(unit)))
     }
 
-    /// The longest run around a unit within a range, according to the tables.
+    /// The longest run around a unit in a range, according to the tables.
     fn run_around(&self, core: &FtlCore, unit: u32, range: Range<u32>) -> MapRun {
         let (number, count) = self.numbering.run(core, unit, range.end);
         let lookup = |other: u32| core.tables.lookup(Lpn(other));
@@ -152,12 +152,12 @@ impl RqftlCache {
         MapRun { first: unit - down, count: down + count, number: place, changed: false }
     }
 
-    /// Inserts a run, replaces what was cached of its units, and merges it with adjacent runs that it continues.
+    /// Inserts a run, replaces cached entries of its units, and merges it with adjacent runs that it continues.
     fn put(&mut self, run: MapRun) {
         self.put_at(run, self.up_to(run.first));
     }
 
-    /// Inserts a run; `up_to` runs of its list begin at or before its first unit.
+    /// Inserts a run, where `up_to` is the number of runs of its page that begin at or before its first unit.
     fn put_at(&mut self, mut run: MapRun, up_to: usize) {
         self.last = NO_RUN;
         let list = &mut self.pages[self.layout.page(Lpn(run.first)) as usize];
@@ -217,13 +217,13 @@ impl RqftlCache {
 }
 
 impl MapCache for RqftlCache {
-    /// Does nothing before a change, because the write inserts its own run.
+    /// For changes this does nothing, because the write inserts its own run.
     fn touch(&mut self, unit: Lpn, most: u32, _: bool) -> u32 {
         let (mut at, end) = (unit.0, unit.0 + most);
         while at < end {
             let (first, count) = self.last;
             if at.wrapping_sub(first) < count {
-                // It is already the most recently used run.
+                // This run is already the most recently used one.
                 at = first + count;
                 continue;
             }
@@ -235,7 +235,7 @@ impl MapCache for RqftlCache {
         at.min(end) - unit.0
     }
 
-    /// Evicts the least recently used runs; dirty ones are written back.
+    /// Evicts the least recently used runs, which are written back if they are dirty.
     fn make_room(&mut self, _: &FtlCore, wanted: Option<MapMiss>) -> Option<u32> {
         let most = self.most - usize::from(wanted.is_some());
         while self.runs.len() > most {
@@ -253,7 +253,7 @@ impl MapCache for RqftlCache {
         None
     }
 
-    /// Caches the longest run around the unit that has no cached part yet.
+    /// Caches the longest run around the unit of which no part is cached.
     fn load(&mut self, core: &FtlCore, wanted: MapMiss, _: bool) -> u32 {
         let unit = wanted.unit.0;
         let page = self.layout.page(wanted.unit);
@@ -311,7 +311,7 @@ impl MapCache for RqftlCache {
         MapCacheSummary { cached_bytes: runs * self.budget / self.most as u64, segments: runs, segment_units: units }
     }
 
-    /// The runs, from the least recently used one on.
+    /// The runs, from the least recently used one.
     fn words(&self) -> Vec<u32> {
         let mut out = vec![self.runs.len() as u32];
         for place in self.runs.places(self.used) {
@@ -345,7 +345,7 @@ impl MapCache for RqftlCache {
         let runs = self.runs.places(self.used).map(|place| self.runs.get(place));
         let mut units = runs.flat_map(|run| (run.first..run.end()).map(move |unit| (unit, run.place_of(unit))));
         let (unit, _) = units.find(|(unit, place)| self.number(core, *unit) != *place)?;
-        Some(format!("a run in memory maps unit {unit} to another place"))
+        Some(format!("a run in memory maps unit {unit} to the wrong location"))
     }
 
     fn copy(&self) -> Box<dyn MapCache> {
@@ -376,8 +376,8 @@ mod tests {
                 ranges.put(run);
                 (first..end).for_each(|unit| truth[unit as usize] = Some(run.place_of(unit)));
                 for unit in 0..128u32 {
-                    let found = ranges.find(unit).map(|place| ranges.runs.get(place));
-                    prop_assert_eq!(found.map(|run| run.place_of(unit)), truth[unit as usize]);
+                    let run = ranges.find(unit).map(|place| ranges.runs.get(place));
+                    prop_assert_eq!(run.map(|run| run.place_of(unit)), truth[unit as usize]);
                 }
                 let goes_on = |unit: usize| !unit.is_multiple_of(64) && match (truth[unit - 1], truth[unit]) {
                     (Some(NOWHERE), Some(place)) => place == NOWHERE,

@@ -1,11 +1,11 @@
 //! TPFTL: cached entries are grouped by their page of the map (Zhou et al., "An efficient page-level FTL to optimize address translation in
 //! flash memory", `EuroSys` 2015).
 //!
-//! Pages with cached entries are in the order of their last use, and so are the entries of each page. Entries are evicted from the least
-//! recently used page, clean ones first; if all of its entries are dirty, one page write writes all of them back. A miss also loads the
-//! entries of the rest of its request. While the number of pages with cached entries falls, it also loads as many following entries as
-//! there are cached entries of the units right before it, because sequential reads use few pages. Entries that are loaded along evict
-//! entries of one page only. The paper sorts pages by the mean of the last uses of their entries; here the latest use counts.
+//! Pages with cached entries are in the order of their last use, and so are the entries of each page. Entries of the least recently used
+//! page are evicted, clean ones first. If all of its entries are dirty, one write of the page writes all of them back. A miss also loads
+//! the entries of the rest of its request. While the number of pages with cached entries falls, it also loads as many following entries as
+//! there are cached entries of the units right before it, because sequential reads use few pages. Prefetched entries evict entries of one
+//! page only. The paper sorts pages by the mean of the last uses of their entries; this module uses the latest.
 
 use std::ops::Range;
 
@@ -40,7 +40,7 @@ const THRESHOLD: i32 = 3;
 #[derive(Clone, Copy)]
 struct TranslationPageNode {
     entries: ListEnds,
-    /// Every older entry than this one is dirty; [`NO_NODE`]: all entries are.
+    /// All entries older than this one are dirty; [`NO_NODE`] = all entries are dirty.
     unchanged: u32,
     count: u32,
     changed: u32,
@@ -49,10 +49,10 @@ struct TranslationPageNode {
 /// The entries that a miss loads.
 #[derive(Clone, Copy)]
 struct PrefetchPlan {
-    /// Number of entries after the wanted one that may be loaded along, and how many of them are not cached.
+    /// Maximum number of entries to prefetch after the wanted one, and how many of them are not cached.
     reach: u32,
     extra: u32,
-    /// The page whose entries are evicted for it.
+    /// The page whose entries are evicted for the miss.
     victim: Option<u32>,
 }
 
@@ -60,7 +60,7 @@ struct PrefetchPlan {
 struct TpftlCache {
     layout: MapPageLayout,
     budget: u64,
-    /// Units of cached entries, and the place of each unit plus 1; 0 = not cached.
+    /// Units of cached entries, and the list index of each unit plus 1; 0 = not cached.
     entries: LinkedLists<u32>,
     places: Vec<u32>,
     changed: BitSet,
@@ -70,7 +70,7 @@ struct TpftlCache {
     plan: Option<PrefetchPlan>,
     /// Pages added minus pages removed since `follows` was last set.
     balance: i32,
-    /// Whether the predecessors of a wanted entry decide how many entries are prefetched.
+    /// Whether the predecessors of a wanted entry determine how many entries are prefetched.
     follows: bool,
 }
 
@@ -120,13 +120,13 @@ impl TpftlCache {
         PrefetchPlan { reach, extra, victim: None }
     }
 
-    /// Bytes that a miss of a unit needs, if this number of other entries is loaded along.
+    /// Bytes for a miss of a unit and this number of prefetched entries.
     fn needed(&self, unit: Lpn, extra: u32) -> u64 {
         let page = if self.pages.holds(self.layout.page(unit)) { 0 } else { PAGE_BYTES };
         page + (1 + u64::from(extra)) * ENTRY_BYTES
     }
 
-    /// Adds an entry to its page as the most recently used one.
+    /// Adds an entry to its page, as the most recently used one.
     #[inline]
     fn add(&mut self, page: u32, unit: u32) {
         let node = &mut self.nodes[page as usize];
@@ -138,7 +138,7 @@ impl TpftlCache {
         self.places[unit as usize] = place + 1;
     }
 
-    /// Makes a page the most recently used; it may have no entries yet.
+    /// Marks a page, which may still be without entries, as the most recently used.
     fn use_page(&mut self, page: u32) {
         if !self.pages.touch(page) {
             self.pages.push(page);
@@ -146,12 +146,12 @@ impl TpftlCache {
         }
     }
 
-    /// Uses entries of a page, all of which are cached.
+    /// Marks entries of a page as used, all of which are cached.
     fn use_entries(&mut self, page: u32, units: Range<u32>, changes: bool) {
         self.pages.touch(page);
         let node = &mut self.nodes[page as usize];
         let places = &self.places[units.start as usize..units.end as usize];
-        // The entries before the oldest clean one stay before it when the used ones are moved after it.
+        // Entries before the oldest clean one stay before it when the used entries are moved behind it.
         let mut unchanged = node.unchanged;
         while unchanged != NO_NODE && units.contains(&self.entries.get(unchanged)) {
             unchanged = self.entries.newer(unchanged);
@@ -166,7 +166,7 @@ impl TpftlCache {
     }
 
     /// Evicts at most `most` clean entries of a page, the least recently used first. If all entries are dirty, evicts the least recently
-    /// used one and returns false: the page has to be written first.
+    /// used one and returns false, which means that the page must be written first.
     fn give_up(&mut self, page: u32, most: u32) -> bool {
         let node = &mut self.nodes[page as usize];
         let unchanged = node.count - node.changed;
@@ -245,7 +245,7 @@ impl MapCache for TpftlCache {
         while self.bytes() + self.needed(wanted.unit, plan.extra) > self.budget {
             let Some(coldest) = self.pages.oldest() else { break };
             if *plan.victim.get_or_insert(coldest) != coldest && plan.extra > 0 {
-                // Entries that are only loaded along do not evict entries of a second page.
+                // Prefetched entries do not evict entries of a second page.
                 let free = self.budget.saturating_sub(self.bytes() + self.needed(wanted.unit, 0));
                 plan.extra = plan.extra.min((free / ENTRY_BYTES) as u32);
                 plan.victim = Some(coldest);
@@ -281,7 +281,7 @@ impl MapCache for TpftlCache {
         let place = self.entries.add(&mut list, unit);
         self.places[unit as usize] = place + 1;
         if node.unchanged == NO_NODE {
-            // Entries that were loaded along are older than the wanted one.
+            // Prefetched entries are older than the wanted one.
             node.unchanged = if node.entries.newest == NO_NODE { list.oldest } else { self.entries.newer(node.entries.newest) };
         }
         node.entries = list;
@@ -320,7 +320,7 @@ impl MapCache for TpftlCache {
         MapCacheSummary { cached_bytes: self.bytes(), ..MapCacheSummary::default() }
     }
 
-    /// The pages, from the least recently used one on, each with its entries and whether they are dirty.
+    /// Each page from the least recently used one, with its entries and whether they are dirty.
     fn words(&self) -> Vec<u32> {
         let mut out = vec![self.balance as u32, u32::from(self.follows), self.pages.len() as u32];
         for page in self.pages.iter() {
@@ -370,7 +370,7 @@ mod tests {
         TpftlCache::new(entries * ENTRY_BYTES + pages * PAGE_BYTES, layout)
     }
 
-    /// Simulates a miss of a unit; returns the page that was written back, if any, and the number of entries loaded along.
+    /// Simulates a miss of a unit. Returns the page that was written back, if any, and the number of prefetched entries.
     fn miss(cache: &mut TpftlCache, core: &FtlCore, unit: u32, rest: u32, changes: bool) -> (Option<u32>, u32) {
         let wanted = MapMiss { unit: Lpn(unit), rest };
         assert_eq!(cache.touch(wanted.unit, 1, changes), 0);
@@ -396,9 +396,9 @@ mod tests {
             assert_eq!(miss(&mut cache, &core, unit, 1, changes).0, None);
         }
         assert_eq!(miss(&mut cache, &core, 4, 1, true), (None, 0));
-        assert!(cache.holds(1) && !cache.holds(2), "the clean one went");
+        assert!(cache.holds(1) && !cache.holds(2), "the clean entry was evicted");
         assert_eq!(miss(&mut cache, &core, 5, 1, false), (Some(0), 0));
-        assert_eq!(cache.nodes[0].changed, 0, "the other two are on the flash, too");
+        assert_eq!(cache.nodes[0].changed, 0, "the other two were written back too");
         assert_eq!(miss(&mut cache, &core, 6, 1, false), (None, 0));
     }
 
@@ -414,7 +414,7 @@ mod tests {
                 miss(&mut cache, &core, 5 * 1024 + unit, 1, false);
             }
         }
-        assert!(cache.follows, "the entries of one page took the place of those of five");
+        assert!(cache.follows, "the entries of one page replaced those of five");
         let next = (1..1024).find(|unit| !cache.holds(5 * 1024 + unit) && cache.holds(5 * 1024 + unit - 1)).unwrap();
         assert!(miss(&mut cache, &core, 5 * 1024 + next, 1, false).1 > 0);
     }

@@ -1,18 +1,17 @@
-//! The segments of 256 units, newer ones above older ones, and the table of the units that approximate segments describe.
+//! The segments of a group of 256 units in levels from the newest, and the table of the units that approximate segments describe.
 
 use std::ops::Range;
 
 use super::segment::{Bits, GROUP, LearnedSegment, Point, ends, learn, set, without};
 
-/// The conflict resolution buffer: which approximate segment describes a unit. Each unit belongs to one segment, which is
-/// identified by the first unit of the segment.
+/// The conflict resolution buffer (CRB): the approximate segment that describes each unit. A segment is identified by its first unit.
 #[derive(Clone)]
 struct ConflictResolutionBuffer {
     owned: Bits,
     first: [u8; GROUP as usize],
 }
 
-/// Memory that the compaction of groups reuses.
+/// Memory that is reused by the compaction of groups.
 #[derive(Clone, Default)]
 pub struct CompactionScratch {
     merged: Vec<(LearnedSegment, u16)>,
@@ -21,26 +20,26 @@ pub struct CompactionScratch {
 /// The location of a unit according to the segments of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentLookup {
-    /// Number of the location; within the error bound if it is not exact.
+    /// Number of the location; if it is not exact, it is within the error bound.
     pub number: u32,
     pub exact: bool,
 }
 
-/// A group of units. Segments of one level do not overlap; the uppermost segment that contains a unit determines its location.
+/// A group of units. Segments of a level do not overlap. The uppermost segment that contains a unit determines its location.
 #[derive(Clone, Default)]
 pub struct SegmentGroup {
-    /// The segments, level by level, each in the order of units.
+    /// The segments by level, in order of units.
     segments: SegmentVec,
     /// End of each level in `segments`.
     levels: Vec<u16>,
     owners: Option<Box<ConflictResolutionBuffer>>,
     approximate: u16,
-    /// Number of segments learned since the levels were last merged.
+    /// Number of segments that were learned since the levels were last merged.
     pub learned: u16,
 }
 
 impl SegmentGroup {
-    /// Bytes of memory: the segments, and the table of approximate ones, whose lists end with a null.
+    /// Bytes of RAM: the segments, and the table of approximate ones, whose lists end with a null.
     pub fn bytes(&self) -> u64 {
         let owned: u32 = self.owners.as_ref().map_or(0, |owners| owners.owned.iter().map(|word| word.count_ones()).sum());
         self.segments.len() as u64 * LearnedSegment::BYTES + u64::from(owned) + u64::from(self.approximate)
@@ -50,7 +49,7 @@ impl SegmentGroup {
         self.segments.len()
     }
 
-    /// Number of mapped units that the segments describe.
+    /// Number of mapped units in the segments.
     pub fn units(&self) -> u64 {
         let (mut seen, mut count) = ([0; 4], 0);
         for segment in self.segments.iter() {
@@ -68,7 +67,7 @@ impl SegmentGroup {
         self.approximate > 0
     }
 
-    /// Units that a segment describes; newer segments may describe some of them too.
+    /// Units in a segment; newer segments may describe some of them too.
     fn units_of(&self, segment: LearnedSegment) -> Bits {
         if segment.is_approximate() { self.owned_by(segment.start) } else { segment.units() }
     }
@@ -120,7 +119,7 @@ impl SegmentGroup {
         own
     }
 
-    /// Learns the new locations of some units, which are given in order.
+    /// Learns the new locations of units, which are in order.
     pub fn learn(&mut self, mut points: &[Point], gamma: u32) {
         while !points.is_empty() {
             let (segment, count) = learn(points, gamma);
@@ -138,7 +137,7 @@ impl SegmentGroup {
         self.learned = self.learned.saturating_add(1);
     }
 
-    /// Inserts a segment that describes these units.
+    /// Inserts a segment that describes `units`.
     fn insert(&mut self, mut segment: LearnedSegment, units: Bits) {
         self.release(units);
         if segment.is_approximate() {
@@ -165,8 +164,8 @@ impl SegmentGroup {
         self.add(0, segment);
     }
 
-    /// Removes segments from the uppermost level that overlap a new segment. Units of the new segment are removed from them; what still
-    /// overlaps is moved a level down.
+    /// Makes room for a new segment in the uppermost level: removes its units from overlapping segments, and moves those that still overlap
+    /// to the level below.
     fn push_down(&mut self, segment: LearnedSegment, units: Bits) {
         let mut at = self.segments.partition_point(self.level(0), |other| other.end() < segment.start);
         while at < self.level(0).end && self.segments.get(at).start <= segment.end() {
@@ -187,7 +186,7 @@ impl SegmentGroup {
         }
     }
 
-    /// Inserts a segment into the second level, or into a new level above it if it overlaps segments there.
+    /// Inserts a segment into the second level, or into a new level above that if it overlaps segments there.
     fn add_below(&mut self, segment: LearnedSegment) {
         let fits = self.levels.len() > 1 && {
             let level = self.level(1);
@@ -224,7 +223,7 @@ impl SegmentGroup {
         }
     }
 
-    /// Gives an approximate segment that has lost units a new start and length: it begins and ends with the remaining units.
+    /// Updates start and length of an approximate segment that has lost units: it begins and ends with its remaining units.
     fn rename(&mut self, first: u8) {
         let named = |segment: LearnedSegment| segment.is_approximate() && segment.start == first;
         let Some(at) = self.segments.iter().position(named) else { return };
@@ -242,10 +241,10 @@ impl SegmentGroup {
     }
 
     /// Merges the levels: removes what newer segments hide, and puts the rest into as few levels as possible. `place` returns the location
-    /// of a unit that is the last one of an approximate segment; it is stored as a point, which is shorter.
+    /// of a unit. An approximate segment with a single unit is replaced by a point, which is shorter.
     pub fn compact(&mut self, place: impl Fn(u8) -> u32, scratch: &mut CompactionScratch) {
         self.learned = 0;
-        // One level of accurate segments with data cannot become smaller.
+        // A single level of accurate segments without discards cannot become smaller.
         let discards = || self.segments.iter().any(LearnedSegment::is_discard);
         if self.levels.len() != 1 || self.segments.is_empty() || self.approximate > 0 || discards() {
             self.merge(place, scratch);
@@ -322,7 +321,7 @@ impl SegmentGroup {
         }
     }
 
-    /// Reads a group from words of an image; `None` if they are not valid.
+    /// Reads a group from words of an image; `None` if they are invalid.
     pub fn of_words(words: &mut dyn Iterator<Item = u32>) -> Option<Self> {
         let mut group = Self::default();
         let counts = words.next()?;
@@ -386,8 +385,8 @@ fn bits(set: Bits) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Assigns levels to segments, which are given from the newest to the oldest: to each the uppermost level below all newer segments that it
-/// overlaps. Sorts the segments by level.
+/// Assigns levels to segments, which are ordered from the newest to the oldest. Each gets the uppermost level below all newer segments that
+/// it overlaps. Sorts the segments by level.
 fn stack(kept: &mut [(LearnedSegment, u16)]) {
     let mut taken = [0u16; GROUP as usize];
     for (segment, level) in kept.iter_mut() {
@@ -398,15 +397,15 @@ fn stack(kept: &mut [(LearnedSegment, u16)]) {
     kept.sort_unstable_by_key(|(segment, level)| (*level, segment.start));
 }
 
-/// Number of segments up to which the capacity doubles as usual. Above it, the capacity grows by a fraction, because most groups of a
-/// device with random overwrites have a segment for nearly every unit.
+/// Number of segments up to which the capacity doubles. Above it, the capacity grows by a fraction, because most groups of a device with
+/// random overwrites have a segment for nearly every unit.
 const FEW: usize = 16;
 const SPARE: usize = 16;
 
-/// A segment of one unit: the unit, and the number of its location.
+/// A segment of one unit: the unit, and its location number.
 type Packed = [u8; 5];
 
-/// A vector of segments. Each takes five bytes as long as all of them describe one unit, as nearly all do on a device with random
+/// A vector of segments. Each segment takes five bytes while all of them describe one unit, as in nearly all groups of a device with random
 /// overwrites.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SegmentVec {
@@ -420,7 +419,7 @@ impl Default for SegmentVec {
     }
 }
 
-/// A segment in five bytes; `None` if it describes more than one unit.
+/// A segment as five bytes; `None` if it describes more than one unit.
 #[inline]
 fn packed(segment: LearnedSegment) -> Option<Packed> {
     let place = segment.place(segment.start);
@@ -457,14 +456,14 @@ impl SegmentVec {
         (0..self.len()).map(|at| self.get(at))
     }
 
-    /// Index of the first segment in a range for which `before` is false. The range must begin with those for which it is true.
+    /// Index of the first segment in a range for which `before` is false. All segments for which it is true must come first.
     #[inline]
     pub fn partition_point(&self, range: Range<usize>, before: impl Fn(LearnedSegment) -> bool) -> usize {
         let first = range.start;
         first
             + match self {
-                Self::OfOneUnit(segments) => segments[range].partition_point(|one| before(unpacked(*one))),
-                Self::Any(segments) => segments[range].partition_point(|one| before(*one)),
+                Self::OfOneUnit(segments) => segments[range].partition_point(|segment| before(unpacked(*segment))),
+                Self::Any(segments) => segments[range].partition_point(|segment| before(*segment)),
             }
     }
 
@@ -501,7 +500,7 @@ impl SegmentVec {
     /// Shortens a segment to the units from `first` to `last`.
     pub fn trim(&mut self, at: usize, first: u8, last: u8) {
         match self {
-            // A segment of one unit cannot become shorter.
+            // A segment of one unit cannot be shortened.
             Self::OfOneUnit(_) => {}
             Self::Any(segments) => segments[at].trim(first, last),
         }
@@ -527,7 +526,7 @@ impl SegmentVec {
         }
     }
 
-    /// Releases memory that is not expected to be needed soon.
+    /// Releases memory that is probably not needed soon.
     pub fn tighten(&mut self) {
         match self {
             Self::OfOneUnit(segments) => tighten(segments),
@@ -589,17 +588,17 @@ mod tests {
                 prop_assert!(group.is_whole());
                 for unit in 0..=255u8 {
                     let wanted = truth[usize::from(unit)].unwrap_or(NOWHERE);
-                    let found = group.find(unit).unwrap_or(SegmentLookup { number: NOWHERE, exact: true });
-                    let off = (found.number as i32).wrapping_sub(wanted as i32).unsigned_abs();
-                    prop_assert!(off <= if found.exact { 0 } else { gamma }, "unit {unit}: {found:?}, not {wanted}");
+                    let lookup = group.find(unit).unwrap_or(SegmentLookup { number: NOWHERE, exact: true });
+                    let off = (lookup.number as i32).wrapping_sub(wanted as i32).unsigned_abs();
+                    prop_assert!(off <= if lookup.exact { 0 } else { gamma }, "unit {unit}: {lookup:?}, not {wanted}");
                 }
                 let mut words = Vec::new();
                 group.words(&mut words);
-                let mut again = Vec::new();
-                let mut given = words.iter().copied();
-                SegmentGroup::of_words(&mut given).unwrap().words(&mut again);
-                prop_assert_eq!(given.next(), None);
-                prop_assert_eq!(again, words);
+                let mut copy = Vec::new();
+                let mut input = words.iter().copied();
+                SegmentGroup::of_words(&mut input).unwrap().words(&mut copy);
+                prop_assert_eq!(input.next(), None);
+                prop_assert_eq!(copy, words);
             }
         }
     }
@@ -630,7 +629,7 @@ mod tests {
         assert_eq!((group.segments(), group.levels.len(), group.bytes()), (1, 1, 8));
     }
 
-    /// A random segment for a step of the model: by first unit, length and location.
+    /// A random segment for a step of the model: first unit, length and location.
     fn segment() -> impl Strategy<Value = LearnedSegment> {
         let place = prop_oneof![0u32..1000, Just(NOWHERE), any::<u32>()];
         (any::<u8>(), prop_oneof![9 => Just(1u32), 1 => 1u32..20], place).prop_map(|(start, count, place)| {
@@ -663,10 +662,10 @@ mod tests {
                         model[at].trim(first, last);
                     }
                     _ => {
-                        model.retain(|one: &LearnedSegment| one.length == 0 || !one.start.is_multiple_of(3));
+                        model.retain(|segment: &LearnedSegment| segment.length == 0 || !segment.start.is_multiple_of(3));
                         segments.replace(model.clone().into_iter());
                         segments.tighten();
-                        let all = model.iter().all(|one| packed(*one).is_some());
+                        let all = model.iter().all(|segment| packed(*segment).is_some());
                         prop_assert_eq!(matches!(segments, SegmentVec::OfOneUnit(_)), all);
                     }
                 }

@@ -1,10 +1,10 @@
 //! `LeaFTL`: the map as learned segments (Sun et al., "`LeaFTL`: a learning-based flash translation layer for solid-state drives",
 //! ASPLOS 2023).
 //!
-//! After each write, and each move by collection, the groups of 256 units that it touches learn linear segments. A segment is exact, or its
-//! locations are off by at most `gamma` map units. If a read goes to the wrong page, it finds the right location in the spare area of that
-//! page and reads again. The segments of the most recently used groups are cached; all others are in pages of the map, with 2 KB for each
-//! group, which is the maximum after a merge of levels. There is no buffer that sorts data, so data is written in the order of the
+//! After each write, and each move by collection, the affected groups of 256 units learn linear segments. A segment is exact, or its
+//! locations are off by at most `gamma` map units. If a read accesses the wrong page, it gets the right location from the spare area of
+//! that page and reads again. The segments of the most recently used groups are cached. All others are in pages of the map, with 2 KB for
+//! each group, which is the maximum after a merge of levels. There is no buffer that sorts data, so data is written in the order of
 //! commands.
 
 mod group;
@@ -35,7 +35,7 @@ pub(super) const POLICY: MapCachePolicyEntry = MapCachePolicyEntry {
 
 const GAMMA: PolicySetting = PolicySetting {
     key: "gamma",
-    about: "Maximum error of a place that a learned segment predicts, in map units; 0 = exact segments only.",
+    about: "Maximum error of a location that a learned segment predicts, in map units; 0 = exact segments only.",
     default: 0,
     range: (0, 64),
 };
@@ -47,7 +47,7 @@ const COMPACT_AFTER: PolicySetting = PolicySetting {
     range: (1, 1000),
 };
 
-/// Bytes of a cached group besides its segments: number of the group, and location of the segments.
+/// Bytes of a cached group in addition to its segments: number of the group, and location of the segments.
 const GROUP_BYTES: u64 = 8;
 
 /// The learned segments of all groups, and which groups are cached.
@@ -56,7 +56,7 @@ struct LeaFtlCache {
     layout: MapPageLayout,
     numbering: LocationNumbering,
     groups: Vec<SegmentGroup>,
-    /// Cached groups in the order of their last use, which of them are dirty, and their bytes.
+    /// Cached groups in the order of their last use, the dirty ones among them, and their size in bytes.
     cached: LruSet,
     dirty: Vec<bool>,
     bytes: u64,
@@ -122,8 +122,8 @@ impl LeaFtlCache {
     }
 
     fn find(&self, unit: Lpn) -> SegmentLookup {
-        let found = self.groups[group_of(unit) as usize].find((unit.0 % GROUP) as u8);
-        found.unwrap_or(SegmentLookup { number: NOWHERE, exact: true })
+        let lookup = self.groups[group_of(unit) as usize].find((unit.0 % GROUP) as u8);
+        lookup.unwrap_or(SegmentLookup { number: NOWHERE, exact: true })
     }
 
     fn point(&self, core: &FtlCore, unit: Lpn) -> Point {
@@ -141,7 +141,7 @@ impl MapCache for LeaFtlCache {
         (group * GROUP).saturating_sub(unit.0).min(most)
     }
 
-    /// Evicts the least recently used groups; dirty ones are written back.
+    /// Evicts the least recently used groups, which are written back if they are dirty.
     fn make_room(&mut self, core: &FtlCore, wanted: Option<MapMiss>) -> Option<u32> {
         let (needed, stay) = wanted.map_or((0, 1), |wanted| (self.size(group_of(wanted.unit)), 0));
         while self.bytes + needed > self.budget && self.cached.len() > stay {
@@ -235,7 +235,7 @@ impl MapCache for LeaFtlCache {
         }
     }
 
-    /// The segments of each group, then the cached groups from the least recently used one on, each with whether it is dirty.
+    /// The segments of each group, and then each cached group from the least recently used one, with whether it is dirty.
     fn words(&self) -> Vec<u32> {
         let mut out = Vec::new();
         self.groups.iter().for_each(|group| group.words(&mut out));
@@ -264,9 +264,9 @@ impl MapCache for LeaFtlCache {
 
     fn fault(&self, core: &FtlCore) -> Option<String> {
         (0..self.layout.units).map(Lpn).find_map(|unit| {
-            let (found, place) = (self.find(unit), self.numbering.number(core.tables.lookup(unit)));
-            let off = (found.number as i32).wrapping_sub(place as i32).unsigned_abs();
-            let most = if found.exact { 0 } else { self.gamma };
+            let (lookup, place) = (self.find(unit), self.numbering.number(core.tables.lookup(unit)));
+            let off = (lookup.number as i32).wrapping_sub(place as i32).unsigned_abs();
+            let most = if lookup.exact { 0 } else { self.gamma };
             (off > most).then(|| format!("the learned segments map unit {unit} to another place"))
         })
     }

@@ -4,16 +4,16 @@ use std::cmp::Ordering;
 
 use crate::ftl::schemes::demand::cache::NOWHERE;
 
-/// Units of a group.
+/// Number of units of a group.
 pub const GROUP: u32 = 256;
 
 /// A set of units of a group, one bit each.
 pub type Bits = [u64; 4];
 
-/// A unit of a group, and the number of its location.
+/// A unit of a group, and its location number.
 pub type Point = (u8, u32);
 
-/// Flags of [`LearnedSegment::slope`].
+/// Flag of [`LearnedSegment::slope`].
 const APPROXIMATE: u16 = 1 << 15;
 const STRIDE: u16 = 1 << 14;
 /// Maximum slope of an approximate segment, and maximum step of an accurate one.
@@ -23,7 +23,7 @@ const MOST_STEP: u32 = (1 << 14) - 1;
 const FRACTION: u32 = 11;
 
 /// A linear piece of the map: `start`, `length`, slope and intercept, as in the paper (S, L, K, I). The slope is a step between consecutive
-/// units, a stride of units with consecutive locations, or, in an approximate segment, a fixed-point number. The intercept is the value at
+/// units, a stride of units with consecutive locations, or, for an approximate segment, a fixed-point number. The intercept is the value at
 /// the first unit of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearnedSegment {
@@ -34,19 +34,19 @@ pub struct LearnedSegment {
 }
 
 impl LearnedSegment {
-    /// Bytes of a segment.
+    /// Size of a segment in bytes.
     pub const BYTES: u64 = 8;
 
     pub fn end(self) -> u8 {
         self.start.saturating_add(self.length)
     }
 
-    /// Whether its locations are approximate. The conflict resolution buffer contains the units of such a segment.
+    /// Whether the locations are approximate. The conflict resolution buffer contains the units of such a segment.
     pub fn is_approximate(self) -> bool {
         self.slope & APPROXIMATE != 0
     }
 
-    /// Whether its units are not mapped, because of a discard.
+    /// Whether the units are unmapped because of a discard.
     pub fn is_discard(self) -> bool {
         self.slope == 0
     }
@@ -64,7 +64,7 @@ impl LearnedSegment {
         if self.slope & STRIDE == 0 { 1 } else { (self.slope & !STRIDE).max(1) }
     }
 
-    /// The number of a unit's location; in an approximate segment, a number within the error bound.
+    /// The location number of a unit, which is within the error bound for an approximate segment.
     #[inline]
     pub fn place(self, unit: u8) -> u32 {
         let x = u32::from(unit);
@@ -101,7 +101,7 @@ impl LearnedSegment {
         self.length = last.saturating_sub(first);
     }
 
-    /// Whether `next` is the same line and begins with the unit after the last of this one.
+    /// Whether `next` lies on the same line and begins with the unit after the last of this segment.
     pub fn continues(self, next: Self) -> bool {
         let same = self.slope == next.slope && self.intercept == next.intercept;
         same && !self.is_approximate() && self.stride() == 1 && u32::from(self.end()) + 1 == u32::from(next.start)
@@ -115,7 +115,7 @@ impl LearnedSegment {
         segment
     }
 
-    /// Consecutive units at consecutive locations.
+    /// A segment of consecutive units at consecutive locations.
     pub fn run(start: u8, count: u32, place: u32) -> Self {
         Self::accurate(start, start + (count - 1) as u8, 1, place)
     }
@@ -129,7 +129,7 @@ impl LearnedSegment {
         [u32::from(self.start) | u32::from(self.length) << 8 | u32::from(self.slope) << 16, self.intercept]
     }
 
-    /// Reads a segment from words of an image; `None` if they are not valid.
+    /// Reads a segment from words of an image; `None` if they are invalid.
     pub fn of_words(first: u32, intercept: u32) -> Option<Self> {
         let (start, length, slope) = (first as u8, (first >> 8) as u8, (first >> 16) as u16);
         start.checked_add(length).map(|_| Self { start, length, slope, intercept })
@@ -160,14 +160,14 @@ pub fn without(bits: Bits, other: Bits) -> Bits {
     std::array::from_fn(|i| bits[i] & !other[i])
 }
 
-/// The first and the last unit; `None` if the set is empty.
+/// The first and the last unit of a set; `None` if it is empty.
 pub fn ends(bits: Bits) -> Option<(u8, u8)> {
     let first = (0..4).find(|i| bits[*i] != 0)?;
     let last = (0..4).rfind(|i| bits[*i] != 0)?;
     Some(((first * 64) as u8 + bits[first].trailing_zeros() as u8, (last * 64 + 63) as u8 - bits[last].leading_zeros() as u8))
 }
 
-/// Learns a segment from the first of these points, which are in the order of units; returns it and the number of points that it describes.
+/// Learns a segment from the first of these points, which are in order of units. Returns it and the number of points that it describes.
 /// Locations are exact, or off by at most `gamma`.
 pub fn learn(points: &[Point], gamma: u32) -> (LearnedSegment, usize) {
     let (exact, count) = accurate(points);
@@ -201,13 +201,13 @@ fn accurate(points: &[Point]) -> (LearnedSegment, usize) {
     (LearnedSegment::accurate(first, points[count - 1].0, slope, place), count)
 }
 
-/// Number of points from the first on of which each follows the previous one.
+/// Length of the run of points from the first on of which each follows its predecessor.
 #[inline]
 fn run(points: &[Point], follows: impl Fn(Point, Point) -> bool) -> usize {
     1 + points.windows(2).take_while(|pair| follows(pair[0], pair[1])).count()
 }
 
-/// The longest approximate segment from the first point on; `None` if that has one unit only.
+/// The longest approximate segment from the first point on; `None` if it has only one unit.
 fn approximate(points: &[Point], gamma: i64) -> Option<(LearnedSegment, usize)> {
     let (first, place) = points[0];
     if place == NOWHERE {
@@ -217,7 +217,7 @@ fn approximate(points: &[Point], gamma: i64) -> Option<(LearnedSegment, usize)> 
     let mut count = 1;
     for &(unit, at) in &points[1..] {
         let (dx, dy) = (i64::from(unit - first), i64::from(at) - i64::from(place));
-        // Rounding down at both ends moves a location by less than one, so the integer bounds hold.
+        // Rounding down at both ends moves a location by less than one, so the integer bounds are valid.
         let low = -((gamma - dy) << FRACTION).div_euclid(dx);
         let high = ((dy + gamma) << FRACTION).div_euclid(dx);
         let (low, high) = (low.max(least), high.min(most));
