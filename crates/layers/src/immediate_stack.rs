@@ -8,15 +8,15 @@ use crate::layer::{BackgroundDecision, HostRequest, InFlightRequests, Layer, Rec
 use crate::plan::{CommandPlan, PlanBuffers, PlanCommand, PlanStep};
 use crate::records::SECTOR;
 
-/// A disk of sectors.
+/// A disk of 512-byte sectors.
 pub trait SectorDisk {
     /// Fills `buffer` from `sector` on.
     fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()>;
-    /// Writes `data` from `sector` on; the data is durable on return if the flags demand it.
+    /// Writes `data` from `sector` on. If the flags require it, the data is durable on return.
     fn write(&mut self, sector: u64, data: &[u8], modifiers: CommandFlags) -> io::Result<()>;
-    /// Discards sectors; with `secure`, their contents must be erased.
+    /// Discards sectors. With `secure`, their contents must be erased.
     fn discard(&mut self, sector: u64, sectors: u32, secure: bool) -> io::Result<()>;
-    /// Makes everything durable.
+    /// Makes all written data durable.
     fn flush(&mut self) -> io::Result<()>;
 
     /// Returns the write pointer of the zone that starts at `sector`; `None` if there is no such zone.
@@ -28,9 +28,9 @@ pub trait SectorDisk {
 /// A plan in progress.
 #[derive(Debug)]
 pub struct RunningPlan {
-    /// The level to which its commands to disk 0 go; disk 0 itself if there is no such level.
+    /// Index of the level that receives the commands to disk 0; disk 0 itself if there is no such level.
     below: usize,
-    /// The level and the number of the planned request; `None` for background work and expanded requests.
+    /// Level and number of the planned request; `None` for background work and expanded requests.
     request: Option<(usize, u64)>,
     plan: CommandPlan,
     next: usize,
@@ -46,7 +46,7 @@ struct ImmediateLevel {
 }
 
 /// A stack of layers over disks. Requests are executed at once. Background work advances by one stage with each call of
-/// [`ImmediateStack::background`], and also while a request is deferred.
+/// [`ImmediateStack::background`], and while a request is deferred.
 pub struct ImmediateStack<D> {
     levels: Vec<ImmediateLevel>,
     disks: Vec<D>,
@@ -66,7 +66,7 @@ impl<D: SectorDisk> RecoveryReader for LevelDisks<'_, D> {
     }
 
     fn write_pointer(&mut self, disk: u8, sector: u64) -> io::Result<Option<u64>> {
-        // Layers offer no zones.
+        // Layers have no zones.
         if disk == 0 && self.level + 1 < self.executor.levels.len() {
             return Ok(None);
         }
@@ -75,14 +75,14 @@ impl<D: SectorDisk> RecoveryReader for LevelDisks<'_, D> {
 }
 
 impl<D: SectorDisk> ImmediateStack<D> {
-    /// Starts `layers`, the first on top, on `disks`: after a power cut with `recover`, otherwise on new disks.
+    /// Starts `layers`, from the top to the bottom, on `disks`: after a power cut with `recover`, otherwise on new disks.
     pub fn start(layers: Vec<Box<dyn Layer>>, disks: Vec<D>, recover: bool) -> io::Result<Self> {
         let mut executor = Self::stopped(layers, disks);
         executor.wake(recover)?;
         Ok(executor)
     }
 
-    /// Layers on disks of which nothing was read or written yet; [`ImmediateStack::wake`] must follow.
+    /// Layers on disks that were not accessed yet. [`ImmediateStack::wake`] must follow.
     pub fn stopped(layers: Vec<Box<dyn Layer>>, disks: Vec<D>) -> Self {
         let level =
             |layer| ImmediateLevel { layer, in_flight: InFlightRequests::default(), background: None, layer_memory: Vec::new() };
@@ -104,7 +104,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
         Ok(())
     }
 
-    /// Restores layers from the disks that they ran on before, without writing; the first layer is the top one.
+    /// Restores layers, from the top to the bottom, from the disks on which they ran before, without writing.
     ///
     /// Returns the layers and the number of their next request. [`Layer::start`] must follow.
     pub fn recover(layers: Vec<Box<dyn Layer>>, disks: Vec<D>) -> io::Result<(Vec<Box<dyn Layer>>, u64)> {
@@ -116,7 +116,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
     }
 
     fn recover_level(&mut self, level: usize) -> io::Result<()> {
-        // The layer is taken out of the stack while it reads through the layers below.
+        // The layer is taken out of the stack while it reads through the layers below it.
         let aside: Box<dyn Layer> = Box::new(crate::PassThrough::new(0));
         let mut layer = std::mem::replace(&mut self.levels[level].layer, aside);
         let done = layer.recover(&mut LevelDisks { executor: self, level });
@@ -129,22 +129,22 @@ impl<D: SectorDisk> ImmediateStack<D> {
         &mut self.disks
     }
 
-    /// Returns the disks and drops everything else.
+    /// Returns the disks and drops the layers.
     pub fn into_disks(self) -> Vec<D> {
         self.disks
     }
 
-    /// The layer at a level, 0 on top.
+    /// The layer at a level; level 0 is on top.
     pub fn layer(&self, level: usize) -> &dyn Layer {
         &*self.levels[level].layer
     }
 
-    /// Executes a request; `data` holds the data of a write, or receives the data of a read.
+    /// Executes a request. `data` is the data of a write, or receives the data of a read.
     pub fn submit(&mut self, op: Op, sector: u64, data: &mut [u8]) -> io::Result<()> {
         self.at_level(0, &request(op, sector, (data.len() / SECTOR) as u32, CommandFlags::empty()), &[], data)
     }
 
-    /// Writes data; `notes` describe its blocks.
+    /// Writes data whose blocks are described by `notes`.
     pub fn write_noted(&mut self, sector: u64, modifiers: CommandFlags, notes: &[BlockNote], data: &mut [u8]) -> io::Result<()> {
         self.at_level(0, &request(Op::Write, sector, (data.len() / SECTOR) as u32, modifiers), notes, data)
     }
@@ -155,12 +155,12 @@ impl<D: SectorDisk> ImmediateStack<D> {
     }
 
     /// Begins a request that may run concurrently with others; `None` if the layer defers it. [`ImmediateStack::advance`] completes it. A
-    /// request with flags that the top layer does not accept is expanded into several requests, each of which is executed alone.
+    /// request with flags that the top layer does not accept is expanded into several requests, which are executed one at a time.
     pub fn begin(&mut self, op: Op, sector: u64, sectors: u32, modifiers: CommandFlags) -> Option<RunningPlan> {
         self.begin_at(0, &request(op, sector, sectors, modifiers), &[])
     }
 
-    /// Runs the next stage of a request that was begun; returns true when it is complete.
+    /// Executes the next stage of a request in progress. Returns true when the request is complete.
     pub fn advance(&mut self, running: &mut RunningPlan, data: &mut [u8]) -> io::Result<bool> {
         let complete = self.stage(running, data)?;
         if complete && let Some((level, id)) = running.request {
@@ -171,7 +171,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
         Ok(complete)
     }
 
-    /// Runs the next stage of a level's background work; false if there is nothing to do now.
+    /// Executes the next stage of a level's background work. Returns false if there is nothing to do now.
     pub fn background(&mut self, level: usize) -> io::Result<bool> {
         let mut running = if let Some(running) = self.levels[level].background.take() {
             running
@@ -193,7 +193,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
         Ok(true)
     }
 
-    /// Makes the layers move all data that they keep aside to its own place, from the top down. No request may be in flight.
+    /// Makes the layers move all data that they store elsewhere to its own addresses, from the top down. No request may be in flight.
     pub fn drain(&mut self) -> io::Result<()> {
         for level in 0..self.levels.len() {
             self.levels[level].layer.drain();
@@ -241,7 +241,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
         Ok(())
     }
 
-    /// Runs the commands up to the next wait; returns true after the last one.
+    /// Executes the commands up to the next wait. Returns true after the last one.
     fn stage(&mut self, running: &mut RunningPlan, payload: &mut [u8]) -> io::Result<bool> {
         while let Some(step) = running.plan.steps().get(running.next) {
             running.next += 1;
@@ -283,7 +283,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
         if op == Op::Read { Ok(()) } else { self.forward(below, disk, &sent, &mut data) }
     }
 
-    /// Takes out the memory of the layer that made the plan; an expanded request belongs to no layer and uses no memory.
+    /// Takes the memory of the layer that created the plan. An expanded request belongs to no layer and uses no memory.
     fn take_held(&mut self, running: &RunningPlan) -> Vec<u8> {
         let level = running.below.checked_sub(1).and_then(|level| self.levels.get_mut(level));
         level.map_or_else(Vec::new, |level| std::mem::take(&mut level.layer_memory))

@@ -1,8 +1,8 @@
-//! The interval map: which sectors of the original area have data in the reserved area, and where.
+//! The interval map: the sectors of the original area that are logged in the reserved area, and their places there.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IntervalEntry {
-    /// First sector, from the start of its list.
+    /// First sector, relative to the range of the list.
     offset: u32,
     sectors: u32,
     place: u32,
@@ -23,20 +23,20 @@ impl LoggedExtent {
         self.sector + u64::from(self.sectors)
     }
 
-    /// The part between two sectors; the run must overlap them.
+    /// The part between two sectors, which must overlap the run.
     fn clip(self, sector: u64, end: u64) -> Self {
         let first = self.sector.max(sector);
         Self { sector: first, sectors: (self.end().min(end) - first) as u32, place: self.place + (first - self.sector) as u32 }
     }
 }
 
-/// Sectors of a list, as an exponent of two: 1 MB.
+/// Base-2 logarithm of the sectors of a list (1 MB).
 const LIST_SHIFT: u32 = 11;
 
-/// Runs that never overlap, in the order of their sectors: a table of short sorted lists, one for each MB.
+/// Runs without overlaps in the order of their sectors, in a table of short sorted lists, one for each MB.
 ///
-/// A run is in the list of its first sector. No run is longer than the range of a list. The run that covers a sector is therefore
-/// in the list of that sector, or it is the last run of the previous list.
+/// A run is in the list of its first sector, and not longer than the range of a list. Therefore the run that covers a sector is in the
+/// list of that sector, or is the last run of the previous list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IntervalMap {
     lists: Vec<Vec<IntervalEntry>>,
@@ -49,7 +49,7 @@ pub(crate) struct IntervalMap {
 }
 
 impl IntervalMap {
-    /// An empty map of this many sectors.
+    /// An empty map of `sectors` sectors.
     pub fn new(sectors: u64) -> Self {
         Self::with_lists(sectors, LIST_SHIFT)
     }
@@ -68,12 +68,12 @@ impl IntervalMap {
         self.runs
     }
 
-    /// Whether no sector between two sectors is logged.
+    /// Whether no sector in `sector..end` is logged.
     pub fn is_free(&self, sector: u64, end: u64) -> bool {
         self.find(sector, end).is_none()
     }
 
-    /// Maps a run, which replaces what it overlaps; returns the number of sectors that were logged before.
+    /// Maps a run, which replaces what it overlaps. Returns the number of sectors that were logged before.
     #[inline]
     pub fn insert(&mut self, extent: LoggedExtent) -> u32 {
         let longest = 1 << self.shift;
@@ -111,28 +111,28 @@ impl IntervalMap {
         replaced
     }
 
-    /// Removes the logged runs between two sectors for which `wanted` is true; returns how many sectors were removed.
+    /// Removes the logged runs in `sector..end` for which `wanted` is true. Returns the number of removed sectors.
     pub fn remove(&mut self, sector: u64, end: u64, wanted: impl Fn(&LoggedExtent) -> bool) -> u32 {
         let mut removed = 0;
         let mut at = self.find(sector, end);
         while let Some((list, index)) = at {
-            let found = self.run(list, index);
-            if !wanted(&found) {
+            let run = self.run(list, index);
+            if !wanted(&run) {
                 at = self.up_to(end, (list, index + 1));
                 continue;
             }
-            let cut = found.clip(sector, end);
+            let cut = run.clip(sector, end);
             removed += cut.sectors;
             self.take(list, index);
-            if cut == found {
+            if cut == run {
                 at = self.up_to(end, (list, index));
                 continue;
             }
-            if found.sector < cut.sector {
-                self.insert_sorted(found.clip(found.sector, cut.sector));
+            if run.sector < cut.sector {
+                self.insert_sorted(run.clip(run.sector, cut.sector));
             }
-            if cut.end() < found.end() {
-                self.insert_sorted(found.clip(cut.end(), found.end()));
+            if cut.end() < run.end() {
+                self.insert_sorted(run.clip(cut.end(), run.end()));
             }
             at = self.find(cut.end(), end);
         }
@@ -140,7 +140,7 @@ impl IntervalMap {
         removed
     }
 
-    /// The logged runs between two sectors, cut to these, in order.
+    /// The logged runs in `sector..end`, clipped to this range, in order.
     #[inline]
     pub fn between(&self, sector: u64, end: u64) -> impl Iterator<Item = LoggedExtent> {
         let mut at = self.find(sector, end);
@@ -168,8 +168,8 @@ impl IntervalMap {
         self.up_to(end, self.seek(sector))
     }
 
-    /// Position of the first run that ends after `sector`, if it is in the list of the sector or in the previous one; otherwise the
-    /// end of the list of the sector.
+    /// Position of the first run that ends after `sector` in the list of the sector or in the previous list; if there is none, the end of
+    /// the list of the sector.
     #[inline]
     fn seek(&self, sector: u64) -> (usize, usize) {
         let list = ((sector >> self.shift) as usize).min(self.lists.len() - 1);
@@ -183,8 +183,7 @@ impl IntervalMap {
         (list, self.lists[list].partition_point(|entry| entry.offset + entry.sectors <= offset))
     }
 
-    /// The given position, or the position of the next run if it is the end of a list; `None` if there is no further run before
-    /// `end`.
+    /// The position, or that of the next run if it is the end of a list; `None` if there is no further run before `end`.
     #[inline]
     fn up_to(&self, end: u64, (mut list, mut index): (usize, usize)) -> Option<(usize, usize)> {
         while index == self.lists[list].len() {
@@ -196,7 +195,7 @@ impl IntervalMap {
         (self.run(list, index).sector < end).then_some((list, index))
     }
 
-    /// Adds a run that overlaps no other.
+    /// Adds a run that does not overlap others.
     fn insert_sorted(&mut self, run: LoggedExtent) {
         let list = (run.sector >> self.shift) as usize;
         let offset = (run.sector - self.first(list)) as u32;
@@ -219,13 +218,13 @@ impl IntervalMap {
         list.remove(index);
         self.runs -= 1;
         if list.is_empty() {
-            // Logged addresses drift over time, so an empty list would rarely be filled again: its memory is freed.
+            // Logged addresses change over time, so an empty list would rarely be used again. Its memory is freed.
             self.room -= list.capacity() as u64;
             *list = Vec::new();
         }
     }
 
-    /// Moves a run that was copied to another place; parts that were logged again after the copy stay as they are.
+    /// Moves a run that was copied to another place. Parts that were logged again after the copy do not change.
     pub fn relocate(&mut self, extent: &LoggedExtent, to: u32, moved: &mut Vec<LoggedExtent>) {
         // Fast path: the run is unchanged.
         if let Some((list, index)) = self.find(extent.sector, extent.end())
@@ -267,7 +266,7 @@ mod tests {
                 let logged = model.range(range.clone()).count() as u32;
                 prop_assert_eq!(map.is_free(range.start, range.end), logged == 0);
                 if what == 0 {
-                    // Removes only runs at even places.
+                    // Remove only runs at even places.
                     let even = |place: u32| (place / 128).is_multiple_of(2);
                     let gone = map.remove(range.start, range.end, |run| even(run.place));
                     let before = model.len();

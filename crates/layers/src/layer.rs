@@ -1,4 +1,4 @@
-//! The interface between layers and their driver: calls, decisions, and the contract of both sides.
+//! The interface between layers and their driver: calls, decisions, and the guarantees of both.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +12,7 @@ use crate::registry::{LayerKind, read_settings};
 /// The reason for deferring a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeferReason {
-    /// Back-pressure: the layer has no room until background work frees some.
+    /// Back-pressure: the layer has no free space until background work provides some.
     Full,
     /// Background work is about to write sectors that the request changes.
     Overlap,
@@ -21,10 +21,9 @@ pub enum DeferReason {
 /// The decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestDecision {
-    /// The request is complete when all steps of the plan are.
+    /// The request is complete when all steps of the plan are complete.
     Run,
-    /// The layer changed no state, and the plan is discarded. The driver repeats the request after each call of
-    /// [`Layer::background`].
+    /// The layer changed no state, and the plan is discarded. The driver repeats the request after each call of [`Layer::background`].
     Defer(DeferReason),
 }
 
@@ -33,7 +32,7 @@ pub enum RequestDecision {
 pub enum BackgroundDecision {
     /// The plan contains work; the driver calls [`Layer::background_done`] when it is complete.
     Run,
-    /// There is work that waits for requests in flight: call again when one has completed.
+    /// There is work that waits for requests in flight. The driver calls again when one has completed.
     Later,
     /// There is no work until further requests arrive.
     None,
@@ -50,11 +49,11 @@ pub struct ReservedArea {
     pub sectors: u64,
 }
 
-/// The zones of a disk (zoned UFS). Each is written in order at its write pointer, and reset by a discard of all its sectors. After
-/// a power cut a zone holds a prefix of what was written to it, and its write pointer is at the end of that prefix.
+/// The zones of a disk (zoned UFS). Each is written sequentially at its write pointer, and reset by a discard of all its sectors. After a
+/// power cut, a zone contains a prefix of its written data, and its write pointer is at the end of that prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskZones {
-    /// First sector of the first zone; sectors before it may be written in any order.
+    /// First sector of the first zone. Sectors before it may be written in any order.
     pub first: u64,
     /// Length of a zone in sectors.
     pub sectors: u64,
@@ -88,14 +87,14 @@ pub struct DisksBelow {
     pub main: u64,
     /// Size of disk 1 in sectors, if there is one.
     pub second: Option<u64>,
-    /// Whether disk 0 can make a single write durable at a lower cost than a flush: it has a cache, and reliable writes that bypass
+    /// Whether disk 0 can make a single write durable at a lower cost than a flush, because it has a cache and reliable writes that bypass
     /// it.
     pub durable_writes: bool,
-    /// Sectors that disk 0 programs at a time, with all its planes.
+    /// Number of sectors that disk 0 programs at a time, with all its planes.
     pub program_sectors: u32,
     /// Size of the cache of disk 0 in sectors.
     pub cache_sectors: u64,
-    /// Sectors that disk 0 erases at a time, with all its planes; 0 if unknown.
+    /// Number of sectors that disk 0 erases at a time, with all its planes; 0 if unknown.
     pub erase_sectors: u32,
     /// The zones of disk 0, if it is zoned.
     pub zones: Option<DiskZones>,
@@ -113,8 +112,8 @@ pub trait RecoveryReader {
     /// Fills `buffer` (whole sectors) from `sector` of a disk below.
     fn read_at(&mut self, disk: u8, sector: u64, buffer: &mut [u8]) -> io::Result<()>;
 
-    /// Returns the write pointer of the zone that starts at `sector` of a disk below; for a full zone, the sector after its last
-    /// one. `None` if the disk has no zones or does not report write pointers.
+    /// Returns the write pointer of the zone that starts at `sector` of a disk below; for a full zone, the sector after its last one.
+    /// `None` if the disk has no zones or does not report write pointers.
     fn write_pointer(&mut self, _disk: u8, _sector: u64) -> io::Result<Option<u64>> {
         Ok(None)
     }
@@ -122,35 +121,35 @@ pub trait RecoveryReader {
 
 /// Software between requests and disks.
 ///
-/// A **layer** guarantees: its decisions depend on addresses, lengths, notes and its own state, never on time or data; equal calls
-/// produce equal plans; a plan contains every movement of data; every command is within the disks below.
+/// A **layer** guarantees: its decisions depend on addresses, lengths, notes and its own state, never on time or data; equal calls produce
+/// equal plans; a plan contains every data movement; every command is within the disks below.
 ///
 /// Its **driver** guarantees:
 /// - It executes the steps of a plan as [`crate::PlanStep`] specifies; a request is complete when its plan is.
-/// - It keeps memory of the layer ([`crate::PlanMemory::Held`]) from plan to plan, and clears it when power is lost.
-/// - Requests arrive in the order of their numbers. A deferred request is repeated with its old number.
+/// - It preserves the memory of the layer ([`crate::PlanMemory::Held`]) between plans, and clears it when power is lost.
+/// - Requests arrive in the order of their numbers. A deferred request is repeated with the same number.
 /// - If two requests overlap and one of them is a write or discard, the second waits until the first is complete, because a layer
-///   may change its map as soon as it has planned a write.
+///   may change its map when it plans a write.
 /// - The commands of the first stage of a plan are sent before the next request or background work is planned. The commands of
-///   later stages of background plans are sent in their order. A layer above zones therefore writes in the order in which it plans.
+///   later stages of background plans are sent in order. Therefore a layer above zones writes in the order of its plans.
 /// - At most one background plan of a layer is in flight, concurrently with any number of requests. A layer defers a request that
 ///   must not run concurrently with its background work; [`InFlightRequests`] lists the requests in flight.
 /// - It calls [`Layer::background`] after start, after requests and after [`Layer::background_done`], until there is no work.
-/// - A flush completes after everything that was complete at its arrival is durable.
+/// - When a flush completes, everything that was complete at its arrival is durable.
 /// - A request has only flags that [`Layer::accepts`] returns, and `META`; [`HostRequest::expand`] replaces the others.
 pub trait Layer: Send {
-    /// Its name in the registry.
+    /// Name of the layer in the registry.
     fn name(&self) -> &'static str;
 
-    /// Number of sectors that it offers.
+    /// Number of sectors that the layer offers.
     fn capacity(&self) -> u64;
 
-    /// The ranges of the disks below that it reserves.
+    /// The ranges of the disks below that the layer reserves.
     fn areas(&self) -> Vec<ReservedArea> {
         Vec::new()
     }
 
-    /// Restores its state from the disks. Called before [`Layer::start`], and only for disks that it ran on before.
+    /// Restores the state from the disks. It is called before [`Layer::start`], and only for disks on which the layer ran before.
     fn recover(&mut self, _disks: &mut dyn RecoveryReader) -> io::Result<()> {
         Ok(())
     }
@@ -158,15 +157,14 @@ pub trait Layer: Send {
     /// Plans the writes that precede the first request.
     fn start(&mut self, _plan: &mut CommandPlan) {}
 
-    /// Flags that its requests may have in addition to `META`; its plans must keep the guarantees of these flags. A layer may pass
-    /// a durable write to a disk below only if the same command makes the layer's own change of map durable. It may pass on a
-    /// preflush or barrier only if all data is on one disk.
+    /// Flags that requests may have in addition to `META`. Plans must keep the guarantees of these flags. A layer may pass a durable write
+    /// to a disk below only if the same command makes the layer's own change of map durable. It may pass on a preflush or barrier only if
+    /// all data is on one disk.
     fn accepts(&self) -> CommandFlags {
         CommandFlags::empty()
     }
 
-    /// Whether its decisions depend on the notes of a write, which describe the blocks for the file system. Only the top layer
-    /// receives notes.
+    /// Whether decisions depend on the notes of a write, which describe the blocks of the file system. Only the top layer receives notes.
     fn reads_notes(&self) -> bool {
         false
     }
@@ -185,16 +183,16 @@ pub trait Layer: Send {
     /// Called when the background plan is complete.
     fn background_done(&mut self) {}
 
-    /// Makes background work move all data that the layer keeps aside to its own place. [`Layer::background`] returns that work
-    /// until nothing is kept. Requests that arrive in the meantime are executed, and the data that they add is moved, too.
+    /// Makes background work move all data that the layer stores elsewhere to its own addresses. [`Layer::background`] returns that work
+    /// until it is complete. Requests that arrive meanwhile are executed, and their data is moved, too.
     fn drain(&mut self) {}
 
-    /// Configured functions that the layer leaves out because the disks below do not support them.
+    /// Configured functions that the layer omits because the disks below do not support them.
     fn left_out(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Resets the counts of work to 0; the state is unchanged.
+    /// Resets the counts of work to 0 without changing the state.
     fn clear_counters(&mut self) {}
 
     /// Counters by name.
@@ -206,15 +204,15 @@ pub trait Layer: Send {
 /// A request from above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRequest {
-    /// Its number; later requests have higher ones. A deferred request keeps its number.
+    /// Number of the request; later requests have higher numbers. A deferred request keeps its number.
     pub id: u64,
-    /// Its operation.
+    /// Operation of the request.
     pub op: Op,
     /// First sector.
     pub sector: u64,
     /// Length in sectors; 0 for a flush.
     pub sectors: u32,
-    /// Its flags.
+    /// Flags of the request.
     pub modifiers: CommandFlags,
 }
 
@@ -225,9 +223,9 @@ impl HostRequest {
         self.sector + u64::from(self.sectors)
     }
 
-    /// Plans the request as several commands with only the flags in `accepted`; they guarantee at least as much. A preflush becomes
-    /// a flush before it, a durable write gets a flush after it, and a barrier becomes a flush. False if the request can be sent as
-    /// it is.
+    /// Plans the request as several commands with only the flags in `accepted`, which guarantee at least as much. A preflush becomes a
+    /// preceding flush, a durable write gets a following flush, and a barrier becomes a flush. Returns false if the request can be sent
+    /// unchanged.
     pub fn expand(&self, accepted: CommandFlags, plan: &mut CommandPlan) -> bool {
         let refused = self.modifiers.of(self.op).difference(accepted.union(CommandFlags::META));
         if refused.is_empty() {
@@ -254,9 +252,9 @@ pub struct InFlightRequests {
 }
 
 impl InFlightRequests {
-    /// Adds a request that has been planned.
+    /// Adds a planned request.
     pub fn insert(&mut self, request: &HostRequest) {
-        // A deferred request is older than requests that were planned in the meantime.
+        // A deferred request is older than requests that were planned meanwhile.
         let after = self.requests.iter().rev().take_while(|other| other.id > request.id).count();
         self.requests.insert(self.requests.len() - after, *request);
     }
@@ -283,7 +281,7 @@ impl InFlightRequests {
         self.requests.back().map(|request| request.id)
     }
 
-    /// Whether a request in flight writes or discards between two sectors.
+    /// Whether a request in flight writes or discards in `sector..end`.
     pub fn changes(&self, sector: u64, end: u64) -> bool {
         self.requests.iter().any(|request| request.op != Op::Read && request.sector < end && sector < request.end())
     }
@@ -291,7 +289,7 @@ impl InFlightRequests {
 
 pub(crate) const PASS_THROUGH: LayerKind = LayerKind {
     name: "pass-through",
-    about: "passes on every request unchanged",
+    about: "forwards every request unchanged",
     build: |table, below| {
         let PassThroughSettings {} = read_settings("pass-through", table)?;
         Ok(Box::new(PassThrough::new(below.main)))
@@ -299,14 +297,14 @@ pub(crate) const PASS_THROUGH: LayerKind = LayerKind {
     settings: Vec::new,
 };
 
-/// Forwards every request unchanged. It is the smallest layer, and measures the overhead of the layer interface.
+/// Forwards every request unchanged. It measures the overhead of the layer interface.
 #[derive(Clone, Copy, Debug)]
 pub struct PassThrough {
     capacity: u64,
 }
 
 impl PassThrough {
-    /// A layer that offers all of the disk below.
+    /// A layer with all sectors of the disk below.
     pub const fn new(capacity: u64) -> Self {
         Self { capacity }
     }

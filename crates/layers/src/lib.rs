@@ -1,8 +1,8 @@
 //! Host software between the workload and the device.
 //!
-//! A [`Layer`] turns each request into a [`CommandPlan`] of commands for the disks below it. It decides on addresses alone, owns
-//! no clock and touches no data, so that the same object runs in simulated time, where only the commands' times matter,
-//! and under a live block device, where an [`ImmediateStack`] moves the bytes.
+//! A [`Layer`] turns each request into a [`CommandPlan`], which contains commands for the disks below. Its decisions depend only on
+//! addresses, and not on time or data. Therefore the same layer runs in simulated time, where only the times of commands matter, and under
+//! a live block device, where an [`ImmediateStack`] moves the data.
 
 mod advil;
 mod immediate_stack;

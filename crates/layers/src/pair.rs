@@ -1,9 +1,9 @@
-//! Pair: the device and a second one share the requests (Implication 1 of IISWC 2015; RAID 0 of FAST 2012).
+//! Pair: requests are divided between the device and a second device (Implication 1 of IISWC 2015; RAID 0 of FAST 2012).
 //!
-//! The address or the length of a request decides which disk each part goes to. The disks work independently, and a request is
-//! complete when all its parts are. Addresses are packed, so that each disk has a contiguous range. Parts of a request that are
-//! adjacent on a disk are sent as one command, as with Linux `md`, whose commands the block layer merges. The layer has no state
-//! except its settings, so there is nothing to restore after a power cut.
+//! The address or the length of a request determines the disk of each part. The disks work independently, and a request is complete when
+//! all its parts are. Addresses are packed, so that each disk has a contiguous range. Parts of a request that are adjacent on a disk are
+//! sent as one command, as with Linux `md`, whose commands the block layer merges. The layer has no state except its settings, so nothing
+//! must be restored after a power cut.
 
 use emmclab_base::{BlockNote, ByteSize, CommandFlags, Error, ErrorClass as ErrorKind, Result};
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ use crate::registry::{LayerKind, read_settings, settings_of};
 
 pub(crate) const KIND: LayerKind = LayerKind {
     name: "pair",
-    about: "shares requests between the device and a second one, by stripes (RAID 0), address or size",
+    about: "divides requests between the device and a second one, by stripes (RAID 0), address or size",
     build,
     settings: settings_of::<PairSettings>,
 };
@@ -25,15 +25,15 @@ pub(crate) const KIND: LayerKind = LayerKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum PairRouting {
-    /// Everything goes to the device.
+    /// All requests go to the device.
     #[default]
     Internal,
     /// Stripes alternate between the disks (RAID 0). The capacity is twice that of the smaller disk.
     Striping,
     /// Addresses from a border on are on the second device.
     ByFile,
-    /// Long requests go to the second device. Each disk spans all addresses, and the layer does not store which disk has the newest data.
-    /// So this is for measuring times; contents are not stored.
+    /// Long requests go to the second device. Each disk spans all addresses, and the layer does not record which disk has the newest data.
+    /// This routing is for measuring times; contents are not stored.
     BySize,
 }
 
@@ -41,16 +41,16 @@ enum PairRouting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct PairSettings {
-    /// How requests are shared; `internal` does not use the second device, and `by_size` stores no contents.
+    /// How requests are divided; `internal` does not use the second device, and `by_size` stores no contents.
     pub routing: PairRouting,
     /// Length of a stripe, a multiple of 4 KB.
     pub chunk: ByteSize,
-    /// Where the second device's part of the addresses begins with `by_file`; by default, at the end of the device.
+    /// First address of the second device with `by_file`; by default, the end of the device.
     pub border: Option<ByteSize>,
-    /// Longest request for the device with `by_size`; longer ones go to the second device.
+    /// Maximum length of a request for the device with `by_size`; longer ones go to the second device.
     pub longest: ByteSize,
-    /// Wrap the addresses beyond a disk into it, each disk separately, as a replay of a trace of a larger device needs.
-    /// Then several addresses share a place, and no contents are stored.
+    /// Whether addresses beyond a disk are wrapped into it, separately for each disk, as in a replay of a trace of a larger device. Several
+    /// addresses then share a location, and no contents are stored.
     pub wrap_addresses: bool,
 }
 
@@ -95,47 +95,47 @@ struct RequestPart {
 }
 
 fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
-    let given: PairSettings = read_settings(KIND.name, table)?;
+    let settings: PairSettings = read_settings(KIND.name, table)?;
     let refuse = |problem: String, hint: &str| Err(Error::new(ErrorKind::Config, problem).hint(hint));
-    // Without an explicit setting, the layer would silently use the device alone.
-    let alone = given.routing == PairRouting::Internal && table.contains_key("routing");
+    // Without an explicit setting, the layer would silently use only the device.
+    let alone = settings.routing == PairRouting::Internal && table.contains_key("routing");
     if !alone && below.second.is_none() {
         return refuse(
             "layer `pair`: there is no second device".to_owned(),
-            "name one, for example --device2 sdcard; --set pair.routing=internal is the device alone",
+            "add one, for example --device2 sdcard, or use only the device with --set pair.routing=internal",
         );
     }
-    let chunk = given.chunk;
+    let chunk = settings.chunk;
     if chunk.0 == 0 || !chunk.0.is_multiple_of(4096) {
         return refuse(
             format!("layer `pair`: `chunk` is {chunk}; it must be a multiple of 4KB"),
-            "give one, for example --set pair.chunk=64KB",
+            "set one, for example --set pair.chunk=64KB",
         );
     }
     let stripes = DiskStripes(chunk.sectors());
     let disks = [below.main, below.second.unwrap_or(0)];
-    if given.routing == PairRouting::Striping && !given.wrap_addresses && stripes.capacity(disks) == 0 {
+    if settings.routing == PairRouting::Striping && !settings.wrap_addresses && stripes.capacity(disks) == 0 {
         let smaller = ByteSize(disks[0].min(disks[1]).saturating_mul(512));
-        return refuse(format!("layer `pair`: `chunk` is {chunk}, the smaller disk has {smaller}"), "give a smaller chunk");
+        return refuse(format!("layer `pair`: `chunk` is {chunk}, the smaller disk has {smaller}"), "use a smaller chunk");
     }
-    let border = given.border.map_or(below.main, ByteSize::sectors);
-    if given.routing == PairRouting::ByFile && border > below.main && !given.wrap_addresses {
-        return refuse("layer `pair`: `border` is beyond the end of the device".to_owned(), "give a smaller one, or none");
+    let border = settings.border.map_or(below.main, ByteSize::sectors);
+    if settings.routing == PairRouting::ByFile && border > below.main && !settings.wrap_addresses {
+        return refuse("layer `pair`: `border` is beyond the end of the device".to_owned(), "use a smaller one, or none");
     }
     Ok(Box::new(PairLayer {
-        routing: given.routing,
+        routing: settings.routing,
         stripes,
         border,
-        longest: u32::try_from(given.longest.sectors()).unwrap_or(u32::MAX),
-        wrap: given.wrap_addresses,
+        longest: u32::try_from(settings.longest.sectors()).unwrap_or(u32::MAX),
+        wrap: settings.wrap_addresses,
         disks,
         shares: [DiskShare::default(); 2],
     }))
 }
 
 impl PairLayer {
-    /// Maps `sector` of a request of `all` sectors, of which `left` are left. Returns the disk, the sector on it, and how many of
-    /// the sectors are consecutive there.
+    /// Maps `sector` of a request of `all` sectors, of which `left` remain. Returns the disk, the sector on it, and the number of sectors
+    /// that are consecutive there.
     fn place(&self, sector: u64, left: u32, all: u32) -> (u8, u64, u32) {
         match self.routing {
             PairRouting::Internal => (0, sector, left),
@@ -149,7 +149,7 @@ impl PairLayer {
         }
     }
 
-    /// The parts of a request, in order of their addresses.
+    /// The parts of a request in address order.
     fn parts(&self, request: &HostRequest) -> impl Iterator<Item = RequestPart> {
         let (first, all) = (request.sector, request.sectors);
         let mut offset = 0;
@@ -165,7 +165,7 @@ impl PairLayer {
         })
     }
 
-    /// Wraps the address of a part to its disk: modulo the size of the disk, and lower if the end would be beyond the disk.
+    /// Wraps the address of a part into its disk: modulo the size of the disk, and lower if the end would be beyond the disk.
     fn wrap_part(&self, part: RequestPart) -> RequestPart {
         let capacity = self.disks[usize::from(part.disk)];
         if part.sector.saturating_add(u64::from(part.sectors)) <= capacity {
@@ -176,7 +176,7 @@ impl PairLayer {
         RequestPart { sector, sectors: sectors as u32, ..part }
     }
 
-    /// Adds the commands for the parts of a request on one disk; returns their number of sectors.
+    /// Adds the commands for the parts of a request on one disk. Returns their number of sectors.
     fn add_commands(&self, disk: u8, request: &HostRequest, plan: &mut CommandPlan) -> u64 {
         let (mut end, mut sum) = (None, 0);
         for part in self.parts(request).filter(|part| part.disk == disk) {
@@ -221,7 +221,7 @@ impl Layer for PairLayer {
     }
 
     fn accepts(&self) -> CommandFlags {
-        // Each part of a write is durable by itself; the driver handles flushes and orders that span both disks.
+        // Each part of a write is durable independently. The driver handles flushes and orders that span both disks.
         if self.routing == PairRouting::Internal { CommandFlags::all() } else { CommandFlags::DURABLE }
     }
 
@@ -260,18 +260,18 @@ impl Layer for PairLayer {
     }
 }
 
-/// Stripes of this many sectors, the first on disk 0.
+/// Stripes of this many sectors. The first one is on disk 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiskStripes(pub u64);
 
 impl DiskStripes {
-    /// Maps a sector: returns the disk, the sector on it, and how many sectors from there on are consecutive.
+    /// Maps a sector. Returns the disk, the sector on it, and the number of consecutive sectors from there on.
     pub fn place(self, sector: u64) -> (u8, u64, u64) {
         let (stripe, offset) = (sector / self.0, sector % self.0);
         ((stripe % 2) as u8, stripe / 2 * self.0 + offset, self.0 - offset)
     }
 
-    /// Number of sectors that disks of these sizes offer together: twice the whole stripes of the smaller one.
+    /// Capacity in sectors of disks of these sizes: twice the whole stripes of the smaller one.
     pub fn capacity(self, disks: [u64; 2]) -> u64 {
         disks[0].min(disks[1]) / self.0 * self.0 * 2
     }

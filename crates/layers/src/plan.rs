@@ -1,4 +1,4 @@
-//! Plans for a request or for background work: commands for the disks below, with the locations of their data.
+//! Plans for a request or for background work: commands for the disks below, and the locations of their data.
 
 use std::ops::Range;
 
@@ -7,17 +7,17 @@ use emmclab_base::{CommandFlags, Op, SECTOR_BYTES};
 use crate::layer::HostRequest;
 use crate::records::checksum;
 
-/// The location of data while a plan runs. The driver owns the bytes; a layer only refers to them.
+/// The location of data while a plan is executed. The driver owns the bytes, and a layer only refers to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanMemory {
-    /// The data of the request that the plan is for.
+    /// Data of the planned request.
     Payload,
-    /// The plan's own buffer of [`CommandPlan::scratch_sectors`].
+    /// Buffer of the plan, with [`CommandPlan::scratch_sectors`] sectors.
     Scratch,
     /// Bytes that the layer created ([`CommandPlan::meta`]).
     Meta,
     /// Memory of the layer that persists between plans and is lost with the power. [`CommandPlan::copy`] fills it, and it grows as
-    /// needed.
+    /// necessary.
     Held,
 }
 
@@ -30,8 +30,9 @@ pub struct MemoryRange {
     pub offset: u32,
     /// Length in sectors.
     pub sectors: u32,
-    /// For the sector at the head of a record: how many sectors of the same write follow that belong to it. The driver
-    /// puts a checksum of those into it ([`CommandPlan::DATA_CHECKSUM_AT`]), then one of itself ([`CommandPlan::CHECKSUM_AT`]).
+    /// For the sector at the head of a record: number of the following sectors of the same write that belong to it. The driver stores a
+    /// checksum of them in the sector ([`CommandPlan::DATA_CHECKSUM_AT`]), and then one of the sector itself
+    /// ([`CommandPlan::CHECKSUM_AT`]).
     pub seals: Option<u32>,
 }
 
@@ -47,7 +48,7 @@ fn sectors(first: u32, count: u32) -> Range<usize> {
     at(first)..at(first + count)
 }
 
-/// The buffer of a memory for written data.
+/// The buffer of a memory, for writing.
 fn place<'a>(memory: PlanMemory, bytes: &'a mut PlanBuffers<'_>, range: Range<usize>) -> &'a mut [u8] {
     match memory {
         PlanMemory::Payload => &mut bytes.payload[range],
@@ -62,7 +63,7 @@ fn place<'a>(memory: PlanMemory, bytes: &'a mut PlanBuffers<'_>, range: Range<us
     }
 }
 
-/// Stores the checksums in the record header at the start of `data`; `sectors` further sectors belong to it.
+/// Stores the checksums in the record header at the start of `data`; `sectors` further sectors belong to the header.
 fn seal(data: &mut [u8], sectors: u32) {
     let (head, rest) = data.split_at_mut(SECTOR_BYTES as usize);
     let mut put = |at: usize, sum: u64| head[at..at + 8].copy_from_slice(&sum.to_le_bytes());
@@ -72,7 +73,7 @@ fn seal(data: &mut [u8], sectors: u32) {
     head[CommandPlan::CHECKSUM_AT..CommandPlan::CHECKSUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The buffers of the memories of a plan, except the bytes that the layer created.
+/// The buffers of the memories of a plan, except the bytes created by the layer.
 #[derive(Debug)]
 pub struct PlanBuffers<'a> {
     /// [`PlanMemory::Payload`].
@@ -83,31 +84,31 @@ pub struct PlanBuffers<'a> {
     pub layer_memory: &'a mut Vec<u8>,
 }
 
-/// A run of sectors that is copied between memories, in no time.
+/// A run of sectors that is copied between memories; this takes no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryCopy {
     /// The source: memory and first sector.
     pub from: (PlanMemory, u32),
-    /// The target; not [`PlanMemory::Meta`].
+    /// The target, which must not be [`PlanMemory::Meta`].
     pub to: (PlanMemory, u32),
     /// Length in sectors.
     pub sectors: u32,
 }
 
-/// One request to a disk below.
+/// One command to a disk below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanCommand {
     /// Number of the disk: 0 is the layer below, or the device; 1 is the second device.
     pub disk: u8,
-    /// Its operation.
+    /// Operation of the command.
     pub op: Op,
     /// First sector on that disk.
     pub sector: u64,
     /// Length in sectors; 0 for a flush.
     pub sectors: u32,
-    /// Its flags.
+    /// Flags of the command.
     pub modifiers: CommandFlags,
-    /// Whether it is an entry of the same packed command as the previous step.
+    /// Whether the command belongs to the same packed command as the previous step.
     pub packed: bool,
     first_piece: u32,
     pieces: u32,
@@ -116,31 +117,31 @@ pub struct PlanCommand {
 /// One step of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanStep {
-    /// A command. Commands between two waits run concurrently, or in the given order if the disk executes one at a time.
+    /// A command. Commands between two waits run concurrently, or in order if the disk executes one at a time.
     Command(PlanCommand),
-    /// A copy between memories; the data of a read is available after the next wait.
+    /// A copy between memories. The data of a read is available after the next wait.
     Copy(MemoryCopy),
-    /// Waits until everything before is complete.
+    /// Waits until all previous steps are complete.
     Wait,
 }
 
-/// Steps with their memory. A plan is cleared and reused, so that it stops allocating once it has grown.
+/// Steps with their memory. A plan is cleared and reused, so that its memory stops growing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandPlan {
     steps: Vec<PlanStep>,
     pieces: Vec<MemoryRange>,
     meta: Vec<u8>,
     scratch: u32,
-    /// Flags of the commands that are added from now on.
+    /// Flags of the commands that are added next.
     modifiers: CommandFlags,
-    /// Whether writes that are added from now on are entries of one packed command.
+    /// Whether writes that are added next belong to one packed command.
     packing: bool,
 }
 
 impl CommandPlan {
-    /// Offset in a metadata sector at which the driver stores the 8 bytes of its checksum; they count as 0 in the checksum.
+    /// Offset in a metadata sector at which the driver stores the 8 bytes of its checksum. They count as 0 in the checksum.
     pub const CHECKSUM_AT: usize = 8;
-    /// Offset at which it stores the checksum of the data that belongs to the sector.
+    /// Offset at which the driver stores the checksum of the data that belongs to the sector.
     pub const DATA_CHECKSUM_AT: usize = 16;
 
     /// Clears the plan but keeps its memory.
@@ -165,30 +166,30 @@ impl CommandPlan {
         &self.steps
     }
 
-    /// The memory runs with the data of a command, in the order of its sectors.
+    /// The memory ranges with the data of a command, in the order of its sectors.
     #[inline]
     pub fn pieces(&self, command: &PlanCommand) -> &[MemoryRange] {
         &self.pieces[command.first_piece as usize..][..command.pieces as usize]
     }
 
-    /// Length of the plan's own buffer in sectors.
+    /// Length of the plan's buffer in sectors.
     pub fn scratch_sectors(&self) -> u32 {
         self.scratch
     }
 
-    /// Adds a wait: everything so far must complete before the following steps.
+    /// Adds a wait: all previous steps must complete before the following ones.
     pub fn wait(&mut self) {
         self.steps.push(PlanStep::Wait);
     }
 
-    /// Sets the flags of commands that are added from now on; each command gets those that its operation supports.
+    /// Sets the flags of commands that are added next. Each command gets those that its operation supports.
     #[inline]
     pub fn flag(&mut self, modifiers: CommandFlags) {
         self.modifiers = modifiers;
     }
 
-    /// Makes writes that are added from now on entries of one packed command, until this is switched off or another command is
-    /// added. A disk without packed commands executes them one by one.
+    /// Makes the writes that are added next entries of one packed command, until this is switched off or another command is added. A disk
+    /// without packed commands executes them one by one.
     pub fn pack(&mut self, packing: bool) {
         self.packing = packing;
     }
@@ -215,14 +216,14 @@ impl CommandPlan {
         }
     }
 
-    /// Allocates a part of the plan's own buffer; returns its first sector.
+    /// Allocates a part of the plan's buffer. Returns its first sector.
     pub fn scratch(&mut self, sectors: u32) -> u32 {
         let first = self.scratch;
         self.scratch += sectors;
         first
     }
 
-    /// Adds a command whose data is one run of the request's data.
+    /// Adds a command whose data is a range of the request's data.
     #[inline]
     pub fn payload(&mut self, disk: u8, op: Op, sector: u64, offset: u32, sectors: u32) {
         self.begin(disk, op, sector);
@@ -269,14 +270,14 @@ impl CommandPlan {
         self.push(MemoryRange { memory, offset, sectors, seals: None });
     }
 
-    /// Adds this metadata as the next sector of the last write; its checksum covers the `seals` sectors after it.
+    /// Adds metadata as the next sector of the last write. Its checksum covers the `seals` sectors after it.
     pub fn record(&mut self, bytes: &[u8; SECTOR_BYTES as usize], seals: u32) {
         let offset = self.meta_sectors();
         self.meta.extend_from_slice(bytes);
         self.push(MemoryRange { memory: PlanMemory::Meta, offset, sectors: 1, seals: Some(seals) });
     }
 
-    /// Adds these bytes as the next sectors of the last write, padded with zeros to whole sectors.
+    /// Adds bytes as the next sectors of the last write, padded with zeros to whole sectors.
     pub fn metadata(&mut self, bytes: &[u8]) {
         let offset = self.meta_sectors();
         self.meta.extend_from_slice(bytes);

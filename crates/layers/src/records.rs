@@ -1,4 +1,4 @@
-//! What the records of all layers share: their checksums, their numbers, and a buffered reader for recovery.
+//! Common parts of the records of all layers: checksums, numbers, and a buffered reader for recovery.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use emmclab_base::SECTOR_BYTES;
 use crate::layer::{RecoveryReader, ReservedArea};
 use crate::plan::CommandPlan;
 
-/// CRC-32C (Castagnoli) of the bytes, in the lower half of the stored word; detects torn and misplaced records.
+/// CRC-32C (Castagnoli) of the bytes, in the lower half of the stored word, which detects torn and misplaced records.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     u64::from(crc32c::crc32c(bytes))
 }
@@ -20,7 +20,7 @@ pub(crate) fn has_valid_header_checksum(header: &[u8]) -> bool {
     })
 }
 
-/// Whether the data after a header has the checksum that is stored in the header.
+/// Whether the data after a header matches the checksum in the header.
 pub(crate) fn has_valid_data_checksum(header: &[u8], data: &[u8]) -> bool {
     u64_at(header, CommandPlan::DATA_CHECKSUM_AT) == Some(checksum(data))
 }
@@ -38,7 +38,7 @@ pub(crate) const SECTOR: usize = SECTOR_BYTES as usize;
 /// Number of sectors that are read at once.
 const CHUNK: u32 = 2048;
 
-/// A buffered view of an area, read in chunks. Places are sectors from the start of the area.
+/// A buffered reader of an area. Places are sectors counted from the start of the area.
 pub(crate) struct AreaReader<'a> {
     disks: &'a mut dyn RecoveryReader,
     area: ReservedArea,
@@ -51,7 +51,7 @@ impl<'a> AreaReader<'a> {
         Self { disks, area, first: 0, bytes: Vec::new() }
     }
 
-    /// Returns the sectors at a place; they must be before `end`.
+    /// Returns the sectors at a place, which must be before `end`.
     pub fn at(&mut self, place: u32, sectors: u32, end: u32) -> io::Result<&[u8]> {
         let held = (self.bytes.len() / SECTOR) as u32;
         if place < self.first || place + sectors > self.first + held {

@@ -1,4 +1,4 @@
-//! The layers by name, their settings, and stacks of them.
+//! The registry of layers, their settings, and stacks of layers.
 
 use emmclab_base::{Error, ErrorClass, Result};
 use schemars::JsonSchema;
@@ -24,40 +24,40 @@ pub fn layers() -> &'static [LayerKind] {
     LAYERS
 }
 
-/// A kind of layer that can be chosen by its name.
+/// A kind of layer in the registry.
 pub struct LayerKind {
-    /// Its name.
+    /// Name of the layer.
     pub name: &'static str,
-    /// Its function, in a few words.
+    /// What the layer does, in a few words.
     pub about: &'static str,
-    /// Every setting, with default, unit and meaning.
+    /// All settings, with default, unit and meaning.
     pub settings: fn() -> Vec<LayerSetting>,
     pub(crate) build: fn(&Table, &DisksBelow) -> Result<Box<dyn Layer>>,
 }
 
-/// Reads the settings of a layer from their table; missing ones get their defaults.
+/// Reads the settings of a layer from a table. Missing ones get their defaults.
 pub(crate) fn read_settings<T: DeserializeOwned>(layer: &str, table: &Table) -> Result<T> {
     table.clone().try_into().map_err(|error: toml::de::Error| {
         let problem = error.message().replace("unknown field", "unknown setting");
         Error::new(ErrorClass::Config, format!("layer `{layer}`: {problem}"))
-            .hint(format!("give a setting of this layer as --set {layer}.NAME=VALUE"))
+            .hint(format!("write a setting of this layer as --set {layer}.NAME=VALUE"))
     })
 }
 
 /// A setting of a layer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LayerSetting {
-    /// Its name.
+    /// Name of the setting.
     pub name: String,
-    /// Its default; `None` if it is derived from the device or from other settings, which `about` explains.
+    /// Default; `None` if it is derived from the device or from other settings, as `about` explains.
     pub default: Option<JsonValue>,
-    /// Its unit, or its allowed values.
+    /// Unit, or permitted values.
     pub unit: String,
-    /// Its effect.
+    /// Effect of the setting.
     pub about: String,
 }
 
-/// Every setting of a type, by name.
+/// All settings of a type, by name.
 pub(crate) fn settings_of<T: JsonSchema + Serialize + Default>() -> Vec<LayerSetting> {
     let schema = schemars::schema_for!(T).to_value();
     let defaults = serde_json::to_value(T::default()).unwrap_or_default();
@@ -85,13 +85,13 @@ fn unit(name: &str, property: &JsonValue, schema: &JsonValue) -> String {
     }
 }
 
-/// A layer by name, with its settings.
+/// Name and settings of a layer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayerConfig {
     /// Name of the layer.
     pub name: String,
-    /// Its settings; missing ones have their defaults.
+    /// Settings; missing ones have their defaults.
     #[serde(default)]
     pub settings: Table,
 }
@@ -102,7 +102,7 @@ impl LayerConfig {
         Self { name: name.to_owned(), settings: Table::new() }
     }
 
-    /// Returns the layer with a setting added. The value is parsed as TOML; if that fails, it is used as a string.
+    /// Returns the layer with an additional setting. The value is parsed as TOML; if that fails, it is used as a string.
     #[must_use]
     pub fn with(mut self, key: &str, value: &str) -> Self {
         let parsed = value.parse().unwrap_or_else(|_| Value::String(value.to_owned()));
@@ -111,9 +111,9 @@ impl LayerConfig {
     }
 }
 
-/// Builds a stack of layers on the disks at the bottom; the first layer is on top.
-/// Errors: [`ErrorClass::Config`] for an unknown layer or setting, an invalid value, areas that overlap, and a layer
-/// that reads notes but is not the top one.
+/// Builds a stack of layers on the disks at the bottom. The first layer is on top.
+/// Errors: [`ErrorClass::Config`] for an unknown layer or setting, an invalid value, overlapping areas, and a layer that reads notes but is
+/// not the top one.
 pub fn build_stack(configs: &[LayerConfig], bottom: &DisksBelow) -> Result<Vec<Box<dyn Layer>>> {
     let mut layers: Vec<Box<dyn Layer>> = Vec::new();
     let mut below = *bottom;
@@ -126,36 +126,36 @@ pub fn build_stack(configs: &[LayerConfig], bottom: &DisksBelow) -> Result<Vec<B
                 .hint(format!("choose from: {}", names.join(", ")))
         })?;
         let layer = (kind.build)(&config.settings, &below)?;
-        // Disk 0 differs for each layer; the second device is the same for all.
+        // Disk 0 differs for each layer, but the second device is the same for all.
         for area in layer.areas().into_iter().filter(|area| area.disk == 1) {
             let meets =
                 |other: &ReservedArea| area.sector < other.sector + other.sectors && other.sector < area.sector + area.sectors;
             if let Some((_, other)) = taken.iter().find(|(other, _)| meets(other)) {
                 return Err(Error::new(
                     ErrorClass::Config,
-                    format!("layers `{name}` and `{other}` claim the same place on the second device"),
+                    format!("layers `{name}` and `{other}` reserve overlapping areas on the second device"),
                 )
-                .hint("give one of them another place (reserved_at)"));
+                .hint("move one of them with reserved_at"));
             }
             taken.push((area, name.clone()));
         }
-        // A layer has neither zones nor an erase unit that the layer above it could align to.
+        // A layer has neither zones nor an erase unit to which the layer above it could align.
         below = DisksBelow { main: layer.capacity(), erase_sectors: 0, zones: None, ..below };
         layers.push(layer);
     }
     layers.reverse();
     if let Some(below) = layers.iter().skip(1).find(|layer| layer.reads_notes()) {
         let name = below.name();
-        return Err(Error::new(ErrorClass::Config, format!("layer `{name}` has to be the first one"))
-            .hint(format!("name `{name}` before the others: it has to see what the file system writes")));
+        return Err(Error::new(ErrorClass::Config, format!("layer `{name}` must be the first one"))
+            .hint(format!("specify `{name}` before the others, because it must receive the writes of the file system")));
     }
     Ok(layers)
 }
 
-/// The counters of a layer, by name.
+/// Counters of a layer, by name.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// Counts since the start; bytes are those of data, without headers.
+        /// Counts since the start. Bytes are those of data, without headers.
         #[derive(Clone, Debug, Default)]
         pub(super) struct LayerCounters {
             $($(#[$doc])* pub $name: u64),*
@@ -171,7 +171,7 @@ macro_rules! counters {
 }
 pub(crate) use counters;
 
-/// The faults of a layer's settings, which are reported together.
+/// Faults of a layer's settings, which are reported together.
 pub(crate) struct SettingFaults {
     layer: &'static str,
     faults: Vec<String>,
@@ -182,19 +182,19 @@ impl SettingFaults {
         Self { layer, faults: Vec::new() }
     }
 
-    /// Adds a fault unless the settings are good.
+    /// Adds a fault if `good` is false.
     pub fn need(&mut self, good: bool, fault: String) {
         if !good {
             self.faults.push(fault);
         }
     }
 
-    /// Fails if there are faults.
+    /// Returns an error if there are faults.
     pub fn check(&self, hint: &str) -> Result<()> {
         let Self { layer, faults } = self;
         let problem = match faults.as_slice() {
             [] => return Ok(()),
-            [one] => format!("layer `{layer}`: {one}"),
+            [fault] => format!("layer `{layer}`: {fault}"),
             all => format!("layer `{layer}`: there are {} faults:\n  - {}", all.len(), all.join("\n  - ")),
         };
         Err(Error::new(ErrorClass::Config, problem).hint(format!("{hint} --set {layer}.NAME=VALUE")))

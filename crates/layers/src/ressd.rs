@@ -1,5 +1,5 @@
-//! ReSSD (Lee, Kim, Maeng, SAC 2010), on which Advil is based: small random writes are logged and written back in ascending order,
-//! without hot data and without padding.
+//! ReSSD (Lee, Kim, Maeng, SAC 2010), on which Advil is based. It logs small random writes and writes them back in ascending order, without
+//! hot data and padding.
 
 use emmclab_base::{ByteSize, Result};
 use schemars::JsonSchema;
@@ -17,7 +17,7 @@ pub(crate) const KIND: LayerKind = LayerKind {
     settings: ressd_settings,
 };
 
-/// Settings of ReSSD; they mean what they mean in [`AdvilSettings`].
+/// Settings of ReSSD, with the same meaning as in [`AdvilSettings`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct RessdSettings {
@@ -26,7 +26,7 @@ struct RessdSettings {
     reserved_at: Option<ByteSize>,
     original: Option<ByteSize>,
     small: ByteSize,
-    /// Bytes that are moved at once.
+    /// Number of bytes that are moved at once.
     clustered_block: ByteSize,
     mover: MoverSchedule,
     recovery: bool,
@@ -41,22 +41,22 @@ impl Default for RessdSettings {
     }
 }
 
-/// Returns the settings of Advil that ReSSD has too; unit, default and meaning are the same.
+/// Returns the settings that ReSSD shares with Advil, with the same unit, default and meaning.
 fn ressd_settings() -> Vec<LayerSetting> {
     let own = settings_of::<RessdSettings>();
     settings_of::<AdvilSettings>().into_iter().filter(|setting| own.iter().any(|own| own.name == setting.name)).collect()
 }
 
 fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
-    let given: RessdSettings = read_settings(KIND.name, table)?;
+    let settings: RessdSettings = read_settings(KIND.name, table)?;
     let settings = AdvilSettings {
-        reserved: given.reserved,
-        second_device: given.second_device,
-        reserved_at: given.reserved_at,
-        original: given.original,
-        small: given.small,
+        reserved: settings.reserved,
+        second_device: settings.second_device,
+        reserved_at: settings.reserved_at,
+        original: settings.original,
+        small: settings.small,
         clustered_page: ByteSize::kb(4),
-        clustered_block: given.clustered_block,
+        clustered_block: settings.clustered_block,
         page_padding: false,
         block_padding: false,
         block_padding_over: None,
@@ -66,9 +66,9 @@ fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
         hot_start_pct: 0,
         hot_step_pct: 0,
         hot_most_pct: 0,
-        mover: given.mover,
-        recovery: given.recovery,
-        checkpoint: given.checkpoint,
+        mover: settings.mover,
+        recovery: settings.recovery,
+        checkpoint: settings.checkpoint,
     };
     Ok(Box::new(Advil::new(KIND.name, &settings, below)?))
 }

@@ -1,45 +1,44 @@
-//! The heat of each clustered page, and which pages stay in the reserved area.
+//! The heat of each clustered page, which determines the pages that stay in the reserved area.
 
 use super::settings::{AdvilParameters, HotPolicy, InvalidationMeasure};
 
-/// Write counts for each clustered page of the original area. They take 3 bytes for a page (`paper` with invalidated pages), 2
-/// bytes (`paper` with invalidated data, `rewritten`), or none.
+/// Write counts for each clustered page of the original area. They take 3 bytes for a page (`paper` with invalidated pages), 2 bytes
+/// (`paper` with invalidated data, `rewritten`), or 0.
 #[derive(Clone, Debug)]
 pub(super) struct PageHeat {
     pub policy: HotPolicy,
     by: InvalidationMeasure,
     page: u64,
-    /// Writes to the log, halved after every move.
+    /// Number of writes to the log, halved after every move.
     writes: Vec<u16>,
-    /// Writes that overwrote logged data, halved after every move.
+    /// Number of writes that overwrote logged data, halved after every move.
     rewrites: Vec<u16>,
-    /// Writes to the current section, up to 2; used only with invalidated pages.
+    /// Number of writes to the current section, up to 2; used only with invalidated pages.
     fresh: Vec<u8>,
-    /// Pages or sectors invalidated in the current section: clustered pages written more than once, or sectors of logged data that
-    /// were overwritten.
+    /// Invalidated pages or sectors of the current section: clustered pages written more than once, or overwritten sectors of logged data.
     invalidated: u32,
-    /// Size of the hot region in percent of a section; with `rewritten`, its limit.
+    /// Size of the hot region in percent of a section; with `rewritten`, its maximum.
     pub hot_pct: u32,
     step_pct: u32,
     most_pct: u32,
     trial: HotDataTrial,
 }
 
-/// Finds out whether it pays to keep hot data. Both choices are tried once, then the cheaper one is used, and the other is tried
-/// again at growing intervals.
+/// Measures whether keeping hot data saves work of the mover. Both choices are tried once. Then the cheaper one is used, and the other is
+/// retried at growing intervals.
 #[derive(Clone, Copy, Debug, Default)]
 struct HotDataTrial {
-    /// Bytes that the mover read and wrote for each KB logged, without and with hot data kept, at the last trial of each.
+    /// Bytes that the mover read and wrote for each KB logged, at the last trial without and with hot data.
     costs: [Option<u64>; 2],
     /// Whether hot data is kept in the current round; `None` before the first move.
     keeps: Option<bool>,
-    /// Rounds until the costlier choice is tried again, and the length of the last pause.
+    /// Number of rounds until the costlier choice is retried, and the length of the last pause.
     wait: u32,
     pause: u32,
 }
 
 impl HotDataTrial {
-    /// Records the cost of the round that ends; returns whether hot data is kept in the next one.
+    /// Records the cost of the round that ends. Returns whether hot data is kept in the next one.
     fn next(&mut self, cost: u64) -> bool {
         if let Some(keeps) = self.keeps {
             self.costs[usize::from(keeps)] = Some(cost);
@@ -54,8 +53,8 @@ impl HotDataTrial {
             [Some(without), Some(with)] => {
                 self.pause = (self.pause * 2).max(2);
                 self.wait = self.pause;
-                // Both costs are known: the cheaper choice is used; after each pause the other one is tried again, since its cost may
-                // have changed.
+                // Both costs are known: the cheaper choice is used. After each pause the other one is retried, because its cost may have
+                // changed.
                 if self.pause == 2 { with < without } else { with >= without }
             }
         };
@@ -68,7 +67,7 @@ impl HotDataTrial {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HotPageCandidate {
     pub page: u32,
-    /// Sectors that its data needs in the hot region, record headers included.
+    /// Number of sectors for its data in the hot region, including record headers.
     pub sectors: u32,
 }
 
@@ -92,17 +91,17 @@ impl PageHeat {
         }
     }
 
-    /// Sectors of the hot region of the first section, before any hot data exists: the paper's share, 0 for other policies.
+    /// Size of the hot region of the first section in sectors, before any hot data exists: the share of the paper, 0 for other policies.
     pub fn first_region(&self, section: u32) -> u32 {
         if self.policy == HotPolicy::Paper { region(section, self.hot_pct) } else { 0 }
     }
 
-    /// Bytes of memory of the counts.
+    /// Memory of the counts in bytes.
     pub fn bytes(&self) -> u64 {
         (2 * self.writes.len() + 2 * self.rewrites.len() + self.fresh.len()) as u64
     }
 
-    /// Counts a logged write; `rewritten` sectors of it replaced data that was logged before.
+    /// Counts a logged write; `rewritten` is the number of its sectors that replaced logged data.
     #[inline]
     pub fn count_write(&mut self, sector: u64, end: u64, rewritten: u32) {
         if self.policy == HotPolicy::None {
@@ -127,11 +126,10 @@ impl PageHeat {
 
     /// Chooses the candidates of a full section that stay in the reserved area.
     ///
-    /// Returns them in the order in which they are copied, with the size of the hot region of the next section in sectors.
-    /// `section` is the length of a section in sectors. `cost` is the number of bytes that the mover read and wrote since the last
-    /// switch for each KB logged.
+    /// Returns them in the order of their copies, and the size of the hot region of the next section in sectors. `section` is the length
+    /// of a section in sectors, and `cost` the number of bytes that the mover read and wrote since the last switch for each KB logged.
     pub fn choose(&mut self, mut candidates: Vec<HotPageCandidate>, section: u32, cost: u64) -> (Vec<HotPageCandidate>, u32) {
-        // Sectors in one unit of the region's size: a clustered page or a sector.
+        // Number of sectors in one unit of the region's size, which is a clustered page or a sector.
         let by_pages = self.policy == HotPolicy::Paper && self.by == InvalidationMeasure::Pages;
         let unit = if by_pages { self.page as u32 } else { 1 };
         let counts = match self.policy {
@@ -153,7 +151,7 @@ impl PageHeat {
                 &mut self.rewrites
             }
         };
-        // Hottest first; pages of the same heat in the order of their addresses.
+        // The hottest page comes first; pages of equal heat are in the order of their addresses.
         candidates.sort_by_key(|candidate| (u16::MAX - counts[candidate.page as usize], candidate.page));
         let paper = self.policy == HotPolicy::Paper;
         let most = region(section, self.hot_pct);
@@ -172,7 +170,7 @@ impl PageHeat {
     }
 }
 
-/// Sectors in this percentage of a section, rounded down to whole 4 KB.
+/// Sectors in `pct` percent of a section, rounded down to 4 KB.
 fn region(section: u32, pct: u32) -> u32 {
     (u64::from(section) * u64::from(pct) / 100) as u32 / 8 * 8
 }
@@ -181,7 +179,7 @@ fn region(section: u32, pct: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Returns in how many of this many rounds hot data is kept.
+    /// Returns in how many of `rounds` rounds hot data is kept.
     fn rounds_kept(rounds: u32, cost: impl Fn(bool) -> u64) -> u32 {
         let mut trial = HotDataTrial::default();
         let mut keeps = trial.next(0);

@@ -1,8 +1,8 @@
-//! Advil (Kim & Kim, "Advil: A Pain Reliever for the Storage Performance of Mobile Devices"): small random writes are logged in a
-//! reserved area and moved to their own addresses later, one clustered block at a time.
+//! Advil (Kim & Kim, "Advil: A Pain Reliever for the Storage Performance of Mobile Devices"): logs small random writes in a reserved area
+//! and later moves them to their own addresses, one clustered block at a time.
 //!
-//! Two features are not in the paper: log records from which the state is restored after a power cut (`recovery`), and a hot-data
-//! policy that keeps only data that was overwritten in the log (`hot = "rewritten"`).
+//! Two features are not in the paper: log records that restore the state after a power cut (`recovery`), and a hot-data policy that keeps
+//! only data that was overwritten in the log (`hot = "rewritten"`).
 
 mod heat;
 mod mover;
@@ -50,22 +50,22 @@ pub struct Advil {
     map: IntervalMap,
     heat: PageHeat,
     sections: [ReservedSection; 2],
-    /// The section that is being filled.
+    /// Index of the section that is being filled.
     current: usize,
     moving: MoverState,
     journal: AdvilJournal,
     checkpoints: AdvilCheckpointState,
     counters: LayerCounters,
-    /// The counters at the time when they were cleared.
+    /// Values of the counters when they were cleared.
     cleared: LayerCounters,
     previous_end: u64,
-    /// Whether a request was deferred for lack of room since the last move.
+    /// Whether a request was deferred because of missing space since the last move.
     pressed: bool,
 }
 
 impl Advil {
-    /// Creates a layer called `name` on new disks.
-    /// Errors: [`emmclab_base::ErrorClass::Config`] that lists every invalid setting.
+    /// Creates a layer with the name `name` on new disks.
+    /// Errors: [`emmclab_base::ErrorClass::Config`] with every invalid setting.
     pub fn new(name: &'static str, settings: &AdvilSettings, below: &DisksBelow) -> Result<Self> {
         let shape = settings.shape(name, below)?;
         let heat = PageHeat::new(&shape);
@@ -98,7 +98,7 @@ impl Advil {
         self.previous_end = request.end();
         let area = self.shape.reserved;
         let mut at = request.sector;
-        // The sector of the reserved area at which the last command ends, so that an adjacent run can extend it.
+        // End of the last command in the reserved area. A run that starts here extends the command.
         let mut next = u64::MAX;
         let mut hits = 0;
         for run in self.map.between(request.sector, request.end()) {
@@ -191,7 +191,7 @@ impl Advil {
         RequestDecision::Run
     }
 
-    /// Unmaps the logged data that a request to the original area replaces; returns the reason if the request must wait instead.
+    /// Unmaps the logged data that a request to the original area replaces. Returns the reason if the request must wait instead.
     fn forget(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> Option<DeferReason> {
         if self.moving.writes(request.sector, request.end()) {
             return Some(DeferReason::Overlap);
@@ -208,7 +208,7 @@ impl Advil {
         None
     }
 
-    /// Writes the tombstones if too many wait, after the data that replaces their ranges is durable.
+    /// Writes the tombstones if too many are pending, after the data that replaces their ranges is durable.
     fn spill(&mut self, request: &HostRequest, plan: &mut CommandPlan) {
         if self.journal.pending.len() > MOST_WAITING {
             plan.wait();
@@ -223,7 +223,7 @@ impl Advil {
             return RequestDecision::Defer(DeferReason::Full);
         }
         if self.journal.opener.is_some_and(|opener| opener != request.id) {
-            // Recovery ignores the records of a section without its head.
+            // Recovery ignores records of a section without a head.
             self.write_section(plan);
             plan.wait();
         }
@@ -237,14 +237,14 @@ impl Advil {
         RequestDecision::Run
     }
 
-    /// Makes room for this many sectors of log; switches to the other section if necessary. False if there is no room yet.
+    /// Provides space for `sectors` sectors of log, and switches to the other section if necessary. Returns false if there is no space yet.
     #[inline]
     fn make_room(&mut self, sectors: u32, request: &HostRequest, plan: &mut CommandPlan) -> bool {
         let section = &self.sections[self.current];
         if section.log_room(self.release_reserve()) >= sectors {
             return true;
         }
-        // If the log may not yet use the whole section, it waits for a checkpoint.
+        // If the log must not use the rest of the section yet, it waits for a checkpoint.
         if self.moving.is_over() && section.log_end == section.end() {
             self.switch(request.id, plan);
             return self.sections[self.current].log_room(self.release_reserve()) >= sectors;
@@ -269,7 +269,7 @@ impl Layer for Advil {
 
     fn recover(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         if self.shape.header == 0 {
-            return Err(io::Error::other("this layer was set up without recovery; the logged data is lost"));
+            return Err(io::Error::other("this layer was created without recovery; the logged data is lost"));
         }
         self.read_back(disks)
     }
@@ -309,7 +309,7 @@ impl Layer for Advil {
     }
 
     fn clear_counters(&mut self) {
-        // The mover uses the counts for its decisions, so they continue; only their values at this moment are kept.
+        // The mover bases its decisions on the counters, so they continue. Only their current values are stored.
         self.cleared = self.counters.clone();
     }
 
@@ -324,23 +324,23 @@ impl Layer for Advil {
 }
 
 counters! {
-    /// Reads with at least a part of their data in the reserved area.
+    /// Reads with some data in the reserved area.
     read_hits,
-    /// Bytes that these reads got from the reserved area.
+    /// Bytes of these reads in the reserved area.
     read_hit_bytes,
     /// Small random writes that were logged.
     logged_writes,
-    /// Their bytes.
+    /// Bytes of these writes.
     logged_bytes,
-    /// Bytes that were logged in place of older logged data, which therefore need not be moved.
+    /// Bytes that replaced older logged data, which therefore need not be moved.
     rewritten_bytes,
     /// Writes that went to the original area.
     passed_writes,
-    /// Their bytes.
+    /// Bytes of these writes.
     passed_bytes,
-    /// Bytes of logged data that these writes replaced.
+    /// Bytes of logged data that writes to the original area replaced.
     voided_bytes,
-    /// Times that a section became full.
+    /// Number of times a section became full.
     switches,
     /// Clustered blocks, or parts of them, written back.
     moved_blocks,
@@ -348,37 +348,37 @@ counters! {
     moved_bytes,
     /// Write requests that wrote back logged data.
     move_writes,
-    /// Of these, writes of whole clustered blocks.
+    /// Writes of `move_writes` that covered whole clustered blocks.
     move_block_writes,
-    /// Their bytes.
+    /// Bytes of these writes.
     move_block_bytes,
-    /// Of these, writes of whole clustered pages that start at a clustered page.
+    /// Writes of `move_writes` that covered whole clustered pages, but not whole clustered blocks.
     move_page_writes,
-    /// Their bytes.
+    /// Bytes of these writes.
     move_page_bytes,
-    /// All other writes of logged data.
+    /// All other writes of `move_writes`.
     move_other_writes,
-    /// Their bytes.
+    /// Bytes of these writes.
     move_other_bytes,
-    /// Bytes of holes that were read and written to pad clustered pages and blocks.
+    /// Bytes of holes that were read and written to fill clustered pages and blocks.
     padded_bytes,
-    /// Bytes between holes that were read with the holes and not used.
+    /// Bytes that were read between two holes and not used.
     read_through_bytes,
     /// Clustered blocks of which all holes were filled.
     filled_blocks,
     /// Clustered pages kept in a hot region.
     hot_pages,
-    /// Bytes copied to keep them there.
+    /// Bytes copied to keep these pages.
     hot_bytes,
     /// Records without data: section heads, tombstones, releases and start records.
     bare_records,
     /// Checkpoints written.
     checkpoints,
-    /// Their bytes, heads included.
+    /// Bytes of the checkpoints, including headers.
     checkpoint_bytes,
 }
 
-/// One half of the reserved area. Places are sectors from the start of that area.
+/// One half of the reserved area. Places are sectors counted from the start of that area.
 #[derive(Clone, Debug, Default)]
 struct ReservedSection {
     /// First place of the section.
@@ -386,13 +386,13 @@ struct ReservedSection {
     pub sectors: u32,
     /// Number of the round in which the section was last opened; 0 if never.
     pub generation: u64,
-    /// The place of the next hot data.
+    /// Place of the next hot data.
     pub hot_next: u32,
     /// End of the hot region, where the log region starts.
     pub hot_end: u32,
-    /// The place of the next record.
+    /// Place of the next record.
     pub log_next: u32,
-    /// Current limit for records: the end of the range that recovery would read, or the end of the section.
+    /// Current limit for records: the end of the range that recovery reads, or the end of the section.
     pub log_end: u32,
     /// Sectors of log that recovery reads after a checkpoint.
     reach: u32,
@@ -411,7 +411,7 @@ impl ReservedSection {
         (self.first..self.end()).contains(&place)
     }
 
-    /// Opens the section again, with a header of `header` sectors and a hot region of `hot` sectors.
+    /// Opens the section for a new round, with a header of `header` sectors and a hot region of `hot` sectors.
     pub fn open(&mut self, generation: u64, header: u32, hot: u32) {
         self.generation = generation;
         self.hot_next = self.first + header;
@@ -420,12 +420,12 @@ impl ReservedSection {
         self.log_end = self.seen_from(self.hot_end);
     }
 
-    /// The end of the range that recovery reads from a place in the log on.
+    /// End of the range that recovery reads from a place in the log.
     pub fn seen_from(&self, place: u32) -> u32 {
         place.saturating_add(self.reach).min(self.end())
     }
 
-    /// Sectors left for records, without the `kept` sectors at the end, which requests must not use.
+    /// Free sectors for records, except the last `kept` sectors, which requests must not use.
     pub fn log_room(&self, kept: u32) -> u32 {
         self.log_end.saturating_sub(self.log_next).saturating_sub(kept)
     }

@@ -1,8 +1,8 @@
-//! The mover: empties the previous section in the background, and fills holes of what it moves (padding).
+//! The mover: empties the previous section in the background, and fills holes (padding).
 //!
-//! It first copies hot clustered pages to the hot region of the current section. It then writes the other data to the original
-//! area, one clustered block after the other in ascending order, and releases the section. The map refers to the old place of moved
-//! data until the new copy is complete. Draining empties both sections, hot data included.
+//! The mover first copies hot clustered pages to the hot region of the current section. Then it writes the other data to the original area,
+//! one clustered block after the other in ascending order, and releases the section. The map refers to the old place of moved data until
+//! the new copy is complete. Draining empties both sections, including hot data.
 
 use emmclab_base::Op;
 
@@ -14,7 +14,7 @@ use crate::interval_map::LoggedExtent;
 use crate::layer::{BackgroundDecision, InFlightRequests};
 use crate::plan::{CommandPlan, PlanMemory};
 
-/// The request number of background work; no request of the host has it.
+/// Request number of background work, which no request of the host has.
 const BACKGROUND: u64 = 0;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,19 +22,19 @@ pub(super) enum MoverPhase {
     /// The other section is free.
     #[default]
     Over,
-    /// Hot pages are being copied; this many are copied.
+    /// Hot pages are being copied; the number is that of the copied pages.
     Hot(usize),
     /// Blocks are being moved, from this sector on.
     Evict(u64),
-    /// Everything is moved; requests up to this number, once it is known, may still read the section.
+    /// All data is moved. Requests up to this number, if it is known, may still read the section.
     Settle(Option<u64>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MoverStep {
-    /// Copies hot pages, up to this index.
+    /// Copies hot pages up to this index.
     Hot(usize),
-    /// Writes the head of the section that was opened so that the other one can be emptied.
+    /// Writes the head of the section that was opened to empty the other one.
     Open,
     /// Writes back the clustered block between two sectors.
     Evict(u64, u64),
@@ -44,17 +44,17 @@ enum MoverStep {
 #[derive(Clone, Debug, Default)]
 pub(super) struct MoverState {
     pub phase: MoverPhase,
-    /// The purpose of the current plan.
+    /// Type of the current plan.
     step: Option<MoverStep>,
     hot: Vec<HotPageCandidate>,
-    /// Copies made by the current step: the source, and the place of the copy.
+    /// Copies of the current step: source, and place of the copy.
     copies: Vec<(LoggedExtent, u32)>,
-    /// Buffers that are kept to reuse their memory.
+    /// A buffer that is reused.
     pub runs: Vec<LoggedExtent>,
     relocated: Vec<LoggedExtent>,
-    /// Bytes moved and logged until the last switch.
+    /// Bytes moved and bytes logged until the last switch.
     switch_totals: (u64, u64),
-    /// Whether everything is to be moved, hot data too.
+    /// Whether all data is to be moved, including hot data.
     draining: bool,
 }
 
@@ -64,12 +64,12 @@ impl MoverState {
         self.phase == MoverPhase::Over
     }
 
-    /// Whether the step in progress writes between two sectors of the original area.
+    /// Whether the current step writes between two sectors of the original area.
     pub fn writes(&self, sector: u64, end: u64) -> bool {
         matches!(self.step, Some(MoverStep::Evict(first, last)) if first < end && sector < last)
     }
 
-    /// Whether a block at or after this sector may have been moved whose records are not released yet.
+    /// Whether a block at or after this sector may have been moved while its records are not released yet.
     pub fn may_be_moved(&self, sector: u64) -> bool {
         match self.phase {
             MoverPhase::Over | MoverPhase::Hot(_) => false,
@@ -78,7 +78,7 @@ impl MoverState {
         }
     }
 
-    /// Starts draining: all logged data is moved, until nothing is logged.
+    /// Starts draining: moves all logged data, until nothing is logged.
     pub fn drain(&mut self) {
         self.draining = true;
     }
@@ -103,14 +103,14 @@ impl Advil {
         }
     }
 
-    /// Whether draining continues; it ends when nothing is logged.
+    /// Whether draining continues. It ends when nothing is logged.
     fn is_draining(&mut self) -> bool {
         self.moving.draining &= self.map.len() > 0;
         self.moving.draining
     }
 
-    /// Opens the other section, which is free, so that the current one can be emptied before it is full. Returns whether the plan
-    /// has to run.
+    /// Opens the other section, which is free, so that the current one can be emptied before it is full. Returns whether the plan contains
+    /// work.
     fn open_to_drain(&mut self, plan: &mut CommandPlan) -> bool {
         let generation = self.sections[self.current].generation + 1;
         self.current = 1 - self.current;
@@ -119,7 +119,7 @@ impl Advil {
         if self.shape.header == 0 {
             return false;
         }
-        // A flush that arrives in the meantime writes the head, too.
+        // A flush that arrives during this step also writes the head.
         self.journal.opener = Some(BACKGROUND);
         self.write_section(plan);
         self.moving.step = Some(MoverStep::Open);
@@ -150,7 +150,7 @@ impl Advil {
             while at < run.end() {
                 let page = (at / page_sectors) as u32;
                 let next = run.end().min((u64::from(page) + 1) * page_sectors);
-                // Counts headers as if every run had its own record.
+                // Counts a header for every run, as if each had its own record.
                 let sectors = (next - at) as u32 + header;
                 match candidates.last_mut() {
                     Some(last) if last.page == page => last.sectors += sectors,
@@ -216,7 +216,7 @@ impl Advil {
         }
     }
 
-    /// Called when a step is complete: the map now refers to the new places of the moved data.
+    /// Called when a step is complete. The map then refers to the new places of the moved data.
     pub(super) fn step_done(&mut self) {
         match self.moving.step.take() {
             None => {}
@@ -239,7 +239,7 @@ impl Advil {
         }
     }
 
-    /// Plans to copy hot pages, about one clustered block of them.
+    /// Plans to copy hot pages of about the size of a clustered block.
     fn copy_hot(&mut self, done: usize, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
         let page_sectors = u64::from(self.shape.page);
         let area = self.shape.reserved;
@@ -266,7 +266,7 @@ impl Advil {
             next += 1;
             self.counters.hot_pages += 1;
         }
-        // Reads are in the order of their places, writes in the order in which the pages were chosen.
+        // Reads are in the order of places, writes in the order in which the pages were chosen.
         let scratch = plan.scratch(runs.iter().map(|run| run.sectors).sum());
         let mut offset = scratch;
         let mut reads: Vec<(LoggedExtent, u32)> = Vec::with_capacity(runs.len());
@@ -309,7 +309,7 @@ impl Advil {
         BackgroundDecision::Run
     }
 
-    /// Returns the next clustered block with data in the previous section, cut to the original area.
+    /// Returns the next clustered block with data in the previous section, clipped to the original area.
     fn next_block(&self, from: u64) -> Option<(u64, u64)> {
         let before = &self.sections[1 - self.current];
         let run = self.map.between(from, self.shape.capacity).find(|run| before.holds(run.place))?;
@@ -332,14 +332,14 @@ impl Advil {
         plan.bare(disk, Op::Flush, 0, 0);
     }
 
-    /// Plans to write back the data that the previous section holds of the clustered block from `first` to `end`.
+    /// Plans to write back the data of the clustered block `first..end` in the previous section.
     pub(super) fn fill(&mut self, first: u64, end: u64, plan: &mut CommandPlan) {
         let before = &self.sections[1 - self.current];
         let mut runs = std::mem::take(&mut self.moving.runs);
         runs.clear();
         runs.extend(self.map.between(first, end).filter(|run| before.holds(run.place)));
         let filled = self.shape.fill_over.is_some_and(|over| self.dirty_pages(&runs) > over);
-        // Every run of sectors that is written with one command: first sector, end, and offset in the plan's buffer.
+        // Runs of sectors that are written with one command each: first sector, end, and offset in the plan's buffer.
         let mut writes: Vec<(u64, u64, u32)> = Vec::new();
         let mut reads: Vec<(LoggedExtent, u32)> = Vec::with_capacity(runs.len());
         let page = u64::from(self.shape.page);
@@ -377,7 +377,7 @@ impl Advil {
         }
         let mut padded = 0;
         let most = u64::from(self.shape.read_through);
-        // Part of the plan's buffer for the data between two holes, which is not used.
+        // Part of the plan's buffer for unused data between two holes.
         let mut unused = None;
         let mut last_end = None;
         for (from, to) in holes {
@@ -425,8 +425,7 @@ impl Advil {
         *bytes += (to - from) * 512;
     }
 
-    /// Reads logged runs into the plan's buffer in the order of their places; runs that are adjacent in the log are read with one
-    /// command.
+    /// Reads logged runs into the plan's buffer in the order of places. One command reads runs that are adjacent in the log.
     pub(super) fn read_runs(&self, reads: &mut [(LoggedExtent, u32)], plan: &mut CommandPlan) {
         reads.sort_unstable_by_key(|(run, _)| run.place);
         let area = self.shape.reserved;
@@ -440,7 +439,7 @@ impl Advil {
         }
     }
 
-    /// Number of clustered pages that the runs of one block touch.
+    /// Number of clustered pages that the runs of a block overlap.
     fn dirty_pages(&self, runs: &[LoggedExtent]) -> u32 {
         let page = u64::from(self.shape.page);
         let mut count = 0;

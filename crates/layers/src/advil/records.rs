@@ -1,9 +1,8 @@
 //! Log records on disk: a header sector that describes the data after it, with checksums of the header and of the data.
 //!
-//! Little-endian, by byte: 0 magic, 8 checksum of the header, 16 checksum of the data (CRC-32C both), 24 generation (8), 32 place
-//! (4), 36 sectors of data that follow (4), 40 epoch (4), 44 kind (1), 45 count (1), 48 entries. Records are stored in the order in
-//! which they were written: the log regions of two generations in order, and before each the hot region of its section, which holds
-//! copies from the previous section.
+//! Little-endian, by byte: 0 magic, 8 checksum of the header, 16 checksum of the data (CRC-32C both), 24 generation (8), 32 place (4), 36
+//! sectors of data that follow (4), 40 epoch (4), 44 kind (1), 45 count (1), 48 entries. Records are stored in the order of their writes:
+//! the log regions of two generations in order, each preceded by the hot region of its section with copies from the previous section.
 
 use std::borrow::Cow;
 
@@ -23,7 +22,7 @@ pub(super) const MOST_RUNS: usize = 32;
 /// Maximum number of ranges in one record of tombstones, which mark ranges that are no longer logged.
 pub(super) const MOST_TOMBSTONES: usize = 16;
 
-/// A range of the original area that is no longer logged: recovery ignores its records before a point in the log.
+/// A range of the original area that is no longer logged. Recovery ignores its records before a point in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tombstone {
     pub sector: u64,
@@ -33,17 +32,17 @@ pub(super) struct Tombstone {
     pub through: u32,
 }
 
-/// A point of the log, in the generation of the record that holds it.
+/// A point of the log, in the generation of the record that contains it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogPoint {
     pub sequence: u64,
-    /// Records of this generation and before are released.
+    /// Records up to this generation are released.
     pub released: u64,
-    /// The place of the next hot data at that time; the end of the hot region once all was copied.
+    /// Place of the next hot data at this point, or the end of the hot region if all was copied.
     pub hot_next: u32,
-    /// The place of the next record at that time.
+    /// Place of the next record at this point.
     pub log_next: u32,
-    /// Number of runs of the map; `None` if they exceeded the space for a checkpoint.
+    /// Number of runs of the map; `None` if they do not fit into a checkpoint.
     pub runs: Option<u32>,
 }
 
@@ -51,13 +50,13 @@ pub(super) struct LogPoint {
 pub(super) enum AdvilRecordBody<'a> {
     /// A section starts, with a hot region of this many sectors.
     Section { hot: u32 },
-    /// Data follows, run by run; each run has its first sector and its length.
+    /// Data follows. Each run has its first sector and its length.
     Data(Cow<'a, [(u64, u32)]>),
     /// Ranges that are no longer logged.
     Tombstones(Vec<Tombstone>),
-    /// Records of this generation and before are released: their data is in the original area.
+    /// Records up to this generation are released, because their data is in the original area.
     Released { through: u64 },
-    /// Advil was started, on areas and with checkpoint places of these sizes in sectors.
+    /// Advil was started, with areas and checkpoint slots of these sizes in sectors.
     Start { capacity: u64, reserved: u64, slot: u32 },
     /// The map at a point of the log follows.
     Checkpoint(LogPoint),
@@ -65,18 +64,18 @@ pub(super) enum AdvilRecordBody<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AdvilRecord<'a> {
-    /// Number of starts of Advil, this one included, when the record was written.
+    /// Number of starts of Advil when the record was written, including this one.
     pub epoch: u32,
     pub generation: u64,
-    /// Its place in the reserved area.
+    /// Place of the record in the reserved area.
     pub place: u32,
-    /// Sectors of data after the header.
+    /// Number of sectors of data after the header.
     pub sectors: u32,
     pub body: AdvilRecordBody<'a>,
 }
 
 impl AdvilRecord<'_> {
-    /// The header sector, without checksums.
+    /// The header sector without checksums.
     pub fn bytes(&self) -> [u8; SECTOR] {
         let mut out = [0; SECTOR];
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
@@ -130,7 +129,7 @@ impl AdvilRecord<'_> {
         out
     }
 
-    /// Parses the header of a record; `None` if the sector has none. `has_valid_header_checksum` checks whether it is intact.
+    /// Parses the header of a record; `None` if the sector contains none. `has_valid_header_checksum` checks whether it is intact.
     pub fn parse(bytes: &[u8]) -> Option<AdvilRecord<'static>> {
         let (four, eight) = (|at| u32_at(bytes, at), |at| u64_at(bytes, at));
         if bytes.get(..8)? != MAGIC {
@@ -177,20 +176,20 @@ pub(super) const MOST_WAITING: usize = 12;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingTombstone {
     tombstone: Tombstone,
-    /// The request that wrote to the original area and so made the tombstone; `None` once that is complete. Until then its data may
+    /// Number of the request to the original area for which the tombstone was created; `None` when it is complete. Until then its data may
     /// still be lost, so the tombstone must not be written.
     pub from: Option<u64>,
-    /// The request that writes the tombstone to the log, if one does.
+    /// Number of the request that writes the tombstone to the log, if any.
     writer: Option<u64>,
 }
 
-/// The tombstones that are not on disk yet, and the count of starts.
+/// The tombstones that are not on disk yet, and the number of starts.
 #[derive(Clone, Debug)]
 pub(super) struct AdvilJournal {
-    /// Starts of Advil so far.
+    /// Number of starts of Advil.
     pub epoch: u32,
     pub pending: Vec<PendingTombstone>,
-    /// The request that is writing the head of the current section.
+    /// Number of the request that is writing the head of the current section.
     pub opener: Option<u64>,
     /// Whether the state was recovered from an earlier epoch.
     pub recovered: bool,
@@ -203,7 +202,8 @@ impl Default for AdvilJournal {
 }
 
 impl AdvilJournal {
-    /// Called when a request is complete: the tombstones that it wrote are removed, and the tombstones that it made may be written.
+    /// Called when a request is complete: removes the tombstones that it wrote, and permits writing the tombstones that were created for
+    /// it.
     #[inline]
     pub fn completed(&mut self, id: u64) {
         self.opener = self.opener.filter(|opener| *opener != id);
@@ -211,10 +211,10 @@ impl AdvilJournal {
             return;
         }
         self.pending.retain(|pending| pending.writer != Some(id));
-        let made = |pending: &PendingTombstone| pending.from == Some(id);
-        if let Some(place) = self.pending.iter().position(made) {
+        let created = |pending: &PendingTombstone| pending.from == Some(id);
+        if let Some(place) = self.pending.iter().position(created) {
             self.pending[place].from = None;
-            // Tombstones of adjacent ranges are joined.
+            // Tombstones of adjacent ranges are merged.
             if let [.., last, this] = &mut self.pending[..=place]
                 && last.from.is_none()
                 && last.writer.is_none()
@@ -260,8 +260,7 @@ impl Advil {
         self.write_record(&record, plan);
     }
 
-    /// Writes the start record before anything else. Its epoch is new, so that recovery never mistakes records of an earlier epoch
-    /// for records of this one.
+    /// Writes the start record before anything else. Its epoch is new, so that recovery distinguishes records of earlier epochs.
     pub(super) fn write_start(&mut self, plan: &mut CommandPlan) {
         if self.shape.header == 0 {
             return;
@@ -282,7 +281,8 @@ impl Advil {
         AdvilRecordBody::Start { capacity, reserved: reserved.sectors, slot }
     }
 
-    /// Sectors at the end of a log region that requests must not use: they are for the record that releases the previous section.
+    /// Number of sectors at the end of a log region that requests must not use. They are reserved for the record that releases the previous
+    /// section.
     pub(super) fn release_reserve(&self) -> u32 {
         self.shape.header
     }
@@ -292,8 +292,8 @@ impl Advil {
         self.shape.header > 0 && (!self.map.is_free(sector, end) || self.moving.may_be_moved(sector))
     }
 
-    /// Adds a tombstone for the range of a request to the original area. If the list is full, the caller has made room in the log
-    /// to write it.
+    /// Adds a tombstone for the range of a request to the original area. If the list is full, the caller has already provided space in the
+    /// log for the tombstones.
     pub(super) fn add_tombstone(&mut self, &HostRequest { id, sector, sectors, .. }: &HostRequest) {
         let section = &self.sections[self.current];
         let through = if self.map.is_free(sector, sector + u64::from(sectors)) { 0 } else { section.log_next };
@@ -301,12 +301,12 @@ impl Advil {
         self.journal.pending.push(PendingTombstone { tombstone, from: Some(id), writer: None });
     }
 
-    /// Sectors of log needed to write all tombstones and one more.
+    /// Number of log sectors for all tombstones and one more.
     pub(super) fn tombstone_sectors(&self) -> u32 {
         (self.journal.pending.len() / MOST_TOMBSTONES) as u32 + 1
     }
 
-    /// Writes the tombstones of complete requests and of request `id`, after everything before is complete.
+    /// Writes the tombstones of complete requests and of request `id`, after all previous commands are complete.
     pub(super) fn write_tombstones(&mut self, id: u64, plan: &mut CommandPlan) {
         let disk = self.shape.reserved.disk;
         plan.wait();

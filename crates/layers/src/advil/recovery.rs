@@ -1,10 +1,10 @@
-//! Checkpoints and recovery. A checkpoint is the map as it was at one point of the log, so that recovery reads only it and the records
-//! after that point.
+//! Checkpoints and recovery. A checkpoint is the map at one point of the log. Recovery reads only the checkpoint and the records after that
+//! point.
 //!
-//! Checkpoints are written to two places in turn. If a power cut tears one, the previous one is still whole. The map contains a
-//! write as soon as that write is planned. A checkpoint is therefore a copy of the map at one moment, but it is written only after
-//! every request planned before that moment is complete and durable. Requests may log at most two intervals beyond the newest
-//! checkpoint, so recovery knows where the log ends.
+//! Checkpoints are written alternately to two slots, so if a power cut tears one, the previous one is intact. The map contains a write as
+//! soon as it is planned. Therefore a checkpoint is a copy of the map at one moment, but is written only after all requests planned before
+//! that moment are complete and durable. Requests may log at most two intervals beyond the newest checkpoint, so recovery knows the end of
+//! the log.
 
 use std::io;
 
@@ -21,7 +21,7 @@ use crate::records::{AreaReader, SECTOR, has_valid_data_checksum, has_valid_head
 /// Bytes of a run in a checkpoint: sector (8), length (4), place (4).
 const RUN_BYTES: usize = 16;
 
-/// Identifies a checkpoint: its number, and the point of the log at which the map was copied.
+/// Identifies a checkpoint by its number and the point of the log at which the map was copied.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CheckpointId {
     pub sequence: u64,
@@ -33,7 +33,7 @@ pub(super) struct CheckpointId {
 enum CheckpointPhase {
     #[default]
     Idle,
-    /// The map has been copied; requests up to this number must complete before the checkpoint is written.
+    /// The map was copied. Requests up to this number must complete before the checkpoint is written.
     Settle(Option<u64>),
     /// The checkpoint is being written.
     Write,
@@ -42,7 +42,7 @@ enum CheckpointPhase {
 #[derive(Clone, Debug, Default)]
 pub(super) struct AdvilCheckpointState {
     newest: CheckpointId,
-    /// The checkpoint in preparation: its mark, its header fields, and the runs of its map.
+    /// The next checkpoint: identification, header fields, and runs of its map.
     next: CheckpointId,
     point: LogPoint,
     runs: Vec<u8>,
@@ -50,18 +50,18 @@ pub(super) struct AdvilCheckpointState {
 }
 
 impl AdvilCheckpointState {
-    /// The state in which `newest` is the newest checkpoint on disk.
+    /// The state after a recovery with `newest` as the newest checkpoint on disk.
     pub fn after(newest: CheckpointId) -> Self {
         Self { newest, ..Self::default() }
     }
 
-    /// Bytes of memory of the buffer of runs.
+    /// Memory of the buffer of runs in bytes.
     pub fn bytes(&self) -> u64 {
         self.runs.capacity() as u64
     }
 }
 
-/// Number of sectors that this many runs occupy.
+/// Number of sectors for `runs` runs.
 pub(super) fn sectors(runs: u32) -> u64 {
     (u64::from(runs) * RUN_BYTES as u64).div_ceil(SECTOR as u64)
 }
@@ -77,7 +77,7 @@ pub(super) fn parse_runs(bytes: &[u8], runs: u32) -> impl Iterator<Item = Logged
 }
 
 impl Advil {
-    /// Whether a checkpoint must be made before anything else is moved.
+    /// Whether a checkpoint must be written before anything else is moved.
     pub(super) fn checkpoint_due(&self) -> bool {
         let CheckpointId { generation, log_next, .. } = self.checkpoints.newest;
         let section = &self.sections[self.current];
@@ -87,7 +87,7 @@ impl Advil {
                 || section.log_next.saturating_sub(log_next) >= self.shape.interval)
     }
 
-    /// Copies the map for the next checkpoint if none is in preparation; plans its write once the requests before it are complete.
+    /// Copies the map for the next checkpoint, unless one is in preparation. Plans its write when the requests before it are complete.
     pub(super) fn checkpoint(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
         if self.checkpoints.phase == CheckpointPhase::Idle {
             self.draw_up();
@@ -122,7 +122,7 @@ impl Advil {
         BackgroundDecision::Run
     }
 
-    /// Completes the checkpoint that was being written, so that requests may log further; false if none was being written.
+    /// Completes the checkpoint that was being written, so that requests may log further. Returns false if none was being written.
     pub(super) fn checkpointed(&mut self) -> bool {
         if self.checkpoints.phase != CheckpointPhase::Write {
             return false;
@@ -132,13 +132,13 @@ impl Advil {
         self.checkpoints.newest = next;
         let section = &mut self.sections[self.current];
         if section.generation == next.generation {
-            // A checkpoint without runs makes recovery scan the whole section.
+            // After a checkpoint without runs, recovery scans the whole section.
             section.log_end = if point.runs.is_some() { section.seen_from(next.log_next) } else { section.end() };
         }
         true
     }
 
-    /// The place of a checkpoint in the reserved area, given its number.
+    /// Place of the checkpoint with number `sequence` in the reserved area.
     pub(super) fn slot(&self, sequence: u64) -> u32 {
         self.shape.before - self.shape.slot * (2 - (sequence % 2) as u32)
     }
@@ -159,7 +159,7 @@ impl Advil {
         };
         runs.clear();
         if fits {
-            // From now on, this checkpoint may become durable and recovery may start from it.
+            // From now on, this checkpoint may become durable, and recovery may start from it.
             section.log_end = section.log_end.min(section.seen_from(section.log_next));
             for run in self.map.between(0, self.shape.capacity) {
                 runs.extend_from_slice(&run.sector.to_le_bytes());
@@ -169,16 +169,16 @@ impl Advil {
         }
     }
 
-    /// Rebuilds the map and the sections. Records that were not flushed may be missing, even between others; such gaps are skipped.
+    /// Rebuilds the map and the sections. Records that were not flushed may be missing, even between others. Such gaps are skipped.
     pub(super) fn read_back(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let mut window = AreaReader::new(disks, self.shape.reserved);
         let starts = [self.read_head(&mut window, 0)?, self.read_head(&mut window, 1)?];
         let Some(start) = starts.into_iter().flatten().max_by_key(|record| record.epoch) else {
-            // Power was lost before the very first write was durable: there is nothing to lose.
+            // Power was lost before the very first write was durable, so there is no data to recover.
             return Ok(());
         };
         if start.body != self.start_body() {
-            return Err(io::Error::other("the reserved area was set up with other sizes"));
+            return Err(io::Error::other("the reserved area was created with other sizes"));
         }
         self.journal.epoch = start.epoch + 1;
         self.journal.recovered = true;
@@ -195,7 +195,7 @@ impl Advil {
         self.current = usize::from(self.sections[1].generation > self.sections[0].generation);
         let newest = self.sections[self.current].generation;
         if newest == 0 {
-            // The start record was durable, the head of the first section was not.
+            // The start record was durable, but not the head of the first section.
             self.sections[0].open(1, self.shape.header, 0);
             self.current = 0;
             self.journal.recovered = false;
@@ -206,11 +206,11 @@ impl Advil {
         let mark =
             known.map(|(generation, point)| CheckpointId { sequence: point.sequence, generation, log_next: point.log_next });
         self.checkpoints = AdvilCheckpointState::after(mark.unwrap_or_default());
-        // A checkpoint that does not list the runs of the map cannot be used for the recovery, so all sections are read. Only its
-        // number is used: later checkpoints continue from it.
+        // Recovery cannot use a checkpoint without the runs of the map, so all sections are read. Only its number is used, from which later
+        // checkpoints continue.
         let known = known.filter(|(_, point)| point.runs.is_some());
         let mut back = RebuiltState {
-            map: checkpoint.map_or_else(|| IntervalMap::new(self.shape.capacity), |found| found.map),
+            map: checkpoint.map_or_else(|| IntervalMap::new(self.shape.capacity), |checkpoint| checkpoint.map),
             released: known.map_or(0, |(_, point)| point.released),
         };
         for index in [1 - self.current, self.current] {
@@ -272,7 +272,7 @@ impl Advil {
         });
     }
 
-    /// Returns the newest checkpoint that is intact and belongs to generation `newest` or the one before.
+    /// Returns the newest intact checkpoint of generation `newest` or the one before.
     fn read_checkpoint(&self, window: &mut AreaReader<'_>, newest: u64) -> io::Result<Option<AdvilCheckpoint>> {
         if self.shape.slot == 0 {
             return Ok(None);
@@ -315,8 +315,8 @@ impl Advil {
         Ok(None)
     }
 
-    /// Calls `visit` with each intact record of a region; returns the place after the last one. Records of an epoch before the
-    /// epoch of the section's head are skipped: they belong to an attempt at this generation whose head was lost.
+    /// Calls `visit` with each intact record of a region. Returns the place after the last one. Records of earlier epochs than that of the
+    /// section's head are skipped, because they belong to an attempt at this generation whose head was lost.
     fn read_region(
         &self, window: &mut AreaReader<'_>, region: &LogRegion, mut visit: impl FnMut(AdvilRecord<'static>),
     ) -> io::Result<u32> {
@@ -332,7 +332,7 @@ impl Advil {
                 continue;
             };
             let data = if record.sectors > 0 { window.at(place + 1, record.sectors, end)? } else { &[] };
-            // Data with a wrong checksum was never flushed, or was erased.
+            // Data with a wrong checksum was not flushed, or was erased.
             let is_whole = has_valid_data_checksum(&header, data);
             place += 1 + record.sectors;
             next = place;
@@ -347,7 +347,7 @@ impl Advil {
         Ok(self.read_sector(window, place, place + 1)?.map(|(record, _)| record))
     }
 
-    /// Returns the header at a place before `end`, with its bytes; `None` if there is none, or it is damaged or inconsistent.
+    /// Returns the header at a place before `end`, with its bytes; `None` if there is none, or if it is damaged or inconsistent.
     fn read_sector(
         &self, window: &mut AreaReader<'_>, place: u32, end: u32,
     ) -> io::Result<Option<(AdvilRecord<'static>, [u8; SECTOR])>> {
@@ -358,7 +358,7 @@ impl Advil {
         Ok(record.map(|record| (record, header)))
     }
 
-    /// Whether lengths and addresses are inside the areas.
+    /// Whether lengths and addresses are within the areas.
     fn is_sane(&self, record: &AdvilRecord<'_>) -> bool {
         let inside = u64::from(record.place) + u64::from(record.sectors) < self.shape.reserved.sectors;
         let data = match &record.body {
@@ -378,13 +378,13 @@ impl Advil {
     }
 }
 
-/// The state that has been rebuilt so far.
+/// The state rebuilt so far.
 struct RebuiltState {
     map: IntervalMap,
     released: u64,
 }
 
-/// A region of the log whose records are read.
+/// A region of the log to read.
 struct LogRegion {
     epoch: u32,
     generation: u64,
@@ -399,8 +399,8 @@ struct AdvilCheckpoint {
 }
 
 impl RebuiltState {
-    /// Maps the data of a record. With `only_into`, the record is a copy of hot data made after a checkpoint: it replaces only data
-    /// outside that section, as data in it was logged again before the checkpoint.
+    /// Maps the data of a record. With `only_into`, the record is a copy of hot data that was created after a checkpoint. It replaces only
+    /// data outside that section, because data in the section was logged again before the checkpoint.
     fn map_record(&mut self, record: &AdvilRecord<'_>, only_into: Option<&ReservedSection>) {
         let AdvilRecordBody::Data(runs) = &record.body else { return };
         let mut place = record.place + 1;

@@ -1,4 +1,4 @@
-//! The settings of Advil, and the checks that they are valid.
+//! Settings of Advil and their checks.
 
 use emmclab_base::{ByteSize, Result};
 use schemars::JsonSchema;
@@ -7,53 +7,54 @@ use serde::{Deserialize, Serialize};
 use crate::layer::{DisksBelow, ReservedArea};
 use crate::registry::SettingFaults;
 
-/// Settings of Advil (Kim & Kim); the defaults are the paper's.
+/// Settings of Advil (Kim & Kim). The defaults are those of the paper.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting by itself")]
 pub struct AdvilSettings {
-    /// Size of the reserved area, half of it for each section.
+    /// Size of the reserved area, which is divided into two equal sections.
     pub reserved: ByteSize,
     /// Whether the reserved area is on the second device.
     pub second_device: bool,
-    /// Where the reserved area begins; by default at the end of the same device, or at the start of the second one.
+    /// Start of the reserved area; by default at the end of the same device, or at the start of the second device.
     pub reserved_at: Option<ByteSize>,
-    /// Size of the original area, which begins at sector 0; by default all of the device but the reserved area.
+    /// Size of the original area, which begins at sector 0; by default all of the device except the reserved area.
     pub original: Option<ByteSize>,
-    /// Writes below this size that do not continue the request before them are small random writes.
+    /// Writes smaller than this are small random writes, unless they continue the previous request.
     pub small: ByteSize,
-    /// Clustered page of the original area's device.
+    /// Size of a clustered page of the device with the original area.
     pub clustered_page: ByteSize,
-    /// Clustered block of the original area's device.
+    /// Size of a clustered block of the device with the original area.
     pub clustered_block: ByteSize,
-    /// Holes in a clustered page are filled when it is moved to the original area.
+    /// Whether holes in a clustered page are filled when it is moved to the original area.
     pub page_padding: bool,
-    /// Holes in a clustered block are filled if enough of it is dirty.
+    /// Whether holes in a clustered block are filled if enough of it is dirty.
     pub block_padding: bool,
-    /// Dirty clustered pages in a clustered block above which it is filled; by default half of its pages.
+    /// A clustered block is filled if it has more dirty clustered pages than this; by default half of its pages.
     #[schemars(extend("unit" = "clustered pages"))]
     pub block_padding_over: Option<u32>,
-    /// Maximum distance between two holes that the mover reads with one command; it ignores the data between them. About the amount that
-    /// the device reads sequentially in the time of one more command. 0 reads each hole separately; by default a clustered page.
+    /// The mover reads two holes with one command if their distance is at most this, and ignores the data between them. A good value is the
+    /// amount that the device reads sequentially in the time of an additional command. 0 reads each hole separately; by default a clustered
+    /// page.
     pub read_through: Option<ByteSize>,
-    /// The data that stays in the reserved area.
+    /// Which data stays in the reserved area when a section is emptied.
     pub hot: HotPolicy,
-    /// The data that counts as invalidated (`paper`): more of it than the hot region holds makes the region grow, less makes it shrink.
-    /// `pages`: clustered pages written more than once; each page that stays uses a whole clustered page of the region. `data`:
-    /// bytes of logged data overwritten in the log; each page that stays uses only its logged bytes.
+    /// Which data counts as invalidated (`paper`). The hot region grows if there is more invalidated data than it can store, and shrinks if
+    /// there is less. `pages`: clustered pages that were written more than once; each page that stays occupies a whole clustered page of
+    /// the region. `data`: bytes of logged data that were overwritten in the log; each page that stays occupies only its logged bytes.
     pub hot_invalidated: InvalidationMeasure,
-    /// First size of the hot region in percent of a section; the largest for `rewritten`.
+    /// Initial size of the hot region in percent of a section; for `rewritten`, its maximum.
     pub hot_start_pct: u32,
-    /// Change of the hot region from section to section (`paper`), in percent of a section; 0 keeps its first size.
+    /// Change of the size of the hot region between sections (`paper`), in percent of a section; 0 keeps the initial size.
     pub hot_step_pct: u32,
-    /// Largest size of the hot region in percent of a section; the rest is for the log.
+    /// Maximum size of the hot region in percent of a section. The rest is the log region.
     pub hot_most_pct: u32,
     /// When the mover works.
     pub mover: MoverSchedule,
-    /// Log records describe themselves, so that no flushed data is lost in a power cut.
+    /// Whether log records describe themselves, so that a power cut loses no flushed data.
     pub recovery: bool,
-    /// With recovery, how much is logged from one checkpoint of the map to the next, so that recovery need not read the
-    /// whole reserved area; 0 for none, by default an eighth of the reserved area.
+    /// With recovery, amount of logged data between two checkpoints of the map, so that recovery need not read the whole reserved area; 0
+    /// for no checkpoints, by default an eighth of the reserved area.
     pub checkpoint: Option<ByteSize>,
 }
 
@@ -63,23 +64,23 @@ pub struct AdvilSettings {
 pub enum HotPolicy {
     /// Nothing.
     None,
-    /// The clustered pages written most often, as many as the hot region holds (Kim & Kim, IV-B).
+    /// The most frequently written clustered pages, as many as fit into the hot region (Kim & Kim, IV-B).
     #[default]
     Paper,
-    /// Only clustered pages whose logged data was overwritten in the log, and only while that costs the mover less than
-    /// keeping nothing. The region is as large as they need, up to `hot_start_pct`.
+    /// Only clustered pages whose logged data was overwritten in the log, and only while this costs the mover less than keeping nothing.
+    /// The region has the size that they need, up to `hot_start_pct`.
     Rewritten,
 }
 
-/// The measure that the size of the hot region follows. The paper's text allows both readings.
+/// The measure that determines the size of the hot region. The text of the paper permits both readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InvalidationMeasure {
-    /// Clustered pages that were written more than once in a section. The region holds a number of clustered pages: each that
-    /// stays counts as a whole one, however little of it is logged.
+    /// Clustered pages that were written more than once in a section. The size of the region is a number of clustered pages: each page that
+    /// stays counts as a whole one, even if little of it is logged.
     #[default]
     Pages,
-    /// Logged data that was overwritten while a section was filled, in bytes. The region is filled by the bytes that stay.
+    /// Logged data that was overwritten while a section was filled, in bytes. The size of the region is a number of bytes.
     Data,
 }
 
@@ -87,10 +88,10 @@ pub enum InvalidationMeasure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MoverSchedule {
-    /// From the switch of sections on, concurrently with requests.
+    /// Concurrently with requests, from the switch of sections on.
     #[default]
     Thread,
-    /// While no request is in flight, or when a request is deferred because there is no space.
+    /// While no request is in flight, or when a request is deferred because of missing space.
     Idle,
 }
 
@@ -123,7 +124,7 @@ impl Default for AdvilSettings {
 /// The settings in sectors, after the checks.
 #[derive(Clone, Debug)]
 pub(super) struct AdvilParameters {
-    /// Sectors that the layer offers.
+    /// Number of sectors of the layer.
     pub capacity: u64,
     pub reserved: ReservedArea,
     pub small: u32,
@@ -132,7 +133,7 @@ pub(super) struct AdvilParameters {
     /// Number of dirty clustered pages above which a block is filled; `None` = never.
     pub fill_over: Option<u32>,
     pub page_padding: bool,
-    /// Most sectors between two holes that are read with the holes by one command.
+    /// Maximum number of sectors between two holes that one command reads with the holes.
     pub read_through: u32,
     pub hot: HotPolicy,
     pub hot_invalidated: InvalidationMeasure,
@@ -142,18 +143,18 @@ pub(super) struct AdvilParameters {
     pub idle_only: bool,
     /// Sectors of a record header; 0 without recovery.
     pub header: u32,
-    /// Sectors of a section, and sectors before the first one.
+    /// Number of sectors of a section, and of those before the first one.
     pub section: u32,
     pub before: u32,
-    /// Sectors of each of the two checkpoint places; 0 without checkpoints.
+    /// Number of sectors of each of the two checkpoint slots; 0 without checkpoints.
     pub slot: u32,
-    /// Sectors that are logged from one checkpoint to the next.
+    /// Number of sectors that are logged between two checkpoints.
     pub interval: u32,
 }
 
 impl AdvilParameters {
-    /// Sectors of log after a checkpoint that recovery reads: one interval until the next checkpoint is due, and one more while it
-    /// is made.
+    /// Number of log sectors after a checkpoint that recovery reads: one interval until the next checkpoint is due, and one more while it
+    /// is written.
     pub fn reach(&self) -> u32 {
         if self.slot > 0 { self.interval * 2 } else { u32::MAX }
     }
@@ -174,7 +175,7 @@ impl AdvilSettings {
         need(block.0 <= 1 << 30, format!("`clustered_block` is {block}; more than 1GB cannot be moved at once"));
         need(
             reserved.0 >= block.0.saturating_mul(2),
-            format!("`reserved` is {reserved}; it must hold two clustered blocks of {block}"),
+            format!("`reserved` is {reserved}; it must be at least two clustered blocks of {block}"),
         );
         need(
             reserved.0.is_multiple_of(2 * ALIGN) && reserved.0 < 1 << 40,
@@ -204,7 +205,7 @@ impl AdvilSettings {
         };
         let least = small.0.saturating_add(ALIGN);
         need(
-            self.recovery || self.checkpoint.is_none_or(|given| given.0 == 0),
+            self.recovery || self.checkpoint.is_none_or(|interval| interval.0 == 0),
             format!("`checkpoint` is {}, but `recovery` is false", self.checkpoint.unwrap_or_default()),
         );
         need(
@@ -215,9 +216,9 @@ impl AdvilSettings {
                 ByteSize(least)
             ),
         );
-        // Twice the size of a checkpoint that the paper estimates: 1 MB for 128 MB of reserved area.
+        // Twice the size of a checkpoint that the paper estimates: 1 MB for a reserved area of 128 MB.
         let slot = if interval.0 > 0 { (reserved.0 / 128).div_ceil(ALIGN) * ALIGN } else { 0 };
-        // With recovery, the first 4 KB hold the start records.
+        // With recovery, the first 4 KB contain the start records.
         let before = if self.recovery { ALIGN + 2 * slot } else { 0 };
         let log = (reserved.0.saturating_sub(before) / 2).saturating_sub(ALIGN) / 100 * u64::from(100 - most.min(100));
         need(
@@ -261,7 +262,7 @@ impl AdvilSettings {
         );
         let clusters = original.0.checked_div(page.0).unwrap_or(0);
         need(clusters < 1 << 28, format!("there are {clusters} clustered pages, more than can be counted"));
-        faults.check("give a setting of this layer as")?;
+        faults.check("write a setting of this layer as")?;
         let before = ByteSize(before).sectors();
         Ok(AdvilParameters {
             capacity,

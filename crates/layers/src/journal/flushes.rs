@@ -1,27 +1,27 @@
-//! Which writes are not durable yet, and so when a flush is needed; and when a write is forced instead.
+//! Writes that are not durable yet, when a flush is necessary, and when a write is forced instead.
 
-/// Whether a plain write may stay in the device's cache, and why.
+/// Whether a plain write may stay in the cache of the device, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlainWriteKind {
-    /// It may not: the next flush must make it durable.
+    /// No: the next flush must make it durable.
     Asked,
-    /// It may not, and it belongs to the journal: until that flush, nothing that the journal holds counts as durable.
+    /// No, and it belongs to the journal: until that flush, nothing in the journal counts as durable.
     Journal,
-    /// It may: the journal holds the same bytes durably. It must become durable before the journal releases them.
+    /// Yes: the journal contains the same bytes durably. The write must become durable before the journal releases them.
     Left,
 }
 
-/// Plain writes that no flush has made durable yet. Writes are numbered from 1 in the order in which they were planned.
+/// Plain writes that no flush has made durable yet. Writes are numbered from 1 in the order of their plans.
 #[derive(Debug, Default)]
 pub(super) struct UnflushedWrites {
     planned: u64,
-    /// In flight: number of the request, number of the write, and its kind.
+    /// Writes in flight: (number of the request, number of the write, kind).
     open: Vec<(u64, u64, PlainWriteKind)>,
-    /// The last complete write of each kind.
+    /// Number of the last complete write of each kind.
     complete: [u64; 3],
-    /// Flushes in flight: number of the request, and the last write that they make durable.
+    /// Flushes in flight: (number of the request, last write that the flush makes durable).
     flushes: Vec<(u64, u64)>,
-    /// Every write up to this one is durable.
+    /// All writes up to this one are durable.
     durable: u64,
 }
 
@@ -32,8 +32,8 @@ impl UnflushedWrites {
         self.open.push((id, self.planned, kind));
     }
 
-    /// Notes that the plan of request `id` starts with a flush of the device. A flush covers only what was complete when it
-    /// arrived, so it covers the writes before the oldest one in flight.
+    /// Records that the plan of request `id` starts with a flush of the device. The flush covers only writes that are complete when it
+    /// arrives, which are those before the oldest one in flight.
     pub fn flush(&mut self, id: u64) {
         let covers = self.open.iter().map(|(_, write, _)| write - 1).min().unwrap_or(self.planned);
         self.flushes.push((id, covers));
@@ -57,45 +57,44 @@ impl UnflushedWrites {
         });
     }
 
-    /// Whether a flush that arrives now need not make anything durable, except blocks that the journal holds.
+    /// Whether a flush that arrives now need not make anything durable except blocks that are in the journal.
     pub fn is_clean(&self) -> bool {
         self.complete[..PlainWriteKind::Left as usize].iter().all(|write| *write <= self.durable)
     }
 
-    /// Whether every block that was written to the journal is durable; false while such a write is in flight.
+    /// Whether all blocks that were written to the journal are durable; false while such a write is in flight.
     pub fn is_journal_durable(&self) -> bool {
         self.complete[PlainWriteKind::Journal as usize] <= self.durable
             && !self.open.iter().any(|(.., kind)| *kind == PlainWriteKind::Journal)
     }
 
-    /// Whether all complete writes are durable, including blocks that the journal holds.
+    /// Whether all complete writes are durable, including blocks that are in the journal.
     pub fn is_durable(&self) -> bool {
         self.complete.iter().all(|write| *write <= self.durable)
     }
 }
 
-// Chooses how a write that the next flush would make durable is made durable: at once, or by that flush. The choice is the way
-// that needs fewer program operations of the flash.
+// Chooses how a write that the next flush would make durable becomes durable: at once, or by that flush. The policy chooses the way with
+// fewer program operations of the flash.
 //
-// A forced write needs program operations of its own, and the next write waits for them. A flush programs all data in the cache,
-// with all planes of the device at a time. When the first write arrives, it is not known how many more will follow before the next
-// flush. The write is forced if forcing needed no more programs than flushing in each of the last [`REMEMBERED`] intervals between
-// flushes.
+// A forced write needs its own program operations, and the next write waits for them. A flush programs all data in the cache, with all
+// planes of the device at a time. At the first write, the number of further writes before the next flush is unknown. The write is forced if
+// forcing needed at most as many programs as flushing in each of the last [`REMEMBERED`] intervals between flushes.
 
 /// Number of past intervals between flushes from which the next one is predicted.
 const REMEMBERED: usize = 8;
 
-/// Sizes of the flash: how much is programmed at a time, and how much can wait in the cache for a flush.
+/// How much the flash programs at a time, and how much fits into the cache, in sectors.
 #[derive(Clone, Copy, Debug)]
 struct FlashSizes {
     program_sectors: u64,
     cache_sectors: u64,
 }
 
-/// Writes between two flushes that the second flush has to make durable.
+/// The writes between two flushes that the second flush must make durable.
 #[derive(Clone, Copy, Debug, Default)]
 struct FlushInterval {
-    /// Program operations if each of these writes is forced.
+    /// Number of program operations if each of these writes is forced.
     programs: u64,
     sectors: u64,
 }
@@ -106,7 +105,7 @@ impl FlushInterval {
         self.sectors += sectors;
     }
 
-    /// How many more programs the forced writes need than a flush that also programs `left` sectors; negative if fewer.
+    /// Number of additional programs of forced writes compared with a flush that also programs `left` sectors; negative if fewer.
     fn excess(self, left: u64, flash: FlashSizes) -> i64 {
         // Data beyond the size of the cache is programmed before the flush.
         let flushed = (self.sectors + left).min(flash.cache_sectors);
@@ -127,7 +126,7 @@ pub(super) struct ForcedWritePolicy {
 }
 
 impl ForcedWritePolicy {
-    /// For a device that programs this many sectors at a time and has a cache of `cache_sectors`.
+    /// Creates the policy for a device that programs `program_sectors` at a time and has a cache of `cache_sectors`.
     pub fn new(program_sectors: u32, cache_sectors: u64) -> Self {
         Self {
             flash: FlashSizes { program_sectors: program_sectors.max(1).into(), cache_sectors },
@@ -138,7 +137,7 @@ impl ForcedWritePolicy {
         }
     }
 
-    /// Counts a write that the next flush has to make durable; returns whether forcing it is better, as long as no flush is due for
+    /// Counts a write that the next flush must make durable. Returns whether forcing it is better, provided that no flush is due for
     /// another reason.
     pub fn prefers_force(&mut self, sectors: u32) -> bool {
         self.current.add(sectors.into(), self.flash);
@@ -146,12 +145,12 @@ impl ForcedWritePolicy {
         intervals.map(|interval| interval.excess(self.writes_until_flush, self.flash)).all(|excess| excess <= 0)
     }
 
-    /// Counts a write that stays in the cache and need not become durable.
+    /// Counts a write that may stay in the cache.
     pub fn leave(&mut self, sectors: u32) {
         self.writes_until_flush += u64::from(sectors);
     }
 
-    /// Called when the file system flushes: the current interval ends.
+    /// Called when the file system flushes, which ends the current interval.
     pub fn flush_asked(&mut self) {
         if self.current.sectors > 0 {
             self.last[self.oldest] = std::mem::take(&mut self.current);
@@ -159,7 +158,7 @@ impl ForcedWritePolicy {
         }
     }
 
-    /// Called when the device is flushed: its cache is empty.
+    /// Called when the device is flushed and its cache is empty.
     pub fn flushed(&mut self) {
         self.writes_until_flush = 0;
     }
@@ -173,7 +172,7 @@ mod tests {
     fn a_flush_counts_for_what_was_complete_when_it_came() {
         let mut unflushed = UnflushedWrites::default();
         unflushed.write(1, PlainWriteKind::Asked);
-        assert!(unflushed.is_clean(), "a flush promises nothing of writes in flight");
+        assert!(unflushed.is_clean(), "a flush does not cover writes in flight");
         unflushed.completed(1);
         assert!(!unflushed.is_clean());
         unflushed.write(2, PlainWriteKind::Asked);
@@ -181,7 +180,7 @@ mod tests {
         unflushed.completed(2);
         assert!(!unflushed.is_clean(), "the flush is not complete");
         unflushed.completed(3);
-        assert!(!unflushed.is_clean(), "write 2 was in flight when the flush came");
+        assert!(!unflushed.is_clean(), "write 2 was in flight when the flush arrived");
         unflushed.flush(4);
         unflushed.completed(4);
         assert!(unflushed.is_clean());
@@ -198,7 +197,7 @@ mod tests {
         assert!(unflushed.is_durable());
     }
 
-    /// Returns whether each of these writes is forced; then the file system flushes.
+    /// Returns for each of these writes whether it is forced. Then the file system flushes.
     fn forced(forcing: &mut ForcedWritePolicy, writes: &[u32]) -> Vec<bool> {
         let forced = writes.iter().map(|sectors| forcing.prefers_force(*sectors)).collect();
         forcing.flush_asked();
@@ -216,11 +215,11 @@ mod tests {
     #[test]
     fn several_small_writes_go_into_one_program_of_a_flush() {
         let mut forcing = ForcedWritePolicy::new(64, 512);
-        // For the first write it is not known that others will follow.
+        // At the first write it is unknown that others will follow.
         assert_eq!(forced(&mut forcing, &[8, 8, 8]), [true, false, false]);
         assert!(forced(&mut forcing, &[]).is_empty());
         for _ in 0..REMEMBERED - 1 {
-            assert_eq!(forced(&mut forcing, &[8]), [false], "it may have followers again");
+            assert_eq!(forced(&mut forcing, &[8]), [false], "other writes may follow");
         }
         assert_eq!(forced(&mut forcing, &[8]), [false]);
         assert_eq!(forced(&mut forcing, &[8]), [true], "the interval with three writes is forgotten");

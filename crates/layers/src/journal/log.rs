@@ -1,15 +1,15 @@
-//! The layer's own log: assigns places to records, and finds the sectors of the journal's blocks in them.
+//! The log of the layer: assigns places to records, and maps sectors of journal blocks to them.
 //!
-//! The log is divided into segments. Records are appended to a segment, and the whole segment is reused after the journal has
-//! released all of its transactions. The first copy of a block in a segment is complete, later copies hold only the sectors that
-//! changed. A segment can therefore be read without the others.
+//! The log is divided into segments. Records are appended to a segment, and the whole segment is reused after the journal has released all
+//! of its transactions. The first copy of a block in a segment is complete; later copies contain only changed sectors. Therefore a segment
+//! can be read without the others.
 //!
-//! A record is a head that describes the sectors after it. Little-endian, by byte: 0 magic, 8 checksum of the first sector, 16
-//! checksum of all sectors after it (CRC-32C both), 24 generation of the segment (8), 32 place in the segment (4), 36 sectors after
-//! the first one (4), 40 transaction (4), 44 blocks (4), 48 first sector of the journal's superblock (8), 56 sectors of a block (4),
-//! 64 one entry of 32 bytes for each block, continued in the next sectors. An entry: 0 first sector of the block in the journal (8),
-//! 8 first sector of its home (8, all ones for none), 16 the sectors of it that follow (16, one bit each). After the head come these
-//! sectors, block by block, and zeros up to the end of the record.
+//! A record is a head that describes the sectors after it. Little-endian, by byte: 0 magic, 8 checksum of the first sector, 16 checksum of
+//! all sectors after it (CRC-32C both), 24 generation of the segment (8), 32 place in the segment (4), 36 sectors after the first one (4),
+//! 40 transaction (4), 44 blocks (4), 48 first sector of the journal's superblock (8), 56 sectors of a block (4), 64 one entry of 32 bytes
+//! for each block, continued in the next sectors. An entry: 0 first sector of the block in the journal (8), 8 first sector of its home (8,
+//! all ones for none), 16 its sectors in the record (16, one bit each). After the head come these sectors, block by block, and zeros up to
+//! the end of the record.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,10 +21,9 @@ use crate::layer::RecoveryReader;
 use crate::plan::{CommandPlan, PlanMemory};
 use crate::records::{SECTOR, has_valid_data_checksum, has_valid_header_checksum, u32_at, u64_at};
 
-/// A location that means that the sector is all zeros and is not stored.
+/// Location of a sector that is all zeros and is not stored.
 pub(super) const ZEROS: u64 = u64::MAX;
-/// Records start and end at multiples of this many sectors, so that a device with a mapping unit of 4 KB writes them without
-/// reading.
+/// Records start and end at multiples of this many sectors, so a device with map units of 4 KB writes them without reading.
 pub(super) const ALIGN: u32 = 8;
 /// Number of segments of a log.
 pub(super) const SEGMENTS: u32 = 8;
@@ -40,7 +39,7 @@ pub(super) struct JournalBlockLocation {
 struct HomeCopy {
     /// The location of each sector on the disk below.
     sectors: Box<[u64]>,
-    /// Whether the file system has logged no newer copy since.
+    /// Whether this is the newest copy that the file system has logged.
     is_last: bool,
 }
 
@@ -71,17 +70,17 @@ pub(super) struct JournalLog {
     /// The newest transaction of each segment that the journal has not released yet.
     newest: [Option<u32>; SEGMENTS as usize],
     current: u32,
-    /// The place of the next record in the current segment.
+    /// Place of the next record in the current segment.
     next: u32,
     generation: u64,
     pub blocks: BTreeMap<u64, JournalBlockLocation>,
-    /// The last copy of each home in the current segment.
+    /// Last copy of each home block in the current segment.
     copies: BTreeMap<u64, HomeCopy>,
-    /// First sector of the journal's superblock, once it is known; recovery needs it.
+    /// First sector of the journal's superblock, if it is known. Recovery needs it.
     pub superblock: Option<u64>,
 }
 
-/// A record with the place where it is to be written.
+/// A record and its location.
 #[derive(Debug)]
 pub(super) struct RecordPlacement {
     pub record: JournalLogRecord,
@@ -89,13 +88,13 @@ pub(super) struct RecordPlacement {
     pub sector: u64,
 }
 
-/// Whether transaction `one` is older than `other`; numbers wrap around, as in JBD2.
-pub(super) fn before(one: u32, other: u32) -> bool {
-    one.wrapping_sub(other).cast_signed() < 0
+/// Whether transaction `first` is older than `other`; numbers wrap around, as in JBD2.
+pub(super) fn before(first: u32, other: u32) -> bool {
+    first.wrapping_sub(other).cast_signed() < 0
 }
 
 impl JournalLog {
-    /// An empty log whose segments get generations after `generation`.
+    /// An empty log. Its segments get generations after `generation`.
     pub fn new(area: LogArea, generation: u64) -> Self {
         Self {
             area,
@@ -114,15 +113,15 @@ impl JournalLog {
         self.blocks.is_empty() && self.newest.iter().all(Option::is_none)
     }
 
-    /// Called when the file system logs a home; returns whether the previous copy that it logged is the one in the log.
+    /// Called when the file system logs a home block. Returns whether the previous copy is in the log.
     pub fn is_home_logged(&mut self, home: u64) -> bool {
         self.copies.get_mut(&home).is_some_and(|copy| std::mem::take(&mut copy.is_last))
     }
 
-    /// Creates a record with these blocks of a transaction; `None` if the log has no room.
+    /// Creates a record with these blocks of a transaction; `None` if the log has no space.
     ///
-    /// With `one_more`, the same segment must also have room for another record of one block. With `delta`, the record holds only
-    /// sectors of logged blocks that changed since their last copy, and only sectors of other blocks that are not zero.
+    /// With `one_more`, the same segment must also have space for another record of one block. With `delta`, the record contains only the
+    /// sectors of logged blocks that changed since their last copy, and only the non-zero sectors of other blocks.
     pub fn place(
         &mut self, transaction: u32, blocks: &[(u64, BufferedBlock)], (delta, one_more): (bool, bool),
     ) -> Option<RecordPlacement> {
@@ -164,7 +163,7 @@ impl JournalLog {
         Some(RecordPlacement { record, sector })
     }
 
-    /// Creates a record that voids all earlier ones, at the start of a segment.
+    /// Creates a record at the start of a segment, which invalidates all earlier ones.
     pub fn void(&mut self) -> RecordPlacement {
         self.forget(None);
         self.open((self.current + 1) % SEGMENTS);
@@ -223,7 +222,7 @@ impl JournalLog {
         }
     }
 
-    /// Drops the transactions before `tail`, which the journal has released; with `None` drops all.
+    /// Drops the transactions before `tail`, which the journal has released, or all if `tail` is `None`.
     pub fn forget(&mut self, tail: Option<u32>) {
         let gone = |transaction: u32| tail.is_none_or(|tail| before(transaction, tail));
         self.blocks.retain(|_, stored| !gone(stored.transaction));
@@ -232,7 +231,7 @@ impl JournalLog {
         }
     }
 
-    /// Drops the blocks of a range of the journal that was written outside the log.
+    /// Drops the blocks in a range of the journal that was written outside the log.
     pub fn overwritten(&mut self, sector: u64, end: u64) {
         let gone: Vec<u64> = self.meeting(sector, end).map(|(block, _)| block).collect();
         for block in gone {
@@ -260,30 +259,30 @@ const NO_HOME: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct JournalRecordEntry {
-    /// Its first sector in the journal.
+    /// First sector of the block in the journal.
     pub block: u64,
     /// First sector of the home of a logged block.
     pub home: Option<u64>,
-    /// The sectors of it that the record holds; the others equal the last copy of the same home, or are zeros if there is none.
+    /// Sectors of the block in the record. The others equal the last copy of the same home, or are zeros without a copy.
     pub sectors: SectorSet,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JournalLogRecord {
-    /// Generation of the segment; the highest is the newest.
+    /// Generation of the segment. The highest is the newest.
     pub generation: u64,
-    /// Its place in the segment, in sectors.
+    /// Place of the record in the segment, in sectors.
     pub place: u32,
-    /// Sectors after the first one.
+    /// Number of sectors after the first one.
     pub length: u32,
     pub transaction: u32,
-    /// First sector of the journal's superblock; 0 in a record without blocks, which voids all earlier records.
+    /// First sector of the journal's superblock; 0 in a record without blocks, which invalidates all earlier records.
     pub superblock: u64,
     pub block_sectors: u32,
     pub entries: Vec<JournalRecordEntry>,
 }
 
-/// Sectors that the head of a record of this many blocks needs.
+/// Number of sectors of the head of a record with `blocks` blocks.
 pub(super) const fn head_sectors(blocks: usize) -> u32 {
     (ENTRIES + blocks * ENTRY).div_ceil(SECTOR) as u32
 }
@@ -310,7 +309,7 @@ impl JournalLogRecord {
         out
     }
 
-    /// Reads the first sector of a head and returns the number of sectors after it; `None` if it is not a head or is damaged.
+    /// Reads the first sector of a head. Returns the number of sectors after it; `None` if it is not a head or is damaged.
     pub fn length(first: &[u8]) -> Option<u32> {
         let first = first.get(..SECTOR)?;
         (first.starts_with(MAGIC) && has_valid_header_checksum(first)).then_some(())?;
@@ -351,11 +350,11 @@ impl JournalLogRecord {
     }
 }
 
-/// Magic number of JBD2, and the types of its superblocks.
+/// Magic number of JBD2, and types of its superblocks.
 const JOURNAL_MAGIC: u32 = 0xC03B_3998;
 const SUPERBLOCKS: [u32; 2] = [3, 4];
 
-/// Restores the log from its area: the blocks of the transactions that the journal's superblock still holds.
+/// Restores the log from its area: the blocks of the transactions that are valid according to the journal's superblock.
 pub(super) fn recover(area: LogArea, disks: &mut dyn RecoveryReader) -> io::Result<JournalLog> {
     let mut segments = Vec::new();
     for segment in 0..SEGMENTS {
@@ -369,7 +368,7 @@ pub(super) fn recover(area: LogArea, disks: &mut dyn RecoveryReader) -> io::Resu
     let mut log = JournalLog::new(area, newest);
     let mut superblock = None;
     for (_, records) in segments {
-        // Copies in other segments do not count for the records of this one.
+        // Records of this segment do not refer to copies in other segments.
         log.copies.clear();
         for (record, sector) in records {
             if record.entries.is_empty() {
@@ -410,7 +409,7 @@ fn records(area: LogArea, segment: u32, disks: &mut dyn RecoveryReader) -> io::R
     Ok(records)
 }
 
-/// Returns the first transaction that the file system has to replay; `None` if the journal is empty or there is none.
+/// Returns the first transaction that the file system must replay; `None` if the journal is empty or does not exist.
 fn tail(superblock: u64, disks: &mut dyn RecoveryReader) -> io::Result<Option<u32>> {
     let mut bytes = vec![0; SECTOR];
     disks.read_at(0, superblock, &mut bytes)?;
@@ -420,7 +419,7 @@ fn tail(superblock: u64, disks: &mut dyn RecoveryReader) -> io::Result<Option<u3
     Ok((journal && start != 0).then_some(sequence))
 }
 
-/// Plans the writes that durably put every block in the log at its place in the journal.
+/// Plans the writes that durably store every block of the log at its place in the journal.
 pub(super) fn rebuild(log: &JournalLog, plan: &mut CommandPlan) {
     let mut placed = Vec::new();
     for (block, stored) in &log.blocks {
@@ -443,7 +442,7 @@ pub(super) fn rebuild(log: &JournalLog, plan: &mut CommandPlan) {
     plan.wait();
 }
 
-/// Plans to read the sectors of a block from their places in the log into memory.
+/// Plans to read the sectors of a block from their locations in the log into memory.
 pub(super) fn read_sectors(places: &[u64], (memory, first): (PlanMemory, u32), plan: &mut CommandPlan) {
     let mut done = 0;
     while let Some(&place) = places.get(done) {

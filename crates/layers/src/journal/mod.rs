@@ -1,20 +1,21 @@
-//! A layer below a journaling file system that recognises what its writes are (DSN 2017; the mechanisms are ours).
+//! A layer below a journaling file system that recognises the types of its writes (DSN 2017; the mechanisms are our own).
 //!
-//! A commit of ext4 flushes the whole cache of the device twice, or once with a durable commit block. The layer gives the same
-//! guarantees at a lower cost, and relies only on what the device guarantees:
+//! A commit of ext4 flushes the whole cache of the device twice, or once with a durable commit block. The layer gives the same guarantees
+//! at a lower cost, and relies only on the guarantees of the device:
 //!
-//! - *Flush.* A flush makes all data durable that was complete when it arrived, with two exceptions: blocks of the journal whose
-//!   commit was not written yet, and blocks at home that equal their last logged copy in a durable transaction that the journal
-//!   still holds. If the cache holds nothing else, the layer completes the flush without the device ([`flushes`]). Before the
-//!   journal's superblock moves its tail or states that the journal is empty, the blocks at home are made durable, too.
+//! - *Flush.* A flush makes all data durable that was complete when it arrived, with two exceptions: journal blocks of a
+//!   transaction whose commit was not written yet, and home blocks that equal their last logged copy in a durable
+//!   transaction that the journal has not released. If the cache contains nothing else, the layer completes the flush without the
+//!   device ([`flushes`]). Before the journal's superblock moves its tail or marks the journal as empty, the home blocks are
+//!   made durable, too.
 //! - *Forcing.* Data that the next flush would have to make durable is written durably at once if that needs fewer program
 //!   operations of the flash than the flush ([`flushes`]). Otherwise it is written normally, and the next flush is sent to the
 //!   device.
-//! - *Own log* ([`log`]). Blocks of the journal stay in memory until their commit arrives. They are then written as one record that
-//!   holds only sectors that changed. The record's checksum replaces the ordering of writes. After a power cut the records are
-//!   copied to where the file system expects its journal, before it reads there.
+//! - *Own log* ([`log`]). Journal blocks stay in memory until their commit arrives. They are then written as one record that
+//!   contains only changed sectors. The record's checksum replaces the ordering of writes. After a power cut, the records are
+//!   copied to the journal before the file system reads it.
 //!
-//! If the log has no room, a transaction is written to its place in the journal.
+//! If the log has no space, a transaction is written to its place in the journal.
 
 mod flushes;
 mod log;
@@ -39,7 +40,7 @@ use writes::CommitBuffer;
 
 pub(crate) const KIND: LayerKind = LayerKind {
     name: "journal",
-    about: "writes the commits of an ext4 journal in other ways, to measure what they cost and how much can be saved",
+    about: "writes the commits of an ext4 journal in several ways, to measure their cost and possible savings",
     build,
     settings: settings_of::<JournalLayerSettings>,
 };
@@ -49,14 +50,14 @@ pub(crate) const KIND: LayerKind = LayerKind {
 enum DrainState {
     No,
     Asked,
-    /// The plan is in progress; requests wait until it is complete.
+    /// The plan is in progress. Requests wait until it is complete.
     Running,
 }
 
 /// A layer below a journaling file system.
 pub(crate) struct JournalLayer {
     features: JournalModeFeatures,
-    /// Whether the mode replaces flushes by durable writes, but the disk below has no durable writes that are cheaper.
+    /// Whether the mode replaces flushes by durable writes, but these are not cheaper on the disk below.
     lacks_durable_writes: bool,
     capacity: u64,
     forcing: ForcedWritePolicy,
@@ -65,12 +66,12 @@ pub(crate) struct JournalLayer {
     log: Option<JournalLog>,
     recovered: bool,
     draining: DrainState,
-    /// The first transaction that the journal has not released, and the last durable one.
+    /// The first transaction that the journal has not released, and the last durable transaction.
     tail: Option<u32>,
     durable: Option<u32>,
-    /// Commits in flight: number of the request, and transaction.
+    /// Commits in flight: (number of the request, transaction).
     commits: Vec<(u64, u32)>,
-    /// Superblocks of the journal in flight: number of the request, and tail; `None` for an empty journal.
+    /// Superblocks of the journal in flight: (number of the request, tail); the tail is `None` for an empty journal.
     tails: Vec<(u64, Option<u32>)>,
     counters: LayerCounters,
 }
@@ -83,10 +84,10 @@ fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
 impl JournalLayer {
     fn new(settings: &JournalLayerSettings, below: &DisksBelow) -> Result<Self> {
         let area = settings.area(below)?;
-        let asked = settings.mode.features();
+        let features = settings.mode.features();
         Ok(Self {
-            features: JournalModeFeatures { durable_writes: asked.durable_writes && below.durable_writes, ..asked },
-            lacks_durable_writes: asked.durable_writes && !below.durable_writes,
+            features: JournalModeFeatures { durable_writes: features.durable_writes && below.durable_writes, ..features },
+            lacks_durable_writes: features.durable_writes && !below.durable_writes,
             capacity: area.map_or(below.main, |area| area.first),
             forcing: ForcedWritePolicy::new(below.program_sectors, below.cache_sectors),
             unflushed: UnflushedWrites::default(),
@@ -102,7 +103,7 @@ impl JournalLayer {
         })
     }
 
-    /// Plans a flush, or completes it without the device if nothing has to become durable.
+    /// Plans a flush, or completes it without the device if no data must become durable.
     fn flush(&mut self, request: &HostRequest, plan: &mut CommandPlan) {
         self.counters.flushes += 1;
         let JournalModeFeatures { barriers, durable_writes, .. } = self.features;
@@ -127,7 +128,7 @@ impl JournalLayer {
         plan.forward(request);
     }
 
-    /// Notes that the plan of a request starts with a flush of the device.
+    /// Records that the plan of a request starts with a flush of the device.
     fn flushes(&mut self, id: u64) {
         self.unflushed.flush(id);
         self.forcing.flushed();
@@ -139,7 +140,7 @@ impl JournalLayer {
         for note in notes {
             match note.role {
                 BlockRole::JournalSuperblock => {
-                    // A damaged superblock has no transaction.
+                    // A damaged superblock contains no transaction.
                     if let Some(transaction) = note.transaction {
                         self.tails.push((request.id, note.home.map(|_| transaction)));
                         self.tail = Some(transaction);
@@ -158,11 +159,11 @@ impl JournalLayer {
         }
     }
 
-    /// Plans a read; blocks of the journal that are not at their own addresses are read from memory or from the log.
+    /// Plans a read. Journal blocks that are not at their own addresses are read from memory or from the log.
     fn read(&self, request: &HostRequest, plan: &mut CommandPlan) {
         let (first, end) = (request.sector, request.end());
         let Some(log) = &self.log else { return plan.forward(request) };
-        // The parts of the range that are in memory or in the log; a block in memory is newer than the one in the log.
+        // The parts of the range that are in memory or in the log. A block in memory is newer than in the log.
         let mut pieces: Vec<(u64, u64, Option<u32>)> = Vec::new();
         let inside = |block: u64, sectors: u64| (block.max(first), (block + sectors).min(end));
         for (block, held) in self.commit_buffer.overlapping(first, end) {
@@ -229,7 +230,7 @@ impl Layer for JournalLayer {
             self.counters.blocks_rebuilt += log.blocks.len() as u64;
             log::rebuild(log, plan);
         } else {
-            // Records from an earlier use of these disks must not be valid.
+            // Records of an earlier use of these disks must become invalid.
             records = SEGMENTS;
         }
         for _ in 0..records {
@@ -327,24 +328,24 @@ impl Layer for JournalLayer {
     }
 }
 
-/// The treatment of a file system's journal.
+/// Treatment of a file system's journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum JournalMode {
-    /// As the file system asks: a flush before each commit, and a durable commit block.
+    /// Unchanged: a flush before each commit, and a durable commit block.
     Legacy,
-    /// Nothing is made durable: flushes and flags are dropped. Unsafe; for comparison only.
+    /// No data is made durable: flushes and flags are dropped. Unsafe, for comparison only.
     NoBarrier,
-    /// Blocks of the journal are not written. Unsafe; the ideal that the others are compared with.
+    /// Journal blocks are not written. Unsafe; the ideal for comparison with other modes.
     NoJournal,
-    /// The blocks that a commit needs are written durably (forced programming), and the commit block as a reliable write.
-    /// The cache is flushed only if other data must be durable, too.
+    /// The blocks of a commit are written durably (forced programming), and the commit block as a reliable write. The cache is flushed only
+    /// if other data must also become durable.
     OrderedFua,
-    /// Only the changed sectors of a logged block are written, into the layer's own log.
+    /// Only the changed sectors of a logged block are written, into the log of the layer.
     Delta,
-    /// A transaction and its commit block go into the layer's own log with one write.
+    /// A transaction and its commit block are written to the log of the layer with one write.
     Packed,
-    /// `ordered_fua`, `delta` and `packed` together.
+    /// `ordered_fua`, `delta` and `packed` combined.
     #[default]
     Aware,
 }
@@ -352,13 +353,13 @@ enum JournalMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a feature by itself")]
 struct JournalModeFeatures {
-    /// Flushes and durable writes have an effect.
+    /// Whether flushes and durable writes have an effect.
     pub barriers: bool,
-    /// Blocks of the journal are written.
+    /// Whether journal blocks are written.
     pub journal: bool,
-    /// Durable writes replace flushes.
+    /// Whether durable writes replace flushes.
     pub durable_writes: bool,
-    /// Only sectors that changed are logged.
+    /// Whether only changed sectors are logged.
     pub delta: bool,
     pub one_write: bool,
 }
@@ -379,7 +380,7 @@ impl JournalMode {
 }
 
 impl JournalModeFeatures {
-    /// Whether transactions go into the layer's own log.
+    /// Whether transactions are written to the log of the layer.
     pub const fn own_log(self) -> bool {
         self.delta || self.one_write
     }
@@ -389,9 +390,9 @@ impl JournalModeFeatures {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct JournalLayerSettings {
-    /// The treatment of the journal's commits.
+    /// How the commits of the journal are written.
     pub mode: JournalMode,
-    /// Size of the layer's own log, at the end of the device, in the modes that have one.
+    /// Size of the log of the layer, at the end of the device, in modes with such a log.
     pub log: ByteSize,
 }
 
@@ -402,7 +403,7 @@ impl Default for JournalLayerSettings {
 }
 
 impl JournalLayerSettings {
-    /// Returns the location of the log; `None` for a mode without one.
+    /// Returns the log area; `None` for a mode without a log.
     fn area(&self, below: &DisksBelow) -> Result<Option<LogArea>> {
         if !self.mode.features().own_log() {
             return Ok(None);
@@ -418,7 +419,7 @@ impl JournalLayerSettings {
         let area = LogArea { first: 0, segment };
         let Some(first) = below.main.checked_sub(area.sectors()).filter(|first| *first > 0) else {
             return fault(
-                format!("layer `journal`: its log of {} uses all of the device", self.log),
+                format!("layer `journal`: its log of {} occupies the whole device", self.log),
                 "use a smaller log, for example --set journal.log=16MB",
             );
         };
@@ -430,20 +431,20 @@ impl JournalLayerSettings {
 counters! {
     /// Commits of the journal.
     commits,
-    /// Flushes from the host, preflushes included, and those of them that were not sent to the device.
+    /// Flushes from the host including preflushes, and how many of them were not sent to the device.
     flushes,
     flushes_saved,
-    /// Writes that were made durable although the request did not ask for it.
+    /// Writes that were made durable although the request did not require it.
     forced_writes,
-    /// Home writes that the next flush need not make durable.
+    /// Home blocks that were written and that the next flush need not make durable.
     home_blocks_left,
     /// Writes without block notes.
     unknown_writes,
-    /// Records in the layer's own log, their sectors, and the sectors of the journal that they replace.
+    /// Records in the log of the layer, their sectors, and the sectors of the journal that they replace.
     log_records,
     log_sectors,
     journal_sectors_logged,
-    /// Transactions that were written to their place in the journal, for lack of room in the log.
+    /// Transactions that were written to their place in the journal because the log had no space.
     commits_in_place,
     /// Blocks that were written to their place in the journal after a power cut.
     blocks_rebuilt,

@@ -1,5 +1,5 @@
-//! Writes. In the modes with an own log, blocks of the journal wait in memory for their commit, which writes them as records; others
-//! go to the addresses that the file system chose, with the flags that they need there.
+//! Writes. In the modes with an own log, journal blocks stay in memory until their commit, which writes them as records. Other blocks are
+//! written to their addresses, with the necessary flags.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ use crate::records::SECTOR;
 type Block = (u64, BufferedBlock);
 
 impl JournalLayer {
-    /// Plans a write in a mode with an own log. Each run of other blocks goes to its own address with one command.
+    /// Plans a write in a mode with an own log. One command writes each run of other blocks to its own address.
     pub(super) fn write_logged(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut CommandPlan) {
         let ready = self.log.as_ref().is_some_and(|log| log.superblock.is_some());
         let logged = |note: &BlockNote| {
             matches!(note.role, BlockRole::Descriptor | BlockRole::Logged | BlockRole::Revoke | BlockRole::Commit)
         };
-        // Blocks may be kept in memory until the commit only if the write itself need not be durable on completion.
+        // Blocks may stay in memory until the commit only if the write need not be durable on completion.
         let promises =
             request.modifiers.intersects(CommandFlags::PROMISES) && !notes.iter().any(|note| note.role == BlockRole::Commit);
         if !ready || promises || !notes.iter().any(logged) {
@@ -37,7 +37,7 @@ impl JournalLayer {
                 let part = HostRequest {
                     sector: request.sector + u64::from(at),
                     sectors: others.iter().map(|note| note.sectors).sum(),
-                    // The commit plans the flush that this preflush demands.
+                    // The commit plans the flush that this preflush requires.
                     modifiers: request.modifiers.difference(CommandFlags::PREFLUSH),
                     ..*request
                 };
@@ -64,15 +64,15 @@ impl JournalLayer {
         self.void_emptied(notes, plan);
     }
 
-    /// Plans the write of a run of blocks to their own addresses; the run starts `offset` sectors into the request. A superblock of
-    /// the journal is written durably, because records may be dropped after it.
+    /// Plans the write of a run of blocks to their own addresses. The run starts `offset` sectors into the request. A superblock of the
+    /// journal is written durably, because records may be dropped after it.
     fn write_past_log(&mut self, request: &HostRequest, offset: u32, notes: &[BlockNote], plan: &mut CommandPlan) {
         let mut request = *request;
         if notes.iter().any(|note| note.role == BlockRole::JournalSuperblock) {
             request.modifiers.insert(CommandFlags::RELIABLE);
         }
         if let Some(log) = &mut self.log {
-            // The copies of these homes in the log are no longer the last ones: later changes are not relative to them.
+            // The copies of these home blocks in the log are no longer the newest, so later changes are not relative to them.
             for home in notes.iter().filter(|note| note.role == BlockRole::Logged).filter_map(|note| note.home) {
                 log.is_home_logged(home);
             }
@@ -80,7 +80,7 @@ impl JournalLayer {
         self.write_in_place(&request, offset, notes, plan);
     }
 
-    /// If the journal's superblock states that the journal is empty, plans to void all records: another journal may use the same
+    /// If the journal's superblock marks the journal as empty, plans to invalidate all records, because another journal may use the same
     /// transaction numbers.
     fn void_emptied(&mut self, notes: &[BlockNote], plan: &mut CommandPlan) {
         let empties =
@@ -91,8 +91,8 @@ impl JournalLayer {
         }
     }
 
-    /// Drops what the layer holds of a range that a request changes. A block that the request changes only in part is first written
-    /// to its own address; a journal never does this.
+    /// Drops the stored data of a range that a request changes. A block that is changed only in part is first written to its own address; a
+    /// journal never does this.
     pub(super) fn forget_range(&mut self, request: &HostRequest, plan: &mut CommandPlan) {
         let (first, end) = (request.sector, request.end());
         let Some(log) = &mut self.log else { return };
@@ -111,7 +111,7 @@ impl JournalLayer {
             }
         }
         for (block, memory, at, sectors) in spilled {
-            // Writes are planned one after the other, because blocks in memory are newer than those in the log.
+            // Writes are planned one after the other, because blocks in memory are newer than in the log.
             plan.wait();
             plan.flag(CommandFlags::empty());
             plan.begin(0, Op::Write, block);
@@ -124,11 +124,11 @@ impl JournalLayer {
         self.commit_buffer.drop_range(request.id, first, end);
     }
 
-    /// Plans the commit of a transaction: its blocks in memory, and the commit block, which is at sector `at` of the request.
+    /// Plans the commit of a transaction: its blocks in memory, and the commit block at sector `at` of the request.
     fn commit(&mut self, request: &HostRequest, (block, note, at): (u64, &BlockNote, u32), plan: &mut CommandPlan) {
         let &BlockNote { sectors, transaction, changed, .. } = note;
         let is_own = |held: &BufferedBlock| match (held.transaction, transaction) {
-            (Some(one), Some(other)) => one == other,
+            (Some(first), Some(other)) => first == other,
             _ => true,
         };
         let mut blocks: Vec<Block> = Vec::new();
@@ -137,7 +137,7 @@ impl JournalLayer {
             if is_own(&held) {
                 blocks.push((block, held));
             } else {
-                // Blocks left over from a transaction that was never committed are not part of this one.
+                // Remaining blocks of a transaction that was never committed are not part of this one.
                 plan.begin(0, Op::Write, block);
                 plan.piece(held.memory, held.slot, held.sectors);
                 self.unflushed.write(request.id, PlainWriteKind::Asked);
@@ -177,7 +177,7 @@ impl JournalLayer {
         }
     }
 
-    /// Plans a transaction at its place in the journal: its blocks, then the commit block after they are durable.
+    /// Plans a transaction at its place in the journal: its blocks, and then the commit block when they are durable.
     fn commit_in_place(&mut self, request: &HostRequest, blocks: &[Block], plan: &mut CommandPlan) {
         self.counters.commits_in_place += 1;
         let needed = self.needs_preflush(request);
@@ -210,7 +210,7 @@ impl JournalLayer {
         plan.wait();
     }
 
-    /// Flags for blocks of the journal, or, with `commits`, for the write that commits them.
+    /// Flags for journal blocks, or with `commits` for the write that commits them.
     fn flags_of_journal(&self, request: &HostRequest, commits: bool) -> CommandFlags {
         match (self.features.durable_writes, commits) {
             (true, true) => CommandFlags::RELIABLE,
@@ -232,8 +232,8 @@ impl JournalLayer {
         needed
     }
 
-    /// Whether the journal holds the same bytes as a block at home, durably, and keeps them until the layer sees a new superblock
-    /// of the journal.
+    /// Whether the journal durably contains the same bytes as a home block, and keeps them until the layer sees a new superblock of the
+    /// journal.
     fn is_logged(&self, note: &BlockNote) -> bool {
         let (Some(transaction), Some(tail), Some(durable)) = (note.transaction, self.tail, self.durable) else {
             return false;
@@ -246,7 +246,7 @@ impl JournalLayer {
             && !log::before(durable, transaction)
     }
 
-    /// Plans a write to its own address, with the flags that this mode needs; its data starts `offset` sectors into the payload.
+    /// Plans a write to its own address, with the flags of this mode. Its data starts `offset` sectors into the payload.
     pub(super) fn write_in_place(&mut self, request: &HostRequest, offset: u32, notes: &[BlockNote], plan: &mut CommandPlan) {
         let has = |role: BlockRole| notes.iter().any(|note| note.role == role);
         let JournalModeFeatures { barriers, durable_writes, .. } = self.features;
@@ -258,7 +258,7 @@ impl JournalLayer {
             if has(BlockRole::Commit) && !flags.durable() {
                 flags.insert(CommandFlags::RELIABLE);
             }
-            // Data whose journal copy is about to be released must be durable at home.
+            // Data whose journal copy is about to be released must be durable at its home address.
             flush |= has(BlockRole::JournalSuperblock) && !self.unflushed.is_durable();
             if !flags.durable() {
                 if !notes.is_empty() && notes.iter().all(|note| self.is_logged(note)) {
@@ -283,7 +283,7 @@ impl JournalLayer {
         plan.payload(0, Op::Write, request.sector, offset, request.sectors);
     }
 
-    /// Plans a write in the mode without a journal: blocks of the journal are dropped, except its superblock, which a mount reads.
+    /// Plans a write in the mode without a journal: journal blocks are dropped, except the superblock, which a mount reads.
     pub(super) fn write_without_journal(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut CommandPlan) {
         let dropped = |note: &BlockNote| note.role.in_journal() && note.role != BlockRole::JournalSuperblock;
         if !notes.iter().any(dropped) {
@@ -322,7 +322,7 @@ fn write_record(RecordPlacement { record, sector }: &RecordPlacement, blocks: &[
     plan.metadata(&vec![0; (record.length + 1 - written) as usize * SECTOR]);
 }
 
-/// Plans the write of a record that voids all earlier ones.
+/// Plans the write of a record that invalidates all earlier ones.
 pub(super) fn write_void(log: &mut JournalLog, plan: &mut CommandPlan) {
     let placed = log.void();
     plan.flag(CommandFlags::RELIABLE);
@@ -330,18 +330,18 @@ pub(super) fn write_void(log: &mut JournalLog, plan: &mut CommandPlan) {
     plan.flag(CommandFlags::empty());
 }
 
-/// A block of the journal in memory.
+/// A journal block in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BufferedBlock {
-    /// The memory with its bytes, and its first sector there.
+    /// Memory with its bytes, and the offset of its first sector there.
     pub memory: PlanMemory,
     pub slot: u32,
     pub sectors: u32,
-    /// Its transaction, if known.
+    /// Transaction of the block, if known.
     pub transaction: Option<u32>,
-    /// First sector of its home.
+    /// First sector of its home block.
     pub home: Option<u64>,
-    /// The sectors of it that changed, if known.
+    /// The changed sectors of the block, if known.
     pub changed: Option<SectorSet>,
     /// Whether `changed` is relative to the copy of the same home in the log.
     pub follows_copy: bool,
@@ -351,15 +351,15 @@ pub(super) struct BufferedBlock {
 #[derive(Debug, Default)]
 pub(super) struct CommitBuffer {
     blocks: BTreeMap<u64, BufferedBlock>,
-    /// Free memory slots, by length in sectors; and slots that become free when a request is complete (request, sectors, slot).
+    /// Free memory slots by length in sectors, and slots that become free when a request is complete (request, sectors, slot).
     free: BTreeMap<u32, Vec<u32>>,
     freed_on_completion: Vec<(u64, u32, u32)>,
-    /// Sectors of memory allocated so far, free slots included.
+    /// Number of sectors of memory allocated so far, including free slots.
     sectors: u32,
 }
 
 impl CommitBuffer {
-    /// Stores a block whose first sector is `block` and which is not stored yet; returns its first sector in memory.
+    /// Stores a new block whose first sector is `block`. Returns its first sector in memory.
     pub fn insert(&mut self, block: u64, note: &BlockNote, follows_copy: bool) -> u32 {
         let free = self.free.entry(note.sectors).or_default();
         let slot = free.pop().unwrap_or_else(|| {
@@ -372,14 +372,14 @@ impl CommitBuffer {
         slot
     }
 
-    /// Removes and returns all blocks; their memory becomes free when request `id` is complete.
+    /// Removes and returns all blocks. Their memory becomes free when request `id` is complete.
     pub fn take(&mut self, id: u64) -> BTreeMap<u64, BufferedBlock> {
         let blocks = std::mem::take(&mut self.blocks);
         self.freed_on_completion.extend(blocks.values().map(|held| (id, held.sectors, held.slot)));
         blocks
     }
 
-    /// Called when request `id` is complete: frees the memory that was waiting for it.
+    /// Called when request `id` is complete; frees the memory that depends on it.
     pub fn completed(&mut self, id: u64) {
         let Self { free, freed_on_completion: leaving, .. } = self;
         leaving.retain(|(request, sectors, slot)| {
@@ -398,7 +398,7 @@ impl CommitBuffer {
         blocks.filter(move |(block, held)| block + u64::from(held.sectors) > sector)
     }
 
-    /// Drops the blocks that overlap a range, which was overwritten; their memory becomes free when request `id` is complete.
+    /// Drops the blocks that overlap an overwritten range. Their memory becomes free when request `id` is complete.
     pub fn drop_range(&mut self, id: u64, sector: u64, end: u64) {
         let gone: Vec<u64> = self.overlapping(sector, end).map(|(block, _)| block).collect();
         for block in gone {

@@ -19,27 +19,27 @@ enum LfsBackgroundStep {
     Move,
 }
 
-/// A block being moved: block, old place, new place.
+/// A block being moved: (block, old place, new place).
 type Move = (u32, u32, u32);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct LfsBackgroundState {
     step: LfsBackgroundStep,
     resets: Vec<u32>,
-    /// Requests up to this number may still read segments that are being given up.
+    /// Requests up to this number may still read segments that are being released.
     leave_after: Option<u64>,
-    /// The segment that is cleaned, the next block of it, and whether it is cleaned in idle time.
+    /// The segment that is cleaned, its next block, and whether it is cleaned in idle time.
     victim: Option<(u32, u32, bool)>,
     moves: Vec<Move>,
     destination_places: Vec<(u32, u32)>,
-    /// Number of the write that the moves belong to.
+    /// Number of the write for the moves.
     write: u64,
-    /// Number of clean segments that a request waits for.
+    /// Number of clean segments for which a request waits.
     pub requested_segments: u32,
 }
 
 impl LfsBackgroundState {
-    /// Notes that a request waits for this many segments.
+    /// Records that a request waits for `segments` segments.
     pub fn request_segments(&mut self, segments: u32) {
         self.requested_segments = self.requested_segments.max(segments);
     }
@@ -76,7 +76,7 @@ impl LfsLayer {
         if waits || waits_for_records { BackgroundDecision::Later } else { BackgroundDecision::None }
     }
 
-    /// Gives up segments that no request reads any more; returns whether some still wait for requests.
+    /// Releases segments that no request reads any more. Returns whether some still wait for requests.
     fn leave_segments(&mut self, in_flight: &InFlightRequests) -> bool {
         if self.segments.awaiting_readers.is_empty() {
             return false;
@@ -90,14 +90,14 @@ impl LfsLayer {
         false
     }
 
-    /// Plans to move live blocks of the victim; false if nothing is to be cleaned now.
+    /// Plans to move live blocks of the victim. Returns false if no block can be moved now.
     fn clean(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> bool {
         loop {
             if self.work.victim.is_none() && !self.choose_victim(in_flight) {
                 return false;
             }
             let Some((victim, ..)) = self.work.victim else { return false };
-            // The blocks that a step moves must fit into the open segment and one more.
+            // The moved blocks of a step must fit into the open segment and one more.
             let room = self.segments.room(self.logs[0]) + self.segments.clean().min(1) * self.shape.segment;
             let most = self.shape.step.min(room / self.shape.align * self.shape.align);
             if most == 0 {
@@ -106,22 +106,22 @@ impl LfsLayer {
             if self.plan_moves(most, in_flight, plan) {
                 return true;
             }
-            // Requests are changing all blocks that are left in it.
+            // Requests are changing all of its remaining blocks.
             if self.segments.is_live(victim) {
                 return false;
             }
         }
     }
 
-    /// Chooses a segment to clean; false if cleaning is not needed or would free nothing.
+    /// Chooses a segment to clean. Returns false if cleaning is unnecessary or would free nothing.
     fn choose_victim(&mut self, in_flight: &InFlightRequests) -> bool {
         let ready = self.segments.free() + self.segments.empty();
         let pressed = ready < self.shape.low + self.work.requested_segments;
         if !pressed && (!in_flight.is_empty() || ready >= self.shape.idle_low) {
             return false;
         }
-        // A step may add up to `align` - 1 blocks of padding, so that freeing fewer gains nothing. In idle time, at least an eighth
-        // of a segment must become free.
+        // A step may add up to `align` - 1 blocks of padding, so freeing fewer blocks gains nothing. In idle time, at least an eighth of a
+        // segment must become free.
         let (policy, least) = if pressed {
             (self.shape.pressed, self.shape.align)
         } else {
@@ -138,7 +138,7 @@ impl LfsLayer {
         true
     }
 
-    /// Plans to move the next blocks of the victim; false at its end.
+    /// Plans to move the next blocks of the victim. Returns false at its end.
     fn plan_moves(&mut self, most: u32, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> bool {
         let Some((segment, mut next, idle)) = self.work.victim.take() else { return false };
         self.work.moves.clear();
@@ -148,7 +148,7 @@ impl LfsLayer {
             next += 1;
             let block = self.segments.owner(place);
             let sector = u64::from(block) * BLOCK;
-            // A block that a request changes either becomes invalid or is moved later.
+            // A block that a request is changing becomes invalid or is moved later.
             if self.table.place(block) != Some(place) || in_flight.changes(sector, sector + BLOCK) {
                 continue;
             }
@@ -195,13 +195,13 @@ impl LfsLayer {
             plan.begin(0, Op::Write, self.shape.sector(place));
             plan.piece(PlanMemory::Scratch, done as u32 * BLOCK as u32, data * BLOCK as u32);
             self.pad(taken - data, plan);
-            for (one, place) in moves[done..done + data as usize].iter_mut().zip(place..) {
-                one.2 = place;
-                self.segments.set_owner(place, one.0);
+            for (entry, place) in moves[done..done + data as usize].iter_mut().zip(place..) {
+                entry.2 = place;
+                self.segments.set_owner(place, entry.0);
             }
             done += data as usize;
         }
-        // There was room for all blocks: `clean` checked it.
+        // `clean` checked that all blocks fit.
         moves.truncate(done);
         self.logs[0] = head;
         self.counters.cleaned_blocks += moves.len() as u64;
@@ -222,7 +222,7 @@ impl LfsLayer {
             LfsBackgroundStep::Move => {
                 let moves = std::mem::take(&mut self.work.moves);
                 for (block, from, to) in moves.iter().copied() {
-                    // A block that was written or discarded in the meantime has another place.
+                    // A block that was written or discarded meanwhile has another place.
                     if self.table.place(block) == Some(from) {
                         self.map(block, Some(to), true);
                         self.pending.change(block, Some(to), self.work.write);

@@ -1,27 +1,27 @@
-//! The map: the place of each block, how often it was rewritten, which pages of the map the next checkpoint must write, and which
-//! changes the next flush must record.
+//! The map: the place of each block, its number of rewrites, the pages that the next checkpoint must write, and the changes that the next
+//! flush must record.
 
 use rustc_hash::FxHashMap;
 
 use super::records::{ENTRIES, LogRun, NOWHERE};
 
-/// Bits of an entry that hold the place plus one; 0 = no place.
+/// Bits of an entry for the place plus one; 0 = no place.
 const PLACE: u32 = (1 << 30) - 1;
 const HEAT_SHIFT: u32 = 30;
-/// Highest number of rewrites that is counted.
+/// Maximum count of rewrites.
 const HOTTEST: u32 = 3;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct BlockMap {
     entries: Vec<u32>,
     pub mapped: u64,
-    /// Pages that changed since they were last taken, each once; and by page, whether it is among them.
+    /// Changed pages since the last call of `take_changed`, each once, and a flag for each page that is among them.
     changed: Vec<u32>,
     is_changed: Vec<bool>,
 }
 
 impl BlockMap {
-    /// A map of this many blocks, all without a place.
+    /// A map of `blocks` blocks without places.
     pub fn new(blocks: u32) -> Self {
         let pages = blocks.div_ceil(ENTRIES) as usize;
         Self { entries: vec![0; blocks as usize], mapped: 0, changed: Vec::new(), is_changed: vec![false; pages] }
@@ -37,13 +37,13 @@ impl BlockMap {
         (self.entries[block as usize] & PLACE).checked_sub(1)
     }
 
-    /// How often the block was rewritten since it was last moved, up to 3.
+    /// Number of rewrites of the block since its last move, up to 3.
     #[inline]
     pub fn heat(&self, block: u32) -> u32 {
         self.entries[block as usize] >> HEAT_SHIFT
     }
 
-    /// Maps a block to the place to which it was written.
+    /// Maps a block to the place of its write.
     #[inline]
     pub fn write(&mut self, block: u32, place: u32) {
         let old = self.entries[block as usize];
@@ -51,7 +51,7 @@ impl BlockMap {
         self.set(block, (place + 1) | (heat << HEAT_SHIFT));
     }
 
-    /// Maps a block to the place to which it was moved, or where recovery found it: its count of rewrites starts again.
+    /// Maps a block to its new place after a move or in recovery. The count of rewrites restarts.
     #[inline]
     pub fn relocate(&mut self, block: u32, place: u32) {
         self.set(block, place + 1);
@@ -75,7 +75,7 @@ impl BlockMap {
         self.changed.len()
     }
 
-    /// Takes the pages that changed, in order.
+    /// Moves the changed pages to `to`, in order.
     pub fn take_changed(&mut self, to: &mut Vec<u32>) {
         to.clear();
         to.append(&mut self.changed);
@@ -85,13 +85,13 @@ impl BlockMap {
         }
     }
 
-    /// Returns the entries of a page in the form in which they are stored.
+    /// Returns the stored form of the entries of a page.
     pub fn page(&self, page: u32) -> &[u32] {
         let first = (page * ENTRIES) as usize;
         &self.entries[first..self.entries.len().min(first + ENTRIES as usize)]
     }
 
-    /// Restores a page from its stored entries; false if an entry is beyond `places`.
+    /// Restores a page from its stored entries. Returns false if an entry is not below `places`.
     pub fn restore(&mut self, page: u32, entries: impl Iterator<Item = u32>, places: u32) -> bool {
         let first = (page * ENTRIES) as usize;
         let end = self.entries.len().min(first + ENTRIES as usize);
@@ -113,7 +113,7 @@ struct MapChange {
     place: u32,
     write: u64,
     order: u64,
-    /// A later change of the block is already durable by its own record.
+    /// Whether a later change of the block is already durable by its own record.
     dead: bool,
 }
 
@@ -156,12 +156,12 @@ impl UnrecordedChanges {
         self.changes.is_empty()
     }
 
-    /// Maximum number of runs that are needed to record all changes.
+    /// Maximum number of runs for a record of all changes.
     pub fn len(&self) -> usize {
         self.changes.len()
     }
 
-    /// Adds a change: a block has a new place, or `None` if it was discarded.
+    /// Adds a change: the new place of a block, or `None` if it was discarded.
     #[inline]
     pub fn change(&mut self, block: u32, place: Option<u32>, write: u64) {
         self.order += 1;
@@ -178,7 +178,7 @@ impl UnrecordedChanges {
         self.changes.push(MapChange { block, place, write, order: self.order, dead: false });
     }
 
-    /// Invalidates the change of a block because a later one is durable by its own record.
+    /// Invalidates the change of a block, because its own record has made a later change durable.
     #[inline]
     pub fn mark_dead(&mut self, block: u32) {
         if let Some(place) = self.index.remove(&block) {
@@ -186,7 +186,7 @@ impl UnrecordedChanges {
         }
     }
 
-    /// Whether no change up to `order` is missing: the newest checkpoint and the changes kept here contain all of them.
+    /// Whether the newest checkpoint and the stored changes contain all changes up to `order`.
     pub fn covers(&self, order: u64) -> bool {
         self.forgotten <= self.checkpointed || order <= self.checkpointed
     }
@@ -208,7 +208,7 @@ impl UnrecordedChanges {
         })
     }
 
-    /// Drops the changes up to this number, which are recorded now.
+    /// Drops the changes up to this number, which are now recorded.
     pub fn recorded(&mut self, order: u64) {
         if self.changes.first().is_none_or(|change| change.order > order) {
             return;
@@ -218,13 +218,13 @@ impl UnrecordedChanges {
         self.index.extend(self.changes.iter().zip(0..).map(|(change, place)| (change.block, place)));
     }
 
-    /// Called when a checkpoint begins; returns the number that [`UnrecordedChanges::checkpointed`] expects.
+    /// Called when a checkpoint begins. Returns the argument for [`UnrecordedChanges::checkpointed`].
     pub fn begin_checkpoint(&mut self) -> u64 {
         self.overflows = false;
         self.order
     }
 
-    /// Called when a checkpoint is durable: drops the changes in it.
+    /// Called when a checkpoint is durable; drops the changes in it.
     pub fn checkpointed(&mut self, order: u64) {
         self.checkpointed = order;
         self.recorded(order);

@@ -1,15 +1,14 @@
-//! A log-structured block device: data is written to segments in order, never in place, as zones require.
+//! A log-structured block device: data is written to segments sequentially and never in place, as zones require.
 //!
-//! Blocks of 4 KB are written to one of several logs, chosen by how often they were rewritten. A map in memory stores the place of
-//! each block ([`map`]). Changes become durable by *records* in a separate log ([`records`]). A flush flushes the disk and then
-//! writes a record of all complete changes; a durable write is a record together with its data, under one checksum. A
-//! checkpoint writes the pages of the map that changed, each over the older of its two copies, and then writes twice a pack that
-//! names the valid copies. Cleaning moves live blocks of a segment to the cold log. A segment is reset after a durable checkpoint
-//! states that nothing in it is live ([`segments`]). After a power cut the newest pack is valid, and with it the records from the
-//! place that it names on ([`recovery`]).
+//! Blocks of 4 KB are written to one of several logs, according to their number of rewrites. A map in memory stores the place of each block
+//! ([`map`]). Changes become durable by *records* in a separate log ([`records`]). A flush flushes the disk and then writes a record of all
+//! complete changes. A durable write is a record together with its data, under one checksum. A checkpoint writes the changed pages of the
+//! map, each over the older of its two copies, and then writes a pack with the numbers of the valid copies twice. Cleaning moves live
+//! blocks of a segment to the cold log. A segment is reset when a durable checkpoint records that it has no live blocks ([`segments`]).
+//! After a power cut, the newest pack is valid, and the records from the place that it contains ([`recovery`]).
 //!
-//! Blocks that were never written or were discarded read as zeros. Data that was erased securely does not return in any recovery;
-//! its bytes stay in the log until their segment is reset.
+//! Blocks that were never written or were discarded read as zeros. Recovery never restores securely erased data, although its bytes stay in
+//! the log until their segment is reset.
 
 mod background;
 mod map;
@@ -40,7 +39,7 @@ use settings::LfsSettings;
 
 pub(crate) const KIND: LayerKind = LayerKind {
     name: "lfs",
-    about: "writes a log of segments, as zones need it: nothing is written in place, and live data is moved out of old segments",
+    about: "writes a log of segments, as zones require: nothing is written in place, and live data is moved out of old segments",
     build,
     settings: settings_of::<LfsSettings>,
 };
@@ -49,16 +48,16 @@ counters! {
     /// Blocks of 4 KB that requests wrote, and those that they discarded.
     host_blocks,
     discarded_blocks,
-    /// Blocks written to the logs in total, and of these: records, blocks moved by cleaning, and padding.
+    /// Blocks written to the logs: the total, and of them records, blocks moved by cleaning, and padding.
     log_blocks,
     record_blocks,
     cleaned_blocks,
     padded_blocks,
-    /// Blocks of the map and of packs that checkpoints wrote, and the number of checkpoints.
+    /// Blocks of the map and of packs written by checkpoints, and the number of checkpoints.
     checkpoint_blocks,
     checkpoints,
-    /// Blocks that cleaning read, and segments that it cleaned: in the foreground, while requests waited for room or would soon,
-    /// and in the background, in idle time.
+    /// Blocks that cleaning read, and segments that it cleaned: in the foreground, while requests waited for space or soon would, and in
+    /// the background, in idle time.
     cleaning_reads,
     segments_cleaned_in_foreground,
     segments_cleaned_in_background,
@@ -66,13 +65,13 @@ counters! {
     resets,
     /// Records of flushes and of durable writes.
     records,
-    /// Blocks that were read although they were never written.
+    /// Blocks that were read but never written.
     unwritten_blocks,
-    /// Writes for which the rest of a block was read first.
+    /// Writes before which the rest of a block was read.
     partial_writes,
 }
 
-/// Maximum number of changes that are kept for the next flush.
+/// Maximum number of changes that are stored for the next flush.
 const MOST_PENDING: u32 = 16_384;
 
 fn build(table: &Settings, below: &DisksBelow) -> Result<Box<dyn Layer>> {
@@ -84,7 +83,7 @@ struct LfsLayer {
     shape: LfsParameters,
     table: BlockMap,
     segments: SegmentTable,
-    /// The logs of data; the first one receives the blocks that cleaning moves.
+    /// The logs of data. The first one receives the blocks that cleaning moves.
     logs: [OpenSegment; 5],
     sync: SyncLog,
     pending: UnrecordedChanges,
@@ -93,21 +92,21 @@ struct LfsLayer {
     work: LfsBackgroundState,
     /// Number of the newest write.
     write: u64,
-    /// Segments that are reset before anything else, after recovery.
+    /// Segments that must be reset before anything else, after recovery.
     first_resets: Vec<u32>,
-    /// Sectors to pad blocks that a power cut left in part: first sector and number.
+    /// Sectors for padding blocks that a power cut left partly written: (first sector, number).
     first_fills: Vec<(u64, u64)>,
-    /// Runs of a record in preparation, kept to reuse their memory.
+    /// Runs of a record in preparation; the memory is reused.
     runs: Vec<LogRun>,
     counters: LayerCounters,
-    /// The counters at the time when they were cleared.
+    /// Values of the counters when they were cleared.
     cleared: LayerCounters,
 }
 
 impl LfsLayer {
     /// Creates the layer on new disks.
     fn new(shape: LfsParameters) -> Self {
-        // Records of all changes need at most a quarter of a segment.
+        // Records of all changes take at most a quarter of a segment.
         let most = (shape.segment / 4).max(1).saturating_mul(RUNS as u32 - 1).min(MOST_PENDING);
         Self {
             table: BlockMap::new(shape.blocks),
@@ -128,7 +127,7 @@ impl LfsLayer {
         }
     }
 
-    /// Maps a block to a new place, or to none; its old place becomes invalid.
+    /// Maps a block to a new place, or to none. Its old place becomes invalid.
     fn map(&mut self, block: u32, place: Option<u32>, is_moved: bool) {
         if let Some(old) = self.table.place(block) {
             self.segments.drop_place(old);
@@ -143,7 +142,7 @@ impl LfsLayer {
         }
     }
 
-    /// Whether a log has room for this many blocks in addition to what is reserved for cleaning and records.
+    /// Whether a log has space for `blocks` blocks in addition to the reserve for cleaning and records.
     fn has_room(&self, head: OpenSegment, blocks: u32) -> bool {
         let more = blocks.saturating_sub(self.segments.room(head)).div_ceil(self.shape.segment);
         more == 0 || more + FOR_CLEANING < self.segments.clean()
@@ -186,7 +185,7 @@ impl LfsLayer {
 
     fn write(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
         let (first, end) = touched_blocks(request);
-        // Two writes may share a block although they share no sector.
+        // Two writes may share a block without sharing a sector.
         if self.flights.change(first, end) {
             return RequestDecision::Defer(DeferReason::Overlap);
         }
@@ -211,7 +210,7 @@ impl LfsLayer {
         let mut block = first;
         while block < end {
             if self.segments.room(head) == 0 {
-                // There is one: `has_room` checked it.
+                // A segment is available, because `has_room` checked it.
                 let Some(next) = self.segments.open() else { break };
                 head = next;
             }
@@ -232,7 +231,7 @@ impl LfsLayer {
         RequestDecision::Run
     }
 
-    /// Allocates places in an open segment for a request; returns the first one.
+    /// Allocates places in an open segment for a request. Returns the first one.
     fn take(&mut self, head: &mut OpenSegment, blocks: u32, flight: &mut LfsRequest) -> u32 {
         let place = self.segments.take(head, blocks, self.write);
         flight.allocated.push((place, blocks));
@@ -241,7 +240,7 @@ impl LfsLayer {
         place
     }
 
-    /// Notes that these blocks are written to these places.
+    /// Records which blocks are written to these places.
     fn set_owners(&mut self, block: u32, place: u32, blocks: u32) {
         for step in 0..blocks {
             self.segments.set_owner(place + step, block + step);
@@ -256,8 +255,7 @@ impl LfsLayer {
         self.counters.padded_blocks += u64::from(blocks);
     }
 
-    /// Plans to read the parts of the first and last block that a write does not cover, if there are any; the write waits for these
-    /// reads.
+    /// Plans to read the parts of the first and last block that a write does not cover. The write waits for these reads.
     fn plan_remainder(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> Option<BlockRemainder> {
         let (before, after) = ((request.sector % BLOCK) as u32, request.end() % BLOCK);
         let after = if after == 0 { 0 } else { (BLOCK - after) as u32 };
@@ -289,7 +287,7 @@ impl LfsLayer {
         Some(rest)
     }
 
-    /// Plans a discard or a secure erase; blocks that it covers only in part are left alone.
+    /// Plans a discard or a secure erase. Blocks that it covers only in part do not change.
     fn discard(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
         let (first, end) = (request.sector.div_ceil(BLOCK) as u32, (request.end() / BLOCK) as u32);
         if first >= end {
@@ -315,8 +313,8 @@ impl LfsLayer {
         RequestDecision::Run
     }
 
-    /// Why a request must wait before it writes records of this many runs, together with this many blocks of data; `None` if it
-    /// need not. `itself` tells whether the request is its own record.
+    /// The reason why a request must wait before it writes records of `runs` runs and `data` blocks of data; `None` if it need not wait.
+    /// `itself` is whether the request is its own record.
     fn record_blocked_by(&self, runs: usize, data: u32, itself: bool) -> Option<DeferReason> {
         if self.flights.lock(SYNC) || itself && self.checkpoints.waits {
             return Some(DeferReason::Overlap);
@@ -347,7 +345,7 @@ impl Layer for LfsLayer {
     }
 
     fn accepts(&self) -> CommandFlags {
-        // A durable write contains its own entry of the map, and all data is on one disk.
+        // A durable write contains its own map entry, and all data is on one disk.
         CommandFlags::DURABLE | CommandFlags::PREFLUSH
     }
 
@@ -362,7 +360,7 @@ impl Layer for LfsLayer {
 
     /// Applies the changes of the request to the map.
     fn completed(&mut self, id: u64) {
-        self.sync.waiting.retain(|(one, _)| *one != id);
+        self.sync.waiting.retain(|(waiting, _)| *waiting != id);
         let Some(flight) = self.flights.take(id) else { return };
         match flight.effect {
             RequestEffect::Written | RequestEffect::Recorded => {
@@ -424,7 +422,7 @@ impl Layer for LfsLayer {
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut all = self.counters.since(&self.cleared);
-        let of = |name: &str| all.iter().find(|(found, _)| *found == name).map_or(0, |(_, count)| *count);
+        let of = |name: &str| all.iter().find(|(key, _)| *key == name).map_or(0, |(_, count)| *count);
         let written = of("log_blocks") + of("checkpoint_blocks");
         all.push(("write_amplification_pct", (written * 100).checked_div(of("host_blocks")).unwrap_or(0)));
         all.push(("mapped_blocks", self.table.mapped));
@@ -434,19 +432,19 @@ impl Layer for LfsLayer {
     }
 }
 
-/// Offsets in the plan's buffer of the parts of the first and last block that a write does not cover.
+/// Offsets, in the plan's buffer, of the parts of the first and last block that a write does not cover.
 #[derive(Clone, Copy, Debug, Default)]
 struct BlockRemainder {
     before: u32,
     after: u32,
 }
 
-/// The blocks that a request touches: first and end.
+/// The blocks that a request overlaps, as (first, end).
 fn touched_blocks(request: &HostRequest) -> (u32, u32) {
     ((request.sector / BLOCK) as u32, request.end().div_ceil(BLOCK) as u32)
 }
 
-/// The sectors of these blocks that a request covers: first and end.
+/// The sectors of these blocks that a request covers, as (first, end).
 fn sectors_of(request: &HostRequest, block: u32, blocks: u32) -> (u64, u64) {
     let first = u64::from(block) * BLOCK;
     (first.max(request.sector), (first + u64::from(blocks) * BLOCK).min(request.end()))
@@ -465,47 +463,46 @@ fn plan_data(request: &HostRequest, (block, blocks): (u32, u32), rest: BlockRema
     }
 }
 
-/// The change that a request makes when it is complete.
+/// The effect of a request on its completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RequestEffect {
-    /// Its blocks are at the places where it wrote them; the next flush records that.
+    /// Its blocks are at the places of its write, which the next flush records.
     #[default]
     Written,
-    /// The same, and its own record already states it.
+    /// Its blocks are at the places of its write, which its own record contains.
     Recorded,
-    /// Its blocks are discarded; the next flush records that.
+    /// Its blocks are discarded, which the next flush records.
     Discarded,
-    /// The same, and its own record already states it.
+    /// Its blocks are discarded, which its own record contains.
     Erased,
-    /// It changes nothing except what its records state.
+    /// Nothing beyond its records.
     Nothing,
 }
 
-/// Consecutive blocks: first block, first place, number of blocks.
+/// Consecutive blocks: (first block, first place, number of blocks).
 type Blocks = (u32, u32, u32);
 
 #[derive(Clone, Debug, Default)]
 struct LfsRequest {
     pub id: u64,
     pub effect: RequestEffect,
-    /// Blocks that it changes: first and end.
+    /// Blocks that the request changes, as (first, end).
     pub first: u32,
     pub end: u32,
     pub write: u64,
-    /// The log to which no other request may write until this one is complete, because it reads before it writes.
+    /// The log to which no other request may write until this one is complete, because this one reads before it writes.
     pub locks: Option<usize>,
-    /// The number of the last change that is recorded when it is complete, and the segment of the log of records with its last
-    /// record.
+    /// The last change that is recorded when the request is complete, and the segment of the log of records with its last record.
     pub records: Option<(u64, u64)>,
     pub blocks: Vec<Blocks>,
-    /// Places that it writes, for data, records or padding: first place and number of blocks.
+    /// Places that the request writes, for data, records or padding: (first place, number of blocks).
     pub allocated: Vec<(u32, u32)>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct LfsRequestTable {
     all: Vec<LfsRequest>,
-    /// Kept to reuse their memory.
+    /// Unused entries, whose memory is reused.
     spare: Vec<LfsRequest>,
 }
 
@@ -518,7 +515,7 @@ impl LfsRequestTable {
         LfsRequest { id, effect, first, end, write, locks: None, records: None, ..flight }
     }
 
-    /// Removes and returns a request that is complete.
+    /// Removes and returns a complete request.
     pub fn take(&mut self, id: u64) -> Option<LfsRequest> {
         let place = self.all.iter().position(|flight| flight.id == id)?;
         Some(self.all.swap_remove(place))

@@ -1,15 +1,15 @@
-//! The log of records with flushes and durable writes, and the metadata of all logs: records, packs of a checkpoint, and pages of the
-//! map. Little-endian.
+//! The log of records for flushes and durable writes, and the metadata of all logs (little-endian): records, packs of a checkpoint, and
+//! pages of the map.
 //!
-//! A *record* is a block. Its first sector: 0 magic, 8 checksum of the sector, 16 checksum of the rest (both computed by the
-//! driver), 24 life of the layer (8), 32 number of the record (8), 40 place (4), 44 blocks of data after it that it covers (4), 48
-//! next segment of the log of records (4), 52 runs (4). The other seven sectors hold the runs: block (4), place (4; all ones =
-//! discarded), blocks (4), number of the write (8).
+//! A *record* is a block. Its first sector: 0 magic, 8 checksum of the sector, 16 checksum of the rest (both computed by the driver), 24
+//! life of the layer (8), 32 number of the record (8), 40 place (4), 44 blocks of data after it that it covers (4), 48 next segment of the
+//! log of records (4), 52 runs (4). The other seven sectors contain the runs: block (4), place (4; all ones = discarded), blocks (4),
+//! number of the write (8).
 //!
-//! A *pack* starts with a sector: 0 magic, checksums as above, 24 number of the checkpoint (8), 32 life (8), 40 number of the next
-//! write (8), 48 number of the first record that is valid after the checkpoint (8), 56 segment and 60 block in it where these
-//! records start, 64 the segment after that, 68 blocks of a segment, 72 segments, 76 blocks that the layer offers (4 each). After
-//! it come two bits for each page of the map: 0 = never written, otherwise 1 + the valid copy.
+//! A *pack* starts with a sector: 0 magic, checksums as above, 24 number of the checkpoint (8), 32 life (8), 40 number of the next write
+//! (8), 48 number of the first record that is valid after the checkpoint (8), 56 segment and 60 block in it where these records start, 64
+//! the next segment, 68 blocks of a segment, 72 segments, 76 blocks that the layer offers (4 each). Then two bits for each page of the map
+//! follow: 0 = never written, otherwise 1 + the valid copy.
 //!
 //! A *page of the map* is a block: 0 CRC-32C of the rest (4), 4 its number (4), 8 number of the checkpoint (8), then 1,020 entries
 //! of 4 bytes.
@@ -41,7 +41,7 @@ pub(super) struct LogRun {
     pub block: u32,
     pub place: u32,
     pub blocks: u32,
-    /// Number of the write; the highest one of a block is valid.
+    /// Number of the write. The highest one of a block is valid.
     pub write: u64,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct LfsRecord {
     pub life: u64,
     pub number: u64,
     pub place: u32,
-    /// Blocks of data after it.
+    /// Number of blocks of data after the record.
     pub data: u32,
     pub next: u32,
     pub runs: u32,
@@ -69,7 +69,7 @@ impl LfsRecord {
         out
     }
 
-    /// Parses the record at the start of a block; `None` if there is none. [`has_valid_data_checksum`] checks whether its runs and its data are
+    /// Parses the record at the start of a block; `None` if there is none. [`has_valid_data_checksum`] checks whether its runs and data are
     /// intact.
     pub fn parse(block: &[u8]) -> Option<Self> {
         let head = block.get(..SECTOR)?;
@@ -106,7 +106,7 @@ pub(super) fn put_run(run: &LogRun, out: &mut [u8]) {
     out[12..RUN_BYTES].copy_from_slice(&run.write.to_le_bytes());
 }
 
-/// Locations of the packs and pages of the map, from the start of the disk: two packs, then two copies of the map.
+/// Locations of packs and map pages, from the start of the disk: two packs, then two copies of the map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PackLayout {
     pub pages: u32,
@@ -116,19 +116,19 @@ pub(super) struct PackLayout {
 }
 
 impl PackLayout {
-    /// The layout for a map of this many blocks.
+    /// The layout for a map of `blocks` blocks.
     pub fn new(blocks: u64) -> Self {
         let pages = blocks.div_ceil(u64::from(ENTRIES));
         let sectors = 1 + (pages.div_ceil(4)).div_ceil(SECTOR_BYTES);
         Self { pages: pages as u32, sectors: sectors as u32, slot: sectors.next_multiple_of(BLOCK) }
     }
 
-    /// First sector of a pack, 0 or 1.
+    /// First sector of pack 0 or 1.
     pub fn pack(&self, slot: u64) -> u64 {
         slot * self.slot
     }
 
-    /// First sector of a copy, 0 or 1, of a page.
+    /// First sector of copy 0 or 1 of a page.
     pub fn page(&self, copy: u8, page: u32) -> u64 {
         2 * self.slot + (u64::from(copy) * u64::from(self.pages) + u64::from(page)) * BLOCK
     }
@@ -146,7 +146,7 @@ pub(super) struct CheckpointPack {
     pub life: u64,
     /// Number of the next write.
     pub write: u64,
-    /// Records from this number on are valid. They start at `offset` of `segment`, and the log of records continues in `next`.
+    /// Number of the first valid record, which starts at `offset` of `segment`. The log of records continues in `next`.
     pub record: u64,
     pub segment: u32,
     pub offset: u32,
@@ -201,7 +201,7 @@ pub(super) fn page_bytes(page: u32, checkpoint: u64, entries: &[u32]) -> Vec<u8>
     out
 }
 
-/// Returns the entries of a page of the map; `None` if it is damaged, is another page, or belongs to a later checkpoint.
+/// Returns the entries of a map page; `None` if it is damaged, another page, or of a later checkpoint.
 pub(super) fn page_entries(bytes: &[u8], page: u32, checkpoint: u64) -> Option<impl Iterator<Item = u32>> {
     let good = u32_at(bytes, 0)? == checksum(bytes.get(4..BYTES)?) as u32
         && u32_at(bytes, 4)? == page
@@ -210,7 +210,7 @@ pub(super) fn page_entries(bytes: &[u8], page: u32, checkpoint: u64) -> Option<i
     good.then(|| bytes[16..BYTES].chunks_exact(4).map(entry))
 }
 
-/// The number of this log, after those of the logs of data.
+/// Number of this log, after those of the logs of data.
 pub(super) const SYNC: usize = 5;
 /// Maximum number of blocks of data that a record covers: 1 MB.
 const MOST_DATA: u32 = 256;
@@ -231,7 +231,7 @@ pub(super) struct SyncLog {
     /// The newest opened segment to which durable records lead. One request may open several segments. Until it is complete, no
     /// other request writes a record in the last one, because recovery might not find it.
     durable_write: u64,
-    /// Flushes that wait for a checkpoint: number of the request, and number of the newest change when it arrived.
+    /// Flushes that wait for a checkpoint: (number of the request, newest change at its arrival).
     pub waiting: Vec<(u64, u64)>,
 }
 
@@ -243,14 +243,14 @@ impl Default for SyncLog {
 }
 
 impl SyncLog {
-    /// Called when a record in a segment is durable; `opened` is the count at which the segment was opened.
+    /// Called when a record in a segment is durable; `opened` is the number of segments when it was opened.
     pub fn confirm(&mut self, opened: u64) {
         self.confirmed |= opened == self.opened;
-        // Each record names the segment after its own.
+        // Each record contains the number of the segment after its own.
         self.durable_write = self.durable_write.max((opened + 1).min(self.opened));
     }
 
-    /// Whether there is room for records with this many runs, together with blocks of data; otherwise the reason to wait.
+    /// Checks whether there is space for records with `runs` runs and `data` blocks of data; otherwise returns the reason to wait.
     pub fn has_room(&self, segments: &SegmentTable, runs: usize, data: u32, align: u32) -> Result<(), DeferReason> {
         if self.durable_write < self.opened {
             return Err(DeferReason::Overlap);
@@ -264,7 +264,7 @@ impl SyncLog {
         if !self.confirmed {
             return Err(DeferReason::Overlap);
         }
-        // Each segment may end with a block of padding, and needs one more record at its start.
+        // Each segment may end with a block of padding, and begins with another record.
         let more = (blocks + 2 * align - room).div_ceil(segments.blocks - 2 * align);
         if more + FOR_CLEANING <= segments.clean() { Ok(()) } else { Err(DeferReason::Full) }
     }
@@ -272,7 +272,7 @@ impl SyncLog {
     /// Continues the log in the next segment.
     fn go_on(&mut self, segments: &mut SegmentTable) {
         self.head = OpenSegment { segment: self.next, allocated: 0 };
-        // There is one: `has_room` checked it.
+        // A segment is available, because `has_room` checked it.
         self.next = segments.reserve().unwrap_or(self.next);
         self.opened += 1;
         if self.confirmed {
@@ -300,9 +300,9 @@ impl LfsLayer {
         RequestDecision::Run
     }
 
-    /// Why a request that flushes must wait before it writes its records with this many blocks of data; `None` if it need not.
+    /// The reason why a request that flushes must wait before it writes its records with `data` blocks of data; `None` if it need not.
     fn no_covering(&mut self, id: u64, data: u32) -> Option<DeferReason> {
-        let came = self.sync.waiting.iter().find(|(one, _)| *one == id).map(|(_, order)| *order);
+        let came = self.sync.waiting.iter().find(|(waiting, _)| *waiting == id).map(|(_, order)| *order);
         let order = came.unwrap_or_else(|| self.pending.order());
         if !self.pending.covers(order) {
             if came.is_none() {
@@ -323,7 +323,7 @@ impl LfsLayer {
         self.runs.extend(self.pending.runs());
     }
 
-    /// Plans a write that is durable when it is complete.
+    /// Plans a write that is durable on completion.
     pub(super) fn write_durably(
         &mut self, request: &HostRequest, (first, end): (u32, u32), plan: &mut CommandPlan,
     ) -> RequestDecision {
@@ -362,16 +362,15 @@ impl LfsLayer {
         RequestDecision::Run
     }
 
-    /// Plans records of the runs in `self.runs`, and of the data of a request if there is one. The data to which the runs refer was
-    /// complete before, so the preceding flush of the disk makes it durable.
+    /// Plans records of the runs in `self.runs`, and of the data of a request if there is one. The data of the runs was already complete,
+    /// so the preceding flush of the disk makes it durable.
     pub(super) fn plan_records(
         &mut self, data: Option<(&HostRequest, BlockRemainder)>, flags: CommandFlags, flight: &mut LfsRequest,
         plan: &mut CommandPlan,
     ) {
         let runs = std::mem::take(&mut self.runs);
         let mut listed = 0;
-        // Whether a record of the changes before a preflush is in progress: the data of the request must not become durable before
-        // it.
+        // Whether a record of the changes before a preflush is in progress. The data of the request must not become durable before it.
         let mut comes_first = false;
         let mut block = flight.first;
         let end = if data.is_some() { flight.end } else { block };

@@ -1,10 +1,10 @@
-//! Checkpoints and recovery. A checkpoint is the pages of the map that changed, followed by a pack, which names the valid copy of each
-//! page.
+//! Checkpoints and recovery. A checkpoint consists of the changed pages of the map and a pack, which contains the number of the valid copy
+//! of each page.
 //!
-//! The pack is written to both slots, one after the other, first to the slot whose pack is damaged or older. A power cut leaves at
-//! least one of them intact, and afterwards damage to one of them does no harm. Pages overwrite the copies that neither slot names.
-//! A checkpoint begins only while no request in progress is its own record: such a record would have a lower number than the
-//! checkpoint but contain newer changes.
+//! The pack is written to both slots, one after the other, first to the slot whose pack is damaged or older. A power cut leaves at least
+//! one of them intact, and the other then protects against damage. Pages overwrite the copies to which neither slot refers. A checkpoint
+//! does not begin while a request in progress is its own record, because such a record would have a lower number than the checkpoint but
+//! contain newer changes.
 
 use std::io;
 
@@ -19,28 +19,28 @@ use crate::layer::{RecoveryReader, ReservedArea};
 use crate::plan::{CommandPlan, PlanMemory};
 use crate::records::{AreaReader, SECTOR, has_valid_data_checksum};
 
-/// Maximum number of changed pages of the map between two checkpoints: a checkpoint is prepared in memory.
+/// Maximum number of changed map pages between two checkpoints, because a checkpoint is prepared in memory.
 const MOST_PAGES: usize = 2048;
 
 #[derive(Clone, Debug)]
 pub(super) struct LfsCheckpointState {
     /// Number of the newest checkpoint.
     pub number: u64,
-    /// By page of the map: 0 = never written, otherwise 1 + the valid copy.
+    /// For each map page: 0 = never written, otherwise 1 + the valid copy.
     pub copies: Vec<u8>,
     pub first_slot: u64,
-    /// Blocks logged since the newest checkpoint began.
+    /// Number of blocks logged since the newest checkpoint began.
     logged: u64,
     is_wanted: bool,
-    /// A checkpoint is due, and waits for requests that are their own records.
+    /// Whether a checkpoint is due and waits for requests that are their own records.
     pub waits: bool,
-    /// Number of the newest change that the checkpoint in progress contains.
+    /// Number of the newest change in the checkpoint in progress.
     order: u64,
     pages: Vec<u32>,
 }
 
 impl LfsCheckpointState {
-    /// The state before the first checkpoint, for a map of this many pages.
+    /// The state before the first checkpoint, for a map of `pages` pages.
     pub fn new(pages: u32) -> Self {
         Self {
             number: 0,
@@ -59,19 +59,19 @@ impl LfsCheckpointState {
         self.is_wanted = true;
     }
 
-    /// Counts blocks that were written to a log.
+    /// Counts blocks written to a log.
     #[inline]
     pub fn add_logged(&mut self, blocks: u32) {
         self.logged += u64::from(blocks);
     }
 
-    /// The valid copies in the form stored in a pack: two bits for each page.
+    /// The valid copies as stored in a pack: two bits for each page.
     fn table(&self) -> Vec<u8> {
         let bits = |four: &[u8]| four.iter().rev().fold(0, |bits, copy| (bits << 2) | copy);
         self.copies.chunks(4).map(bits).collect()
     }
 
-    /// Restores the valid copies from a pack; false if an entry is invalid.
+    /// Restores the valid copies from a pack. Returns false if an entry is invalid.
     pub fn restore(&mut self, table: &[u8]) -> bool {
         for (page, copy) in self.copies.iter_mut().enumerate() {
             *copy = (table[page / 4] >> (page % 4 * 2)) & 3;
@@ -114,7 +114,7 @@ impl LfsLayer {
         for page in checkpoints.pages.iter().copied() {
             let copy = u8::from(checkpoints.copies[page as usize] == 1);
             checkpoints.copies[page as usize] = copy + 1;
-            // Adjacent pages are one write.
+            // One command writes adjacent pages.
             if behind != Some((copy, page)) {
                 plan.begin(0, Op::Write, shape.pack.page(copy, page));
             }
@@ -157,22 +157,22 @@ impl LfsLayer {
         self.segments.awaiting_readers.append(&mut self.segments.in_checkpoint);
     }
 
-    /// Restores the map. Without a pack, no data was ever promised to be durable.
+    /// Restores the map. Without a pack, no data was promised to be durable.
     pub(super) fn read_back(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let Some((pack, slot, table)) = self.newest_pack(disks)? else { return Ok(()) };
         self.checkpoints.first_slot = 1 - slot;
         if pack.shape != [self.shape.segment, self.shape.segments, self.shape.blocks] {
-            return Err(io::Error::other("the log was set up with other settings or for another device"));
+            return Err(io::Error::other("the log was created with other settings or for another device"));
         }
         self.checkpoints.number = pack.number;
         if !self.checkpoints.restore(&table) {
             return Err(io::Error::other("the newest checkpoint refers to no valid copy of the map"));
         }
         self.read_map(pack.number, disks)?;
-        let mut found = RecoveredTail { record: pack.record, write: pack.write, ..RecoveredTail::default() };
-        self.read_records(&pack, &mut found, disks)?;
-        // In this order, so that equal disks produce equal plans.
-        let mut newest: Vec<_> = found.newest.iter().map(|(block, (_, place))| (*block, *place)).collect();
+        let mut tail = RecoveredTail { record: pack.record, write: pack.write, ..RecoveredTail::default() };
+        self.read_records(&pack, &mut tail, disks)?;
+        // Sorted, so that equal disks produce equal plans.
+        let mut newest: Vec<_> = tail.newest.iter().map(|(block, (_, place))| (*block, *place)).collect();
         newest.sort_unstable();
         for (block, place) in newest {
             if place == NOWHERE {
@@ -181,16 +181,16 @@ impl LfsLayer {
                 self.table.relocate(block, place);
             }
         }
-        self.write = found.write;
+        self.write = tail.write;
         self.sync.life = pack.life;
-        self.sync.number = found.record;
+        self.sync.number = tail.record;
         for block in 0..self.shape.blocks {
             if let Some(place) = self.table.place(block) {
                 self.segments.set_owner(place, block);
                 self.segments.add_live(place);
             }
         }
-        self.take_up_segments(&found.chain, disks)
+        self.take_up_segments(&tail.chain, disks)
     }
 
     /// Returns the newest intact pack, its slot, and the table after it.
@@ -221,29 +221,28 @@ impl LfsLayer {
         Ok(())
     }
 
-    /// Reads the log of records from the place that a pack names.
-    fn read_records(&self, pack: &CheckpointPack, found: &mut RecoveredTail, disks: &mut dyn RecoveryReader) -> io::Result<()> {
+    /// Reads the log of records from the place in a pack.
+    fn read_records(&self, pack: &CheckpointPack, tail: &mut RecoveredTail, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let (mut segment, mut offset, mut next) = (pack.segment, pack.offset, pack.next);
         loop {
-            if segment >= self.shape.segments || found.chain.contains(&segment) {
+            if segment >= self.shape.segments || tail.chain.contains(&segment) {
                 return Ok(());
             }
-            let named = self.read_segment(pack, (segment, offset), found, disks)?;
-            // If the pack was written when a segment was full, the first segment has no records, and they continue in the next one.
-            let is_first = found.chain.is_empty();
+            let named = self.read_segment(pack, (segment, offset), tail, disks)?;
+            // If the segment was full when the pack was written, it contains no records, and they continue in the next one.
+            let is_first = tail.chain.is_empty();
             if named.is_none() && !is_first {
                 return Ok(());
             }
-            found.chain.push(segment);
+            tail.chain.push(segment);
             next = named.unwrap_or(next);
             (segment, offset) = (next, 0);
         }
     }
 
-    /// Reads the records of a segment; returns the segment that the last one names as the next.
+    /// Reads the records of a segment. Returns the next segment according to the last record.
     fn read_segment(
-        &self, pack: &CheckpointPack, (segment, mut offset): (u32, u32), found: &mut RecoveredTail,
-        disks: &mut dyn RecoveryReader,
+        &self, pack: &CheckpointPack, (segment, mut offset): (u32, u32), tail: &mut RecoveredTail, disks: &mut dyn RecoveryReader,
     ) -> io::Result<Option<u32>> {
         let start = segment * self.shape.segment;
         let sectors = u64::from(self.shape.segment) * BLOCK;
@@ -271,17 +270,17 @@ impl LfsLayer {
                 continue;
             }
             named = Some(record.next);
-            found.record = found.record.max(record.number + 1);
+            tail.record = tail.record.max(record.number + 1);
             for run in record.runs_of(&bytes[..BYTES]) {
-                found.write = found.write.max(run.write);
-                self.replay(&run, &mut found.newest);
+                tail.write = tail.write.max(run.write);
+                self.replay(&run, &mut tail.newest);
             }
             offset += 1 + record.data;
         }
         Ok(named)
     }
 
-    /// Applies a run to the blocks for which it is newer than what was read before.
+    /// Applies a run to the blocks for which it is newer than all runs read so far.
     fn replay(&self, run: &crate::lfs::records::LogRun, newest: &mut Newest) {
         let end = run.block.checked_add(run.blocks).filter(|end| *end <= self.shape.blocks);
         let places = if run.place == NOWHERE { Some(0) } else { run.place.checked_add(run.blocks) };
@@ -313,7 +312,7 @@ impl LfsLayer {
         Ok((filled / BLOCK) as u32)
     }
 
-    /// Decides how each segment continues: open, closed, or reset.
+    /// Determines how each segment continues: open, closed, or reset.
     fn take_up_segments(&mut self, chain: &[u32], disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let mut opened = Vec::new();
         if self.shape.is_zoned {
@@ -337,7 +336,7 @@ impl LfsLayer {
                     self.logs[log] = OpenSegment { segment, allocated: taken };
                     opened.push(segment);
                 } else {
-                    // The power cut left more partly written zones than there are logs: this one is padded to its end.
+                    // The power cut left more partly written zones than there are logs. This one is padded to its end.
                     let from = start + u64::from(taken) * BLOCK;
                     let end = start + u64::from(self.shape.segment) * BLOCK;
                     self.first_fills.push((from, end - from));
@@ -348,7 +347,7 @@ impl LfsLayer {
         Ok(())
     }
 
-    /// Plans the work before the first request: segments for the log of records, and a checkpoint that starts a new life.
+    /// Plans the work before the first request: segments for the log of records, and the checkpoint that starts a new life.
     pub(super) fn begin_life(&mut self, plan: &mut CommandPlan) {
         let mut resets = std::mem::take(&mut self.first_resets);
         resets.retain(|segment| self.segments.take_unknown(*segment));
@@ -363,7 +362,7 @@ impl LfsLayer {
         let scratch = plan.scratch(fills.iter().map(|(_, sectors)| FILL.min(*sectors)).max().unwrap_or(0) as u32);
         for (mut sector, mut sectors) in fills {
             let segment = ((sector - self.shape.log_sector) / (u64::from(self.shape.segment) * BLOCK)) as u32;
-            // A segment that is reset needs no padding.
+            // A segment that will be reset needs no padding.
             while sectors > 0 && !resets.contains(&segment) {
                 let now = FILL.min(sectors);
                 plan.begin(0, Op::Write, sector);
@@ -384,14 +383,14 @@ impl LfsLayer {
     }
 }
 
-// Recovery: the newest intact pack, the map that it names, and the records after it.
+// Recovery uses the newest intact pack, its map, and the records after it.
 //
-// Records are stored one after the other from the place that the pack names on, and continue in the segment that each record
-// names. A record that never became durable may be missing between others. For each block the write with the highest number is
-// valid, whichever record contains it. Data without a record is not searched for.
+// Records are stored one after another from the place in the pack, and continue in the segment whose number each record contains. A record
+// that never became durable may be missing between others. For each block, the write with the highest number is valid, regardless of the
+// record that contains it. Recovery does not search for data without a record.
 //
-// If the disk reports write pointers, a partly written segment with live blocks continues as an open segment, so that the number
-// of active zones does not grow with the number of power cuts. Other segments are closed as they are.
+// If the disk reports write pointers, a partly written segment with live blocks continues as an open segment, so that power cuts do not
+// increase the number of active zones. Other segments are closed without further writes.
 
 /// Maximum number of sectors that are padded with one write.
 const FILL: u64 = 1024;
@@ -399,13 +398,13 @@ const FILL: u64 = 1024;
 /// The newest write of each block in the records, and its place.
 type Newest = FxHashMap<u32, (u64, u32)>;
 
-/// Everything found after the pack.
+/// The state after the pack, according to the records.
 #[derive(Default)]
 struct RecoveredTail {
     newest: Newest,
     /// Segments of the log of records.
     chain: Vec<u32>,
-    /// Highest number of a record and of a write.
+    /// Highest number of a record, and of a write.
     record: u64,
     write: u64,
 }

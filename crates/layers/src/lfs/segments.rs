@@ -1,14 +1,14 @@
-//! Segments of the log: which blocks of each are live, which segments are open, and which may be written again.
+//! Segments of the log: their live blocks, and which segments are open or can be written again.
 //!
-//! The states of a segment are, in order: *unknown* (may contain anything, as on a new disk) or *left* (nothing in it is valid any
-//! more) until it is reset; *clean* until a log opens it; *open* until it is full; *closed* until nothing in it is live; *empty*
-//! until a checkpoint states that, and until no request that was in progress then can still read it.
+//! States of a segment, in order: *unknown* (may contain anything, as on a new disk) or *left* (no block in it is valid any more) until it
+//! is reset; *clean* until a log opens it; *open* until it is full; *closed* until it has no live block; *empty* until a checkpoint records
+//! that, and until no earlier request can still read it.
 
 use std::collections::VecDeque;
 
 use emmclab_base::{CleaningCandidate, CleaningPolicy};
 
-/// A segment number that means that no segment is open.
+/// Segment number that stands for no open segment.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,12 +22,12 @@ enum SegmentState {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct LfsSegment {
-    /// Blocks to which the map refers.
+    /// Number of blocks to which the map refers.
     live: u32,
-    /// Blocks that are being written.
+    /// Number of blocks that are being written.
     pending: u32,
     state: SegmentState,
-    /// Number of the write that filled it.
+    /// Number of the write that filled the segment.
     closed: u64,
 }
 
@@ -46,13 +46,13 @@ impl OpenSegment {
 pub(super) struct SegmentTable {
     pub blocks: u32,
     all: Vec<LfsSegment>,
-    /// By place: the block that was last written there.
+    /// The last written block at each place.
     owners: Vec<u32>,
     clean: VecDeque<u32>,
     unknown: VecDeque<u32>,
     /// Closed segments without live blocks that no checkpoint has recorded yet.
     pub empty: Vec<u32>,
-    /// Segments that the checkpoint in progress records as empty, those that a durable one has recorded, and those that may be
+    /// Segments that the checkpoint in progress records as empty, segments that a durable checkpoint has recorded, and segments that may be
     /// reset.
     pub in_checkpoint: Vec<u32>,
     pub awaiting_readers: Vec<u32>,
@@ -60,7 +60,7 @@ pub(super) struct SegmentTable {
 }
 
 impl SegmentTable {
-    /// Segments of a disk with unknown contents.
+    /// The segments of a disk with unknown contents.
     pub fn new(count: u32, blocks: u32) -> Self {
         Self {
             blocks,
@@ -92,13 +92,13 @@ impl SegmentTable {
         self.clean.len() as u32
     }
 
-    /// Number of segments that are clean, or can become so without another checkpoint.
+    /// Number of segments that are clean, or become clean without another checkpoint.
     pub fn free(&self) -> u32 {
         (self.clean.len() + self.unknown.len() + self.in_checkpoint.len() + self.awaiting_readers.len() + self.resettable.len())
             as u32
     }
 
-    /// Number of segments that need only a checkpoint before they can be reset.
+    /// Number of segments that only need a checkpoint before a reset.
     pub fn empty(&self) -> u32 {
         self.empty.len() as u32
     }
@@ -110,18 +110,17 @@ impl SegmentTable {
         Some(OpenSegment { segment, allocated: 0 })
     }
 
-    /// Takes out a clean segment, which is opened later by its number; `None` if there is none.
+    /// Removes a clean segment, which is opened later by its number; `None` if there is none.
     pub fn reserve(&mut self) -> Option<u32> {
         self.open().map(|head| head.segment)
     }
 
-    /// Blocks left in the open segment of a log.
+    /// Number of free blocks in the open segment of a log.
     pub fn room(&self, head: OpenSegment) -> u32 {
         if head.segment == NONE { 0 } else { self.blocks - head.allocated }
     }
 
-    /// Allocates blocks of an open segment, which must have room for them; returns the first place. `now` is the number of the
-    /// write.
+    /// Allocates blocks in an open segment with sufficient space. Returns the first place. `now` is the number of the write.
     pub fn take(&mut self, head: &mut OpenSegment, blocks: u32, now: u64) -> u32 {
         let place = head.segment * self.blocks + head.allocated;
         head.allocated += blocks;
@@ -135,28 +134,28 @@ impl SegmentTable {
         place
     }
 
-    /// Notes that a block is being written to a place.
+    /// Records that a block is being written to a place.
     pub fn set_owner(&mut self, place: u32, block: u32) {
         self.owners[place as usize] = block;
     }
 
-    /// The block that was last written to a place.
+    /// The last written block at a place.
     pub fn owner(&self, place: u32) -> u32 {
         self.owners[place as usize]
     }
 
-    /// Called when the writes of blocks from a place on are complete.
+    /// Called when the writes of `blocks` blocks from a place on are complete.
     pub fn written(&mut self, place: u32, blocks: u32) {
         self.of(place).pending -= blocks;
         self.settle(place / self.blocks);
     }
 
-    /// Called when the map refers to a place from now on.
+    /// Called when the map starts to refer to a place.
     pub fn add_live(&mut self, place: u32) {
         self.of(place).live += 1;
     }
 
-    /// Called when the map no longer refers to a place.
+    /// Called when the map stops referring to a place.
     pub fn drop_place(&mut self, place: u32) {
         let segment = self.of(place);
         segment.live -= 1;
@@ -165,7 +164,7 @@ impl SegmentTable {
         }
     }
 
-    /// Lists a segment as empty if it has become so.
+    /// Adds a segment to the list of empty ones if it has become empty.
     fn settle(&mut self, number: u32) {
         let segment = &mut self.all[number as usize];
         if segment.state == SegmentState::Closed && segment.live == 0 && segment.pending == 0 {
@@ -178,17 +177,21 @@ impl SegmentTable {
         self.all[segment as usize].live > 0
     }
 
-    /// Chooses the next segment to clean, with at least `least` blocks that are not live.
+    /// Chooses the next segment to clean among those with at least `least` blocks that are not live.
     pub fn victim(&self, policy: CleaningPolicy, least: u32, now: u64) -> Option<u32> {
         let most = self.blocks - least;
-        let is_worth = |one: &LfsSegment| one.state == SegmentState::Closed && one.pending == 0 && one.live <= most;
-        let closed = (0..).zip(&self.all).filter(|(_, one)| is_worth(one));
-        let candidates =
-            closed.map(|(segment, one)| CleaningCandidate { segment, live: one.live, age: now.saturating_sub(one.closed) });
+        let is_worth =
+            |segment: &LfsSegment| segment.state == SegmentState::Closed && segment.pending == 0 && segment.live <= most;
+        let closed = (0..).zip(&self.all).filter(|(_, segment)| is_worth(segment));
+        let candidates = closed.map(|(number, segment)| CleaningCandidate {
+            segment: number,
+            live: segment.live,
+            age: now.saturating_sub(segment.closed),
+        });
         policy.choose(candidates, self.blocks)
     }
 
-    /// Takes segments that must be reset, at most `most`: those that were left, and unknown ones until `wanted` are clean.
+    /// Takes at most `most` segments that must be reset: those that were left, and unknown ones until `wanted` are clean.
     pub fn take_dirty(&mut self, wanted: u32, most: usize, to: &mut Vec<u32>) {
         let left = self.resettable.len().saturating_sub(most);
         to.extend(self.resettable.drain(left..));
@@ -198,7 +201,7 @@ impl SegmentTable {
         }
     }
 
-    /// Called when segments were reset: they are clean now.
+    /// Called when segments were reset, which makes them clean.
     pub fn was_reset(&mut self, segments: &[u32]) {
         for segment in segments {
             self.all[*segment as usize] = LfsSegment::default();
@@ -206,8 +209,8 @@ impl SegmentTable {
         }
     }
 
-    /// Sets the states after recovery. Segments with live blocks and segments in `kept` are closed, and empty if nothing in them is
-    /// live. Segments in `opened` stay open.
+    /// Sets the states after recovery. Segments with live blocks and segments in `kept` are closed, or empty without live blocks. Segments
+    /// in `opened` stay open.
     pub fn recover(&mut self, kept: &[u32], opened: &[u32]) {
         self.unknown.clear();
         for number in 0..self.all.len() as u32 {
@@ -223,9 +226,9 @@ impl SegmentTable {
         }
     }
 
-    /// Removes a segment from the unknown ones, because it is reset first; false if it was not among them.
+    /// Removes a segment from the unknown ones, because it is reset first. Returns false if it was not among them.
     pub fn take_unknown(&mut self, segment: u32) -> bool {
-        let place = self.unknown.iter().position(|one| *one == segment);
+        let place = self.unknown.iter().position(|number| *number == segment);
         place.is_some_and(|place| self.unknown.remove(place).is_some())
     }
 }

@@ -1,4 +1,4 @@
-//! Settings of the log, and the division of the disk below.
+//! Settings of the log, and the layout of the disk below.
 
 use emmclab_base::{ByteSize, CleaningPolicy, Result};
 use schemars::JsonSchema;
@@ -8,39 +8,39 @@ use super::records::PackLayout;
 use crate::layer::{DiskZones, DisksBelow};
 use crate::registry::SettingFaults;
 
-/// Sectors of a block in the log.
+/// Number of sectors in a block of the log.
 pub(super) const BLOCK: u64 = 8;
-/// Most places that an entry of the map can express.
+/// Maximum number of places that a map entry can represent.
 const MOST_BLOCKS: u64 = (1 << 30) - 2;
-/// Segments that stay free for cleaning and for the log of records.
+/// Number of segments that stay free for cleaning and for the log of records.
 pub(super) const FOR_CLEANING: u32 = 2;
-/// Length of a request for which there is always room (32 MB, the longest of NBD), if an eighth of the disk can hold it.
+/// Length of the longest request for which there is always space (32 MB, the maximum of NBD), if an eighth of the disk is that large.
 const LONGEST: u64 = 32 << 11;
 
 /// Settings of the log-structured layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct LfsSettings {
-    /// Size of a segment: a multiple of 4 KB, and a multiple or a divisor of the erase unit; by default the fewest erase units that make
-    /// 2 MB, halved until the disk holds 64 segments. On a zoned device a segment is a zone, and this setting is left out.
+    /// Size of a segment: a multiple of 4 KB, and a multiple or a divisor of the erase unit; by default the fewest erase units of at least
+    /// 2 MB in total, halved until the disk has 64 segments. On a zoned device a segment is a zone, and this setting must be absent.
     pub segment: Option<ByteSize>,
-    /// Logs for data, each with an open segment: one for blocks that cleaning moves, the others for blocks by how often they were rewritten
-    /// since they were last moved. One more log holds the records.
+    /// Number of logs for data, each with an open segment: one for blocks that cleaning moves, the others for blocks by their number of
+    /// rewrites since the last move. Another log contains the records.
     #[schemars(extend("unit" = "logs, 2 to 5"))]
     pub logs: u32,
-    /// Share of the disk that is not part of the capacity, so that cleaning finds segments with few live blocks.
+    /// Share of the disk that is not part of the capacity, so that cleaning has segments with few live blocks.
     pub spare_pct: u32,
     /// Which segment is cleaned while requests wait for space or soon will.
     pub pressed: CleaningPolicy,
     /// Which segment is cleaned while no request is in flight.
     pub idle: CleaningPolicy,
-    /// Share of the spare segments that are free, below which cleaning runs concurrently with requests.
+    /// Cleaning runs concurrently with requests if less than this share of the spare segments is free.
     pub low_pct: u32,
-    /// The same for cleaning while no request is in flight.
+    /// Cleaning runs while no request is in flight if less than this share of the spare segments is free.
     pub idle_pct: u32,
-    /// Data copied in one step of cleaning.
+    /// Amount of data copied in one step of cleaning.
     pub step: ByteSize,
-    /// Data logged from one checkpoint to the next.
+    /// Amount of data logged between two checkpoints.
     pub checkpoint: ByteSize,
     /// Whether reads of blocks that were never written also read the disk, which takes time, before they return zeros.
     pub read_unwritten: bool,
@@ -68,18 +68,18 @@ impl Default for LfsSettings {
 pub(super) struct LfsParameters {
     /// Number of blocks that the layer offers.
     pub blocks: u32,
-    /// First sector of the log; checkpoints and the map are before it.
+    /// First sector of the log, after the checkpoints and the map.
     pub log_sector: u64,
     pub segments: u32,
     pub segment: u32,
-    /// A write ends at a multiple of this many blocks.
+    /// Writes end at multiples of this many blocks.
     pub align: u32,
-    /// Whether a segment must be written in order.
+    /// Whether segments must be written sequentially.
     pub is_zoned: bool,
     pub logs: usize,
     pub pressed: CleaningPolicy,
     pub idle: CleaningPolicy,
-    /// Number of free segments below which cleaning runs concurrently with requests, and below which it runs while there are none.
+    /// Number of free segments below which cleaning runs concurrently with requests, and below which it runs in idle time.
     pub low: u32,
     pub idle_low: u32,
     pub step: u32,
@@ -127,10 +127,10 @@ impl LfsSettings {
                     limit.unwrap_or(0)
                 ),
             );
-            need(self.segment.is_none(), "a segment is a zone on a zoned device: leave `segment` out".to_owned());
+            need(self.segment.is_none(), "a segment is a zone on a zoned device: remove `segment`".to_owned());
         }
         let disk = self.place(below, &mut need);
-        faults.check("a setting of this layer is given as")?;
+        faults.check("write a setting of this layer as")?;
         let DiskLayout { segments, segment, log_sector, align, pack, spare } = disk;
         let kept = FOR_CLEANING + 1;
         let share = |pct: u32| kept + (spare - kept.min(spare)) * pct / 100;
@@ -154,7 +154,7 @@ impl LfsSettings {
         })
     }
 
-    /// The default length of a segment on a disk without zones, in sectors.
+    /// Default length of a segment on a disk without zones, in sectors.
     fn usual(unit: u64, disk: u64) -> u64 {
         let mut size = (2_u64 << 11).next_multiple_of(unit);
         while disk / size < 64 && size > 32 * BLOCK && size.is_multiple_of(2 * BLOCK) {
@@ -169,7 +169,7 @@ impl LfsSettings {
             let (size, align) = (zones.sectors / BLOCK, u64::from(zones.write_sectors).div_ceil(BLOCK).max(1));
             need(
                 zones.sectors.is_multiple_of(align * BLOCK) && zones.first.is_multiple_of(BLOCK),
-                format!("zones of {} sectors are not made of whole blocks of 4KB", zones.sectors),
+                format!("zones of {} sectors are no multiple of 4KB", zones.sectors),
             );
             need(size >= 4 * align, format!("zones of {} sectors are too short", zones.sectors));
             (size, align, Some(zones.first), u64::from(zones.count))
@@ -192,17 +192,17 @@ impl LfsSettings {
             (size / BLOCK, 1, None, below.main / size.max(1))
         };
         if segment == 0 || segment >= 1 << 30 {
-            need(false, "segments must hold one block of 4KB or more".to_owned());
+            need(false, "segments must have at least one block of 4KB".to_owned());
             return DiskLayout::default();
         }
-        // The map has space for all blocks of the log, so that its size does not depend on the share of spare segments.
+        // The map has space for all blocks of the log, so its size does not depend on the share of spare segments.
         let pack = PackLayout::new(count * segment);
         let meta = pack.end();
         let (log_sector, count) = if let Some(first) = room {
             need(
                 meta <= first,
                 format!(
-                    "checkpoints and the map need {} in conventional zones, but there are {}: give the device more (--set zones.conventional)",
+                    "checkpoints and the map need {} in conventional zones, but there are {}: increase their number with --set zones.conventional",
                     ByteSize(meta.next_multiple_of(2048) * 512),
                     ByteSize(first * 512)
                 ),
@@ -217,7 +217,7 @@ impl LfsSettings {
         let spare = (count * u64::from(self.spare_pct)).div_ceil(100).max(least + burst);
         need(
             count >= 2 * least && spare < count,
-            format!("the disk holds {count} segments of {}; there must be {} or more", ByteSize(segment * 4096), 2 * least),
+            format!("the disk has {count} segments of {}; at least {} are necessary", ByteSize(segment * 4096), 2 * least),
         );
         need(
             count * segment <= MOST_BLOCKS,

@@ -1,12 +1,12 @@
 //! A small non-volatile buffer in front of the device (a pilot solution of FAST 2012).
 //!
-//! A write is complete and durable when its record is in the buffer, so that a flush only flushes the buffer. Data that is
-//! overwritten in the buffer is never written to the device. Other data is written back in the order of addresses, adjacent data
-//! together, when the buffer is fuller than its high mark, or when no request is in flight and it is fuller than halfway between
-//! its low and high marks. The buffer is a ring of records ([`ring`]) on the second device; long writes bypass it.
-//! After a power cut its records are read back, and the write-back continues.
+//! A write is complete and durable when its record is in the buffer, so a flush only flushes the buffer. Data that is overwritten in the
+//! buffer is never written to the device. Other data is written back in address order, together with adjacent data, when the buffer is
+//! fuller than its high mark, or when no request is in flight and it is fuller than halfway between its low and high marks. The buffer is a
+//! ring of records ([`ring`]) on the second device; long writes bypass it. After a power cut, its records are read back and the write-back
+//! continues.
 //!
-//! Secure erases remove their sectors from every record that still counts; bytes of released records stay until their room is used again.
+//! Secure erases remove their sectors from all valid records. Bytes of released records stay until their space is reused.
 
 mod ring;
 mod write_back;
@@ -40,28 +40,28 @@ pub(crate) const KIND: LayerKind = LayerKind {
 counters! {
     /// Writes into the buffer.
     buffered_writes,
-    /// Their bytes.
+    /// Bytes of these writes.
     buffered_bytes,
-    /// Bytes in the buffer that were overwritten before they were written back.
+    /// Bytes in the buffer that were overwritten before their write-back.
     absorbed_bytes,
     /// Writes that bypassed the buffer.
     past_writes,
-    /// Their bytes.
+    /// Bytes of these writes.
     past_bytes,
-    /// Reads with at least a part of their data in the buffer.
+    /// Reads with some data in the buffer.
     read_hits,
-    /// Bytes that these reads got from the buffer.
+    /// Bytes of these reads in the buffer.
     read_hit_bytes,
     /// Runs written back.
     write_back_runs,
-    /// Their bytes.
+    /// Bytes of these runs.
     write_back_bytes,
-    /// Times that records were released.
+    /// Number of times records were released.
     releases,
-    /// Flushes from the host, and those for which the device was flushed, too.
+    /// Flushes from the host, and how many of them also flushed the device.
     flushes,
     device_flushes,
-    /// Maximum number of bytes of the buffer in use since the start, including headers of records and gaps.
+    /// Maximum bytes of the buffer in use, including record headers and gaps.
     most_used_bytes,
 }
 
@@ -75,21 +75,21 @@ struct NvmBuffer {
     ring: RecordRing,
     /// The newest data in the buffer.
     logged: IntervalMap,
-    /// The part of it that is not written back yet.
+    /// The part of `logged` that is not written back yet.
     dirty: IntervalMap,
     write_back: WriteBackState,
     bypassed: BypassedWrites,
     /// Sequence number of the newest record header.
     head_number: u64,
     is_recovered: bool,
-    /// Positions of records whose data is incomplete.
+    /// Places of records with incomplete data.
     torn: Vec<u32>,
     counters: LayerCounters,
     cleared: LayerCounters,
 }
 
 impl NvmBuffer {
-    /// Starts with new disks.
+    /// Creates the layer on new disks.
     fn new(shape: NvmBufferParameters) -> Self {
         Self {
             ring: RecordRing::new(shape.area.sectors as u32, VecDeque::new(), 1),
@@ -160,7 +160,7 @@ impl NvmBuffer {
         }
         plan.forward(request);
         if let Some(entry) = entry {
-            // The records that this data replaces stay valid until it is durable.
+            // The replaced records stay valid until this data is durable.
             plan.wait();
             if !request.modifiers.durable() {
                 plan.bare(0, Op::Flush, 0, 0);
@@ -168,7 +168,7 @@ impl NvmBuffer {
             }
             let body = NvmRecordBody::Past { sector: first, sectors: u64::from(request.sectors) };
             self.write_record(entry, 0, body, plan);
-            // A later write may be made durable on the device only; the older records must not replace it in a recovery.
+            // A later write may become durable only on the device. Recovery must not replace it by the older records.
             plan.wait();
             plan.bare(self.shape.area.disk, Op::Flush, 0, 0);
             self.logged.remove(first, end, |_| true);
@@ -186,11 +186,11 @@ impl NvmBuffer {
             return RequestDecision::Defer(DeferReason::Overlap);
         }
         if request.op == Op::SecureErase && !self.logged.is_free(first, end) {
-            // No record of these sectors may be recovered: all records are released first.
+            // No record of these sectors may be recovered, so all records are released first.
             self.write_back.empty_before(self.ring.next);
             return RequestDecision::Defer(DeferReason::Overlap);
         }
-        // A record that is kept may bring back the old data; a discard allows that.
+        // A valid record may bring back the old data, which a discard permits.
         self.dirty.remove(first, end, |_| true);
         self.bypassed.add(request.id);
         plan.forward(request);
@@ -208,14 +208,14 @@ impl NvmBuffer {
         RequestDecision::Run
     }
 
-    /// Begins the write of a record; its data is added next.
+    /// Begins the write of a record. Its data is added next.
     fn write_record(&self, entry: RingEntry, sectors: u32, body: NvmRecordBody, plan: &mut CommandPlan) {
         let RingEntry { sequence, place, .. } = entry;
         plan.begin(self.shape.area.disk, Op::Write, self.shape.area.sector + u64::from(place));
         plan.record(&NvmRecord { sequence, place, sectors, body }.bytes(), sectors);
     }
 
-    /// Called when there is no room: data is written back regardless of the marks.
+    /// Called when there is no space. Data is then written back regardless of the marks.
     fn wait_for_room(&mut self) -> RequestDecision {
         self.write_back.pressed = true;
         RequestDecision::Defer(DeferReason::Full)
@@ -259,8 +259,8 @@ impl Layer for NvmBuffer {
     }
 
     fn accepts(&self) -> CommandFlags {
-        // A record contains its own map entry, so no layer metadata has to be flushed. Flushes and orders across both disks are
-        // left to the driver.
+        // A record contains its own map entry, so no metadata of the layer must be flushed. The driver handles flushes and orders across
+        // both disks.
         CommandFlags::DURABLE
     }
 
@@ -308,18 +308,18 @@ impl Layer for NvmBuffer {
 struct NvmBufferSettings {
     /// Size of the buffer, a multiple of 4 KB; by default the whole second device, or 16 MB of the device itself.
     pub size: Option<ByteSize>,
-    /// Whether the buffer is on the second device; else it is at the end of the device itself.
+    /// Whether the buffer is on the second device; otherwise it is at the end of the device itself.
     pub second_device: bool,
-    /// Longest write that goes to the buffer; longer ones bypass it.
+    /// Maximum length of a write that goes to the buffer. Longer writes bypass it.
     pub longest: ByteSize,
-    /// Share of the buffer above which data is written back while requests are served.
+    /// Share of the buffer above which data is written back concurrently with requests.
     pub high_pct: u32,
-    /// Share of the buffer at which write-back ends. It begins above `high_pct`, and above halfway between both while no request is in
-    /// flight.
+    /// Share of the buffer at which write-back ends. Write-back begins above `high_pct`, or above halfway between both while no request is
+    /// in flight.
     pub low_pct: u32,
-    /// Longest run of consecutive sectors that is written back with one command.
+    /// Maximum length of a run of consecutive sectors that is written back with one command.
     pub run: ByteSize,
-    /// Runs that are written back concurrently.
+    /// Number of runs that are written back concurrently.
     #[schemars(extend("unit" = "runs"))]
     pub depth: u32,
 }
@@ -345,11 +345,11 @@ struct NvmBufferParameters {
     pub capacity: u64,
     pub area: ReservedArea,
     pub longest: u32,
-    /// Sectors in use above which data is written back, and down to which it is written back.
+    /// Number of used sectors above which data is written back, and at which write-back ends.
     pub high: u32,
     pub low: u32,
-    /// Like `high`, while no request is in flight. It is well above `low` so that one step releases many records, because each
-    /// release needs flushes.
+    /// Value of `high` while no request is in flight. It is well above `low` so that one step releases many records, because each release
+    /// needs flushes.
     pub idle: u32,
     pub run: u64,
     pub depth: usize,
@@ -365,7 +365,7 @@ impl NvmBufferSettings {
         let Self { second_device, longest, high_pct, low_pct, run, depth, .. } = *self;
         need(
             !second_device || below.second.is_some(),
-            "there is no second device; name one (--device2 pcm-16mb), or set `second_device` to false".to_owned(),
+            "there is no second device; add one (--device2 pcm-16mb), or set `second_device` to false".to_owned(),
         );
         let disk = if second_device { below.second.unwrap_or(u64::MAX) } else { below.main };
         let whole = ByteSize(disk.saturating_mul(512) / ALIGN * ALIGN);
@@ -376,12 +376,12 @@ impl NvmBufferSettings {
             !is_known || size.0.is_multiple_of(ALIGN) && size.0 < 1 << 40,
             format!("`size` is {size}; it must be a multiple of 4KB, and less than 1024GB"),
         );
-        need(size <= whole, format!("`size` is {size}; its disk has {whole}"));
+        need(size <= whole, format!("`size` is {size}; its disk has only {whole}"));
         need(
             longest.0 > 0 && longest.0.is_multiple_of(512),
             format!("`longest` is {longest}; it must be a multiple of 512 bytes"),
         );
-        // Room for two of the longest records, whatever is lost at the end of the ring, and for the headers.
+        // Space for two records of maximum length, the loss at the end of the ring, and the headers.
         let least = ByteSize(longest.0.saturating_add(512).saturating_mul(4).saturating_add(4 * ALIGN));
         need(size >= least, format!("`size` is {size}; with writes of {longest} it must be {} B or more", least.0));
         need(
@@ -397,7 +397,7 @@ impl NvmBufferSettings {
         need((1..=1024).contains(&depth), format!("`depth` is {depth}; it must be 1 to 1024"));
         let capacity = if second_device { below.main } else { below.main.saturating_sub(size.sectors()) };
         need(capacity > 0, "the buffer leaves no space on the device".to_owned());
-        faults.check("give a setting of this layer as")?;
+        faults.check("write a setting of this layer as")?;
         let ring = size.sectors() - u64::from(FIRST);
         let share = |pct: u32| (ring * u64::from(pct) / 100) as u32;
         Ok(NvmBufferParameters {
@@ -422,7 +422,7 @@ impl NvmBufferSettings {
 struct BypassedWrites {
     in_flight: Vec<u64>,
     unflushed: bool,
-    /// The flush after whose completion no such writes are left.
+    /// The flush on whose completion no such writes remain.
     flushed_by: Option<u64>,
 }
 
@@ -433,9 +433,9 @@ impl BypassedWrites {
         self.flushed_by = None;
     }
 
-    /// Called for a flush; returns whether the device must be flushed.
+    /// Called for a flush. Returns whether the device must be flushed.
     fn flush(&mut self, id: u64) -> bool {
-        // Writes that are in flight now may complete before the flush without being covered by it.
+        // Writes in flight may complete before the flush without being covered by it.
         self.flushed_by = (self.unflushed && self.in_flight.is_empty()).then_some(id);
         self.unflushed
     }

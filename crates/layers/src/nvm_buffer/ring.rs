@@ -1,12 +1,12 @@
-//! The ring of records: the place of the next one, which ones are kept, their form on disk, and their recovery.
+//! The ring of records: the valid records, the place of the next one, their format on disk, and their recovery.
 //!
-//! Each record has a header sector. Little-endian, by byte: 0 magic, 8 checksum of the header sector, 16 checksum of the data after
-//! it (CRC-32C both), 24 sequence number (8), 32 place (4), 36 sectors of data that follow (4), 40 kind (4), 48 two numbers, which
-//! depend on the kind (8 each). Sequence numbers are in the order in which the requests arrived.
+//! Each record has a header sector. Little-endian, by byte: 0 magic, 8 checksum of the header sector, 16 checksum of the data after it
+//! (CRC-32C both), 24 sequence number (8), 32 place (4), 36 sectors of data that follow (4), 40 kind (4), 48 two numbers, which depend on
+//! the kind (8 each). Sequence numbers are in the order of the arrival of requests.
 //!
-//! Recovery restores the contents of the buffer from its intact records that are not released, in the order of their sequence
-//! numbers. Records that never became durable may be missing between others. If the data of a record is incomplete, its header is
-//! overwritten before any other write, because later writes could complete the data by chance.
+//! Recovery restores the contents of the buffer from its intact and unreleased records, in the order of their sequence numbers. Records
+//! that never became durable may be missing between others. If the data of a record is incomplete, its header is overwritten before any
+//! other write, because later writes could complete the data by chance.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,19 +17,19 @@ use crate::interval_map::LoggedExtent;
 use crate::layer::RecoveryReader;
 use crate::records::{AreaReader, SECTOR, has_valid_data_checksum, has_valid_header_checksum, u32_at, u64_at};
 
-/// First sector of the ring; before it are two headers of the buffer, each in its own 4 KB.
+/// First sector of the ring, after two headers of the buffer of 4 KB each.
 pub(super) const FIRST: u32 = 16;
 
-/// A record that is kept.
+/// A valid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RingEntry {
     pub sequence: u64,
-    /// First sector, and the sector after the last one.
+    /// First sector of the record, and the sector after its last one.
     pub place: u32,
     pub end: u32,
 }
 
-/// Records in the order of their sequence numbers. Places are sectors from the start of the buffer.
+/// Records in the order of their sequence numbers. Places are sectors counted from the start of the buffer.
 #[derive(Clone, Debug)]
 pub(super) struct RecordRing {
     entries: VecDeque<RingEntry>,
@@ -57,33 +57,33 @@ impl OldestRecords {
 }
 
 impl RecordRing {
-    /// Creates a ring that ends at a sector and keeps these records, in this order; `next` is the next sequence number.
+    /// Creates a ring that ends at sector `end` and contains `entries` in this order; `next` is the next sequence number.
     pub fn new(end: u32, entries: VecDeque<RingEntry>, next: u64) -> Self {
         let head = entries.back().map_or(FIRST, |entry| entry.end);
         Self { entries, head, end, next }
     }
 
-    /// Sequence number of the oldest record, or of the next one if none is kept.
+    /// Sequence number of the oldest record, or of the next one if there is none.
     pub fn oldest_sequence(&self) -> u64 {
         self.entries.front().map_or(self.next, |entry| entry.sequence)
     }
 
-    /// Whether no record is kept.
+    /// Whether there is no record.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Sectors from the oldest record to the newest, gaps included.
+    /// Number of sectors from the oldest record to the newest, including gaps.
     pub fn used(&self) -> u32 {
         self.entries.front().map_or(0, |oldest| self.distance(oldest.place))
     }
 
-    /// Sectors from a place to the place of the next record.
+    /// Number of sectors from a place to the place of the next record.
     fn distance(&self, place: u32) -> u32 {
         if place < self.head { self.head - place } else { self.end - FIRST - (place - self.head) }
     }
 
-    /// Allocates a record of this many sectors; `None` if there is no room.
+    /// Allocates a record of `sectors` sectors; `None` if there is no space.
     pub fn add(&mut self, sectors: u32) -> Option<RingEntry> {
         let fits = |from: u32, to: u32| to.checked_sub(from).is_some_and(|room| room >= sectors);
         let place = match self.entries.front().map(|oldest| oldest.place) {
@@ -107,7 +107,7 @@ impl RecordRing {
         OldestRecords { range: self.entries.front().zip(last).map(|(first, last)| (first.place, last.end)) }
     }
 
-    /// Returns the sequence number before which all records must be released so that at most this many sectors are in use.
+    /// Returns the sequence number before which all records must be released so that at most `sectors` sectors are in use.
     pub fn down_to(&self, sectors: u32) -> u64 {
         let stays = |entry: &&RingEntry| self.distance(entry.place) <= sectors;
         self.entries.iter().find(stays).map_or(self.next, |entry| entry.sequence)
@@ -128,12 +128,12 @@ const MAGIC: &[u8; 8] = b"nvmbuff1";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NvmRecordBody {
-    /// The data that follows belongs to this address.
+    /// The data after the header belongs to this address.
     Data { sector: u64 },
-    /// The device holds newer data of these sectors than any earlier record.
+    /// The device has newer data of these sectors than any earlier record.
     Past { sector: u64, sectors: u64 },
-    /// The header of the buffer: all records before this sequence number have been written back, and the layer offers this many
-    /// sectors. Headers have sequence numbers of their own.
+    /// The header of the buffer: all records before sequence number `oldest` have been written back, and the layer offers `capacity`
+    /// sectors. Headers have their own sequence numbers.
     Head { oldest: u64, capacity: u64 },
 }
 
@@ -142,13 +142,13 @@ pub(super) enum NvmRecordBody {
 pub(super) struct NvmRecord {
     pub sequence: u64,
     pub place: u32,
-    /// Sectors of data after it; in a header of the buffer, sectors of the buffer.
+    /// Number of sectors of data after it; in a header of the buffer, number of sectors of the buffer.
     pub sectors: u32,
     pub body: NvmRecordBody,
 }
 
 impl NvmRecord {
-    /// The sector, without checksums.
+    /// The sector without checksums.
     pub fn bytes(&self) -> [u8; SECTOR] {
         let mut out = [0; SECTOR];
         let (kind, first, second) = match self.body {
@@ -166,7 +166,7 @@ impl NvmRecord {
         out
     }
 
-    /// Parses a record; `None` if the sector has none. [`crate::records::has_valid_header_checksum`] checks whether it is intact.
+    /// Parses a record; `None` if the sector contains none. [`crate::records::has_valid_header_checksum`] checks whether it is intact.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.get(..8)? != MAGIC {
             return None;
@@ -183,7 +183,7 @@ impl NvmRecord {
 }
 
 impl NvmBuffer {
-    /// Rebuilds the ring and its contents. Without a header, no data was ever promised to be durable.
+    /// Rebuilds the ring and its contents. Without a header, no data was promised to be durable.
     pub(super) fn read_back(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let area = self.shape.area;
         let mut window = AreaReader::new(disks, area);
@@ -198,12 +198,12 @@ impl NvmBuffer {
             return Ok(());
         };
         if (capacity, u64::from(sectors)) != (self.shape.capacity, area.sectors) {
-            return Err(io::Error::other("the buffer was set up with another size or for another device"));
+            return Err(io::Error::other("the buffer was created with another size or for another device"));
         }
         self.head_number = number;
         self.is_recovered = true;
         let end = area.sectors as u32;
-        let (mut found, mut next, mut place) = (Vec::new(), oldest, FIRST);
+        let (mut records, mut next, mut place) = (Vec::new(), oldest, FIRST);
         while place < end {
             let mut head = [0; SECTOR];
             head.copy_from_slice(window.at(place, 1, end)?);
@@ -215,16 +215,16 @@ impl NvmBuffer {
             next = next.max(record.sequence + 1);
             let data = if record.sectors > 0 { window.at(place + 1, record.sectors, end)? } else { &[] };
             if has_valid_data_checksum(&head, data) {
-                found.push(record);
+                records.push(record);
                 place += 1 + record.sectors;
             } else {
                 self.torn.push(place);
                 place += 1;
             }
         }
-        found.sort_unstable_by_key(|record| record.sequence);
-        let mut entries = VecDeque::with_capacity(found.len());
-        for NvmRecord { sequence, place, sectors, body } in found {
+        records.sort_unstable_by_key(|record| record.sequence);
+        let mut entries = VecDeque::with_capacity(records.len());
+        for NvmRecord { sequence, place, sectors, body } in records {
             entries.push_back(RingEntry { sequence, place, end: place + 1 + sectors });
             match body {
                 NvmRecordBody::Data { sector } => {
@@ -243,7 +243,7 @@ impl NvmBuffer {
         Ok(())
     }
 
-    /// Whether lengths and addresses are inside the disks.
+    /// Whether lengths and addresses are within the disks.
     fn is_sane(&self, record: &NvmRecord, end: u32) -> bool {
         let inside =
             |sector: u64, sectors: u64| sectors > 0 && sector.checked_add(sectors).is_some_and(|end| end <= self.shape.capacity);
@@ -257,7 +257,7 @@ impl NvmBuffer {
     }
 }
 
-/// Returns the record at a place; `None` if there is none, or it is damaged or belongs to another place.
+/// Returns the record at a place; `None` if there is none, or if it is damaged or belongs to another place.
 fn sealed_record(sector: &[u8], place: u32) -> Option<NvmRecord> {
     NvmRecord::parse(sector).filter(|record| record.place == place && has_valid_header_checksum(sector))
 }

@@ -1,10 +1,9 @@
-//! Write-back: writes the data of the oldest records to the device in the order of addresses, together with adjacent data; then
-//! releases the records.
+//! Write-back: writes the data of the oldest records to the device in address order, together with adjacent data, and then releases the
+//! records.
 //!
-//! A record is released in this order: its data is on the device or was replaced; every request that was in flight then is
-//! complete, so that none still writes at its place or bypasses the buffer; both disks are flushed; a header of the buffer states
-//! the release and is durable; every request that was in flight then, which may read at its place, is complete. Only after that is
-//! its room reused.
+//! A record is released in these steps: its data is on the device or was replaced; all earlier requests are complete, so that none still
+//! writes at its place or bypasses the buffer; both disks are flushed; a header of the buffer with the release is durable; all requests
+//! before the release, which may read at its place, are complete. Only then its space is reused.
 
 use emmclab_base::Op;
 
@@ -21,11 +20,11 @@ enum ReleasePhase {
     Idle,
     /// Their data is being written to the device.
     Clean,
-    /// All of it is on the device; requests up to this number must complete.
+    /// All data is on the device. Requests up to this number must complete.
     Settle(u64),
     /// The header of the buffer is being written.
     Release,
-    /// They are released; requests up to this number (`None` = not determined yet) may still read them.
+    /// The records are released. Requests up to this number (`None` = not determined yet) may still read them.
     Leave(Option<u64>),
 }
 
@@ -36,34 +35,34 @@ pub(super) struct WriteBackState {
     until: u64,
     /// The address at which the search for the next run starts.
     cursor: u64,
-    /// The runs in progress: first sector and end; and the places of their data in the buffer.
+    /// Runs in progress: first sector and end; and the places of their data in the buffer.
     runs: Vec<(u64, u64)>,
     copied: Vec<LoggedExtent>,
-    /// Records before this one must be released, however little of the buffer is in use.
+    /// Records before this one must be released, regardless of the fill level of the buffer.
     empty_before: u64,
-    /// Whether a request waits for room.
+    /// Whether a request waits for space.
     pub pressed: bool,
     draining: bool,
 }
 
 impl WriteBackState {
-    /// Whether a run between these two sectors of the device is being written.
+    /// Whether a run in `sector..end` of the device is being written.
     pub fn writes(&self, sector: u64, end: u64) -> bool {
         self.runs.iter().any(|(first, last)| *first < end && sector < *last)
     }
 
-    /// Makes the records before a sequence number be released as soon as possible.
+    /// Requests the release of the records before a sequence number as soon as possible.
     pub fn empty_before(&mut self, sequence: u64) {
         self.empty_before = sequence;
     }
 
-    /// Writes back everything until no record is kept.
+    /// Writes back all data until there is no record.
     pub fn drain(&mut self) {
         self.draining = true;
     }
 }
 
-/// The next work of the write-back.
+/// The next work of write-back.
 enum WriteBackWork {
     Nothing,
     /// Work that runs only while no request is in flight.
@@ -146,14 +145,13 @@ impl NvmBuffer {
         }
         write_back.runs.clear();
         for copy in write_back.copied.drain(..) {
-            // Data that was written to the buffer in the meantime has another place in it.
+            // Data that was written to the buffer meanwhile has another place there.
             let offset = |extent: &LoggedExtent| i128::from(extent.place) - i128::from(extent.sector);
             dirty.remove(copy.sector, copy.end(), |run| offset(run) == offset(&copy));
         }
     }
 
-    /// Chooses the next runs after the cursor, which wraps around; returns whether data was skipped because requests in flight
-    /// change it.
+    /// Chooses the next runs after the cursor, which wraps around. Returns whether data was skipped because requests in flight change it.
     fn choose_runs(&mut self, in_flight: &InFlightRequests) -> bool {
         let Self { write_back, dirty, shape, ring, .. } = self;
         let oldest = ring.before(write_back.until);
@@ -213,8 +211,7 @@ impl NvmBuffer {
         }
     }
 
-    /// Plans the header that releases records, after the data that was written back, and the records that replace others, are
-    /// durable.
+    /// Plans the header that releases records, after the written-back data and the replacing records are durable.
     fn write_head(&mut self, plan: &mut CommandPlan) {
         plan.bare(0, Op::Flush, 0, 0);
         if self.shape.area.disk != 0 {
@@ -239,7 +236,7 @@ impl NvmBuffer {
     }
 }
 
-/// Place of a header of the buffer. Two places are used in turn, so that a torn write leaves the previous header intact.
+/// Place of a header of the buffer. Two places are used alternately, so that a torn write leaves the previous header intact.
 pub(super) fn place_of_head(number: u64) -> u32 {
     (number % 2) as u32 * 8
 }

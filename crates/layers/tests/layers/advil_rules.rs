@@ -1,4 +1,4 @@
-//! Advil does what the paper says, seen in the plans that it makes.
+//! Advil follows the rules of the paper, as its plans show.
 
 use emmclab_base::{ByteSize, CommandFlags, Op};
 use emmclab_layers::{
@@ -6,14 +6,14 @@ use emmclab_layers::{
     InvalidationMeasure, Layer, PlanStep, RequestDecision,
 };
 
-/// The paper's areas: 12 GB, and 256 MB on the card.
+/// The areas of the paper: 12 GB, and 256 MB on the card.
 const BELOW: DisksBelow = DisksBelow::new(12 << 21, Some(512 << 11));
 
 fn settings() -> AdvilSettings {
     AdvilSettings { second_device: true, hot: HotPolicy::None, ..AdvilSettings::default() }
 }
 
-/// A layer with its clock of requests.
+/// A layer and the number of its next request.
 struct Host {
     advil: Advil,
     id: u64,
@@ -87,19 +87,19 @@ fn reads_are_put_together_from_both_areas() {
         host.ask(Op::Read, 1000, 48).unwrap(),
         [(0, Op::Read, 1000, 8), (1, Op::Read, 0, 8), (0, Op::Read, 1016, 16), (1, Op::Read, 8, 8), (0, Op::Read, 1040, 8),]
     );
-    // A large write over the log makes the pieces void, where it covers them.
+    // A large write over logged data invalidates the parts that it covers.
     host.write(1000, 36);
     assert_eq!(host.ask(Op::Read, 1000, 48).unwrap(), [(0, Op::Read, 1000, 36), (1, Op::Read, 12, 4), (0, Op::Read, 1040, 8)]);
     assert_eq!(host.count("voided_bytes"), 12 * 512);
 }
 
-/// Fills the log so that the section before holds `writes`, and gives the host with the mover about to begin.
+/// Fills the log so that the previous section contains `writes`. Returns the host before the first step of the mover.
 fn full_section(settings: &AdvilSettings, below: &DisksBelow, writes: &[u64]) -> Host {
     let mut host = Host::new(settings, below);
     for sector in writes {
         host.write(*sector, 8);
     }
-    // The rest of the section goes to one place, over and over.
+    // The rest of the section is filled with writes to one place.
     let place = settings.clustered_block.sectors() * 5;
     while host.count("switches") == 0 {
         host.write(place, 8);
@@ -110,14 +110,14 @@ fn full_section(settings: &AdvilSettings, below: &DisksBelow, writes: &[u64]) ->
 
 #[test]
 fn page_padding_writes_whole_clustered_pages_as_in_figure_5() {
-    // Data blocks 1, 2, 4, 5 and 7 of a clustered page of 8, logged out of order.
+    // Data blocks 1, 2, 4, 5 and 7 of a clustered page of 8 are logged out of order.
     let writes = [32, 8, 56, 16, 40];
     let mut host = full_section(&settings(), &BELOW, &writes);
     let move_out = host.work().unwrap();
     assert_eq!(
         move_out,
         [
-            // The holes, 0, 3 and 6, with what lies between; the log, in the order of its places; one write of 32 KB.
+            // Reads of the holes 0, 3 and 6 with the data between them, reads of the log in the order of places, and one write of 32 KB.
             (0, Op::Read, 0, 56),
             (1, Op::Read, 0, 40),
             (0, Op::Write, 0, 64),
@@ -226,11 +226,11 @@ fn the_mover_waits_for_requests_that_write_where_it_would() {
 fn the_hottest_pages_stay_and_the_hot_region_follows_the_invalidated_ones() {
     let below = DisksBelow::new(1 << 22, Some(64 << 11));
     let small = AdvilSettings { reserved: ByteSize::mb(16), hot: HotPolicy::Paper, ..settings() };
-    // Sections of 8 MB: a log of 1,433 writes of 4 KB beside a hot region of 30 %, or 76 clustered pages.
+    // Sections of 8 MB: a log of 1,433 writes of 4 KB, and a hot region of 30 %, or 76 clustered pages.
     let mut host = Host::new(&small, &below);
     let mut written = 0;
     while host.count("switches") == 0 {
-        // Pages 0 to 99 four times as often as others.
+        // Pages 0 to 99 are written four times as often as others.
         let page = if written % 5 < 4 { written % 100 } else { 1000 + written };
         host.write(page * 64 + (written % 8) * 8, 8);
         written += 1;
@@ -239,7 +239,7 @@ fn the_hottest_pages_stay_and_the_hot_region_follows_the_invalidated_ones() {
     let copy = host.work().unwrap();
     let (_, op, place, _) = copy[copy.len() - 1];
     assert_eq!((op, place), (Op::Write, 16384), "to the start of the other section");
-    // Without repeated writes it shrinks.
+    // Without repeated writes, the region shrinks.
     let mut host = Host::new(&small, &below);
     let mut page = 0;
     while host.count("switches") < 3 {
@@ -251,7 +251,7 @@ fn the_hottest_pages_stay_and_the_hot_region_follows_the_invalidated_ones() {
     assert_eq!(host.count("hot_region_pct"), 24);
 }
 
-/// Percent of the hot region after one full section, and clustered pages copied into the other.
+/// Returns the size of the hot region in percent after one full section, and the number of clustered pages copied to the other section.
 fn hot_region_after(settings: &AdvilSettings, write: impl Fn(u64) -> u64) -> (u64, u64) {
     let below = DisksBelow::new(1 << 22, Some(64 << 11));
     let mut host = Host::new(settings, &below);
@@ -268,10 +268,10 @@ fn hot_region_after(settings: &AdvilSettings, write: impl Fn(u64) -> u64) -> (u6
 fn invalidated_pages_and_the_hot_region_are_counted_in_whole_clustered_pages() {
     let settings = AdvilSettings { reserved: ByteSize::mb(16), hot: HotPolicy::Paper, ..settings() };
     assert_eq!(settings.hot_invalidated, InvalidationMeasure::Pages);
-    // A section of 8 MB is 256 clustered pages, so that 30 % are 76. Of 700 pages, so many are written twice, 8 KB apart.
+    // A section of 8 MB has 256 clustered pages, of which 30 % are 76. Of 700 pages, `twice` are written twice, 8 KB apart.
     for (twice, pct) in [(76, 28), (77, 32)] {
         let write = |i: u64| if i < 2 * twice { (i / 2) * 64 + (i % 2) * 16 } else { (i + 1000) * 64 };
-        // As many pages stay as the region has room for whole ones, though 4 or 8 KB of each are logged.
+        // The pages that stay occupy whole clustered pages of the region, although only 4 or 8 KB of each are logged.
         assert_eq!(hot_region_after(&settings, write), (pct, 256 * pct / 100));
     }
 }
@@ -284,7 +284,7 @@ fn invalidated_data_is_what_was_overwritten_and_fills_the_hot_region_by_its_byte
         hot_invalidated: InvalidationMeasure::Data,
         ..settings()
     };
-    // Writes to other parts of the same clustered pages overwrite nothing: the region shrinks.
+    // Writes to other parts of the same clustered pages overwrite no data, so the region shrinks.
     let apart = |i: u64| if i < 1000 { (i / 2) * 64 + (i % 2) * 16 } else { (i + 1000) * 64 };
     assert_eq!(hot_region_after(&settings, apart).0, 28);
     // 30 % of 8 MB are 614 writes of 4 KB.
@@ -292,7 +292,7 @@ fn invalidated_data_is_what_was_overwritten_and_fills_the_hot_region_by_its_byte
         let write = |i: u64| if i < 2 * over { (i / 2) * 64 } else { (i + 1000) * 64 };
         let (found, pages) = hot_region_after(&settings, write);
         assert_eq!(found, pct);
-        // Of each page 4 KB are logged, so that more pages stay than whole ones would.
+        // Only 4 KB of each page are logged, so more pages stay than with whole pages.
         assert_eq!(pages, 2048 * pct / 100);
     }
 }
@@ -312,7 +312,7 @@ fn the_other_policy_keeps_nothing_that_was_not_overwritten() {
     for (step, kept) in [(0, false), (1, true)] {
         let mut host = Host::new(&rewritten, &below);
         for i in 0..4000_u64 {
-            // Every page is written more than once; in the second case, so is the same part of some.
+            // Every page is written more than once; in the second case, some are written twice at the same address.
             let page = (i * 7) % 600;
             let part = if step == 1 && page < 50 { 0 } else { i / 600 };
             host.write(page * 64 + part * 8 % 64, 8);
@@ -325,7 +325,7 @@ fn the_other_policy_keeps_nothing_that_was_not_overwritten() {
 
 #[test]
 fn the_map_takes_no_more_than_the_paper_says() {
-    // About 1 MB for 128 MB of reserved area.
+    // The memory is about 1 MB for 128 MB of reserved area.
     let mut host = Host::new(&settings(), &BELOW);
     for i in 0..60_000_u64 {
         if host.ask(Op::Write, (i * 7919 * 8) % (12 << 21), 8).is_err() {
@@ -354,7 +354,7 @@ fn draining_moves_all_logged_data_home_and_then_ends() {
         assert_eq!(host.count("map_entries"), 0, "{hot:?}, recovery {recovery}");
         let home = host.count("moved_bytes") + host.count("rewritten_bytes") + host.count("voided_bytes");
         assert_eq!(home, host.count("logged_bytes"), "hot copies are not moved twice");
-        // What is logged afterwards stays in the log again.
+        // Data that is written afterwards is logged again.
         host.write(64, 8);
         while host.work().is_some() {}
         assert_eq!(host.count("map_entries"), 1);
@@ -363,7 +363,7 @@ fn draining_moves_all_logged_data_home_and_then_ends() {
 
 #[test]
 fn writes_of_the_mover_are_counted_by_their_size() {
-    // A whole block; two clustered pages of another; 4 KB from the middle of a page without padding.
+    // A whole block, two clustered pages of another block, and 4 KB in the middle of a page without padding.
     let writes: Vec<u64> = (0..65).map(|i| i * 64 + 8).chain([8192 * 2 + 8, 8192 * 2 + 72]).collect();
     let mut host = full_section(&settings(), &BELOW, &writes);
     for _ in 0..2 {

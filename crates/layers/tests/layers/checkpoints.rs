@@ -1,4 +1,4 @@
-//! A checkpoint bounds what recovery reads, and one that is damaged is not needed.
+//! A checkpoint limits what recovery reads, and recovery works without a damaged checkpoint.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use emmclab_layers::{DisksBelow, ImmediateStack, LayerConfig, SectorDisk, build_
 
 const BELOW: DisksBelow = DisksBelow::new(1 << 15, Some(1 << 14));
 
-/// A disk that counts the sectors read.
+/// A disk that counts the sectors that are read.
 struct Counting {
     disk: MemDisk,
     read: Rc<Cell<usize>>,
@@ -45,7 +45,7 @@ fn config(checkpoint: &str) -> LayerConfig {
         .with("checkpoint", checkpoint)
 }
 
-/// Disks after so many small writes, and what each sector must hold.
+/// Returns the disks after `writes` small writes, and the expected contents of each sector.
 fn filled(checkpoint: &str, writes: u64) -> (Vec<MemDisk>, Vec<u64>) {
     let disks = vec![MemDisk::new(BELOW.main), MemDisk::new(BELOW.second.unwrap())];
     let layers = build_stack(&[config(checkpoint)], &BELOW).unwrap();
@@ -65,7 +65,7 @@ fn filled(checkpoint: &str, writes: u64) -> (Vec<MemDisk>, Vec<u64>) {
     (executor.into_disks(), model)
 }
 
-/// Sectors that recovery reads; everything is there afterwards.
+/// Recovers the layer and checks all contents. Returns the number of sectors that recovery reads.
 fn recovered(checkpoint: &str, disks: Vec<MemDisk>, model: &[u64]) -> usize {
     let read = Rc::new(Cell::new(0));
     let disks = disks.into_iter().map(|disk| Counting { disk, read: read.clone() }).collect();
@@ -87,7 +87,7 @@ fn recovery_reads_the_checkpoint_and_two_intervals_of_log_at_most() {
         assert!(recovered("0", disks, &model) > 8000, "half of the reserved area at least");
         let (disks, model) = filled("128KB", writes);
         let read = recovered("128KB", disks, &model);
-        // Two checkpoints of up to 64 KB, 256 KB of log behind it, the hot region of a section just begun, and heads.
+        // Two checkpoints of up to 64 KB, 256 KB of log after the checkpoint, the hot region of a new section, and heads.
         let hot = 8192 * 70 / 100;
         assert!(read <= 4 * 128 + 2 * 512 + hot, "{read} sectors after {writes} writes");
     }
@@ -95,7 +95,7 @@ fn recovery_reads_the_checkpoint_and_two_intervals_of_log_at_most() {
 
 #[test]
 fn damaged_checkpoints_are_passed_over() {
-    // The places for checkpoints are behind the first 4 KB, 64 KB each.
+    // The checkpoint slots follow the first 4 KB and have 64 KB each.
     let places = [8..8 + 128, 136..136 + 128];
     for damaged in [&places[..1], &places[1..], &places[..]] {
         for at in [0, 60, 600] {

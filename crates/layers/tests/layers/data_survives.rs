@@ -1,4 +1,4 @@
-//! After any requests through any stack of layers, every sector reads back what was last written.
+//! After any requests through any stack of layers, every sector reads back the last written data.
 
 use crate::support::{BELOW, MemDisk, SECTOR, small, stamp, version};
 use emmclab_base::{CommandFlags, Op};
@@ -22,19 +22,19 @@ enum Event {
         secure: bool,
     },
     Flush,
-    /// Runs a stage of background work of a level.
+    /// Executes a stage of the background work of a level.
     Background {
         level: usize,
     },
-    /// Drains the layers, as far as requests under way let them.
+    /// Drains the layers as far as requests in progress permit.
     Drain,
-    /// Runs a stage of a request under way.
+    /// Executes a stage of a request in progress.
     Advance {
         which: usize,
     },
 }
 
-/// Small and large, mostly in a few places so that they meet; some follow each other.
+/// Small and large requests, mostly at a few addresses so that they overlap; some are consecutive.
 fn place() -> impl Strategy<Value = (u64, u32)> {
     let sectors = prop_oneof![6 => Just(8_u32), 3 => 1_u32..16, 1 => 16_u32..120];
     let sector = prop_oneof![3 => 0_u64..200, 2 => (0_u64..40).prop_map(|i| i * 64), 1 => 0_u64..2500];
@@ -57,7 +57,7 @@ fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
     let hot = prop_oneof![Just("paper"), Just("rewritten"), Just("none")];
     let one =
         (hot, any::<[bool; 6]>(), 0..layers().len()).prop_map(|(hot, [page, block, recovery, idle, through, data], kind)| {
-            // Any layer that there is, those with a reserved area with a small one.
+            // Any layer; those with a reserved area have a small one.
             let name = layers()[kind].name;
             let layer = match name {
                 "advil" => small(name)
@@ -99,18 +99,18 @@ fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
         });
     let routing = prop_oneof![Just("striping"), Just("by_file")];
     (proptest::collection::vec(one, 1..4), any::<bool>(), routing).prop_map(|(mut stack, second, routing)| {
-        // One that reads notes stands on top.
+        // A layer that reads notes must be on top.
         if let Some(place) = stack.iter().position(|layer| layer.name == "journal") {
             let journal = stack.remove(place);
             stack.retain(|layer| layer.name != "journal");
             stack.insert(0, journal);
         }
-        // A log has to have its least segments, so that there is one at most.
+        // A log needs its minimum number of segments, so there is at most one.
         if let Some(first) = stack.iter().position(|layer| layer.name == "lfs") {
             let mut place = 0..;
             stack.retain(|layer| place.next() == Some(first) || layer.name != "lfs");
         }
-        // One layer may have the second device for itself.
+        // At most one layer may use the second device.
         let has_use = |layer: &&mut LayerConfig| !["journal", "pass-through", "lfs"].contains(&layer.name.as_str());
         if let Some(layer) = stack.iter_mut().find(has_use).filter(|_| second) {
             *layer = match layer.name.as_str() {
@@ -145,7 +145,7 @@ proptest! {
         let capacity = layers[0].capacity();
         let disks = vec![MemDisk::new(BELOW.main), MemDisk::new(BELOW.second.unwrap())];
         let mut executor = ImmediateStack::start(layers, disks, false).unwrap();
-        // Version of each sector; discarded ones hold anything.
+        // Version of each sector; discarded sectors may contain anything.
         let mut model: Vec<Option<u64>> = vec![Some(0); capacity as usize];
         let mut active: Vec<Active> = Vec::new();
         let mut clock = 0;
@@ -200,7 +200,7 @@ proptest! {
             };
             let sectors = u64::from(sectors).min(capacity) as u32;
             let sector = sector.min(capacity - u64::from(sectors));
-            // A request that overlaps another waits, as the driver promises, and so does one that is done as several.
+            // A request that overlaps another waits, as the driver guarantees, and so does one that is executed as several.
             let alone = !executor.layer(0).accepts().contains(modifiers - CommandFlags::META);
             while let Some(which) = active.iter().position(|one| {
                 let end = one.sector + (one.data.len() / SECTOR) as u64;
@@ -222,7 +222,7 @@ proptest! {
                 if let Some(running) = executor.begin(op, sector, sectors, modifiers) {
                     break running;
                 }
-                // Deferred: background work, or a request that it waits for, goes on.
+                // Deferred: background work, or a request for which it waits, continues.
                 if !executor.background(0).unwrap() {
                     if let Some(running) = executor.begin(op, sector, sectors, modifiers) {
                         break running;

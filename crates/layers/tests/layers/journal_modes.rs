@@ -1,6 +1,6 @@
-//! The layer below a journal keeps the journal's promise: after a cut of power at any moment, with any of what was not durable lost or
-//! torn, a replay gives the state after some transaction that is not older than the last one that was acknowledged, and the data that
-//! belongs to it. The unsafe modes are caught.
+//! The layer below a journal keeps the promise of the journal. After a power cut at any moment, with any loss or tearing of data that was
+//! not durable, a replay yields the state after some transaction that is not older than the last acknowledged one, and the data of that
+//! transaction. The unsafe modes are detected.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,17 +14,17 @@ use emmclab_testing::SeededRandom;
 use proptest::prelude::*;
 
 const BLOCK: usize = 8 * SECTOR;
-/// Blocks: homes, the journal's superblock, the journal's log, data.
+/// Numbers of blocks: home blocks, the superblock of the journal, the log of the journal, data.
 const HOMES: u64 = 24;
 const SUPERBLOCK: u64 = 32;
 const LOG: std::ops::Range<u64> = 33..97;
 const DATA: std::ops::Range<u64> = 128..256;
-/// Sectors of the device beside the layer's own log.
+/// Number of sectors of the device, without the log of the layer.
 const SECTORS: u64 = 4096;
 
 type Block = Vec<u8>;
 
-/// How the file system says that a commit is to be durable.
+/// How the file system requests that a commit is durable.
 #[derive(Clone, Copy, Debug)]
 enum Road {
     /// One request: preflush, commit, FUA.
@@ -33,29 +33,29 @@ enum Road {
     Flushes,
 }
 
-/// A file system with a journal: what it holds in memory, and what it was told.
+/// A file system with a journal: its contents in memory, and its acknowledged state.
 struct Model {
     die: SeededRandom,
     road: Road,
     homes: Vec<Block>,
-    /// What each home held in its last logged copy, as the annotator knows it.
+    /// Contents of each home block in its last logged copy, as known to the annotator.
     copies: BTreeMap<u64, (u32, Block)>,
     data: BTreeMap<u64, Block>,
     transaction: u32,
-    /// Next block of the journal's log, and transactions that it holds: number, first block, homes with their contents.
+    /// Next block of the journal's log, and transactions in the log: number, first block, home blocks with their contents.
     head: u64,
     live: VecDeque<(u32, u64, BTreeMap<u64, Block>)>,
-    /// State of homes and data after each transaction, from 0.
+    /// State of home blocks and data after each transaction, from 0.
     states: Vec<(Vec<Block>, BTreeMap<u64, Block>)>,
     acknowledged: usize,
     used: u64,
-    /// Whether the mode has a journal to read back.
+    /// Whether the mode has a journal that can be read back.
     reads_back: bool,
-    /// Whether the layer is drained now and then.
+    /// Whether the layer is drained from time to time.
     drains: bool,
 }
 
-/// A block of the journal that names a transaction and homes, in the form of this test; JBD2's superblock for the journal's.
+/// A journal block with a transaction and home blocks, in the format of this test, or a superblock of JBD2.
 fn descriptor(kind: [u8; 4], transaction: u32, homes: &[u64]) -> Block {
     let mut block = vec![0; BLOCK];
     block[..4].copy_from_slice(&kind);
@@ -100,7 +100,7 @@ impl Model {
         }
     }
 
-    /// Works until power is cut or all transactions are done.
+    /// Works until the power is cut or all transactions are complete.
     fn run(&mut self, disk: &mut ImmediateStack<CutDisk>, transactions: usize) -> io::Result<()> {
         self.write_superblock(disk, 0)?;
         for _ in 0..transactions {
@@ -124,7 +124,7 @@ impl Model {
         disk.write_noted(block * 8, modifiers, &notes, &mut data)
     }
 
-    /// A block of the log is taken; the log wraps.
+    /// Takes the next block of the log, which wraps around.
     fn take_block(&mut self) -> u64 {
         let block = self.head;
         self.head = if block + 1 == LOG.end { LOG.start } else { block + 1 };
@@ -165,7 +165,7 @@ impl Model {
             };
             blocks.push((self.take_block(), note, contents));
         }
-        // Neighbours come as one request or as several.
+        // Adjacent blocks are sent as one request or as several.
         let mut at = 0;
         while at < blocks.len() {
             let together = blocks[at..].iter().zip(blocks[at].0..).take_while(|(block, wanted)| block.0 == *wanted).count();
@@ -195,7 +195,7 @@ impl Model {
             }
         }
         self.acknowledged = self.states.len() - 1;
-        // What the journal says can be read back at any time.
+        // The contents of the journal can be read back at any time.
         for (block, _, wanted) in blocks.iter().filter(|_| self.reads_back) {
             let mut read = vec![0; BLOCK];
             disk.submit(Op::Read, block * 8, &mut read)?;
@@ -204,14 +204,14 @@ impl Model {
         Ok(())
     }
 
-    /// Homes are written from the oldest transaction on, and the journal forgets it, or all.
+    /// Writes home blocks from the oldest transaction on, and the journal releases this transaction, or all.
     fn checkpoint(&mut self, disk: &mut ImmediateStack<CutDisk>, all: bool) -> io::Result<()> {
         let count = if all { self.live.len() } else { 1 };
         let gone: Vec<_> = self.live.iter().take(count).cloned().collect();
         for (transaction, _, homes) in &gone {
             for (home, contents) in homes {
                 let (last, copy) = &self.copies[home];
-                // A block that a later transaction has changed is written by that one.
+                // A block that a later transaction has changed is written by that transaction.
                 if last != transaction {
                     continue;
                 }
@@ -223,7 +223,7 @@ impl Model {
                 Self::write(disk, *home, CommandFlags::empty(), &[(note, contents.clone())])?;
             }
         }
-        // A home that a later transaction has changed must be in that one's blocks before this one goes: all of it is live.
+        // A home block that a later transaction has changed must be in the blocks of that transaction before this one is released.
         disk.submit_bare(Op::Flush, 0, 0)?;
         self.live.drain(..count);
         let start = self.live.front().map_or(0, |(_, first, _)| *first as u32);
@@ -238,7 +238,7 @@ impl Model {
 
     fn write_superblock(&mut self, disk: &mut ImmediateStack<CutDisk>, start: u32) -> io::Result<()> {
         let tail = self.live.front().map_or(self.transaction, |(transaction, ..)| *transaction);
-        // The first one after the log was empty names the transaction that is being written.
+        // After the log was empty, the first superblock contains the transaction that is being written.
         let tail = if start != 0 && self.live.is_empty() { self.transaction.wrapping_sub(1) } else { tail };
         let note = BlockNote {
             transaction: Some(tail),
@@ -249,7 +249,7 @@ impl Model {
         Self::write(disk, SUPERBLOCK, modifiers, &[(note, superblock(tail, start))])
     }
 
-    /// The file system after a replay, as transactions that it may be at; empty where it is none.
+    /// The possible states of the file system after a replay; empty if there is none.
     fn replay(disk: &mut ImmediateStack<CutDisk>) -> io::Result<Vec<Block>> {
         let mut read = |block: u64| {
             let mut data = vec![0; BLOCK];
@@ -286,7 +286,8 @@ impl Model {
         Ok(homes)
     }
 
-    /// What was lost, if anything: the state after recovery is that after a transaction, none older than the last acknowledged one.
+    /// Returns the lost data, if any: the recovered state must be that after a transaction that is not older than the last acknowledged
+    /// one.
     fn lost(&self, disk: &mut ImmediateStack<CutDisk>) -> Option<String> {
         let homes = Self::replay(disk).unwrap();
         let mut reason = "the homes are those of no transaction that may be".to_owned();
@@ -294,7 +295,7 @@ impl Model {
             if *wanted != homes {
                 continue;
             }
-            // Data that the transaction made reachable holds what was written before it, or later.
+            // Data that the transaction made reachable contains what was written before the transaction, or later.
             let wrong = data.iter().find(|(block, wanted)| {
                 let mut read = vec![0; BLOCK];
                 disk.submit(Op::Read, **block * 8, &mut read).unwrap();
@@ -310,11 +311,11 @@ impl Model {
     }
 }
 
-/// Runs a mode with cuts; what was lost, if anything. Adds the layer's counters until the first cut to `counters`.
+/// Executes a mode with power cuts. Returns the lost data, if any. Adds the layer's counters until the first cut to `counters`.
 fn explore(mode: &str, seed: u64, road: Road, log_kb: u32, counters: &mut BTreeMap<&'static str, u64>) -> Option<String> {
     let config = LayerConfig::named("journal").with("mode", mode).with("log", &format!("{log_kb}KB"));
     let sectors = SECTORS + u64::from(log_kb) * 2;
-    // Few sectors to a program have writes forced, many have them left to flushes.
+    // With few sectors per program, writes are forced; with many, they wait for flushes.
     let program_sectors = [2, 8, 32, 256][seed as usize % 4];
     let below = DisksBelow { program_sectors, ..DisksBelow::new(sectors, None) };
     let layers = || build_stack(std::slice::from_ref(&config), &below).unwrap();
@@ -333,7 +334,7 @@ fn explore(mode: &str, seed: u64, road: Road, log_kb: u32, counters: &mut BTreeM
     }
     let mut die = SeededRandom::new(seed ^ 0x1234);
     let mut data = executor.into_disks().remove(0).after(&mut |sides| die.below(sides));
-    // Power is cut while the layer recovers, too.
+    // The power is also cut while the layer recovers.
     for cuts in 0..3 {
         left.set(if cuts == 2 { u64::MAX } else { die.below(12) as u64 });
         let disk = data.again(left.clone());
@@ -408,7 +409,7 @@ fn a_disk_without_durable_writes_is_flushed_and_the_layer_says_so() {
     assert!(layer("delta", false).left_out().is_empty());
 }
 
-/// A request of a stream that no file system would send.
+/// A request that no file system would send.
 #[derive(Clone, Debug)]
 enum Event {
     Write(u64, Vec<(usize, u32, Option<u64>, u32)>),
@@ -433,8 +434,8 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(200)))]
 
-    /// Notes of a damaged or foreign journal may say anything but what changed, which is seen from the contents, and that the journal
-    /// forgets transactions.
+    /// Notes of a damaged or foreign journal may contain anything except changed sectors, which are derived from the contents, and releases
+    /// of transactions.
     #[test]
     fn what_was_written_is_read_whatever_the_notes_say(
         events in prop::collection::vec(event(), 1..80),
@@ -451,7 +452,7 @@ proptest! {
                     let notes: Vec<BlockNote> = parts
                         .iter()
                         .map(|(role, transaction, home, sectors)| BlockNote {
-                            // Blocks that the journal forgets may hold anything.
+                            // Blocks that the journal releases may contain anything.
                             transaction: transaction
                                 .checked_sub(1)
                                 .filter(|_| BlockRole::ALL[*role] != BlockRole::JournalSuperblock),
@@ -472,7 +473,7 @@ proptest! {
                     prop_assert!(data == model[at..at + data.len()], "block {} after event {}", block, number);
                 }
                 Event::Discard(block, sectors) => {
-                    // A discarded range holds anything; it is written again.
+                    // A discarded range may contain anything, so it is written again.
                     executor.submit_bare(Op::Discard, block * 8, sectors).unwrap();
                     let at = block as usize * BLOCK;
                     let mut data = vec![number as u8; sectors as usize * SECTOR];

@@ -1,4 +1,4 @@
-//! What a log promises beside its data: what it costs, which log a block goes to, and what damage to a checkpoint does.
+//! Properties of a log apart from its data: its cost, the log that a block goes to, and the effect of a damaged checkpoint.
 
 use crate::support::{MemDisk, SECTOR, stamp, version};
 use emmclab_base::Op;
@@ -22,7 +22,7 @@ fn count(executor: &ImmediateStack<MemDisk>, name: &str) -> u64 {
     all.into_iter().find(|(found, _)| *found == name).map(|(_, count)| count).unwrap()
 }
 
-/// Writes blocks, and what each holds.
+/// A layer, and the expected contents of its blocks.
 struct Log {
     executor: ImmediateStack<MemDisk>,
     config: LayerConfig,
@@ -56,7 +56,7 @@ impl Log {
         count(&self.executor, name)
     }
 
-    /// Starts again on the disk as it is, once `damage` is done to it, and reads everything.
+    /// Restarts on the disk after `damage` was applied to it, and reads all blocks.
     fn again(self, damage: impl FnOnce(&mut [u8])) -> std::io::Result<Self> {
         let Self { executor, config, model, clock } = self;
         let mut disk = executor.into_disks().remove(0);
@@ -110,7 +110,7 @@ fn blocks_that_are_rewritten_apart_from_the_others_are_cheaper_to_clean() {
         let mut log = Log::new(config().with("logs", logs));
         let mut die = SeededRandom::new(5);
         let blocks = log.model.len();
-        // Nine of ten writes go to a tenth of the blocks, which lie between the others.
+        // Nine of ten writes go to a tenth of the blocks, which are interleaved with the others.
         for block in 0..blocks {
             log.write(block);
         }
@@ -132,7 +132,7 @@ fn flushes_without_a_change_write_nothing_and_one_record_holds_a_burst() {
     }
     let before = log.count("log_blocks");
     log.flush();
-    // Each write is a run, 178 fit into a record.
+    // Each write is a run, and 178 runs fit into a record.
     assert_eq!(log.count("log_blocks"), before + 2);
     log.flush();
     assert_eq!(log.count("log_blocks"), before + 2);

@@ -1,4 +1,4 @@
-//! What stripes and the NVM buffer send to the disks below.
+//! The commands of stripes and of the NVM buffer to the disks below.
 
 use crate::support::{BELOW, MemDisk, SECTOR, stamp, version};
 use emmclab_base::{CommandFlags, ErrorClass, Op};
@@ -57,7 +57,7 @@ fn stripes_offer_twice_the_whole_stripes_of_the_smaller_disk_and_refuse_less_tha
 fn parts_that_wrapping_separates_on_a_disk_are_commands_of_their_own() {
     let wrapping = striping("4KB").with("wrap_addresses", "true");
     let small = DisksBelow::new(32, Some(32));
-    // Stripes 6 to 9: 6 and 8 on disk 0, where sectors 24 to 31 are the last ones.
+    // Stripes 6 to 9: 6 and 8 are on disk 0, of which sectors 24 to 31 are the last.
     assert_eq!(
         commands_below(&wrapping, &small, Op::Write, 48, 32),
         [(Op::Write, 0, 24, 8), (Op::Write, 0, 0, 8), (Op::Write, 1, 24, 8), (Op::Write, 1, 0, 8)]
@@ -127,7 +127,7 @@ fn a_flush_reaches_the_device_only_after_a_write_past_the_buffer() {
 #[test]
 fn without_requests_write_back_begins_halfway_between_the_marks_and_ends_at_the_low_one() {
     let mut executor = started(buffer().with("high_pct", "60").with("low_pct", "30"));
-    // The ring has 112 sectors; a record of 4 KB takes 9, and is released with all others in one step.
+    // The ring has 112 sectors. A record of 4 KB takes 9, and is released with all others in one step.
     for block in 0..5 {
         write(&mut executor, block * 16, 8, block + 1);
         assert!(!executor.background(0).unwrap(), "{} of 50 sectors", (block + 1) * 9);

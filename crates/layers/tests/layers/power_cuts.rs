@@ -1,5 +1,5 @@
-//! With recovery, a cut of power at any moment loses nothing that was flushed or written with a flag that makes it durable,
-//! and brings nothing back that was overwritten so, with torn writes and with writes that came to be in any order.
+//! With recovery, a power cut at any moment loses no data that was flushed or written with a flag for durability, and restores no data that
+//! such a write replaced, even with torn writes and with writes that become durable in any order.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -12,12 +12,12 @@ use emmclab_testing::{SeededRandom, cases};
 
 const SPAN: u64 = 400;
 
-/// A request under way.
+/// A request in progress.
 struct Active {
     running: RunningPlan,
     sector: u64,
     data: Vec<u8>,
-    /// Sectors with the version of each that is durable when it is complete.
+    /// Sectors, each with the version that is durable when the request is complete.
     durable: Vec<(u64, u64)>,
 }
 
@@ -27,14 +27,14 @@ impl Active {
     }
 }
 
-/// What a sector may hold: the version that was flushed last, and those written since.
+/// Permitted contents of each sector: the version that was last flushed, and the versions written since.
 struct Model {
     flushed: Vec<u64>,
     since: Vec<Vec<u64>>,
-    /// The newest version whose write is complete.
+    /// Newest version whose write is complete.
     complete: Vec<u64>,
     clock: u64,
-    /// Whether the layers are drained now and then.
+    /// Whether the layers are drained from time to time.
     drains: bool,
     /// Whether blocks of 4 KB are discarded, which then read as zeros; and the versions that are discards.
     discards: bool,
@@ -47,7 +47,7 @@ impl Model {
         Self { flushed: none.clone(), since: empty, complete: none, clock: 0, drains, discards, discarded: HashSet::new() }
     }
 
-    /// A request is complete.
+    /// Records a complete request.
     fn completed(&mut self, one: &Active) {
         for i in 0..one.data.len() / SECTOR {
             let at = one.sector as usize + i;
@@ -55,7 +55,7 @@ impl Model {
         }
         for (sector, version) in &one.durable {
             let at = *sector as usize;
-            // What was written beside the flush may be durable or not.
+            // A version that was written concurrently with the flush may be durable or not.
             if let Some(place) = self.since[at].iter().position(|since| since == version) {
                 self.flushed[at] = *version;
                 self.since[at].drain(..=place);
@@ -63,7 +63,7 @@ impl Model {
         }
     }
 
-    /// Finishes a request; false when power was cut.
+    /// Completes a request. Returns false if the power was cut.
     fn finish(&mut self, executor: &mut ImmediateStack<CutDisk>, mut one: Active) -> bool {
         loop {
             match executor.advance(&mut one.running, &mut one.data) {
@@ -76,7 +76,7 @@ impl Model {
         true
     }
 
-    /// Drives requests, up to `beside` of them at once, until power is cut; false if it never was.
+    /// Submits requests, with up to `beside` in parallel, until the power is cut. Returns false if it was not cut.
     fn drive(&mut self, executor: &mut ImmediateStack<CutDisk>, requests: usize, beside: usize, die: &mut SeededRandom) -> bool {
         let mut active: Vec<Active> = Vec::new();
         for _ in 0..requests {
@@ -112,7 +112,7 @@ impl Model {
                 (sector, sectors, modifiers) = (die.below(40) as u64 * 8, 8 + die.below(9) * 8, CommandFlags::empty());
             }
             let erases = matches!(op, Op::Discard | Op::SecureErase);
-            // A request that overlaps another waits, as the driver promises, and so does one that is done as several.
+            // A request that overlaps another waits, as the driver guarantees, and so does one that is executed as several.
             let alone = !executor.layer(0).accepts().contains(modifiers - CommandFlags::META);
             while let Some(which) = active.iter().position(|one| alone || one.meets(sector, sectors)) {
                 if !self.finish(executor, active.remove(which)) {
@@ -127,7 +127,7 @@ impl Model {
                     Err(_) => return true,
                     Ok(true) => {}
                     Ok(false) => {
-                        // A layer may have found room without a command.
+                        // A layer may have found free space without a command.
                         if let Some(running) = executor.begin(op, sector, sectors as u32, modifiers) {
                             break running;
                         }
@@ -155,7 +155,7 @@ impl Model {
                 durable.extend((sector..sector + sectors as u64).map(|sector| (sector, self.clock)));
             }
             let mut one = Active { running, sector, data, durable };
-            // The first stage of a plan goes out before the next is made.
+            // The first stage of a plan is sent before the next plan is created.
             match executor.advance(&mut one.running, &mut one.data) {
                 Err(_) => return true,
                 Ok(true) => self.completed(&one),
@@ -170,12 +170,12 @@ impl Model {
         active.into_iter().any(|one| !self.finish(executor, one))
     }
 
-    /// What a sector shows of a version.
+    /// The contents of a sector after a version.
     fn shown(&self, version: u64) -> u64 {
         if self.discarded.contains(&version) { 0 } else { version }
     }
 
-    /// Reads everything; what is there is what counts from now on.
+    /// Reads all sectors. Their contents are the new expected state.
     fn check(&mut self, executor: &mut ImmediateStack<CutDisk>, what: &str) {
         let mut data = vec![0; SPAN as usize * SECTOR];
         executor.submit(Op::Read, 0, &mut data).unwrap();
@@ -191,7 +191,7 @@ impl Model {
                 self.since[i],
                 self.discarded
             );
-            // A version seen after a cut may still be one that is not durable, so the older one stays allowed too.
+            // A version that was read after a cut may still not be durable, so the older one also remains permitted.
             self.since[i].clear();
             self.since[i].extend(newer.filter(|_| !is_flushed));
             self.complete[i] = *self.since[i].last().unwrap_or(&self.flushed[i]);
@@ -199,17 +199,17 @@ impl Model {
     }
 }
 
-/// How it is cut.
+/// How the power is cut.
 #[derive(Clone, Copy)]
 struct Cuts {
-    /// Requests of each life, and how many run beside each other.
+    /// Requests of each life, and number of parallel requests.
     requests: usize,
     beside: usize,
     lives: usize,
-    /// The first life ends after 0, `step`, 2 `step`, ... writes and flushes; at fewer, random ones of these if fewer cases are asked for.
+    /// The first life ends after 0, `step`, 2 `step`, ... writes and flushes, or at random ones of these if fewer cases are requested.
     step: u64,
     seed: u64,
-    /// Whether the layers are drained now and then.
+    /// Whether the layers are drained from time to time.
     drains: bool,
     /// Whether blocks are discarded.
     discards: bool,
@@ -228,14 +228,14 @@ fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
         let mut disks = fresh();
         let mut was_cut = true;
         for life in 0..lives {
-            // The first life ends at the write being tried, later ones anywhere.
+            // The first life ends at the tested write, later ones at a random write.
             let left = Rc::new(Cell::new(if life == 0 { cut } else { die.below(200) as u64 }));
             let layers = build_stack(stack, &below).unwrap();
             let on: Vec<_> = disks.iter().map(|disk| disk.again(left.clone())).collect();
             let after = |disks: Vec<CutDisk>, die: &mut SeededRandom| {
                 disks.into_iter().map(|disk| disk.after(&mut |sides| die.below(sides))).collect::<Vec<_>>()
             };
-            // A cut during the start itself leaves disks that the next start finds.
+            // A cut during the start leaves disks that the next start must accept.
             let mut executor = ImmediateStack::stopped(layers, on);
             if executor.wake(life > 0).is_err() {
                 disks = after(executor.into_disks(), &mut die).try_into().unwrap();
@@ -254,7 +254,7 @@ fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
         let on = disks.iter().map(|disk| disk.again(left.clone())).collect();
         let mut executor = ImmediateStack::start(build_stack(stack, &below).unwrap(), on, true).unwrap();
         model.check(&mut executor, &format!("seed {seed}, cut {cut}, at the end"));
-        // Everything can be moved home afterwards.
+        // Afterwards, all data can be moved to its own addresses.
         for _ in 0..600 {
             executor.background(0).unwrap();
         }
@@ -334,7 +334,7 @@ fn and_with_layers_above_each_other() {
     cut_everywhere(&[upper, lower], Cuts { lives: 3, step: 5, ..once(5) });
 }
 
-/// A small buffer, above and below whose longest write the model writes.
+/// A small buffer. The model writes less and more than its maximum write.
 fn nvm_buffer() -> LayerConfig {
     LayerConfig::named("nvm-buffer").with("size", "32KB").with("longest", "3KB").with("run", "8KB")
 }
@@ -378,7 +378,7 @@ fn stripes_lose_nothing_flushed() {
     cut_everywhere(&[striping("8KB")], Cuts { beside: 3, ..once(8) });
 }
 
-/// A log on so small a disk that it goes round many times, and cleans all the time.
+/// A log on a disk that is so small that the log wraps around many times and cleans continuously.
 fn log(logs: &str) -> LayerConfig {
     LayerConfig::named("lfs")
         .with("logs", logs)
@@ -388,7 +388,7 @@ fn log(logs: &str) -> LayerConfig {
         .with("step", "12KB")
 }
 
-/// A disk of 24 segments of 32 KB, which are zones or not; writes end at `write_sectors`.
+/// A disk of 24 segments of 32 KB, with or without zones. Writes end at multiples of `write_sectors`.
 fn segments(write_sectors: Option<u32>) -> DisksBelow {
     let zones = write_sectors.map(|write_sectors| DiskZones {
         first: 64,

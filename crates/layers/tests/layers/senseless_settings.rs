@@ -1,4 +1,4 @@
-//! Every senseless setting is refused, all at once, with what would be right.
+//! Invalid settings are refused, all at once, with a hint.
 
 use emmclab_base::ErrorClass;
 use emmclab_layers::{DiskZones, DisksBelow, LayerConfig, build_stack, layers};
@@ -12,7 +12,7 @@ fn refusal(stack: &[LayerConfig], below: &DisksBelow) -> String {
     error.to_string()
 }
 
-/// Checks that a setting of a layer is refused with these words.
+/// Checks that a setting of a layer is refused, with `said` in the message.
 fn is_refused(layer: LayerConfig, (key, value, said): (&str, &str, &str), below: &DisksBelow) {
     let text = refusal(&[layer.with(key, value)], below);
     assert!(text.contains(said), "{key}={value}: {text}");
@@ -96,7 +96,7 @@ fn all_at_once() {
 fn layers_do_not_share_a_place_on_the_second_device() {
     let at = |at: &str| LayerConfig::named("advil").with("second_device", "true").with("reserved_at", at);
     assert!(build_stack(&[at("0"), at("256MB")], &BELOW).is_ok());
-    assert!(refusal(&[at("0"), at("255MB")], &BELOW).contains("claim the same place"));
+    assert!(refusal(&[at("0"), at("255MB")], &BELOW).contains("reserve overlapping areas"));
 }
 
 #[test]
@@ -125,13 +125,13 @@ fn of_the_layer_below_a_journal() {
     for setting in [
         ("mode", "fast", "unknown variant"),
         ("log", "64KB", "too small"),
-        ("log", "2GB", "uses all of the device"),
+        ("log", "2GB", "occupies the whole device"),
         ("log", "64TB", "too large"),
     ] {
         is_refused(LayerConfig::named("journal"), setting, &BELOW);
     }
     let stack = [LayerConfig::named("pass-through"), LayerConfig::named("journal")];
-    assert!(refusal(&stack, &BELOW).contains("has to be the first one"));
+    assert!(refusal(&stack, &BELOW).contains("must be the first one"));
 }
 
 #[test]
@@ -146,14 +146,14 @@ fn a_log_that_does_not_fit_its_disk_is_refused() {
         (plain, "step", "5000", "multiple of 4KB"),
         (plain, "checkpoint", "0", "multiple of 4KB"),
         (plain, "segment", "3MB", "multiple or a divisor of the erase unit, 4MB"),
-        (plain, "segment", "512MB", "there must be 18 or more"),
+        (plain, "segment", "512MB", "at least 18 are necessary"),
         (plain, "segment", "many", "is not a size"),
         (zoned(zones), "segment", "2MB", "a segment is a zone"),
         (zoned(DiskZones { max_open: 3, ..zones }), "logs", "3", "need 4 open zones, but the device allows 3"),
         (zoned(DiskZones { max_open: 0, max_active: 2, ..zones }), "logs", "2", "the device allows 2"),
         (zoned(DiskZones { first: 64, ..zones }), "logs", "3", "set zones.conventional"),
-        (zoned(DiskZones { count: 12, ..zones }), "logs", "3", "there must be 18 or more"),
-        (zoned(DiskZones { sectors: 100, ..zones }), "logs", "3", "not made of whole blocks"),
+        (zoned(DiskZones { count: 12, ..zones }), "logs", "3", "at least 18 are necessary"),
+        (zoned(DiskZones { sectors: 100, ..zones }), "logs", "3", "no multiple of 4KB"),
     ] {
         is_refused(LayerConfig::named("lfs"), (key, value, said), &below);
     }

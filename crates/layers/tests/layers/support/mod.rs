@@ -1,4 +1,4 @@
-//! Disks in memory, and a model of what they must hold.
+//! Disks in memory, and a model of their contents.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,7 +8,7 @@ use emmclab_layers::{DiskZones, DisksBelow, LayerConfig, SectorDisk};
 
 pub const SECTOR: usize = 512;
 
-/// A disk of bytes.
+/// A disk in memory.
 #[derive(Clone)]
 pub struct MemDisk {
     pub data: Vec<u8>,
@@ -44,18 +44,18 @@ impl SectorDisk for MemDisk {
     }
 }
 
-/// A disk with a volatile cache whose power is cut after a number of writes. Each sector that was written since the last
-/// flush then holds what it held or any of what was written to it, by a die.
+/// A disk with a volatile cache, whose power is cut after a number of writes. Each sector that was written since the last flush then
+/// contains, at random, its old data or the data of any later write.
 #[derive(Debug)]
 pub struct CutDisk {
     pub data: Vec<u8>,
     unflushed: BTreeMap<u64, Vec<Vec<u8>>>,
-    /// Writes until the cut, shared by all disks.
+    /// Number of writes until the cut, shared by all disks.
     pub left: std::rc::Rc<std::cell::Cell<u64>>,
-    /// Its zones, whose rules it enforces, and the write pointer of each.
+    /// Zones of the disk, whose rules it enforces, and the write pointer of each.
     zones: Option<DiskZones>,
     pointers: Vec<u64>,
-    /// By zone, the end of its durable beginning.
+    /// End of the durable prefix of each zone.
     durable: Vec<u64>,
 }
 
@@ -64,20 +64,20 @@ impl CutDisk {
         Self { data, unflushed: BTreeMap::new(), left, zones: None, pointers: Vec::new(), durable: Vec::new() }
     }
 
-    /// The same with empty zones.
+    /// Returns the disk with empty zones.
     pub fn zoned(self, zones: Option<DiskZones>) -> Self {
         let starts = zones
             .map_or(Vec::new(), |zones| (0..u64::from(zones.count)).map(|zone| zones.first + zone * zones.sectors).collect());
         Self { zones, pointers: starts.clone(), durable: starts, ..self }
     }
 
-    /// What a cut left, once more.
+    /// Returns another disk with the contents after the cut.
     pub fn again(&self, left: std::rc::Rc<std::cell::Cell<u64>>) -> Self {
         let (pointers, durable) = (self.pointers.clone(), self.durable.clone());
         Self { zones: self.zones, pointers, durable, ..Self::new(self.data.clone(), left) }
     }
 
-    /// The zone that a sector lies in.
+    /// The zone of a sector.
     fn zone(&self, sector: u64) -> Option<(usize, u64, u64)> {
         let zones = self.zones.filter(|zones| sector >= zones.first)?;
         let number = (sector - zones.first) / zones.sectors;
@@ -85,7 +85,7 @@ impl CutDisk {
         Some((number as usize, start, start + zones.sectors))
     }
 
-    /// Holds a write against the rules of zones.
+    /// Checks a write against the rules of zones.
     fn check_write(&mut self, sector: u64, end: u64) {
         let Some(zones) = self.zones.filter(|zones| end > zones.first) else { return };
         let (number, start, stop) = self.zone(sector).unwrap();
@@ -102,9 +102,9 @@ impl CutDisk {
         assert!(!opens || active <= zones.max_active as usize, "{active} zones are active");
     }
 
-    /// What is there when power comes back.
+    /// The contents when the power returns.
     pub fn after(mut self, die: &mut impl FnMut(usize) -> usize) -> Self {
-        // Of each zone a beginning, the durable one or more.
+        // Of each zone, the durable prefix or a longer one survives.
         if let Some(zones) = self.zones {
             let unit = u64::from(zones.write_sectors);
             for number in 0..self.pointers.len() {
@@ -144,13 +144,13 @@ impl SectorDisk for CutDisk {
             self.flush()?;
         }
         self.check_write(sector, sector + (data.len() / SECTOR) as u64);
-        // The write on which power is cut is torn: some of its sectors may come to be.
+        // The write at which the power is cut is torn: some of its sectors may be written.
         for (i, part) in data.chunks(SECTOR).enumerate() {
             self.unflushed.entry(sector + i as u64).or_default().push(part.to_vec());
         }
         self.spend()?;
         if modifiers.durable() {
-            // What is left of a zone is a beginning of it.
+            // A prefix of a zone survives.
             let first = self.zone(sector).map_or(sector, |(_, start, _)| start);
             self.settle(first..sector + (data.len() / SECTOR) as u64);
         }
@@ -158,7 +158,7 @@ impl SectorDisk for CutDisk {
     }
 
     fn discard(&mut self, sector: u64, sectors: u32, _secure: bool) -> io::Result<()> {
-        // Elsewhere than in zones it may leave what was there.
+        // Outside of zones, it may leave the old data.
         if let Some((number, start, end)) = self.zone(sector) {
             assert_eq!((sector, sector + u64::from(sectors)), (start, end), "a discard of a part of a zone");
             self.unflushed.retain(|sector, _| !(start..end).contains(sector));
@@ -173,7 +173,7 @@ impl SectorDisk for CutDisk {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // A cut during a flush leaves it undone.
+        // A cut during a flush makes it ineffective.
         self.spend()?;
         self.settle(0..u64::MAX);
         Ok(())
@@ -181,7 +181,7 @@ impl SectorDisk for CutDisk {
 }
 
 impl CutDisk {
-    /// The newest versions of the sectors are durable.
+    /// Makes the newest versions of the sectors durable.
     fn settle(&mut self, sectors: std::ops::Range<u64>) {
         let mut settled = self.unflushed.split_off(&sectors.start);
         self.unflushed.append(&mut settled.split_off(&sectors.end));
@@ -204,14 +204,14 @@ impl CutDisk {
     }
 }
 
-/// A sector that says what was written to it and when.
+/// Fills a sector with its number and a version.
 pub fn stamp(sector: u64, version: u64, out: &mut [u8]) {
     out.fill(version as u8);
     out[..8].copy_from_slice(&version.to_le_bytes());
     out[8..16].copy_from_slice(&sector.to_le_bytes());
 }
 
-/// The version that a sector holds; `None` where it is not whole.
+/// The version in a sector; `None` if the sector is not intact.
 pub fn version(sector: u64, bytes: &[u8]) -> Option<u64> {
     if bytes.iter().all(|byte| *byte == 0) {
         return Some(0);
