@@ -1,5 +1,5 @@
-//! From requests to commands: when each arrives (at its recorded time, scaled, or relative to its predecessor), addresses beyond the end
-//! of the device (refused or wrapped), and flushes that are added to traces that record none (`flush_every`).
+//! Creates commands from requests: arrival times (as recorded, scaled, or relative to the predecessor), addresses beyond the end of the
+//! device (refused or wrapped), and added flushes for traces that record none (`flush_every`).
 
 use std::borrow::Cow;
 
@@ -8,11 +8,11 @@ use emmclab_trace::{Batch, BatchBuilder, ByteCount, Error, ErrorClass, Nanos, Op
 
 use crate::options::{ReplayMode, ReplayOptions};
 
-/// Calculates arrival times, one request after the other.
+/// Calculates arrival times, request by request.
 #[derive(Debug)]
 pub(crate) struct ArrivalPacer {
     mode: ReplayMode,
-    /// Whether the mode was chosen automatically, so that a missing completion is no error.
+    /// Whether the mode was chosen automatically, so a missing completion is no error.
     lenient: bool,
     rate: crate::RateFactor,
     start: Nanos,
@@ -45,7 +45,7 @@ impl ArrivalPacer {
         self.mode
     }
 
-    /// Chooses a mode if it is [`ReplayMode::Auto`]; `completions` tells whether the trace records completions.
+    /// Chooses a mode if it is [`ReplayMode::Auto`]; `completions` is whether the trace records completions.
     pub fn settle(&mut self, completions: bool) {
         if self.mode == ReplayMode::Auto {
             self.mode = if completions { ReplayMode::Closed } else { ReplayMode::Open };
@@ -67,14 +67,14 @@ impl ArrivalPacer {
         }
     }
 
-    /// The simulated arrival of a request that does not wait for another one.
+    /// The simulated arrival of a request in open loop.
     #[inline]
     pub fn open_arrival(&mut self, recorded: Nanos) -> Nanos {
         let first = *self.first.get_or_insert(recorded);
         self.start.saturating_add(self.rate.scale(recorded.saturating_sub(first)))
     }
 
-    /// The simulated arrival; `completed` is the simulated completion of the predecessor.
+    /// The simulated arrival of a request; `completed` is the simulated completion of its predecessor.
     pub fn arrival(&mut self, request: &Request, completed: Nanos) -> Result<Nanos> {
         let recorded = request.arrival;
         if self.is_open() {
@@ -100,12 +100,12 @@ fn no_completions() -> Error {
         .hint("use the open loop (--mode open), which needs arrivals only")
 }
 
-/// Puts a flush behind every so many writes.
+/// Adds a flush after every `every` writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeriodicFlushes {
-    /// Writes from one flush to the next; 0 for no flush.
+    /// Number of writes between two flushes; 0 for no flush.
     every: u32,
-    /// Writes since the last one.
+    /// Number of writes since the last flush.
     writes: u32,
 }
 
@@ -114,8 +114,8 @@ impl PeriodicFlushes {
         Self { every, writes: 0 }
     }
 
-    /// The batch with its flushes. A flush arrives with the write before it, and waits for that write in the device. What waited for the
-    /// write in the recording waits for the flush, so it has the recorded completion of the write.
+    /// Returns the batch with the added flushes. A flush arrives together with the preceding write, and waits for that write in the device.
+    /// It has the recorded completion of the write, because requests that waited for the write in the recording wait for the flush.
     pub fn insert<'a>(&mut self, batch: &'a Batch) -> Cow<'a, Batch> {
         if self.every == 0 {
             return Cow::Borrowed(batch);
@@ -137,25 +137,25 @@ impl PeriodicFlushes {
 /// Creates commands from requests, and counts them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommandBuilder {
-    /// Number of sectors that commands can address.
+    /// Number of sectors of the device, or of the layer on top.
     capacity: u64,
     wrap: bool,
-    /// Number of commands so far, and of those with a wrapped address.
+    /// Number of commands so far, and number of them with a wrapped address.
     pub count: u64,
     pub wrapped: u64,
 }
 
 impl CommandBuilder {
-    /// For `capacity` sectors. Requests beyond them are wrapped if `wrap`, else refused.
+    /// Creates a builder for `capacity` sectors. Requests beyond them are wrapped if `wrap`, otherwise refused.
     pub fn new(capacity: u64, wrap: bool) -> Self {
         Self { capacity, wrap, count: 0, wrapped: 0 }
     }
 
-    /// The command for a request that arrives at `arrival` in simulated time.
+    /// Creates the command of a request that arrives at `arrival` in simulated time.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose fields are in registers")]
     pub fn command(&mut self, request: &Request, arrival: Nanos) -> Result<DeviceCommand> {
-        // Counted first, so that an error has the number of its request.
+        // Incremented first, so that an error contains the number of its request.
         self.count += 1;
         let (mut sector, mut sectors) = (request.sector.0, request.sectors);
         if !fits(sector, sectors, self.capacity) {
@@ -172,8 +172,8 @@ fn fits(sector: u64, sectors: u32, capacity: u64) -> bool {
     sector.saturating_add(u64::from(sectors)) <= capacity
 }
 
-/// The address and length of a request on a device of `capacity` sectors. A request that does not fit is wrapped: its address is taken
-/// modulo the capacity, and moved down if its end is still beyond.
+/// The address and length of a request on a device of `capacity` sectors. A request that does not fit is wrapped: its address modulo the
+/// capacity is used, and reduced if its end is still beyond the device.
 #[inline(never)]
 pub(crate) fn wrap_address(sector: u64, sectors: u32, capacity: u64, wrap: bool) -> Result<(u64, u32)> {
     if fits(sector, sectors, capacity) {
@@ -191,7 +191,7 @@ fn beyond(end: u64, capacity: u64) -> Error {
     let needed = ByteCount(end.saturating_mul(SECTOR_BYTES));
     Error::new(ErrorClass::Value, format!("a request ends after the last sector ({capacity}) of the device"))
         .of_field("sector", 0, end.to_string().as_bytes())
-        .hint(format!("take a device of at least {needed} (--capacity; more under a layer that reserves a part of the device for its own log), or wrap the addresses into this one (--wrap-addresses; the ledger counts them)"))
+        .hint(format!("use a device of at least {needed} (--capacity; more under a layer that reserves a part of the device for its own log), or wrap the addresses into this one (--wrap-addresses; the ledger counts them)"))
 }
 
 #[cfg(test)]

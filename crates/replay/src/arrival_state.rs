@@ -1,15 +1,15 @@
-//! The state in which requests found the device at their arrival: idle, or with unfinished work.
+//! The state of the device at the arrivals of requests: idle, or with unfinished work.
 
 use std::collections::VecDeque;
 
 use emmclab_device::RequestCompleted;
 use emmclab_trace::{Nanos, Op};
 
-/// Maximum number of completions that wait for those of earlier requests. If an earlier request is still not complete after this many
-/// later ones, it is counted at its completion.
+/// Maximum number of completions that wait for those of earlier requests. An earlier request that is still not complete after this many
+/// later ones is counted at its completion.
 const MOST_WAITING: usize = 1 << 16;
 
-/// The most unfinished work at the arrival of a request.
+/// Maximum unfinished work at the arrival of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BacklogPeak {
     /// Time until all earlier requests were complete.
@@ -18,31 +18,31 @@ pub(crate) struct BacklogPeak {
     pub busy_for: Nanos,
 }
 
-/// Counts of the requests of one operation, and of those that arrived when all earlier requests were complete.
+/// Number of requests of an operation, and of those that arrived when all earlier requests were complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ArrivalCounts {
     pub requests: u64,
     pub no_wait: u64,
 }
 
-/// Evaluates requests in order of arrival; their completions may become known in any order.
+/// Evaluates requests in order of arrival. Their completions may become known in any order.
 #[derive(Clone, Debug)]
 pub(crate) struct ArrivalState {
-    /// Number of the request that is evaluated next.
+    /// Number of the next request to evaluate.
     next: u64,
-    /// Arrival, completion and operation of the requests from `next` on; `None` if not known yet.
+    /// Arrival, completion and operation of the requests from `next` on; `None` if not yet known.
     waiting: VecDeque<Option<(Nanos, Nanos, Op)>>,
     /// When all earlier requests are complete.
     idle_from: Nanos,
     /// Start of the current busy period of the device.
     busy_since: Nanos,
     pub peak: BacklogPeak,
-    /// Counts of reads, and of writes.
+    /// Counts of reads and of writes.
     pub counts: [ArrivalCounts; 2],
 }
 
 impl ArrivalState {
-    /// For requests whose numbers start with `next`.
+    /// Creates the state for requests whose numbers start with `next`.
     pub fn starting_at(next: u64) -> Self {
         Self {
             next,
@@ -54,7 +54,7 @@ impl ArrivalState {
         }
     }
 
-    /// Adds a request whose completion is known.
+    /// Adds a request with known completion.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
     pub fn add(&mut self, event: &RequestCompleted) {
@@ -156,25 +156,25 @@ mod tests {
             let mut order: Vec<_> = (0..requests.len()).collect();
             order.sort_by_key(|place| gaps[*place].2);
             for order in [(0..requests.len()).collect::<Vec<_>>(), order] {
-                let mut found = ArrivalState::starting_at(first);
+                let mut state = ArrivalState::starting_at(first);
                 for place in order {
-                    found.add(&event(first + place as u64, requests[place]));
+                    state.add(&event(first + place as u64, requests[place]));
                 }
-                prop_assert_eq!(found.counts.iter().map(|judged| judged.requests).sum::<u64>(), requests.len() as u64);
-                prop_assert_eq!(found.counts.iter().map(|judged| judged.no_wait).sum::<u64>(), no_wait);
-                prop_assert_eq!(found.peak.backlog.0, peak);
+                prop_assert_eq!(state.counts.iter().map(|judged| judged.requests).sum::<u64>(), requests.len() as u64);
+                prop_assert_eq!(state.counts.iter().map(|judged| judged.no_wait).sum::<u64>(), no_wait);
+                prop_assert_eq!(state.peak.backlog.0, peak);
             }
         }
     }
 
     #[test]
     fn a_request_that_never_completes_holds_a_bounded_number_back() {
-        let mut found = ArrivalState::starting_at(0);
+        let mut state = ArrivalState::starting_at(0);
         for id in 1..3 * MOST_WAITING as u64 {
-            found.add(&event(id, (id as i64, id as i64)));
+            state.add(&event(id, (id as i64, id as i64)));
         }
-        assert!(found.waiting.len() <= MOST_WAITING);
-        let judged: u64 = found.counts.iter().map(|judged| judged.requests).sum();
-        assert!(judged + found.waiting.len() as u64 >= 3 * MOST_WAITING as u64 - 1);
+        assert!(state.waiting.len() <= MOST_WAITING);
+        let judged: u64 = state.counts.iter().map(|judged| judged.requests).sum();
+        assert!(judged + state.waiting.len() as u64 >= 3 * MOST_WAITING as u64 - 1);
     }
 }

@@ -1,8 +1,8 @@
-//! Bandwidth of synchronous direct I/O by transfer size, as measured for Table II of Kim and Kim's paper on Advil; also with FUA or a flush
-//! after each write. Other measurements: sustained random writes, and the times of single commands.
+//! Bandwidth of synchronous direct I/O by transfer size, as in Table II of Kim and Kim's paper on Advil, also with FUA or a flush after
+//! each write. Other measurements: sustained random writes, and times of single commands.
 //!
-//! The device already holds data; for Table II it is full. A file in the middle of that data is read and written sequentially or at aligned
-//! random addresses. Every figure starts from the same device state and transfers as many bytes as the file has.
+//! The device already contains data; for Table II it is full. A file in the middle of that data is read and written sequentially or at
+//! aligned random addresses. Every measurement starts from the same device state and transfers as many bytes as the file has.
 
 use emmclab_device::{CommandFlags, Device, DeviceCommand, DeviceConfig, NullObserver, StopReason};
 use emmclab_trace::{Error, ErrorClass, Nanos, Op, Result, interrupt};
@@ -11,20 +11,20 @@ use rand_pcg::rand_core::Rng;
 
 use crate::engine::ReplayEngine;
 
-/// Bytes of the file of Table II, and of the file on the cards of FAST 2012. The device must have at least twice as many.
+/// Size of the file of Table II, and of the file on the cards of FAST 2012, in bytes. The device must be at least twice as large.
 pub(crate) const FILE_BYTES: u64 = 1 << 30;
-/// Bytes of one MB in the figures.
+/// Number of bytes of a MB in the figures.
 const MB: f64 = 1_048_576.0;
-/// Idle time before each single command: long enough for background work, too short for the device to fall asleep.
+/// Idle time before each single command: sufficient for background work, but too short for the device to fall asleep.
 const PAUSE: Nanos = Nanos(100_000_000);
-/// Idle time before commands of a UFS, which hibernates sooner.
+/// Idle time before each single command of a UFS, which hibernates earlier.
 const SHORT_PAUSE: Nanos = Nanos(5_000_000);
-/// Time for background work after a device was filled.
+/// Time for background work after filling a device.
 const REST: Nanos = Nanos::from_secs(3600);
 /// Number of single commands of each kind.
 const SINGLE: u64 = 100;
 
-/// The bandwidth of one transfer size, in MB/s of 1,048,576 bytes.
+/// The bandwidth for a transfer size, in MB/s of 1,048,576 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct BandwidthRow {
@@ -37,9 +37,9 @@ pub struct BandwidthRow {
 
 /// A file in the middle of a device's data, divided into transfers.
 struct TransferFile {
-    /// Its first sector.
+    /// First sector of the file.
     first: u64,
-    /// Sectors of a transfer.
+    /// Number of sectors of a transfer.
     unit: u64,
     /// Number of transfers in the file.
     count: u64,
@@ -55,7 +55,7 @@ impl TransferFile {
     }
 }
 
-/// The command that makes a program's writes durable.
+/// How a program makes its writes durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncMethod {
@@ -77,22 +77,22 @@ pub struct TransferPattern {
     pub unit_kb: u64,
     /// Whether the transfers go to random addresses instead of sequential ones.
     pub random: bool,
-    /// The command that makes writes durable.
+    /// How writes are made durable.
     pub sync: SyncMethod,
 }
 
-/// Times of single 4 KB commands on an idle device, in us: means over random addresses.
+/// Mean times of single 4 KB commands at random addresses of an idle device, in us.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct CommandTimes {
     pub read_us: f64,
     pub write_us: f64,
-    /// Time of a flush right after a write of 4 KB.
+    /// Time of a flush after a write of 4 KB.
     pub flush_us: f64,
     pub reliable_write_us: f64,
 }
 
-/// A device with data. Each measurement starts from a copy of the same state.
+/// A device with data. Each measurement uses a copy of the same state.
 pub struct UsedDevice {
     device: Device,
     /// Number of sectors with data, starting at sector 0.
@@ -100,13 +100,13 @@ pub struct UsedDevice {
 }
 
 impl UsedDevice {
-    /// A device that was written once from the first sector to the last.
+    /// A device that was written once sequentially.
     /// Errors: if the device is full before its end.
     pub fn full(config: &DeviceConfig) -> Result<Self> {
         Self::of(config, &DirectIo::filled(config)?)
     }
 
-    /// A device whose first half was written once sequentially, followed by an hour for background work.
+    /// A device whose first half was written once sequentially, and which then had an hour for background work.
     pub fn half_full(config: &DeviceConfig) -> Result<Self> {
         let half = DirectIo::new(config).capacity() / 2;
         let mut io = DirectIo::filled_to(config, half)?;
@@ -117,7 +117,7 @@ impl UsedDevice {
     }
 
     fn of(config: &DeviceConfig, io: &DirectIo) -> Result<Self> {
-        // An image does not contain times and counters: each measurement starts at time 0.
+        // An image contains no times and counters, so each measurement starts at time 0.
         let device = Device::from_image(config, &io.device().to_image())?;
         Ok(Self { device, used: io.capacity() })
     }
@@ -126,7 +126,7 @@ impl UsedDevice {
         DirectIo::on(self.device.clone())
     }
 
-    /// MB/s of transfers over a file of `file_bytes`, or of half the data if that is smaller.
+    /// MB/s of transfers over a file of `file_bytes` bytes, or of half the data if that is smaller.
     /// Errors: if a transfer is empty or longer than half the data, and if the device stops.
     pub fn rate(&self, transfers: &TransferPattern, file_bytes: u64) -> Result<f64> {
         let mut io = self.start();
@@ -146,7 +146,7 @@ impl UsedDevice {
         Ok((file.count * file.unit * 512) as f64 / MB / took.max(Nanos(1)).as_secs_f64())
     }
 
-    /// Sustained random 4 KB writes per second over such a file: only the second half of `time` (device time) is counted.
+    /// Sustained random 4 KB writes per second over a file of `file_bytes` bytes, counted in the second half of `time` (simulated).
     pub fn lasting_random_writes_per_s(&self, file_bytes: u64, time: Nanos) -> Result<f64> {
         let mut io = self.start();
         let file = self.file(4, file_bytes)?;
@@ -166,7 +166,7 @@ impl UsedDevice {
         Ok(writes as f64 / took.as_secs_f64())
     }
 
-    /// MB/s of one-request transfers over such a file that are all submitted at once, so that the device's queue is always full.
+    /// MB/s of transfers of one request over such a file, which are all submitted at once, so the queue of the device is always full.
     pub fn queued_rate(&self, op: Op, unit_kb: u64, random: bool, file_bytes: u64) -> Result<f64> {
         let mut io = self.start();
         let file = self.file(unit_kb, file_bytes)?;
@@ -176,8 +176,8 @@ impl UsedDevice {
         Ok((file.count * file.unit * 512) as f64 / MB / took.max(Nanos(1)).as_secs_f64())
     }
 
-    /// Mean time in us of a write of `unit_kb` with FUA, and of a plain write with the flush after it. The addresses are random; the device
-    /// is idle before each write, but does not fall asleep.
+    /// Mean time in us of a write of `unit_kb` with FUA, and of a plain write with a flush after it. The addresses are random. The device
+    /// is idle but awake before each write.
     pub fn durable_times(&self, unit_kb: u64) -> Result<[f64; 2]> {
         let file = self.file(unit_kb, FILE_BYTES)?;
         let mean = |modifiers: CommandFlags| -> Result<f64> {
@@ -195,17 +195,17 @@ impl UsedDevice {
         Ok([mean(CommandFlags::RELIABLE)?, mean(CommandFlags::empty())?])
     }
 
-    /// A file of this many bytes, or of half the data if that is less.
+    /// The file with `file_bytes` bytes, or with half the data if that is smaller.
     fn file(&self, unit_kb: u64, file_bytes: u64) -> Result<TransferFile> {
         let unit = unit_kb.saturating_mul(2);
         let count = (file_bytes / 512).min(self.used / 2).checked_div(unit).unwrap_or(0);
         if count == 0 {
             return Err(Error::new(
                 ErrorClass::Value,
-                "is not a possible transfer size, which is 1 KB to half of the data on the device",
+                "is no possible transfer size, which is 1 KB to half of the data on the device",
             )
             .of_field("unit_kb", 0, unit_kb.to_string().as_bytes())
-            .hint("give a size in this range"));
+            .hint("use a size in this range"));
         }
         Ok(TransferFile { first: self.used / 4 / unit * unit, unit, count })
     }
@@ -252,13 +252,13 @@ pub fn bandwidth(config: &DeviceConfig, units_kb: &[u64]) -> Result<Vec<Bandwidt
         .collect()
 }
 
-/// Largest request of the kernels of these devices, in sectors. A longer transfer is split into requests, which are queued.
+/// Maximum size of a request of the kernels of these devices, in sectors. A longer transfer is split into requests, which are queued.
 const MOST_SECTORS: u64 = 1024;
-/// Sectors of each request of [`DirectIo::filled`].
+/// Number of sectors of each request of [`DirectIo::filled`].
 const FILL_SECTORS: u64 = 1024;
 
-/// A device and the clock of a program that uses `O_DIRECT` and `O_SYNC`: each transfer begins when the previous one is complete. The
-/// host's queue is always empty, so transfers go directly to the device.
+/// A device and the clock of a program that uses `O_DIRECT` and `O_SYNC`. Each transfer begins when the previous one is complete. Transfers
+/// go directly to the device, because the queue of the host is always empty.
 pub struct DirectIo {
     engine: ReplayEngine,
     now: Nanos,
@@ -270,19 +270,19 @@ impl DirectIo {
         Self::on(Device::new(config))
     }
 
-    /// Starts with this state of the device; its time and counters restart at 0.
+    /// Starts with a used device, whose time and counters restart at 0.
     pub fn on(mut device: Device) -> Self {
         device.rewind();
         Self { engine: ReplayEngine::bare(device), now: Nanos::ZERO }
     }
 
-    /// A device that was written once from the first sector to the last.
+    /// A device that was written once sequentially.
     /// Errors: if the device is full before its end.
     pub fn filled(config: &DeviceConfig) -> Result<Self> {
         Self::filled_to(config, u64::MAX)
     }
 
-    /// As [`DirectIo::filled`], but only up to sector `end`.
+    /// A device that was written once sequentially up to sector `end`.
     pub fn filled_to(config: &DeviceConfig, end: u64) -> Result<Self> {
         let mut out = Self::new(config);
         let end = end.min(out.capacity());
@@ -306,13 +306,13 @@ impl DirectIo {
         &self.engine.main.device
     }
 
-    /// Executes a transfer of any length; returns its time.
+    /// Executes a transfer of any length. Returns its time.
     /// Errors: for a transfer beyond the device, and if the device has stopped.
     pub fn transfer(&mut self, op: Op, sector: u64, sectors: u64) -> Result<Nanos> {
         self.transfer_with(CommandFlags::empty(), op, sector, sectors)
     }
 
-    /// As [`DirectIo::transfer`], with flags on every request.
+    /// Executes a transfer like [`DirectIo::transfer`], with flags on every request.
     pub fn transfer_with(&mut self, modifiers: CommandFlags, op: Op, sector: u64, sectors: u64) -> Result<Nanos> {
         let begin = self.now;
         if sector.saturating_add(sectors) > self.capacity() {
@@ -329,8 +329,8 @@ impl DirectIo {
         Ok(self.now - begin)
     }
 
-    /// Executes transfers of one request each at the same time, as by a program with one thread for each tag of the device; returns the
-    /// time until all are complete.
+    /// Executes transfers of one request each in parallel, as a program with one thread for each tag of the device. Returns the time until
+    /// all are complete.
     pub fn at_once(&mut self, op: Op, transfers: impl Iterator<Item = (u64, u32)>) -> Result<Nanos> {
         let begin = self.now;
         for (sector, sectors) in transfers {
@@ -340,14 +340,14 @@ impl DirectIo {
         Ok(self.now - begin)
     }
 
-    /// Executes a flush; returns its time.
+    /// Executes a flush. Returns its time.
     pub fn flush(&mut self) -> Result<Nanos> {
         let begin = self.now;
         self.command(&DeviceCommand::new(begin, Op::Flush, 0, 0))?;
         Ok(self.now - begin)
     }
 
-    /// Leaves the device idle for a time, in which it does its background work.
+    /// Lets the device idle for a time, in which it does background work.
     pub fn pause(&mut self, time: Nanos) {
         self.now += time;
         self.engine.main.device.idle_until(self.now);

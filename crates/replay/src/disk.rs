@@ -1,8 +1,8 @@
-//! One device with the software that belongs to it: the host's queue before it, and the checker.
+//! A device with the queue of the host above it, and the checker.
 //!
-//! A disk accepts commands in order of arrival and numbers them from 0. The completion of a command may not be known at its arrival:
-//! [`SimulatedDisk::next_event`] and [`SimulatedDisk::step`] advance the disk, and [`SimulatedDisk::take_completed`] returns the completions that have become known,
-//! with the numbers of their commands.
+//! A disk accepts commands in order of arrival and numbers them from 0. The completion of a command may be unknown at its arrival.
+//! [`SimulatedDisk::next_event`] and [`SimulatedDisk::step`] advance the disk, and [`SimulatedDisk::take_completed`] returns newly known
+//! completions with the numbers of their commands.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,26 +18,26 @@ use emmclab_trace::{Nanos, Op, Result, SECTOR_BYTES};
 
 use crate::host::{HostCounts, HostQueue};
 
-/// A device, its host queue and its checker.
+/// A device with its host queue and its checker.
 pub(crate) struct SimulatedDisk {
-    /// Commands given to it directly bypass host queue and checker.
+    /// Direct commands to the device bypass host queue and checker.
     pub device: Device,
     pub checker: Option<Box<DeviceChecker>>,
     pub host: Option<HostQueue>,
-    /// Whether the device lets later commands pass earlier ones.
+    /// Whether later commands of the device may overtake earlier ones.
     reorders: bool,
-    /// Maximum number of entries of a packed write that the device supports.
+    /// Maximum number of entries of a packed write.
     packed_writes: u32,
-    /// Time of the last action; no command is fetched earlier. A device that reports in order of arrival may report a completion, and with
-    /// it a free tag, late.
+    /// Time of the last action. No command is fetched earlier. A device that reports in order of arrival may report a completion, and its
+    /// free tag, late.
     now: Nanos,
-    /// The request that was fetched last, kept to reuse its memory.
+    /// The last fetched request; the memory is reused.
     fetched: Vec<DeviceCommand>,
     completed: Vec<RequestCompleted>,
     contents: Option<Box<DiskMedia>>,
 }
 
-/// The data of a disk, with the undo log for a power cut.
+/// The contents of a disk, with the undo log for a power cut.
 struct DiskMedia {
     media: DeviceContents,
     undo: UndoLog,
@@ -52,7 +52,7 @@ enum DeviceCall<'a> {
 }
 
 impl SimulatedDisk {
-    /// Wraps a device without host queue and checker: every command reaches it unchanged.
+    /// Wraps a device without host queue and checker. Commands reach it unchanged.
     pub fn new(device: Device) -> Self {
         Self {
             device,
@@ -67,7 +67,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// A device at time 0 of a run, with the host queue that its settings configure, and a checker if `check`.
+    /// A device at time 0 of a run, with the host queue of its settings, and with a checker if `check`.
     pub fn for_run(settings: &DeviceSettings, mut device: Device, check: bool) -> Self {
         device.rewind();
         Self {
@@ -79,8 +79,8 @@ impl SimulatedDisk {
         }
     }
 
-    /// A device at time 0 of a live run, with its contents in `image`, and a checker if `check`. Commands reach the device unchanged: in a
-    /// live run, the real host merges and packs them.
+    /// A device at time 0 of a live run, with its contents in `image`, and with a checker if `check`. Commands reach the device unchanged,
+    /// because the real host merges and packs them.
     pub fn live(settings: &DeviceSettings, device: Device, image: RawImage, check: bool) -> Self {
         let disk = Self { host: None, ..Self::for_run(settings, device, check) };
         let contents = DiskMedia {
@@ -92,7 +92,7 @@ impl SimulatedDisk {
         Self { contents: Some(Box::new(contents)), ..disk }
     }
 
-    /// Reports everything to `tap` from now on. Only for a live disk.
+    /// Reports all further events to `tap`, for a live disk.
     pub fn tap(&mut self, tap: Box<dyn DeviceEventSink>) {
         if let Some(contents) = &mut self.contents {
             contents.media.watch();
@@ -100,7 +100,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// Provides the data of the write that is submitted after `ahead` other commands. Writes must get their data in order.
+    /// Provides the data of the write that is submitted after `ahead` other commands. Data of writes must be provided in order.
     pub fn give(&mut self, ahead: u64, sector: u64, data: &[u8]) {
         if let Some(contents) = &mut self.contents
             && self.device.stop().is_none()
@@ -117,7 +117,7 @@ impl SimulatedDisk {
         self.contents.as_ref().map_or(Ok(()), |contents| contents.media.read(sector, buffer))
     }
 
-    /// The contents; `None` if the disk is not live.
+    /// The contents of a live disk; `None` for other disks.
     pub fn media(&self) -> Option<&DeviceContents> {
         self.contents.as_ref().map(|contents| &contents.media)
     }
@@ -128,7 +128,7 @@ impl SimulatedDisk {
         self.act(&DeviceCall::Advance(until), observer)
     }
 
-    /// Changes the device's settings at time `at`; returns the settings that changed.
+    /// Changes the settings of the device at time `at`. Returns the changed settings.
     pub fn reconfigure(&mut self, from: &DeviceConfig, to: &DeviceConfig, at: Nanos) -> Result<Vec<SettingChange>> {
         let changes = self.device.reconfigure(from, to, at)?;
         if let Some(contents) = &mut self.contents {
@@ -137,7 +137,7 @@ impl SimulatedDisk {
         Ok(changes)
     }
 
-    /// Writes the data that is programmed by `now` to the image.
+    /// Writes the data programmed by `now` to the image.
     pub fn land(&mut self, now: Nanos) -> io::Result<()> {
         self.contents.as_mut().map_or(Ok(()), |contents| {
             contents.undo.retire(now);
@@ -145,7 +145,7 @@ impl SimulatedDisk {
         })
     }
 
-    /// Cuts the power at `at`: commands in flight never complete, and only programmed data is left.
+    /// Cuts the power at `at`: commands in flight never complete, and only programmed data survives.
     pub fn cut(&mut self, at: Nanos) -> io::Result<()> {
         self.completed.clear();
         if let Some(contents) = &mut self.contents {
@@ -158,7 +158,7 @@ impl SimulatedDisk {
         Ok(())
     }
 
-    /// Describes the disk (and the second one) for the layers directly above it.
+    /// Describes the disk and the second one for the layers directly above.
     pub fn below(&self, second: Option<&Self>) -> DisksBelow {
         let sectors = |disk: &Self| disk.device.geometry().sectors();
         DisksBelow {
@@ -180,14 +180,14 @@ impl SimulatedDisk {
         self.host.as_ref().map(HostQueue::counts)
     }
 
-    /// Why the device accepts no more commands; `None` if it still does.
+    /// The reason why the device accepts no more commands; `None` if it accepts them.
     #[inline]
     pub fn stop(&self) -> Option<StopReason> {
         self.device.stop()
     }
 
-    /// Submits a command, or the entries of a packed one, which arrive at the same time. First call [`SimulatedDisk::advance`] up to the arrival. A
-    /// host queue does its own packing.
+    /// Submits a command, or the entries of a packed command, which arrive at the same time. [`SimulatedDisk::advance`] to the arrival must
+    /// precede. A host queue does its own packing.
     pub fn submit<O: Observer>(&mut self, commands: &[DeviceCommand], observer: &mut O) -> Result<()> {
         if let Some(host) = &mut self.host {
             for command in commands {
@@ -201,7 +201,7 @@ impl SimulatedDisk {
         commands.chunks(at_once).try_for_each(|part| self.pack(part, observer))
     }
 
-    /// When the disk next acts without a new command: it fetches from the host queue, or the device begins waiting work.
+    /// Time of the next action without a new command: a fetch from the host queue, or waiting work of the device.
     pub fn next_event(&self) -> Option<Nanos> {
         if self.stop().is_some() {
             return None;
@@ -213,10 +213,10 @@ impl SimulatedDisk {
         self.host.as_ref()?.ready_at().map(|at| at.max(self.now))
     }
 
-    /// Executes the next action: one fetch, or all work that the device begins at one time.
+    /// Executes the next action: one fetch, or all work that the device begins at the same time.
     pub fn step<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
         let begin = self.device.next_event();
-        // A command goes before the pages that begin at its arrival, as in `Device::submit`.
+        // A command precedes the pages that begin at its arrival, as in `Device::submit`.
         if let Some(at) = self.fetch_at().filter(|at| begin.is_none_or(|begin| *at <= begin)) {
             self.now = at;
             return self.fetch(at, observer);
@@ -226,7 +226,7 @@ impl SimulatedDisk {
         self.act(&DeviceCall::Advance(begin.saturating_add(Nanos(1))), observer)
     }
 
-    /// Simulates everything that happens before `until`.
+    /// Simulates all events before `until`.
     pub fn advance<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
         while self.next_event().is_some_and(|at| at < until) {
             self.step(observer)?;
@@ -234,29 +234,30 @@ impl SimulatedDisk {
         Ok(())
     }
 
-    /// Appends the completions that have become known since the last call.
+    /// Appends newly known completions.
     pub fn take_completed(&mut self, to: &mut Vec<RequestCompleted>) {
         to.append(&mut self.completed);
     }
 
-    /// Powers the device off in an orderly way: it programs what its cache holds.
+    /// Powers the device off in good order, which programs the data in its cache.
     pub fn power_off<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
         self.act(&DeviceCall::PowerOff, observer)
     }
 
-    /// Checks all invariants of the whole device, if there is a checker.
+    /// Checks all invariants of the whole device if there is a checker.
     pub fn verify(&mut self) -> Result<()> {
         self.checker.as_mut().map_or(Ok(()), |checker| checker.verify(&self.device))
     }
 
-    /// Sends the device a command, or the entries of a packed one. A packed command is one command whose entries are executed in order.
-    /// Thus the standard has none in command queueing mode (JESD84-B51), and a device that reorders gets each entry as a separate command.
+    /// Sends a command, or the entries of a packed command, to the device. A packed command is one command whose entries are executed in
+    /// order. Therefore the standard has none in command queueing mode (JESD84-B51), and a device that reorders receives each entry as a
+    /// separate command.
     fn pack<O: Observer>(&mut self, commands: &[DeviceCommand], observer: &mut O) -> Result<()> {
         let at_once = if self.reorders { 1 } else { commands.len().max(1) };
         commands.chunks(at_once).try_for_each(|part| self.act(&DeviceCall::Submit(part), observer))
     }
 
-    /// Sends the device the next command of the host queue.
+    /// Sends the next command of the host queue to the device.
     fn fetch<O: Observer>(&mut self, at: Nanos, observer: &mut O) -> Result<()> {
         let Some(host) = &mut self.host else { return Ok(()) };
         let mut commands = std::mem::take(&mut self.fetched);
@@ -275,7 +276,7 @@ impl SimulatedDisk {
         action.perform(device, &mut OnCompletion { observer, completed: complete })
     }
 
-    /// As `act`, with checker and contents. It is compiled only once, for all observers.
+    /// Executes a call with checker and contents. It is compiled only once, for all observers.
     #[inline(never)]
     fn act_watched(&mut self, action: &DeviceCall<'_>, observer: &mut dyn AnyObserver) -> Result<()> {
         let Self { device, checker, host, completed, contents, now, .. } = self;
@@ -304,7 +305,7 @@ impl SimulatedDisk {
     }
 }
 
-/// Passes a completion of the device to the host queue, if there is one, else to the list of completions.
+/// Passes a completion of the device to the host queue, or to the list of completions without a queue.
 fn note(host: &mut Option<HostQueue>, completed: &mut Vec<RequestCompleted>, event: &RequestCompleted) {
     match host {
         Some(host) => host.completed(event, completed),
@@ -343,8 +344,8 @@ fn zones_of(device: &Device) -> Option<DiskZones> {
     })
 }
 
-/// Disk 0 with its observer, and disk 1 if there is a second device. Disk 1 is not observed: block numbers and times of two devices would
-/// be mixed up in one stream.
+/// Disk 0 with its observer, and disk 1 if there is a second device. Disk 1 is not observed, because block numbers and times of two devices
+/// would be mixed in one stream.
 pub(crate) struct DiskPair<'a, O> {
     pub main: &'a mut SimulatedDisk,
     pub second: Option<&'a mut SimulatedDisk>,
@@ -357,12 +358,12 @@ impl<O: Observer> DiskPair<'_, O> {
         self.main.stop().is_some() || self.second.as_ref().is_some_and(|disk| disk.stop().is_some())
     }
 
-    /// Whether the zones of disk 0, in their present state, refuse a command.
+    /// Whether the zones of disk 0 refuse a command in their current state.
     pub fn zones_refuse(&self, command: &DeviceCommand) -> bool {
         self.main.device.zone_refusal(command).is_some()
     }
 
-    /// Submits commands to disk `disk`: one, or the entries of a packed one.
+    /// Submits commands to disk `disk`: one command, or the entries of a packed one.
     pub fn submit(&mut self, disk: usize, commands: &[DeviceCommand]) -> Result<()> {
         match &mut self.second {
             Some(second) if disk > 0 => second.submit(commands, &mut NullObserver),
@@ -377,7 +378,7 @@ impl<O: Observer> DiskPair<'_, O> {
         }
     }
 
-    /// Time and disk number of the next action of a disk.
+    /// Time of the next action of a disk, and number of the disk.
     pub fn next_event(&self) -> Option<(Nanos, usize)> {
         let main = self.main.next_event().map(|at| (at, 0));
         let second = self.second.as_ref().and_then(|disk| disk.next_event()).map(|at| (at, 1));
@@ -392,7 +393,7 @@ impl<O: Observer> DiskPair<'_, O> {
         }
     }
 
-    /// Appends the completions of disk `disk` that have become known.
+    /// Appends newly known completions of disk `disk`.
     pub fn take_completed(&mut self, disk: usize, to: &mut Vec<RequestCompleted>) {
         match &mut self.second {
             Some(second) if disk > 0 => second.take_completed(to),
@@ -401,8 +402,8 @@ impl<O: Observer> DiskPair<'_, O> {
     }
 }
 
-/// Receives the commands of a device, their completions, and the changes of the stored data. Times are simulated; completions and programs
-/// are reported as soon as they are known, with times in the future.
+/// Receives the commands of a device, their completions, and the changes of the stored data. Times are simulated. Completions and programs
+/// are reported as soon as they are known, possibly before their time.
 pub trait DeviceEventSink: Send {
     /// Called when a command arrives; `packed_after` entries of the same packed command follow. `data` is the data of a write.
     fn command(&mut self, number: u64, command: &DeviceCommand, packed_after: u16, data: &[u8]);
@@ -414,12 +415,12 @@ pub trait DeviceEventSink: Send {
     fn discarded(&mut self, number: u64, sectors: (u64, u64), at: Nanos);
 }
 
-/// A tap at a disk.
+/// An event sink at a disk.
 pub(crate) struct AttachedEventSink {
     tap: Box<dyn DeviceEventSink>,
-    /// The data of the next writes, one after the other.
+    /// Data of the next writes, in order.
     data: Vec<u8>,
-    /// Discards that are not complete: number, first sector, end sector.
+    /// Incomplete discards: (number, first sector, end sector).
     discards: VecDeque<(u64, u64, u64)>,
 }
 
@@ -432,7 +433,7 @@ impl AttachedEventSink {
         self.data.extend_from_slice(data);
     }
 
-    /// Reports commands that are submitted to the device; the first gets number `first`.
+    /// Reports commands that are submitted to the device. `first` is the number of the first command.
     pub fn report_commands(&mut self, first: u64, commands: &[DeviceCommand]) {
         let mut from = 0;
         for (number, (i, command)) in (first..).zip(commands.iter().enumerate()) {
@@ -448,7 +449,7 @@ impl AttachedEventSink {
         self.data.drain(..from.min(self.data.len()));
     }
 
-    /// Reports the changes and completions that the last action caused.
+    /// Reports the changes and completions of the last action.
     pub fn report_changes(&mut self, now: Nanos, media: &mut DeviceContents, completed: &[RequestCompleted]) {
         for change in media.take_changes() {
             match change {

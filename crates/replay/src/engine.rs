@@ -1,8 +1,8 @@
-//! The replay engine: all commands reach the devices through it.
+//! The replay engine, through which all commands reach the devices.
 //!
-//! An [`ReplayEngine`] accepts commands in order of arrival and reports their completions to an observer. Below it is one device, bare or with
-//! host queue and checker, or a stack of layers over one or two such disks. The completion of a command may become known later: a device
-//! that reorders reports it when the request's last page has begun.
+//! A [`ReplayEngine`] accepts commands in order of arrival and reports their completions to an observer. Below it is one device, bare or
+//! with host queue and checker, or a stack of layers over one or two such disks. The completion of a command may become known later: a
+//! device that reorders reports it when the last page of the request has begun.
 
 use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver, Observer, RequestCompleted, StopReason};
 use emmclab_trace::{BlockNote, Error, ErrorClass, Nanos, Result};
@@ -16,20 +16,20 @@ use crate::disk::{DiskPair, SimulatedDisk};
 use crate::host::HostCounts;
 use crate::sequence_map::ReorderBuffer;
 
-/// One or two devices and the software above them.
+/// One or two devices, and the software above them.
 pub(crate) struct ReplayEngine {
     pub main: SimulatedDisk,
     second: Option<Box<SimulatedDisk>>,
     pub layers: Option<Box<SimulatedStack>>,
-    /// Whether commands go directly to the device, unchanged.
+    /// Whether commands go to the device directly and unchanged.
     pub is_bare: bool,
     reorder_buffer: ReorderBuffer,
-    /// The last completions of a disk, kept to reuse the memory.
+    /// The last completions of a disk; the memory is reused.
     completions: Vec<RequestCompleted>,
-    /// When the last submitted command is complete, as far as that is known; [`ReplayEngine::settle`] makes it known. With layers: when the
+    /// Completion of the last submitted command if it is known; [`ReplayEngine::settle`] determines it. With layers: time at which the
     /// latest completion became known.
     pub last_complete: Nanos,
-    /// Completions as soon as they are known, if a caller waits for them.
+    /// Completions as soon as they are known, if a caller requests them.
     completion_queue: Option<Box<CompletionQueue>>,
 }
 
@@ -39,7 +39,7 @@ impl ReplayEngine {
         Self::of(SimulatedDisk::new(device))
     }
 
-    /// A device at time 0 of a run, with the host queue that its settings configure, and a checker if `check`.
+    /// A device at time 0 of a run, with the host queue of its settings, and with a checker if `check`.
     pub fn for_run(config: &DeviceConfig, device: Device, check: bool) -> Self {
         Self::of(SimulatedDisk::for_run(config.settings(), device, check))
     }
@@ -57,8 +57,8 @@ impl ReplayEngine {
         }
     }
 
-    /// Adds layers above the device, the first on top, and a second device beside it. The first `first_writes` writes that the layers send
-    /// to the device are recorded.
+    /// Adds layers above the device, from top to bottom, and a second device. The first `first_writes` writes of the layers to the device
+    /// are recorded.
     /// Errors: for an unknown layer, invalid settings, and a second device without a layer that uses it.
     pub fn with_layers(mut self, layers: &[LayerConfig], second: Option<SimulatedDisk>, first_writes: u32) -> Result<Self> {
         if layers.is_empty() {
@@ -73,7 +73,7 @@ impl ReplayEngine {
         Ok(self)
     }
 
-    /// Number of sectors that commands can address.
+    /// Number of addressable sectors.
     pub fn capacity(&self) -> u64 {
         match &self.layers {
             Some(layers) => layers.capacity(),
@@ -86,18 +86,18 @@ impl ReplayEngine {
         self.second.as_ref().map(|disk| (&disk.device, disk.host_counts()))
     }
 
-    /// Why a device accepts no more commands; `None` if all still do.
+    /// The reason why a device accepts no more commands; `None` if all accept them.
     #[inline]
     pub fn stop(&self) -> Option<StopReason> {
         self.main.stop().or_else(|| self.second.as_ref().and_then(|disk| disk.stop()))
     }
 
-    /// Whether a layer reads the notes on the blocks of writes.
+    /// Whether a layer uses the notes on the blocks of writes.
     pub fn reads_notes(&self) -> bool {
         self.layers.as_ref().is_some_and(|layers| layers.reads_notes())
     }
 
-    /// Submits a command, with notes on its blocks or without; returns false once a device has stopped.
+    /// Submits a command; `notes` on its blocks may be empty. Returns false if a device has stopped.
     #[inline]
     pub fn submit<O: Observer>(&mut self, command: &DeviceCommand, notes: &[BlockNote], observer: &mut O) -> Result<bool> {
         if !self.is_bare {
@@ -130,7 +130,7 @@ impl ReplayEngine {
         Ok(self.stop().is_none())
     }
 
-    /// Simulates until every command is complete or a device has stopped. Returns the completion that became known last.
+    /// Simulates until every command is complete or a device has stopped. Returns the latest known completion.
     #[inline]
     pub fn settle<O: Observer>(&mut self, observer: &mut O) -> Result<Nanos> {
         if self.is_bare {
@@ -146,15 +146,15 @@ impl ReplayEngine {
         Ok(self.last_complete)
     }
 
-    /// Makes the layers move all data that they hold in temporary places to its final place. All commands must be complete. Returns how
-    /// long that took.
+    /// Makes the layers move all data in temporary places to its final place. All commands must be complete. Returns the time that this
+    /// took.
     pub fn drain<O: Observer>(&mut self, observer: &mut O) -> Result<Nanos> {
         let Some(layers) = &mut self.layers else { return Ok(Nanos::ZERO) };
         let second = self.second.as_deref_mut();
         layers.drain(&mut DiskPair { main: &mut self.main, second, observer })
     }
 
-    /// Reports the completions that have become known, in order of arrival.
+    /// Reports newly known completions, in order of arrival.
     fn report<O: Observer>(&mut self, observer: &mut O) {
         self.main.take_completed(&mut self.completions);
         for event in self.completions.drain(..) {
@@ -169,8 +169,8 @@ impl ReplayEngine {
         }
     }
 
-    /// Powers the device off in an orderly way, so that all host writes count as programmed, and checks the contents of the devices. The
-    /// second device begins all its commands, but its cache is not written back.
+    /// Powers the device off in good order, so that all host writes count as programmed, and checks the contents of the devices. The second
+    /// device begins all its commands, but does not write back its cache.
     pub fn finish<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
         if self.is_bare {
             self.main.device.power_off(observer);
@@ -185,7 +185,7 @@ impl ReplayEngine {
         Ok(())
     }
 
-    /// Returns the engine with completions enabled for [`ReplayEngine::take_completions`].
+    /// Enables [`ReplayEngine::take_completions`].
     pub fn with_completion_queue(mut self) -> Self {
         self.is_bare = false;
         self.completion_queue = Some(Box::default());
@@ -220,7 +220,7 @@ impl ReplayEngine {
         Ok(())
     }
 
-    /// Appends newly known completions, each with the number of its command, counted from 0. Their times may be in the future.
+    /// Appends newly known completions, as (number of the command from 0, time). Times may be in the future.
     pub fn take_completions(&mut self, out: &mut Vec<(u64, Nanos)>) {
         if let Some(watched) = &mut self.completion_queue {
             out.append(&mut watched.completions);
@@ -228,10 +228,10 @@ impl ReplayEngine {
     }
 }
 
-/// Completions that are known, but not yet returned to the caller.
+/// Known completions that the caller has not taken yet.
 #[derive(Default)]
 pub(super) struct CompletionQueue {
-    /// Numbers of requests, counted from 0, by the number that the layers gave them.
+    /// Numbers of requests, counted from 0, by their numbers in the layers.
     numbers: FxHashMap<u64, u64>,
     next_number: u64,
     completions: Vec<(u64, Nanos)>,
@@ -239,13 +239,13 @@ pub(super) struct CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// Records the number that the layers gave the next request.
+    /// Records the number of the next request in the layers.
     pub fn map_number(&mut self, id: u64) {
         self.numbers.insert(id, self.next_number);
         self.next_number += 1;
     }
 
-    /// Adds a completion of the device; its time may be in the future.
+    /// Adds a completion of the device, whose time may be in the future.
     pub fn add_completion(&mut self, event: &RequestCompleted) {
         self.completions.push((event.id, event.complete));
     }
@@ -277,8 +277,8 @@ mod tests {
         config
     }
 
-    /// A device that lets reads pass writes, below a host queue. The settings refuse this combination, because such a device accepts commands
-    /// without limit; a command queue that reorders would behave like this.
+    /// A device in which reads overtake writes, below a host queue. The settings refuse this combination, because such a device accepts
+    /// commands without limit. A command queue that reorders would behave like this.
     fn reordering_behind_a_queue(depth: &str, packed: &str) -> SimulatedDisk {
         let device = config(&[("controller.scheduling", "read_first")]);
         let queue = config(&[
@@ -292,7 +292,7 @@ mod tests {
         disk
     }
 
-    /// Drives a disk through commands; returns the completions in the order in which they became known.
+    /// Sends commands to a disk. Returns the completions in the order in which they became known.
     fn drive(disk: &mut SimulatedDisk, commands: &[DeviceCommand]) -> Vec<RequestCompleted> {
         let mut known = Vec::new();
         for command in commands {
@@ -330,7 +330,7 @@ mod tests {
         let counts = disk.host_counts().unwrap();
         assert_eq!((counts.packs, counts.packed_requests, known.len()), (1, 8, 9));
         assert_eq!(disk.device.counters().packs, 0);
-        assert!(known[1].complete < known[8].complete, "each completes by itself");
+        assert!(known[1].complete < known[8].complete, "they complete independently");
     }
 
     #[test]
@@ -351,7 +351,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(60), ..ProptestConfig::default() })]
 
-        /// Runs with the checker, which checks the contents of every sector.
+        /// Uses the checker, which compares the contents of every sector.
         #[test]
         fn every_request_through_a_queue_to_a_reordering_device_completes_once(
             (depth, packed) in prop::sample::select(vec![("1", "0"), ("4", "0"), ("32", "0"), ("1", "8")]),

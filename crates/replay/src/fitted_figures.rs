@@ -1,5 +1,5 @@
-//! Compares presets of real devices with the published figures that they were fitted to (`fitted_to`). A small deviation is no evidence for
-//! the model, since the preset was fitted; a large one shows what the model cannot do, or where the figures contradict each other.
+//! Compares presets of real devices with the published figures to which they were fitted (`fitted_to`). A small deviation is no evidence
+//! for the model, because the preset was fitted. A large one shows a limit of the model, or a contradiction between the figures.
 
 use emmclab_device::DeviceConfig;
 use emmclab_trace::{Error, ErrorClass, Nanos, Op, Result};
@@ -8,22 +8,22 @@ use serde::Serialize;
 
 use crate::bandwidth::{BandwidthRow, FILE_BYTES, SyncMethod, TransferPattern, UsedDevice, bandwidth};
 
-/// A published figure and the same figure measured with a preset.
+/// A published figure, and the same figure measured with a preset.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FittedFigure {
-    /// Name of the table in `presets/published` that contains it.
+    /// Name of the table in `presets/published` with the figure.
     pub source: &'static str,
-    /// What was measured.
+    /// Name of the figure.
     pub figure: String,
     /// Unit of both values.
     pub unit: &'static str,
-    /// The published value.
+    /// Published value.
     pub published: f64,
-    /// The value of the preset.
+    /// Value of the preset.
     pub here: f64,
-    /// `here / published`, less 100 %.
+    /// Deviation of `here` from `published` in percent.
     pub deviation_pct: f64,
-    /// Lower bound of agreement: 10 or 15 % below the published value, or the least value that is rounded to it.
+    /// Lower bound of agreement: 10 or 15 % below the published value, or the minimum that is rounded to it.
     pub least: f64,
     /// Upper bound of agreement.
     pub most: f64,
@@ -35,13 +35,13 @@ impl FittedFigure {
         (self.least..=self.most).contains(&self.here)
     }
 
-    /// Sets the bounds of agreement to this fraction around the published value.
+    /// Sets the bounds of agreement to a fraction `share` around the published value.
     fn within(mut self, share: f64) -> Self {
         (self.least, self.most) = ((1.0 - share) * self.published, (1.0 + share) * self.published);
         self
     }
 
-    /// Widens the bounds of agreement for a figure that was rounded by at most `most`.
+    /// Widens the bounds of agreement for a figure with a rounding error of at most `most`.
     fn rounded_by(mut self, most: f64) -> Self {
         self.least = self.least.min(self.published - most);
         self.most = self.most.max(self.published + most);
@@ -49,7 +49,7 @@ impl FittedFigure {
     }
 }
 
-/// A table in `presets/published`, as CSV.
+/// A table in `presets/published` as CSV.
 struct PublishedTable {
     name: &'static str,
     text: &'static str,
@@ -71,21 +71,21 @@ const UFS40: PublishedTable = table!("samsung22_ufs40");
 const BOOSTER: PublishedTable = table!("freebsd25_write_booster");
 const UFS_FUA: PublishedTable = table!("ufs_fua_times");
 
-/// Bytes of `AndroBench`'s file. Its sequential transfers have 32 MB, its random ones 4 KB.
+/// Size of the file of `AndroBench` in bytes. Its sequential transfers have 32 MB, its random ones 4 KB.
 const ANDROBENCH_BYTES: u64 = 64 << 20;
-/// Length of `AndroBench`'s sequential transfers in KB.
+/// Length of the sequential transfers of `AndroBench` in KB.
 const LONG_KB: u64 = 32 << 10;
 
-/// Duration of the random writes to the cards of FAST 2012, and length of their sequential writes. The talk states neither.
+/// Duration of the random writes to the cards of FAST 2012, and length of their sequential writes. The talk does not state them.
 const CARD_TIME: Nanos = Nanos::from_secs(3600);
 const CARD_KB: u64 = 512;
-/// Half of the last digit of the cards' rates in MB/s.
+/// Rounding error of the rates of the cards, in MB/s.
 const CARD_ROUNDING: f64 = 0.005;
 
-/// Measures a preset for those rows of a table that have this name.
+/// Measures a preset for the rows of a table with this name.
 type Measure = fn(&DeviceConfig, &str) -> Result<Vec<FittedFigure>>;
 
-/// Presets that were fitted to published figures: preset, measurement, and name in the table.
+/// Presets that were fitted to published figures, as (preset, measurement, name in the table).
 const PRESETS: &[(&str, Measure, &str)] = &[
     ("galaxys2", advil, "eMMC"),
     ("microsd-class10", advil, "microSD"),
@@ -106,7 +106,7 @@ const PRESETS: &[(&str, Measure, &str)] = &[
 ];
 
 impl PublishedTable {
-    /// The number in a column of the row that starts with these cells.
+    /// The number in a column of the row that begins with these cells.
     fn number(&self, row: &[&str], column: &str) -> Result<f64> {
         let mut lines = self.text.lines().map(|line| line.split(',').collect::<Vec<_>>());
         let index = lines.next().and_then(|names| names.iter().position(|name| *name == column));
@@ -141,9 +141,8 @@ impl PublishedTable {
     }
 }
 
-/// Compares a preset, identified by its name, with every published figure that it was fitted to.
-/// Errors: [`ErrorClass::Config`] for a device without published figures; other errors if the device is full before its
-/// end.
+/// Compares a preset, identified by its name, with all published figures to which it was fitted.
+/// Errors: [`ErrorClass::Config`] for a device without published figures; other errors if the device is full before its end.
 pub fn fitted_figures(config: &DeviceConfig) -> Result<Vec<FittedFigure>> {
     let Some((_, measure, row)) = PRESETS.iter().find(|(name, ..)| *name == config.name()) else {
         let names: Vec<_> = PRESETS.iter().map(|(name, ..)| *name).collect();
@@ -196,16 +195,16 @@ fn emmc51(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
     Ok(out)
 }
 
-/// Bounds for figures that were published for several devices of a class: wider than for one device.
+/// Bounds for figures of several devices of a class, which are wider than for one device.
 const CLASS: f64 = 0.15;
 
 fn emmc50(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
     let device = UsedDevice::half_full(config)?;
-    // The device of these times is write-through, so only the sum of a write and the flush after it is compared.
+    // The device of these times is write-through, so only the sum of a write and the following flush is compared.
     let times = commands(&device, of)?.into_iter().skip(2);
     let mut out: Vec<_> = times.map(|figure| figure.within(CLASS)).collect();
     let row = &["eMMC 5.0 PRO 64 GB"];
-    // Published in MB of 1,000,000 bytes, and in transfers of 4 KB per second.
+    // The figures were published in MB of 1,000,000 bytes, and in transfers of 4 KB per second.
     let (mega, per_s) = (1.048_576, 256.0);
     for (column, what, unit, factor, op, random) in [
         ("seq_read_mb_s", "sequential reads", "10^6 B/s", mega, Op::Read, false),
@@ -237,10 +236,10 @@ fn queued_mb_s(device: &UsedDevice, op: Op) -> Result<f64> {
 
 /// Factor from MB of 1,048,576 bytes to MB of 1,000,000 bytes.
 const MEGA: f64 = 1_048_576.0 / 1e6;
-/// Longest requests of Linux; the published sequential figures of a UFS are taken to be measured with them.
+/// Maximum size of a request of Linux. The published sequential figures of a UFS are assumed to be measured with it.
 const UFS_REQUEST_KB: u64 = 512;
 
-/// Sequential reads, random reads and random writes of a row of Samsung's table.
+/// Sequential reads, random reads and random writes of a row in the table of Samsung.
 fn published_rates(device: &UsedDevice, row: &str) -> Result<Vec<FittedFigure>> {
     let row = &[row];
     let here = MEGA * queued_mb_s(device, Op::Read)?;
@@ -248,7 +247,7 @@ fn published_rates(device: &UsedDevice, row: &str) -> Result<Vec<FittedFigure>> 
     for (column, what, op) in
         [("random_read_iops", "random reads, 4 KB", Op::Read), ("random_write_iops", "random writes, 4 KB", Op::Write)]
     {
-        // Transfers of 4 KB in a MB.
+        // Number of transfers of 4 KB in a MB.
         let here = 256.0 * device.queued_rate(op, 4, true, FILE_BYTES / 4)?;
         out.push(EUFS.figure(row, column, (what, "1/s"), here)?);
     }
@@ -303,34 +302,34 @@ fn ufs40(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
     Ok(out)
 }
 
-/// Sequential writes and sustained random writes over 1 GB of a full card. The random figure was published twice, in MB/s and in 4 KB
-/// writes per second.
+/// Sequential writes and sustained random writes over 1 GB of a full card. The random figure was published in MB/s and in 4 KB writes per
+/// second.
 fn fast12(config: &DeviceConfig, vendor: &str) -> Result<Vec<FittedFigure>> {
     let device = UsedDevice::full(config)?;
     let transfers = TransferPattern { op: Op::Write, unit_kb: CARD_KB, random: false, sync: SyncMethod::None };
     let sequential = device.rate(&transfers, FILE_BYTES)?;
     let per_s = device.lasting_random_writes_per_s(FILE_BYTES, CARD_TIME)?;
-    // Writes of 4 KB in a MB.
+    // Number of writes of 4 KB in a MB.
     let per_mb = 256.0;
     let row = &[vendor];
     let rate = FAST12.figure(row, "random_write_mb_s", ("random writes, 4 KB", "MB/s"), per_s / per_mb)?;
     let rate = rate.rounded_by(CARD_ROUNDING);
     let mut iops = FAST12.figure(row, "random_write_iops", ("random writes, 4 KB", "1/s"), per_s)?;
     if rate.published < 3.0 * CARD_ROUNDING {
-        // Only one digit, 0.01 MB/s, was printed for the slowest cards; their 2.6 writes per second follow from it.
+        // For the slowest cards, only one digit was printed (0.01 MB/s), from which their 2.6 writes per second follow.
         (iops.least, iops.most) = (per_mb * rate.least, per_mb * rate.most);
     }
     let sequential = FAST12.figure(row, "seq_write_mb_s", ("sequential writes, 512 KB", "MB/s"), sequential)?;
     Ok(vec![sequential, rate, iops])
 }
 
-/// Times of single 4 KB commands, and of a plain write with the flush after it.
+/// Times of single 4 KB commands, and of a plain write with the following flush.
 fn commands(device: &UsedDevice, of: &str) -> Result<Vec<FittedFigure>> {
     let times = device.command_times()?;
     let both = HUNTER.number(&[of], "write_us")? + HUNTER.number(&[of], "flush_us")?;
     Ok(vec![
         HUNTER.figure(&[of], "write_us", ("a write, 4 KB", "us"), times.write_us)?,
-        HUNTER.figure(&[of], "flush_us", ("a flush after it, 4 KB", "us"), times.flush_us)?,
+        HUNTER.figure(&[of], "flush_us", ("a flush after a write, 4 KB", "us"), times.flush_us)?,
         HUNTER.compare(both, ("both, 4 KB", "us"), times.write_us + times.flush_us),
         HUNTER.figure(&[of], "reliable_write_us", ("a reliable write, 4 KB", "us"), times.reliable_write_us)?,
     ])

@@ -1,4 +1,4 @@
-//! Images of aged devices on disk, named by their recipe, so that each device is aged only once.
+//! Images of aged devices on disk. The name of an image is derived from its recipe, so each device is aged only once.
 
 use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
@@ -13,23 +13,23 @@ use emmclab_trace::{AtomicFile, Error, InputFile, Result, compress_checked, inte
 use rustix::fs::OFlags;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-/// Compression level: images compress well and are read more often than written.
+/// Compression level. Images compress well and are read more often than written.
 const LEVEL: i32 = 3;
 /// Number of bytes of a file that are hashed at a time.
 const PIECE: usize = 1 << 16;
 
-/// Version of the stored images. It is increased when the same recipe makes a different device, and when the layout of an image changes.
+/// Version of the stored images. It is increased when the same recipe yields another device, and when the layout of an image changes.
 const FORM: u32 = 6;
 /// File extension of images.
 const ENDING: &str = "emmcimg";
-/// Time between two checks whether another process has finished an image.
+/// Time between two checks for an image of another process.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Map units of the largest device of which a copy stays in memory; the copy takes about 8 bytes per unit.
+/// Maximum number of map units of a device whose copy stays in memory; the copy takes about 8 bytes per unit.
 const MOST_UNITS: u32 = 1 << 26;
 
-/// The device that a limited store of this process returned or made last, with the path of its image and its settings. A run on the same
-/// device copies it instead of reading the image again.
+/// The last device of a limited store in this process, with the path of its image and its settings. A run on the same device copies it
+/// instead of reading the image again.
 static LAST: Mutex<Option<(PathBuf, String, Device)>> = Mutex::new(None);
 
 /// Locks [`LAST`].
@@ -37,7 +37,7 @@ fn last() -> MutexGuard<'static, Option<(PathBuf, String, Device)>> {
     LAST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A folder of device images. Processes share it: each image is made by one of them, while the others wait.
+/// A folder of device images that processes share. One of them creates an image, while the others wait.
 #[derive(Clone, Debug)]
 pub struct ImageStore {
     folder: PathBuf,
@@ -53,7 +53,7 @@ impl ImageStore {
     }
 
     /// Turns the store into a cache of at most `limit` bytes. The least recently used images are removed for new ones. An image that cannot
-    /// be kept, as on a full disk, is not stored.
+    /// be kept, for example on a full disk, is not stored.
     #[must_use]
     pub fn limited(self, limit: u64) -> Self {
         Self { limit: Some(limit), ..self }
@@ -66,14 +66,14 @@ impl ImageStore {
         self.folder.join(format!("{:032x}.{ENDING}", xxh3_128(text.as_bytes())))
     }
 
-    /// Returns the aged device: from the store, or else made and stored. Waits if another process is making it.
+    /// Returns the aged device from the store, or creates and stores it. Waits if another process is creating it.
     /// Errors: those of `make`, and if the store cannot be read or written.
     pub(crate) fn device(&self, config: &DeviceConfig, recipe: &str, make: impl FnOnce() -> Result<Device>) -> Result<Device> {
         let path = self.path(recipe);
         self.device_from_memory(&path, config, || self.device_from_disk(&path, config, make))
     }
 
-    /// Returns a copy of the last device if it is the same one, else the device from `get`. Only a cache remembers the last device.
+    /// Returns a copy of the last device if it is the requested one, otherwise the device from `get`. Only a cache keeps the last device.
     fn device_from_memory(&self, path: &Path, config: &DeviceConfig, get: impl FnOnce() -> Result<Device>) -> Result<Device> {
         if self.limit.is_none() {
             return get();
@@ -116,7 +116,7 @@ impl ImageStore {
         Ok(device)
     }
 
-    /// Makes and stores the aged device if the store does not have it; returns false if another process is making it.
+    /// Creates and stores the aged device if it is not in the store. Returns false if another process is creating it.
     pub(crate) fn keep(&self, config: &DeviceConfig, recipe: &str, make: impl FnOnce() -> Result<Device>) -> Result<bool> {
         let path = self.path(recipe);
         if path.exists() {
@@ -125,14 +125,14 @@ impl ImageStore {
         let _claim = match ImageLock::of(&path) {
             Ok(Some(claim)) => claim,
             Ok(None) => return Ok(false),
-            // The run will make the device itself.
+            // The run will create the device itself.
             Err(_) if self.limit.is_some() => return Ok(true),
             Err(error) => return Err(error),
         };
         if !path.exists() {
             let device = make()?;
             self.save(&path, &device)?;
-            // The next run of this process is most likely on this device.
+            // The next run of this process probably uses this device.
             if self.may_remember(&device) {
                 *last() = Some((path, config.to_toml()?, device));
             }
@@ -140,7 +140,7 @@ impl ImageStore {
         Ok(true)
     }
 
-    /// Reads the device of an image; `None` if there is no image. A damaged image is an error, but for a cache it counts as missing.
+    /// Reads the device of an image; `None` if there is no image. A damaged image is an error, but counts as missing in a cache.
     fn load(&self, path: &Path, config: &DeviceConfig) -> Result<Option<Device>> {
         load(path, config).or_else(|error| if self.limit.is_some() { Ok(None) } else { Err(error) })
     }
@@ -149,7 +149,7 @@ impl ImageStore {
     fn save(&self, path: &Path, device: &Device) -> Result<()> {
         let bytes = compress_checked(&[&device.to_image()], LEVEL).map_err(|error| Error::io(path, error))?;
         let Some(limit) = self.limit else { return write(path, &bytes) };
-        // Processes that found the same room would exceed the limit together. A file system without locks may allow that.
+        // Without the lock, several processes could use the same free space and exceed the limit, as on a file system without locks.
         let folder = File::open(&self.folder);
         let _turn = folder.inspect(|folder| drop(folder.lock()));
         if self.make_room(limit, bytes.len() as u64) {
@@ -159,15 +159,15 @@ impl ImageStore {
         Ok(())
     }
 
-    /// Removes the least recently used images until `more` bytes fit; false if they can never fit.
+    /// Removes the least recently used images until `more` bytes fit. Returns false if they can never fit.
     fn make_room(&self, limit: u64, more: u64) -> bool {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return false };
         let mut images: Vec<_> = entries
             .flatten()
             .filter(|entry| is_image(&entry.path()))
             .filter_map(|entry| {
-                let found = entry.metadata().ok()?;
-                Some((found.modified().ok()?, found.len(), entry.path()))
+                let metadata = entry.metadata().ok()?;
+                Some((metadata.modified().ok()?, metadata.len(), entry.path()))
             })
             .collect();
         images.sort_unstable();
@@ -176,7 +176,7 @@ impl ImageStore {
             if kept.saturating_add(more) <= limit || more > limit {
                 break;
             }
-            // Another process may have removed it.
+            // Another process may have removed it already.
             let _ = std::fs::remove_file(path);
             kept -= bytes;
         }
@@ -184,24 +184,24 @@ impl ImageStore {
     }
 }
 
-/// Whether a path has the form of the name of an image; other files in the folder are never removed.
+/// Whether a path has the form of an image name. Other files in the folder are never removed.
 fn is_image(path: &Path) -> bool {
     let named_by_hash = |stem: &OsStr| stem.len() == 32 && stem.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit);
     path.extension().is_some_and(|ending| ending == ENDING) && path.file_stem().is_some_and(named_by_hash)
 }
 
-/// Reads the device of an image and marks it as used now; `None` if there is no image.
+/// Reads the device of an image and updates its time of last use; `None` if there is no image.
 fn load(path: &Path, config: &DeviceConfig) -> Result<Option<Device>> {
     let mut file = match open_seekable(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         result => result.map_err(|error| Error::io(path, error))?,
     };
-    // This fails in a read-only folder, but nothing is removed from that either.
+    // This fails in a read-only folder, from which nothing is removed either.
     let _ = file.set_modified(SystemTime::now());
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(|error| Error::io(path, error))?;
     let bytes = zstd::decode_all(bytes.as_slice())
-        .map_err(|error| Error::io(path, error).hint("delete the damaged image; it will be made again"))?;
+        .map_err(|error| Error::io(path, error).hint("delete the damaged image; it will be created again"))?;
     let device = Device::from_image(config, &bytes).map_err(|error| error.in_file(path))?;
     Ok(Some(device))
 }
@@ -212,37 +212,37 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     file.commit()
 }
 
-/// The exclusive right to make an image. It ends with its process, even after a crash.
+/// The exclusive right to create an image. It ends with the process, even after a crash.
 struct ImageLock {
     path: PathBuf,
     _lock: File,
 }
 
 impl ImageLock {
-    /// Acquires the right; `None` if a running process holds it.
+    /// Acquires the right; `None` if a running process has it.
     fn of(image: &Path) -> Result<Option<Self>> {
         let path = image.with_extension("lock");
-        // A link would lead to a file elsewhere.
+        // A symbolic link would lead to a file elsewhere.
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let mut options = File::options();
         let file = options.write(true).create(true).truncate(false).custom_flags(flags).open(&path);
         let file = file.map_err(|error| Error::io(&path, error))?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => Ok(None),
-            // If the file system has no locks, an image may be made twice.
+            // On a file system without locks, an image may be created twice.
             _ => Ok(Some(Self { path, _lock: file })),
         }
     }
 }
 
 impl Drop for ImageLock {
-    /// Removes the lock file. A process that waits for it finds the image; a later one creates a new lock file.
+    /// Removes the lock file. A waiting process then reads the image, and a later one creates a new lock file.
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Hash of a file, read piece by piece.
+/// Hash of a file, which is read in pieces.
 pub(crate) fn file_hash(path: &Path) -> Result<u128> {
     let fail = |error| Error::io(path, error);
     let mut file = InputFile::open(path).map_err(fail)?;

@@ -1,6 +1,6 @@
-//! Drives a workload through layers into a device: open and closed loop, preconditioning, measurement.
+//! Drives a workload through layers into a device, in open or closed loop, with preconditioning and measurement.
 //!
-//! [`simulate`] runs whole traces; [`Simulation`] accepts requests batch by batch, for callers that show progress or stop early.
+//! [`simulate`] executes whole traces. [`Simulation`] accepts requests batch by batch, for callers that show progress or stop early.
 
 mod arrival_pacer;
 mod arrival_state;

@@ -1,7 +1,7 @@
-//! A live stack: layers above one or two devices with contents, driven by requests that have data.
+//! A live stack: layers above one or two devices with contents, driven by requests with data.
 //!
-//! It uses the same engine and the same devices as a replay. Overlapping requests are executed one after another if one of them
-//! changes data, because layers rely on this. Power can be cut: devices keep what was programmed, and layers recover from it.
+//! It uses the engine and the devices of a replay. Overlapping requests are executed one after another if one of them changes data, because
+//! layers rely on this. After a power cut, devices keep programmed data, and layers recover from it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,13 +19,13 @@ use crate::result::{LayerResult, SecondDevice, SimulationResult};
 use crate::run_measurement::{RecordedTotals, RunMeasurement};
 use crate::simulated_stack::{SimulatedStack, WorkloadCompletion, build_layers as build_stacked};
 
-/// A device of a live stack, in its initial state.
+/// A device of a live stack in its initial state.
 pub struct StackDevice<'a> {
-    /// Its settings.
+    /// Settings of the device.
     pub config: &'a DeviceConfig,
     /// The device.
     pub device: Device,
-    /// Its contents.
+    /// Contents of the device.
     pub image: RawImage,
 }
 
@@ -36,9 +36,9 @@ pub struct LiveCompletion {
     pub id: u64,
     /// The command, as submitted.
     pub command: DeviceCommand,
-    /// Its times.
+    /// Times of the request.
     pub event: RequestCompleted,
-    /// The data of a read.
+    /// Data of a read.
     pub data: Vec<u8>,
     /// Whether data could not be read from an image.
     pub failed: bool,
@@ -49,7 +49,7 @@ pub struct LiveCompletion {
 struct SubmittedRequest {
     id: u64,
     command: DeviceCommand,
-    /// Its number in the engine, once it has been passed there; `notes` and `data` are empty from then on.
+    /// Number in the engine, if the request was passed to it; `notes` and `data` are then empty.
     engine_number: Option<u64>,
     notes: Vec<BlockNote>,
     data: Vec<u8>,
@@ -63,9 +63,9 @@ pub struct LiveStack {
     second: Option<SimulatedDisk>,
     /// Name of the second device.
     second_name: String,
-    /// Time that the layers needed to move deferred data to its place, if this was requested.
+    /// Time that the layers took to move deferred data to its place, if requested.
     drained: Option<Nanos>,
-    /// When the layers had started or recovered; requests that arrive earlier wait until then.
+    /// When the layers had started or recovered. Requests that arrive earlier wait until then.
     ready_at: Nanos,
     /// Requests in the order of submission.
     submitted: VecDeque<SubmittedRequest>,
@@ -74,9 +74,9 @@ pub struct LiveStack {
 }
 
 impl LiveStack {
-    /// Creates a stack of layers, the first on top, above devices at time 0. With `recover`, the layers have run on these contents before.
-    /// Errors: for unknown layers, invalid settings, a second device that no layer uses, and contents that cannot be
-    /// read.
+    /// Creates a stack of layers, from top to bottom, above devices at time 0. With `recover`, the layers were used with these contents
+    /// before.
+    /// Errors: for unknown layers, invalid settings, a second device that no layer uses, and contents that cannot be read.
     pub fn new(
         layers: &[LayerConfig], main: StackDevice<'_>, second: Option<StackDevice<'_>>, (check, recover): (bool, bool),
     ) -> Result<Self> {
@@ -130,7 +130,7 @@ impl LiveStack {
         &self.main.device
     }
 
-    /// Its zones, described for the layers above it.
+    /// Zones of the device at the bottom, described for the layers above it.
     pub fn zones(&self) -> Option<layers::DiskZones> {
         self.main.below(None).zones
     }
@@ -155,7 +155,7 @@ impl LiveStack {
         self.configs.is_empty()
     }
 
-    /// The reason why a device has stopped, if it has.
+    /// The reason for which a device has stopped; `None` if all are running.
     pub fn stop(&self) -> Option<StopReason> {
         self.main.stop().or_else(|| self.second.as_ref()?.stop())
     }
@@ -165,12 +165,12 @@ impl LiveStack {
         self.submitted.len()
     }
 
-    /// The counts of the layers, the first on top.
+    /// The counts of the layers, from top to bottom.
     pub fn layers(&self) -> Vec<LayerResult> {
         if self.configs.is_empty() { Vec::new() } else { self.simulated.results() }
     }
 
-    /// Returns the result of the run so far, with the completions that `measure` has collected.
+    /// Returns the result of the run so far, with the completions in `measure`.
     pub fn result(&self, config: &DeviceConfig, measure: &RunMeasurement, options: &ReplayOptions) -> SimulationResult {
         let measured = (measure, &RecordedTotals::default());
         let mut result = SimulationResult::new(config, &self.main.device, measured, (options, options.mode), self.drained);
@@ -187,8 +187,8 @@ impl LiveStack {
         result
     }
 
-    /// The reason why a request is refused now; `None` if it is not. Without layers, a zoned device accepts a write or a reset only as its
-    /// zones allow, and not for the sectors of a request in progress.
+    /// The reason why a request is refused now; `None` if it is accepted. Without layers, a zoned device accepts a write or a reset only if
+    /// its zones permit it, and not for the sectors of a request in progress.
     pub fn refusal(&self, command: &DeviceCommand) -> Option<Error> {
         if !self.is_plain() || command.op == Op::Read {
             return None;
@@ -197,17 +197,17 @@ impl LiveStack {
         let end = command.sector + u64::from(command.sectors);
         let overlaps = || self.submitted.iter().any(|taken| conflict(&taken.command, command));
         if end > first.start && overlaps() {
-            let problem = "a zone is written or reset while an earlier request to the same sectors is in progress";
+            let problem = "a write or a reset of a zone overlaps a request that is in progress";
             return Some(
                 Error::new(ErrorClass::Value, problem)
                     .of_field("sector", 0, command.sector.to_string().as_bytes())
-                    .hint("wait for the requests to a zone before it is written again or reset"),
+                    .hint("wait for earlier requests to a zone before writing or resetting it"),
             );
         }
         self.main.device.zone_refusal(command)
     }
 
-    /// Number that the next request gets.
+    /// Number of the next request.
     pub fn next_request(&self) -> u64 {
         self.next_id
     }
@@ -217,8 +217,8 @@ impl LiveStack {
         self.simulated.reads_notes()
     }
 
-    /// Submits a request at its arrival, which is not before that of the previous request; returns its number. `data` is the written
-    /// data, and `notes` are the block notes, or empty.
+    /// Submits a request at its arrival, which is not before that of the previous request. Returns its number. `data` is the written data;
+    /// `notes` are the block notes, or empty.
     /// Errors: for a request beyond the device, and for a broken invariant if there is a checker.
     pub fn submit<O: Observer>(
         &mut self, command: &DeviceCommand, notes: Vec<BlockNote>, data: Vec<u8>, observer: &mut O,
@@ -231,7 +231,7 @@ impl LiveStack {
         Ok(id)
     }
 
-    /// Passes a waiting request to the engine, unless an earlier one overlaps it.
+    /// Passes a waiting request to the engine unless it overlaps an earlier one.
     fn begin<O: Observer>(&mut self, index: usize, at: Nanos, observer: &mut O) -> Result<()> {
         let Self { simulated: layered, main, second, submitted: taken, .. } = self;
         let command = taken[index].command;
@@ -253,22 +253,22 @@ impl LiveStack {
         self.simulated.next_event(&self.main, self.second.as_ref()).into_iter().chain(done).min()
     }
 
-    /// Simulates everything up to `until`.
+    /// Simulates all events up to `until`.
     pub fn advance<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
         let Self { simulated: layered, main, second, .. } = self;
         layered.advance(until, &mut DiskPair { main, second: second.as_mut(), observer })
     }
 
-    /// Simulates the devices' own work up to `until`: write-back, folding, idle collection. No request may arrive before.
+    /// Simulates background work of the devices up to `until`: write-back, folding, idle collection. No request may arrive before.
     pub fn pass<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
         self.advance(until, observer)?;
         self.main.pass(until, observer)?;
         self.second.as_mut().map_or(Ok(()), |second| second.pass(until, &mut NullObserver))
     }
 
-    /// Collects the requests that are complete by now, and starts those that waited for them.
+    /// Collects the requests that are complete by `now`, and starts those that waited for them.
     pub fn take_answers<O: Observer>(&mut self, now: Nanos, observer: &mut O, answers: &mut Vec<LiveCompletion>) -> Result<()> {
-        // The start of requests can make further requests complete.
+        // Starting requests can make further requests complete.
         while self.take_done(now, answers) {
             for index in 0..self.submitted.len() {
                 if self.submitted[index].engine_number.is_none() {
@@ -280,8 +280,8 @@ impl LiveStack {
         Ok(())
     }
 
-    /// Appends the requests that are complete by `now`; returns false if there are none. A known completion can be later: the engine
-    /// processes a request that arrived before the layers were ready at once, with the time at which they are.
+    /// Appends the requests that are complete by `now`. Returns false if there are none. A known completion can be later: the engine
+    /// processes a request that arrived before the layers were ready at once, with the time at which they are ready.
     fn take_done(&mut self, now: Nanos, answers: &mut Vec<LiveCompletion>) -> bool {
         self.simulated.take_done(&mut self.completed);
         let (taken, mut any) = (&mut self.submitted, false);
@@ -298,18 +298,18 @@ impl LiveStack {
         any
     }
 
-    /// Removes the requests that will never complete because a device has stopped, and returns their numbers.
+    /// Removes the requests that will never complete because a device has stopped. Returns their numbers.
     pub fn abandon(&mut self) -> Vec<u64> {
         self.submitted.drain(..).map(|taken| taken.id).collect()
     }
 
-    /// Writes data that is programmed by `now` to the images.
+    /// Writes data programmed by `now` to the images.
     pub fn land(&mut self, now: Nanos) -> io::Result<()> {
         self.main.land(now)?;
         self.second.as_mut().map_or(Ok(()), |second| second.land(now))
     }
 
-    /// Resets the counts of devices and layers to 0; contents, state and times stay.
+    /// Resets the counts of devices and layers to 0. Contents, state and times do not change.
     pub fn clear_counters(&mut self) {
         self.drained = None;
         self.main.device.clear_counters();
@@ -319,14 +319,14 @@ impl LiveStack {
         self.simulated.clear_counters();
     }
 
-    /// Changes settings of the device at the bottom at time `at`; returns the settings that changed.
+    /// Changes settings of the device at the bottom at time `at`. Returns the changed settings.
     pub fn reconfigure(&mut self, from: &DeviceConfig, to: &DeviceConfig, at: Nanos) -> Result<Vec<SettingChange>> {
         self.pass(at, &mut NullObserver)?;
         self.main.reconfigure(from, to, at)
     }
 
-    /// Makes the layers move all deferred data to its place; no request may be open. The result then contains the time that this took.
-    /// Returns the time of its end: no request may arrive before that.
+    /// Makes the layers move all deferred data to its place. No request may be open. The result then contains the time that this took.
+    /// Returns the time of its end; no request may arrive before that.
     pub fn drain<O: Observer>(&mut self, now: Nanos, observer: &mut O) -> Result<Nanos> {
         self.advance(now, observer)?;
         let mut disks = DiskPair { main: &mut self.main, second: self.second.as_mut(), observer };
@@ -334,8 +334,8 @@ impl LiveStack {
         Ok(self.simulated.last_known().max(now))
     }
 
-    /// Cuts the power at `at` and restores it at once: requests in flight never complete, devices keep what was programmed, and the
-    /// layers recover from it.
+    /// Cuts the power at `at` and restores it at once: requests in flight never complete, devices keep programmed data, and layers recover
+    /// from it.
     /// Errors: if an image cannot be written, or a layer cannot recover.
     pub fn cut(&mut self, at: Nanos) -> Result<()> {
         self.pass(at, &mut NullObserver)?;
@@ -349,7 +349,7 @@ impl LiveStack {
         self.start(at)
     }
 
-    /// Shuts down cleanly at `now`, once no request is open: a flush makes the state of the layers durable, then the devices program
+    /// Shuts down in good order at `now`, when no request is open: a flush makes the state of the layers durable, then the devices program
     /// the contents of their buffers.
     /// Errors: for a broken invariant if there is a checker, and if an image cannot be written.
     pub fn power_off<O: Observer>(&mut self, now: Nanos, observer: &mut O) -> Result<()> {
@@ -370,10 +370,10 @@ impl LiveStack {
 }
 
 /// Whether two requests must not be in flight at the same time.
-fn conflict(one: &DeviceCommand, other: &DeviceCommand) -> bool {
+fn conflict(first: &DeviceCommand, other: &DeviceCommand) -> bool {
     let end = |command: &DeviceCommand| command.sector + u64::from(command.sectors);
     let changes = |command: &DeviceCommand| command.op != Op::Read;
-    one.sector < end(other) && other.sector < end(one) && (changes(one) || changes(other))
+    first.sector < end(other) && other.sector < end(first) && (changes(first) || changes(other))
 }
 
 fn image_error(disk: &SimulatedDisk, error: io::Error) -> Error {
@@ -381,7 +381,7 @@ fn image_error(disk: &SimulatedDisk, error: io::Error) -> Error {
     Error::io(&path.unwrap_or_else(std::env::temp_dir), error)
 }
 
-/// Creates layers above disks, restored from the disks if `recover`.
+/// Creates layers above disks, and restores them from the disks if `recover`.
 fn build_or_recover(
     configs: &[LayerConfig], main: &mut SimulatedDisk, second: Option<&mut SimulatedDisk>, recover: bool,
 ) -> Result<SimulatedStack> {
@@ -398,12 +398,12 @@ fn build_or_recover(
     let disks = [Some(main), second].into_iter().flatten().map(|disk| RecoveryDisk { disk }).collect();
     let (all, next_id) = ImmediateStack::recover(all, disks).map_err(|error| {
         Error::new(ErrorClass::Config, format!("the layers cannot be restored from the image: {error}"))
-            .hint("serve it with the layers and settings that it was made with")
+            .hint("serve it with the layers and settings with which it was created")
     })?;
     Ok(SimulatedStack::live(all, next_id, commands))
 }
 
-/// The contents of a disk, for layers that recover.
+/// The contents of a disk, for the recovery of layers.
 struct RecoveryDisk<'a> {
     disk: &'a mut SimulatedDisk,
 }

@@ -1,4 +1,4 @@
-//! Options of a replay, and checks before a run, so that errors are found at once instead of in the middle of the run.
+//! Options of a replay, and checks before a run, which report errors at once instead of in the middle of the run.
 
 use emmclab_device::{DeviceConfig, Geometry};
 use emmclab_trace::{
@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::precondition::Precondition;
 
-/// When a request arrives.
+/// How the arrival time of a request is determined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayMode {
-    /// [`ReplayMode::Closed`] if the trace has the completions that it needs, else [`ReplayMode::Open`].
+    /// [`ReplayMode::Closed`] if the trace has the necessary completions, otherwise [`ReplayMode::Open`].
     Auto,
-    /// At its recorded arrival time, however slow the device is.
+    /// Recorded arrival time, regardless of the speed of the device.
     #[default]
     Open,
-    /// A request that did not overlap its predecessor in the recording keeps its think time after the predecessor's simulated completion. A
-    /// request that did overlap it keeps its distance from the predecessor's arrival. Every request but the last needs a recorded
-    /// completion; a trace without them is refused before the run.
+    /// A request that did not overlap its predecessor in the recording arrives its think time after the simulated completion of the
+    /// predecessor. A request that did overlap keeps its distance from the arrival of the predecessor. Every request except the last needs
+    /// a recorded completion; a trace without them is refused before the run.
     Closed,
-    /// At the completion of its predecessor, whatever was recorded. This measures the speed of the device with one request at a time.
+    /// Completion of the predecessor, regardless of the recording. This measures the speed of the device with one request at a time.
     BackToBack,
 }
 
@@ -58,7 +58,7 @@ impl RateFactor {
     pub fn new(factor: f64) -> Result<Self> {
         if !(1e-6..=1e6).contains(&factor) {
             return Err(Error::new(ErrorClass::Config, format!("a rate of {factor} is impossible"))
-                .hint("give a number above 0: 1 keeps the recorded times, 2 halves them"));
+                .hint("use a number above 0: 1 keeps the recorded times, 2 halves them"));
         }
         Ok(Self { millionths: (factor * 1e6).round() as u64 })
     }
@@ -74,10 +74,10 @@ impl RateFactor {
     }
 }
 
-/// Options of a replay. The doc comment of a field is the help of the option, everywhere: in Python, on the command line, in studies and in
-/// the reference. The package has other defaults where `default` says so. `option` is the name on the command line if it is not that of the
-/// field (null: no command has it), an `advanced` one is in `--help-all` alone, `panel` the panel of its help, `python` the type in Python, and `stored` says where results repeat it.
-/// `make generate` writes the declarations for Python from this struct.
+/// Options of a replay. The doc comment of a field is the help of the option everywhere: in Python, on the command line, in studies and in
+/// the reference. `default` is given where the package has another default. `option` is the name on the command line if it differs from the
+/// field (null: no command has the option), `advanced` options are only in `--help-all`, `panel` is the panel of the help, `python` the
+/// type in Python, and `stored` the place where results repeat it. `make generate` writes the declarations for Python from this struct.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
@@ -125,13 +125,13 @@ pub struct ReplayOptions {
     pub distribution: bool,
 }
 
-/// Refuses traces that do not suit the device or the mode, and chooses the mode if it is [`ReplayMode::Auto`].
+/// Refuses traces that are not possible with the device or the mode, and chooses the mode if it is [`ReplayMode::Auto`].
 ///
-/// Refused are requests beyond the last sector, unless addresses are wrapped. In closed loop, requests without a recorded completion are
-/// refused, except the last one. If an input must be of one device, reading it fails for several.
+/// It refuses requests beyond the last sector, unless addresses are wrapped, and in closed loop requests without a recorded completion,
+/// except the last one. If an input must be of one device, reading it fails for several.
 ///
-/// Often the footer of a Parquet file is sufficient; other files are read completely. Inputs that can be read only once (a pipe) are
-/// checked by the run, which also chooses their mode.
+/// Often the footer of a Parquet file is sufficient; other files are read completely. Inputs that can be read only once (pipes) are checked
+/// during the run, which also chooses their mode.
 /// Errors: [`ErrorClass::Config`] with all errors of all traces, and errors in the files.
 pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[TraceInput]) -> Result<ModeChoice> {
     let geometry = Geometry::new(config.settings());
@@ -142,9 +142,9 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
         all_complete: options.mode == ReplayMode::Closed,
         single_trace: inputs.len() == 1,
     };
-    let asked = ModeChoice { mode: options.mode, reason: options.mode_reason.clone() };
+    let requested = ModeChoice { mode: options.mode, reason: options.mode_reason.clone() };
     if !need.addresses && !need.completions {
-        return Ok(asked);
+        return Ok(requested);
     }
     let (mut faults, mut hints) = (Vec::new(), Vec::new());
     let (mut missing, mut all_read) = (None, !inputs.is_empty());
@@ -153,31 +153,31 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
             all_read = false;
             continue;
         }
-        let found = TraceFaults::of(input, &need)?;
+        let trace = TraceFaults::of(input, &need)?;
         let name = input.path.display();
-        if found.beyond_end > 0 {
+        if trace.beyond_end > 0 {
             faults.push(format!(
                 "{name}: {} of {} requests end after the last sector of the {} device, the furthest at {}",
-                found.beyond_end,
-                found.requests,
+                trace.beyond_end,
+                trace.requests,
                 geometry.capacity(),
-                ByteCount(found.largest_end.saturating_mul(SECTOR_BYTES)),
+                ByteCount(trace.largest_end.saturating_mul(SECTOR_BYTES)),
             ));
-            hints.push("take a larger device, or wrap the addresses into this one (--wrap-addresses; the ledger counts them)");
+            hints.push("use a larger device, or wrap the addresses into this one (--wrap-addresses; the ledger counts them)");
         }
-        let why_open = match &found.coarse_clock {
+        let why_open = match &trace.coarse_clock {
             _ if need.all_complete => None,
             Some(step) if need.completions => {
                 Some(format!("the clock has steps of {step}, too coarse to tell which requests waited"))
             }
-            _ => (found.incomplete > 0).then(|| found.incomplete_words()),
+            _ => (trace.incomplete > 0).then(|| trace.incomplete_words()),
         };
         if let Some(words) = why_open {
             missing.get_or_insert_with(|| ModeChoice::open(&if need.single_trace { words } else { format!("{name}: {words}") }));
-        } else if found.incomplete > 0 {
+        } else if trace.incomplete > 0 {
             faults.push(format!(
                 "{name}: {} of {} requests have no recorded completion (complete_ns), which closed-loop replay needs",
-                found.incomplete, found.requests,
+                trace.incomplete, trace.requests,
             ));
             hints.push("replay at the recorded arrivals (--mode open)");
         }
@@ -188,8 +188,8 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
         [] if options.mode == ReplayMode::Auto && (all_read || missing.is_some()) => {
             return Ok(missing.unwrap_or_else(ModeChoice::closed));
         }
-        [] => return Ok(asked),
-        [one] => one.clone(),
+        [] => return Ok(requested),
+        [single] => single.clone(),
         many => format!("there are {} faults:\n  - {}", many.len(), many.join("\n  - ")),
     };
     Err(Error::new(ErrorClass::Config, problem).hint(hints.join("; ")))
@@ -198,7 +198,7 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
 /// The mode of a run, and the reason if it was chosen automatically.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ModeChoice {
-    /// Open loop, closed loop or back to back; [`ReplayMode::Auto`] if only the run can decide.
+    /// The mode; [`ReplayMode::Auto`] if only the run can determine it.
     pub mode: ReplayMode,
     /// The reason for this mode.
     pub reason: Option<String>,
@@ -220,13 +220,13 @@ impl ModeChoice {
     }
 }
 
-/// The reason for open loop if no completion was recorded.
+/// Reason for open loop if no completion was recorded.
 const NO_COMPLETIONS: &str = "no completions are recorded";
 
 /// Chooses the mode for a trace of which only the first batch is known.
 pub(crate) fn by_first_batch(batch: &Batch) -> ModeChoice {
     let missing = batch.iter().filter(is_incomplete).count();
-    // The last request of the batch is not counted, as it may be the last one of the trace.
+    // The last request of the batch is not counted, because it may be the last one of the trace.
     let incomplete = missing - usize::from(batch.iter().last().is_some_and(|last| is_incomplete(&last)));
     if incomplete == 0 && missing < batch.len() {
         return ModeChoice::closed();
@@ -241,15 +241,15 @@ fn is_incomplete(request: &Request) -> bool {
     request.complete.is_none()
 }
 
-/// The requirements of the run on its traces.
+/// Requirements of the run on its traces.
 #[expect(clippy::struct_excessive_bools, reason = "each is a demand of its own")]
 struct TraceRequirements {
     capacity: u64,
     addresses: bool,
-    /// Whether completions matter; with `all`, a request without one is an error.
+    /// Whether completions matter. With `all`, a request without one is an error.
     completions: bool,
     all_complete: bool,
-    /// Whether there is only one trace, so that nothing waits for its last request.
+    /// Whether there is only one trace, so that no request waits for its last one.
     single_trace: bool,
 }
 
@@ -260,7 +260,7 @@ struct TraceFaults {
     beyond_end: u64,
     largest_end: u64,
     incomplete: u64,
-    /// Whether reading stopped early, since the answer was known.
+    /// Whether reading stopped early because the answer was known.
     stopped_early: bool,
     coarse_clock: Option<String>,
 }
@@ -270,7 +270,7 @@ impl TraceFaults {
     fn incomplete_words(&self) -> String {
         match self.requests {
             0 => format!("{} requests have no recorded completion", self.incomplete),
-            // The last request may not be included in the count.
+            // The last request may not be counted.
             read if self.incomplete + 1 >= read => NO_COMPLETIONS.to_owned(),
             read if self.stopped_early => {
                 format!("{} of the first {read} requests have no recorded completion", self.incomplete)
@@ -286,38 +286,38 @@ impl TraceFaults {
                 && (!need.completions || extent.without_completion == 0)
                 && (!input.options.one_device || extent.one_device)
         });
-        let mut found = Self { coarse_clock: reader.header().coarse_clock, ..Self::default() };
+        let mut faults = Self { coarse_clock: reader.header().coarse_clock, ..Self::default() };
         if known {
-            return Ok(found);
+            return Ok(faults);
         }
         let gaps = reader.extent().map_or(0, |extent| extent.without_completion);
         let addresses_fit = reader.extent().is_some_and(|extent| extent.end.0 <= need.capacity);
         if !need.all_complete && gaps > 1 && (!need.addresses || addresses_fit) {
-            found.incomplete = gaps;
-            return Ok(found);
+            faults.incomplete = gaps;
+            return Ok(faults);
         }
         let mut last_incomplete = 0;
         while let Some(batch) = reader.next_batch()? {
             interrupt::check()?;
             for request in &batch {
                 let end = request.end().0;
-                found.requests += 1;
+                faults.requests += 1;
                 if need.addresses && end > need.capacity {
-                    found.beyond_end += 1;
-                    found.largest_end = found.largest_end.max(end);
+                    faults.beyond_end += 1;
+                    faults.largest_end = faults.largest_end.max(end);
                 }
                 last_incomplete = u64::from(need.completions && is_incomplete(&request));
-                found.incomplete += last_incomplete;
+                faults.incomplete += last_incomplete;
             }
-            if !need.all_complete && !need.addresses && found.incomplete > last_incomplete {
-                found.stopped_early = true;
-                return Ok(found);
+            if !need.all_complete && !need.addresses && faults.incomplete > last_incomplete {
+                faults.stopped_early = true;
+                return Ok(faults);
             }
         }
         if need.all_complete || need.single_trace {
-            found.incomplete -= last_incomplete;
+            faults.incomplete -= last_incomplete;
         }
-        found.coarse_clock = reader.header().coarse_clock;
-        Ok(found)
+        faults.coarse_clock = reader.header().coarse_clock;
+        Ok(faults)
     }
 }

@@ -1,4 +1,4 @@
-//! Collects the optional outputs of a run, among them the run over time: requests, response times, and background work of the device.
+//! Collects the optional outputs of a run: rows of requests, the run over time, and a picture of the run.
 
 use emmclab_device::{GcFinished, GcStarted, NullObserver, Observer, RequestCompleted, WokeUp};
 use emmclab_timeline::{BinContent, BinWidth, DataDirection, OverTimeRow, RequestsOverTime};
@@ -23,8 +23,8 @@ pub struct RunRecorder {
 }
 
 impl RunRecorder {
-    /// Simulates a batch; returns false once the device has stopped. The simulation is compiled here for each kind of observer, and not
-    /// again in the callers.
+    /// Simulates a batch. Returns false if the device has stopped. The simulation is compiled here for each kind of observer, and not again
+    /// in the callers.
     /// Errors: those of [`Simulation::feed`], and if rows or the picture could not be written.
     pub fn feed(&mut self, simulation: &mut Simulation, batch: &Batch) -> Result<bool> {
         let batch = &*simulation.with_flushes(batch);
@@ -43,7 +43,7 @@ impl RunRecorder {
         Ok(goes_on)
     }
 
-    /// Ends the run; files are moved into place by [`RunRecorder::finish`].
+    /// Ends the run. [`RunRecorder::finish`] moves the files into place.
     pub fn end(&mut self, simulation: Simulation, ledger: Option<&Ledger>) -> Result<SimulationResult> {
         if self.is_on() { simulation.finish(ledger, &mut self.listeners()) } else { simulation.finish(ledger, &mut NullObserver) }
     }
@@ -58,7 +58,7 @@ impl RunRecorder {
         (self.rows.as_mut(), (self.over_time.as_mut(), self.tracks.as_mut()))
     }
 
-    /// Moves the files into place, with `run`, a description in JSON, in the file of the rows. Adds the run over time to the result.
+    /// Moves the files into place; the file of the rows contains `run`, a description in JSON. Adds the run over time to the result.
     pub fn finish(self, result: &mut SimulationResult, run: Option<&str>) -> Result<()> {
         if let Some(over_time) = self.over_time {
             result.over_time = over_time.rows();
@@ -68,8 +68,7 @@ impl RunRecorder {
     }
 }
 
-/// One bin of time of a run. Requests are counted at their arrival, collections at their end, and wake-ups at the arrival of the request
-/// that wakes the device.
+/// A time interval (bin) of a run. Requests and wake-ups are counted at the arrival of the request, collections at their end.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RunTimeRow {
     /// Reads and writes.
@@ -81,15 +80,15 @@ pub struct RunTimeRow {
     pub gc_ms: Option<f64>,
     /// Mean time that a read or write waits for the device to wake up, ms.
     pub wake_up_ms: Option<f64>,
-    /// Blocks that the device collected: garbage collection, folding, wear levelling, log-block merges.
+    /// Number of collected blocks: garbage collection, folding, wear levelling, log-block merges.
     pub collections: u64,
     /// Sum of the durations of these collections, ms.
     pub collecting_ms: f64,
-    /// Number of times that the device woke up.
+    /// Number of wake-ups of the device.
     pub wake_ups: u64,
 }
 
-/// The counts of a bin in addition to those of reads and writes.
+/// Counts of a bin in addition to those of reads and writes.
 #[derive(Clone, Debug, Default)]
 struct BackgroundWork {
     /// Waits of reads and writes: queue, collection, wake-up.
@@ -110,22 +109,22 @@ impl BinContent for BackgroundWork {
     }
 }
 
-/// Observes a run over time, in at most 256 bins, or at most 16,384 if a width is given.
+/// Observes a run over time, in at most 256 bins, or at most 16,384 if the width of a bin is set.
 #[derive(Clone, Debug)]
 pub struct RunOverTime {
     bins: RequestsOverTime<BackgroundWork>,
     first: Option<Nanos>,
-    /// Collections in progress: block and start time. There are about as many as planes that collect at the same time.
+    /// Collections in progress: (block, start time). There are about as many as planes that collect at the same time.
     collecting: Vec<(u32, Nanos)>,
 }
 
 impl RunOverTime {
-    /// Creates bins of this width.
+    /// Creates bins with this width.
     pub fn new(width: BinWidth) -> Self {
         Self { bins: RequestsOverTime::new(width), first: None, collecting: Vec::new() }
     }
 
-    /// The bins that are not empty.
+    /// The bins with requests or background work.
     pub fn rows(&self) -> Vec<RunTimeRow> {
         let bins = self.bins.bins();
         let all = bins.iter(self.first.unwrap_or(Nanos::ZERO));

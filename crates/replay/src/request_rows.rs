@@ -1,4 +1,4 @@
-//! One row per request, in order of arrival, streamed to Parquet.
+//! A table with one row per request, in order of arrival, which is streamed to Parquet.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -32,10 +32,10 @@ const TIMES: [&str; 9] = [
     "wait_wake_up_ns",
 ];
 
-/// Process id, process, device and flags of a request, as in the trace.
+/// Sender of a request in the trace: (process id, process, device, flags).
 type Sender = (Option<i32>, Option<NameId>, Option<NameId>, RequestFlags);
 
-/// The flags that are part of a request; the others describe the recording and do not apply to the run.
+/// The flags that belong to a request. Other flags describe the recording and do not apply to the run.
 const ASKED: RequestFlags = RequestFlags::SYNC
     .union(RequestFlags::FUA)
     .union(RequestFlags::PREFLUSH)
@@ -44,7 +44,7 @@ const ASKED: RequestFlags = RequestFlags::SYNC
     .union(RequestFlags::JOURNAL)
     .union(RequestFlags::APPEND);
 
-/// Collects a row for every request, in order of arrival, in a Parquet file. The file appears only when complete, at
+/// Writes a row for every request, in order of arrival, to a Parquet file. The file appears only when it is complete, at
 /// [`RequestRows::finish`].
 pub struct RequestRows {
     path: PathBuf,
@@ -59,13 +59,13 @@ pub struct RequestRows {
     process: Vec<Option<NameId>>,
     disk: Vec<Option<NameId>>,
     flags: Vec<u16>,
-    /// The senders of the submitted requests, by number: process id, names of process and device, flags.
+    /// Senders of the submitted requests, by number.
     senders: SequenceMap<Sender>,
-    /// Sorts the rows by arrival, as in any trace, since layers complete requests in another order.
+    /// Sorts the rows by arrival as in a trace, because layers complete requests in another order.
     in_order: ReorderBuffer,
     processes: NameTable,
     disks: NameTable,
-    /// The first error; an observer cannot return it, so [`RequestRows::check`] does.
+    /// The first error. An observer cannot return it, so [`RequestRows::check`] does.
     failed: Option<Error>,
 }
 
@@ -119,7 +119,7 @@ impl RequestRows {
         Arc::new(Schema::new(times.into_iter().chain(rest).collect::<Vec<_>>()))
     }
 
-    /// Records the senders of the requests of the next batch. Without this, process and device are unknown, and the flags are those of the
+    /// Records the senders of the requests of the next batch. Otherwise process and device are unknown, and the flags are those of the
     /// commands.
     pub fn expect(&mut self, batch: &Batch) {
         // The name tables of a trace grow from batch to batch.
@@ -176,13 +176,13 @@ impl RequestRows {
         self.writer.write(&batch).map_err(failed)
     }
 
-    /// Returns the first error of writing, once, so that a run can stop early.
+    /// Returns the first write error, once, so that a run can stop early.
     pub fn check(&mut self) -> Result<()> {
         self.failed.take().map_or(Ok(()), Err)
     }
 
     /// Writes the last rows and `run`, a description in JSON, and moves the file into place.
-    /// Errors: if writing failed at any time; then no file is left.
+    /// Errors: if a write failed at any time. No file is left then.
     pub fn finish(mut self, run: Option<&str>) -> Result<()> {
         for event in std::mem::take(&mut self.in_order).into_remaining() {
             self.add(&event);
@@ -196,7 +196,7 @@ impl RequestRows {
     }
 }
 
-/// The flags of a request that is in no trace, from the modifiers of its command.
+/// The flags of a request that is not in a trace, derived from the modifiers of its command.
 fn flags_from_modifiers(modifiers: CommandFlags) -> RequestFlags {
     let of = |modifier, flag| if modifiers.intersects(modifier) { flag } else { RequestFlags::empty() };
     of(CommandFlags::DURABLE, RequestFlags::FUA)
@@ -204,7 +204,7 @@ fn flags_from_modifiers(modifiers: CommandFlags) -> RequestFlags {
         .union(of(CommandFlags::META, RequestFlags::META))
 }
 
-/// A dictionary column of names, with only the names that occur in it.
+/// A dictionary column of names, which contains only the names in use.
 fn name_column(ids: &[Option<NameId>], names: &NameTable) -> std::result::Result<DictionaryArray<UInt32Type>, ParquetError> {
     let mut places: HashMap<NameId, u32> = HashMap::new();
     let mut values = Vec::new();

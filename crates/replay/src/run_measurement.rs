@@ -1,4 +1,5 @@
-//! Measurement: an observer that accumulates completions; and the recorded times of the replayed requests, as the trace profile defines them.
+//! Measurement: an observer that accumulates completions, and the recorded times of the replayed requests by the definitions of the
+//! profile.
 
 use emmclab_device::{CommandFlags, Observer, RequestCompleted};
 use emmclab_trace::{Nanos, Op, Request, SECTOR_BYTES};
@@ -7,19 +8,19 @@ use crate::arrival_state::{ArrivalCounts, ArrivalState};
 use crate::result::DurableTimes;
 use crate::time_histogram::{RankCursor, TimeHistogram, TimeSummary, quantiles};
 
-/// Bound of the sum of response times in [`TimeSums::low`], ns: 146 years.
+/// Maximum of the sum of response times in [`TimeSums::low`], ns: 146 years.
 const ROOM: i64 = 1 << 62;
 
-/// Marks that there is no completion yet: earlier than every completion.
+/// Represents the absence of a completion, and is earlier than every completion.
 const NONE_YET: Nanos = Nanos::MIN;
 
 /// Sums of several times of requests, in ns.
 #[derive(Clone, Copy, Debug)]
 struct TimeSums<const N: usize> {
-    /// Sums of the latest requests; small enough that one more request never overflows them.
+    /// Sums of the latest requests, which are small enough that another request never overflows them.
     low: [i64; N],
     high: [i128; N],
-    /// [`ROOM`] less the response times of the latest requests.
+    /// [`ROOM`] minus the response times of the latest requests.
     room: i64,
 }
 
@@ -56,13 +57,13 @@ impl<const N: usize> TimeSums<N> {
     }
 }
 
-/// Times and sizes of the requests of one kind.
+/// Times and sizes of the requests of an operation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OperationTotals {
     pub count: u64,
     response: TimeHistogram,
     service: TimeHistogram,
-    /// Sums of response time, service time and the parts of the response time: queue, controller, bus, array, gc, wake-up.
+    /// Sums of response time, service time, and the parts of the response time: queue, controller, bus, array, gc, wake-up.
     sums: TimeSums<8>,
     sectors: u64,
     begun_at_once: u64,
@@ -88,12 +89,12 @@ impl OperationTotals {
         self.sectors * SECTOR_BYTES
     }
 
-    /// Response times of all these kinds together.
+    /// Response times of all these operations together.
     pub fn response(all: &[&Self]) -> TimeSummary {
         Self::times(all, |kinds| (kinds.sums.all()[0], &kinds.response))
     }
 
-    /// Service times of all these kinds together.
+    /// Service times of all these operations together.
     pub fn service(all: &[&Self]) -> TimeSummary {
         Self::times(all, |kinds| (kinds.sums.all()[1], &kinds.service))
     }
@@ -111,7 +112,7 @@ impl OperationTotals {
         TimeSummary { mean_ms, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
     }
 
-    /// Percentiles (percent, ascending) of the response times of all these kinds together, in ms; `None` without requests.
+    /// Percentiles (percent, ascending) of the response times of all these operations together, in ms; `None` without requests.
     pub fn response_percentiles(all: &[&Self], percentiles: &[f64]) -> Option<Vec<f64>> {
         let count: u64 = all.iter().map(|kinds| kinds.count).sum();
         let tallies: Vec<&TimeHistogram> = all.iter().map(|kinds| &kinds.response).collect();
@@ -120,12 +121,13 @@ impl OperationTotals {
         (count > 0).then(|| times.collect())
     }
 
-    /// Histogram of the response times: upper bound of each range in ns, and number of requests in it.
+    /// Histogram of the response times: (upper bound of a range in ns, number of requests in it).
     pub fn response_ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.response.ranges()
     }
 
-    /// Percentage of the requests of all these kinds that the device began at their arrival, alone or beside others; 0 without requests.
+    /// Percentage of the requests of all these operations that the device started at their arrival, alone or in parallel with others; 0
+    /// without requests.
     pub fn begun_at_once_pct(all: &[&Self]) -> f64 {
         let sum = |of: fn(&Self) -> u64| all.iter().map(|kinds| of(kinds)).sum::<u64>();
         let (count, at_once) = (sum(|kinds| kinds.count), sum(|kinds| kinds.begun_at_once));
@@ -139,7 +141,7 @@ pub struct RunMeasurement {
     pub(crate) reads: OperationTotals,
     pub(crate) writes: OperationTotals,
     pub(crate) others: OperationTotals,
-    /// Flushes, and writes with a flag that promises durability or an order.
+    /// Totals of flushes, and of writes with a flag for durability or order.
     durable: OperationTotals,
     first_arrival: Option<Nanos>,
     last_arrival: Nanos,
@@ -147,7 +149,7 @@ pub struct RunMeasurement {
     last_complete: Nanos,
     /// Time from arrival to fetch of a request that does not wait.
     fetch: Nanos,
-    /// Time in which at least one request was unfinished.
+    /// Time with at least one unfinished request.
     pub(crate) busy: Nanos,
     pub(crate) arrival_state: ArrivalState,
 }
@@ -170,12 +172,12 @@ impl Default for RunMeasurement {
 }
 
 impl RunMeasurement {
-    /// For a host that needs this time to fetch a request (`host.fetch_us`).
+    /// Creates a measurement for a host that needs this time to fetch a request (`host.fetch_us`).
     pub(crate) fn with_fetch(fetch: Nanos) -> Self {
         Self { fetch, ..Self::default() }
     }
 
-    /// For requests whose numbers start with `next`. Earlier ones that are still in progress also count.
+    /// Creates a measurement for requests whose numbers start with `next`. Earlier ones that are still in progress also count.
     pub fn starting_at(next: u64) -> Self {
         Self { arrival_state: ArrivalState::starting_at(next), ..Self::default() }
     }
@@ -222,7 +224,7 @@ impl RunMeasurement {
         })
     }
 
-    /// The kinds with times: reads and writes.
+    /// The operations with times: reads and writes.
     pub(crate) fn timed(&self) -> [&OperationTotals; 2] {
         [&self.reads, &self.writes]
     }
@@ -238,7 +240,7 @@ impl Observer for RunMeasurement {
         if self.last_complete == NONE_YET {
             self.first_arrival = Some(event.arrival);
         }
-        // Branchless: whether a request ends before its predecessor cannot be predicted.
+        // Branchless, because a branch on whether a request ends before its predecessor is unpredictable.
         let fetched_idle = event.start - event.arrival <= self.fetch && event.arrival >= self.last_complete;
         let begun_at_once = fetched_idle || event.start == event.arrival;
         self.arrival_state.add(event);
@@ -258,16 +260,16 @@ impl Observer for RunMeasurement {
     }
 }
 
-/// A request that arrives within this time after the end of all earlier ones is regarded as dependent on them.
+/// A request that arrives within this time after the completion of all earlier ones counts as dependent on them.
 const SOON: Nanos = Nanos(1_000_000);
 
-/// Sums over the reads or the writes; times in ns.
+/// Sums over the reads or the writes, with times in ns.
 #[derive(Clone, Debug, Default)]
 struct RecordedSums {
     response: TimeHistogram,
     response_ns: i128,
     service_ns: i128,
-    /// Number of requests with a recorded completion, and of those with a recorded start as well.
+    /// Number of requests with a recorded completion, and of those that also have a recorded start.
     completed: u64,
     served: u64,
     no_wait: u64,
@@ -278,20 +280,20 @@ struct RecordedSums {
 pub(crate) struct RecordedTotals {
     read: RecordedSums,
     write: RecordedSums,
-    /// When all requests so far were complete; `None` before the first recorded completion.
+    /// Completion of all requests so far; `None` before the first recorded completion.
     idle_from: Option<Nanos>,
-    /// Number of reads and writes that arrived within [`SOON`] after it.
+    /// Number of reads and writes that arrived within [`SOON`] after `idle_from`.
     soon: u64,
 }
 
-/// Means and 99th percentile of recorded times; `None` if nothing was recorded.
+/// Means and 99th percentile of recorded times; `None` if no such time was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct RecordedTimes {
-    /// complete - arrival, ms.
+    /// Mean response time (complete - arrival), ms.
     pub response_ms: Option<f64>,
-    /// Its 99th percentile, ms.
+    /// 99th percentile of the response time, ms.
     pub response_p99_ms: Option<f64>,
-    /// complete - start, ms.
+    /// Mean service time (complete - start), ms.
     pub service_ms: Option<f64>,
     /// Percentage of requests that arrived when all earlier ones were complete.
     pub no_wait_pct: Option<f64>,

@@ -1,13 +1,13 @@
-//! Values with consecutive numbers; each is taken once, in any order, or in order of arrival though known in any.
+//! Collections of values with consecutive numbers, which are removed in any order, or in order of arrival.
 
 use std::collections::VecDeque;
 
 use emmclab_device::RequestCompleted;
 
-/// Values by number, counted from 0 in the order in which they were added.
+/// Values by number. Numbers are assigned in the order of insertion.
 #[derive(Clone, Debug)]
 pub(crate) struct SequenceMap<T> {
-    /// Number of the first value kept.
+    /// Number of the first stored value.
     first: u64,
     values: VecDeque<Option<T>>,
 }
@@ -19,18 +19,18 @@ impl<T> Default for SequenceMap<T> {
 }
 
 impl<T> SequenceMap<T> {
-    /// Empty; the first value gets the number `first`.
+    /// An empty map. The first value gets the number `first`.
     pub fn starting_at(first: u64) -> Self {
         Self { first, values: VecDeque::new() }
     }
 
-    /// Adds a value; returns its number.
+    /// Adds a value. Returns its number.
     pub fn push(&mut self, value: T) -> u64 {
         self.values.push_back(Some(value));
         self.first + self.values.len() as u64 - 1
     }
 
-    /// The value with this number; `None` if it has been taken.
+    /// The value with this number; `None` if it was removed.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         let index = number.checked_sub(self.first)?;
         self.values.get_mut(index as usize)?.as_mut()
@@ -48,10 +48,10 @@ impl<T> SequenceMap<T> {
     }
 }
 
-/// Keeps completions until all requests before them are complete.
+/// Stores completions until all earlier requests are complete.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReorderBuffer {
-    /// Number of the request that is reported next.
+    /// Number of the next request to report.
     next: u64,
     completions: VecDeque<Option<RequestCompleted>>,
 }

@@ -1,4 +1,4 @@
-//! A run, batch by batch.
+//! A simulated run, batch by batch.
 #![expect(clippy::inline_always, reason = "a run lies on the stack of the loop that feeds it, where no pointer to it is needed")]
 
 mod closed_loop;
@@ -24,7 +24,7 @@ use crate::precondition::precondition;
 use crate::result::{SecondDevice, SimulationResult};
 use crate::run_measurement::{RecordedTotals, RunMeasurement};
 
-/// A simulated run of a device. Feed it requests in order of arrival, then finish it.
+/// A simulated run of a device. The caller feeds requests in order of arrival, and then finishes the run.
 pub struct Simulation {
     config: DeviceConfig,
     options: ReplayOptions,
@@ -36,21 +36,21 @@ pub struct Simulation {
     recorded_totals: RecordedTotals,
     commands: CommandBuilder,
     flushes: PeriodicFlushes,
-    /// The header of the trace; `None` for requests of running software, of which everything is known.
+    /// Header of the trace; `None` for requests of running software, for which everything is recorded.
     trace: Option<TraceHeader>,
     started: Instant,
 }
 
 impl Simulation {
-    /// Creates a run with its device: new, or preconditioned as the options specify. If there is a store, an aged device is stored there,
-    /// or read from there.
+    /// Creates a run with its device, which is new or preconditioned according to the options. If there is a store, an aged device is
+    /// written to it or read from it.
     /// Errors: if preconditioning is impossible on this device, or the store cannot be read or written.
     pub fn new(config: &DeviceConfig, options: &ReplayOptions, store: Option<&ImageStore>) -> Result<Self> {
         let device = precondition(config, options, store)?;
         Ok(Self::on(config, options, device))
     }
 
-    /// Creates a run on an existing device in its present state; its time and counters restart at 0.
+    /// Creates a run on an existing device in its current state. Its time and counters restart at 0.
     pub fn on(config: &DeviceConfig, options: &ReplayOptions, device: Device) -> Self {
         let engine = ReplayEngine::for_run(config, device, options.check);
         Self {
@@ -68,8 +68,8 @@ impl Simulation {
         }
     }
 
-    /// Adds layers between the workload and the device, the first on top, and a second device beside it. The second device has its own host
-    /// queue if its settings configure one, and a checker under `check`.
+    /// Adds layers between the workload and the device, from top to bottom, and a second device. The second device has its own host queue
+    /// if its settings configure one, and a checker under `check`.
     /// Errors: for an unknown layer, invalid settings, and a second device without a layer that uses it.
     pub fn with_layers(mut self, layers: &[LayerConfig], second: Option<(&DeviceConfig, Device)>) -> Result<Self> {
         self.second = second.as_ref().map(|(config, _)| config.name().to_owned());
@@ -80,8 +80,8 @@ impl Simulation {
         Ok(self)
     }
 
-    /// Uses `policy` to choose victims of garbage collection during the run. It replaces the policy of the settings, with which the device
-    /// was preconditioned. A second device keeps its own policy.
+    /// Chooses victims of garbage collection by `policy` during the run, instead of the policy of the settings, with which the device was
+    /// preconditioned. A second device keeps its own policy.
     /// Errors: if the device has no garbage collection, or its mapping scheme maps blocks.
     pub fn with_victim_policy(mut self, policy: Box<dyn VictimPolicy>) -> Result<Self> {
         self.engine.main.device.set_victim_policy(policy)?;
@@ -103,25 +103,25 @@ impl Simulation {
         self.measure.elapsed()
     }
 
-    /// States the trace of the requests, so that the result has no figure of what the trace does not record.
+    /// Sets the trace of the requests, so that the result contains no figures of what the trace does not record.
     pub fn of_trace(&mut self, header: TraceHeader) {
         self.trace = Some(header);
     }
 
-    /// The batch with the flushes that the options add.
+    /// Returns the batch with the flushes that the options add.
     pub(crate) fn with_flushes<'a>(&mut self, batch: &'a Batch) -> Cow<'a, Batch> {
         self.flushes.insert(batch)
     }
 
-    /// Simulates a batch of requests; returns false once the device has stopped. Can be interrupted.
-    /// Errors: for a request beyond the device without wrapped addresses, closed loop without recorded completions, and
-    /// a broken invariant under `check`.
+    /// Simulates a batch of requests. Returns false if the device has stopped. It can be interrupted.
+    /// Errors: for a request beyond the device without wrapped addresses, closed loop without recorded completions, and a broken invariant
+    /// under `check`.
     #[inline(always)]
     pub fn feed<O: Observer>(&mut self, batch: &Batch, observer: &mut O) -> Result<bool> {
         self.feed_batch(batch, observer).map_err(|error| self.locate_error(error))
     }
 
-    /// Adds the number of the request last placed to an error about a request; other errors stay unchanged.
+    /// Adds the number of the last request to an error about a request. Other errors do not change.
     #[cold]
     fn locate_error(&self, error: Error) -> Error {
         match error.kind() {
@@ -151,7 +151,7 @@ impl Simulation {
                 self.feed_each(batch, next, observer)?
             };
             if batch.has_completions() {
-                // The request at which the device stopped is not counted either.
+                // The request at which the device stopped is not counted.
                 let driven = (self.commands.count - placed_before) as usize - usize::from(!goes_on);
                 batch.range(from..from + driven).for_each(|request| self.recorded_totals.add(&request));
             }
@@ -162,8 +162,8 @@ impl Simulation {
         Ok(true)
     }
 
-    /// The fastest loop: requests at their recorded times, directly to the device; the engine must be bare. The state is kept in locals,
-    /// so that the compiler uses fixed offsets.
+    /// The fastest loop: requests at their recorded times, directly to the device; the engine must be bare. The state is in local
+    /// variables, so that the compiler uses fixed offsets.
     #[inline(always)]
     fn feed_open<O: Observer>(&mut self, requests: RequestIter<'_>, observer: &mut O) -> Result<bool> {
         let Self { engine, measure, pacer: pace, commands: placed, .. } = self;
@@ -192,7 +192,7 @@ impl Simulation {
         Ok(true)
     }
 
-    /// Simulates one request; returns false once the device has stopped.
+    /// Simulates one request. Returns false if the device has stopped.
     pub fn push<O: Observer>(&mut self, request: &Request, observer: &mut O) -> Result<bool> {
         self.pacer.settle(request.complete.is_some());
         let goes_on = self.drive(request, &[], observer)?;
@@ -246,14 +246,14 @@ impl Simulation {
         Ok(result)
     }
 
-    /// Returns the device with all its data, for use as a preconditioned device.
+    /// Returns the device with its data, for use as a preconditioned device.
     pub fn into_device(self) -> Device {
         self.engine.main.device
     }
 }
 
 /// Simulates whole traces on a device.
-/// Errors: if a trace cannot be read, and as [`preflight`], [`Simulation::new`] and [`Simulation::feed`].
+/// Errors: if a trace cannot be read, and those of [`preflight`], [`Simulation::new`] and [`Simulation::feed`].
 pub fn simulate<O: Observer>(
     config: &DeviceConfig, traces: &mut TraceCombiner, options: &ReplayOptions, observer: &mut O,
 ) -> Result<SimulationResult> {

@@ -1,4 +1,4 @@
-//! A histogram of times with the classes of `HdrHistogram` for three significant digits.
+//! A histogram of times, with the classes of `HdrHistogram` for three significant digits.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -21,19 +21,19 @@ pub struct TimeSummary {
     /// 99.9th percentile.
     #[schemars(extend("label" = "p99.9 {of}", "short" = "p99.9", "digits" = 3, "better" = "lower"))]
     pub p999_ms: f64,
-    /// Longest.
+    /// Maximum.
     #[schemars(extend("label" = "Longest {of}", "short" = "Longest", "digits" = 3, "better" = "lower"))]
     pub max_ms: f64,
 }
 
-/// Base-2 logarithm of the number of classes per power of two; sufficient for three significant digits.
+/// Base-2 logarithm of the number of classes per power of two, which suffices for three significant digits.
 const HALF: u32 = 10;
 
-/// Counts by class, for all possible times. Counting is one addition in an array.
+/// Counts by class, for all possible times. Counting needs one addition in an array.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TimeHistogram(Vec<u64>);
 
-/// The class of a time, from its leading eleven bits and the number of bits after them.
+/// The class of a time, computed from its leading eleven bits and the number of bits after them.
 #[inline]
 const fn class(ns: u64) -> usize {
     let shift = (ns | 1 << HALF).ilog2() - HALF;
@@ -57,7 +57,7 @@ impl TimeHistogram {
         }
     }
 
-    /// Allocates the array; the kernel zeroes its pages at their first use.
+    /// Allocates the array. The kernel zeroes its pages at their first use.
     #[cold]
     fn add_first(&mut self, class: usize) {
         self.0 = vec![0; self::class(u64::MAX) + 1];
@@ -65,7 +65,7 @@ impl TimeHistogram {
     }
 }
 
-/// Finds the times at given ranks in several tallies, in ascending order.
+/// Finds the times at ascending ranks in several histograms.
 pub(crate) struct RankCursor<'a> {
     tallies: &'a [&'a TimeHistogram],
     count: u64,
@@ -74,7 +74,7 @@ pub(crate) struct RankCursor<'a> {
 }
 
 impl<'a> RankCursor<'a> {
-    /// For the `count` times in all tallies.
+    /// Creates a cursor for the `count` times in all histograms.
     pub fn new(tallies: &'a [&'a TimeHistogram], count: u64) -> Self {
         Self { tallies, count, class: 0, below: 0 }
     }
@@ -83,8 +83,8 @@ impl<'a> RankCursor<'a> {
         self.tallies.iter().filter_map(|tally| tally.0.get(class)).sum()
     }
 
-    /// The time that this fraction of all times does not exceed, rounded up to the longest of its class; 0 without times. Fractions must
-    /// ascend from call to call.
+    /// The time that is not exceeded by the fraction `share` of all times, rounded up to the maximum of its class; 0 without times.
+    /// Fractions must ascend from call to call.
     pub fn time_at(&mut self, share: f64) -> u64 {
         if self.count == 0 {
             return 0;
@@ -100,14 +100,14 @@ impl<'a> RankCursor<'a> {
     }
 }
 
-/// The times that these fractions of all `count` times do not exceed, as [`RankCursor::time_at`].
+/// The times that are not exceeded by these fractions of all `count` times, as in [`RankCursor::time_at`].
 pub(crate) fn quantiles<const N: usize>(tallies: &[&TimeHistogram], count: u64, shares: [f64; N]) -> [u64; N] {
     let mut ranks = RankCursor::new(tallies, count);
     shares.map(|share| ranks.time_at(share))
 }
 
 impl TimeHistogram {
-    /// Counts by range of time, with 16 ranges per power of two: the longest time of the range, and the number of times in it.
+    /// Counts by range, with 16 ranges per power of two: (maximum time of the range, number of times in it).
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         let ranges = self.0.chunks(RANGE).enumerate();
         ranges.map(|(index, classes)| (longest((index + 1) * RANGE - 1), classes.iter().sum())).filter(|(_, count)| *count > 0)

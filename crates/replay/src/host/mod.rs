@@ -1,13 +1,13 @@
-//! The host's side of the command path: the block layer's queue with merging, and the driver that packs commands.
+//! The part of the command path in the host: the queue of the block layer with merging, and the driver that packs commands.
 //!
-//! Requests wait in the order of arrival. Whenever a tag of the device's queue is free, the driver fetches the first one. A write is packed
-//! with the writes directly after it into one packed command (JESD84-B45; `EXT_CSD` `MAX_PACKED_WRITES` and `MAX_PACKED_READS`), as in
-//! Linux' MMC driver. A request that arrives while a request for adjacent sectors still waits is merged with it, unless a request between
-//! them touches the same sectors. If the settings name a kernel, the flags of a request become the commands that this kernel sends
-//! ([`KernelDriver`]); a request of several commands is complete with its last.
+//! Requests wait in the order of arrival. When a tag of the device's queue is free, the driver fetches the first one. A write is packed
+//! with the directly following writes into one packed command (JESD84-B45; `EXT_CSD` `MAX_PACKED_WRITES` and `MAX_PACKED_READS`), as in the
+//! MMC driver of Linux. A request that arrives while a request for adjacent sectors waits is merged with it, unless a request between them
+//! accesses the same sectors. If the settings select a kernel, the flags of a request become the commands of this kernel
+//! ([`KernelDriver`]); a request of several commands is complete with the last one.
 //!
-//! Requests and commands are numbered separately, both from 0: requests in order of arrival, commands in the order in which the device gets
-//! them. Each entry of a packed command has its own number.
+//! Requests and commands are numbered separately, both from 0: requests in order of arrival, commands in the order in which the device
+//! receives them. Each entry of a packed command has its own number.
 
 use emmclab_device::{
     CommandFlags, DeviceCapabilities, DeviceCommand, DeviceSettings, Geometry, HostSettings, KernelEra, KernelRules,
@@ -25,22 +25,22 @@ use serde::Serialize;
 
 use crate::sequence_map::SequenceMap;
 
-/// Counts of the host's queue and driver.
+/// Counts of the queue and the driver of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HostCounts {
-    /// Commands sent; a packed one counts once.
+    /// Number of commands sent; a packed one counts once.
     pub commands: u64,
-    /// Requests merged into an earlier one.
+    /// Number of requests merged into an earlier one.
     pub merged: u64,
-    /// Packed commands.
+    /// Number of packed commands.
     pub packs: u64,
-    /// Requests in packed commands, after merging.
+    /// Number of requests in packed commands, after merging.
     pub packed_requests: u64,
-    /// List of the number of packed commands with 0, 1, 2, ... entries.
+    /// Number of packed commands with 0, 1, 2, ... entries, as a list.
     pub packs_by_entries: Vec<u64>,
-    /// Size of the largest command without header blocks.
+    /// Size of the largest command, without header blocks.
     pub largest_command_bytes: u64,
-    /// Counts of the translation of flags, if `host.kernel` names a kernel.
+    /// Counts of the translation of flags; null unless `host.kernel` selects a kernel.
     pub driver: Option<DriverCounts>,
 }
 
@@ -48,11 +48,11 @@ pub struct HostCounts {
 #[derive(Clone, Debug)]
 struct IncompleteRequest {
     command: DeviceCommand,
-    /// The next request merged into the same command, by number.
+    /// Number of the next request that was merged into the same command.
     next: Option<u64>,
-    /// Commands that follow the one in progress.
+    /// Commands that follow the current one.
     rest: Sequence,
-    /// Times of the commands of the request that are complete.
+    /// Times of the completed commands of the request.
     done: Option<RequestTiming>,
 }
 
@@ -74,24 +74,24 @@ impl RequestTiming {
     }
 }
 
-/// A command in the device: its first request and its tag.
+/// A command in the device, with its first request and its tag.
 #[derive(Clone, Copy, Debug)]
 struct InFlightCommand {
     first: u64,
     tag: Option<usize>,
 }
 
-/// The block layer's queue and the driver.
+/// The queue of the block layer, and the driver.
 #[derive(Debug)]
 pub(crate) struct HostQueue {
     blocks: Option<BlockAlignment>,
     queue: RequestQueue,
     driver: Option<KernelDriver>,
-    /// Largest number of entries of a packed read and of a packed write.
+    /// Maximum number of entries of a packed read, and of a packed write.
     packed: [u32; 2],
     packed_sectors: u64,
     tags: TagSet,
-    /// Time that fetching takes; it is added by the device.
+    /// Time of fetching, which the device adds.
     fetch: Nanos,
     incomplete: SequenceMap<IncompleteRequest>,
     in_flight: SequenceMap<InFlightCommand>,
@@ -99,7 +99,7 @@ pub(crate) struct HostQueue {
 }
 
 impl HostQueue {
-    /// The queue that the settings configure, or `None` if every request is sent as one command.
+    /// The queue of the settings, or `None` if every request is sent as one command.
     pub fn new(settings: &DeviceSettings) -> Option<Self> {
         let HostSettings { merge_max_kb, packed_writes, packed_reads, packed_max_kb, .. } = settings.host;
         let (driver, blocks) = (KernelDriver::new(settings), BlockAlignment::new(settings));
@@ -128,8 +128,8 @@ impl HostQueue {
         HostCounts { driver: self.driver.as_ref().map(KernelDriver::counts), ..self.counts.clone() }
     }
 
-    /// Adds a request to the queue, or merges it into one that waits there. If it needs no command, adds its completion to `requests`.
-    /// Returns its number.
+    /// Adds a request to the queue, or merges it into a waiting one. If it needs no command, adds its completion to `requests`. Returns its
+    /// number.
     pub fn push(&mut self, request: &DeviceCommand, requests: &mut Vec<RequestCompleted>) -> u64 {
         let mut rest = Sequence::new();
         let whole = self.blocks.as_ref().map_or(*request, |blocks| blocks.align(request));
@@ -161,14 +161,14 @@ impl HostQueue {
         }
     }
 
-    /// When the driver begins to fetch the next command. While a command runs, that is before a tag is free. `None` if no command waits, or
-    /// if every tag is held by a command of unknown completion.
+    /// When the driver begins to fetch the next command. While a command runs, this is before a tag is free. `None` if no command waits, or
+    /// if every tag belongs to a command with unknown completion.
     pub fn ready_at(&self) -> Option<Nanos> {
         let fetched = self.tags.free_from(self.queue.first()?.arrival + self.fetch)?;
         Some(fetched - self.fetch)
     }
 
-    /// Fetches the next command, with several entries if it is packed. All arrive at `at`.
+    /// Fetches the next command, which has several entries if it is packed. All arrive at `at`.
     pub fn fetch(&mut self, at: Nanos, commands: &mut Vec<DeviceCommand>) {
         commands.clear();
         let tag = self.tags.first_free();
@@ -214,7 +214,7 @@ impl HostQueue {
             let command = open.command;
             let mut waits = event.waits;
             waits.queue += event.arrival - open.done.map_or(command.arrival, |done| done.complete);
-            // Merged requests share the page operations; all are counted for the first request.
+            // Merged requests share the page operations, which are all counted for the first request.
             let own = std::mem::take(&mut subrequests);
             let done = open.done.map_or(
                 RequestTiming { start: event.start, complete: event.complete, subrequests: own, waits },
@@ -236,22 +236,22 @@ impl HostQueue {
     }
 }
 
-/// Block size of a file system that fills the device.
+/// Block size of a file system that occupies the whole device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockAlignment {
     sectors: u64,
-    /// Sectors of the device.
+    /// Number of sectors of the device.
     capacity: u64,
 }
 
 impl BlockAlignment {
-    /// The blocks that the settings configure, or `None` if requests are not extended.
+    /// The block size in the settings, or `None` if requests are not extended.
     pub fn new(settings: &DeviceSettings) -> Option<Self> {
         let sectors = u64::from(settings.host.block_kb) * 2;
         (sectors > 0).then(|| Self { sectors, capacity: Geometry::new(settings).sectors() })
     }
 
-    /// Extends a request with data to whole blocks; the last block of the device may be shorter.
+    /// Extends a request with data to whole blocks. The last block of the device may be shorter.
     pub fn align(&self, request: &DeviceCommand) -> DeviceCommand {
         if !request.op.has_data() {
             return *request;
@@ -263,12 +263,12 @@ impl BlockAlignment {
     }
 }
 
-/// One place in the device's command queue.
+/// A tag in the command queue of the device.
 #[derive(Clone, Copy, Debug)]
 struct QueueTag {
-    /// When the commands that held it are complete, as far as that is known.
+    /// When the commands with this tag are complete, as far as that is known.
     free: Nanos,
-    /// Number of commands that hold it and are not known to be complete; more than one for the entries of a packed command.
+    /// Number of commands with this tag and unknown completion; more than one for the entries of a packed command.
     commands: u32,
 }
 
@@ -281,7 +281,7 @@ impl TagSet {
         Self(vec![QueueTag { free: Nanos::MIN, commands: 0 }; queue_depth as usize])
     }
 
-    /// When a command that arrives at `arrival` can be sent; `None` if every tag is held by a command of unknown completion.
+    /// When a command that arrives at `arrival` can be sent; `None` if every tag belongs to a command with unknown completion.
     pub fn free_from(&self, arrival: Nanos) -> Option<Nanos> {
         if self.0.is_empty() {
             return Some(arrival);
@@ -289,20 +289,20 @@ impl TagSet {
         self.first_free().map(|tag| arrival.max(self.0[tag].free))
     }
 
-    /// The free tag that has been free longest.
+    /// The free tag that has been free for the longest time.
     pub fn first_free(&self) -> Option<usize> {
         let idle = self.0.iter().enumerate().filter(|(_, tag)| tag.commands == 0);
         idle.min_by_key(|(_, tag)| tag.free).map(|(index, _)| index)
     }
 
-    /// Marks a tag as held by one more command.
+    /// Adds a command to a tag.
     pub fn occupy(&mut self, tag: Option<usize>) {
         if let Some(tag) = tag {
             self.0[tag].commands += 1;
         }
     }
 
-    /// Marks a command that holds the tag as complete.
+    /// Removes a complete command from its tag.
     pub fn release(&mut self, tag: Option<usize>, complete: Nanos) {
         if let Some(tag) = tag {
             self.0[tag].commands -= 1;
@@ -311,14 +311,14 @@ impl TagSet {
     }
 }
 
-/// Waiting requests that a new one is compared with, youngest first: the length of Linux' request queue.
+/// Number of waiting requests with which a new one is compared, youngest first: the length of the request queue of Linux.
 const LOOK_BACK: usize = 128;
 
-/// A request in the queue; it may be merged from several.
+/// A request in the queue, possibly merged from several.
 #[derive(Clone, Copy, Debug)]
 struct QueuedRequest {
     command: DeviceCommand,
-    /// Numbers of the first and the last request that it consists of.
+    /// Numbers of the first and the last of its requests.
     first: u64,
     last: u64,
 }
@@ -326,7 +326,7 @@ struct QueuedRequest {
 /// Requests that wait for the driver.
 #[derive(Debug)]
 pub(super) struct RequestQueue {
-    /// Longest request after merging; 0 if nothing is merged.
+    /// Maximum size of a merged request in sectors; 0 without merging.
     most_sectors: u32,
     waiting: VecDeque<QueuedRequest>,
 }
@@ -336,12 +336,12 @@ impl RequestQueue {
         Self { most_sectors, waiting: VecDeque::with_capacity(LOOK_BACK) }
     }
 
-    /// Adds a request after those that arrived before it, or merges it into a waiting one. If merged, returns the number of the request
-    /// that was the last of the waiting one.
+    /// Adds a request after those that arrived before it, or merges it into a waiting one. If merged, returns the number of the previous
+    /// last request of the waiting one.
     pub fn push(&mut self, command: &DeviceCommand, number: u64) -> Option<u64> {
         let merged = self.merge(command, number);
         if merged.is_none() {
-            // A later command of a request arrives when the command before it is complete. That time may be in the future.
+            // A later command of a request arrives when the previous one is complete, which may be in the future.
             let later = |queued: &&QueuedRequest| queued.command.arrival > command.arrival;
             let place = self.waiting.len() - self.waiting.iter().rev().take_while(later).count();
             self.waiting.insert(place, QueuedRequest { command: *command, first: number, last: number });
@@ -353,7 +353,7 @@ impl RequestQueue {
         self.waiting.front().map(|queued| queued.command)
     }
 
-    /// Removes the first command; returns the number of the first request that it consists of.
+    /// Removes the first command. Returns the number of its first request.
     pub fn pop(&mut self) -> Option<u64> {
         self.waiting.pop_front().map(|queued| queued.first)
     }
@@ -383,29 +383,29 @@ impl RequestQueue {
     }
 }
 
-/// Whether a command can be merged: reads and writes without flags that promise durability or order. Hints do not matter.
+/// Whether a command can be merged, which applies to reads and writes without flags for durability or order; hints do not matter.
 pub(super) fn mergeable(command: &DeviceCommand) -> bool {
     command.op.has_data() && !command.modifiers.intersects(CommandFlags::PROMISES)
 }
 
-/// Whether a command can be an entry of a packed command. Each entry has its own `CMD23` argument. Thus a reliable or forced write can, but
-/// a write with preflush cannot (JESD84-B51, 6.6.29).
+/// Whether a command can be an entry of a packed command. Each entry has its own `CMD23` argument, so reliable and forced writes can be
+/// packed, but not writes with preflush (JESD84-B51, 6.6.29).
 pub(super) fn packable(command: &DeviceCommand) -> bool {
     command.op.has_data() && !command.modifiers.intersects(CommandFlags::PREFLUSH)
 }
 
-/// Counts of the commands into which a named kernel translates the flags of requests.
+/// Counts of the commands into which the selected kernel translates the flags of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DriverCounts {
-    /// Kernel that translates flags into commands: `host.kernel`.
+    /// The kernel that translates flags into commands (`host.kernel`).
     pub kernel: KernelEra,
-    /// Flushes of the cache that it sent.
+    /// Number of cache flushes sent.
     pub flushes: u64,
-    /// Cache barriers that it sent.
+    /// Number of cache barriers sent.
     pub barriers: u64,
-    /// Writes that it sent as reliable writes.
+    /// Number of writes sent as reliable writes.
     pub reliable_writes: u64,
-    /// Flushes and barriers that needed no command.
+    /// Number of flushes and barriers that needed no command.
     pub without_command: u64,
 }
 
@@ -416,8 +416,8 @@ impl DriverCounts {
     }
 }
 
-/// The driver of a named kernel above a device with these capabilities. It translates the flags of a request as the block layer and MMC
-/// driver of the kernel do: into a sequence of commands, each sent when the previous one is complete (`block/blk-flush.c`,
+/// The driver of the selected kernel, for a device with these capabilities. It translates the flags of a request like the block layer and
+/// the MMC driver of the kernel, into a sequence of commands, each of which is sent when the previous one is complete (`block/blk-flush.c`,
 /// `drivers/mmc/core/block.c`).
 #[derive(Debug)]
 pub(super) struct KernelDriver {
@@ -426,11 +426,11 @@ pub(super) struct KernelDriver {
     counts: DriverCounts,
 }
 
-/// The remaining commands of a request in their order; each is removed when it is sent.
+/// The remaining commands of a request in order. A command is removed when it is sent.
 pub(super) type Sequence = arrayvec::ArrayVec<DeviceCommand, 3>;
 
 impl KernelDriver {
-    /// The driver of the kernel that the settings name, or `None` if flags reach the device unchanged.
+    /// The driver of the kernel in the settings, or `None` if flags reach the device unchanged.
     pub fn new(settings: &DeviceSettings) -> Option<Self> {
         let kernel = settings.host.kernel;
         let counts = DriverCounts { kernel, flushes: 0, barriers: 0, reliable_writes: 0, without_command: 0 };
@@ -441,7 +441,7 @@ impl KernelDriver {
         self.counts
     }
 
-    /// Maximum number of writes in a packed command, if the settings give no number; 0 if the kernel does not pack.
+    /// Maximum number of writes in a packed command without an explicit setting; 0 if the kernel does not pack.
     pub fn packed_writes(&self) -> u32 {
         if self.rules.packs && self.capabilities.queue_depth == 1 { self.capabilities.packed_writes } else { 0 }
     }
@@ -483,7 +483,7 @@ impl KernelDriver {
         sequence
     }
 
-    /// Sets the flags of a command that is sent now, and counts it.
+    /// Sets the flags of a command that is being sent, and counts it.
     pub fn send(&mut self, command: &mut DeviceCommand) {
         let metadata = command.op == Op::Write && command.modifiers.contains(CommandFlags::META);
         if metadata && self.rules.reliable_metadata && self.capabilities.reliable_write {
@@ -496,7 +496,7 @@ impl KernelDriver {
     }
 }
 
-/// Removes the first of the remaining commands and returns it; it arrives at `at` or later.
+/// Removes and returns the first of the remaining commands, which arrives at `at` or later.
 fn next_command(sequence: &mut Sequence, at: Nanos) -> Option<DeviceCommand> {
     let command = sequence.pop_at(0)?;
     Some(DeviceCommand { arrival: command.arrival.max(at), ..command })

@@ -1,4 +1,4 @@
-//! A new device that is aged by commands, one after the other.
+//! A new device that is aged by commands, one after another.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,16 +9,16 @@ use rand_pcg::rand_core::Rng;
 
 use super::bad;
 
-/// Fraction of the capacity that is written between two samples of write amplification.
+/// Share of the capacity that is written between two samples of write amplification.
 const STEP: f64 = 0.1;
 /// Number of samples per capacity.
 pub(super) const SAMPLES: usize = 10;
-/// Write amplification counts as flat if it changes by at most this fraction from one whole capacity of writes to the next.
+/// Write amplification is flat if it changes by at most this fraction between two consecutive capacities of writes.
 const FLAT: f64 = 0.01;
-/// Number of commands between two checks for an interrupt; they take some ms.
+/// Number of commands between two checks for an interrupt, which take some ms.
 const BETWEEN_CHECKS: u64 = 256;
 
-/// Number of randomly ordered units that are written before the memory of their list is freed: 16 MB.
+/// Number of randomly ordered units that are written before the memory of their list (16 MB) is freed.
 const DRAWN_PART: usize = 4 << 20;
 
 /// Bytes that preconditioning has written in this process, for progress reports.
@@ -84,7 +84,7 @@ impl AgingDevice {
         self.submit(Op::Write, u64::from(unit) * u64::from(self.unit_sectors), count * self.unit_sectors)
     }
 
-    /// Submits a command at the completion of the previous one, since times do not matter here.
+    /// Submits a command at the completion of the previous one, because times do not matter here.
     pub fn submit(&mut self, op: Op, sector: u64, sectors: u32) -> Result<()> {
         self.commands += 1;
         if self.commands.is_multiple_of(BETWEEN_CHECKS) {
@@ -99,7 +99,7 @@ impl AgingDevice {
             None => Ok(()),
             Some(stop) => Err(bad(
                 format!("preconditioning had to stop: {}", stop.reason()),
-                "fill a smaller share, or turn collection on (gc.policy) with some over-provisioning",
+                "fill a smaller share, or enable garbage collection (gc.policy) with over-provisioning",
             )),
         }
     }
@@ -109,7 +109,7 @@ impl AgingDevice {
         self.device.wear_on(erases).map_err(|error| error.in_field("precondition"))
     }
 
-    /// Leaves the device idle for a time.
+    /// Lets the device idle for a time.
     pub fn idle_for(&mut self, time: Nanos) {
         self.device.idle_until(Nanos(self.device.idle_from().0.max(0)) + time);
     }
@@ -125,7 +125,7 @@ impl AgingDevice {
         Ok(())
     }
 
-    /// The numbers below `all` in an order whose first `drawn` numbers are drawn at random.
+    /// The numbers below `all` in an order in which the first `drawn` are drawn at random.
     pub fn draw(&mut self, drawn: u32, all: u32) -> Vec<u32> {
         let mut order: Vec<u32> = (0..all).collect();
         for at in 0..drawn {
@@ -148,7 +148,7 @@ impl AgingDevice {
         Ok(())
     }
 
-    /// Writes units one after the other. Their addresses are prefetched together, so that the cache misses overlap.
+    /// Writes units one after another. Their addresses are prefetched together, so that the cache misses overlap.
     fn write_each(&mut self, units: &[u32]) -> Result<()> {
         let mut sectors = [0; PREFETCHED];
         for (sector, unit) in sectors.iter_mut().zip(units) {
@@ -172,7 +172,7 @@ impl AgingDevice {
         Ok(())
     }
 
-    /// Overwrites at random until write amplification no longer changes from one capacity to the next.
+    /// Overwrites at random until write amplification is constant from one capacity to the next.
     pub fn until_flat(&mut self, most_capacities: f64) -> Result<()> {
         let mut work = SteadyStateDetector::new(u64::from(self.units), (SAMPLES, FLAT), self.device.counters());
         let samples = (most_capacities / STEP).ceil() as u64;
@@ -189,27 +189,27 @@ impl AgingDevice {
     }
 }
 
-/// Detects whether the work of a device no longer changes from one span of writes to the next.
+/// Detects whether the work of a device is constant from one span of writes to the next.
 pub(super) struct SteadyStateDetector {
     step: u64,
     next: u64,
     /// Number of samples in a span.
     span: usize,
-    /// The work counts as unchanged up to this relative change between spans.
+    /// Maximum relative change between spans with which the work counts as constant.
     change: f64,
-    /// Pages programmed, and blocks erased in each group, at each sample.
+    /// Number of programmed pages, and of erased blocks in each group, at each sample.
     samples: Vec<(u64, Vec<u64>)>,
 }
 
 impl SteadyStateDetector {
-    /// Creates a detector for a device whose capacity is this many writes. A span is `span` tenths ([`SAMPLES`]) of the capacity.
+    /// Creates a detector for a device of `capacity` writes. A span is `span` tenths ([`SAMPLES`]) of the capacity.
     pub fn new(capacity: u64, (span, change): (usize, f64), counters: &DeviceCounters) -> Self {
         let step = (capacity as f64 * STEP).max(1.0) as u64;
         let first = (counters.all_page_programs(), counters.group_erases.clone());
         Self { step, next: step, span, change, samples: vec![first] }
     }
 
-    /// Records the work after `done` writes; returns true once it is flat.
+    /// Records the work after `done` writes. Returns true if it is constant.
     pub fn is_flat(&mut self, done: u64, counters: &DeviceCounters) -> bool {
         if done < self.next {
             return false;
@@ -226,7 +226,7 @@ impl SteadyStateDetector {
         (now - earlier).abs() <= self.change * earlier
     }
 
-    /// Blocks erased per write in each block group, over the last span.
+    /// Erased blocks per write in each block group, over the last span.
     pub fn erase_rates(&self) -> Vec<f64> {
         let last = self.samples.len() - 1;
         let from = last.saturating_sub(self.span);

@@ -1,4 +1,5 @@
-//! Turns a new device into a used one. All methods terminate: fills write each unit once, the others have an upper bound.
+//! Preconditioning: turns a new device into a used one. All methods terminate: filling writes each unit once, and the others have an upper
+//! bound.
 
 mod aging_device;
 mod phone_use;
@@ -18,10 +19,10 @@ use crate::options::ReplayOptions;
 pub use self::aging_device::preconditioned_bytes;
 pub use self::phone_use::PhoneUse;
 
-/// Idle time that is enough for all background work of a UFS.
+/// Idle time that suffices for all background work of a UFS.
 const HIBERNATION: Nanos = Nanos(3_600_000_000_000);
 
-/// Makes the device that the options describe, or reads it from the store if it has been made before.
+/// Creates the device of the options, or reads it from the store if it was created before.
 pub(crate) fn precondition(config: &DeviceConfig, options: &ReplayOptions, store: Option<&ImageStore>) -> Result<Device> {
     if options.precondition == Precondition::None {
         return Ok(Device::new(config));
@@ -32,8 +33,8 @@ pub(crate) fn precondition(config: &DeviceConfig, options: &ReplayOptions, store
     }
 }
 
-/// Makes the device that the options describe if the store does not have it; returns false if another process is making it. For a new
-/// device, nothing is done.
+/// Creates the device of the options if it is not in the store. Returns false if another process is creating it. Does nothing for a new
+/// device.
 pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStore) -> Result<bool> {
     if options.precondition == Precondition::None {
         return Ok(true);
@@ -41,7 +42,7 @@ pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStor
     store.keep(config, &recipe(config, options)?, || make(config, options))
 }
 
-/// As [`prepare`], for [`age_by_traces`].
+/// Executes [`prepare`] for [`age_by_traces`].
 pub fn prepare_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: &ImageStore) -> Result<bool> {
     store.keep(config, &recipe_of_traces(config, &inputs)?, || replay(config, inputs))
 }
@@ -67,15 +68,15 @@ fn recipe_of_traces(config: &DeviceConfig, inputs: &[TraceInput]) -> Result<Stri
     Ok(recipe)
 }
 
-/// Powers a device off in an orderly way, as before every run. A UFS hibernates before that, so that the run does not pay for a write
-/// booster that preconditioning filled.
+/// Powers a device off in good order, as before every run. A UFS first hibernates, so that the write booster that preconditioning filled
+/// does not affect the run.
 fn off(config: &DeviceConfig, mut device: Device) -> Device {
     device.switch_off(if config.settings().interface.is_ufs() { HIBERNATION } else { Nanos::ZERO });
     device
 }
 
-/// A device that has executed traces, each request when the previous one is complete. It is read from the store if it has been made before
-/// with the same settings and trace files. Addresses beyond the device are wrapped.
+/// A device that has executed traces, each request at the completion of the previous one. The device is read from the store if it was
+/// created before with the same settings and trace files. Addresses beyond the device are wrapped.
 /// Errors: if a trace cannot be read, the device stops on the way, or the store fails.
 pub fn age_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: Option<&ImageStore>) -> Result<Device> {
     match store {
@@ -114,26 +115,26 @@ fn make(config: &DeviceConfig, options: &ReplayOptions) -> Result<Device> {
     Ok(off(config, age.into_device()))
 }
 
-/// Default upper bound of the overwriting, in capacities.
+/// Default upper bound of the overwritten data, in capacities.
 const MOST_CAPACITIES: f64 = 4.0;
 
-/// The device's contents before the run.
+/// Contents of the device before the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Precondition {
-    /// Nothing: a brand new device.
+    /// None: a new device.
     #[default]
     None,
-    /// This percentage of the logical capacity is written once, sequentially.
+    /// A percentage of the logical capacity is written once, sequentially.
     Sequential(f64),
-    /// This percentage of the logical capacity is written once, in random order in units of 4 KB (or one map unit).
+    /// A percentage of the logical capacity is written once, in random order in units of 4 KB (or one map unit).
     Random(f64),
-    /// Full, then overwritten at random until write amplification is flat, up to this multiple of the capacity.
+    /// The device is filled, and then overwritten at random until write amplification is flat, up to this multiple of the capacity.
     SteadyState {
-        /// Upper bound of the overwriting, in capacities.
+        /// Upper bound of the overwritten data, in capacities.
         most_capacities: f64,
     },
-    /// After some time of use in a phone.
+    /// The device was used in a phone for some time.
     Used(PhoneUse),
 }
 
@@ -143,7 +144,7 @@ impl Precondition {
         !matches!(self, Self::None | Self::Sequential(_))
     }
 
-    /// Upper bound of the bytes that are written to make such a device with `capacity` bytes; 0 for a new one.
+    /// Upper bound of the bytes that are written to create such a device with `capacity` bytes; 0 for a new one.
     pub fn most_bytes(&self, capacity: f64) -> f64 {
         capacity
             * match self {
@@ -160,11 +161,11 @@ impl Precondition {
     pub(super) fn check(&self) -> Result<()> {
         match self {
             Self::Sequential(share) | Self::Random(share) if !(0.0..=100.0).contains(share) => {
-                Err(bad(format!("{share} % of the capacity cannot be filled"), "give 0 to 100 %"))
+                Err(bad(format!("{share} % of the capacity cannot be filled"), "use 0 to 100 %"))
             }
             Self::SteadyState { most_capacities } if !(*most_capacities > 0.0 && *most_capacities <= 1000.0) => Err(bad(
                 format!("a limit of {most_capacities} capacities is impossible"),
-                "give more than 0, and at most 1000 times the capacity",
+                "use more than 0, and at most 1000 times the capacity",
             )),
             Self::None | Self::Sequential(_) | Self::Random(_) | Self::SteadyState { .. } => Ok(()),
             Self::Used(usage) => usage.check(),
@@ -183,7 +184,7 @@ impl FromStr for Precondition {
                 amount.parse().map_err(|_| bad(format!("`{amount}` is not a number"), &format!("write it as `{word}:{example}`")))
             }
         };
-        let found = match (word, amount) {
+        let parsed = match (word, amount) {
             ("none", None) => Self::None,
             ("sequential", _) => Self::Sequential(number(100.0, "90")?),
             ("random", _) => Self::Random(number(100.0, "90")?),
@@ -196,8 +197,8 @@ impl FromStr for Precondition {
                 ));
             }
         };
-        found.check()?;
-        Ok(found)
+        parsed.check()?;
+        Ok(parsed)
     }
 }
 

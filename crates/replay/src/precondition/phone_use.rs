@@ -1,8 +1,8 @@
-//! A device after use in a phone. A part of it is filled with files. Every day, files are created, deleted and overwritten in place; at
-//! night, deleted data is discarded.
+//! A device after use in a phone. Files occupy a part of it. Every day, files are created, deleted and overwritten in place; at night,
+//! deleted data is discarded.
 //!
-//! Years of use are not simulated in full. Days are simulated until the work of garbage collection no longer changes from one half capacity
-//! of writes to the next. After that, only the erase counts grow, at the rate of the last half.
+//! Years of use are not simulated completely. Days are simulated until the work of garbage collection is constant from one half capacity of
+//! writes to the next. After that, only the erase counts grow, at the rate of the last half capacity.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -16,17 +16,17 @@ use super::bad;
 const DAYS: [(&str, f64); 4] = [("mo", 365.0 / 12.0), ("y", 365.0), ("w", 7.0), ("d", 1.0)];
 /// Units of size, in bytes.
 const BYTES: [(&str, f64); 4] = [("KB", 1024.0), ("MB", 1_048_576.0), ("GB", 1_073_741_824.0), ("TB", 1_099_511_627_776.0)];
-/// The largest age and daily volume that are accepted; more is regarded as a typing error.
+/// Maximum age and daily volume. Larger values are probably typing errors.
 const MOST_DAYS: f64 = 100.0 * 365.0;
 const MOST_DAILY: f64 = 100.0 * 1_099_511_627_776.0;
 /// Upper bound of the simulated writes, in capacities.
 const MOST_CAPACITIES: f64 = 8.0;
-/// The days are no longer simulated once the work changes by at most this fraction from one half capacity to the next.
+/// The simulation of days ends when the work changes by at most this fraction from one half capacity to the next.
 const FLAT: f64 = 0.02;
 /// Idle time at the end of each day, for the background work of the device.
 const NIGHT: Nanos = Nanos(3_600_000_000_000);
 
-/// How a phone has used its device.
+/// Usage of a device in a phone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhoneUse {
     /// Age in days.
@@ -35,8 +35,8 @@ pub struct PhoneUse {
     pub daily_bytes: f64,
     /// Percentage of the capacity that contains data.
     pub filled_pct: f64,
-    /// Percentage of the written bytes that overwrite map units (4 KB) in place, spread evenly over the data. The rest replaces files of
-    /// 512 KB each, written sequentially.
+    /// Percentage of the written bytes that overwrite map units (4 KB) in place, evenly distributed over the data. The rest replaces files
+    /// of 512 KB, which are written sequentially.
     pub random_pct: f64,
     /// Whether deleted data is discarded at the end of each day, as on Android (`fstrim` when idle).
     pub trim: bool,
@@ -62,23 +62,23 @@ impl PhoneUse {
         share("filled", self.filled_pct)?;
         share("random", self.random_pct)?;
         if !(0.0..=MOST_DAYS).contains(&self.days) {
-            return Err(bad(format!("an age of {} days is impossible", self.days), "give 0 to 100 years"));
+            return Err(bad(format!("an age of {} days is impossible", self.days), "use 0 to 100 years"));
         }
         if !(0.0..=MOST_DAILY).contains(&self.daily_bytes) {
             return Err(bad(
                 format!("{} bytes a day are impossible", self.daily_bytes),
-                "give 0 to 100 TB, as in used:1y,daily=2GB",
+                "use 0 to 100 TB, as in used:1y,daily=2GB",
             ));
         }
         Ok(())
     }
 
-    /// Bytes that are written in total.
+    /// Total number of written bytes.
     fn written(&self) -> f64 {
         self.days * self.daily_bytes
     }
 
-    /// Upper bound of the bytes that are simulated.
+    /// Upper bound of the simulated bytes.
     pub(super) fn most_written(&self, capacity: f64) -> f64 {
         self.written().min(MOST_CAPACITIES * capacity)
     }
@@ -96,7 +96,7 @@ impl FromStr for PhoneUse {
         let days = amount(age, &DAYS).ok_or_else(|| bad(format!("`{age}` is not an age"), HINT))?;
         let mut usage = Self { days, ..Self::default() };
         for word in words {
-            let wrong = || bad(format!("`{word}` is no property of a used device"), HINT);
+            let wrong = || bad(format!("`{word}` is not an option of `used`"), HINT);
             let (key, value) = word.split_once('=').ok_or_else(wrong)?;
             let percent = || value.trim_end_matches('%').parse().map_err(|_| wrong());
             match key {
@@ -132,11 +132,11 @@ struct FileExtentPool {
     in_use: Vec<u32>,
     /// Whether an extent is free, by its number.
     is_free: Vec<bool>,
-    /// Extents that were freed and not discarded since then; some may be in use again.
+    /// Extents that were freed and not discarded since; some may be in use again.
     freed: Vec<u32>,
-    /// Extent at which the search for the next free one starts.
+    /// Extent at which the search for the next free extent starts.
     next: usize,
-    /// Whether every extent that was free at the beginning has been written.
+    /// Whether all initially free extents have been written.
     wrapped: bool,
 }
 
@@ -156,8 +156,8 @@ impl FileExtentPool {
         self.in_use[age.below(self.in_use.len() as u32) as usize]
     }
 
-    /// Deletes a random file, and returns the extent for a new one: the next free extent in cyclic order, as in allocators of file systems,
-    /// or the old extent if none is free.
+    /// Deletes a random file. Returns the extent for a new file: the next free extent in cyclic order, as in allocators of file systems, or
+    /// the old extent if none is free.
     fn replace(&mut self, age: &mut AgingDevice) -> u32 {
         let file = age.below(self.in_use.len() as u32) as usize;
         let (old, count) = (self.in_use[file], self.is_free.len());
@@ -186,7 +186,7 @@ impl FileExtentPool {
 /// Errors: if the device is zoned, stops on the way, or would be worn out before the end.
 pub(super) fn live(age: &mut AgingDevice, usage: &PhoneUse) -> Result<()> {
     if age.device().zones().next().is_some() {
-        return Err(bad("a zoned device is not overwritten in place".into(), "take sequential:PCT, or age it by a trace"));
+        return Err(bad("a zoned device is not overwritten in place".into(), "use sequential:PCT, or age it by a trace"));
     }
     let chunk = age.chunk();
     let (count, unit_bytes) = (age.units() / chunk, f64::from(age.device().geometry().unit_bytes));
@@ -201,14 +201,14 @@ pub(super) fn live(age: &mut AgingDevice, usage: &PhoneUse) -> Result<()> {
         return Ok(());
     }
 
-    // From here on, amounts are in extents.
+    // Amounts are in extents from here on.
     let extent_bytes = f64::from(chunk) * unit_bytes;
     let (total, daily) = ((usage.written() / extent_bytes).ceil() as u64, usage.daily_bytes / extent_bytes);
     let most = total.min((MOST_CAPACITIES * f64::from(count)).ceil() as u64);
     let mut work = SteadyStateDetector::new(u64::from(count), (SAMPLES / 2, FLAT), age.device().counters());
     let (mut done, mut days, mut is_random) = (0, 1.0, 0.0);
     while done < most {
-        // Spread evenly, not at random, so that the percentage is exact on every device.
+        // Evenly distributed instead of random, so that the percentage is exact on every device.
         is_random += usage.random_pct / 100.0;
         if is_random >= 1.0 {
             is_random -= 1.0;
@@ -233,19 +233,19 @@ pub(super) fn live(age: &mut AgingDevice, usage: &PhoneUse) -> Result<()> {
     age.wear_on(&more).map_err(|error| error.hint(fewer_bytes(age, usage, &more)))
 }
 
-/// Proposes a usage that does not wear the device out, by halving the daily bytes until it fits. The device is unusable afterwards.
+/// Proposes a usage that does not wear the device out, by halving the daily bytes until it is possible. The device is unusable afterwards.
 fn fewer_bytes(age: &mut AgingDevice, usage: &PhoneUse, erases: &[u64]) -> String {
     let stands = |halves: &u32| {
         let fewer: Vec<u64> = erases.iter().map(|erases| erases >> halves).collect();
         age.wear_on(&fewer).is_ok()
     };
     (1..u64::BITS).find(stands).map_or_else(
-        || "give a lower age".to_owned(),
+        || "use a lower age".to_owned(),
         |halves| {
             let daily_bytes = usage.daily_bytes / 2.0_f64.powi(halves as i32);
             let capacity = f64::from(age.units()) * f64::from(age.device().geometry().unit_bytes);
             format!(
-                "the bytes a day are not scaled with the capacity, and are {:.2} times that of this device: give fewer, or a lower \
+                "the bytes a day are not scaled with the capacity, and are {:.2} times that of this device: use fewer, or a lower \
                  age, as in used:{}",
                 usage.daily_bytes / capacity,
                 PhoneUse { daily_bytes, ..*usage }
@@ -254,7 +254,7 @@ fn fewer_bytes(age: &mut AgingDevice, usage: &PhoneUse, erases: &[u64]) -> Strin
     )
 }
 
-/// Discards deleted data, and gives the device idle time for background work.
+/// Discards deleted data, and lets the device idle for background work.
 fn night(age: &mut AgingDevice, files: &mut FileExtentPool, trim: bool, chunk: u32) -> Result<()> {
     let freed = files.take_freed();
     if trim {

@@ -5,15 +5,15 @@ use emmclab_trace::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Use of the flash space that host data took.
+/// Use of the flash space by host data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct SpaceUse {
-    /// Bytes the host wrote / flash bytes that they took.
+    /// Bytes that the host wrote / flash bytes that they occupied.
     #[schemars(extend("label" = "Space utilisation", "short" = "Space util.", "digits" = 4, "better" = "higher", "column" = "space_utilisation"))]
     pub space_utilisation: f64,
     /// Utilisation - 1, as in Figure 9 of IISWC 2015.
     pub gain_difference: f64,
-    /// `emmclab compare` only: utilisation over that of the first device - 1.
+    /// `emmclab compare` only: utilisation / utilisation of the first device - 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gain_ratio: Option<f64>,
 }
@@ -25,19 +25,19 @@ impl SpaceUse {
     }
 }
 
-/// Bytes programmed over bytes the host wrote: all of them, and by cause.
+/// Bytes programmed / bytes that the host wrote, in total and by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct WriteAmplification {
-    /// All causes together.
+    /// Bytes programmed for all causes / bytes that the host wrote.
     #[schemars(extend("label" = "Write amplification", "short" = "WAF", "digits" = 3, "better" = "lower", "column" = "waf"))]
     pub waf: f64,
-    /// Host data, including the padding of pages.
+    /// Part of host data, including the padding of pages.
     pub host: f64,
-    /// Pages moved by garbage collection.
+    /// Part of pages moved by garbage collection.
     pub gc: f64,
-    /// Pages moved by wear levelling.
+    /// Part of pages moved by wear levelling.
     pub wear: f64,
-    /// Pages of a map on the flash.
+    /// Part of pages of a map on the flash.
     pub map: f64,
 }
 
@@ -53,16 +53,16 @@ impl WriteAmplification {
     }
 }
 
-/// Page operations, in all and by cause.
+/// Number of page operations, in total and by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PageOperations {
-    /// In all.
+    /// In total.
     #[schemars(extend("label" = "{of}", "better" = "lower"))]
     pub total: u64,
     /// For host data.
     #[schemars(extend("label" = "{of} for the host"))]
     pub host: u64,
-    /// For writes that cover a map unit (in block-mapped schemes a page) in part; a program of such a write counts as one for host data.
+    /// For writes that cover a map unit (in block-mapped schemes: a page) in part; a program of such a write counts as one for host data.
     #[schemars(extend("label" = "{of} of partial writes"))]
     pub read_modify_write: u64,
     /// For garbage collection and log-block merges.
@@ -92,13 +92,13 @@ impl PageOperations {
 /// Operations of the flash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct FlashOperations {
-    /// Pages read.
+    /// Number of pages read.
     #[schemars(extend("of" = "Page reads"))]
     pub page_reads: PageOperations,
-    /// Pages programmed.
+    /// Number of pages programmed.
     #[schemars(extend("of" = "Page programs"))]
     pub page_programs: PageOperations,
-    /// Blocks erased.
+    /// Number of blocks erased.
     #[schemars(extend("label" = "Block erases", "short" = "Erases", "better" = "lower"))]
     pub block_erases: u64,
 }
@@ -112,7 +112,7 @@ impl FlashOperations {
         }
     }
 
-    /// Pages read and programmed.
+    /// Number of pages read and programmed.
     pub fn page_operations(&self) -> u64 {
         self.page_reads.total + self.page_programs.total
     }
@@ -140,18 +140,18 @@ impl Utilisation {
     }
 }
 
-/// Wear of the blocks, and the work against it.
+/// Wear of the blocks, and wear levelling.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct WearSummary {
-    /// Moved to even out wear.
+    /// Blocks moved by wear levelling.
     #[schemars(extend("label" = "Blocks moved by wear levelling"))]
     pub moved_blocks: u64,
     /// Blocks that went bad.
     #[schemars(extend("label" = "Blocks that went bad"))]
     pub bad_blocks: u64,
-    /// Distribution of erases over all blocks, in the same form.
+    /// Distribution of the erase counts of all blocks.
     pub erase_counts: BlockDistribution,
-    /// Null without an erase limit; blocks without a limit (`slc.erase_limit = 0`) are left out.
+    /// Estimated lifetime; null without an erase limit. Blocks without a limit (`slc.erase_limit = 0`) are not included.
     pub lifetime: Option<LifetimeEstimate>,
 }
 
@@ -166,21 +166,21 @@ impl WearSummary {
     }
 }
 
-/// Bytes that the host can write to the device in its life, which ends with that of the first kind of block (block group, those in SLC mode
-/// among them). Blocks without an erase limit are left out.
+/// Bytes that the host can write during the life of the device, which ends with the first block group or SLC area to wear out. Blocks
+/// without an erase limit are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LifetimeEstimate {
-    /// Bytes that the host can write until all blocks of one kind (a block group, or those in SLC mode) have reached their erase limit,
-    /// with as many programs and erases for each byte as in the run; null if it erased no block.
+    /// Bytes that the host can write until all blocks of a group, or all in SLC mode, have reached their erase limit, with as many programs
+    /// and erases per byte as in the run; null if it erased no block.
     #[schemars(extend("label" = "Lifetime, even wear", "short" = "Life", "digits" = 2, "better" = "higher", "shown_in" = "TB"))]
     pub even_host_bytes: Option<f64>,
-    /// Bytes that the host can write until the most worn block reaches its limit, with as many programs and erases for each byte as in
-    /// the run, and as unevenly distributed as all wear so far; null if the run erased no block.
+    /// Bytes that the host can write until the most worn block reaches its limit, with as many programs and erases per byte as in the run,
+    /// and with the uneven distribution of all wear so far; null if the run erased no block.
     pub first_block_host_bytes: Option<f64>,
-    /// Erases of the most worn block over its limit, preconditioning included.
+    /// Erases of the most worn block / erase limit, including preconditioning.
     #[schemars(extend("label" = "Wear so far", "short" = "Wear", "digits" = 2, "better" = "lower"))]
     pub used_pct: f64,
-    /// The same of the blocks in SLC mode alone; null without such blocks or without a limit of theirs.
+    /// Erases of the most worn block in SLC mode / erase limit; null without such blocks, or without a limit for them.
     #[schemars(extend("label" = "Wear so far, SLC mode", "short" = "Wear of SLC", "digits" = 2, "better" = "lower"))]
     pub used_slc_pct: Option<f64>,
 }
@@ -208,13 +208,13 @@ impl LifetimeEstimate {
     }
 }
 
-/// The life of the blocks of one group, in bytes that the host writes to the device; endless where the run did not touch them.
+/// The life of the blocks of a group, in bytes that the host writes to the device; infinite if the run did not erase them.
 struct GroupLifetime {
     even: f64,
     first_block: f64,
-    /// What the most worn block has of its limit.
+    /// Share of the erase limit that the most worn block has used.
     used: f64,
-    /// Of the run; the blocks may have seen more before.
+    /// Erases of the run. The blocks may have been erased before.
     erases: u64,
 }
 
@@ -225,7 +225,7 @@ impl GroupLifetime {
         let (written, limit) = (counters.host_bytes_written as f64, f64::from(group.erase_limit));
         let blocks = f64::from(group.blocks) * f64::from(geometry.planes);
         let erases = counters.group_erases[number];
-        // A block is erased once for each time that it is filled: the run may have filled free ones, or erased those that are still free.
+        // Each filling of a block counts as an erase, because the run may have filled free blocks, or erased blocks that are still free.
         let block_bytes = f64::from(group.pages_per_block) * f64::from(group.page_bytes);
         let filled = counters.group_programs[number] as f64 / f64::from(group.pages_per_block)
             + still_to_fold(settings, device, number) / block_bytes;
@@ -244,7 +244,7 @@ impl GroupLifetime {
     }
 }
 
-/// Bytes that the run left in the SLC cache, from which they have yet to be folded into blocks of this group.
+/// Bytes in the SLC cache at the end of the run that will be folded into blocks of this group.
 fn still_to_fold(settings: &DeviceSettings, device: &Device, number: usize) -> f64 {
     let slc = &settings.slc;
     if slc.mode != SlcMode::Cache || slc.group as usize != number {
@@ -256,7 +256,7 @@ fn still_to_fold(settings: &DeviceSettings, device: &Device, number: usize) -> f
     more as f64 * f64::from(geometry.unit_bytes)
 }
 
-/// Blocks by a value, in equal steps.
+/// Distribution of blocks by a value, in equal steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(extend("whole" = true))]
 pub struct BlockDistribution {
@@ -270,11 +270,11 @@ pub struct BlockDistribution {
     pub deviation: f64,
     /// Lower bound of each step.
     pub from: Vec<u32>,
-    /// Blocks in each step.
+    /// Number of blocks in each step.
     pub blocks: Vec<u64>,
 }
 
-/// Steps of a distribution.
+/// Maximum number of steps of a distribution.
 const STEPS: u64 = 20;
 
 impl BlockDistribution {
@@ -308,10 +308,10 @@ impl BlockDistribution {
     }
 }
 
-/// Time of the device in each power state, in s; the times add up to the simulated time, and that of draining.
+/// Time of the device in each power state, in s. The times add up to the simulated time, including draining.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PowerStateTimes {
-    /// Processing requests, or collecting garbage while idle.
+    /// Executing requests, or collecting garbage in idle time.
     pub active_s: f64,
     /// Awake without work.
     pub idle_s: f64,
@@ -319,7 +319,7 @@ pub struct PowerStateTimes {
     pub asleep_s: f64,
     /// Waking up.
     pub waking_s: f64,
-    /// Times the device woke up.
+    /// Number of wake-ups of the device.
     #[schemars(extend("label" = "Wake-ups"))]
     pub wake_ups: u64,
 }
@@ -337,17 +337,17 @@ impl PowerStateTimes {
     }
 }
 
-/// Energy that the device took, in mJ; `None` if its settings give no figure for it.
+/// Energy consumption of the device, in mJ; `None` if its settings contain no values for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct EnergyUse {
-    /// All of it.
+    /// Total energy.
     #[schemars(extend("label" = "Energy", "digits" = 1, "better" = "lower"))]
     pub total_mj: Option<f64>,
     /// Page reads, page programs, block erases and bus transfers.
     pub flash_mj: Option<f64>,
     /// Lookups of the map in the controller (`mapping.lookup_nj`).
     pub map_mj: Option<f64>,
-    /// Active state, without the flash operations.
+    /// Active state, without flash operations.
     pub active_mj: Option<f64>,
     /// Idle.
     pub idle_mj: Option<f64>,

@@ -1,4 +1,4 @@
-//! Work of the FTL beside the host's own operations: mapping, collection, SLC folding, RAM for data.
+//! Work of the FTL in addition to host operations: mapping, collection, SLC folding, RAM for data.
 
 use emmclab_device::{BlockState, Device, DeviceCounters, DeviceSettings};
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::flash::BlockDistribution;
 
-/// A share in percent; 0 of nothing.
+/// A share in percent; 0 if `of` is 0.
 fn share(part: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { 100.0 * part as f64 / of as f64 }
 }
@@ -14,37 +14,36 @@ fn share(part: u64, of: u64) -> f64 {
 /// The map from logical to physical addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct MapCounts {
-    /// Memory that the map takes inside the device.
+    /// Memory of the map inside the device.
     pub ram_bytes: u64,
-    /// Lookups whose map entry was in the mapping cache; null if all entries are always in memory.
+    /// Share of the lookups whose map entry was in the mapping cache; null if all entries are always in memory.
     pub cache_hit_pct: Option<f64>,
-    /// Lookups of map entries, in the mapping cache or not; 0 if all are always in memory.
+    /// Lookups of map entries, cached or not; 0 if all entries are always in memory.
     pub lookups: u64,
-    /// Requests whose map entries were looked up; 0 if all are always in memory.
+    /// Requests whose map entries were looked up; 0 if all entries are always in memory.
     pub requests: u64,
-    /// Of these, the requests for which a page of the map was read from the flash.
+    /// Requests of `map.requests` for which a page of the map was read from the flash.
     pub missed_requests: u64,
-    /// Share of `map.missed_requests` in `map.requests`, counted in the same way for all schemes; null if all entries are always in
-    /// memory.
+    /// Share of `map.missed_requests` in `map.requests`, which is comparable between schemes; null if all entries are always in memory.
     pub request_miss_pct: Option<f64>,
     /// Map entries that were loaded into the mapping cache together with requested ones.
     pub prefetched_entries: u64,
-    /// Page reads in vain, because a learned map led to another page than that of the data.
+    /// Useless page reads, because a learned map led to another page than that of the data.
     #[schemars(extend("unit" = "page"))]
     pub double_reads: u64,
-    /// Bytes that map entries in memory take at the end; null if the map is not on the flash.
+    /// Size of the map entries in memory at the end; null if the map is not on the flash.
     pub cached_bytes: Option<u64>,
     /// Learned segments of the whole map (`leaftl`), or runs in memory (`rqftl`), at the end; null if the map is not on the flash.
     pub segments: Option<u64>,
     /// Map units whose locations these segments or runs describe.
     pub segment_units: Option<u64>,
-    /// Map units that were read and had never been written.
+    /// Reads of map units that were never written.
     pub unwritten_unit_reads: u64,
-    /// Share of the bytes read that neither the workload nor the preconditioning had written; null if nothing was read. With
-    /// `mapping.unwritten_read = "flash"`, they are read as if they had been written in order of address before the run.
+    /// Share of the read bytes that neither the workload nor the preconditioning wrote; null without reads. With
+    /// `mapping.unwritten_read = "flash"`, they are read as if they had been written in address order before the run.
     #[schemars(extend("label" = "Read without having been written", "short" = "Unwritten", "digits" = 1))]
     pub unwritten_read_pct: Option<f64>,
-    /// Map units discarded; null if there was none, and the trace records no discards.
+    /// Discarded map units; null if there were none, and the trace records no discards.
     pub discarded_units: Option<u64>,
     /// Merges of log blocks in the block-mapped schemes.
     pub log_block_merges: LogBlockMerges,
@@ -87,26 +86,26 @@ pub struct LogBlockMerges {
     pub switch: u64,
     /// Log blocks that replaced their data block after the rest of its data was copied to them.
     pub partial: u64,
-    /// Logical blocks copied to a fresh block.
+    /// Logical blocks copied to a free block.
     pub full: u64,
 }
 
 /// Garbage collection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct GcSummary {
-    /// Collected.
+    /// Blocks that were collected.
     #[schemars(extend("label" = "Blocks collected"))]
     pub blocks: u64,
-    /// Collected while the device was idle.
+    /// Blocks of `gc.blocks` that were collected while the device was idle.
     #[schemars(extend("label" = "Blocks collected in idle time"))]
     pub idle_blocks: u64,
     /// Requests that interrupted idle collection.
     #[schemars(extend("label" = "Collections interrupted by requests"))]
     pub interruptions: u64,
-    /// Flash time of copies and erases: of collection, of folding the SLC cache (`slc.folded_blocks`) and of wear levelling
+    /// Flash time of copies and erases for collection, folding of the SLC cache (`slc.folded_blocks`) and wear levelling
     /// (`wear.moved_blocks`).
     pub busy_s: f64,
-    /// Part of `gc.busy_s` while the device was idle: of collection (`gc.idle_blocks`), and of folding the SLC cache.
+    /// Part of `gc.busy_s` while the device was idle, for collection (`gc.idle_blocks`) and folding of the SLC cache.
     pub idle_busy_s: f64,
     /// Distribution of valid map units over the full blocks: `min`, `max`, `mean`, `deviation`, and `from` and `blocks` by step.
     pub valid_units: BlockDistribution,
@@ -130,7 +129,7 @@ impl GcSummary {
 /// Blocks in SLC mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct SlcCounts {
-    /// Folded from the SLC cache into others.
+    /// Blocks folded from the SLC cache into other blocks.
     #[schemars(extend("label" = "SLC blocks folded"))]
     pub folded_blocks: u64,
 }
@@ -140,13 +139,14 @@ pub struct SlcCounts {
 pub struct CacheCounts {
     /// Map units of written data that the write buffer received.
     pub units_written: u64,
-    /// Share of them that replaced data in the buffer and so needed no program of their own.
+    /// Share of `cache.units_written` that replaced data in the buffer, which saved a program.
     pub write_hit_pct: f64,
     /// Map units that the host read.
     pub units_read: u64,
-    /// Share of them that were found in RAM.
+    /// Share of `cache.units_read` that was in RAM.
     pub read_hit_pct: f64,
-    /// Flushes, and preflushes of writes, that found written data; null if there was none, and the trace does not record them.
+    /// Flushes, and preflushes of writes, while the buffer contained written data; null if there were none, and the trace does not record
+    /// them.
     #[schemars(extend("label" = "Cache flushes with data", "short" = "Cache flushes"))]
     pub flushes: Option<u64>,
 }

@@ -1,9 +1,9 @@
-//! Results of a run, in groups. The names are those of the JSON output and of Python. The doc comment of a field is its meaning, wherever it is
-//! described. What commands, pages and notebooks show as a figure has a `label` and the number of `digits` behind the point (0 if omitted),
-//! a `short` label for the heads of narrow columns, and `better` (lower, higher) where one is better than the other. A struct with the
-//! figures of several things names them `{of}`, and each field of this type says `of` what. The ending of a name is the `unit`, unless
-//! there is another one. `column` is the column of the SQL table `runs` if it is not the path with `_` for `.`. Bytes are shown in MB, or
-//! in `shown_in`. A struct that is `whole` is one field. `make generate` writes the types and the table of fields for Python from these structs.
+//! Results of a run, in groups. The names are those of the JSON output and of Python. The doc comment of a field is its meaning everywhere.
+//! A field that commands, pages and notebooks show has a `label`, the number of `digits` after the point (default 0), a `short` label for
+//! narrow columns, and `better` (lower, higher) if one direction is better. In the labels of a struct that is used for several fields,
+//! `{of}` stands for the attribute `of` of the field. The ending of a name is the `unit` unless another one is set. `column` is the column
+//! of the SQL table `runs` if it is not the path with `_` for `.`. Bytes are shown in MB, or in `shown_in`. A `whole` struct is one field.
+//! `make generate` writes the types and the table of fields for Python from these structs.
 
 mod flash;
 mod ftl;
@@ -29,27 +29,27 @@ pub use ftl::*;
 pub use times::*;
 pub use ufs::*;
 
-/// The result of a run. All but `computing` depends on nothing but input, settings and version.
+/// The result of a run. Except for `computing`, it depends only on input, settings and version.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct SimulationResult {
     /// Name of the device.
     pub device: String,
-    /// The settings of the device that decide most.
+    /// The most important settings of the device.
     pub configuration: ConfigurationSummary,
-    /// How the workload was driven, and how that ended.
+    /// How the workload was replayed, and how the run ended.
     pub run: ReplaySummary,
-    /// Requests completed.
+    /// Number of completed requests.
     pub requests: RequestTotals,
-    /// Response times (complete - arrival) of reads and writes. `read` and `write` hold those of one operation.
+    /// Response times (complete - arrival) of reads and writes. `read` and `write` are those of one operation.
     #[schemars(extend("of" = "response"))]
     pub response: ResponseTimeSummary,
-    /// With `--percentiles`: a list of `op` (`read`, `write`, and `all` for both; flushes and discards are in none), `percentile` and
-    /// `response_ms`, at most 0.1 % too high.
+    /// With `--percentiles`: a list of `op` (`read`, `write`, and `all` for both; flushes and discards are not included), `percentile` and
+    /// `response_ms`, which is at most 0.1 % too high.
     #[schemars(extend("unit" = "ms"))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub percentiles: Vec<ResponsePercentileRow>,
-    /// In Python with `distribution=True`: a list of `op` (as in `percentiles`), `up_to_ms`, `requests` and `cumulative_pct`, in ranges,
-    /// 16 for each power of two.
+    /// In Python with `distribution=True`: a list of `op` (as in `percentiles`), `up_to_ms`, `requests` and `cumulative_pct`, in ranges, of
+    /// which each power of two has 16.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub response_distribution: Vec<ResponseHistogramRow>,
     /// With `--over-time`: a list of bins of time by arrival: `time_s` (after the first arrival), `width_s`, `reads`, `writes`,
@@ -58,17 +58,17 @@ pub struct SimulationResult {
     /// of reads and writes, `collections` and `collecting_ms` (blocks, and their time together), `wake_ups`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub over_time: Vec<RunTimeRow>,
-    /// Service times (complete - start), in the same form.
+    /// Service times (complete - start), with the fields of `response`.
     #[schemars(extend("of" = "service", "short" = {}))]
     pub service: ServiceTimeSummary,
-    /// Mean of each part of the response time over all requests; the parts add up to it.
+    /// Mean of each part of the response time over all requests. The parts add up to the response time.
     pub waits: WaitTimes,
     /// Recorded and simulated times of the replayed requests, by the definitions of the profile; null if the trace has no such times. The
-    /// group has `all` (reads and writes together; flushes and discards are in none), `read` and `write`.
+    /// group has `all` (reads and writes; flushes and discards are not included), `read` and `write`.
     pub recorded: RecordedComparison,
     /// Use of the flash space by host data.
     pub space: SpaceUse,
-    /// Bytes programmed over bytes the host wrote, in all and by cause.
+    /// Bytes programmed / bytes that the host wrote, in total and by cause.
     pub write_amplification: WriteAmplification,
     /// Page and block operations.
     pub flash: FlashOperations,
@@ -84,46 +84,46 @@ pub struct SimulationResult {
     pub slc: SlcCounts,
     /// Write buffer and read cache; null if the device has neither.
     pub cache: Option<CacheCounts>,
-    /// Link, queues, WriteBooster and hibernation of a UFS; no such group for an eMMC.
+    /// Link, queues, WriteBooster and hibernation of a UFS; absent for an eMMC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ufs: Option<UfsUse>,
-    /// Time in each power state; the times add up to the simulated time.
+    /// Time in each power state. The times add up to the simulated time.
     pub power: PowerStateTimes,
-    /// Energy; 0 if the device has no figures for it.
+    /// Energy; 0 if the settings of the device contain no values for it.
     pub energy: EnergyUse,
-    /// Queue of the host above the device; null if the host neither merges nor packs, and `host.kernel` names no kernel. `driver` is null
+    /// Queue of the host above the device; null if the host neither merges nor packs, and `host.kernel` selects no kernel. `driver` is null
     /// without a kernel.
     pub host: Option<HostCounts>,
-    /// Counts of what the reader did with each record; `emmclab explain ledger.` lists them.
+    /// Counts of the records that the reader kept, changed or skipped; `emmclab explain ledger.` lists them.
     #[schemars(with = "std::collections::BTreeMap<String, Option<u64>>")]
     pub ledger: Ledger,
-    /// With layers: a list, the first on top; name, held requests, own counts.
+    /// With layers: a list from top to bottom of name, held requests, and counts of the layer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerResult>,
-    /// Flushes and writes with a flag that promises durability or an order (FUA, preflush, barrier), as the workload saw them; only if
-    /// there were any.
+    /// Flushes and writes with a flag for durability or order (FUA, preflush, barrier), as sent by the workload; present only if there were
+    /// any.
     #[schemars(extend("of" = "of flushes and synchronous writes"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durable: Option<DurableTimes>,
-    /// Start and length of the first writes to the device, as many as were asked for.
+    /// Start and length of the first writes to the device; their number is an option.
     #[schemars(extend("unit" = "sector"))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub first_writes: Vec<(u64, u32)>,
-    /// Of a served device whose settings changed: a list of `at_s` (simulated time), `key`, `from` and `to`; the figures cover the whole
-    /// run with all of them.
+    /// For a served device whose settings changed: a list of `at_s` (simulated time), `key`, `from` and `to`. The figures cover the whole
+    /// run with all settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub setting_changes: Vec<SettingChange>,
     /// With a second device: bytes, page programs, block erases, WAF.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second_device: Option<SecondDevice>,
-    /// Cost of the run on this computer; the only fields that differ from run to run.
+    /// Cost of the run on this computer. Only these fields differ between equal runs.
     pub computing: ComputeCost,
 }
 
-/// The settings of a device that decide most.
+/// The most important settings of a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ConfigurationSummary {
-    /// Capacity that the host sees.
+    /// Capacity for the host.
     pub capacity_bytes: u64,
     /// RAM of the write buffer and the read cache.
     #[schemars(extend("label" = "RAM", "better" = "lower"))]
@@ -162,23 +162,23 @@ fn word(value: impl Serialize) -> String {
     }
 }
 
-/// The replay, and how it ended.
+/// How the workload was replayed, and how the run ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ReplaySummary {
     /// `open`, `closed` or `back_to_back`.
     pub mode: ReplayMode,
     /// Why this mode was chosen; null if it was requested.
     pub mode_reason: Option<String>,
-    /// Operations and flags (discard, flush, `secure_erase`, fua, preflush) that the trace does not record, with blanks between them:
-    /// figures of them are null unless the run had some; null if it records all.
+    /// Operations and flags (discard, flush, `secure_erase`, fua, preflush) that the trace does not record, separated by blanks. Their
+    /// figures are null unless the run contained some; null if the trace records all.
     pub unrecorded: Option<String>,
-    /// Step of the trace's clock, such as `1ms`, if it is too coarse to tell which requests waited for each other; null for usual clocks.
+    /// Step of the trace's clock, such as `1ms`, if it is too coarse to show which requests waited for each other; null otherwise.
     pub coarse_clock: Option<String>,
-    /// Whether the device kept up.
+    /// Whether the device kept pace with the arrivals.
     pub load: LoadSummary,
     /// Why the run ended early; null if it did not.
     pub stopped: Option<String>,
-    /// First arrival to last completion.
+    /// Time from the first arrival to the last completion.
     #[schemars(extend("label" = "Simulated time", "short" = "Time", "digits" = 3))]
     pub simulated_s: f64,
     /// Bytes read and written per second of simulated time.
@@ -189,7 +189,7 @@ pub struct ReplaySummary {
     pub drain_s: Option<f64>,
 }
 
-/// Requests completed.
+/// Number of completed requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct RequestTotals {
     /// All requests.
@@ -201,13 +201,13 @@ pub struct RequestTotals {
     /// Writes.
     #[schemars(extend("label" = "Writes"))]
     pub write: u64,
-    /// Discards and flushes; null if there was none, and the trace does not record both.
+    /// Discards and flushes; null if there were none, and the trace does not record both.
     #[schemars(extend("label" = "Flushes and discards", "short" = "Flushes"))]
     pub other: Option<u64>,
-    /// Reads and writes that arrived when no earlier request was unfinished, as in a profile.
+    /// Share of the reads and writes that arrived when no earlier request was unfinished, as in a profile.
     #[schemars(extend("label" = "No-wait", "digits" = 2, "better" = "higher", "column" = "no_wait_pct"))]
     pub no_wait_pct: f64,
-    /// Reads and writes that the device started as soon as they arrived, alone or in parallel with others.
+    /// Share of the reads and writes that the device started at their arrival, alone or in parallel with others.
     #[schemars(extend("column" = "begun_at_once_pct"))]
     pub begun_at_once_pct: f64,
     /// Bytes that the host read.
@@ -216,7 +216,7 @@ pub struct RequestTotals {
     /// Bytes that the host wrote.
     #[schemars(extend("label" = "Data written", "digits" = 1))]
     pub bytes_written: u64,
-    /// Requests whose addresses lie beyond the device and were wrapped into it.
+    /// Share of the requests whose addresses were beyond the device and were wrapped.
     pub wrapped_pct: f64,
 }
 
@@ -230,7 +230,7 @@ pub struct ComputeCost {
 }
 
 impl SimulationResult {
-    /// Sums up a run. Power states and utilisation include `drain`, the time in which layers moved data after the last request.
+    /// Summarises a run. Power states and utilisation include `drain`, the time in which layers moved data after the last request.
     pub(crate) fn new(
         config: &DeviceConfig, device: &Device, (measure, recorded): (&RunMeasurement, &RecordedTotals),
         (options, mode): (&ReplayOptions, ReplayMode), drain: Option<Nanos>,
@@ -265,7 +265,7 @@ impl SimulationResult {
                 begun_at_once_pct: OperationTotals::begun_at_once_pct(&measure.timed()),
                 bytes_read: counters.host_bytes_read,
                 bytes_written: counters.host_bytes_written,
-                // Known when the ledger is.
+                // Set when the ledger is known.
                 wrapped_pct: 0.0,
             },
             durable: measure.durable(),
@@ -291,8 +291,8 @@ impl SimulationResult {
         }
     }
 
-    /// Sets to unknown what the trace does not show: counts of operations that it does not record, and figures that depend on the
-    /// order of arrivals if its clock is coarse.
+    /// Sets figures to null that the trace cannot show: counts of operations that it does not record, and figures that depend on the order
+    /// of arrivals if its clock is coarse.
     pub(crate) fn withdraw_unrecorded(&mut self, trace: TraceHeader) {
         if trace.coarse_clock.is_some() {
             self.recorded.withdraw_waits();
@@ -317,7 +317,7 @@ impl SimulationResult {
         }
     }
 
-    /// Notes the computing time of the run.
+    /// Records the computing time of the run.
     pub(crate) fn computed_in(&mut self, wall: Duration) {
         let wall_s = wall.as_secs_f64();
         let operations = self.flash.page_operations() as f64;
@@ -331,24 +331,24 @@ impl SimulationResult {
 pub struct LayerResult {
     /// Name of the layer.
     pub name: String,
-    /// Requests that it held because there was no room: back-pressure.
+    /// Number of requests that waited because the layer had no free space (back-pressure).
     pub held_full: u64,
-    /// Requests that it held because background work was writing in their place.
+    /// Number of requests that waited because background work was writing to their sectors.
     pub held_overlap: u64,
-    /// How long it held them in all.
+    /// Total time of these waits.
     pub held_ms: f64,
-    /// The features that it left out, because the devices do not have what they need.
+    /// Features that the layer omitted because the devices do not support them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<&'static str>,
-    /// Its own counts.
+    /// Counters of the layer.
     #[serde(flatten)]
     pub counters: BTreeMap<&'static str, u64>,
 }
 
-/// Response times of flushes, and of writes with a flag that promises durability or an order, above all layers.
+/// Response times of flushes, and of writes with a flag for durability or order, above all layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct DurableTimes {
-    /// Number of these requests; one with a preflush also flushes the cache.
+    /// Number of these requests. One with a preflush also flushes the cache.
     #[schemars(extend("label" = "Flushes and synchronous writes", "short" = "Synchronous"))]
     pub requests: u64,
     /// Mean and percentiles, ms.
@@ -368,23 +368,23 @@ impl DurableTimes {
 pub struct SecondDevice {
     /// Name of the device.
     pub device: String,
-    /// Bytes that layers read from it.
+    /// Bytes that layers read from the second device.
     pub host_bytes_read: u64,
-    /// Bytes that they wrote to it.
+    /// Bytes that layers wrote to the second device.
     pub host_bytes_written: u64,
     /// Pages programmed.
     pub page_programs: u64,
     /// Blocks erased.
     pub block_erases: u64,
-    /// Bytes programmed / bytes written to it.
+    /// Bytes programmed / bytes that layers wrote to the second device.
     pub waf: f64,
-    /// The counts of its host queue, where it has one.
+    /// Counts of its host queue, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostCounts>,
 }
 
 impl SecondDevice {
-    /// The counts of a device so far.
+    /// The current counts of a device.
     pub(crate) fn new(name: String, device: &Device, host: Option<HostCounts>) -> Self {
         let counters = device.counters();
         Self {

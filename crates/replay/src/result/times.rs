@@ -1,4 +1,4 @@
-//! Response, service and waiting times of reads and writes, simulated and recorded, and whether the device kept up with the trace.
+//! Response, service and waiting times of reads and writes, simulated and recorded, and whether the device kept pace with the trace.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub struct TimePercentiles {
     /// 99.9th percentile.
     #[schemars(extend("label" = "p99.9 {of}", "short" = "p99.9", "digits" = 3, "better" = "lower"))]
     pub p999_ms: f64,
-    /// Longest.
+    /// Maximum.
     #[schemars(extend("label" = "Longest {of}", "short" = "Longest", "digits" = 3, "better" = "lower"))]
     pub max_ms: f64,
 }
@@ -43,16 +43,16 @@ impl TimePercentiles {
 /// Response times (complete - arrival) of reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ResponseTimeSummary {
-    /// Mean.
+    /// Mean of reads and writes.
     #[schemars(extend("label" = "Mean response", "short" = "Mean", "digits" = 3, "better" = "lower", "column" = "mean_response_ms"))]
     pub mean_response_ms: f64,
     /// Percentiles of reads and writes together.
     #[serde(flatten)]
     pub percentiles: TimePercentiles,
-    /// Reads alone.
+    /// Times of reads.
     #[schemars(extend("of" = "response of reads", "short" = { "mean_ms": "Reads" }))]
     pub read: TimeSummary,
-    /// Writes alone.
+    /// Times of writes.
     #[schemars(extend("of" = "response of writes", "short" = { "mean_ms": "Writes" }))]
     pub write: TimeSummary,
 }
@@ -72,16 +72,16 @@ impl ResponseTimeSummary {
 /// Service times (complete - start) of reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ServiceTimeSummary {
-    /// Mean.
+    /// Mean of reads and writes.
     #[schemars(extend("label" = "Mean service", "short" = "Service", "digits" = 3, "better" = "lower", "column" = "mean_service_ms"))]
     pub mean_service_ms: f64,
     /// Percentiles of reads and writes together.
     #[serde(flatten)]
     pub percentiles: TimePercentiles,
-    /// Reads alone.
+    /// Times of reads.
     #[schemars(extend("of" = "service of reads", "short" = {}))]
     pub read: TimeSummary,
-    /// Writes alone.
+    /// Times of writes.
     #[schemars(extend("of" = "service of writes", "short" = {}))]
     pub write: TimeSummary,
 }
@@ -104,19 +104,19 @@ fn by_operation(measure: &RunMeasurement, times: fn(&[&OperationTotals]) -> Time
     [&all[..], &all[..1], &all[1..]].map(times)
 }
 
-/// Mean of each part of the response time over reads and writes, in ms; the parts add up to it.
+/// Mean of each part of the response time over reads and writes, in ms. The parts add up to the response time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct WaitTimes {
     /// Wait for earlier requests.
     #[schemars(extend("label" = "Mean wait for earlier requests", "short" = "queue", "digits" = 3, "better" = "lower"))]
     pub queue_ms: f64,
-    /// In the host's driver, in the controller and between host and device.
+    /// Time in the driver of the host, in the controller, and between host and device.
     #[schemars(extend("label" = "Mean time in driver, controller and interface", "short" = "controller", "digits" = 3, "better" = "lower"))]
     pub controller_ms: f64,
-    /// Transfers on the flash bus, and waiting for it.
+    /// Transfers on the flash bus, including waits for it.
     #[schemars(extend("label" = "Mean time on the flash bus", "short" = "bus", "digits" = 3, "better" = "lower"))]
     pub bus_ms: f64,
-    /// In the flash array.
+    /// Time in the flash array.
     #[schemars(extend("label" = "Mean time in the flash array", "short" = "array", "digits" = 3, "better" = "lower"))]
     pub array_ms: f64,
     /// Wait for garbage collection.
@@ -136,19 +136,19 @@ impl WaitTimes {
     }
 }
 
-/// A percentile of the response time that was asked for.
+/// A requested percentile of the response time.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ResponsePercentileRow {
     /// `read`, `write`, or `all` for both together.
     pub op: &'static str,
-    /// Which, percent.
+    /// Number of the percentile, 0 to 100.
     pub percentile: f64,
-    /// Complete - arrival, ms; nearest-rank, at most 0.1 % too high.
+    /// Response time (complete - arrival), ms: nearest rank, at most 0.1 % too high.
     pub response_ms: f64,
 }
 
 impl ResponsePercentileRow {
-    /// These percentiles (percent, ascending) of each operation that occurs.
+    /// The requested percentiles (percent, ascending) of each operation that occurs.
     pub(super) fn all(measure: &RunMeasurement, percentiles: &[f64]) -> Vec<Self> {
         let [read, write] = measure.timed();
         let kinds: [(&'static str, &[&OperationTotals]); 3] = [("all", &[read, write]), ("read", &[read]), ("write", &[write])];
@@ -165,21 +165,21 @@ impl ResponsePercentileRow {
     }
 }
 
-/// Requests by response time, in ranges of which 16 make a power of two.
+/// Number of requests by response time, in ranges, of which each power of two has 16.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ResponseHistogramRow {
     /// `read` or `write`.
     pub op: &'static str,
-    /// Response times up to this, ms.
+    /// Upper bound of the response times in the range, ms.
     pub up_to_ms: f64,
-    /// Requests in the range.
+    /// Number of requests in the range.
     pub requests: u64,
-    /// Share of the operation's requests up to here, percent.
+    /// Share of the requests of this operation up to this range, percent.
     pub cumulative_pct: f64,
 }
 
 impl ResponseHistogramRow {
-    /// Of reads, then of writes; ranges without a request are left out.
+    /// The ranges of reads, then of writes, without empty ranges.
     pub(super) fn all(measure: &RunMeasurement) -> Vec<Self> {
         let mut rows = Vec::new();
         for (op, kinds) in ["read", "write"].into_iter().zip(measure.timed()) {
@@ -194,39 +194,39 @@ impl ResponseHistogramRow {
     }
 }
 
-/// A time beside the recorded one.
+/// A recorded and a simulated time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TimeComparison {
     /// As recorded; null if the trace has no such times.
     pub recorded_ms: Option<f64>,
     /// As simulated; null without such requests.
     pub simulated_ms: Option<f64>,
-    /// Simulated / recorded - 1; null unless paced as recorded (open or closed loop, rate 1).
+    /// Simulated / recorded - 1; null unless arrivals are paced as recorded (open or closed loop, rate 1).
     pub error_pct: Option<f64>,
 }
 
-/// A share beside the recorded one.
+/// A recorded and a simulated share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ShareComparison {
     /// As recorded.
     pub recorded_pct: Option<f64>,
     /// As simulated.
     pub simulated_pct: Option<f64>,
-    /// Difference, simulated - recorded.
+    /// Simulated - recorded.
     pub error_points: Option<f64>,
 }
 
-/// A figure of reads and writes together, of reads, and of writes.
+/// A figure of all reads and writes, of reads, and of writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct ByOperation<T> {
-    /// Reads and writes together.
+    /// Reads and writes.
     pub all: T,
     pub read: T,
     pub write: T,
 }
 
-/// Recorded and simulated: the requests that were driven, by the definitions of the profile.
+/// Recorded and simulated times of the replayed requests, by the definitions of the profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct RecordedComparison {
     /// Mean response time.
@@ -235,10 +235,10 @@ pub struct RecordedComparison {
     /// 99th percentile of the response times.
     #[schemars(extend("of" = "99th percentile of the response"))]
     pub response_p99: ByOperation<TimeComparison>,
-    /// Mean service time. A driver that fetches a request while another runs counts that wait as service.
+    /// Mean service time. If a driver fetches a request while another runs, this wait counts as service.
     #[schemars(extend("of" = "mean service (complete - start)"))]
     pub service: ByOperation<TimeComparison>,
-    /// Share of requests that found nothing unfinished.
+    /// Share of requests that arrived when no earlier request was unfinished.
     #[schemars(extend("of" = "reads and writes that arrived when no earlier request was unfinished"))]
     pub no_wait: ByOperation<ShareComparison>,
     /// Recorded reads and writes that arrived within 1 ms after the device became idle; above 25 %, results of open loop are misleading.
@@ -270,7 +270,7 @@ impl RecordedComparison {
 }
 
 impl RecordedComparison {
-    /// Withdraws which requests waited for each other, as recorded, and errors that contain waits which may not have been.
+    /// Sets figures to null that depend on which requests waited for each other, if the clock cannot show that.
     pub(super) fn withdraw_waits(&mut self) {
         for times in [&mut self.response, &mut self.response_p99] {
             for time in [&mut times.all, &mut times.read, &mut times.write] {
@@ -303,31 +303,31 @@ fn share(recorded_pct: Option<f64>, simulated_pct: Option<f64>, as_recorded: boo
     ShareComparison { recorded_pct, simulated_pct, error_points: both.map(|(was, is)| is - was) }
 }
 
-/// Whether the device kept up with the arrivals of an open loop.
+/// Whether the device kept pace with the arrivals of an open loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LoadSummary {
-    /// Open loop: time in which the device has work over the time in which requests arrive; null in other modes.
+    /// Open loop: time with unfinished work / time of the arrivals; null in other modes.
     pub offered_pct: Option<f64>,
-    /// Last arrival to last completion.
+    /// Time from the last arrival to the last completion.
     pub backlog_s: f64,
-    /// Largest backlog: the longest time from an arrival until all earlier requests were complete.
+    /// Maximum backlog, which is the time from an arrival until all earlier requests are complete.
     pub peak_backlog_s: f64,
-    /// Open loop: offered load between the last time that the device was idle and the largest backlog; null in other modes and without a
-    /// backlog.
+    /// Open loop: offered load from the last idle time of the device until the maximum backlog; null in other modes and without a backlog.
     pub peak_offered_pct: Option<f64>,
-    /// Open loop: whether the device did not keep up. The peak backlog is longer than ten mean service times, and longer than 10 s or 10
-    /// % of the time in which requests arrive; or a backlog of more than ten mean service times is left at the last arrival, with an
-    /// offered load above 100 %.
+    /// Open loop: whether the device did not keep pace with the arrivals. Then the maximum backlog is longer than ten mean service times,
+    /// and longer than 10 s or 10 % of the time of the arrivals; or more than ten mean service times of backlog remain at the last arrival,
+    /// with an offered load above 100 %.
     pub overloaded: bool,
 }
 
-/// Backlog, in mean service times, up to which a run does not count as overloaded: a few requests that arrive together.
+/// Backlog, in mean service times, up to which a run is not overloaded, because some requests may arrive together.
 const OVERLOAD_REQUESTS: f64 = 10.0;
 
-/// Backlog as a share of the time in which requests arrive up to which it is that of a burst.
+/// Backlog as a share of the time of the arrivals up to which it is that of a burst.
 const OVERLOAD_SHARE: f64 = 0.1;
 
-/// Backlog in s above which it is overload however long the trace is: twice the 5 s after which Android offers to end an application.
+/// Backlog in s above which a run is overloaded regardless of the length of the trace: twice the 5 s after which Android offers to end an
+/// application.
 const OVERLOAD_S: f64 = 10.0;
 
 impl LoadSummary {
@@ -339,7 +339,7 @@ impl LoadSummary {
         let service_s = OperationTotals::service(&measure.timed()).mean_ms / 1e3;
         let (peak_s, grown_s) =
             (measure.arrival_state.peak.backlog.as_secs_f64(), measure.arrival_state.peak.busy_for.as_secs_f64());
-        // If the offered load is above 100 %, the requests that are left at the last arrival count as a backlog, too.
+        // If the offered load is above 100 %, the remaining requests at the last arrival also count as a backlog.
         let left = backlog_s > OVERLOAD_REQUESTS * service_s && offered.is_some_and(|share| share > 1.0);
         let grew = peak_s > (OVERLOAD_REQUESTS * service_s).max(OVERLOAD_S.min(OVERLOAD_SHARE * span_s));
         Self {

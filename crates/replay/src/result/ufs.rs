@@ -1,4 +1,4 @@
-//! The cost of link, queues and hibernation of a UFS.
+//! Link, queues and hibernation of a UFS.
 
 use emmclab_device::{Device, DeviceSettings, LinkGear, OperationCause, SlcMode};
 use emmclab_trace::{Nanos, SECTOR_BYTES};
@@ -12,40 +12,40 @@ pub struct UfsUse {
     pub lanes: u32,
     /// Gear of each lane.
     pub gear: LinkGear,
-    /// Capacity of the link in each direction (MB of 1,000,000 bytes).
+    /// Capacity of the link in each direction, in MB of 1,000,000 bytes per second.
     pub link_mb_per_s: f64,
-    /// Data of writes.
+    /// Transfers of data of writes.
     #[schemars(extend("of" = "to the device"))]
     pub to_device: LinkDirection,
-    /// Data of reads.
+    /// Transfers of data of reads.
     #[schemars(extend("of" = "to the host"))]
     pub to_host: LinkDirection,
-    /// Commands that can be in the device at once.
+    /// Maximum number of commands inside the device.
     pub tags: u32,
-    /// Most commands that were in the device at once.
+    /// Maximum number of commands that were inside the device.
     #[schemars(extend("label" = "Most commands in flight"))]
     pub most_in_flight: u32,
-    /// Mean time that a command waited for a tag.
+    /// Mean time for which a command waited for a tag.
     #[schemars(extend("label" = "Mean wait for a tag", "digits" = 4, "better" = "lower"))]
     pub tag_wait_ms: f64,
-    /// Queues of the host controller; 0 = one list.
+    /// Number of queues of the host controller; 0 = one list.
     pub queues: u32,
-    /// Mean time that a command with a tag waited for its queue.
+    /// Mean time for which a command with a tag waited for its queue.
     #[schemars(extend("label" = "Mean wait for a queue", "digits" = 4, "better" = "lower"))]
     pub queue_wait_ms: f64,
-    /// `WriteBooster`, where the device has it.
+    /// `WriteBooster`, if the device has it.
     pub write_booster: Option<WriteBoosterUse>,
-    /// Its zones, where it has some.
+    /// Zones, if the device has them.
     pub zones: Option<ZoneUse>,
     /// Map entries that the host sent with reads (HPB).
     pub map_hints: u64,
     /// Share of the simulated time in hibernation.
     #[schemars(extend("label" = "In hibernation", "digits" = 1))]
     pub hibernated_pct: f64,
-    /// Times that the device left hibernation.
+    /// Number of times the device left hibernation.
     #[schemars(extend("label" = "Exits from hibernation"))]
     pub hibernate_exits: u64,
-    /// Mean time of leaving hibernation.
+    /// Mean time to leave hibernation.
     #[schemars(extend("label" = "Mean time of an exit from hibernation", "digits" = 3, "better" = "lower"))]
     pub hibernate_exit_ms: f64,
 }
@@ -58,7 +58,7 @@ pub struct LinkDirection {
     /// Share of the simulated time in which the link carried data.
     #[schemars(extend("label" = "Link {of} in use", "digits" = 2))]
     pub busy_pct: f64,
-    /// Mean time that data waited for other data on its way.
+    /// Mean time for which data waited for other data on its way.
     #[schemars(extend("label" = "Mean wait for the link {of}", "digits" = 4, "better" = "lower"))]
     pub wait_ms: f64,
 }
@@ -69,43 +69,43 @@ pub struct WriteBoosterUse {
     /// Size of WriteBooster; null without it.
     #[schemars(extend("label" = "WriteBooster, size", "digits" = 1))]
     pub size_bytes: u64,
-    /// Flash that was programmed with host data in WriteBooster.
+    /// Size of the flash pages in WriteBooster that were programmed with host data.
     #[schemars(extend("label" = "Written to WriteBooster", "digits" = 1))]
     pub bytes_written: u64,
-    /// Flash that was programmed with host data outside WriteBooster.
+    /// Size of the flash pages outside WriteBooster that were programmed with host data.
     #[schemars(extend("label" = "Written past WriteBooster", "digits" = 1))]
     pub bytes_past_it: u64,
     /// Blocks whose data was flushed into other blocks.
     #[schemars(extend("label" = "Blocks of WriteBooster flushed"))]
     pub flushed_blocks: u64,
-    /// Mean erases of its blocks divided by their erase limit; null without a limit.
+    /// Mean erases of the blocks of WriteBooster / erase limit; null without a limit.
     #[schemars(extend("label" = "Life of WriteBooster used", "digits" = 4, "better" = "lower"))]
     pub life_used_pct: Option<f64>,
     /// Size of WriteBooster at the end of the run.
     #[schemars(extend("label" = "WriteBooster, size at the end", "digits" = 1))]
     pub current_size_bytes: u64,
-    /// Data that the host read from it.
+    /// Data that the host read from WriteBooster.
     #[schemars(extend("label" = "Read from WriteBooster", "digits" = 1))]
     pub bytes_read: u64,
-    /// Share of it in the bytes that the host read from the flash.
+    /// Share of the bytes that the host read from the flash that were in WriteBooster.
     #[schemars(extend("label" = "Reads found in WriteBooster", "digits" = 2))]
     pub read_hit_pct: f64,
     /// Data that flushes moved into other blocks.
     #[schemars(extend("label" = "Migrated by flushes of WriteBooster", "digits" = 1, "better" = "lower"))]
     pub migrated_bytes: u64,
-    /// Data written to its pinned part.
+    /// Data written to the pinned part of WriteBooster.
     #[schemars(extend("label" = "Pinned to WriteBooster", "digits" = 1))]
     pub pinned_bytes: u64,
-    /// Times that the device told the host that little of it is free.
+    /// Number of notices to the host that little of WriteBooster is free.
     #[schemars(extend("label" = "WRITEBOOSTER_FLUSH_NEEDED"))]
     pub flush_needed: u64,
-    /// Times that the device told the host that its pinned part is full.
+    /// Number of notices to the host that the pinned part is full.
     #[schemars(extend("label" = "PINNED_WRITEBOOSTER_BUFFER_FULL"))]
     pub pinned_full: u64,
-    /// Times that it grew upon a hint.
+    /// Number of times WriteBooster grew after a hint.
     #[schemars(extend("label" = "Times WriteBooster grew"))]
     pub grown: u64,
-    /// Times that it shrank upon a hint.
+    /// Number of times WriteBooster shrank after a hint.
     #[schemars(extend("label" = "Times WriteBooster shrank"))]
     pub shrunk: u64,
 }
@@ -113,10 +113,10 @@ pub struct WriteBoosterUse {
 /// Zones of a zoned UFS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ZoneUse {
-    /// Zones that are written in order; null without zones.
+    /// Number of sequential zones; null without zones.
     #[schemars(extend("label" = "Zones"))]
     pub count: u32,
-    /// Size of each.
+    /// Size of each zone.
     #[schemars(extend("label" = "Size of a zone", "digits" = 1))]
     pub size_bytes: u64,
     /// Zones that were reset.
@@ -125,27 +125,27 @@ pub struct ZoneUse {
     /// Zones that a write or the host opened.
     #[schemars(extend("label" = "Zones opened"))]
     pub opened: u64,
-    /// Zones that were closed for another one, or by the host.
+    /// Zones that were closed by the host, or to open another zone.
     #[schemars(extend("label" = "Zones closed"))]
     pub closed: u64,
     /// Zones that became full.
     #[schemars(extend("label" = "Zones filled"))]
     pub filled: u64,
-    /// Most zones that were open at once.
+    /// Maximum number of zones that were open at once.
     #[schemars(extend("label" = "Most zones open at once"))]
     pub most_open: u32,
-    /// Most zones that were open or closed at once.
+    /// Maximum number of zones that were open or closed at once.
     pub most_active: u32,
-    /// Flash in SLC mode that was programmed: pages that a flush cut short, conventional zones.
+    /// Size of the programmed flash pages in SLC mode: pages of premature flushes, and conventional zones.
     #[schemars(extend("label" = "Flash in SLC mode programmed", "digits" = 1))]
     pub slc_bytes: u64,
-    /// Times that a zone took the write buffer of another one.
+    /// Number of times a zone took the write buffer of another zone.
     #[schemars(extend("label" = "Write buffers taken from other zones", "better" = "lower"))]
     pub buffer_conflicts: u64,
-    /// Of these, cases in which the buffer still contained data, which was written to the flash early.
+    /// Times of `ufs.zones.buffer_conflicts` in which the buffer still contained data, which was written to the flash early.
     #[schemars(extend("label" = "Premature flushes of zones", "better" = "lower"))]
     pub premature_flushes: u64,
-    /// Data that was written to the flash in these cases.
+    /// Data that premature flushes wrote to the flash.
     #[schemars(extend("label" = "Flushed prematurely", "digits" = 1, "better" = "lower"))]
     pub premature_bytes: u64,
 }
@@ -208,13 +208,13 @@ impl WriteBoosterUse {
     }
 }
 
-/// Mean of a time in ns over a number of events, in ms; 0 without events.
+/// Mean of a time in ns over `of` events, in ms; 0 without events.
 fn mean_ms(ns: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { ns as f64 / of as f64 / 1e6 }
 }
 
 impl UfsUse {
-    /// Of a run of this length; `None` for a device that is no UFS.
+    /// The figures of a run of length `elapsed`; `None` for an eMMC.
     pub(super) fn of(settings: &DeviceSettings, device: &Device, elapsed: Nanos) -> Option<Self> {
         let (interface, counters) = (&settings.interface, device.counters());
         let share = |ns: u64| (100.0 * ns as f64 / elapsed.0.max(1) as f64).min(100.0);

@@ -1,4 +1,4 @@
-//! Runs plans in simulated time: sends commands stage by stage, and handles completions in order of time.
+//! Executes plans in simulated time: sends commands stage by stage, and handles completions in order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,9 +15,9 @@ use crate::sequence_map::SequenceMap;
 /// The layers and all work in progress.
 pub(crate) struct SimulatedStack {
     pub(super) levels: Vec<SimulatedLevel>,
-    /// The task of each command, by disk and by the number of the command on that disk.
+    /// Task of each command, by disk and number of the command on that disk.
     pub(super) owners: [SequenceMap<u32>; 2],
-    /// The last completions of a disk, kept to reuse the memory.
+    /// The last completions of a disk; the memory is reused.
     pub(super) completions: Vec<RequestCompleted>,
     pub(super) tasks: PlanTaskTable,
     pub(super) events: BinaryHeap<Reverse<(Nanos, u64, u32)>>,
@@ -25,52 +25,53 @@ pub(crate) struct SimulatedStack {
     /// Time of the last event.
     pub(super) now: Nanos,
     pub(super) next_id: u64,
-    /// Requests of the workload that are not complete.
+    /// Number of incomplete requests of the workload.
     pub(super) incomplete_requests: u64,
     /// Number of requests of the workload so far.
     pub(super) request_count: u64,
     pub(super) last_complete: Nanos,
-    /// When background work was last complete.
+    /// End of the last background work.
     pub(super) background_done: Nanos,
     pub(super) started: bool,
-    /// Number of layers whose start writes are not complete.
+    /// Number of layers whose start writes are incomplete.
     pub(super) starting: usize,
-    /// The first writes to disk 0 as (sector, sectors), and how many are kept.
+    /// The first writes to disk 0 as (sector, sectors), and their maximum number.
     pub(super) first_writes: Vec<(u64, u32)>,
     pub(super) first_write_limit: u32,
     /// Whether requests have data, which is passed with the commands.
     pub(super) moves_data: bool,
-    /// Whether completed requests of the workload are kept for [`SimulatedStack::take_done`].
+    /// Whether completed requests of the workload are stored for [`SimulatedStack::take_done`].
     pub(super) keeps_completed: bool,
     pub(super) completed_requests: Vec<WorkloadCompletion>,
-    /// Data of a command between a plan and a disk, kept to reuse the memory.
+    /// Data of a command between a plan and a disk; the memory is reused.
     pub(super) buffer: Vec<u8>,
-    /// The entries of a packed command, kept to reuse the memory.
+    /// Entries of a packed command; the memory is reused.
     pub(super) pack: Vec<DeviceCommand>,
 }
 
 /// A request of the workload that is complete.
 #[derive(Debug)]
 pub(crate) struct WorkloadCompletion {
-    /// The number that it got at its arrival.
+    /// Number that the request got at its arrival.
     pub id: u64,
     pub event: RequestCompleted,
-    /// The data of a read or write, on a stack that moves data.
+    /// Data of a read or write, on a stack that moves data.
     pub data: Vec<u8>,
     /// Whether data could not be read.
     pub failed: bool,
 }
 
-/// Time that the layers get for their start before the first request.
+/// Time for the start of the layers before the first request.
 const START: Nanos = Nanos::from_secs(1);
 
 impl SimulatedStack {
-    /// Layers, the first on top, above the disks. The first `first_wanted` writes to disk 0 are kept.
+    /// Creates a stack of layers, from top to bottom, above the disks. The first `first_wanted` writes to disk 0 are recorded.
     pub fn new(configs: &[LayerConfig], below: &DisksBelow, first_wanted: u32) -> Result<Self> {
         Ok(Self { first_write_limit: first_wanted, ..Self::with_layers(build_layers(configs, below)?, 1) })
     }
 
-    /// Layers that move data. `next_id` is the number of the next request, `commands` those of the next commands of the disks.
+    /// Creates a stack that moves data. `next_id` is the number of the next request, and `commands` are those of the next commands of the
+    /// disks.
     pub fn live(layers: Vec<Box<dyn Layer>>, next_id: u64, commands: [u64; 2]) -> Self {
         Self {
             moves_data: true,
@@ -106,7 +107,7 @@ impl SimulatedStack {
         }
     }
 
-    /// Sectors offered to the workload.
+    /// Number of sectors for the workload.
     pub fn capacity(&self) -> u64 {
         self.levels[0].layer.capacity()
     }
@@ -116,17 +117,17 @@ impl SimulatedStack {
         self.last_complete.max(self.now)
     }
 
-    /// Whether the layer on top reads the notes on the blocks of writes.
+    /// Whether the layer on top uses the notes on the blocks of writes.
     pub fn reads_notes(&self) -> bool {
         self.levels[0].layer.reads_notes()
     }
 
-    /// Keeps completed requests of the workload for [`SimulatedStack::take_done`].
+    /// Stores completed requests of the workload for [`SimulatedStack::take_done`].
     pub fn keep_done(&mut self) {
         self.keeps_completed = true;
     }
 
-    /// Simulates up to the arrival of a request of the workload, then submits it; returns its number ([`WorkloadCompletion::id`]).
+    /// Simulates up to the arrival of a request of the workload, and submits it. Returns its number ([`WorkloadCompletion::id`]).
     pub fn submit<O: Observer>(
         &mut self, command: &DeviceCommand, notes: Vec<BlockNote>, disks: &mut DiskPair<'_, O>,
     ) -> Result<u64> {
@@ -136,7 +137,7 @@ impl SimulatedStack {
         self.submit_data(command, (notes, Vec::new()), disks)
     }
 
-    /// As [`SimulatedStack::submit`], with the data of the request; the layers must have started.
+    /// Submits a request with its data, like [`SimulatedStack::submit`]. The layers must have started.
     pub fn submit_data<O: Observer>(
         &mut self, command: &DeviceCommand, (notes, data): (Vec<BlockNote>, Vec<u8>), disks: &mut DiskPair<'_, O>,
     ) -> Result<u64> {
@@ -148,8 +149,8 @@ impl SimulatedStack {
         Ok(id)
     }
 
-    /// Simulates up to and including `until`. A command that arrives at `until` comes after that, although a disk would accept it before
-    /// the work that it begins at the same time.
+    /// Simulates up to and including `until`. A command that arrives at `until` follows these events, although a disk would accept it
+    /// before work that begins at the same time.
     pub fn advance<O: Observer>(&mut self, until: Nanos, disks: &mut DiskPair<'_, O>) -> Result<()> {
         loop {
             while self.step(until, disks)? {}
@@ -168,20 +169,20 @@ impl SimulatedStack {
         event.into_iter().chain(disks).min()
     }
 
-    /// Appends the requests that have become complete since the last call.
+    /// Appends newly completed requests.
     pub fn take_done(&mut self, to: &mut Vec<WorkloadCompletion>) {
         to.append(&mut self.completed_requests);
     }
 
-    /// Simulates until every request is complete, or nothing more can happen on a disk that has stopped. Background work may still be in
-    /// progress then.
+    /// Simulates until every request is complete, or until no more events are possible because a disk has stopped. Background work may then
+    /// be in progress.
     pub fn settle<O: Observer>(&mut self, disks: &mut DiskPair<'_, O>) -> Result<()> {
         while self.incomplete_requests > 0 && self.step_or_stop(disks)? {}
         Ok(())
     }
 
-    /// Makes the layers move all data that they hold in temporary places to its final place, from the top layer down. All requests must be
-    /// complete. Returns the time from the last completion of a request to the end of that work; 0 if there is none.
+    /// Makes the layers move all data in temporary places to its final place, from the top layer down. All requests must be complete.
+    /// Returns the time from the last completion of a request to the end of that work; 0 without work.
     pub fn drain<O: Observer>(&mut self, disks: &mut DiskPair<'_, O>) -> Result<Nanos> {
         for level in 0..self.levels.len() {
             self.levels[level].layer.drain();
@@ -193,7 +194,7 @@ impl SimulatedStack {
         Ok((self.background_done - self.last_complete).max(Nanos::ZERO))
     }
 
-    /// Handles the next event; false if a disk has stopped. If there is no event although no disk has stopped, returns an error.
+    /// Handles the next event. Returns false if a disk has stopped. Without an event and a stopped disk, returns an error.
     fn step_or_stop<O: Observer>(&mut self, disks: &mut DiskPair<'_, O>) -> Result<bool> {
         if self.step(Nanos::MAX, disks)? {
             return Ok(true);
@@ -205,7 +206,7 @@ impl SimulatedStack {
             .hint("report this defect of the layer with the settings and the trace"))
     }
 
-    /// Simulates until the layers have started, or until a disk has stopped; returns the time then.
+    /// Simulates until the layers have started, or until a disk has stopped. Returns the time of that.
     pub fn finish_start<O: Observer>(&mut self, disks: &mut DiskPair<'_, O>) -> Result<Nanos> {
         while self.starting > 0 && self.step_or_stop(disks)? {}
         Ok(self.now)
@@ -221,7 +222,7 @@ impl SimulatedStack {
         self.levels.iter_mut().for_each(SimulatedLevel::clear_counters);
     }
 
-    /// The counts of the layers, the first on top.
+    /// The counts of the layers, from top to bottom.
     pub fn results(&self) -> Vec<LayerResult> {
         self.levels.iter().map(SimulatedLevel::result).collect()
     }
@@ -241,19 +242,19 @@ impl SimulatedStack {
     }
 }
 
-/// Builds layers, the first on top, above these disks.
+/// Builds layers, from top to bottom, above these disks.
 pub(crate) fn build_layers(configs: &[LayerConfig], below: &DisksBelow) -> Result<Vec<Box<dyn Layer>>> {
     let layers = build_stack(configs, below)?;
     let uses_second = |layer: &dyn Layer| layer.areas().iter().any(|area| area.disk == 1);
     if below.second.is_some() && !layers.iter().any(|layer| uses_second(&**layer)) {
         return Err(Error::new(ErrorClass::Config, "there is a second device, but no layer uses it")
-            .hint("let a layer use it, for example --set advil.second_device=true"));
+            .hint("configure a layer to use it, for example --set advil.second_device=true"));
     }
     Ok(layers)
 }
 
 impl SimulatedStack {
-    /// Handles the next event up to `until`; false if there is none. At equal times, a disk comes after all other events.
+    /// Handles the next event up to `until`. Returns false if there is none. At equal times, a disk follows all other events.
     pub(super) fn step<O: Observer>(&mut self, until: Nanos, disks: &mut DiskPair<'_, O>) -> Result<bool> {
         let event = self.events.peek().map(|Reverse((at, ..))| *at);
         let first = |at: &Nanos| *at < until && event.is_none_or(|event| *at < event);
@@ -276,7 +277,7 @@ impl SimulatedStack {
         Ok(true)
     }
 
-    /// Passes the completions of a disk to the plans that they belong to.
+    /// Passes the completions of a disk to their plans.
     pub(super) fn collect<O: Observer>(&mut self, disk: usize, disks: &mut DiskPair<'_, O>) {
         let mut known = std::mem::take(&mut self.completions);
         disks.take_completed(disk, &mut known);
@@ -288,13 +289,13 @@ impl SimulatedStack {
         self.completions = known;
     }
 
-    /// Records the completion of a command of a task; its time may be in the future.
+    /// Records the completion of a command of a task, whose time may be in the future.
     fn child_done(&mut self, task: u32, event: &RequestCompleted) {
         self.tasks[task].note(event);
         self.release(task);
     }
 
-    /// Decrements the number of commands that the task waits for. At 0, the stage ends.
+    /// Decrements the number of commands for which the task waits. At 0, the stage ends.
     fn release(&mut self, task: u32) {
         self.tasks[task].waiting -= 1;
         if self.tasks[task].waiting == 0 {
@@ -307,7 +308,7 @@ impl SimulatedStack {
     pub(super) fn run<O: Observer>(&mut self, task: u32, at: Nanos, disks: &mut DiskPair<'_, O>) -> Result<()> {
         let current = &mut self.tasks[task];
         let below = current.level + usize::from(current.source != PlanOrigin::Expanded);
-        // One more than the commands, so that the stage does not end before all of them were sent.
+        // One more than the number of commands, so that the stage does not end before all of them are sent.
         current.waiting += 1;
         current.end = at;
         loop {
@@ -364,14 +365,14 @@ impl SimulatedStack {
         Ok(())
     }
 
-    /// Whether a command that a zoned device refuses fails only its request. This is so for live requests only. A layer does not learn the
+    /// Whether a command that a zoned device refuses fails only its request. This applies only to live requests. A layer does not learn the
     /// outcome of the commands of its other plans, and a simulated run ends at such a command.
     fn fails_alone(&self, task: u32) -> bool {
         self.moves_data && matches!(self.tasks[task].source, PlanOrigin::Request | PlanOrigin::Expanded)
     }
 
-    /// Moves the data of a command between a plan and a disk. Commands take effect in the order in which the disk gets them, so a read at
-    /// submission returns the same data as one at completion.
+    /// Moves the data of a command between a plan and a disk. Commands take effect in the order in which the disk receives them, so a read
+    /// at submission returns the same data as at completion.
     fn exchange<O: Observer>(
         &mut self, task: u32, disk: usize, command: &emmclab_layers::PlanCommand, disks: &mut DiskPair<'_, O>,
     ) {
@@ -391,7 +392,7 @@ impl SimulatedStack {
         }
     }
 
-    /// Completes a plan at `at`. Work that follows it starts now, which is later than `at` if the completion became known late.
+    /// Completes a plan at `at`. Subsequent work starts now, which is later than `at` if the completion became known late.
     fn finish<O: Observer>(&mut self, task: u32, at: Nanos, disks: &mut DiskPair<'_, O>) -> Result<()> {
         let PlanTask { level, source, request, parent, number, .. } = self.tasks[task];
         match source {

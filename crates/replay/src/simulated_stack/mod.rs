@@ -1,14 +1,15 @@
 //! Layers between the workload and the disks, in simulated time.
 //!
-//! Plans run stage by stage: the commands of a stage are sent together, and an event at the end of the last one starts the next stage.
-//! Events are handled in order of time, so disks see arrivals in order. On a live stack, data is passed with the commands. In a replay
-//! there is no data, and overlapping requests are not serialised, since only their times count.
+//! Plans are executed stage by stage: the commands of a stage are sent together, and an event at the end of the last one starts the next
+//! stage. Events are handled in order of time, so arrivals at disks are in order. On a live stack, data is passed with the commands. A
+//! replay has no data, and does not serialise overlapping requests, because only their times matter.
 //!
-//! A completion may become known after its time: a device that reports in order of arrival reports a read that passed a write only with
-//! that write. The request gets its true completion time, but later stages of its plan start only when the completion is known.
+//! A completion may become known after its time: a device that reports in order of arrival reports a read that overtook a write only
+//! together with that write. The request gets its true completion time, but later stages of its plan start only when the completion is
+//! known.
 //!
-//! Layers are above the host's queue, as device mapper is in Linux: their commands are merged and packed. Flags that a layer does not
-//! accept become flushes at its level, as in Linux above a disk without FUA: a preflush before the request, FUA after it.
+//! Layers are above the queue of the host, like the device mapper in Linux, so their commands are merged and packed. Flags that a layer
+//! does not accept become flushes at its level, as in Linux above a disk without FUA: a preflush before the request, FUA after it.
 
 mod executor;
 
@@ -27,47 +28,47 @@ use crate::result::LayerResult;
 
 pub(crate) use executor::{SimulatedStack, WorkloadCompletion, build_layers};
 
-/// The command in a plan of the layer above that became this request.
+/// The command in a plan of the layer above for which this request was created.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ParentCommand {
     pub task: u32,
-    /// The command, whose pieces state where its data is located.
+    /// The command, whose pieces contain the locations of its data.
     pub command: emmclab_layers::PlanCommand,
 }
 
-/// A request at a level, from its arrival until the layer plans it.
+/// A request at a level, from its arrival to its plan.
 #[derive(Clone, Debug)]
 pub(super) struct ArrivedRequest {
     pub request: HostRequest,
     pub arrival: Nanos,
-    /// `None` for requests of the workload.
+    /// Command of the layer above; `None` for requests of the workload.
     pub parent: Option<ParentCommand>,
-    /// Number of earlier requests, for a request of the workload.
+    /// Number of the request, for a request of the workload.
     pub number: u64,
-    /// The roles of a write's blocks; only for a request of the workload.
+    /// Roles of the blocks of a write, for a request of the workload.
     pub notes: Vec<BlockNote>,
-    /// The data of a write; empty if the stack does not move data.
+    /// Data of a write; empty if the stack does not move data.
     pub data: Vec<u8>,
 }
 
 impl ArrivedRequest {
-    /// A placeholder for the request in plans that a layer runs without one.
+    /// A placeholder in plans without a request.
     pub fn placeholder(at: Nanos) -> Self {
         let request = HostRequest { id: 0, op: Op::Flush, sector: 0, sectors: 0, modifiers: CommandFlags::empty() };
         Self { request, arrival: at, parent: None, number: 0, notes: Vec::new(), data: Vec::new() }
     }
 }
 
-/// A layer and its state in the run.
+/// A layer and its state during the run.
 pub(super) struct SimulatedLevel {
     pub layer: Box<dyn Layer>,
-    /// Flags that its requests may have.
+    /// Flags that requests to the layer may have.
     pub accepts: CommandFlags,
     pub in_flight: InFlightRequests,
     pub deferred: VecDeque<ArrivedRequest>,
     /// Whether background work is in progress.
     pub background_running: bool,
-    /// Memory of the layer that is kept between plans, if the stack moves data.
+    /// Memory of the layer that persists between plans, if the stack moves data.
     pub layer_memory: Vec<u8>,
     deferred_full: u64,
     deferred_overlap: u64,
@@ -89,7 +90,7 @@ impl SimulatedLevel {
         }
     }
 
-    /// Keeps an arrived request until the layer accepts it.
+    /// Stores an arrived request until the layer accepts it.
     pub fn defer(&mut self, arrived: ArrivedRequest, why: DeferReason) {
         match why {
             DeferReason::Full => self.deferred_full += 1,
@@ -120,7 +121,7 @@ impl SimulatedLevel {
 pub(super) enum PlanOrigin {
     Start,
     Request,
-    /// A request that is executed as several at its level, because the layer does not accept its flags.
+    /// A request that is executed as several at its level because the layer does not accept its flags.
     Expanded,
     Background,
 }
@@ -131,40 +132,40 @@ pub(super) struct PlanTask {
     pub request: HostRequest,
     arrival: Nanos,
     pub parent: Option<ParentCommand>,
-    /// As [`ArrivedRequest::number`].
+    /// Number of the request, as in [`ArrivedRequest::number`].
     pub number: u64,
     plan: CommandPlan,
     next: usize,
-    /// The data of the request, and the plan's own buffer; empty if the stack does not move data.
+    /// Data of the request, and buffer of the plan; empty if the stack does not move data.
     pub data: Vec<u8>,
     scratch: Vec<u8>,
     /// Whether data could not be read.
     pub failed: bool,
-    /// Commands at the layer below that are not complete.
+    /// Number of incomplete commands at the layer below.
     pub waiting: u32,
     /// End of the stage, as far as it is known.
     pub end: Nanos,
-    /// When a device began the first command of the task.
+    /// When a device started the first command of the task.
     start: Option<Nanos>,
-    /// Wait times of the command that was complete last; reported for the task.
+    /// Waits of the command that completed last, which are reported for the task.
     waits: LatencyBreakdown,
     subrequests: u32,
 }
 
 impl PlanTask {
-    /// Returns the next step and advances to the one after it.
+    /// Returns the next step and advances to the following one.
     pub fn next_step(&mut self) -> Option<PlanStep> {
         let step = self.plan.steps().get(self.next).copied();
         self.next += usize::from(step.is_some());
         step
     }
 
-    /// Whether the next step is a further entry of the packed command of the previous step.
+    /// Whether the next step belongs to the packed command of the previous step.
     pub fn packs_on(&self) -> bool {
         matches!(self.plan.steps().get(self.next), Some(PlanStep::Command(command)) if command.packed)
     }
 
-    /// Allocates memory for data that is read and for the plan's own buffer.
+    /// Allocates memory for data to read and for the buffer of the plan.
     pub fn make_room(&mut self) {
         let bytes = |sectors: u32| sectors as usize * SECTOR_BYTES as usize;
         if self.request.op == Op::Read {
@@ -196,7 +197,7 @@ impl PlanTask {
         self.next == self.plan.steps().len()
     }
 
-    /// Records the completion of one of its commands; its time may be in the future.
+    /// Records the completion of a command, whose time may be in the future.
     pub fn note(&mut self, event: &RequestCompleted) {
         if event.complete >= self.end {
             self.end = event.complete;
@@ -206,8 +207,7 @@ impl PlanTask {
         self.subrequests += event.subrequests;
     }
 
-    /// The completion of the request for the layer above. All time that the last command did not spend otherwise counts as waiting in the
-    /// queue.
+    /// The completion of the request for the layer above. Time that the last command did not account for counts as waiting in the queue.
     pub fn completed(&self, at: Nanos) -> RequestCompleted {
         let waits = self.waits;
         let spent = waits.total() - waits.queue;
@@ -226,7 +226,7 @@ impl PlanTask {
     }
 }
 
-/// Tasks by number; numbers and plans are reused.
+/// Tasks by number. Numbers and plans are reused.
 #[derive(Default)]
 pub(super) struct PlanTaskTable {
     all: Vec<PlanTask>,
@@ -328,7 +328,7 @@ impl SimulatedStack {
         task
     }
 
-    /// Asks a layer for the plan of a request and runs it. If the layer defers the request, returns it with the reason.
+    /// Requests a plan from a layer and executes it. If the layer defers the request, returns it with the reason.
     fn ask<O: Observer>(
         &mut self, level: usize, arrived: ArrivedRequest, at: Nanos, disks: &mut DiskPair<'_, O>,
     ) -> Result<Option<(ArrivedRequest, DeferReason)>> {
@@ -349,7 +349,7 @@ impl SimulatedStack {
         }
     }
 
-    /// Lets a layer start background work, and asks again for the requests that it deferred.
+    /// Lets a layer start background work, and repeats the requests that it deferred.
     pub(super) fn poke<O: Observer>(&mut self, level: usize, at: Nanos, disks: &mut DiskPair<'_, O>) -> Result<()> {
         loop {
             if !self.levels[level].background_running {

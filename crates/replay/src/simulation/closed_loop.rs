@@ -1,4 +1,4 @@
-//! A run whose requests come from callers that wait for the completions.
+//! A run in which callers submit requests and wait for their completions.
 
 use emmclab_device::{NullObserver, Observer, StopReason};
 use emmclab_trace::{BlockNote, Error, ErrorClass, Nanos, Request, Result};
@@ -10,7 +10,7 @@ use crate::recorder::RunRecorder;
 use crate::result::SimulationResult;
 use crate::sequence_map::SequenceMap;
 
-/// A device, with the layers above it, driven request by request. The caller numbers the requests.
+/// A device, with the layers above it, that is driven request by request. The caller numbers the requests.
 pub struct ClosedLoop {
     simulation: Simulation,
     recorder: RunRecorder,
@@ -19,12 +19,12 @@ pub struct ClosedLoop {
 }
 
 impl ClosedLoop {
-    /// Wraps a simulation that has not started; time 0 is that of its device.
+    /// Wraps a simulation that has not started. Time 0 is that of its device.
     pub fn new(simulation: Simulation) -> Self {
         Self::with_recorder(simulation, RunRecorder::default())
     }
 
-    /// As [`ClosedLoop::new`], with a recorder for the events.
+    /// Wraps a simulation that has not started, with a recorder for its events.
     pub fn with_recorder(mut simulation: Simulation, recorder: RunRecorder) -> Self {
         simulation.options.mode = ReplayMode::Closed;
         simulation.options.mode_reason = Some("callers wait for their requests".to_owned());
@@ -33,13 +33,13 @@ impl ClosedLoop {
         Self { simulation, recorder, numbers: SequenceMap::default(), completions: Vec::new() }
     }
 
-    /// Number of sectors that requests can address.
+    /// Number of addressable sectors.
     pub fn sectors(&self) -> u64 {
         self.simulation.engine.capacity()
     }
 
-    /// Submits a request. Its time must not be before that of the previous request. `notes` tells what its blocks contain, or is empty.
-    /// Errors: for a request beyond the device, once a device has stopped, and for a broken invariant under `check`.
+    /// Submits a request. Its time must not be before that of the previous request. `notes` describe its blocks, or are empty.
+    /// Errors: for a request beyond the device, if a device has stopped, and for a broken invariant under `check`.
     pub fn submit(&mut self, at: Nanos, number: u64, request: &Request, notes: &[BlockNote]) -> Result<()> {
         self.numbers.push(number);
         let is_taken = if self.recorder.is_on() {
@@ -52,7 +52,7 @@ impl ClosedLoop {
         }
         let reason = self.simulation.engine.stop().map_or("the device has stopped", StopReason::reason);
         Err(Error::new(ErrorClass::Value, format!("{reason}, at {at}"))
-            .hint("take a larger device, or one with collection and over-provisioning"))
+            .hint("use a larger device, or one with garbage collection and over-provisioning"))
     }
 
     /// Time of the next event that may complete a request.
@@ -69,15 +69,15 @@ impl ClosedLoop {
         }
     }
 
-    /// Appends newly known completions, each with the number of its request. A completion may be known before its time.
+    /// Appends newly known completions, as (number of the request, time). A completion may be known before its time.
     pub fn take_completed(&mut self, out: &mut Vec<(u64, Nanos)>) {
         self.simulation.engine.take_completions(&mut self.completions);
         let taken = self.completions.drain(..).map(|(count, at)| (self.numbers.take(count), at));
         out.extend(taken.filter_map(|(number, at)| Some((number?, at))));
     }
 
-    /// Completes all requests in progress, ends the run and returns its result. The recorder is returned with files that still have to be
-    /// moved into place.
+    /// Completes all requests in progress, ends the run and returns its result. The files of the returned recorder must still be moved into
+    /// place.
     pub fn finish(mut self) -> Result<(SimulationResult, RunRecorder)> {
         let result = self.recorder.end(self.simulation, None)?;
         Ok((result, self.recorder))
@@ -85,7 +85,7 @@ impl ClosedLoop {
 }
 
 impl Simulation {
-    /// Submits a request at time `at`; returns false once a device has stopped.
+    /// Submits a request at time `at`. Returns false if a device has stopped.
     fn submit<O: Observer>(&mut self, at: Nanos, request: &Request, notes: &[BlockNote], observer: &mut O) -> Result<bool> {
         let command = self.commands.command(request, at)?;
         let notes = if self.engine.reads_notes() { notes } else { &[] };

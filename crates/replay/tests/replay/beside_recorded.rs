@@ -1,5 +1,5 @@
-//! Recorded times beside simulated ones, the mode that a trace allows, a device that cannot keep up, and what a trace does not record: it is
-//! unknown in a result, and flushes can be added to it.
+//! Recorded and simulated times, the mode that a trace permits, a device that is overloaded, and features that a trace does not record:
+//! they are unknown in a result, and flushes can be added to the trace.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use emmclab_device::{DeviceConfig, NullObserver};
 use emmclab_replay::{RateFactor, ReplayMode, ReplayOptions, Simulation, SimulationResult, simulate};
 use emmclab_trace::{Nanos, Op, ReadOptions, Request, Sector, TraceCombiner, TraceInput};
 
-/// 4 KB pages, 1 ms a program, one command at a time.
+/// 4 KB pages with a program time of 1 ms, and one command at a time.
 fn device() -> DeviceConfig {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
     config
@@ -23,7 +23,7 @@ fn device() -> DeviceConfig {
     config
 }
 
-/// A request of 4 KB; times in us.
+/// A request of 4 KB, with times in us.
 fn request(op: Op, arrival: i64, start: Option<i64>, complete: Option<i64>) -> Request {
     let us = Nanos::from_micros;
     Request {
@@ -47,7 +47,7 @@ fn in_mode(mode: ReplayMode) -> ReplayOptions {
     ReplayOptions { mode, ..ReplayOptions::default() }
 }
 
-/// Writes of which one comes each `gap_us`, without recorded times.
+/// Writes at intervals of `gap_us`, without recorded times.
 fn writes(count: i64, gap_us: i64) -> Vec<Request> {
     (0..count).map(|i| request(Op::Write, i * gap_us, None, None)).collect()
 }
@@ -132,7 +132,7 @@ fn a_trace_with_completions_is_replayed_in_closed_loop_unless_another_mode_is_as
         assert_eq!(run(&device(), &in_mode(ReplayMode::Auto), requests).run.mode, mode);
         assert_eq!(run(&device(), &in_mode(ReplayMode::Open), requests).run.mode, ReplayMode::Open);
     }
-    // Chosen by the first request of a stream, the mode bears a request without completion.
+    // If the first request of a stream determines the mode, later requests without completion are permitted.
     let mixed = [complete[0], request(Op::Write, 1_000, None, None), complete[1]];
     assert_eq!(run(&device(), &in_mode(ReplayMode::Auto), &mixed).requests.total, 3);
 }
@@ -141,7 +141,7 @@ fn a_trace_with_completions_is_replayed_in_closed_loop_unless_another_mode_is_as
 fn a_light_trace_and_one_with_bursts_are_no_overload() {
     let light = run(&device(), &in_mode(ReplayMode::Open), &writes(1_000, 5_000)).run.load;
     assert!(!light.overloaded && (light.offered_pct.unwrap() - 20.0).abs() < 0.1, "{light:?}");
-    // Bursts of 50 at once, one each 100 ms.
+    // Bursts of 50 requests, one every 100 ms.
     let bursts: Vec<_> = (0..1_000).map(|i| request(Op::Write, i / 50 * 100_000 + i % 50, None, None)).collect();
     let bursty = run(&device(), &in_mode(ReplayMode::Open), &bursts).run.load;
     assert!(!bursty.overloaded && bursty.offered_pct.unwrap() < 60.0, "{bursty:?}");
@@ -164,7 +164,7 @@ fn requests_that_come_faster_than_the_device_serves_them_are_an_overload() {
     let complete: Vec<_> = (0..2_000).map(|i| request(Op::Write, i * 500, None, Some(i * 500 + 400))).collect();
     let closed = run(&device(), &in_mode(ReplayMode::Closed), &complete).run.load;
     assert_eq!((closed.offered_pct, closed.overloaded), (None, false));
-    // A handful of requests at once is none either.
+    // A few simultaneous requests are no overload either.
     assert!(!run(&device(), &in_mode(ReplayMode::Open), &writes(8, 10)).run.load.overloaded);
 }
 
@@ -177,11 +177,11 @@ fn the_time_of_fetching_counts_to_the_response_alone_and_passes_while_a_command_
     assert!((alone.service.mean_service_ms - 1.0).abs() < 1e-9, "{:?}", alone.service);
     assert_eq!(alone.requests.no_wait_pct, 100.0);
     assert!((alone.waits.controller_ms - 0.07).abs() < 1e-9 && alone.waits.queue_ms == 0.0, "{:?}", alone.waits);
-    // All at once: only the first is waited for.
+    // All requests at once: only the first one waits for fetching.
     let queued = run(&config, &in_mode(ReplayMode::Open), &writes(10, 1));
     assert!((queued.run.simulated_s - 0.01007).abs() < 1e-9, "{:?}", queued.run);
     assert_eq!(queued.requests.no_wait_pct, 10.0);
-    // The host's queue fetches as early.
+    // With a host queue, requests are fetched as early.
     config.set("host.merge_max_kb", "4").unwrap();
     let merged = run(&config, &in_mode(ReplayMode::Open), &writes(10, 1));
     assert_eq!((merged.run.simulated_s, merged.waits), (queued.run.simulated_s, queued.waits));

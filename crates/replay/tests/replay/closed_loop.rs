@@ -1,4 +1,4 @@
-//! A run that callers drive request by request completes requests when a replay of the same requests does.
+//! A closed-loop run has the same completions as a replay of its requests.
 
 use crate::common::completed;
 use emmclab_device::{Device, DeviceConfig};
@@ -72,7 +72,7 @@ proptest! {
         run in 0..RUNS.len(),
         drawn in prop::collection::vec((0_i64..2000, any::<u8>(), 0_u64..400, 1_u32..5), 1..150),
     ) {
-        // A replay begins with its first arrival.
+        // A replay starts at its first arrival.
         let mut now = -drawn[0].0 * 1000;
         let requests: Vec<_> = drawn.iter().map(|(gap, op, place, length)| {
             now += gap * 1000;

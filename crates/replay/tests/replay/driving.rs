@@ -10,7 +10,7 @@ use emmclab_replay::{
 };
 use emmclab_trace::{Nanos, Op, Request, Sector, TraceInput};
 
-/// One chip, 4 KB pages, 1,000 us a program.
+/// One chip with 4 KB pages and a program time of 1,000 us.
 fn config() -> DeviceConfig {
     DeviceConfig::from_toml(
         "name = 'one chip'
@@ -69,7 +69,7 @@ fn open_loop_keeps_recorded_times_scaled_and_moved() {
 #[test]
 fn closed_loop_keeps_think_time_after_the_simulated_completion() {
     let options = ReplayOptions { mode: ReplayMode::Closed, ..ReplayOptions::default() };
-    // The second overlaps the first (100 us after its arrival); the third comes 300 us after the second is done.
+    // The second request overlaps the first (100 us after its arrival). The third arrives 300 us after the second is complete.
     let requests = [recorded(0, 200, 0), recorded(100, 400, 1), recorded(700, 800, 2)];
     for scheduling in ["fifo", "read_first"] {
         let mut config = config();
@@ -118,10 +118,10 @@ fn a_worn_out_device_ends_the_run_and_its_lifetime_is_reported() {
     let requests: Vec<_> = (0..400_000).map(|i| recorded(i * 2000, i * 2000 + 1, (i * i % 3001) as u64)).collect();
     let (result, _) = run(&config, &ReplayOptions::default(), &requests);
     assert!(result.run.stopped.as_deref().unwrap().contains("worn out"), "{:?}", result.run.stopped);
-    // Two spares in each of four planes, and one block more than spares in one of them.
+    // Two spares in each of four planes, and one block more than the spares of one plane.
     assert!((3..=9).contains(&result.wear.bad_blocks), "{}", result.wear.bad_blocks);
     let lifetime = result.wear.lifetime.unwrap();
-    // The most worn block is at its limit, so that is what was written; even wear would have gone further.
+    // The most worn block is at its limit, so these are the written bytes; with even wear there would be more.
     assert_eq!(lifetime.first_block_host_bytes, Some(result.requests.bytes_written as f64));
     assert!(lifetime.even_host_bytes > lifetime.first_block_host_bytes);
 }
@@ -131,7 +131,7 @@ fn parts_of_waf_and_of_the_response_time_add_up() {
     let config = small();
     let options = ReplayOptions { precondition: Precondition::Random(100.0), check: true, ..Default::default() };
     let mut requests: Vec<_> = (0..3000).map(|i| recorded(i * 500, i * 500 + 1, (i * 7919 % 3800) as u64)).collect();
-    // Flushes have a response time of their own, which is no read's or write's.
+    // The response time of flushes is not included in that of reads and writes.
     for flush in requests.iter_mut().step_by(50) {
         (flush.op, flush.sectors) = (Op::Flush, 0);
     }
@@ -215,7 +215,7 @@ fn rows_in_parquet_hold_every_request_and_appear_whole() {
     assert_eq!(run.value.as_deref(), Some("{\"version\":\"1\"}"));
 }
 
-/// A trace file of writes in the BIOtracer format, one every `step_us`.
+/// A trace file of writes in the BIOtracer format, at intervals of `step_us`.
 fn trace(folder: &std::path::Path, name: &str, first_us: i64, step_us: i64, count: i64) -> TraceInput {
     let path = folder.join(name);
     let mut text = String::new();

@@ -1,6 +1,6 @@
-//! Presets beside the published figures that they were fitted to. A regression test, no validation: it fails where a change of the model
-//! moves the fit, and lists what is outside its bounds and is said to be so in the preset. Also the Messaging trace on the devices of
-//! IISWC 2015, against figures worked out independently.
+//! Compares presets with the published figures to which they were fitted. This is a regression test, not a validation: it fails if a change
+//! of the model moves the fit, and lists the figures that are out of bounds and are documented in the preset. It also compares the
+//! Messaging trace on the devices of IISWC 2015 with figures that were derived independently.
 
 use emmclab_device::{DeviceConfig, NullObserver, presets};
 use emmclab_replay::{
@@ -8,7 +8,7 @@ use emmclab_replay::{
 };
 use emmclab_trace::{Op, TraceCombiner, TraceInput};
 
-/// Prints every figure; those outside their bounds.
+/// Prints all figures. Returns those that are out of bounds.
 fn off(preset: &str) -> Vec<String> {
     let figures = fitted_figures(&DeviceConfig::preset(preset).unwrap()).unwrap();
     for row in &figures {
@@ -35,7 +35,7 @@ fn the_card_of_advil_stays_within_ten_percent_in_all_figures() {
 fn the_cached_emmc_51_meets_the_four_write_rates_and_the_flush() {
     let off_by_reads =
         ["sequential reads, FUA on", "random reads, 4 KB, FUA on", "sequential reads, FUA off", "random reads, 4 KB, FUA off"];
-    // The commands of another device of the class than the rates.
+    // The commands were measured on another device of the class than the rates.
     let of_the_other = ["a write, 4 KB", "both, 4 KB", "a reliable write, 4 KB"];
     assert_eq!(off("emmc51-cache"), [&off_by_reads[..], &of_the_other].concat());
 }
@@ -103,9 +103,9 @@ fn a_bound_is_ten_percent_or_what_the_figure_was_rounded_from() {
 #[ignore = "slow: fills and measures whole devices"]
 fn the_ufs_presets_meet_what_was_announced_of_their_class() {
     assert_eq!(off("ufs22"), [""; 0]);
-    // Published as less than that of 4 KB.
+    // The figure was published as less than that of 4 KB.
     assert_eq!(off("ufs31"), ["a write and a flush, 256 KB"]);
-    // Announced at HS-G5, measured of another device at HS-G4: one time of a program cannot meet both.
+    // Announced at HS-G5, but measured on another device at HS-G4. A single program time cannot match both.
     assert_eq!(off("ufs40"), ["sequential writes, HS-G4"]);
 }
 
@@ -124,7 +124,7 @@ fn a_device_without_published_figures_is_told_so() {
     assert!(error.to_string().contains("small-1gb"), "{error}");
 }
 
-/// The result for the Messaging trace, or `None` where it is not installed.
+/// The result for the Messaging trace; `None` if it is not installed.
 fn messaging(preset: &str, settings: &[(&str, &str)]) -> Option<SimulationResult> {
     let path = crate::common::real_trace("nexus5/log106_Messaging.txt")?;
     let mut config = DeviceConfig::preset(preset).unwrap();

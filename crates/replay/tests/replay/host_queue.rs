@@ -1,4 +1,4 @@
-//! The host's queue in front of the device: merging, packing, one command at a time.
+//! The queue of the host above the device: merging, packing, one command at a time.
 
 use crate::common::{Reported, completed};
 use emmclab_device::{DeviceConfig, NullObserver, RequestCompleted};
@@ -33,7 +33,7 @@ fn run(config: &DeviceConfig, requests: &[Request]) -> (SimulationResult, Vec<Re
     completed(Simulation::new(config, &options, None).unwrap(), requests)
 }
 
-/// 4 KB writes to places of their own that all come while the first is being written.
+/// 4 KB writes at different addresses, which all arrive while the first is being executed.
 fn burst(count: u64) -> Vec<Request> {
     (0..count).map(|i| request(i as i64, Op::Write, i * 8, 4)).collect()
 }
@@ -45,7 +45,7 @@ fn a_pack_pays_one_overhead_and_one_header_and_ends_as_one() {
     let host = packed.host.clone().unwrap();
     assert_eq!((host.commands, host.packs, host.packed_requests), (2, 1, 8));
     assert_eq!(host.packs_by_entries[8], 1);
-    // The first write goes alone, the others in one command.
+    // The first write is sent alone, and the others in one command.
     assert!(reported[1..].iter().all(|event| event.complete == reported[8].complete && event.start == reported[1].start));
     let last = |reported: &[RequestCompleted]| reported.last().unwrap().complete;
     let header_ns = 512 * 1000 / 52;
@@ -90,7 +90,7 @@ fn a_write_with_a_flag_is_not_merged_and_one_behind_a_flush_is_not_packed() {
         assert_eq!(reported.len(), 4);
         (host.commands, host.merged, host.packs, host.packed_requests)
     };
-    // The first goes at once; a packed command's entries have flags of their own.
+    // The first write is sent at once. The entries of a packed command have their own flags.
     assert_eq!(counts(RequestFlags::META), counts(RequestFlags::default()), "a hint is no obstacle");
     assert_eq!(counts(RequestFlags::FUA), (2, 0, 1, 3));
     assert_eq!(counts(RequestFlags::PREFLUSH), (4, 0, 0, 0));
@@ -128,13 +128,13 @@ fn closed_loop_waits_for_what_the_host_still_holds() {
     assert!(reported.0.iter().all(|event| event.complete > think));
 }
 
-/// Gap in us, operation, place, length in sectors, flags.
+/// Gap in us, operation, address, length in sectors, flags.
 type Step = (u16, u8, u16, u8, bool);
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(60), ..ProptestConfig::default() })]
 
-    /// The checker insists on contents and on sums of times; here, on every request being reported once, in order.
+    /// The checker compares contents and sums of times. This test checks that every request is reported once and in order.
     #[test]
     fn every_request_is_reported_once_in_order_of_arrival(
         merge in prop::sample::select(vec!["0", "16", "512"]),
@@ -175,7 +175,7 @@ proptest! {
         }
     }
 
-    /// Under every kernel, on devices that lack one thing or another; the checker insists on contents and on sums of times.
+    /// Tests all kernels on devices without some functions. The checker compares contents and sums of times.
     #[test]
     fn every_kernel_completes_every_request_with_all_its_commands(
         kernel in prop::sample::select(vec!["linux_3.10", "linux_4.9", "linux_5.10", "linux_no_fua", "vendor_barrier"]),

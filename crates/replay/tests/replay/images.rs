@@ -1,5 +1,5 @@
-//! Preconditioned devices on disk: shared between processes, bounded, and never half-made. Settings that are declared to have no influence
-//! on what preconditioning leaves have none.
+//! Images of preconditioned devices: they are shared between processes, limited in size, and always complete. Settings that are declared to
+//! have no influence on preconditioning have none.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -27,7 +27,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What a run on the preconditioned device gives.
+/// The result of a run on the preconditioned device.
 fn outcome(options: &ReplayOptions, store: Option<&ImageStore>) -> Vec<u8> {
     Simulation::new(&small(), options, store).unwrap().into_device().to_image()
 }
@@ -50,7 +50,7 @@ fn an_image_that_another_one_makes_is_waited_for_or_left_to_it() {
     let [image] = files(folder.path()).try_into().unwrap();
     let bytes = std::fs::read(&image).unwrap();
     std::fs::remove_file(&image).unwrap();
-    // Another process has claimed it.
+    // Another process has locked the image.
     let claim = image.with_extension("lock");
     let lock = std::fs::File::create(&claim).unwrap();
     lock.lock().unwrap();
@@ -90,7 +90,7 @@ fn devices_that_differ_only_in_what_cannot_show_share_an_image() {
         for settings in same {
             let mut config = small();
             config.set_all(settings).unwrap();
-            // Not from the store: the device itself holds the same.
+            // The device itself, without the store, has the same contents.
             let made = Simulation::new(&config, &options, None).unwrap().into_device().to_image();
             assert!(made == image, "{settings:?}");
             assert!(prepare(&config, &options, &store).unwrap());
@@ -119,12 +119,12 @@ fn a_limited_store_drops_what_was_not_used_for_longest() {
         std::fs::File::open(path).unwrap().set_modified(old).unwrap();
     }
     let size = |paths: &[PathBuf]| paths.iter().map(|path| path.metadata().unwrap().len()).sum::<u64>();
-    // The first one is used, so that the second is the older.
+    // The first image is used, so that the second is the least recently used.
     let limit = size(&both) + size(&first) / 2;
     assert_eq!(make(10.0, limit), both);
     let now = make(15.0, limit);
     assert!(now.contains(&first[0]) && now.len() == 2 && size(&now) <= limit, "{now:?}");
-    // One that fits in no way is done without, and so is one that the disk does not take.
+    // An image that can never fit is not stored, and neither is one that the disk refuses.
     assert_eq!(make(30.0, 10), now);
     assert_eq!(outcome(&aged(30.0), Some(&open(10))), outcome(&aged(30.0), None));
 }
@@ -157,7 +157,7 @@ fn a_damaged_image_of_a_limited_store_is_made_again() {
     flipped[whole.len() / 2] ^= 1;
     for damaged in [&b"half"[..], &flipped] {
         std::fs::write(&image, damaged).unwrap();
-        // The last device would be taken from memory.
+        // The last device would be copied from memory.
         outcome(&aged(20.0), Some(&store));
         assert_eq!(outcome(&aged(10.0), Some(&store)), made);
         assert!(std::fs::read(&image).unwrap() == whole);
@@ -179,7 +179,7 @@ fn a_fill_in_order_is_one_image_for_all_seeds() {
 
 #[test]
 fn what_identifies_a_trace_is_the_same_in_every_process() {
-    // Addresses of functions in it would not be.
+    // Addresses of functions would not be reproducible.
     let options = ReadOptions { further: formats::FORMATS, ..ReadOptions::default() };
     assert!(!format!("{options:?}").contains("0x"), "{options:?}");
 }
@@ -205,7 +205,7 @@ fn what_a_device_does_in_pauses_makes_another_used_device_and_no_other_one() {
     image(idle, "used:7d,daily=1MB", 3, folder.path());
 }
 
-/// Another value of a setting: a number times a factor, the other of two truths, another name; none where there is no other.
+/// Another value of a setting: a number times a factor, the opposite truth value, another name; `None` if there is no other value.
 fn another(row: &SettingExplanation, factor: f64) -> Option<String> {
     if let Ok(truth) = row.value.parse::<bool>() {
         return Some((!truth).to_string());
@@ -219,7 +219,7 @@ fn another(row: &SettingExplanation, factor: f64) -> Option<String> {
     (row.key == "name" || row.key == "about").then(|| "\"another\"".to_owned())
 }
 
-/// What a device holds that was made as asked, or the error.
+/// The contents of a preconditioned device, or the error.
 fn contents(config: &DeviceConfig, options: &ReplayOptions, trace: Option<&Path>) -> Result<Vec<u8>, String> {
     let made = match trace {
         None => Simulation::new(config, options, None).map(Simulation::into_device),

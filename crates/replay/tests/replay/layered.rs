@@ -1,4 +1,4 @@
-//! Layers in simulated time: what passes through is untouched, what is logged costs what its commands cost.
+//! Layers in simulated time: a pass-through layer changes nothing, and logged data costs the time of its commands.
 
 use crate::common::{completed, parts_ms};
 use emmclab_device::{Device, DeviceConfig, RequestCompleted};
@@ -11,7 +11,7 @@ fn device() -> DeviceConfig {
     DeviceConfig::preset("small-1gb").unwrap()
 }
 
-/// Random 4 KB requests, a third of them reads, `gap_us` apart.
+/// Random 4 KB requests at intervals of `gap_us`, a third of them reads.
 fn requests(count: u64, span: u64, gap_us: i64) -> Vec<Request> {
     let mut seed = 5_u64;
     let mut random = move |below: u64| {
@@ -41,7 +41,7 @@ fn count(result: &SimulationResult, name: &str) -> u64 {
     result.layers[0].counters[name]
 }
 
-/// What a run with layers shares with one without: only layers report themselves.
+/// The result of a run without the reports that only layers add.
 fn without_reports_of_layers(result: SimulationResult) -> SimulationResult {
     SimulationResult { layers: Vec::new(), ..result }
 }
@@ -59,7 +59,7 @@ fn pass_through_changes_nothing() {
     }
 }
 
-/// A device behind a queue of the host's that merges and packs.
+/// A device behind a host queue that merges and packs.
 fn queued(settings: &[(&str, &str)]) -> DeviceConfig {
     let mut config = device();
     config.set_all(&[("controller.queue_depth", "1"), ("host.merge_max_kb", "64")]).unwrap();
@@ -156,7 +156,7 @@ fn logged_writes_take_what_the_second_device_takes() {
     assert_eq!(count(&logged, "logged_writes"), 500);
     assert_eq!(logged.second_device.as_ref().unwrap().host_bytes_written, 500 * 4096);
     assert_eq!(logged.flash.page_programs.total, 0, "nothing came to the device");
-    // The card is the same device, and takes the same time for the same writes in sequence.
+    // The card is the same device, and takes the same time for the same sequential writes.
     let sequence: Vec<_> = (0..500_u64).map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 8), 8)).collect();
     assert_eq!(logged.run.simulated_s, run(&[], false, &options, &sequence).run.simulated_s);
 }
@@ -232,13 +232,13 @@ fn what_cannot_be_is_refused() {
     assert!(refuse(&device(), &[advil().with("reserved", "2GB")], false).contains("ends after the end of the device"));
 }
 
-/// Gap in us, operation, place, length, flags.
+/// Gap in us, operation, address, length, flags.
 type Drawn = (u16, u8, u16, u8, u8);
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(60), ..ProptestConfig::default() })]
 
-    /// Under the device's checker, which insists on what every sector holds.
+    /// The checker of the device compares the contents of every sector.
     #[test]
     fn every_request_through_layers_and_queue_is_reported_once(
         names in prop::sample::select(vec![vec!["pass-through"], vec!["advil"], vec!["ressd", "advil"]]),
@@ -278,7 +278,7 @@ proptest! {
         let (result, reported) = reported(&config, &layers, &requests);
         prop_assert_eq!(result.requests.total as usize, requests.len());
         let mut seen: Vec<_> = reported.iter().map(|event| (event.arrival, event.op, event.sector, event.sectors)).collect();
-        // The first one comes at time 0.
+        // The first request arrives at time 0.
         let zero = requests[0].arrival;
         let mut asked: Vec<_> = requests.iter().map(|r| (r.arrival - zero, r.op, r.sector.0, r.sectors)).collect();
         seen.sort_by_key(|one| (one.0, one.2, one.3, one.1 as u8));

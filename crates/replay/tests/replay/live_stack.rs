@@ -1,5 +1,5 @@
-//! A live stack against a plain array: every read gives the last write before it, and a cut of power loses nothing that was
-//! acknowledged as durable, with every layer and device.
+//! A live stack is compared with a plain array: every read returns the previous write, and a power cut loses no data that was acknowledged
+//! as durable, with every layer and device.
 
 use emmclab_device::{CommandFlags, Device, DeviceCommand, DeviceConfig, NullObserver};
 use emmclab_layers::LayerConfig;
@@ -10,7 +10,7 @@ use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
 use proptest::prelude::*;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
-/// Sectors that requests go to, so that they meet.
+/// Number of sectors for requests, which is small so that they overlap.
 const SPAN: u64 = 320;
 
 fn config(settings: &[(&str, &str)]) -> DeviceConfig {
@@ -30,7 +30,7 @@ fn devices() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
     ])
 }
 
-/// Advil or ReSSD on a small reserved area, from which the data comes back after a cut.
+/// Advil or ReSSD with a small reserved area, whose data is recovered after a cut.
 fn recovering(name: &str) -> LayerConfig {
     let small = LayerConfig::named(name).with("recovery", "true").with("reserved", "512 KB").with("clustered_block", "32 KB");
     if name == "advil" { small.with("clustered_page", "16 KB") } else { small }
@@ -55,29 +55,29 @@ fn stamp(version: u64) -> [u8; SECTOR] {
     sector
 }
 
-/// The version that a sector holds; `None` where it holds none whole.
+/// The version in a sector; `None` if the sector is not intact.
 fn version(sector: &[u8]) -> Option<u64> {
     let first = u64::from_le_bytes(sector[..8].try_into().unwrap());
     let version = first / 1_000_003;
     (sector == stamp(version)).then_some(version)
 }
 
-/// What the host knows of a sector.
+/// The host's knowledge of a sector.
 #[derive(Clone, Default)]
 struct Known {
-    /// The newest version that was sent.
+    /// Newest version that was sent.
     newest: u64,
-    /// The newest version that is complete.
+    /// Newest version that is complete.
     complete: u64,
-    /// The oldest version that may be found after a cut.
+    /// Oldest version that is permitted after a cut.
     promised: u64,
 }
 
 /// A request in flight.
 struct Sent {
-    /// What it must read, or the version that it writes.
+    /// The versions that the request must read, or the version that it writes.
     versions: Vec<u64>,
-    /// Of one that flushes: the version of each sector that was complete when it was sent.
+    /// For a request that flushes: the version of each sector that was complete when it was sent.
     flushes: Vec<u64>,
 }
 
@@ -140,7 +140,7 @@ impl Host {
         self.sent.insert(id, Sent { versions, flushes });
     }
 
-    /// Reads everything back, once all that was sent is complete.
+    /// Reads all sectors when all requests are complete.
     fn read_back(&mut self, now: &mut Nanos) -> Result<Vec<Option<u64>>, TestCaseError> {
         let command = DeviceCommand::new(*now, Op::Read, 0, SPAN as u32);
         let id = self.stack.submit(&command, Vec::new(), Vec::new(), &mut NullObserver).unwrap();
@@ -170,7 +170,7 @@ proptest! {
     fn data_is_right_at_any_depth_and_what_was_acknowledged_survives_cuts(
         settings in devices(),
         layers in stacks(),
-        // Gap in us, place, length in sectors, kind of command, and how many us later power goes.
+        // Gap in us, address, length in sectors, kind of command, and the time in us until the power cut.
         steps in prop::collection::vec(
             (0u16..3000, any::<u16>(), 0u8..48, any::<u8>(), prop::option::weighted(0.06, 0u16..9000)), 1..120),
     ) {
@@ -212,7 +212,7 @@ proptest! {
                 let whole = found.is_some_and(|found| found >= known.promised && found <= known.newest);
                 prop_assert!(whole, "sector {} holds {:?}; promised {}", sector, found, known.promised);
                 let found = found.unwrap_or(0);
-                // What was found may still be in a log that a second cut takes no more from.
+                // The version that was read may still be in a log; a second cut does not lose it.
                 *known = Known { newest: found, complete: found, promised: known.promised };
             }
         }

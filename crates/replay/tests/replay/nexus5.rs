@@ -1,5 +1,6 @@
-//! The preset nexus5 beside the recording that it was fitted to, and its throughput by request size beside Figure 3 of IISWC 2015: 13.94 to
-//! 99.65 MB/s for reads of 4 to 256 KB, 5.18 to 56.15 MB/s for writes of 4 KB to 16 MB, 19 MB/s for writes of 256 KB (docs/concepts/emmc.md).
+//! Compares the preset nexus5 with the recording to which it was fitted, and its throughput by request size with Figure 3 of IISWC 2015:
+//! 13.94 to 99.65 MB/s for reads of 4 to 256 KB, 5.18 to 56.15 MB/s for writes of 4 KB to 16 MB, 19 MB/s for writes of 256 KB
+//! (docs/concepts/emmc.md).
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use emmclab_trace::{Nanos, Op, Request, RequestFlags, Sector};
 
 use crate::common::{completed, requests_of};
 
-/// Service times in us by write and KB.
+/// Service times in us, by (is a write, KB).
 type Times = BTreeMap<(bool, u32), Vec<i64>>;
 
 fn median(times: &mut [i64]) -> f64 {
@@ -22,8 +23,8 @@ fn in_closed_loop(config: &DeviceConfig, requests: &[Request]) -> (SimulationRes
     completed(Simulation::new(config, &options, None).unwrap(), requests)
 }
 
-/// Service times of the phone: from the start, or from the completion before where that is later, since the driver fetches the
-/// next request while one runs.
+/// Service times of the phone, from the start or from the previous completion, whichever is later, because the driver fetches the next
+/// request while one is executed.
 fn served(requests: &[Request]) -> Times {
     let mut completions: Vec<Nanos> = requests.iter().map(|request| request.complete.unwrap()).collect();
     completions.sort_unstable();
@@ -85,15 +86,15 @@ fn its_own_recording_is_met_in_closed_loop_over_ten_seeds() {
     assert!(no_wait.abs() <= 1.0, "no-wait {no_wait} points");
 }
 
-/// Longest request of the kernel: larger ones come as several, which the driver may pack.
+/// Maximum request of the kernel. Larger transfers are sent as several requests, which the driver may pack.
 const LONGEST_KB: u32 = 512;
 
-/// MB/s of one request of a size, alone on a device that is awake, as the kernel sends it.
+/// MB/s of a single request of a size to an idle and awake device, as sent by the kernel.
 fn rate(settings: &[(&str, &str)], op: Op, kb: u32) -> f64 {
     rate_in_parts(settings, op, kb, LONGEST_KB)
 }
 
-/// The same in commands of at most so many KB.
+/// MB/s of a request of a size in commands of at most `longest_kb` KB.
 fn rate_in_parts(settings: &[(&str, &str)], op: Op, kb: u32, longest_kb: u32) -> f64 {
     let mut config = DeviceConfig::preset("nexus5").unwrap();
     config.set_all(settings).unwrap();
@@ -107,7 +108,7 @@ fn rate_in_parts(settings: &[(&str, &str)], op: Op, kb: u32, longest_kb: u32) ->
     f64::from(kb) / 1024.0 / (last - parts[0].start).as_secs_f64()
 }
 
-/// So many planes, round which the pages of every request go. One is what the fit to Messaging alone finds.
+/// A number of planes over which the pages of every request are striped. The fit to Messaging alone yields one.
 fn planes(count: u32) -> [(&'static str, &'static str); 3] {
     let (dies, planes) = match count {
         1 => ("1", "1"),
@@ -126,7 +127,7 @@ fn throughput_rises_with_the_size_and_packing_never_slows() {
     let one = planes(1);
     let with = |settings: &[(&'static str, &'static str)]| [&one[..], settings].concat();
     let (packed, shared) = (with(&PACKED), with(&[&PACKED[..], &[("controller.share_packed_pages", "true")]].concat()));
-    // Everything queued inside the device at once: what the host's transfers and overheads cost at most.
+    // All commands queued inside the device at once, an upper bound of the cost of transfers and overheads of the host.
     let queued = with(&[("controller.queue_depth", "32")]);
     for op in [Op::Read, Op::Write] {
         for power in 2..=14 {
@@ -135,8 +136,8 @@ fn throughput_rises_with_the_size_and_packing_never_slows() {
             println!("{op:?} {kb} KB: {rates:.2?} MB/s: one plane, packed, in shared pages, all at once; the preset, packed");
             assert!(rates[1] >= rates[0] * 0.999 && rates[2] >= rates[1] * 0.999, "packing never slows");
             assert!(rates[5] >= rates[4] * 0.999, "packing never slows");
-            // Neither packing nor a full queue makes long writes fast where the flash does one thing at a time: at most, the
-            // transfer of a command passes while another is programmed.
+            // Neither packing nor a full queue makes long writes fast if the flash executes one operation at a time: at most, the transfer
+            // of a command overlaps with a program of another.
             assert!(op == Op::Read || rates[1].max(rates[3]) < rates[0] * 1.11, "{rates:?}");
         }
     }
@@ -151,7 +152,7 @@ const POINTS: [(Op, u32, f64, f64); 5] = [
     (Op::Write, 16384, 56.15, 48.98),
 ];
 
-/// Requests come whole, as the recordings of the paper have them: the driver had packed those above 512 KB.
+/// Requests are not split, as in the recordings of the paper, in which the driver had packed those above 512 KB.
 #[test]
 fn rates_of_the_preset_are_within_a_fifth_of_all_published_ones() {
     for (op, kb, published, documented) in POINTS {
@@ -170,8 +171,8 @@ fn rates_of_the_preset_rise_with_the_size() {
     }
 }
 
-/// The published rates of writes need planes in parallel, and more of them for longer ones: of 256 KB two, of 16 MB more than
-/// eight and fewer than sixteen.
+/// The published rates of writes need parallel planes, and more of them for longer writes: two for 256 KB, more than eight and fewer than
+/// sixteen for 16 MB.
 #[test]
 fn parallel_planes_explain_the_published_rates_of_long_writes() {
     let with = |count, kb| rate(&[&PACKED[..], &planes(count)].concat(), Op::Write, kb);
@@ -181,7 +182,7 @@ fn parallel_planes_explain_the_published_rates_of_long_writes() {
     assert!(eight < 56.15 && 56.15 < sixteen, "{eight} {sixteen}");
 }
 
-/// What the phone itself did, driver to completion, in ms: percentile `pct` of the writes of a size, packed or single.
+/// Time on the phone from the driver to the completion, in ms: percentile `pct` of the writes of a size, packed or single.
 fn on_the_phone(requests: &[Request], kb: std::ops::RangeInclusive<u32>, packed: bool, pct: usize) -> f64 {
     let asked = |request: &&Request| {
         request.op == Op::Write && kb.contains(&(request.sectors / 2)) && request.flags.contains(RequestFlags::PACKED) == packed
@@ -200,10 +201,10 @@ fn on_the_phone_entries_of_a_pack_are_programmed_one_by_one() {
         let packs = if kb > 4 { median(kb, true) } else { 0.0 };
         println!("{kb} KB: single {:.2} ms, packed {packs:.2} ms", median(kb, false));
     }
-    // Two of 4 KB in a pack take as long as two commands; 8 KB in one command hardly longer than 4.
+    // Two writes of 4 KB in a packed command take as long as two commands; 8 KB in one command take hardly longer than 4 KB.
     assert!((median(8, true) / (2.0 * median(4, false)) - 1.0).abs() < 0.1);
     assert!(median(8, false) < 1.2 * median(4, false));
-    // Long writes are of two kinds: the fastest show what the flash can do at once.
+    // There are two kinds of long writes. The fastest show the parallelism of the flash.
     let long = |pct| on_the_phone(&requests, 36..=48, false, pct);
     println!("36 to 48 KB: fastest twentieth {:.2} ms, median {:.2} ms", long(5), long(50));
     assert!(long(50) > 2.0 * long(5));

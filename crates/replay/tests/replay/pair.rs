@@ -1,4 +1,4 @@
-//! A device and a second one that share the requests.
+//! A device and a second device that share the requests.
 
 use crate::common::completed;
 use emmclab_device::{Device, DeviceConfig, NullObserver};
@@ -6,7 +6,7 @@ use emmclab_layers::LayerConfig;
 use emmclab_replay::{Precondition, ReplayMode, ReplayOptions, Simulation, SimulationResult};
 use emmclab_trace::{Nanos, Op, Request, RequestFlags, Sector};
 
-/// 4 KB pages on one chip, so long a program.
+/// A device with 4 KB pages on one chip, and this program time.
 fn device(program_us: u32) -> DeviceConfig {
     DeviceConfig::from_toml(&format!(
         "name = 'one chip'
@@ -41,7 +41,7 @@ fn simulation(layer: &LayerConfig, options: &ReplayOptions) -> emmclab_trace::Re
     Simulation::new(&device, options, None)?.with_layers(std::slice::from_ref(layer), beside)
 }
 
-/// Each of the two devices has a checker.
+/// Options with a checker for each of the two devices.
 fn checked() -> ReplayOptions {
     ReplayOptions { check: true, ..ReplayOptions::default() }
 }
@@ -65,7 +65,7 @@ fn bytes(result: &SimulationResult) -> (u64, u64) {
 fn striping_helps_long_requests_and_hurts_short_ones_on_the_card() {
     let long = [(0, 0, 32)];
     assert_eq!(run(&internal(), &long).response.mean_response_ms, 8.0);
-    // Four pages on each: the card needs 12 ms for its half.
+    // Four pages on each device: the card needs 12 ms for its half.
     let striped = run(&striping(4), &long);
     assert_eq!(striped.response.mean_response_ms, 12.0);
     assert_eq!(bytes(&striped), (16384, 16384));
@@ -89,7 +89,7 @@ fn routing_by_file_cuts_at_the_border_and_by_size_sends_large_ones_to_the_card()
 fn stripes_over_a_card_a_third_as_fast_make_even_a_burst_slower() {
     let burst: Vec<_> = (0..8u32).map(|i| (0, u64::from(i) * 4, 4)).collect();
     assert_eq!(run(&internal(), &burst).response.mean_response_ms, 4.5);
-    // 1 to 4 ms inside, 3 to 12 ms on the card.
+    // 1 to 4 ms on the device, 3 to 12 ms on the card.
     assert_eq!(run(&striping(4), &burst).response.mean_response_ms, 5.0);
 }
 
@@ -132,7 +132,7 @@ fn a_flush_and_a_preflush_reach_both_devices_and_fua_goes_down_with_its_write() 
     assert_eq!(responses(RequestFlags::default(), Op::Write), [0, 0], "both end in the caches");
     assert_eq!(responses(RequestFlags::default(), Op::Flush), [0, 3], "the card has to be empty, too");
     assert_eq!(responses(RequestFlags::PREFLUSH, Op::Write), [0, 3]);
-    // Two programs of 1 ms on the device; a flush after the write would wait for the card's of 3 ms.
+    // Two programs of 1 ms on the device. A flush after the write would wait for the program of 3 ms on the card.
     assert_eq!(responses(RequestFlags::FUA, Op::Write), [0, 2]);
 }
 
@@ -176,6 +176,6 @@ fn a_pair_that_stops_counts_what_was_complete() {
     }
     let result = simulation.finish(None, &mut NullObserver).unwrap();
     assert!(!goes_on && result.run.stopped.unwrap().contains("full"));
-    // 128 pages fit on the card, of every second request the first.
+    // 128 pages fit on the card, which are the first page of every second request.
     assert_eq!(result.requests.total, 128 + 129);
 }

@@ -1,4 +1,4 @@
-//! What would stop a run half-way is refused before it begins.
+//! Errors that would stop a run half-way are reported before it begins.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -86,12 +86,12 @@ fn the_footer_of_a_parquet_file_answers_without_its_pages() {
     let extent = TraceReader::open(&path, &ReadOptions::default()).unwrap().extent().unwrap();
     assert_eq!((extent.end.0, extent.without_completion), (100_000_000, 0));
     let mut bytes = fs::read(&path).unwrap();
-    // The pages stand between the magic and the footer; what is left of them cannot be read.
+    // The pages are between the magic number and the footer, and are overwritten so that they cannot be read.
     bytes[4..64].fill(0xff);
     fs::write(&path, bytes).unwrap();
     let large = DeviceConfig::preset("iiswc15-4ps").unwrap();
     let small = DeviceConfig::preset("small-1gb").unwrap();
-    // 51 GB do not fit into 32 GB either: the footer does not suffice there, and the pages are broken.
+    // 51 GB do not fit into 32 GB either, so the footer is not sufficient, and the pages are damaged.
     assert!(preflight(&small, &options(ReplayMode::Closed, false), &[input(&path)]).is_err());
     assert!(preflight(&large, &options(ReplayMode::Closed, false), &[input(&path)]).is_err());
     let mut larger = large;

@@ -1,4 +1,4 @@
-//! Devices that let reads pass writes, whose completions are not known when a request comes, below all that drives them.
+//! Devices in which reads overtake writes, whose completions are unknown when a request arrives, below all kinds of drivers.
 
 use crate::common::completed;
 use emmclab_device::{Device, DeviceConfig, RequestCompleted};
@@ -7,14 +7,14 @@ use emmclab_replay::{Precondition, ReplayMode, ReplayOptions, Simulation, Simula
 use emmclab_trace::{Nanos, Op, Request, RequestFlags, Sector};
 use proptest::prelude::*;
 
-/// A small device that lets reads pass writes.
+/// A small device in which reads overtake writes.
 fn reordering() -> DeviceConfig {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
     config.set_all(&[("controller.scheduling", "read_first"), ("geometry.block_groups.0.pages_per_block", "16")]).unwrap();
     config
 }
 
-/// Reads, writes and a few discards and flushes, `gap_us` apart, each recorded as complete at once.
+/// Reads, writes and a few discards and flushes at intervals of `gap_us`, all recorded as complete at once.
 fn requests(count: i64, gap_us: i64) -> Vec<Request> {
     let mut seed = 5_u64;
     let mut random = move |below: u64| {
@@ -36,7 +36,7 @@ fn requests(count: i64, gap_us: i64) -> Vec<Request> {
     (0..count).map(request).collect()
 }
 
-/// A run under the checker; completions in order of arrival.
+/// Executes a run with the checker. Returns the completions in order of arrival.
 fn run(
     layers: &[LayerConfig], second: Option<&DeviceConfig>, options: &ReplayOptions, requests: &[Request],
 ) -> (SimulationResult, Vec<RequestCompleted>) {
@@ -119,13 +119,13 @@ fn closed_loop_over_layers_waits_for_what_a_reordering_device_still_holds() {
     }
 }
 
-/// Gap in us, operation, place, length, flags.
+/// Gap in us, operation, address, length, flags.
 type Drawn = (u16, u8, u16, u8, u8);
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(80), ..ProptestConfig::default() })]
 
-    /// Under the checkers of both devices, which insist on what every sector holds.
+    /// The checkers of both devices compare the contents of every sector.
     #[test]
     fn every_request_over_reordering_devices_is_reported_once(
         names in prop::sample::select(vec![

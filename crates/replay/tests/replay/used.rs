@@ -1,5 +1,5 @@
-//! Devices that a phone has used: how full they are, how worn, and that the days of the last years need not be simulated. Their lifetime
-//! ends with that of the first kind of block.
+//! Devices after use in a phone: how full and how worn they are, and that the days of the last years need not be simulated. The lifetime
+//! ends with the first kind of block that is worn out.
 
 use emmclab_device::{BlockState, Device, DeviceConfig, EraseBlockSummary, NullObserver};
 use emmclab_replay::{ImageStore, Precondition, ReplayOptions, Simulation, SimulationResult};
@@ -50,7 +50,7 @@ fn erases_grow_with_age_although_not_every_day_is_simulated() {
     let config = small(&[]);
     let capacity = 64.0;
     let at = |days: u32| total(&made(&config, &format!("used:{days}d,daily=8MB"), 1).unwrap());
-    // Simulated to the end (8 capacities and less), and far beyond.
+    // The short usage is simulated to the end (at most 8 capacities), and the others are far beyond.
     let (short, long, longer) = (at(56), at(560), at(1120));
     let block_mb = 4.0 * 16.0 / 1024.0;
     let least = |days: f64| (days * 8.0 - capacity) / block_mb;
@@ -115,7 +115,7 @@ fn the_lifetime_of_a_used_device_is_of_the_work_of_the_run() {
         }
         run.finish(None, &mut emmclab_device::NullObserver).unwrap().wear.lifetime.unwrap()
     });
-    // The same work on devices that differ in what they have behind them.
+    // The same work on devices with a different history.
     let even = lives.map(|life| life.even_host_bytes.unwrap());
     assert!((even[0] / even[1] - 1.0).abs() < 0.1, "{lives:?}");
     for (life, even) in lives.iter().zip(even) {
@@ -190,7 +190,7 @@ fn wrong_texts_are_refused_by_the_word_that_is_wrong() {
     }
 }
 
-/// Fills each preset with this capacity, and overwrites it.
+/// Fills and overwrites each preset, scaled to this capacity.
 fn fill_and_overwrite(mb: u64) {
     for preset in ["emmc51-cache", "emmc51-tlc", "ufs22", "ufs31", "ufs31-hps", "ufs40", "pixel6a"] {
         let config = DeviceConfig::preset(preset).unwrap().with_capacity(mb << 20, "X").unwrap();
@@ -212,7 +212,7 @@ fn every_preset_scaled_to_three_gigabytes_is_filled_and_overwritten() {
     fill_and_overwrite(3072);
 }
 
-/// A device of 16 pages a block whose blocks stand 3,000 erases; an SLC cache takes all writes.
+/// A device with blocks of 16 pages and an erase limit of 3,000; an SLC cache receives all writes.
 fn cached(slc_limit: u32) -> DeviceConfig {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
     config
@@ -229,7 +229,7 @@ fn cached(slc_limit: u32) -> DeviceConfig {
     config
 }
 
-/// Writes so many map units of 4 KB on a device that was used before.
+/// Writes `units` map units of 4 KB on a used device.
 fn written(config: &DeviceConfig, units: u64) -> (SimulationResult, f64) {
     let options = ReplayOptions { precondition: "used:30d,daily=64MB".parse().unwrap(), ..ReplayOptions::default() };
     let mut run = Simulation::new(config, &options, None).unwrap();
@@ -268,13 +268,13 @@ fn wear_so_far_is_known_after_a_run_that_erased_nothing() {
 #[test]
 fn the_first_kind_of_block_to_wear_out_ends_the_lifetime() {
     let [endless, long, short] = [0, 1_000_000, 3000].map(|limit| written(&cached(limit), 60_000));
-    // All but what is overwritten in the cache comes to the main blocks, which stand their bytes 3,000 times.
+    // All data that is not overwritten in the cache reaches the main blocks, which can be written 3,000 times.
     let bound = 3000.0 * endless.1;
     for (result, _) in [&endless, &long] {
         assert!(even(result) > 0.2 * bound && even(result) < 1.2 * bound, "{} {bound}", even(result));
     }
     assert_eq!(even(&endless.0), even(&long.0));
-    // The cache has a twentieth of the bytes and takes every write.
+    // The cache has a twentieth of the bytes and receives every write.
     assert!(even(&short.0) < 0.1 * bound, "{} {bound}", even(&short.0));
     for (result, _) in [endless, long, short] {
         let life = result.wear.lifetime.unwrap();
@@ -284,7 +284,7 @@ fn the_first_kind_of_block_to_wear_out_ends_the_lifetime() {
 
 #[test]
 fn what_lies_in_the_slc_cache_at_the_end_counts_as_wear_of_the_blocks_that_it_is_folded_into() {
-    // One and a half times what the cache holds: much of it is not folded in the run.
+    // One and a half times the size of the cache, so much of the data is not folded during the run.
     let (short, long) = (written(&cached(0), 1500).0, written(&cached(0), 60_000).0);
     let ratio = even(&short) / even(&long);
     assert!((0.3..=3.0).contains(&ratio), "{ratio}");

@@ -1,4 +1,4 @@
-//! Write amplification under uniform random writes against published formulas.
+//! Compares write amplification under uniform random writes with published formulas.
 //!
 //! With `a` = physical / logical pages, `n` pages per block, `x` the share of valid pages in a victim, WAF = 1 / (1 - x):
 //! - FIFO (LRU cleaning): a page survives the `a (1 - x)` host writes per logical page that pass while its block waits,
@@ -19,7 +19,7 @@ use rand_pcg::rand_core::Rng;
 const PAGES_PER_BLOCK: u32 = 64;
 const BLOCKS: u32 = 1024;
 
-/// Measured WAF of one plane, once it has settled.
+/// Measured WAF of one plane in the steady state.
 fn measured(policy: &str, share_pct: f64) -> (f64, f64) {
     measured_with(&format!("gc.policy = '{policy}'"), share_pct)
 }
@@ -78,7 +78,7 @@ fn fifo(a: f64) -> f64 {
     1.0 / (1.0 - root(|x| (-a * (1.0 - x)).exp() - x))
 }
 
-/// Harmonic numbers between the whole ones (asymptotic series of the digamma function).
+/// Harmonic numbers for fractional arguments (asymptotic series of the digamma function).
 fn harmonic(n: f64) -> f64 {
     let m = n + 0.5;
     m.ln() + 0.577_215_664_901_532_9 + 1.0 / (24.0 * m * m)
@@ -112,7 +112,7 @@ fn compare(policy: &str, formula: fn(f64) -> f64, within: f64) {
 
 #[test]
 fn the_formulas_give_the_published_value() {
-    // Abstract of arXiv:1110.4245: 2.36 for an over-provisioning of 0.3, which simulation there meets with 2.35.
+    // Abstract of arXiv:1110.4245: 2.36 for an over-provisioning of 0.3, compared with 2.35 in its simulation.
     assert!((fifo(1.3) - 2.36).abs() < 0.005);
     assert!(greedy(1.3) < fifo(1.3));
 }

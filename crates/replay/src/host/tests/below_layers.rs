@@ -1,4 +1,4 @@
-//! Real data through layers, the host's queue, merging and packing: every sector reads back the data last written.
+//! Real data through layers, queue, merging and packing: every sector reads back the last written data.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,16 +14,16 @@ use crate::host::HostQueue;
 const SECTOR: usize = 512;
 const BELOW: DisksBelow = DisksBelow::new(4096, None);
 
-/// A disk below the host's queue. Data moves when the driver fetches the command, and only for its entries.
+/// A disk below the host queue. Data is moved when the driver fetches the command, and only for its entries.
 struct QueueDisk {
     host: HostQueue,
     data: Vec<u8>,
-    /// Data by request number: of waiting writes, and of reads that were fetched.
+    /// Data by request number, for waiting writes and for fetched reads.
     moving: HashMap<u64, Vec<u8>>,
     now: Nanos,
     /// Number of commands sent.
     sent: u64,
-    /// Duration of a command; each request arrives 1 ns after the one before, so this many arrive during a command.
+    /// Duration of a command. Requests arrive every 1 ns, so this many arrive during a command.
     burst: Nanos,
 }
 
@@ -158,7 +158,7 @@ proptest! {
     ) {
         let mut executor = executor(&names, merge, writes, depth, burst);
         let capacity = executor.layer(0).capacity();
-        // The value last written to each sector; `None` for discarded ones, which may hold anything.
+        // The last written value of each sector; `None` for discarded sectors, whose contents are undefined.
         let mut model: Vec<Option<u8>> = vec![Some(0); capacity as usize];
         for (i, (op, place, length)) in steps.iter().enumerate() {
             let sectors = u64::from(length % 24 + 1);

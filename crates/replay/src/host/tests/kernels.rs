@@ -6,19 +6,19 @@ use super::*;
 
 const CACHE: (&str, &str) = ("cache.size_kb", "512");
 
-/// The host queue of a kernel above a device with a cache, with other settings.
+/// The host queue of a kernel, with additional settings, above a device with a cache.
 fn kernel(name: &str, settings: &[(&str, &str)]) -> HostQueue {
     host(&[&[("host.kernel", name), CACHE], settings].concat())
 }
 
-/// Returns the commands of one request with their flags. The request arrives at 0; each command takes 100 ns.
+/// Returns the commands of one request with their flags. The request arrives at time 0, and each command takes 100 ns.
 fn commands(host: &mut HostQueue, op: Op, flags: CommandFlags) -> Vec<(Op, CommandFlags)> {
     let (sector, sectors) = if op == Op::Flush { (0, 0) } else { (8, 8) };
     let (mut now, mut out, mut done) = (Nanos(0), Vec::new(), Vec::new());
     let request = DeviceCommand { modifiers: flags, ..DeviceCommand::new(now, op, sector, sectors) };
     host.push(&request, &mut done);
     while let Some(at) = host.ready_at() {
-        assert_eq!(at, now, "a command goes when the one before is complete");
+        assert_eq!(at, now, "a command is sent when the previous one is complete");
         let mut sent = Vec::new();
         host.fetch(at, &mut sent);
         let [command] = sent.as_slice() else { panic!("{sent:?} is one command") };
@@ -56,7 +56,7 @@ fn a_vendor_kernel_sends_a_barrier_before_a_commit_unless_the_cache_keeps_order(
     assert_eq!(sent(&[], COMMIT), [(Op::Flush, CommandFlags::BARRIER), (Op::Write, RELIABLE)]);
     assert_eq!(sent(&[("cache.policy", "fifo")], COMMIT), [(Op::Write, RELIABLE)]);
     assert_eq!(sent(&[("features.barrier", "false")], COMMIT), [(Op::Flush, NONE), (Op::Write, RELIABLE)]);
-    // The completion of a write with preflush, but without FUA, promises that earlier data is durable; a barrier only orders.
+    // The completion of a write with preflush but without FUA promises that earlier data is durable. A barrier only sets an order.
     assert_eq!(sent(&[], CommandFlags::PREFLUSH), [(Op::Flush, NONE), (Op::Write, NONE)]);
 }
 
@@ -101,7 +101,7 @@ fn reliable_writes_are_entries_of_a_pack_and_a_flush_ends_one() {
     for (at, flags) in [(0, NONE), (1, RELIABLE), (2, COMMIT), (3, NONE)] {
         host.push(&write(at, flags), &mut done);
     }
-    assert_eq!(fetch(&mut host, 9).len(), 2, "each entry has a CMD23 argument of its own");
+    assert_eq!(fetch(&mut host, 9).len(), 2, "each entry has its own CMD23 argument");
     assert_eq!(fetch(&mut host, 9), [(Op::Flush, 0, 0)]);
 }
 

@@ -18,7 +18,7 @@ fn push(host: &mut HostQueue, at: i64, op: Op, kb_from: u64, kb: u32) {
     host.push(&DeviceCommand::new(Nanos(at), op, kb_from * 2, kb * 2), &mut Vec::new());
 }
 
-/// Fetched commands as (op, KB from, KB).
+/// Fetched commands as (operation, first KB, length in KB).
 fn fetch(host: &mut HostQueue, at: i64) -> Vec<(Op, u64, u32)> {
     let kb = |command: &DeviceCommand| (command.op, command.sector / 2, command.sectors / 2);
     let mut commands = Vec::new();
@@ -68,7 +68,7 @@ fn consecutive_writes_are_packed_within_entries_and_size() {
     assert_eq!((host.counts.packs, host.counts.packed_requests), (1, 3));
 }
 
-/// The completion of command `id` at `complete`, which was begun at its arrival.
+/// The completion of command `id` at `complete`. The command starts at its arrival.
 fn completed(command: &DeviceCommand, id: u64, complete: Nanos) -> RequestCompleted {
     let waits = LatencyBreakdown::default();
     RequestTiming { start: command.arrival, complete, subrequests: 1, waits }.of_request(command, id)

@@ -1,4 +1,4 @@
-//! Shared by the tests of this crate.
+//! Functions for the tests of this crate.
 
 use emmclab_device::{Observer, RequestCompleted};
 use emmclab_replay::{Simulation, SimulationResult, WaitTimes};
@@ -6,7 +6,7 @@ use emmclab_trace::{Request, TraceCombiner, TraceInput};
 
 pub use emmclab_testing::real_trace;
 
-/// Keeps every completion.
+/// Collects completions.
 #[derive(Default)]
 pub struct Reported(pub Vec<RequestCompleted>);
 
@@ -16,7 +16,7 @@ impl Observer for Reported {
     }
 }
 
-/// The result of a run that takes all these requests, and their completions as they became known.
+/// Executes a run with these requests. Returns its result and the completions, in the order in which they became known.
 pub fn completed(mut simulation: Simulation, requests: &[Request]) -> (SimulationResult, Vec<RequestCompleted>) {
     let mut reported = Reported::default();
     for request in requests {
@@ -25,7 +25,7 @@ pub fn completed(mut simulation: Simulation, requests: &[Request]) -> (Simulatio
     (simulation.finish(None, &mut reported).unwrap(), reported.0)
 }
 
-/// The requests of a real trace; `None` where it is not installed.
+/// The requests of a real trace; `None` if it is not installed.
 pub fn requests_of(trace: &str) -> Option<Vec<Request>> {
     let input = TraceInput { path: real_trace(trace)?, ..TraceInput::default() };
     let mut traces = TraceCombiner::open(vec![input], 1).unwrap();
@@ -36,7 +36,7 @@ pub fn requests_of(trace: &str) -> Option<Vec<Request>> {
     Some(requests)
 }
 
-/// The parts of the mean response time together, ms.
+/// The sum of the parts of the mean response time, in ms.
 pub fn parts_ms(waits: &WaitTimes) -> f64 {
     waits.queue_ms + waits.controller_ms + waits.bus_ms + waits.array_ms + waits.gc_ms + waits.wake_up_ms
 }
