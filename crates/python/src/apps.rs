@@ -17,7 +17,7 @@ use crate::errors::run;
 use crate::options::{OptionsFromPython, to_json};
 use crate::simulate::{LayerOptionList, PyDeviceConfig, store, under_layers};
 
-/// An application as a program.
+/// A program that represents an application.
 #[pyclass(name = "Program", module = "emmclab._core", frozen)]
 pub(crate) struct PyProgram(AppProgram);
 
@@ -35,13 +35,13 @@ impl PyProgram {
         run(py, || AppProgram::from_file(&path)).map(Self)
     }
 
-    /// This application, run together with others; the user waits for this one.
+    /// Combines this application with others that run at the same time. The user waits for this one.
     fn beside(&self, py: Python<'_>, others: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
         let others: Vec<AppProgram> = others.iter().map(|other| other.0.clone()).collect();
         run(py, || self.0.clone().combined_with(&others)).map(Self)
     }
 
-    /// Its name.
+    /// Name of the application.
     #[getter]
     fn name(&self) -> &str {
         &self.0.name
@@ -58,7 +58,7 @@ impl PyProgram {
         &self.0.about
     }
 
-    /// Where its figures come from.
+    /// Source of its figures.
     #[getter]
     fn source(&self) -> &str {
         &self.0.source
@@ -70,7 +70,7 @@ impl PyProgram {
     }
 }
 
-/// A host that programs run on.
+/// A host on which programs run.
 #[pyclass(name = "HostSetup", module = "emmclab._core", frozen)]
 pub(crate) struct PyHostSetup(HostSetup);
 
@@ -88,12 +88,12 @@ impl PyHostSetup {
         run(py, || HostSetup::from_file(&path)).map(Self)
     }
 
-    /// Its mounted partitions on a device of this many bytes, as JSON: name, file system, first sector and sectors.
+    /// Mounted partitions on a device of `capacity` bytes, as JSON: name, file system, first sector and sectors.
     fn places(&self, py: Python<'_>, capacity: u64) -> PyResult<String> {
         run(py, || to_json(&self.0.partition_extents(capacity / SECTOR_BYTES)?))
     }
 
-    /// Maximum number of bytes of its page cache that may be dirty.
+    /// Maximum number of dirty bytes in the page cache.
     fn dirty_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         run(py, || {
             let kernel = self.0.kernel()?;
@@ -101,17 +101,17 @@ impl PyHostSetup {
         })
     }
 
-    /// Whether its kernel flushes the cache of a device.
+    /// Whether the kernel flushes the cache of a device.
     fn sends_flushes(&self, py: Python<'_>) -> PyResult<bool> {
         run(py, || self.0.sends_flushes())
     }
 
-    /// Refuses a network that it does not have.
+    /// Returns an error if the host has no network with this name.
     fn check_network(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         run(py, || self.0.network(name).map(|_| ()))
     }
 
-    /// Every setting, as JSON.
+    /// All settings, as JSON.
     fn to_json(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || to_json(&self.0))
     }
@@ -123,7 +123,7 @@ pub(crate) fn app_presets() -> Vec<&'static str> {
     preset_names().collect()
 }
 
-/// The states of a thread: the name in results, and the description in words.
+/// The states of a thread, as (name in results, description).
 #[pyfunction]
 pub(crate) fn app_states() -> Vec<(&'static str, &'static str)> {
     ThreadState::ALL.into_iter().map(|state| (state.name(), state.description())).collect()
@@ -147,7 +147,7 @@ pub(crate) fn app_schema(py: Python<'_>) -> PyResult<String> {
     run(py, || to_json(&AppProgram::json_schema()))
 }
 
-/// The options of a program's run.
+/// Options for the run of a program.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunOptionsInput {
@@ -155,14 +155,14 @@ pub(crate) struct RunOptionsInput {
     seed: u64,
     limit_s: u32,
     what_if: Vec<String>,
-    /// File systems in place of those of the host, as `PARTITION=NAME` or `NAME`.
+    /// File systems that replace those of the host, as `PARTITION=NAME` or `NAME`.
     filesystems: Vec<String>,
-    /// Classes of files whose syncs are executed; without it, those of the host.
+    /// Classes of files whose syncs are executed; `None` for those of the host.
     synced: Option<Vec<String>>,
 }
 
 impl RunOptionsInput {
-    /// The host with the chosen file systems and syncs, and the options of the run.
+    /// The host with the selected file systems and syncs, and the options of the run.
     fn checked(self, host: &HostSetup) -> Result<(HostSetup, ProgramRunOptions), Error> {
         let mut host = host.clone();
         for choice in &self.filesystems {
@@ -181,9 +181,9 @@ impl RunOptionsInput {
     }
 }
 
-/// Runs a program on a host with a device that is prepared as the replay options specify. Returns the results of the program and of the
-/// device as JSON. `perfetto` is a file for a picture of the run, `events` one for its requests; `about` describes the run, as JSON, for
-/// the latter.
+/// Runs a program on a host with a device that is prepared according to the replay options. Returns the results of the program and of the
+/// device as JSON. `perfetto` is a file for a picture of the run, `events` one for its requests. `about` is a description of the run as
+/// JSON, for the latter file.
 #[pyfunction]
 #[pyo3(signature = (program, host, config, options, replay, *, images=None, images_limit=None, layers=None, second=None, perfetto=None, events=None, about=None))]
 #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
@@ -211,8 +211,8 @@ pub(crate) fn run_app(
     })
 }
 
-/// Writes the files that a program expects before it runs into folders, one for each mounted partition of the host on a device of
-/// `capacity` bytes.
+/// Writes the files that a program expects before its run to folders, one for each mounted partition of the host on a device of `capacity`
+/// bytes.
 #[pyfunction]
 pub(crate) fn prepare_app(
     py: Python<'_>, program: &PyProgram, host: &PyHostSetup, capacity: u64, folders: Vec<PathBuf>, seed: u64,
@@ -220,7 +220,7 @@ pub(crate) fn prepare_app(
     run(py, || prepare_live(&program.0, &host.0, capacity / SECTOR_BYTES, &folders, seed))
 }
 
-/// Runs a program on this machine, in folders with the files that `prepare_app` wrote; the result as JSON.
+/// Runs a program on this machine, in folders with the files that `prepare_app` wrote. Returns the result as JSON.
 #[pyfunction]
 pub(crate) fn run_app_live(
     py: Python<'_>, program: &PyProgram, host: &PyHostSetup, capacity: u64, folders: Vec<PathBuf>,
@@ -232,7 +232,8 @@ pub(crate) fn run_app_live(
     })
 }
 
-/// Learns a program from a recording of system calls; `partitions` are names with their folders. Returns the program and a report as JSON.
+/// Derives a program from a recording of system calls; `partitions` are pairs of a name and a folder. Returns the program and a report as
+/// JSON.
 #[pyfunction]
 pub(crate) fn learn_app(
     py: Python<'_>, path: PathBuf, name: String, partitions: Vec<(String, String)>, user_waits_for: Option<String>,

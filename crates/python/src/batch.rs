@@ -1,4 +1,5 @@
-//! A run of requests, shared with Arrow by the [Arrow PyCapsule interface]: structures of its C data interface, handed over in capsules.
+//! A batch of requests, which is shared with Arrow libraries by the [Arrow PyCapsule interface]: structures of its C data interface in
+//! capsules.
 //!
 //! [Arrow PyCapsule interface]: https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 
@@ -16,7 +17,7 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
 use crate::errors::run;
 
-/// A run of requests in order of arrival; any Arrow library can use it without a copy.
+/// A batch of requests in order of arrival, which any Arrow library can use without a copy.
 #[pyclass(name = "Batch", module = "emmclab._core", frozen)]
 pub(crate) struct PyBatch(pub(crate) Batch);
 
@@ -35,12 +36,12 @@ impl PyBatch {
         &self, py: Python<'py>, requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let record = run(py, || self.0.to_record_batch(self.0.has_notes()))?;
-        // The interface lets the consumer convert to the types that it prefers.
+        // The interface permits the consumer to convert the types itself.
         drop(requested_schema);
         export_batch(py, record)
     }
-    /// The first `limit` requests as dictionaries in the columns of the schema, for people to look at; flags are
-    /// names. Whole traces go through Arrow.
+    /// The first `limit` requests as dictionaries in the columns of the schema, with flags as names, for display. Whole traces are passed
+    /// through Arrow.
     fn rows<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Vec<Bound<'py, PyDict>>> {
         (0..self.0.len().min(limit)).map(|i| self.row(py, i)).collect()
     }
@@ -88,14 +89,14 @@ const ARRAY: &CStr = c"arrow_array";
 const STREAM: &CStr = c"arrow_array_stream";
 
 /// Exports a schema, for `__arrow_c_schema__`.
-/// Errors: `ValueError` if Arrow's C interface cannot express the schema.
+/// Errors: `ValueError` if the C interface of Arrow cannot express the schema.
 pub(crate) fn export_schema<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyCapsule>> {
     let schema = FFI_ArrowSchema::try_from(schema).map_err(value_error)?;
     PyCapsule::new_with_value(py, schema, SCHEMA)
 }
 
 /// Exports a record batch as a struct array, for `__arrow_c_array__`: its schema and its data.
-/// Errors: `ValueError` if Arrow's C interface cannot express the schema.
+/// Errors: `ValueError` if the C interface of Arrow cannot express the schema.
 pub(crate) fn export_batch(py: Python<'_>, record: RecordBatch) -> PyResult<Bound<'_, PyTuple>> {
     let array = StructArray::from(record);
     let field = Field::new("", array.data_type().clone(), false);
@@ -105,7 +106,7 @@ pub(crate) fn export_batch(py: Python<'_>, record: RecordBatch) -> PyResult<Boun
     PyTuple::new(py, capsules)
 }
 
-/// Record batches of any object with `__arrow_c_stream__` or `__arrow_c_array__`.
+/// Record batches of an object with `__arrow_c_stream__` or `__arrow_c_array__`.
 pub(crate) struct ArrowRecordSource(pub(crate) Box<dyn RecordBatchReader + Send>);
 
 impl<'py> FromPyObject<'_, 'py> for ArrowRecordSource {
@@ -119,7 +120,7 @@ impl<'py> FromPyObject<'_, 'py> for ArrowRecordSource {
         }
         let Some(array) = table.getattr_opt(intern!(py, "__arrow_c_array__"))? else {
             return Err(PyTypeError::new_err(
-                "expected a table with __arrow_c_stream__ or __arrow_c_array__, as of pyarrow, polars or pandas",
+                "expected a table with __arrow_c_stream__ or __arrow_c_array__, such as a table of pyarrow, polars or pandas",
             ));
         };
         let (schema, data): (Bound<'py, PyAny>, Bound<'py, PyAny>) = array.call0()?.extract()?;

@@ -10,7 +10,7 @@ use crate::errors::run;
 use crate::options::to_json;
 use crate::reader::PyReader;
 
-/// Fits a preset to the service times of a trace; the result as JSON.
+/// Fits a preset to the service times of a trace. Returns the result as JSON.
 #[pyfunction]
 pub(crate) fn calibrate_trace(
     py: Python<'_>, reader: PyRef<'_, PyReader>, name: String, source: String, capacity_gb: u32, seed: u64, skip_packed: bool,
@@ -22,14 +22,14 @@ pub(crate) fn calibrate_trace(
     })
 }
 
-/// Fits a preset to the text of `fio --output-format=json` that `path` holds; the result as JSON.
+/// Fits a preset to the output of `fio --output-format=json` in the file `path`. Returns the result as JSON.
 #[pyfunction]
 pub(crate) fn calibrate_fio(
     py: Python<'_>, path: PathBuf, text: &str, name: String, source: String, capacity_gb: u32, seed: u64,
 ) -> PyResult<String> {
     run(py, || {
         let options = CalibrateOptions { name, source, capacity_gb, seed };
-        let found = samples_of_fio(text).and_then(|samples| calibrate(&samples, &options));
-        to_json(&found.map_err(|error| error.in_file(&path))?)
+        let calibration = samples_of_fio(text).and_then(|samples| calibrate(&samples, &options));
+        to_json(&calibration.map_err(|error| error.in_file(&path))?)
     })
 }

@@ -20,14 +20,14 @@ use serde_json::json;
 use crate::errors::{run, to_python};
 use crate::options::{OptionsFromPython, to_json};
 
-/// For each node below a folder: path, kind, inode, links, contents, and extended attributes by name.
+/// Path, kind, inode, links, contents, and extended attributes by name of each node below a folder.
 type TreeRead<'py> = Option<Vec<NodeRead<'py>>>;
 type NodeRead<'py> =
     (Bound<'py, PyBytes>, &'static str, u32, u16, Bound<'py, PyBytes>, Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>);
 /// The contents of the requested files; `None` for a file that does not exist.
 type FilesRead<'py> = Vec<Option<Bound<'py, PyBytes>>>;
 
-/// A log of a run, indexed.
+/// An indexed log of a run.
 #[pyclass(name = "CrashRun", module = "emmclab._core", frozen)]
 pub(crate) struct PyCrashRun {
     run: Arc<CrashLogIndex>,
@@ -47,7 +47,7 @@ struct ExploreOptionsInput {
     lines: Option<WorkloadLineInput>,
 }
 
-/// The meaning of a workload's lines, as passed by Python.
+/// The meaning of output lines of a workload, as passed by Python.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WorkloadLineInput {
@@ -55,7 +55,7 @@ struct WorkloadLineInput {
     idle: Vec<usize>,
 }
 
-/// A promise that is broken, for Python.
+/// A broken promise, for Python.
 #[derive(Serialize)]
 struct PromiseBreach {
     level: &'static str,
@@ -71,22 +71,22 @@ impl From<StateViolation> for PromiseBreach {
 
 impl PromiseBreach {
     fn of_device(broken: &PromiseViolation, run: &CrashLogIndex) -> Self {
-        let PromiseViolation { promise, sector, sectors, version, present: found } = broken;
+        let PromiseViolation { promise, sector, sectors, version, present } = broken;
         let number = |version: u64| run.commands(CommandPort::Device)[version as usize - 1].number;
-        let held = match found {
-            0 => "nothing newer than the beginning".to_owned(),
-            found => format!("the data of command {}", number(*found)),
+        let contents = match present {
+            0 => "no data of the run".to_owned(),
+            present => format!("the data of command {}", number(*present)),
         };
         let promised = number(*version);
-        let detail = format!("{sectors} sectors from {sector} on contain {held}; the data of command {promised} is promised");
+        let detail = format!("{sectors} sectors from {sector} on contain {contents}; the data of command {promised} is promised");
         Self { level: PromiseLevel::Device.name(), promise: promise.name(), detail }
     }
 }
 
 #[pymethods]
 impl PyCrashRun {
-    /// Opens a log of a served device, or of dm-log-writes. For the latter, `base` is the image of the device before the log, and `sectors`
-    /// its size if it is not that of the image.
+    /// Opens a log of a served device, or of dm-log-writes. For dm-log-writes, `base` is the image of the device before the log, and
+    /// `sectors` the size of the device if it differs from the image.
     #[new]
     #[pyo3(signature = (path, *, sectors=None, base=None))]
     fn new(py: Python<'_>, path: PathBuf, sectors: Option<u64>, base: Option<PathBuf>) -> PyResult<Self> {
@@ -104,7 +104,7 @@ impl PyCrashRun {
                             "a log of dm-log-writes does not contain the size of the device",
                         )
                         .in_file(&path)
-                        .hint("name its image before the log: --base IMAGE"));
+                        .hint("set the image before the log: --base IMAGE"));
                     }
                 };
                 CrashLogIndex::open_dm(&path, sectors, base.as_deref())?
@@ -135,7 +135,7 @@ impl PyCrashRun {
         })
     }
 
-    /// The acknowledgements of the workload: one line each.
+    /// The acknowledgements of the workload, one line each.
     fn acknowledgements(&self) -> Vec<String> {
         self.run.acknowledgements().iter().map(ToString::to_string).collect()
     }
@@ -169,17 +169,20 @@ impl PyCrashRun {
         rows
     }
 
-    /// The violations of the rules of the journal by the commands: moment, rule, transaction, detail.
+    /// Violations of the rules of the journal by the commands: (moment, rule, transaction, detail).
     #[pyo3(signature = (from_mark=None))]
     fn journal_rules(&self, py: Python<'_>, from_mark: Option<&str>) -> PyResult<Vec<(usize, &'static str, u32, String)>> {
         run(py, || {
             let from = from_mark.map_or(0, |mark| self.run.after_mark(mark));
             let breaks = journal_rules(&self.run, from)?;
-            Ok(breaks.into_iter().map(|one| (one.moment, one.rule, one.transaction, one.detail)).collect())
+            Ok(breaks
+                .into_iter()
+                .map(|violation| (violation.moment, violation.rule, violation.transaction, violation.detail))
+                .collect())
         })
     }
 
-    /// The index of the moment after a mark; 0 if there is no such mark.
+    /// Index of the moment after a mark; 0 if the mark does not exist.
     fn after_mark(&self, name: &str) -> usize {
         self.run.after_mark(name)
     }
@@ -194,19 +197,19 @@ impl PyCrashRun {
     }
 }
 
-/// A write that a state lacks or garbles: number of the command, its time of arrival, first sector, sectors, whether it is garbled.
+/// A missing or garbled write of a state: (number of the command, arrival time, first sector, sectors, whether it is garbled).
 type OmittedRow = (u64, i64, u64, u64, bool);
 
-/// Goes through a run and produces the states that power cuts may leave.
+/// Steps through a run and produces the states that power cuts may leave.
 #[pyclass(name = "Explorer", module = "emmclab._core")]
 pub(crate) struct PyExplorer {
     explorer: Explorer,
     judge: StateJudge,
     reads: RecoveryReadCache,
-    /// The state as it was chosen, and as it is tried, which may lack fewer writes.
+    /// The chosen state, and the tested state, which may lack fewer writes.
     chosen: Option<CrashState>,
     state: Option<CrashState>,
-    /// The disk that a host sees in this state, if it was requested already.
+    /// The disk of this state as seen by a host, if it was requested.
     host: Mutex<Option<io::Result<HostView>>>,
 }
 
@@ -220,7 +223,7 @@ impl PyExplorer {
         *self.host.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The disk that a host sees in this state, and the known reads. The inner error means that the layers cannot recover.
+    /// The disk of this state as seen by a host, and the known reads. The inner error means that the layers cannot recover.
     fn host_view(&mut self) -> Result<(&io::Result<HostView>, &mut RecoveryReadCache), Error> {
         let host = self.host.get_mut().unwrap_or_else(PoisonError::into_inner);
         let host = if let Some(known) = host.take() {
@@ -237,7 +240,7 @@ impl PyExplorer {
 }
 
 fn no_state() -> Error {
-    Error::new(ErrorClass::Config, "there is no state: request the next one first")
+    Error::new(ErrorClass::Config, "there is no state: call next_state first")
 }
 
 #[pymethods]
@@ -283,14 +286,14 @@ impl PyExplorer {
             "at_ns": state.at.0,
             "way": state.way.name(),
             "acknowledged": state.acknowledged,
-            // The first promise of the device that is broken.
+            // The first broken promise of the device.
             "problem": state.broken.first().map(|broken| PromiseBreach::of_device(broken, self.explorer.run())),
         });
         Python::attach(|py| run(py, || to_json(&chosen))).map(Some)
     }
 
     /// Recovers the state by its layers and its journal, and reads files. Returns the problem as JSON, the files, the nodes of the folder
-    /// `tree`, and the number of writes by the layers' recovery.
+    /// `tree`, and the number of writes by the recovery of the layers.
     #[pyo3(signature = (wanted, *, tree=None, cut_after=None))]
     fn recover<'py>(
         &mut self, py: Python<'py>, wanted: Vec<String>, tree: Option<&str>, cut_after: Option<usize>,
@@ -305,25 +308,24 @@ impl PyExplorer {
         Ok((problem, files.collect(), tree, recovered.layer_writes))
     }
 
-    /// The writes that the state lacks: number of the command, its time of arrival, first sector, sectors, and whether there is garbage
-    /// instead.
+    /// The missing writes of the state: (number of the command, arrival time, first sector, sectors, whether the sectors contain garbage).
     fn omitted(&self, py: Python<'_>) -> PyResult<Vec<OmittedRow>> {
         let state = self.state().map_err(|error| to_python(py, &error))?;
         let commands = self.explorer.run().commands(CommandPort::Device);
-        let told = |omitted: &emmclab_crash::OmittedWrite| {
+        let row = |omitted: &emmclab_crash::OmittedWrite| {
             let logged = &commands[omitted.command as usize];
             (logged.number, logged.command.arrival.0, omitted.sector, omitted.sectors, omitted.garbled)
         };
-        Ok(self.explorer.omitted(state).iter().map(told).collect())
+        Ok(self.explorer.omitted(state).iter().map(row).collect())
     }
 
-    /// Of the writes that the state lacked when it was chosen, lets it lack only those at these indexes.
+    /// Reduces the missing writes of the chosen state to those at these indexes.
     fn keep_omitted(&mut self, places: Vec<usize>) {
         self.set_state(self.chosen.as_ref().map(|chosen| self.explorer.with_omitted(chosen, &places)));
     }
 
-    /// Writes the disk that the host sees in this state to a new image. With `replayed`, the journal of its ext4 is replayed, so that the
-    /// kernel has nothing to recover; returns the problem as JSON if ext4 cannot be recovered.
+    /// Writes the disk of this state as seen by a host to a new image. With `replayed`, the journal of its ext4 is replayed, so that the
+    /// kernel has nothing to recover. Returns the problem as JSON if ext4 cannot be recovered.
     #[pyo3(signature = (path, *, replayed=false))]
     fn write_image(&mut self, py: Python<'_>, path: PathBuf, replayed: bool) -> PyResult<Option<String>> {
         let mut write = || {
@@ -340,35 +342,35 @@ impl PyExplorer {
         problem.map(|problem| run(py, || to_json(&PromiseBreach::from(problem)))).transpose()
     }
 
-    /// Size of the host's disk, bytes.
+    /// Size of the host's disk in bytes.
     fn host_bytes(&self) -> u64 {
         self.explorer.run().header().sectors * SECTOR_BYTES
     }
 
-    /// The outcome that was passed to `learn_reads` for an earlier state, if a recovery of this state would read the same; `None`
-    /// otherwise.
-    fn known_outcome(&mut self, py: Python<'_>, asked: &str) -> PyResult<Option<usize>> {
+    /// Returns the outcome that was passed to `learn_reads` for an earlier state if a recovery of this state would read the same data;
+    /// otherwise `None`.
+    fn known_outcome(&mut self, py: Python<'_>, request: &str) -> PyResult<Option<usize>> {
         let (host, reads) = self.host_view().map_err(|error| to_python(py, &error))?;
-        Ok(host.as_ref().ok().and_then(|host| reads.outcome(asked, host)))
+        Ok(host.as_ref().ok().and_then(|host| reads.outcome(request, host)))
     }
 
-    /// Notes that the recovery of the state read these blocks of 4 KiB of the host's disk, and the number of its outcome.
-    fn learn_reads(&mut self, py: Python<'_>, asked: &str, blocks: Vec<u64>, outcome: usize) -> PyResult<()> {
+    /// Records the blocks of 4 KiB of the host's disk that the recovery of the state read, and the number of its outcome.
+    fn learn_reads(&mut self, py: Python<'_>, request: &str, blocks: Vec<u64>, outcome: usize) -> PyResult<()> {
         let (host, reads) = self.host_view().map_err(|error| to_python(py, &error))?;
         if let Ok(host) = host {
-            reads.learn(asked, host, blocks, outcome);
+            reads.learn(request, host, blocks, outcome);
         }
         Ok(())
     }
 
-    /// Forgets all that `learn_reads` noted.
+    /// Removes all records of `learn_reads`.
     fn forget_reads(&mut self) {
         self.reads = RecoveryReadCache::default();
     }
 
-    /// The coverage so far: moments at which power could be cut, cuts tried, decimal logarithm of the number of legal states (an upper
-    /// bound), states chosen, those of them that equal an earlier one, largest number of unpromised writes at a cut, lines of the workload
-    /// after which power is cut first, those of them that were cut after so far.
+    /// The coverage so far: moments at which power could be cut, cuts tested, decimal logarithm of the number of legal states (an upper
+    /// bound), states chosen, states equal to an earlier one, maximum number of unpromised writes at a cut, output lines of the workload
+    /// after which power is cut first, and how many of these were tested.
     fn covered(&self) -> (u64, u64, f64, u64, u64, u64, u64, u64) {
         let covered = self.explorer.covered();
         (
@@ -378,8 +380,8 @@ impl PyExplorer {
     }
 }
 
-/// Replays the journal of an ext4 in its image: writes the logged blocks to their places, and changes the superblocks so that they request
-/// no replay. Returns the problem if Linux would not mount the image.
+/// Replays the journal of an ext4 in its image: writes the logged blocks to their places, and changes the superblocks so that no replay is
+/// necessary. Returns the problem if Linux would not mount the image.
 fn replay(image: &File) -> Result<Option<StateViolation>, Error> {
     let mut recovery = emmclab_ext4::JournalRecovery::new();
     let replayed = match recovery.replay(image) {
@@ -395,18 +397,18 @@ fn replay(image: &File) -> Result<Option<StateViolation>, Error> {
     for (offset, superblock) in superblocks {
         image
             .write_all_at(&superblock, offset)
-            .map_err(|error| Error::new(ErrorClass::Io, format!("a recovered superblock is not written: {error}")))?;
+            .map_err(|error| Error::new(ErrorClass::Io, format!("cannot write a recovered superblock: {error}")))?;
     }
     Ok(None)
 }
 
-/// The ways to choose states, each with its maximum number of states, from a text that may omit these numbers.
+/// The methods of choosing states, each with its maximum number of states, from a text that may omit these numbers.
 #[pyfunction]
 pub(crate) fn crash_ways(py: Python<'_>, states: &str) -> PyResult<String> {
     run(py, || Ok(states.parse::<ChoiceMethods>()?.to_string()))
 }
 
-/// A node for Python; the kind is `file`, `folder`, `link`, or `other`.
+/// A node for Python. The kind is `file`, `folder`, `link`, or `other`.
 fn node_of<'py>(py: Python<'py>, node: &emmclab_ext4::TreeNode) -> NodeRead<'py> {
     use emmclab_ext4::Ext4FileKind::{Directory, Regular, Symlink};
     let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
@@ -434,13 +436,13 @@ fn read_image(image: &Path, wanted: &[String], tree: Option<&str>) -> Result<Rec
 /// All nodes below a folder of an ext4 image; `None` if there is no such folder.
 #[pyfunction]
 pub(crate) fn read_ext4_tree<'py>(py: Python<'py>, image: PathBuf, folder: &str) -> PyResult<TreeRead<'py>> {
-    let found = run(py, || read_image(&image, &[], Some(folder)))?;
-    Ok(found.tree.map(|nodes| nodes.iter().map(|node| node_of(py, node)).collect()))
+    let recovered = run(py, || read_image(&image, &[], Some(folder)))?;
+    Ok(recovered.tree.map(|nodes| nodes.iter().map(|node| node_of(py, node)).collect()))
 }
 
 /// Files of an ext4 image, after its journal was replayed.
 #[pyfunction]
 pub(crate) fn read_ext4(py: Python<'_>, image: PathBuf, wanted: Vec<String>) -> PyResult<FilesRead<'_>> {
-    let found = run(py, || read_image(&image, &wanted, None))?;
-    Ok(found.files.into_iter().map(|file| file.map(|data| PyBytes::new(py, &data))).collect())
+    let recovered = run(py, || read_image(&image, &wanted, None))?;
+    Ok(recovered.files.into_iter().map(|file| file.map(|data| PyBytes::new(py, &data))).collect())
 }

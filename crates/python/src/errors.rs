@@ -1,4 +1,4 @@
-//! One mapping from the core's errors to the exceptions of `emmclab.errors`.
+//! The mapping from errors of the core to the exceptions of `emmclab.errors`.
 
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
@@ -11,7 +11,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The class in `emmclab.errors` for an error; kinds added later fall back to the common parent.
+/// The class in `emmclab.errors` for an error. Kinds that are added later map to the common base class.
 fn class_name(kind: ErrorClass) -> &'static str {
     match kind {
         ErrorClass::Io => "InputError",
@@ -28,7 +28,7 @@ fn class_name(kind: ErrorClass) -> &'static str {
     }
 }
 
-/// The `errno` of an error of the operating system. It is derived from the kind if a library added a path and kept only that.
+/// The `errno` of an error of the operating system, derived from the kind if a library replaced the error by one with a path.
 fn errno(py: Python<'_>, cause: &std::io::Error) -> Option<i32> {
     let name = match cause.kind() {
         _ if cause.raw_os_error().is_some() => return cause.raw_os_error(),
@@ -62,11 +62,11 @@ pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
 thread_local! {
     /// The exception of a signal that arrived while core code ran on this thread.
     static SIGNAL: Cell<Option<PyErr>> = const { Cell::new(None) };
-    /// The flag of the interruption that this thread follows.
+    /// The interruption flag of this thread.
     static FOLLOWED: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
-/// Ends core code with `KeyboardInterrupt` on the threads that follow it, because signals reach only the main thread.
+/// Ends core code with `KeyboardInterrupt` on the threads that follow this interruption, because signals reach only the main thread.
 #[pyclass(name = "Interruption", module = "emmclab._core", frozen)]
 pub(crate) struct PyInterruption(Arc<AtomicBool>);
 
@@ -82,7 +82,7 @@ impl PyInterruption {
         FOLLOWED.set(Some(self.0.clone()));
     }
 
-    /// Ends the work of the threads that follow, now and later.
+    /// Ends the current and later work of the threads that follow.
     fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -92,8 +92,8 @@ fn interrupted() -> bool {
     FOLLOWED.with_borrow(|followed| followed.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)))
 }
 
-/// Whether the work of this thread must end: a signal has arrived that raises an exception, as Ctrl-C does, or the interruption that it
-/// follows is set.
+/// Whether the work of this thread must end, because a signal that raises an exception has arrived (Ctrl-C), or the interruption of the
+/// thread is set.
 fn signalled() -> bool {
     if interrupted() {
         SIGNAL.set(Some(PyKeyboardInterrupt::new_err(())));
@@ -107,7 +107,7 @@ fn signalled() -> bool {
     came
 }
 
-/// Runs core code without the interpreter lock and maps its error. A signal that raises an exception ends the work.
+/// Executes core code without the interpreter lock, and maps its error. A signal that raises an exception ends the work.
 pub(crate) fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Send) -> PyResult<T> {
     let result = py.detach(|| interruptible(signalled, work));
     match SIGNAL.take() {

@@ -1,9 +1,9 @@
-//! The Python binding: converts and delegates; nothing is decided here.
+//! The Python binding, which only converts and delegates.
 
 #![allow(
     clippy::needless_pass_by_value,
     clippy::unused_self,
-    reason = "Python hands arguments over by value, and its protocols say which methods have a self"
+    reason = "Python passes arguments by value, and its protocols determine which methods have a self"
 )]
 
 mod apps;
@@ -76,7 +76,7 @@ mod _core {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         // Prefix of the names of temporary files and folders.
         module.add("ASIDE_PREFIX", emmclab_trace::ASIDE_PREFIX)?;
-        // The bits of the column `flags`, from the lowest.
+        // Names of the bits of the column `flags`, from the lowest.
         module.add("FLAG_NAMES", emmclab_trace::RequestFlags::NAMES.to_vec())
     }
 }

@@ -24,7 +24,7 @@ use crate::simulate::{LayerOptionList, PyDeviceConfig, layer, store};
 /// The key of the clock, which is not a setting of the device.
 const CLOCK: &str = "clock";
 
-/// The ways in which other software reaches the device; they end before the device, the last one first.
+/// The exports through which other software accesses the device. They end before the device, the last one first.
 #[derive(Default)]
 struct LiveExports {
     servers: Vec<NbdServer>,
@@ -34,7 +34,7 @@ struct LiveExports {
 }
 
 impl LiveExports {
-    /// Refuses a second block device of this host.
+    /// Returns an error if the device is already a block device of this host.
     fn check_free(&self) -> Result<(), Error> {
         match &self.disk {
             Some(disk) => Err(Error::new(ErrorClass::Config, "the device is a block device already").in_file(disk.path())),
@@ -43,7 +43,7 @@ impl LiveExports {
     }
 }
 
-/// Deletes the ublk devices that a killed process made with this number.
+/// Deletes the ublk devices that a killed process created with this number.
 #[pyfunction]
 #[pyo3(name = "delete_left_ublk")]
 pub(crate) fn delete_left(py: Python<'_>, token: u64) -> PyResult<()> {
@@ -57,9 +57,9 @@ pub(crate) struct PyLive {
     exports: Mutex<LiveExports>,
     name: String,
     is_emmc: bool,
-    /// Properties of an eMMC card with this device inside.
+    /// Properties of an eMMC card with this device.
     card: CardSettings,
-    /// Messages of the exports that have not been returned yet.
+    /// Messages of the exports that were not returned yet.
     news: Arc<Mutex<Vec<String>>>,
 }
 
@@ -68,7 +68,7 @@ impl PyLive {
         self.exports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the exports; all of them are ended before the first error is returned.
+    /// Ends the exports. All are ended before the first error is returned.
     fn end_exports(&self) -> Result<(), Error> {
         let LiveExports { servers, card, file, disk } = std::mem::take(&mut *self.exports());
         let detached = disk.map_or(Ok(()), HostDisk::stop);
@@ -92,10 +92,9 @@ impl PyLive {
 
 #[pymethods]
 impl PyLive {
-    /// A device; `clock` is real, free, or x and a factor; `options` are replay options, of which only preconditioning and its seed
-    /// are used; `image` is the file of its contents, and its state is stored next to it; `second` is a second device for layers
-    /// that use one, `second_image` its file; `record` is a trace to write; `images` is a folder that stores preconditioned
-    /// devices.
+    /// Creates a device. `clock` is real, free, or x and a factor. `options` are replay options, of which only preconditioning and its seed
+    /// are used. `image` is the file of the contents; the state is stored next to it. `second` is a second device for layers that use one,
+    /// and `second_image` its file. `record` is a trace to write. `images` is a folder with preconditioned devices.
     #[new]
     #[pyo3(signature = (config, options, *, clock, think=false, layers=None, image=None, second=None, second_image=None, record=None, log=None, check=false, images=None, images_limit=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
@@ -122,7 +121,7 @@ impl PyLive {
         })
     }
 
-    /// Refuses an impossible clock or address of an NBD server before a device is prepared.
+    /// Checks the clock and the address of an NBD server before a device is prepared.
     #[staticmethod]
     #[pyo3(signature = (*, clock, tcp=None))]
     fn require(py: Python<'_>, clock: &str, tcp: Option<&str>) -> PyResult<()> {
@@ -132,18 +131,18 @@ impl PyLive {
         })
     }
 
-    /// Size in bytes, as a client sees it.
+    /// Size in bytes for a client.
     #[getter]
     fn capacity(&self) -> u64 {
         self.device.limits().sectors * emmclab_trace::SECTOR_BYTES
     }
 
-    /// The state that an earlier run of the image left, as JSON.
+    /// State that an earlier run stored for the image, as JSON.
     fn found(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || to_json(self.device.previous_run()))
     }
 
-    /// Serves NBD at a unix socket, or at an address of this machine's loopback; returns the URI.
+    /// Serves NBD at a unix socket, or at an address of the loopback interface. Returns the URI.
     #[pyo3(signature = (*, path=None, tcp=None))]
     fn serve_nbd(&self, py: Python<'_>, path: Option<PathBuf>, tcp: Option<&str>) -> PyResult<String> {
         run(py, || {
@@ -163,7 +162,7 @@ impl PyLive {
         })
     }
 
-    /// Offers the device as an eMMC card behind an SD host controller to QEMU, over vfio-user at a unix socket.
+    /// Provides the device to QEMU as an eMMC card behind an SD host controller, over vfio-user at a unix socket.
     fn serve_sdhci(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         run(py, || {
             if !self.is_emmc {
@@ -174,7 +173,7 @@ impl PyLive {
             let tell = move |event: SessionEvent| {
                 let mut text = event.to_string();
                 if matches!(event, SessionEvent::Stranger | SessionEvent::Refused(_)) {
-                    // Any program can connect again and again: the 1st, 2nd, 4th, 8th and so on are reported.
+                    // A program may connect repeatedly. Only connections 1, 2, 4, 8 and so on are reported.
                     let count = strangers.fetch_add(1, Ordering::Relaxed) + 1;
                     if !count.is_power_of_two() {
                         return;
@@ -191,12 +190,12 @@ impl PyLive {
         })
     }
 
-    /// Messages of the exports since the last call, a sentence each.
+    /// Messages of the exports since the last call, each a sentence.
     fn news(&self) -> Vec<String> {
         std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Offers the device as a file of a FUSE file system; returns its path.
+    /// Provides the device as a file of a FUSE file system. Returns its path.
     fn serve_file(&self, py: Python<'_>) -> PyResult<PathBuf> {
         run(py, || {
             let mut exports = self.exports();
@@ -210,7 +209,7 @@ impl PyLive {
         })
     }
 
-    /// Offers the device as a loop device, for which the host's page cache may hold at most `dirty_bytes` of dirty data; returns
+    /// Provides the device as a loop device, for which the page cache of the host may contain at most `dirty_bytes` of dirty data. Returns
     /// its path.
     #[pyo3(signature = (*, block_bytes=512, partitions=false, dirty_bytes=None))]
     fn serve_loop(&self, py: Python<'_>, block_bytes: u32, partitions: bool, dirty_bytes: Option<u64>) -> PyResult<PathBuf> {
@@ -229,8 +228,8 @@ impl PyLive {
         })
     }
 
-    /// Offers the device as a ublk device; returns its path. `cleaner` is a command that is run if this process was killed: it
-    /// calls `delete_left_ublk` with the number that is appended as its last argument.
+    /// Provides the device as a ublk device. Returns its path. `cleaner` is a command that runs if this process was killed. It calls
+    /// `delete_left_ublk` with the number that is appended as its last argument.
     #[pyo3(signature = (*, cleaner))]
     fn serve_ublk(&self, py: Python<'_>, cleaner: Vec<String>) -> PyResult<PathBuf> {
         run(py, || {
@@ -250,7 +249,7 @@ impl PyLive {
         run(py, || self.with_disk(|disk| disk.add_partition(number, first_sector, sectors)))
     }
 
-    /// Makes a file system on the block device, or on a partition of it; `overwrite` allows existing contents to be lost.
+    /// Creates a file system on the block device, or on a partition of it. `overwrite` permits the loss of existing contents.
     #[pyo3(signature = (name, *, options=None, overwrite=false, partition=None))]
     fn mkfs(
         &self, py: Python<'_>, name: &str, options: Option<Vec<String>>, overwrite: bool, partition: Option<u32>,
@@ -271,12 +270,12 @@ impl PyLive {
         })
     }
 
-    /// Unmounts what is mounted.
+    /// Unmounts the mounted file system.
     fn unmount(&self, py: Python<'_>) -> PyResult<()> {
         run(py, || self.with_disk(HostDisk::unmount))
     }
 
-    /// Runs a command while the device is served; returns its exit status, or 128 and the signal that ended it.
+    /// Executes a command while the device is served. Returns its exit status, or 128 and the signal that ended it.
     fn run(&self, py: Python<'_>, command: Vec<String>) -> PyResult<i32> {
         use std::os::unix::process::ExitStatusExt;
         run(py, || {
@@ -287,7 +286,7 @@ impl PyLive {
         })
     }
 
-    /// Figures now and since the last call, as JSON.
+    /// Figures of the present and since the last call, as JSON.
     fn status(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || to_json(&self.device.status()))
     }
@@ -307,14 +306,14 @@ impl PyLive {
         py.detach(|| self.device.acknowledge(text));
     }
 
-    /// Logs each line that a workload prints, before the next request; reads them from the file descriptor `input`, and writes a byte for
+    /// Logs each output line of a workload before the next request. Reads the lines from the file descriptor `input`, and writes a byte for
     /// each to `answers`.
     #[pyo3(signature = (input, answers=None))]
     fn follow(&self, py: Python<'_>, input: RawFd, answers: Option<RawFd>) -> PyResult<()> {
         run(py, || {
             let own = |number: RawFd| {
                 #[expect(unsafe_code, reason = "Python passes file descriptors as numbers")]
-                // SAFETY: the caller holds the descriptor open during this call, in which it is duplicated.
+                // SAFETY: the caller keeps the descriptor open during this call, in which it is duplicated.
                 let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
                 borrowed.try_clone_to_owned().map_err(|error| Error::new(ErrorClass::Io, error.to_string()))
             };
@@ -322,7 +321,7 @@ impl PyLive {
         })
     }
 
-    /// The workload's lines that were logged since the last call.
+    /// Output lines of the workload that were logged since the last call.
     fn new_lines(&self, py: Python<'_>) -> Vec<String> {
         py.detach(|| self.device.new_lines())
     }
@@ -332,7 +331,7 @@ impl PyLive {
         py.detach(|| self.device.mark(text));
     }
 
-    /// Ends the log; the device continues.
+    /// Ends the log. The device continues.
     fn end_log(&self, py: Python<'_>) -> PyResult<()> {
         run(py, || self.device.end_log())
     }
@@ -359,28 +358,27 @@ impl PyLive {
         })
     }
 
-    /// Resets the figures of the run: requests that were served before are no longer counted.
+    /// Resets the figures of the run, which then exclude earlier requests.
     fn clear_counters(&self, py: Python<'_>) {
         py.detach(|| self.device.clear_counters());
     }
 
-    /// Makes the layers move all data to its place, and removes them: the image is then one of a device without layers.
+    /// Makes the layers move all data to its place, and removes them. The image then belongs to a device without layers.
     fn make_plain(&self, py: Python<'_>) -> PyResult<()> {
         run(py, || self.device.make_plain())
     }
 
-    /// Makes the layers move all data that they have logged to its place, on a free clock and without requests in progress; returns the
-    /// result as JSON.
+    /// Makes the layers move all logged data to its place, on a free clock and without requests in progress. Returns the result as JSON.
     fn drain(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || to_json(&self.device.drain()?))
     }
 
-    /// Raises the error that ended the service, if there was one.
+    /// Raises the error that ended the service, if any.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         run(py, || self.device.broken().map_or(Ok(()), Err))
     }
 
-    /// Ends the exports, then the device; returns the result as JSON.
+    /// Ends the exports, then the device. Returns the result as JSON.
     fn stop(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || {
             let ended = self.end_exports();
@@ -390,12 +388,12 @@ impl PyLive {
         })
     }
 
-    /// Ends a run whose start failed: files are as they were before it.
+    /// Ends a run whose start failed, without changes to files.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         run(py, || self.end_exports().and(self.device.abort()))
     }
 
-    /// Whether the trace of the run was written; a trace without requests replaces no file.
+    /// Whether the trace of the run was written. A trace without requests does not replace a file.
     fn is_recorded(&self) -> bool {
         self.device.is_recorded()
     }

@@ -8,26 +8,26 @@ use serde::de::DeserializeOwned;
 
 use crate::errors::to_python;
 
-/// Options of the core by the names of their fields; a wrong name or value is an error of the configuration.
+/// Options of the core by field name. A wrong name or value is a configuration error.
 pub(crate) struct OptionsFromPython<T>(pub(crate) T);
 
 impl<'a, 'py, T: DeserializeOwned> FromPyObject<'a, 'py> for OptionsFromPython<T> {
     type Error = PyErr;
 
-    fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        depythonize(&given)
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        depythonize(&value)
             .map(Self)
-            .map_err(|error| to_python(given.py(), &Error::new(ErrorClass::Config, format!("an option is wrong: {error}"))))
+            .map_err(|error| to_python(value.py(), &Error::new(ErrorClass::Config, format!("an option is invalid: {error}"))))
     }
 }
 
-/// The word most similar to `word`, if it is so similar that it may have been meant.
+/// The word that is most similar to `word`; `None` if none is similar enough.
 #[pyfunction]
 pub(crate) fn closest(word: &str, words: Vec<String>) -> Option<String> {
     emmclab_trace::closest(word, words.iter().map(String::as_str)).map(str::to_owned)
 }
 
-/// JSON of a result of the core.
+/// A result of the core as JSON.
 pub(crate) fn to_json(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|error| Error::new(ErrorClass::Unsupported, error.to_string()))
 }

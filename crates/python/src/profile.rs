@@ -1,4 +1,4 @@
-//! Characterising traces, and published tables of traces and devices.
+//! Profiles of traces, and published tables of traces and devices.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,20 +18,21 @@ use crate::writer::{PyHeader, PyLedger, header_from_python, ledger_from_python};
 pub(crate) struct PyProfiler(Mutex<Profile>);
 
 impl PyProfiler {
-    /// The profile itself; the mutex is there only to make the class shareable, and is never contended.
+    /// The profile. The mutex only makes the class shareable, and is never contended.
     fn inner(&mut self) -> &mut Profile {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Bins of this many ns, or of automatic width for 0.
+/// Bins of `ns` nanoseconds, or of automatic width for 0.
 pub(crate) fn bin_width(ns: i64) -> BinWidth {
     if ns > 0 { BinWidth::From(Nanos(ns)) } else { BinWidth::Automatic }
 }
 
 #[pymethods]
 impl PyProfiler {
-    /// An empty profile, with these percentiles besides the usual ones, bins of this many ns (0: automatic), and the waits for durability of `activity`, divided into parts.
+    /// Creates an empty profile with additional percentiles, bins of `bin_ns` nanoseconds (0: automatic), and the parts of the waits for
+    /// durability of `activity`.
     #[new]
     #[pyo3(signature = (name, *, percentiles=Vec::new(), bin_ns=0, activity=None))]
     fn new(name: String, percentiles: Vec<f64>, bin_ns: i64, activity: Option<&str>) -> Self {
@@ -43,13 +44,13 @@ impl PyProfiler {
         Self(Mutex::new(profile))
     }
 
-    /// Adds a batch; batches must be added in order of arrival.
+    /// Adds a batch. Batches must be added in order of arrival.
     fn update(&mut self, py: Python<'_>, batch: &PyBatch) {
         let profile = self.inner();
         py.detach(|| profile.update(&batch.0));
     }
 
-    /// Adds the profile of another recording, or of the next piece of this one; the other is empty afterwards.
+    /// Adds the profile of another recording, or of the next piece of this one. The other profile is then empty.
     #[pyo3(signature = (other, *, consecutive=false))]
     fn merge(&mut self, py: Python<'_>, other: &mut PyProfiler, consecutive: bool) -> PyResult<()> {
         let join = if consecutive { MergeRelation::Consecutive } else { MergeRelation::Separate };
@@ -62,7 +63,7 @@ impl PyProfiler {
         run(py, || to_json(&self.inner().histograms()))
     }
 
-    /// The report as JSON; on request without the figures that hold distributions.
+    /// The report as JSON, optionally without the figures that contain distributions.
     #[pyo3(signature = (ledger, header, *, distributions=true))]
     fn finish(&mut self, py: Python<'_>, ledger: PyLedger, header: PyHeader, distributions: bool) -> PyResult<String> {
         run(py, || {
@@ -83,7 +84,7 @@ impl PyJournalProfiler {
         Self(Mutex::default())
     }
 
-    /// Adds a batch; batches must be added in order of arrival.
+    /// Adds a batch. Batches must be added in order of arrival.
     fn update(&mut self, py: Python<'_>, batch: &PyBatch) {
         let profile = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         py.detach(|| profile.update(&batch.0));
@@ -96,7 +97,7 @@ impl PyJournalProfiler {
     }
 }
 
-/// The published Tables III and IV, and the figures in them that contradict others of their row, as JSON.
+/// The published Tables III and IV, and the figures in them that contradict others of the same row, as JSON.
 #[pyfunction]
 #[pyo3(name = "published")]
 pub(crate) fn published_tables(py: Python<'_>) -> PyResult<String> {
@@ -113,7 +114,7 @@ macro_rules! published_texts {
     };
 }
 
-/// Published tables, as CSV by name.
+/// Published tables as CSV, by name.
 #[pyfunction]
 pub(crate) fn published_csv() -> BTreeMap<&'static str, &'static str> {
     BTreeMap::from(published_texts!(

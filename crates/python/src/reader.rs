@@ -1,4 +1,4 @@
-//! Reading traces from files, and from the memory of other libraries through the Arrow C interfaces.
+//! Readers of traces from files, and from the memory of other libraries through the Arrow C interfaces.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -15,11 +15,11 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::batch::{ArrowRecordSource, PyBatch};
 use crate::errors::run;
 
-/// A file that is decompressed while it is read, within the bounds for traces.
+/// A file that is decompressed while it is read, within the limits for traces.
 #[pyclass(name = "Unpacked", module = "emmclab._core")]
 pub(crate) struct PyUnpacked {
     path: PathBuf,
-    /// The mutex is there only to make the class shareable, and is never contended.
+    /// The mutex only makes the class shareable, and is never contended.
     content: Mutex<Box<dyn Read + Send>>,
 }
 
@@ -31,7 +31,7 @@ impl PyUnpacked {
         Ok(Self { path, content: Mutex::new(Box::new(input.into_reader())) })
     }
 
-    /// Returns up to `size` bytes; fewer only at the end.
+    /// Returns up to `size` bytes, and fewer only at the end.
     fn read<'py>(&mut self, py: Python<'py>, size: u64) -> PyResult<Bound<'py, PyBytes>> {
         let (path, content) = (&self.path, self.content.get_mut().unwrap_or_else(PoisonError::into_inner));
         let mut bytes = Vec::new();
@@ -45,11 +45,11 @@ impl PyUnpacked {
 pub(crate) struct PyReader {
     inputs: Vec<TraceInput>,
     passes: u32,
-    /// The mutex is there only to make the class shareable, and is never contended.
+    /// The mutex only makes the class shareable, and is never contended.
     stream: Mutex<TraceCombiner>,
 }
 
-/// The first arrival of the whole trace, and the row groups to read of a Parquet file, the last of them excluded.
+/// The first arrival of the whole trace, and the range of row groups to read of a Parquet file (end excluded).
 type PySlice = (i64, Option<(usize, usize)>);
 
 impl PyReader {
@@ -58,12 +58,12 @@ impl PyReader {
         Ok(Self { inputs, passes, stream: Mutex::new(stream) })
     }
 
-    /// The traces that these readers read.
+    /// The traces of these readers.
     pub(crate) fn inputs(readers: &[PyRef<'_, PyReader>]) -> Vec<TraceInput> {
         readers.iter().flat_map(|reader| reader.inputs.clone()).collect()
     }
 
-    /// The traces that these readers read; each is refused if it has several devices.
+    /// The traces of these readers. A trace of several devices is refused.
     pub(crate) fn inputs_of_one_device(readers: &[PyRef<'_, PyReader>]) -> Vec<TraceInput> {
         let mut inputs = Self::inputs(readers);
         for input in &mut inputs {
@@ -109,7 +109,7 @@ impl PyReader {
         Self::open(py, vec![TraceInput { path, options, ..TraceInput::default() }], 1)
     }
 
-    /// A new reader that interleaves the traces of others as if all had started together, or this many nanoseconds later.
+    /// Creates a reader that interleaves the traces of others as if all had started together, or with the given offsets in nanoseconds.
     #[staticmethod]
     #[pyo3(signature = (readers, offsets_ns=None))]
     fn combine(py: Python<'_>, readers: Vec<PyRef<'_, PyReader>>, offsets_ns: Option<Vec<i64>>) -> PyResult<Self> {
@@ -123,18 +123,18 @@ impl PyReader {
         Self::open(py, moved.collect(), 1)
     }
 
-    /// A new reader of the same traces that goes through them several times; each pass follows the one before.
+    /// Creates a reader that reads the same traces several times, one pass after another.
     fn repeat(&self, py: Python<'_>, passes: u32) -> PyResult<Self> {
         Self::open(py, self.inputs.clone(), self.passes.saturating_mul(passes))
     }
 
-    /// Refuses traces of several devices from now on; called before reading.
+    /// Refuses traces of several devices. It is called before reading.
     fn refuse_several_devices(&mut self, py: Python<'_>) -> PyResult<()> {
         self.inputs.iter_mut().for_each(|input| input.options.one_device = true);
         run(py, || self.inner().require_one_device())
     }
 
-    /// Devices with their requests so far, in descending order; of several passes, only the last is counted.
+    /// Devices with their number of requests so far, in descending order. Only the last of several passes is counted.
     fn devices(&mut self) -> Vec<(String, u64)> {
         self.inner().devices()
     }
@@ -150,34 +150,34 @@ impl PyReader {
         ledger_to_python(py, &self.inner().ledger())
     }
 
-    /// Where the trace comes from.
+    /// Origin of the trace.
     fn header<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         header_to_python(py, &self.inner().header())
     }
 
-    /// The path of each file; for blktrace those of the files of all processors.
+    /// The path of each file. For blktrace, those of the files of all processors.
     fn files(&self) -> Vec<PathBuf> {
         self.inputs.iter().flat_map(|input| emmclab_trace::formats::files(&input.path)).collect()
     }
 
     /// For each trace, the format of its file and how it was recognised: `content`, `--format` or `--columns`.
     fn recognised(&mut self) -> Vec<(&'static str, &'static str)> {
-        self.inner().recognised().map(|found| (found.format, found.by)).collect()
+        self.inner().recognised().map(|recognised| (recognised.format, recognised.by)).collect()
     }
 
-    /// Number of requests of the whole trace, if a single file is read that states that it is a part of one.
+    /// Number of requests of the whole trace, if a single file is read that is marked as a part of it.
     fn whole(&mut self) -> Option<u64> {
         self.inner().requests_of_whole_trace()
     }
 
-    /// Bytes of the file read so far, and in total if known.
+    /// Bytes of the file read so far, and the total if known.
     fn progress(&mut self) -> (u64, Option<u64>) {
         let progress = self.inner().progress();
         (progress.done, progress.total)
     }
 }
 
-/// The counts in the order of declaration.
+/// The counts of a ledger, in the order of declaration.
 pub(crate) fn ledger_to_python<'py>(py: Python<'py>, ledger: &Ledger) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);
     for (field, _, value) in ledger.entries() {
@@ -186,7 +186,7 @@ pub(crate) fn ledger_to_python<'py>(py: Python<'py>, ledger: &Ledger) -> PyResul
     Ok(out)
 }
 
-/// The header's fields.
+/// The fields of a header.
 pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &TraceHeader) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);
     out.set_item("source", &header.source)?;
@@ -233,7 +233,7 @@ pub(crate) fn check_parquet(py: Python<'_>, path: PathBuf) -> PyResult<()> {
     run(py, || emmclab_trace::check_parquet(&path))
 }
 
-/// Requests in each row group of a Parquet file.
+/// Number of requests in each row group of a Parquet file.
 #[pyfunction]
 pub(crate) fn row_groups(py: Python<'_>, path: PathBuf) -> PyResult<Vec<u64>> {
     run(py, || emmclab_trace::row_groups(&path))
@@ -255,7 +255,7 @@ pub(crate) fn csv_columns(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         .collect()
 }
 
-/// The words for the counts of a ledger, by field.
+/// Labels of the counts of a ledger, by field.
 #[pyfunction]
 pub(crate) fn ledger_labels(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let out = PyDict::new(py);
@@ -265,7 +265,7 @@ pub(crate) fn ledger_labels(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(out)
 }
 
-/// The kinds of files that are no traces and are refused by their name: what they are, and what to do.
+/// Kinds of files that are no traces and are refused by their name, as (description, hint).
 #[pyfunction]
 pub(crate) fn file_kinds() -> Vec<(&'static str, &'static str)> {
     emmclab_trace::formats::file_kinds().collect()
@@ -293,7 +293,7 @@ pub(crate) fn trace_columns(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> 
 pub(crate) struct PyFrame(Mutex<TraceReader>);
 
 impl PyFrame {
-    /// The mutex is there only to make the class shareable, and is never contended.
+    /// The mutex only makes the class shareable, and is never contended.
     fn inner(&mut self) -> &mut TraceReader {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -301,13 +301,13 @@ impl PyFrame {
 
 #[pymethods]
 impl PyFrame {
-    /// `table` has `__arrow_c_stream__` or `__arrow_c_array__`; `name` is used in the header and in errors.
+    /// Creates a stream. `table` has `__arrow_c_stream__` or `__arrow_c_array__`; `name` is used in the header and in errors.
     #[new]
     fn new(py: Python<'_>, table: ArrowRecordSource, name: String) -> PyResult<Self> {
         run(py, || TraceReader::of_arrow(table.0, &name)).map(|reader| Self(Mutex::new(reader)))
     }
 
-    /// Where the trace comes from.
+    /// Origin of the trace.
     fn header<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         header_to_python(py, &self.inner().header())
     }
@@ -318,12 +318,12 @@ impl PyFrame {
         Ok(run(py, || self.inner().next_batch())?.map(PyBatch))
     }
 
-    /// Always 0 and `None`, because there is no file whose bytes could be counted.
+    /// Always 0 and `None`, because there is no file.
     fn progress(&self) -> (u64, Option<u64>) {
         (0, None)
     }
 
-    /// Requests seen and kept so far.
+    /// Number of requests seen and kept so far.
     fn ledger<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         ledger_to_python(py, &self.inner().ledger())
     }

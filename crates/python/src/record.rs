@@ -1,4 +1,4 @@
-//! Recording from a live machine.
+//! Recordings of a running machine.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::errors::run;
 use crate::options::to_json;
 use crate::reader::{header_to_python, ledger_to_python};
 
-/// A recording in progress; what it set up on the recorded machine is removed when it stops or is dropped.
+/// A recording in progress. Its setup of the recorded machine is removed when it stops or is dropped.
 #[pyclass(name = "Recorder", module = "emmclab._core")]
 pub(crate) struct PyRecorder(Mutex<Option<TracefsRecorder>>);
 
-/// The last batches, the ledger, the header, the error if the recording ended by itself, and remarks on problems.
+/// Result of a recording: last batches, ledger, header, error if the recording ended unexpectedly, and remarks on problems.
 type RecordingEnd<'py> = (Vec<PyBatch>, Bound<'py, PyDict>, Bound<'py, PyDict>, Option<String>, Vec<String>);
 
 fn stopped_error() -> Error {
@@ -25,7 +25,7 @@ fn stopped_error() -> Error {
 }
 
 impl PyRecorder {
-    /// The recorder; the mutex is there only to make the class shareable, and is never contended.
+    /// The recorder. The mutex only makes the class shareable, and is never contended.
     fn inner(&mut self) -> &mut Option<TracefsRecorder> {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -33,8 +33,8 @@ impl PyRecorder {
 
 #[pymethods]
 impl PyRecorder {
-    /// Records this host, a machine over ssh (`ssh`: destination and options of the client), or a phone over adb (`adb`:
-    /// serial number, or an empty word for the only phone).
+    /// Records this host, a machine over ssh (`ssh`: destination and options of the client), or a phone over adb (`adb`: serial number, or
+    /// an empty string for the only phone).
     #[new]
     #[pyo3(signature = (devices, *, ssh=None, adb=None, buffer_kb=None))]
     fn new(
@@ -54,19 +54,19 @@ impl PyRecorder {
         self.inner().iter().flat_map(|recorder| &recorder.disks).map(|disk| disk.name.clone()).collect()
     }
 
-    /// The reason for recording these disks, if no device was named.
+    /// The reason for recording these disks, if no device was specified.
     fn chosen(&mut self) -> Option<String> {
         self.inner().as_ref().and_then(|recorder| recorder.choice_reason.clone())
     }
 
-    /// Where the trace comes from.
+    /// Origin of the trace.
     fn header<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let header = self.inner().as_ref().map(|recorder| recorder.header.clone());
         let header = run(py, || header.ok_or_else(stopped_error))?;
         header_to_python(py, &header)
     }
 
-    /// The next batch, or None if none arrived within the time.
+    /// The next batch, or None if none arrives within `timeout_s` seconds.
     fn next(&mut self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<PyBatch>> {
         py.check_signals()?;
         let timeout = Duration::try_from_secs_f64(timeout_s).unwrap_or_default();
@@ -74,18 +74,18 @@ impl PyRecorder {
         run(py, || Ok(recorder?.next_batch(timeout).map(PyBatch)))
     }
 
-    /// Whether the recording has ended by itself: the link broke or the device is gone.
+    /// Whether the recording has ended because the connection was lost or the device was removed.
     fn has_ended(&mut self) -> bool {
         self.inner().as_ref().is_none_or(TracefsRecorder::has_ended)
     }
 
-    /// Returns JSON: rates and counts since the last call, and the requests that were kept and dropped since the start (the ledger).
+    /// Rates and counts since the last call, and the requests kept and dropped since the start (the ledger), as JSON.
     fn stats(&mut self, py: Python<'_>) -> PyResult<String> {
         let recorder = self.inner().as_mut().ok_or_else(stopped_error);
         run(py, || to_json(&recorder?.stats()))
     }
 
-    /// Drops a recording that has not been stopped: what was set up on the recorded machine is removed.
+    /// Drops a recording that was not stopped, and removes its setup of the recorded machine.
     fn close(&mut self, py: Python<'_>) {
         let recorder = self.inner().take();
         py.detach(|| drop(recorder));

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::errors::run;
 use crate::options::to_json;
 
-/// The report on the registers in these files, as JSON. They are one file, or the files of a tree, each with its path.
+/// The report on the registers in these files, as JSON. The files are a single one, or those of a folder tree with their paths.
 #[pyfunction]
 pub(crate) fn read_registers(py: Python<'_>, files: Vec<(PathBuf, Vec<u8>)>) -> PyResult<String> {
     run(py, || {
@@ -17,7 +17,7 @@ pub(crate) fn read_registers(py: Python<'_>, files: Vec<(PathBuf, Vec<u8>)>) -> 
     })
 }
 
-/// Whether the first bytes of a file are registers of a device.
+/// Whether the first bytes of a file belong to registers of a device.
 #[pyfunction]
 pub(crate) fn are_registers(head: &[u8]) -> bool {
     is_ext_csd(head) || is_ufs(head)

@@ -1,4 +1,4 @@
-//! The schemas of what the core returns.
+//! JSON Schemas of the structures that the core returns.
 
 use emmclab_apps::AppResult;
 use emmclab_calibrate::Calibration;
@@ -10,15 +10,15 @@ use emmclab_replay::{FittedFigure, ReplayOptions, SimulationResult};
 use pyo3::prelude::*;
 use schemars::generate::SchemaSettings;
 
-/// The JSON Schemas of the options of a replay (`ReplayOptions`) and of each structure that the core returns, by name; `make generate` writes
-/// the declarations of Python from them.
+/// The JSON Schemas of the options of a replay (`ReplayOptions`) and of each structure that the core returns, by name. `make generate`
+/// writes the Python declarations from them.
 #[pyfunction]
 pub(crate) fn schemas(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let mut schemas = SchemaSettings::draft2020_12().for_serialize().into_generator();
     schemas.subschema_for::<(SimulationResult, AppResult, LiveStatus, PreviousRun)>();
     schemas.subschema_for::<(AnnouncedCapabilities, SettingExplanation, FittedFigure, Calibration)>();
     schemas.subschema_for::<(RegisterReport, ClockJumpRow, Finding, ReissueSummary)>();
-    let mut found = schemas.take_definitions(false);
-    found.insert("ReplayOptions".to_owned(), schemars::schema_for!(ReplayOptions).to_value());
-    Ok(pythonize::pythonize(py, &found)?)
+    let mut definitions = schemas.take_definitions(false);
+    definitions.insert("ReplayOptions".to_owned(), schemars::schema_for!(ReplayOptions).to_value());
+    Ok(pythonize::pythonize(py, &definitions)?)
 }

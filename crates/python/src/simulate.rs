@@ -1,4 +1,4 @@
-//! Simulated devices, their contents, runs on them, and synchronous direct I/O.
+//! Simulated devices, their contents, runs, and synchronous direct I/O.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -52,7 +52,7 @@ impl PyDeviceConfig {
         run(py, || DeviceConfig::from_toml(text)).map(Self)
     }
 
-    /// The same device with some values set, by dotted key; values are TOML.
+    /// This device with some values changed, by dotted key. Values are TOML.
     fn with_values(&self, py: Python<'_>, pairs: Vec<(String, String)>) -> PyResult<Self> {
         run(py, || {
             let mut config = self.0.clone();
@@ -62,7 +62,7 @@ impl PyDeviceConfig {
         })
     }
 
-    /// The same device scaled to a capacity, as `128GB`.
+    /// This device scaled to a capacity such as `128GB`.
     fn with_capacity(&self, py: Python<'_>, capacity: &str) -> PyResult<Self> {
         run(py, || {
             let bytes = capacity
@@ -72,14 +72,14 @@ impl PyDeviceConfig {
         })
     }
 
-    /// The settings that decide what the device holds after preconditioning, with pauses in it or without. Devices with the same
-    /// text share an image.
+    /// The settings that determine the contents of the device after preconditioning, with or without pauses. Devices with the same text
+    /// share an image.
     fn deciding_contents(&self, py: Python<'_>, pauses: bool) -> PyResult<String> {
         run(py, || self.0.deciding_contents(pauses))
     }
 
-    /// The same device with exactly this capacity in bytes, and blocks in SLC mode that hold `slc_bytes`; with `preserves`,
-    /// these do not reduce the capacity.
+    /// This device with exactly `bytes` of capacity, and with blocks in SLC mode of `slc_bytes`. With `preserves`, these do not reduce the
+    /// capacity.
     #[pyo3(signature = (bytes, slc_bytes = None, preserves = None))]
     fn sized(&self, py: Python<'_>, bytes: u64, slc_bytes: Option<u64>, preserves: Option<bool>) -> PyResult<Self> {
         run(py, || self.0.sized(bytes, slc_bytes, preserves).map(Self))
@@ -91,23 +91,23 @@ impl PyDeviceConfig {
         self.0.capacity().0
     }
 
-    /// The device's name.
+    /// Name of the device.
     #[getter]
     fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// Every setting in full; the same settings give the same text.
+    /// All settings as TOML. Equal settings give equal text.
     fn to_toml(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || self.0.to_toml())
     }
 
-    /// Its capabilities as its `EXT_CSD` register reports them, as JSON: values, and fields of the register.
+    /// Capabilities of the device as in its `EXT_CSD` register, as JSON: values, and fields of the register.
     fn capabilities(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || to_json(&AnnouncedCapabilities::of(self.0.settings())))
     }
 
-    /// Every value with its unit, origin and meaning, as JSON.
+    /// All values with unit, origin and meaning, as JSON.
     fn explain(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || to_json(&self.0.explain()))
     }
@@ -131,8 +131,8 @@ pub(crate) fn replay_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     Ok(pythonize::pythonize(py, &ReplayOptions::default())?)
 }
 
-/// Checks the traces of `readers` for a run with `options` (those of `Simulation`); an error names all faults. Returns the
-/// mode and the reason for it as JSON: that of the options or, if it is `auto`, the one that the traces allow.
+/// Checks the traces of `readers` for a run with `options` (those of `Simulation`). An error lists all faults. Returns the mode and the
+/// reason for it as JSON. If the mode of the options is `auto`, it is derived from the traces.
 #[pyfunction]
 pub(crate) fn check_traces(
     py: Python<'_>, config: &PyDeviceConfig, options: OptionsFromPython<ReplayOptions>, readers: Vec<PyRef<'_, PyReader>>,
@@ -141,13 +141,13 @@ pub(crate) fn check_traces(
     run(py, || to_json(&preflight(&config.0, &options.0, &inputs)?))
 }
 
-/// The folder of images; with a limit it is a cache.
+/// The folder of images, which is a cache if there is a limit.
 pub(crate) fn store(folder: PathBuf, limit: Option<u64>) -> Result<ImageStore> {
     let store = ImageStore::open(folder)?;
     Ok(limit.map_or(store.clone(), |limit| store.limited(limit)))
 }
 
-/// All kinds of layers: name, what each does, settings with default, unit and meaning, as JSON.
+/// All kinds of layers as JSON: name, description, and settings with default, unit and meaning.
 #[pyfunction]
 pub(crate) fn layer_kinds(py: Python<'_>) -> PyResult<String> {
     run(py, || {
@@ -159,22 +159,22 @@ pub(crate) fn layer_kinds(py: Python<'_>) -> PyResult<String> {
     })
 }
 
-/// Layers by name with their settings as text, as `DeviceConfig.with_values` accepts them.
+/// Names of layers with their settings as text, in the form of `DeviceConfig.with_values`.
 pub(crate) type LayerOptionList = Vec<(String, Vec<(String, String)>)>;
 
-/// A run, the recorder of its optional files and figures, and the error of a victim policy written in Python.
+/// A run, the recorder of its optional outputs, and the error of a victim policy in Python.
 struct RunningSimulation {
     simulation: Simulation,
     recorder: RunRecorder,
     fault: PolicyException,
 }
 
-/// A device being driven by batches of requests.
+/// A run of a device, which is fed with batches of requests.
 #[pyclass(name = "Simulation", module = "emmclab._core")]
 pub(crate) struct PySimulation(Mutex<Option<RunningSimulation>>);
 
 impl PySimulation {
-    /// The run; the mutex is there only to make the class shareable, and is never contended.
+    /// The run. The mutex only makes the class shareable, and is never contended.
     fn inner(&mut self) -> &mut Option<RunningSimulation> {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -184,17 +184,17 @@ pub(crate) fn layer((name, settings): &(String, Vec<(String, String)>)) -> Layer
     settings.iter().fold(LayerConfig::named(name), |layer, (key, value)| layer.with(key, value))
 }
 
-/// A run with layers above its device, the first on top, and with a second device that is prepared in the same way.
+/// A run with layers above its device, from top to bottom, and with a second device that is prepared in the same way.
 pub(crate) fn under_layers(
     simulation: Simulation, layers: Option<LayerOptionList>, second: Option<&DeviceConfig>, options: &ReplayOptions,
     images: Option<&ImageStore>,
 ) -> emmclab_trace::Result<Simulation> {
-    let beside = match second {
+    let second = match second {
         Some(second) => Some((second, Simulation::new(second, options, images)?.into_device())),
         None => None,
     };
     let layers: Vec<_> = layers.unwrap_or_default().iter().map(layer).collect();
-    simulation.with_layers(&layers, beside)
+    simulation.with_layers(&layers, second)
 }
 
 fn ended() -> Error {
@@ -203,11 +203,11 @@ fn ended() -> Error {
 
 #[pymethods]
 impl PySimulation {
-    /// A run with `options` on a new or preconditioned device, or on one aged by the traces of readers; `images` is a folder that stores
-    /// aged devices, of at most `images_limit` bytes; `rows` is a Parquet file for one row per request; `layers` are above the device, the
-    /// first on top, and `second` is a second device that is prepared in the same way. `victim` chooses the blocks that the prepared device
-    /// collects: a callable that takes a `VictimView` and returns a block or None. `over_time` adds figures over time, in bins of this many
-    /// ns, or 0 for bins of automatic width; `perfetto` is a file for a picture of the run.
+    /// Creates a run with `options` on a new or preconditioned device, or on one that was aged by the traces of readers. `images` is a
+    /// folder with aged devices of at most `images_limit` bytes. `rows` is a Parquet file for one row per request. `layers` are above the
+    /// device, from top to bottom, and `second` is a second device that is prepared in the same way. `victim` chooses the blocks to
+    /// collect: a callable that takes a `VictimView` and returns a block or None. `over_time` adds figures over time, in bins of this many
+    /// ns, or 0 for automatic width. `perfetto` is a file for a picture of the run.
     #[new]
     #[pyo3(signature = (config, options, *, images=None, images_limit=None, rows=None, aged_by=None, layers=None, second=None, victim=None, over_time=None, perfetto=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
@@ -244,7 +244,7 @@ impl PySimulation {
         })
     }
 
-    /// Replays a batch; returns false if the device has stopped.
+    /// Replays a batch. Returns false if the device has stopped.
     fn feed(&mut self, py: Python<'_>, batch: &PyBatch) -> PyResult<bool> {
         py.check_signals()?;
         let goes_on = run(py, || {
@@ -252,7 +252,7 @@ impl PySimulation {
             recorder.feed(simulation, &batch.0)
         });
         if let Some(fault) = self.inner().as_ref().and_then(|running| running.fault.take()) {
-            // The device has collected no block since the error, so the run has no valid result.
+            // The device has collected no block since the error, so the result would be invalid.
             *self.inner() = None;
             return Err(fault);
         }
@@ -264,8 +264,8 @@ impl PySimulation {
         self.inner().as_ref().map_or(0, |running| running.simulation.simulated().0)
     }
 
-    /// Ends the run and returns the result as JSON. Moves the files of rows and of the picture to their places; `about` describes
-    /// the run in the file of rows.
+    /// Ends the run and returns the result as JSON. Moves the files of rows and of the picture to their paths. `about` describes the run in
+    /// the file of rows.
     #[pyo3(signature = (ledger, header, about=None))]
     fn finish(&mut self, py: Python<'_>, ledger: PyLedger, header: PyHeader, about: Option<String>) -> PyResult<String> {
         let RunningSimulation { mut simulation, mut recorder, fault } =
@@ -285,19 +285,19 @@ impl PySimulation {
     }
 }
 
-/// A way to precondition a device.
+/// A method of preconditioning a device.
 #[pyclass(name = "Precondition", module = "emmclab._core", frozen)]
 pub(crate) struct PyPrecondition(Precondition);
 
 #[pymethods]
 impl PyPrecondition {
-    /// Parses its text form: none, sequential:PCT, random:PCT, steady:CAPACITIES, or used:AGE with further values.
+    /// Parses the text form: none, sequential:PCT, random:PCT, steady:CAPACITIES, or used:AGE with further values.
     #[new]
     fn new(py: Python<'_>, text: &str) -> PyResult<Self> {
         run(py, || text.parse()).map(Self)
     }
 
-    /// The text form with every value, defaults included.
+    /// The text form with all values, including defaults.
     #[getter]
     fn text(&self) -> String {
         self.0.to_string()
@@ -309,7 +309,7 @@ impl PyPrecondition {
         self.0.is_random()
     }
 
-    /// Maximum number of bytes that it writes to a device of this many bytes; 0 for a new device.
+    /// Maximum number of bytes that are written to a device of `capacity_bytes` bytes; 0 for a new device.
     fn most_bytes(&self, capacity_bytes: f64) -> f64 {
         self.0.most_bytes(capacity_bytes)
     }
@@ -321,8 +321,8 @@ pub(crate) fn preconditioned_bytes() -> u64 {
     emmclab_replay::preconditioned_bytes()
 }
 
-/// Prepares the device with which a run with `options` begins, or one aged by the traces of readers, unless the folder
-/// `images` contains it. Returns false if another process is preparing it.
+/// Prepares the device of a run with `options`, or one aged by the traces of readers, unless the folder `images` contains it. Returns false
+/// if another process is preparing it.
 #[pyfunction]
 #[pyo3(signature = (config, options, images, *, images_limit=None, aged_by=None))]
 pub(crate) fn precondition(
@@ -339,19 +339,19 @@ pub(crate) fn precondition(
     })
 }
 
-/// Bandwidths of a device that is full of data, for transfers of these sizes: rows as JSON.
+/// Bandwidths of a full device for these transfer sizes, as JSON rows.
 #[pyfunction]
 pub(crate) fn bandwidths(py: Python<'_>, config: &PyDeviceConfig, units_kb: Vec<u64>) -> PyResult<String> {
     run(py, || to_json(&bandwidth(config.settings(), &units_kb)?))
 }
 
-/// The published figures to which a preset was fitted, each with the figure of the preset: rows as JSON.
+/// The published figures to which a preset was fitted, with the figures of the preset, as JSON rows.
 #[pyfunction]
 pub(crate) fn fitted_figures(py: Python<'_>, config: &PyDeviceConfig) -> PyResult<String> {
     run(py, || to_json(&figures(config.settings())?))
 }
 
-/// A new device, one transfer at a time.
+/// A new device for single transfers.
 #[pyclass(name = "DirectIo", module = "emmclab._core", frozen)]
 pub(crate) struct PyDirectIo(Mutex<DirectIo>);
 
@@ -362,13 +362,13 @@ impl PyDirectIo {
         Self(Mutex::new(DirectIo::new(config.settings())))
     }
 
-    /// Sectors of the device.
+    /// Number of sectors of the device.
     #[getter]
     fn sectors(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).capacity()
     }
 
-    /// Reads or writes `length` sectors at each of these, one after the other; the time of each in ns.
+    /// Reads or writes `length` sectors at each of `sectors`, one after another. Returns the time of each in ns.
     fn transfer(&self, py: Python<'_>, write: bool, sectors: Vec<u64>, length: u64) -> PyResult<Vec<i64>> {
         run(py, || {
             let mut io = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Workload models, and generated traces: of models, benchmarks, job files of fio, and workloads that a few figures describe.
+//! Workload models, and traces that are generated from models, benchmarks, job files of fio, and patterns of a few figures.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -14,13 +14,13 @@ use crate::batch::PyBatch;
 use crate::errors::run;
 use crate::reader::{header_to_python, ledger_to_python};
 
-/// The demands of an application on its storage.
+/// A model of the requests of an application.
 #[pyclass(name = "WorkloadModel", module = "emmclab._core", frozen)]
 pub(crate) struct PyWorkloadModel(WorkloadModel);
 
 #[pymethods]
 impl PyWorkloadModel {
-    /// A workload that comes with emmclab; case does not matter.
+    /// A workload that comes with emmclab. The case of `name` does not matter.
     #[staticmethod]
     fn preset(py: Python<'_>, name: &str) -> PyResult<Self> {
         run(py, || presets::model(name)).map(Self)
@@ -36,13 +36,13 @@ impl PyWorkloadModel {
         .map(Self)
     }
 
-    /// The workload's name.
+    /// Name of the workload.
     #[getter]
     fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Every value in full; the same model gives the same text.
+    /// All values as TOML. Equal models give equal text.
     fn to_toml(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || self.0.to_toml())
     }
@@ -54,7 +54,7 @@ pub(crate) fn workload_presets() -> Vec<(&'static str, Vec<&'static str>)> {
     presets::groups().collect()
 }
 
-/// The benchmarks: name, description, and the claims and figures that each was made from.
+/// The benchmarks: name, description, and the claims and figures from which each was created.
 #[pyfunction]
 pub(crate) fn benchmark_names() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
     BENCHMARKS.iter().map(|entry| (entry.name, entry.about, entry.made_from.to_vec())).collect()
@@ -65,11 +65,11 @@ pub(crate) fn benchmark_names() -> Vec<(&'static str, &'static str, Vec<&'static
 pub(crate) struct PyGeneratedTrace {
     header: TraceHeader,
     generated: u64,
-    /// Number of requests in total, if it is known.
+    /// Total number of requests, if known.
     total: Option<u64>,
-    /// The mutex is there only to make the class shareable, and is never contended.
+    /// The mutex only makes the class shareable, and is never contended.
     stream: Mutex<Box<dyn Iterator<Item = Batch> + Send>>,
-    /// What cannot be repeated, because it is not a recording, and what to do instead.
+    /// What cannot be repeated because it is no recording, and what to do instead.
     unrepeatable: (String, &'static str),
 }
 
@@ -85,10 +85,10 @@ impl PyGeneratedTrace {
         Self { header, generated: 0, total: None, stream: Mutex::new(Box::new(stream)), unrepeatable }
     }
 
-    /// A trace of jobs, with the origin of the trace and remarks for its users.
+    /// A trace of fio jobs, with its origin and remarks for users.
     fn of_jobs(source: String, jobs: FioJobs) -> Self {
         let note = Some(jobs.note().to_owned());
-        let mut trace = Self::new(jobs, "a made trace", "make a longer one: loops= in the job file, or more requests");
+        let mut trace = Self::new(jobs, "a generated trace", "generate a longer one: loops= in the job file, or more requests");
         trace.header = TraceHeader { source, note, ..trace.header };
         trace
     }
@@ -96,12 +96,12 @@ impl PyGeneratedTrace {
 
 #[pymethods]
 impl PyGeneratedTrace {
-    /// A benchmark by name, cut after `requests`.
+    /// A benchmark with this name, truncated after `requests`.
     #[staticmethod]
     #[pyo3(signature = (name, *, seed=0, requests=None))]
     fn benchmark(py: Python<'_>, name: &str, seed: u64, requests: Option<u64>) -> PyResult<Self> {
         let stream = run(py, || Benchmark::new(name, seed, requests))?;
-        Ok(Self::new(stream, "a benchmark", "take another one, or record a trace"))
+        Ok(Self::new(stream, "a benchmark", "use another one, or record a trace"))
     }
 
     /// The requests that fio would issue for a job file, at most `requests`.
@@ -116,7 +116,7 @@ impl PyGeneratedTrace {
         })
     }
 
-    /// A workload of this share of reads, size, span, skew and rate.
+    /// A workload pattern with a share of reads, size, span, skew and rate.
     #[staticmethod]
     #[pyo3(signature = (requests, *, seed, read_pct, bytes, span, random_pct, zipf, iops, poisson, flush_every))]
     #[expect(clippy::too_many_arguments, reason = "keywords, each a figure of the workload")]
@@ -128,7 +128,7 @@ impl PyGeneratedTrace {
         run(py, || Ok(Self::of_jobs("a pattern".to_owned(), pattern.trace(seed, requests)?)))
     }
 
-    /// A trace of a model: its length in requests or nanoseconds, its rate in percent of the model's own.
+    /// A trace of a model, with its length in requests or nanoseconds, and its rate in percent of that of the model.
     #[staticmethod]
     #[pyo3(signature = (model, *, seed=0, requests=None, duration_ns=None, rate_pct=100))]
     fn synthesis(
@@ -138,11 +138,12 @@ impl PyGeneratedTrace {
         let stream = run(py, || Synthesizer::new(&model.0, &options))?;
         let total = stream.requests();
         let what = format!("a synthetic trace of {total} requests");
-        let mut trace = Self::new(stream, &what, "synthesise a longer one: `--requests` or `--duration`");
+        let mut trace = Self::new(stream, &what, "generate a longer one: `--requests` or `--duration`");
         trace.total = Some(total);
         trace.header.source.clone_from(&model.0.source);
         trace.header.note.clone_from(&model.0.note);
-        // A model states sizes, places, times and which writes are those of a journal, but not what the application wanted to be durable.
+        // A model contains sizes, places, times and which writes are those of a journal, but not which data the application wanted to be
+        // durable.
         trace.header.recorded = Some(RecordedFeatures::of(&[], RequestFlags::SYNC.union(RequestFlags::META)));
         Ok(trace)
     }
@@ -156,22 +157,22 @@ impl PyGeneratedTrace {
         Ok(batch.map(PyBatch))
     }
 
-    /// The ledger of the trace made so far: every request that was planned is there.
+    /// The ledger of the trace so far, which contains every planned request.
     fn ledger<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         ledger_to_python(py, &Ledger { seen: self.generated, kept: self.generated, ..Ledger::default() })
     }
 
-    /// The origin of the trace.
+    /// Origin of the trace.
     fn header<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         header_to_python(py, &self.header)
     }
 
-    /// Number of requests made so far, and in total if it is known.
+    /// Number of generated requests so far, and in total if known.
     fn progress(&self) -> (u64, Option<u64>) {
         (self.generated, self.total)
     }
 
-    /// Refuses to repeat the trace, which is not a recording: a longer one can be made instead.
+    /// Refuses to repeat the trace, because it is no recording and a longer one can be generated.
     fn repeat(&mut self, py: Python<'_>, passes: u32) -> PyResult<Self> {
         let (what, instead) = &self.unrepeatable;
         let problem = format!("{what} cannot be repeated {passes} times");
@@ -190,7 +191,7 @@ impl PyFitter {
         Self(Mutex::new(Some(WorkloadFitter::new(name))))
     }
 
-    /// Adds a batch; batches must be added in order of arrival.
+    /// Adds a batch. Batches must be added in order of arrival.
     fn update(&mut self, py: Python<'_>, batch: &PyBatch) {
         if let Some(fitter) = self.0.get_mut().unwrap_or_else(PoisonError::into_inner) {
             py.detach(|| fitter.push(&batch.0));

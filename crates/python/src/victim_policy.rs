@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::errors::to_python;
 
-/// The properties of a full block.
+/// Properties of a full block.
 #[derive(Clone, Copy)]
 struct FullBlock {
     valid: u32,
@@ -19,10 +19,11 @@ struct FullBlock {
     age: u64,
 }
 
-/// The view of a victim policy at one decision: the full blocks of one block group in one plane. It is a copy, which does not change later.
+/// What a victim policy can read for one decision: the full blocks of one block group in one plane. It is a copy, which does not change
+/// later.
 #[pyclass(name = "VictimView", module = "emmclab._core", frozen)]
 pub(crate) struct PyVictimView {
-    /// In order of age.
+    /// Numbers of the full blocks, the one that has been full for the longest time first.
     order: Vec<u32>,
     blocks: HashMap<u32, FullBlock>,
     units_per_block: u32,
@@ -53,34 +54,34 @@ impl PyVictimView {
 
 #[pymethods]
 impl PyVictimView {
-    /// The full blocks by number, the one that has been full for longest first.
+    /// Numbers of the full blocks, the one that has been full for the longest time first.
     #[getter]
     fn full_blocks(&self) -> Vec<u32> {
         self.order.clone()
     }
 
-    /// Valid units in a block.
+    /// Number of valid units in a block.
     fn valid(&self, block: u32) -> PyResult<u32> {
         self.block(block).map(|full| full.valid)
     }
 
-    /// Erases that a block has seen.
+    /// Number of erases of a block.
     fn erases(&self, block: u32) -> PyResult<u32> {
         self.block(block).map(|full| full.erases)
     }
 
-    /// Page programs of the whole device since the block became full.
+    /// Number of page programs of the whole device since the block became full.
     fn age(&self, block: u32) -> PyResult<u64> {
         self.block(block).map(|full| full.age)
     }
 
-    /// Units in a block.
+    /// Number of units in a block.
     #[getter]
     fn units_per_block(&self) -> u32 {
         self.units_per_block
     }
 
-    /// Erases of the most worn block of the plane and group.
+    /// Erase count of the most worn block of the plane and group.
     #[getter]
     fn most_erases(&self) -> u32 {
         self.most_erases
@@ -97,7 +98,7 @@ impl PyVictimView {
     }
 }
 
-/// The exception of the policy, for the run to raise.
+/// The exception of the policy, which the run raises.
 #[derive(Clone, Default)]
 pub(crate) struct PolicyException(Arc<Mutex<Option<PyErr>>>);
 
@@ -116,7 +117,7 @@ impl PolicyException {
     }
 }
 
-/// Asks a Python function for each victim. After an error it chooses no block, until the run raises the error.
+/// Calls a Python function for each victim. After an error it chooses no block, until the run raises the error.
 pub(crate) struct PyPolicy {
     choose: Py<PyAny>,
     fault: PolicyException,
@@ -138,7 +139,7 @@ impl PyPolicy {
             Ok(block) if shown.get().blocks.contains_key(&block) => Ok(VictimChoice::Collect(BlockId(block))),
             _ => {
                 let problem = format!(
-                    "the victim policy answered {}, which is not a full block of its view",
+                    "the victim policy returned {}, which is not a full block of its view",
                     answer.repr()?.to_string_lossy()
                 );
                 let error = Error::new(ErrorClass::Config, problem)

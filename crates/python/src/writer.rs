@@ -11,21 +11,21 @@ use pyo3::prelude::*;
 use crate::batch::PyBatch;
 use crate::errors::run;
 
-/// A trace being written; its file appears only on `finish`.
+/// A trace that is being written. Its file appears only after `finish`.
 #[pyclass(name = "Writer", module = "emmclab._core")]
 pub(crate) struct PyWriter(Mutex<Option<TraceWriter>>);
 
 impl PyWriter {
-    /// The writer itself; the mutex is there only to make the class shareable, and is never contended.
+    /// The writer. The mutex only makes the class shareable, and is never contended.
     fn inner(&mut self) -> &mut Option<TraceWriter> {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A ledger as a dictionary of Python; a count that is not known is None.
+/// A ledger as a Python dictionary; an unknown count is None.
 pub(crate) type PyLedger = HashMap<String, Option<u64>>;
 
-/// A header as a dictionary of Python.
+/// A header as a Python dictionary.
 pub(crate) type PyHeader = HashMap<String, Option<String>>;
 
 #[pymethods]
@@ -38,12 +38,12 @@ impl PyWriter {
             .map(|writer| Self(Mutex::new(Some(writer))))
     }
 
-    /// Adds a batch; batches must be added in order of arrival.
+    /// Adds a batch. Batches must be added in order of arrival.
     fn write(&mut self, py: Python<'_>, batch: &PyBatch) -> PyResult<()> {
         run(py, || self.inner().as_mut().ok_or_else(closed)?.write(&batch.0))
     }
 
-    /// Counts of what the format cannot store: requests left out, then values left out by column.
+    /// Number of losses because of the format: omitted requests, then omitted values by column.
     fn losses(&mut self) -> (u64, Vec<(&'static str, u64)>) {
         self.inner().as_ref().map_or((0, Vec::new()), |writer| {
             let losses = writer.losses();
@@ -59,13 +59,13 @@ impl PyWriter {
         })
     }
 
-    /// Discards what was written; no file remains.
+    /// Discards the written data without leaving a file.
     fn abort(&mut self) {
         *self.inner() = None;
     }
 }
 
-/// Writes a whole file under a temporary name, then renames it; a device or a pipe is written directly.
+/// Writes a whole file under a temporary name, and then renames it. A device or a pipe is written directly.
 #[pyfunction]
 pub(crate) fn write_whole(py: Python<'_>, path: PathBuf, bytes: &[u8]) -> PyResult<()> {
     run(py, || {
@@ -75,7 +75,7 @@ pub(crate) fn write_whole(py: Python<'_>, path: PathBuf, bytes: &[u8]) -> PyResu
     })
 }
 
-/// Removes the temporary files of killed writers from a folder; those of running writers stay.
+/// Removes the temporary files of killed writers from a folder, but not those of running writers.
 #[pyfunction]
 pub(crate) fn sweep(py: Python<'_>, folder: PathBuf) {
     py.detach(|| emmclab_trace::sweep(&folder));
