@@ -132,23 +132,13 @@ def _json(result: "SearchResult") -> dict[str, object]:
 def _show(result: "SearchResult") -> None:
     from rich.text import Text
 
-    from emmclab.cli.tables import framed
-    from emmclab.pages.search import compared, headline, number, text_of
+    from emmclab.cli.tables import show_table
+    from emmclab.pages.search import front_table, headline, ways_table
 
     console = stdout()
     console.print(Text(headline(result), "bold"), soft_wrap=True)
-    front = result.front()
-    if front:
-        settings_of = [Text(parameter.name) for parameter in result.space.ranges]
-        headings: list[str | Text] = ["Way", *settings_of, *map(Text, front[0].figures)]
-        table = framed("Beaten by no other trial", *headings, words=1 + len(settings_of))
-        for trial in front[:_SHOWN]:
-            settings = (Text(text_of(value)) for value in trial.values.values())
-            table.add_row(trial.way, *settings, *(number(value, name) for name, value in trial.figures.items()))
-        console.print(table)
-        if len(front) > _SHOWN:
-            print_stdout(f"and {len(front) - _SHOWN:,} more (--json, --html)")
-    for row in compared(result):
-        comparison = "" if row["beaten"] is None else f", beats {row['beaten']} of {row['of']} of TPE's front"
-        counts = f"{row['trials']} trials, {row['feasible']} within bounds, {row['front']} beaten by no other"
-        print_stdout(f"{row['way']}: {counts}{comparison}")
+    if front := front_table(result, _SHOWN):
+        show_table(console, front)
+        if (more := len(result.front()) - _SHOWN) > 0:
+            print_stdout(f"and {more:,} more (--json, --html)")
+    show_table(console, ways_table(result))

@@ -59,8 +59,7 @@ def _sections(results: Sequence[AppResult], faster: Sequence[AppResult]) -> Iter
     yield Section("results", "Waits of the users by part", parts, nav="Results")
     yield Section("figures", "Time lines", [Charts()], nav="Time lines")
     if faster:
-        table = what_if_table(results[0], faster)
-        yield Section("what-if", table.title, [table], nav="What if")
+        yield Section("what-if", "What if", what_if_table(results[0], faster).titled(), nav="What if")
     lines = [(_name(run), f"{requests_line(run)}; {durability_line(run)}", "") for run in results]
     about = "Sequential: a request that begins where the previous request of the same operation ended."
     yield Section("requests", "Requests", [Terms(lines), Note(about, "quiet")], nav="Requests")

@@ -40,48 +40,54 @@ def render(result: SearchResult, provenance: ProvenanceFields | None = None) -> 
 
 
 def _sections(result: SearchResult, *, has_figures: bool) -> Iterator[Section]:
-    front, settings = result.front(), [parameter.name for parameter in result.space.ranges]
     mean = "Each figure is the geometric mean over all inputs and seeds, or for shares the arithmetic mean."
     parts: list[Part] = [Note("No trial is possible within the bounds.", "quiet")]
-    if front:
-        columns = [Column(name, is_text=True) for name in settings]
-        rows: list[Cells] = [
-            [
-                f"{trial.way} {trial.number}",
-                *(text_of(trial.values[name]) for name in settings),
-                *(Number(number(value, name), value) for name, value in trial.figures.items()),
-            ]
-            for trial in front[:_MOST_ROWS]
-        ]
-        title = "Table of trials that no other trial beats"
-        headings: list[str | Column] = ["Way, trial", *columns, *front[0].figures]
-        parts = [TextTable(title, headings, rows, style="sortable folds")]
-        if len(front) > _MOST_ROWS:
-            parts.append(Note(f"{len(front) - _MOST_ROWS} more are in the JSON of `emmclab search --json`."))
+    if front := front_table(result, _MOST_ROWS):
+        parts = [front]
+        if (more := len(result.front()) - _MOST_ROWS) > 0:
+            parts.append(Note(f"{more} more are in the JSON of `emmclab search --json`."))
     yield Section("front", "Trials that no other trial beats", [*parts, Note(mean)], nav="Best")
     if has_figures:
         yield Section("figures", "Figures", [Charts("Nothing to draw.")], nav="Figures")
-    best = [f"Best {objective.metric}" for objective in result.objectives]
-    ways = TextTable(
-        "Table of ways",
-        ["Way", "Trials", "Within bounds", "On the front of all", *best, "Beats of TPE's front"],
-        [
-            [
-                row["way"],
-                *(str(count) for count in (row["trials"], row["feasible"], row["front"])),
-                *(row["best"][objective.metric] or "–" for objective in result.objectives),
-                "–" if row["beaten"] is None else f"{row['beaten']} of {row['of']}",
-            ]
-            for row in compared(result)
-        ],
-        style="matrix folds numbers",
-    )
     tpe = (
         "TPE (optuna's tree-structured Parzen estimator) uses the results of earlier batches; random and grid are "
         "baselines."
     )
     failed = [Note(f"{count} without figures: {reason}", "quiet") for reason, count in reasons(result)]
-    yield Section("ways", "Ways of choosing", [ways, Note(tpe), *failed], nav="Ways")
+    yield Section("ways", "Ways of choosing", [ways_table(result), Note(tpe), *failed], nav="Ways")
+
+
+def front_table(result: SearchResult, most: int) -> TextTable | None:
+    """Return the first trials that no other trial beats, with their settings and figures; None if there is none."""
+    front, settings = result.front(), [parameter.name for parameter in result.space.ranges]
+    rows: list[Cells] = [
+        [
+            f"{trial.way} {trial.number}",
+            *(text_of(trial.values[name]) for name in settings),
+            *(Number(number(value, name), value) for name, value in trial.figures.items()),
+        ]
+        for trial in front[:most]
+    ]
+    if not front:
+        return None
+    headings: list[str | Column] = ["Trial", *(Column(name, is_text=True) for name in settings), *front[0].figures]
+    return TextTable("Beaten by no other trial", headings, rows, style="sortable folds")
+
+
+def ways_table(result: SearchResult) -> TextTable:
+    """Return the results of each method of choosing trials."""
+    best = [f"Best {objective.metric}" for objective in result.objectives]
+    rows = [
+        [
+            row["way"],
+            *(str(count) for count in (row["trials"], row["feasible"], row["front"])),
+            *(row["best"][objective.metric] or "–" for objective in result.objectives),
+            "–" if row["beaten"] is None else f"{row['beaten']} of {row['of']}",
+        ]
+        for row in compared(result)
+    ]
+    headings = ["Way", "Trials", "Within bounds", "On the front of all", *best, "Beats of TPE's front"]
+    return TextTable("Ways of choosing trials", headings, rows, style="matrix folds numbers")
 
 
 def _head(result: SearchResult, drawn: list[Figure]) -> Head:
