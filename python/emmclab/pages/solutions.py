@@ -4,11 +4,12 @@ from statistics import median
 
 import altair as alt
 
+from emmclab.apps.solution_tables import all_settings_table, settings_of, solutions_table
 from emmclab.apps.solutions import SolutionComparison
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, tile
 from emmclab.pages.plots import Chart, Rows, chart_of, figure, in_order, tooltip
-from emmclab.runtime.document import Bullets, Column, Note, Part, Section, Terms, TextTable, number_cell
+from emmclab.runtime.document import Bullets, Column, Note, Part, Section, Terms, TextTable
 from emmclab.traces.inputs import ProvenanceFields
 
 #: Maximum number of solutions on the first screen; those with the largest gains are shown.
@@ -45,44 +46,13 @@ def render(result: SolutionComparison, provenance: ProvenanceFields | None = Non
 
 
 def _results(result: SolutionComparison) -> list[Part]:
-    hardware = {solution["name"]: solution["hardware"] or "nothing" for solution in result.solutions}
-    names = [Column(label, is_text=True) for label in ("Device", "Network", "Solution")]
-    table = TextTable(
-        "Runs",
-        [
-            "Application",
-            *names,
-            *(Column(label, unit) for label, unit in (("Runtime", "s"), ("Gain", "times"), ("Storage", "s"))),
-            "Pages programmed",
-            Column("of plain", "%"),
-            "Blocks erased",
-            Column("To NVM", "MB"),
-            Column("Buys", is_text=True),
-        ],
-        [
-            [
-                *(run[name] for name in ("application", "device", "network", "solution")),
-                number_cell(run["runtime_s"], 2),
-                number_cell(run["gain"], 2),
-                number_cell(run["storage_s"], 2),
-                number_cell(run["page_programs"], 0),
-                number_cell(100 * run["page_programs"] / run["plain_page_programs"], 0)
-                if run["plain_page_programs"]
-                else number_cell(None, 0),
-                number_cell(run["block_erases"], 0),
-                number_cell(run["second_bytes"] / 2**20 if run["second_bytes"] else None, 1),
-                hardware[run["solution"]],
-            ]
-            for run in result.runs
-        ],
-        style="sortable",
-    )
     gain = (
         "Gain: runtime of the plain device divided by the runtime with the solution. Pages and blocks are counted on "
         "all devices of the plain kind, from the start of the application to its end; data that is still in a buffer "
         "at the end is not counted."
     )
-    parts: list[Part] = [table, Note(gain, "quiet")]
+    overall = all_settings_table(result).titled() if len(settings_of(result)) > 1 else ()
+    parts: list[Part] = [*overall, *solutions_table(result).titled(), Note(gain, "quiet")]
     if impossible := result.impossible:
         where = "{solution} for {application} on {device} over {network}: {reason}"
         parts += [Note("Not possible:", ""), Bullets([(where.format(**run), "") for run in impossible])]
